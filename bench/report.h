@@ -1,0 +1,20 @@
+/* What every benchmark's JSON begins with, and the statistics of its samples. */
+#ifndef RVIT_BENCH_REPORT_H
+#define RVIT_BENCH_REPORT_H
+
+#include <jansson.h>
+
+#include <raggedvit/raggedvit.h>
+
+double report_seconds(void);
+
+/* Object with date, machine, operating system, compiler, library version and the device. */
+json_t *report_new(const char *benchmark, const rvit_device *device);
+
+/* Object with median, p10, p90, minimum and count of n samples (sorted in place), each multiplied by scale. */
+json_t *report_samples(double *samples, int n, double scale);
+
+/* Highest resident memory of this process so far, bytes. */
+long report_peak_memory(void);
+
+#endif

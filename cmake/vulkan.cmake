@@ -1,0 +1,15 @@
+# Finds what the Vulkan backend is built with: Vulkan headers, volk (header and source), glslangValidator. Nothing is linked: volk opens
+# the loader at run time.
+set(RVIT_HAVE_VULKAN OFF)
+if(NOT RVIT_VULKAN STREQUAL "OFF")
+  find_path(RVIT_VULKAN_INCLUDE vulkan/vulkan_core.h)
+  find_path(RVIT_VOLK_INCLUDE volk.h PATH_SUFFIXES . volk Volk)
+  find_program(RVIT_GLSLANG NAMES glslangValidator glslang)
+  if(RVIT_VULKAN_INCLUDE AND RVIT_VOLK_INCLUDE AND EXISTS ${RVIT_VOLK_INCLUDE}/volk.c AND RVIT_GLSLANG)
+    set(RVIT_HAVE_VULKAN ON)
+  elseif(RVIT_VULKAN STREQUAL "ON")
+    message(FATAL_ERROR "RVIT_VULKAN=ON needs the Vulkan headers, volk.h with volk.c, and glslangValidator")
+  else()
+    message(STATUS "Vulkan backend left out: needs the Vulkan headers, volk.h with volk.c, and glslangValidator")
+  endif()
+endif()

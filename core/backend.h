@@ -1,0 +1,85 @@
+/* What a backend implements: one table of functions. core fills the base structs, checks arguments and forwards; a backend
+   embeds the base struct as the first member of its own and allocates it with the device's allocator.
+
+   All three kinds of device fit it. A stream is in order. enqueue runs ops at once (CUDA: launches, Vulkan: a transient command buffer,
+   CPU: runs them). A program is a list of ops made replayable once (CUDA: a graph, Vulkan: a recorded command buffer, CPU: the list).
+   Lengths are read by the device when the ops run; neither enqueue nor launch may wait, allocate or read back once warm. */
+#ifndef RVIT_CORE_BACKEND_H
+#define RVIT_CORE_BACKEND_H
+
+#include <stdatomic.h>
+
+#include "core/alloc.h"
+#include "core/log.h"
+#include "core/op.h"
+#include "core/status.h"
+
+typedef struct rvit_backend_api rvit_backend_api;
+
+struct rvit_device {
+    const rvit_backend_api *api;
+    rvit_device_info info;
+    rvit_alloc alloc;
+    atomic_int references;
+    atomic_llong device_allocations; /* a backend adds its own beside the buffers that core counts */
+    int32_t debug_checks;
+};
+
+struct rvit_buffer {
+    rvit_device *device;
+    int64_t size;
+    rvit_buffer_type type;
+    void *host; /* mapped pointer, or NULL */
+};
+
+struct rvit_stream {
+    rvit_device *device;
+    rvit_stats stats; /* launches, submits, synchronizations, copies: counted by the backend */
+    /* core's own: the recording, and staging memory for write and read */
+    rvit_op *recorded;
+    int32_t n_recorded, recorded_capacity, recording;
+    rvit_buffer *upload, *readback;
+};
+
+struct rvit_program {
+    rvit_device *device;
+};
+
+struct rvit_backend_api {
+    rvit_backend backend;
+
+    /* Describes device `index` (from 0) without keeping anything open. UNAVAILABLE with a detail: the backend or the index cannot be
+       used; INVALID_ARGUMENT: no such index. */
+    rvit_status (*device_describe)(int32_t index, rvit_device_info *out_info);
+
+    /* desc is complete and its index is not negative; *alloc is to be copied into the device before use. On success the base's alloc
+       and info are set; core sets the rest. */
+    rvit_status (*device_create)(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
+    void (*device_destroy)(rvit_device *device);
+
+    /* NULL if the device can run this (prepared) op, else why not: a static sentence without a full stop. */
+    const char *(*supports)(const rvit_device *device, const rvit_op *op);
+
+    rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
+    void (*buffer_destroy)(rvit_buffer *buffer);
+
+    rvit_status (*stream_create)(rvit_device *device, rvit_stream **out_stream);
+    void (*stream_destroy)(rvit_stream *stream); /* core has synchronised it */
+    rvit_status (*stream_enqueue)(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
+    rvit_status (*stream_synchronize)(rvit_stream *stream);
+
+    /* ops are prepared, supported, and only valid during the call. */
+    rvit_status (*program_create)(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
+    void (*program_destroy)(rvit_program *program);
+    rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream);
+};
+
+/* The backends that are built in, in order of preference (core/backends.c). */
+extern const rvit_backend_api *const rvit_backends[];
+extern const int rvit_n_backends;
+
+extern const rvit_backend_api rvit_backend_cpu;
+extern const rvit_backend_api rvit_backend_cuda;
+extern const rvit_backend_api rvit_backend_vulkan;
+
+#endif

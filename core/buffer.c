@@ -1,0 +1,40 @@
+/* Buffers. */
+#include "core/device.h"
+
+rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
+{
+    if (device == NULL || out_buffer == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: device or out_buffer is NULL");
+    if (size < 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: size is %lld, expected at least 1", (long long)size);
+    if ((int)type < RVIT_BUFFER_DEVICE || type > RVIT_BUFFER_READBACK)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: type is %d, which is none", (int)type);
+    rvit_buffer *buffer = NULL;
+    RVIT_TRY(device->api->buffer_create(device, size, type, &buffer));
+    buffer->device = device;
+    buffer->size = size;
+    buffer->type = type;
+    atomic_fetch_add(&device->device_allocations, 1);
+    rvit_device_retain(device);
+    *out_buffer = buffer;
+    return RVIT_OK;
+}
+
+void rvit_buffer_destroy(rvit_buffer *buffer)
+{
+    if (buffer == NULL)
+        return;
+    rvit_device *device = buffer->device;
+    device->api->buffer_destroy(buffer);
+    rvit_device_destroy(device);
+}
+
+void *rvit_buffer_host(const rvit_buffer *buffer)
+{
+    return buffer == NULL ? NULL : buffer->host;
+}
+
+int64_t rvit_buffer_size(const rvit_buffer *buffer)
+{
+    return buffer == NULL ? 0 : buffer->size;
+}

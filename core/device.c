@@ -1,0 +1,162 @@
+/* Listing, choosing, creating and ending devices. */
+#include <string.h>
+
+#include "core/args.h"
+#include "core/device.h"
+
+const char *rvit_backend_name(rvit_backend backend)
+{
+    switch (backend) {
+    case RVIT_BACKEND_AUTO:
+        return "auto";
+    case RVIT_BACKEND_CPU:
+        return "cpu";
+    case RVIT_BACKEND_CUDA:
+        return "cuda";
+    case RVIT_BACKEND_VULKAN:
+        return "vulkan";
+    }
+    return "unknown";
+}
+
+static const rvit_backend_api *find_backend(rvit_backend backend)
+{
+    for (int i = 0; i < rvit_n_backends; i++)
+        if (rvit_backends[i]->backend == backend)
+            return rvit_backends[i];
+    return NULL;
+}
+
+static rvit_status describe(const rvit_backend_api *api, int32_t index, rvit_device_info *info)
+{
+    *info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    info->backend = api->backend;
+    info->index = index;
+    return api->device_describe(index, info);
+}
+
+rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos)
+{
+    if (out_n_infos == NULL || capacity < 0 || (infos == NULL && capacity > 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_list: infos or out_n_infos is NULL, or capacity is negative");
+    int32_t n = 0;
+    for (int b = 0; b < rvit_n_backends; b++) {
+        for (int32_t index = 0;; index++) {
+            rvit_device_info info;
+            const rvit_status status = describe(rvit_backends[b], index, &info);
+            if (status == RVIT_INVALID_ARGUMENT)
+                break;
+            if (status != RVIT_OK) {
+                info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+                info.backend = rvit_backends[b]->backend;
+                info.index = -1;
+                strncpy(info.note, rvit_status_detail(), sizeof info.note - 1);
+            }
+            if (n < capacity)
+                RVIT_TRY(rvit_args_return(&infos[n], &info, sizeof info, "rvit_device_list: infos"));
+            n++;
+            if (status != RVIT_OK)
+                break;
+        }
+    }
+    *out_n_infos = n;
+    return RVIT_OK;
+}
+
+/* The index to take where the caller named none: the first device that is not software, else, if software is allowed, the first. */
+static rvit_status choose_index(const rvit_backend_api *api, int allow_software, int32_t *out_index)
+{
+    rvit_device_info info;
+    for (int32_t index = 0;; index++) {
+        const rvit_status status = describe(api, index, &info);
+        if (status == RVIT_INVALID_ARGUMENT)
+            break;
+        if (status != RVIT_OK)
+            return status;
+        if (!info.is_software) {
+            *out_index = index;
+            return RVIT_OK;
+        }
+    }
+    *out_index = 0;
+    if (!allow_software)
+        return rvit_fail(RVIT_UNAVAILABLE, "%s: only software devices here; name the backend to use one", rvit_backend_name(api->backend));
+    return RVIT_OK;
+}
+
+static rvit_status create(const rvit_backend_api *api, const rvit_device_desc *desc, rvit_device **out_device)
+{
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, desc->allocator);
+    rvit_device *device = NULL;
+    RVIT_TRY(api->device_create(desc, &alloc, &device));
+    device->api = api;
+    device->debug_checks = desc->debug_checks;
+    atomic_init(&device->references, 1);
+    rvit_log(RVIT_LOG_INFO, "%s device %d: %s", rvit_backend_name(api->backend), (int)desc->index, device->info.name);
+    *out_device = device;
+    return RVIT_OK;
+}
+
+static rvit_status check_desc(const rvit_device_desc *desc)
+{
+    if (desc->allocator != NULL && (desc->allocator->allocate == NULL || desc->allocator->release == NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: allocator needs both allocate and release");
+    if ((int)desc->tier < RVIT_TIER_AUTO || desc->tier > RVIT_TIER_MATRIX)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: tier is %d, which is none", (int)desc->tier);
+    if (desc->n_threads < 0 || desc->n_threads > 1024)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: n_threads is %d, expected 0..1024", (int)desc->n_threads);
+    if (desc->oracle && desc->backend != RVIT_BACKEND_CPU)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: oracle needs backend RVIT_BACKEND_CPU");
+    if (desc->index < -1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index is %d, expected -1 or more", (int)desc->index);
+    return RVIT_OK;
+}
+
+rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device)
+{
+    rvit_device_desc full = RVIT_DEVICE_DESC_INIT;
+    if (out_device == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_create: out_device is NULL");
+    if (desc != NULL)
+        RVIT_TRY(rvit_args_copy(&full, sizeof full, desc, "device desc"));
+    RVIT_TRY(check_desc(&full));
+    if (full.backend != RVIT_BACKEND_AUTO) {
+        const rvit_backend_api *api = find_backend(full.backend);
+        if (api == NULL)
+            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build", rvit_backend_name(full.backend));
+        if (full.index < 0)
+            RVIT_TRY(choose_index(api, 1, &full.index));
+        return create(api, &full, out_device);
+    }
+    if (full.index >= 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index %d needs a backend", (int)full.index);
+    rvit_status status = RVIT_UNAVAILABLE;
+    for (int i = 0; i < rvit_n_backends; i++) {
+        status = choose_index(rvit_backends[i], 0, &full.index);
+        if (status == RVIT_OK)
+            status = create(rvit_backends[i], &full, out_device);
+        if (status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY)
+            return status;
+        rvit_log(RVIT_LOG_INFO, "%s passed over: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
+    }
+    return status;
+}
+
+void rvit_device_retain(rvit_device *device)
+{
+    atomic_fetch_add(&device->references, 1);
+}
+
+void rvit_device_destroy(rvit_device *device)
+{
+    if (device != NULL && atomic_fetch_sub(&device->references, 1) == 1)
+        device->api->device_destroy(device);
+}
+
+rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info)
+{
+    if (device == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_get_info: device is NULL");
+    return rvit_args_return(out_info, &device->info, sizeof device->info, "device info");
+}

@@ -1,0 +1,648 @@
+#include "core/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include <raggedvit/ragged.h>
+
+#include "core/status.h"
+
+enum { SHOWN_PATH = 320, SHOWN_NAME = 96, SHOWN_ERROR = 200 };
+
+/* A tensor takes 14 commas at most (3 fields, 8 extents, 2 offsets, its own), the metadata as many entries as there may be tensors: no
+   legal header has more, and the JSON parser's memory stays bounded. */
+#define MAX_COMMAS (15 * RVIT_SAFETENSORS_MAX_TENSORS)
+#define METADATA_KEY "__metadata__"
+
+typedef struct metadata_entry {
+    const char *key, *value;
+} metadata_entry;
+
+struct rvit_safetensors {
+    rvit_alloc *alloc;
+    int fd;
+    int64_t file_size, data_start, data_size;
+    struct timespec modified;
+    int32_t n_tensors, n_metadata;
+    rvit_file_tensor *tensors; /* in the order of the data */
+    const rvit_file_tensor **by_name;
+    metadata_entry *metadata;
+    char *strings;
+    size_t strings_size;
+    char path[SHOWN_PATH];
+};
+
+static const struct {
+    const char *name;
+    int32_t bits, dtype;
+} dtypes[] = {
+    {"F32", 32, RVIT_F32},  {"F16", 16, RVIT_F16},  {"BF16", 16, RVIT_BF16}, {"BOOL", 8, -1},    {"F4", 4, -1},      {"F6_E2M3", 6, -1},
+    {"F6_E3M2", 6, -1},     {"U8", 8, -1},          {"I8", 8, -1},           {"F8_E5M2", 8, -1}, {"F8_E4M3", 8, -1}, {"F8_E8M0", 8, -1},
+    {"F8_E4M3FNUZ", 8, -1}, {"F8_E5M2FNUZ", 8, -1}, {"I16", 16, -1},         {"U16", 16, -1},    {"I32", 32, -1},    {"U32", 32, -1},
+    {"C64", 64, -1},        {"F64", 64, -1},        {"I64", 64, -1},         {"U64", 64, -1},
+};
+
+/* The length of the UTF-8 sequence at text that is fit to be printed; 0 if it is a control character or no such sequence. */
+static size_t printable_length(const unsigned char *text)
+{
+    const unsigned char c = text[0];
+    if (c < 0x80)
+        return c >= 0x20 && c != 0x7f;
+    const size_t length = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+    if (c > 0xf4 || (c == 0xc2 && text[1] < 0xa0))
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
+void rvit_printable(char *out, size_t size, const char *text)
+{
+    const unsigned char *in = (const unsigned char *)text;
+    size_t at = 0, last_room = 0; /* last_room: up to where "..." still fits */
+    while (*in != '\0') {
+        const size_t length = printable_length(in);
+        const size_t step = length != 0 ? length : 4;
+        if (at + 4 <= size)
+            last_room = at;
+        if (at + step + 1 > size) {
+            memcpy(out + last_room, "...", 4);
+            return;
+        }
+        if (length != 0)
+            memcpy(out + at, in, length);
+        else
+            snprintf(out + at, size - at, "\\x%02x", *in);
+        at += step;
+        in += length != 0 ? length : 1;
+    }
+    out[at] = '\0';
+}
+
+/* Heap sort: qsort promises no bound on its time, and some take memory. */
+static void swap_bytes(unsigned char *a, unsigned char *b, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        const unsigned char byte = a[i];
+        a[i] = b[i];
+        b[i] = byte;
+    }
+}
+
+static void sort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *))
+{
+    unsigned char *const items = base;
+    size_t start = n / 2, end = n;
+    while (end > 1) {
+        if (start > 0)
+            start--;
+        else
+            swap_bytes(items, items + --end * size, size);
+        for (size_t root = start, child; (child = 2 * root + 1) < end; root = child) {
+            if (child + 1 < end && compare(items + child * size, items + (child + 1) * size) < 0)
+                child++;
+            if (compare(items + root * size, items + child * size) >= 0)
+                break;
+            swap_bytes(items + root * size, items + child * size, size);
+        }
+    }
+}
+
+static int compare_offsets(const void *left, const void *right)
+{
+    const rvit_file_tensor *a = left, *b = right;
+    if (a->offset != b->offset)
+        return a->offset < b->offset ? -1 : 1;
+    if (a->size != b->size)
+        return a->size < b->size ? -1 : 1;
+    return strcmp(a->name, b->name);
+}
+
+static int compare_names(const void *left, const void *right)
+{
+    const rvit_file_tensor *const *a = left, *const *b = right;
+    return strcmp((*a)->name, (*b)->name);
+}
+
+static int compare_keys(const void *left, const void *right)
+{
+    const metadata_entry *a = left, *b = right;
+    return strcmp(a->key, b->key);
+}
+
+static rvit_status open_failed(const char *path, int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return rvit_fail(RVIT_BAD_FILE, "%s: there is no such file", path);
+    case EACCES:
+    case EPERM:
+        return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", path);
+    case EMFILE:
+    case ENFILE:
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened, too many files are open", path);
+    default:
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (error %d of the system)", path, error);
+    }
+}
+
+static rvit_status open_file(rvit_safetensors *file, const char *path)
+{
+    /* Not to hang on a pipe. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file->fd < 0)
+        return open_failed(file->path, errno);
+    struct stat info;
+    if (fstat(file->fd, &info) != 0)
+        return open_failed(file->path, errno);
+    if (S_ISDIR(info.st_mode))
+        return rvit_fail(RVIT_BAD_FILE, "%s: is a folder, not a .safetensors file", file->path);
+    if (!S_ISREG(info.st_mode))
+        return rvit_fail(RVIT_BAD_FILE, "%s: is not a regular file", file->path);
+    file->file_size = info.st_size;
+    file->modified = info.st_mtim;
+    return RVIT_OK;
+}
+
+static rvit_status read_at(const rvit_safetensors *file, int64_t offset, int64_t size, void *out_bytes)
+{
+    unsigned char *out = out_bytes;
+    while (size > 0) {
+        const ssize_t n = pread(file->fd, out, (size_t)size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: cannot be read at byte %" PRId64 " (error %d of the system)", file->path, offset, errno);
+        if (n == 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ", it has shrunk since it was opened", file->path, offset);
+        out += n;
+        offset += n;
+        size -= n;
+    }
+    return RVIT_OK;
+}
+
+/* Sets data_start and data_size. */
+static rvit_status read_header_length(rvit_safetensors *file)
+{
+    if (file->file_size < 8)
+        return rvit_fail(RVIT_BAD_FILE, "%s: %" PRId64 " bytes are shorter than 8, the least a .safetensors file has", file->path,
+                         file->file_size);
+    unsigned char bytes[8];
+    RVIT_TRY(read_at(file, 0, 8, bytes));
+    uint64_t length = 0;
+    for (int i = 7; i >= 0; i--)
+        length = length << 8 | bytes[i];
+    if (length == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the header length is zero", file->path);
+    if (length > RVIT_SAFETENSORS_MAX_HEADER)
+        return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: the header length %" PRIu64 " is above %d", file->path, length,
+                         RVIT_SAFETENSORS_MAX_HEADER);
+    if ((int64_t)length > file->file_size - 8)
+        return rvit_fail(RVIT_BAD_FILE, "%s: truncated: the header length is %" PRIu64 ", but only %" PRId64 " bytes follow it", file->path,
+                         length, file->file_size - 8);
+    file->data_start = 8 + (int64_t)length;
+    file->data_size = file->file_size - file->data_start;
+    return RVIT_OK;
+}
+
+/* Checks what the JSON parser does not tell, and bounds its work. *out_length: up to and with the closing brace. */
+static rvit_status scan_header(const char *path, const char *header, size_t size, size_t *out_length)
+{
+    if (header[0] != '{')
+        return rvit_fail(RVIT_BAD_FILE, "%s: the header does not begin with '{'", path);
+    size_t end = 0;
+    int depth = 0, commas = 0, top_commas = 0, in_string = 0, escaped = 0;
+    for (size_t i = 0; i < size; i++) {
+        const char c = header[i];
+        if (c == '\0')
+            return rvit_fail(RVIT_BAD_FILE, "%s: NUL at byte %zu of the header", path, i);
+        if (end != 0) {
+            if (c != ' ')
+                return rvit_fail(RVIT_BAD_FILE, "%s: only spaces may follow the closing brace of the header (byte %zu)", path, i);
+            continue;
+        }
+        if (in_string) {
+            in_string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+            continue;
+        }
+        switch (c) {
+        case '"':
+            in_string = 1;
+            break;
+        case '{':
+        case '[':
+            if (++depth > 3)
+                return rvit_fail(RVIT_BAD_FILE, "%s: the header nests deeper than 3 levels (byte %zu)", path, i);
+            break;
+        case '}':
+        case ']':
+            if (--depth == 0)
+                end = i + 1;
+            break;
+        case ',':
+            top_commas += depth == 1;
+            if (top_commas > RVIT_SAFETENSORS_MAX_TENSORS)
+                return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors, at most %d are read", path, RVIT_SAFETENSORS_MAX_TENSORS);
+            if (++commas > MAX_COMMAS)
+                return rvit_fail(RVIT_BAD_FILE, "%s: the header has too many entries", path);
+            break;
+        case '-':
+            /* The parser would take it for 0. */
+            if (i + 1 < size && header[i + 1] == '0')
+                return rvit_fail(RVIT_BAD_FILE, "%s: a negative zero in the header (byte %zu)", path, i);
+            break;
+        default:
+            break;
+        }
+    }
+    if (end == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the header's object is not closed", path);
+    *out_length = end;
+    return RVIT_OK;
+}
+
+static rvit_status parse_header(rvit_safetensors *file, json_t **out_root)
+{
+    const size_t size = (size_t)(file->data_start - 8);
+    char *header = rvit_alloc_new(file->alloc, size);
+    if (header == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    size_t length = 0;
+    rvit_status status = read_at(file, 8, (int64_t)size, header);
+    if (status == RVIT_OK)
+        status = scan_header(file->path, header, size, &length);
+    if (status == RVIT_OK) {
+        json_error_t error;
+        *out_root = json_loadb(header, length, JSON_REJECT_DUPLICATES, &error);
+        if (*out_root == NULL && json_error_code(&error) == json_error_out_of_memory)
+            status = rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "%s: host memory: none left to parse the header", file->path);
+        else if (*out_root == NULL) {
+            char text[SHOWN_ERROR];
+            rvit_printable(text, sizeof text, error.text);
+            status = rvit_fail(RVIT_BAD_FILE, "%s: the header is not the JSON it must be: %s (byte %d of the header)", file->path, text,
+                               error.position);
+        }
+    }
+    rvit_alloc_free(file->alloc, header);
+    return status;
+}
+
+/* A failure of one tensor: "<path>: tensor 'x': " and the sentence. */
+#define TENSOR_FAIL(file, shown, format, ...) rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': " format, (file)->path, shown, __VA_ARGS__)
+
+static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, const json_t *value, rvit_file_tensor *tensor, int32_t *bits)
+{
+    if (!json_is_string(value))
+        return TENSOR_FAIL(file, shown, "%s", "dtype is not a string");
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (strcmp(json_string_value(value), dtypes[i].name) == 0) {
+            tensor->dtype_name = dtypes[i].name;
+            tensor->dtype = dtypes[i].dtype;
+            *bits = dtypes[i].bits;
+            return RVIT_OK;
+        }
+    char name[32];
+    rvit_printable(name, sizeof name, json_string_value(value));
+    return TENSOR_FAIL(file, shown, "unknown dtype '%s'", name);
+}
+
+static rvit_status read_shape(const rvit_safetensors *file, const char *shown, const json_t *value, rvit_file_tensor *tensor)
+{
+    if (!json_is_array(value))
+        return TENSOR_FAIL(file, shown, "%s", "shape is not an array");
+    const size_t rank = json_array_size(value);
+    if (rank > RVIT_SAFETENSORS_MAX_RANK)
+        return TENSOR_FAIL(file, shown, "rank %zu is above %d", rank, RVIT_SAFETENSORS_MAX_RANK);
+    tensor->rank = (int32_t)rank;
+    int64_t product = 1; /* of the extents but those that are 0: the order must not decide what overflows */
+    int empty = 0;
+    for (size_t i = 0; i < rank; i++) {
+        const json_t *extent = json_array_get(value, i);
+        if (!json_is_integer(extent))
+            return TENSOR_FAIL(file, shown, "shape[%zu] is not an integer", i);
+        const int64_t n = json_integer_value(extent);
+        if (n < 0)
+            return TENSOR_FAIL(file, shown, "shape[%zu] is negative (%" PRId64 ")", i, n);
+        tensor->shape[i] = n;
+        if (n == 0)
+            empty = 1;
+        else if (product > INT64_MAX / n)
+            return TENSOR_FAIL(file, shown, "the product of its shape overflows at shape[%zu]", i);
+        else
+            product *= n;
+    }
+    tensor->n_elements = empty ? 0 : product;
+    return RVIT_OK;
+}
+
+static rvit_status read_offsets(const rvit_safetensors *file, const char *shown, const json_t *value, rvit_file_tensor *tensor,
+                                int32_t bits)
+{
+    if (!json_is_array(value) || json_array_size(value) != 2)
+        return TENSOR_FAIL(file, shown, "%s", "data_offsets is not an array of two");
+    const json_t *begin_value = json_array_get(value, 0), *end_value = json_array_get(value, 1);
+    if (!json_is_integer(begin_value) || !json_is_integer(end_value))
+        return TENSOR_FAIL(file, shown, "%s", "data_offsets are not integers");
+    const int64_t begin = json_integer_value(begin_value), end = json_integer_value(end_value);
+    if (begin < 0 || end < 0)
+        return TENSOR_FAIL(file, shown, "data_offsets [%" PRId64 ", %" PRId64 "] are negative", begin, end);
+    if (end < begin)
+        return TENSOR_FAIL(file, shown, "data_offsets [%" PRId64 ", %" PRId64 "] end before they begin", begin, end);
+    if (tensor->n_elements > INT64_MAX / bits)
+        return TENSOR_FAIL(file, shown, "its size in bits overflows (%" PRId64 " elements)", tensor->n_elements);
+    if (tensor->n_elements * bits % 8 != 0)
+        return TENSOR_FAIL(file, shown, "%" PRId64 " elements of %d bits are not a whole number of bytes", tensor->n_elements, (int)bits);
+    const int64_t size = tensor->n_elements * bits / 8;
+    if (end - begin != size)
+        return TENSOR_FAIL(file, shown, "its shape needs %" PRId64 " bytes, data_offsets [%" PRId64 ", %" PRId64 "] give %" PRId64, size,
+                           begin, end, end - begin);
+    if (end > file->data_size)
+        return TENSOR_FAIL(file, shown, "truncated: it ends at byte %" PRId64 " of the data, beyond the %" PRId64 " that are there", end,
+                           file->data_size);
+    tensor->offset = begin;
+    tensor->size = size;
+    return RVIT_OK;
+}
+
+static const char *keep_string(rvit_safetensors *file, const char *text)
+{
+    char *copy = file->strings + file->strings_size;
+    const size_t size = strlen(text) + 1;
+    memcpy(copy, text, size);
+    file->strings_size += size;
+    return copy;
+}
+
+static rvit_status read_tensor(rvit_safetensors *file, const char *name, const json_t *entry)
+{
+    char shown[SHOWN_NAME];
+    rvit_printable(shown, sizeof shown, name);
+    if (!json_is_object(entry))
+        return TENSOR_FAIL(file, shown, "%s", "its entry is not an object");
+    static const char *const fields[] = {"dtype", "shape", "data_offsets"};
+    const json_t *values[3];
+    for (int i = 0; i < 3; i++)
+        if ((values[i] = json_object_get(entry, fields[i])) == NULL)
+            return TENSOR_FAIL(file, shown, "%s is missing", fields[i]);
+    if (json_object_size(entry) != 3)
+        for (void *i = json_object_iter((json_t *)entry); i != NULL; i = json_object_iter_next((json_t *)entry, i)) {
+            const char *key = json_object_iter_key(i);
+            if (strcmp(key, fields[0]) != 0 && strcmp(key, fields[1]) != 0 && strcmp(key, fields[2]) != 0) {
+                char shown_key[SHOWN_NAME];
+                rvit_printable(shown_key, sizeof shown_key, key);
+                return TENSOR_FAIL(file, shown, "unknown field '%s'", shown_key);
+            }
+        }
+    rvit_file_tensor *tensor = &file->tensors[file->n_tensors];
+    int32_t bits = 0;
+    RVIT_TRY(read_dtype(file, shown, values[0], tensor, &bits));
+    RVIT_TRY(read_shape(file, shown, values[1], tensor));
+    RVIT_TRY(read_offsets(file, shown, values[2], tensor, bits));
+    tensor->name = keep_string(file, name);
+    file->n_tensors++;
+    return RVIT_OK;
+}
+
+/* Counts what is to be stored and checks names and the metadata. */
+static rvit_status measure(const rvit_safetensors *file, json_t *root, size_t *out_tensors, size_t *out_metadata, size_t *out_strings)
+{
+    size_t n_tensors = 0, n_metadata = 0, strings = 0;
+    for (void *i = json_object_iter(root); i != NULL; i = json_object_iter_next(root, i)) {
+        const char *name = json_object_iter_key(i);
+        json_t *value = json_object_iter_value(i);
+        const size_t length = strlen(name);
+        if (strcmp(name, METADATA_KEY) != 0) {
+            if (length == 0)
+                return rvit_fail(RVIT_BAD_FILE, "%s: a tensor has an empty name", file->path);
+            if (length > RVIT_SAFETENSORS_MAX_NAME) {
+                char shown[SHOWN_NAME];
+                rvit_printable(shown, sizeof shown, name);
+                return TENSOR_FAIL(file, shown, "its name is longer than %d bytes", RVIT_SAFETENSORS_MAX_NAME);
+            }
+            n_tensors++;
+            strings += length + 1;
+            continue;
+        }
+        if (!json_is_object(value))
+            return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY " is not an object", file->path);
+        for (void *j = json_object_iter(value); j != NULL; j = json_object_iter_next(value, j)) {
+            const char *key = json_object_iter_key(j);
+            const json_t *text = json_object_iter_value(j);
+            if (!json_is_string(text)) {
+                char shown[SHOWN_NAME];
+                rvit_printable(shown, sizeof shown, key);
+                return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY ": the value of '%s' is not a string", file->path, shown);
+            }
+            n_metadata++;
+            strings += strlen(key) + strlen(json_string_value(text)) + 2;
+        }
+    }
+    if (n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
+        return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors: %zu, at most %d are read", file->path, n_tensors,
+                         RVIT_SAFETENSORS_MAX_TENSORS);
+    *out_tensors = n_tensors;
+    *out_metadata = n_metadata;
+    *out_strings = strings;
+    return RVIT_OK;
+}
+
+static rvit_status store(rvit_safetensors *file, json_t *root)
+{
+    size_t n_tensors = 0, n_metadata = 0, strings = 0;
+    RVIT_TRY(measure(file, root, &n_tensors, &n_metadata, &strings));
+    file->tensors = rvit_alloc_array(file->alloc, n_tensors, sizeof *file->tensors);
+    if (file->tensors == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->by_name = rvit_alloc_array(file->alloc, n_tensors, sizeof *file->by_name);
+    if (file->by_name == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->metadata = rvit_alloc_array(file->alloc, n_metadata, sizeof *file->metadata);
+    if (file->metadata == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->strings = rvit_alloc_new(file->alloc, strings);
+    if (file->strings == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    for (void *i = json_object_iter(root); i != NULL; i = json_object_iter_next(root, i)) {
+        const char *name = json_object_iter_key(i);
+        json_t *value = json_object_iter_value(i);
+        if (strcmp(name, METADATA_KEY) != 0) {
+            RVIT_TRY(read_tensor(file, name, value));
+            continue;
+        }
+        for (void *j = json_object_iter(value); j != NULL; j = json_object_iter_next(value, j)) {
+            metadata_entry *entry = &file->metadata[file->n_metadata++];
+            entry->key = keep_string(file, json_object_iter_key(j));
+            entry->value = keep_string(file, json_string_value(json_object_iter_value(j)));
+        }
+    }
+    return RVIT_OK;
+}
+
+/* The tensors, sorted by offset, must cover the data without holes and overlaps. */
+static rvit_status check_layout(const rvit_safetensors *file)
+{
+    int64_t end = 0;
+    for (int32_t i = 0; i < file->n_tensors; i++) {
+        const rvit_file_tensor *tensor = &file->tensors[i];
+        char shown[SHOWN_NAME];
+        if (tensor->offset < end) {
+            const rvit_file_tensor *before = tensor - 1;
+            char shown_before[SHOWN_NAME];
+            rvit_printable(shown, sizeof shown, tensor->name);
+            rvit_printable(shown_before, sizeof shown_before, before->name);
+            return TENSOR_FAIL(file, shown, "%s tensor '%s' in the data",
+                               before->offset == tensor->offset && before->size == tensor->size ? "shares the bytes of" : "overlaps",
+                               shown_before);
+        }
+        if (tensor->offset > end) {
+            rvit_printable(shown, sizeof shown, tensor->name);
+            return TENSOR_FAIL(file, shown, "a hole in the data before it: bytes %" PRId64 " to %" PRId64 " belong to no tensor", end,
+                               tensor->offset - 1);
+        }
+        end = tensor->offset + tensor->size;
+    }
+    if (end != file->data_size)
+        return rvit_fail(RVIT_BAD_FILE, "%s: %" PRId64 " trailing bytes of the data belong to no tensor", file->path,
+                         file->data_size - end);
+    return RVIT_OK;
+}
+
+static rvit_status load(rvit_safetensors *file, const char *path)
+{
+    RVIT_TRY(open_file(file, path));
+    RVIT_TRY(read_header_length(file));
+    json_t *root = NULL;
+    RVIT_TRY(parse_header(file, &root));
+    const rvit_status status = store(file, root);
+    json_decref(root);
+    if (status != RVIT_OK)
+        return status;
+    sort(file->tensors, (size_t)file->n_tensors, sizeof *file->tensors, compare_offsets);
+    RVIT_TRY(check_layout(file));
+    for (int32_t i = 0; i < file->n_tensors; i++)
+        file->by_name[i] = &file->tensors[i];
+    sort(file->by_name, (size_t)file->n_tensors, sizeof *file->by_name, compare_names);
+    sort(file->metadata, (size_t)file->n_metadata, sizeof *file->metadata, compare_keys);
+    return RVIT_OK;
+}
+
+rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safetensors **out_file)
+{
+    rvit_safetensors *file = rvit_alloc_new(alloc, sizeof *file);
+    if (file == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->alloc = alloc;
+    file->fd = -1;
+    /* The end of a long path says more than its beginning. */
+    const size_t length = strlen(path);
+    rvit_printable(file->path, sizeof file->path, length > SHOWN_PATH / 2 ? path + (length - SHOWN_PATH / 2) : path);
+    const rvit_status status = load(file, path);
+    if (status != RVIT_OK) {
+        rvit_safetensors_close(file);
+        return status;
+    }
+    *out_file = file;
+    return RVIT_OK;
+}
+
+void rvit_safetensors_close(rvit_safetensors *file)
+{
+    if (file == NULL)
+        return;
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    rvit_alloc_free(file->alloc, file->strings);
+    rvit_alloc_free(file->alloc, file->metadata);
+    rvit_alloc_free(file->alloc, file->by_name);
+    rvit_alloc_free(file->alloc, file->tensors);
+    rvit_alloc_free(file->alloc, file);
+}
+
+const char *rvit_safetensors_path(const rvit_safetensors *file)
+{
+    return file->path;
+}
+
+int32_t rvit_safetensors_count(const rvit_safetensors *file)
+{
+    return file->n_tensors;
+}
+
+const rvit_file_tensor *rvit_safetensors_tensor(const rvit_safetensors *file, int32_t index)
+{
+    return &file->tensors[index];
+}
+
+/* The first place in by_name whose name is not less than name. */
+static int32_t lower_bound(const rvit_safetensors *file, const char *name)
+{
+    int32_t low = 0, high = file->n_tensors;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (strcmp(file->by_name[middle]->name, name) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+int32_t rvit_safetensors_find(const rvit_safetensors *file, const char *name)
+{
+    const int32_t place = lower_bound(file, name);
+    if (place == file->n_tensors || strcmp(file->by_name[place]->name, name) != 0)
+        return -1;
+    return (int32_t)(file->by_name[place] - file->tensors);
+}
+
+int32_t rvit_safetensors_find_prefix(const rvit_safetensors *file, const char *prefix)
+{
+    const int32_t place = lower_bound(file, prefix);
+    if (place == file->n_tensors || strncmp(file->by_name[place]->name, prefix, strlen(prefix)) != 0)
+        return -1;
+    return (int32_t)(file->by_name[place] - file->tensors);
+}
+
+const char *rvit_safetensors_metadata(const rvit_safetensors *file, const char *key)
+{
+    int32_t low = 0, high = file->n_metadata;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        const int order = strcmp(file->metadata[middle].key, key);
+        if (order == 0)
+            return file->metadata[middle].value;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, int64_t offset, int64_t size, void *out_bytes)
+{
+    const rvit_file_tensor *tensor = &file->tensors[index];
+    if (offset < 0 || size < 0 || offset > tensor->size || size > tensor->size - offset) {
+        char shown[SHOWN_NAME];
+        rvit_printable(shown, sizeof shown, tensor->name);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor '%s': %" PRId64 " bytes from byte %" PRId64 " are not within its %" PRId64,
+                         file->path, shown, size, offset, tensor->size);
+    }
+    struct stat info;
+    if (fstat(file->fd, &info) != 0)
+        return open_failed(file->path, errno);
+    if (info.st_size != file->file_size || info.st_mtim.tv_sec != file->modified.tv_sec || info.st_mtim.tv_nsec != file->modified.tv_nsec)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the file has changed since it was opened", file->path);
+    return read_at(file, file->data_start + tensor->offset + offset, size, out_bytes);
+}

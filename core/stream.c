@@ -1,0 +1,200 @@
+/* Streams: running ops, recording them, and transfers through staging memory. */
+#include <stdint.h>
+#include <string.h>
+
+#include "core/args.h"
+#include "core/device.h"
+
+rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)
+{
+    if (device == NULL || out_stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_create: device or out_stream is NULL");
+    rvit_stream *stream = NULL;
+    RVIT_TRY(device->api->stream_create(device, &stream));
+    stream->device = device;
+    rvit_device_retain(device);
+    *out_stream = stream;
+    return RVIT_OK;
+}
+
+void rvit_stream_destroy(rvit_stream *stream)
+{
+    if (stream == NULL)
+        return;
+    rvit_device *device = stream->device;
+    rvit_status status = device->api->stream_synchronize(stream);
+    if (status != RVIT_OK)
+        rvit_log(RVIT_LOG_ERROR, "a stream ended with pending work that failed: %s", rvit_status_detail());
+    rvit_buffer_destroy(stream->upload);
+    rvit_buffer_destroy(stream->readback);
+    rvit_alloc_free(&device->alloc, stream->recorded);
+    device->api->stream_destroy(stream);
+    rvit_device_destroy(device);
+}
+
+rvit_status rvit_stream_synchronize(rvit_stream *stream)
+{
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_synchronize: stream is NULL");
+    return stream->device->api->stream_synchronize(stream);
+}
+
+rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_stats)
+{
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_get_stats: stream is NULL");
+    rvit_stats stats = stream->stats;
+    stats.host_allocations = atomic_load(&stream->device->alloc.count);
+    stats.device_allocations = atomic_load(&stream->device->device_allocations);
+    return rvit_args_return(out_stats, &stats, sizeof stats, "stats");
+}
+
+/* With debug_checks: the lengths an op is about to be given, read back and validated. */
+static rvit_status check_lengths(rvit_stream *stream, const rvit_op *op)
+{
+    rvit_view view;
+    int32_t n_images, max_len = INT32_MAX;
+    int64_t rows;
+    switch (op->type) {
+    case RVIT_OP_ATTENTION:
+        view = op->attention.cu_seqlens, n_images = op->attention.n_images;
+        rows = op->attention.rows, max_len = op->attention.max_len;
+        break;
+    case RVIT_OP_SELECT:
+        view = op->select.cu_seqlens, n_images = op->select.n_images;
+        rows = op->select.rows, max_len = op->select.max_len;
+        break;
+    case RVIT_OP_HEAD:
+        view = op->head.cu_seqlens, n_images = op->head.n_images;
+        rows = op->head.rows;
+        break;
+    default:
+        return RVIT_OK;
+    }
+    rvit_alloc *alloc = &stream->device->alloc;
+    int32_t *lengths = rvit_alloc_array(alloc, (size_t)n_images + 1, sizeof *lengths);
+    if (lengths == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_status status = rvit_stream_read(stream, view, lengths, (n_images + (int64_t)1) * 4);
+    if (status == RVIT_OK)
+        status = rvit_cu_seqlens_check(lengths, n_images, max_len, rows);
+    rvit_alloc_free(alloc, lengths);
+    return status;
+}
+
+static rvit_status collect(rvit_stream *stream, const rvit_op *op)
+{
+    if (stream->n_recorded == stream->recorded_capacity) {
+        rvit_alloc *alloc = &stream->device->alloc;
+        const int32_t capacity = stream->recorded_capacity == 0 ? 32 : 2 * stream->recorded_capacity;
+        rvit_op *grown = rvit_alloc_array(alloc, (size_t)capacity, sizeof *grown);
+        if (grown == NULL)
+            return RVIT_OUT_OF_HOST_MEMORY;
+        if (stream->n_recorded > 0)
+            memcpy(grown, stream->recorded, (size_t)stream->n_recorded * sizeof *grown);
+        rvit_alloc_free(alloc, stream->recorded);
+        stream->recorded = grown;
+        stream->recorded_capacity = capacity;
+    }
+    stream->recorded[stream->n_recorded++] = *op;
+    return RVIT_OK;
+}
+
+rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op)
+{
+    RVIT_TRY(rvit_op_check(stream->device, op));
+    if (stream->recording)
+        return collect(stream, op);
+    if (stream->device->debug_checks)
+        RVIT_TRY(check_lengths(stream, op));
+    return stream->device->api->stream_enqueue(stream, op, 1);
+}
+
+rvit_status rvit_record_begin(rvit_stream *stream)
+{
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_begin: stream is NULL");
+    if (stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_begin: the stream is recording already");
+    stream->recording = 1;
+    stream->n_recorded = 0;
+    return RVIT_OK;
+}
+
+rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program)
+{
+    if (stream == NULL || out_program == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_end: stream or out_program is NULL");
+    if (!stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_end: the stream is not recording");
+    stream->recording = 0;
+    if (stream->n_recorded == 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_end: nothing was recorded");
+    return rvit_program_create(stream->device, stream->recorded, stream->n_recorded, out_program);
+}
+
+/* Staging memory of at least size bytes, not in use by pending work. */
+static rvit_status stage(rvit_stream *stream, rvit_buffer **staging, rvit_buffer_type type, int64_t size)
+{
+    RVIT_TRY(rvit_stream_synchronize(stream));
+    if (*staging != NULL && (*staging)->size >= size)
+        return RVIT_OK;
+    rvit_buffer *larger = NULL;
+    RVIT_TRY(rvit_buffer_create(stream->device, size, type, &larger));
+    rvit_buffer_destroy(*staging);
+    *staging = larger;
+    return RVIT_OK;
+}
+
+static rvit_status check_transfer(const char *name, const rvit_stream *stream, rvit_view view, const void *host, int64_t size)
+{
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: stream is NULL", name);
+    if (stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the stream is recording", name);
+    if (view.buffer == NULL || (host == NULL && size > 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the view's buffer or host is NULL", name);
+    if (size > view.buffer->size)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, the buffer holds %lld", name, (long long)size,
+                         (long long)view.buffer->size);
+    if (size < 0 || size % 4 != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, expected a multiple of 4", name, (long long)size);
+    return RVIT_OK;
+}
+
+rvit_status rvit_stream_write(rvit_stream *stream, rvit_view destination, const void *host, int64_t size)
+{
+    RVIT_TRY(check_transfer("rvit_stream_write", stream, destination, host, size));
+    if (size == 0)
+        return RVIT_OK;
+    RVIT_TRY(stage(stream, &stream->upload, RVIT_BUFFER_UPLOAD, size));
+    rvit_op op = {.type = RVIT_OP_COPY,
+                  .copy = {.struct_size = sizeof op.copy, .source = {stream->upload, 0}, .destination = destination, .size = size}};
+    RVIT_TRY(rvit_op_check(stream->device, &op));
+    memcpy(stream->upload->host, host, (size_t)size);
+    return stream->device->api->stream_enqueue(stream, &op, 1);
+}
+
+rvit_status rvit_stream_read(rvit_stream *stream, rvit_view source, void *host, int64_t size)
+{
+    RVIT_TRY(check_transfer("rvit_stream_read", stream, source, host, size));
+    if (size == 0)
+        return rvit_stream_synchronize(stream);
+    RVIT_TRY(stage(stream, &stream->readback, RVIT_BUFFER_READBACK, size));
+    rvit_op op = {.type = RVIT_OP_COPY,
+                  .copy = {.struct_size = sizeof op.copy, .source = source, .destination = {stream->readback, 0}, .size = size}};
+    RVIT_TRY(rvit_op_check(stream->device, &op));
+    RVIT_TRY(stream->device->api->stream_enqueue(stream, &op, 1));
+    RVIT_TRY(rvit_stream_synchronize(stream));
+    memcpy(host, stream->readback->host, (size_t)size);
+    return RVIT_OK;
+}
+
+rvit_status rvit_copy(rvit_stream *stream, const rvit_copy_args *args)
+{
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "copy: stream is NULL");
+    rvit_op op = {.type = RVIT_OP_COPY};
+    RVIT_TRY(rvit_args_copy(&op.copy, sizeof op.copy, args, "copy args"));
+    return rvit_stream_add(stream, &op);
+}

@@ -1,0 +1,294 @@
+/* The forward of a ViT as ops. */
+#include "core/vit_session.h"
+
+/* The state that travels from op to op. */
+typedef struct forward {
+    rvit_session *session;
+    rvit_stream *stream;
+    rvit_view x, spare;   /* the residual stream, and the other buffer it moves to when rows are gathered */
+    rvit_view cu_seqlens; /* of the rows as they are now, or will be after the pending gather */
+    rvit_rows rows;
+    int32_t max_len;
+    const rvit_stage *gather; /* selected, but x still holds the rows before it; the next layernorm gathers */
+    int32_t n_stages;
+} forward;
+
+static rvit_view at(rvit_view view, int64_t bytes)
+{
+    view.offset += bytes;
+    return view;
+}
+
+static rvit_status linear(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
+                          int32_t out_features, rvit_activation activation)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = f->session->model->dtype;
+    args.rows = f->rows;
+    args.in_features = in_features;
+    args.out_features = out_features;
+    args.activation = activation;
+    args.x = x;
+    args.weight = weight;
+    args.bias = bias;
+    args.out = out;
+    return rvit_linear(f->stream, &args);
+}
+
+/* x += input weight^T + bias */
+static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = f->session->model->dtype;
+    args.out_dtype = f->session->model->x_dtype;
+    args.rows = f->rows;
+    args.in_features = in_features;
+    args.out_features = f->session->model->info.dim;
+    args.x = input;
+    args.weight = weight;
+    args.bias = bias;
+    args.residual = args.out = f->x;
+    return rvit_linear(f->stream, &args);
+}
+
+/* Normalises x; if rows are to be gathered, does that in the same pass. */
+static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
+{
+    rvit_session *session = f->session;
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = session->model->x_dtype;
+    args.out_dtype = session->model->dtype;
+    args.rows = f->rows;
+    args.dim = session->model->info.dim;
+    args.eps = session->model->info.eps;
+    args.x = f->x;
+    args.gamma = gamma;
+    args.beta = beta;
+    args.out = session->normed;
+    if (f->gather != NULL) {
+        args.x_rows = f->gather->rows;
+        args.src_rows = f->gather->src_rows;
+        args.out_x = f->spare;
+    }
+    RVIT_TRY(rvit_layernorm(f->stream, &args));
+    if (f->gather != NULL) {
+        f->spare = f->x;
+        f->x = args.out_x;
+        f->gather = NULL;
+    }
+    return RVIT_OK;
+}
+
+static rvit_status attention(const forward *f, int with_cls_probs)
+{
+    const rvit_session *session = f->session;
+    const rvit_model *model = session->model;
+    const int64_t dim = model->info.dim, element = rvit_dtype_size(model->dtype);
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.dtype = model->dtype;
+    args.n_images = session->max_images;
+    args.n_heads = model->info.n_heads;
+    args.head_dim = model->info.head_dim;
+    args.max_len = f->max_len;
+    args.rows = f->rows.capacity;
+    args.q = session->wide;
+    args.k = at(session->wide, dim * element);
+    args.v = at(session->wide, 2 * dim * element);
+    args.q_stride = args.k_stride = args.v_stride = 3 * dim;
+    args.cu_seqlens = f->cu_seqlens;
+    args.out = session->normed;
+    if (with_cls_probs)
+        args.cls_probs = session->cls_probs;
+    return rvit_attention(f->stream, &args);
+}
+
+static rvit_status trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
+{
+    if (!f->session->trace)
+        return RVIT_OK;
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = source;
+    args.destination = destination;
+    args.size = size;
+    return rvit_copy(f->stream, &args);
+}
+
+static rvit_status trace_x(const forward *f, int32_t index)
+{
+    const rvit_model *model = f->session->model;
+    const int64_t rows = f->gather != NULL ? f->gather->rows : f->rows.capacity;
+    return trace(f, f->x, rows * model->info.dim * rvit_dtype_size(model->x_dtype),
+                 f->session->trace ? f->session->trace_blocks[index] : f->x);
+}
+
+static rvit_status score(const forward *f, const rvit_policy *policy, const rvit_stage *stage)
+{
+    const rvit_model *model = f->session->model;
+    rvit_score_args args = RVIT_SCORE_ARGS_INIT;
+    args.type = policy->score;
+    args.dtype = model->x_dtype;
+    args.rows = f->rows;
+    args.dim = model->info.dim;
+    args.n_heads = model->info.n_heads;
+    if (policy->score == RVIT_SCORE_L2)
+        args.x = f->x;
+    else
+        args.cls_probs = f->session->cls_probs;
+    args.scores = stage->scores;
+    RVIT_TRY(rvit_score(f->stream, &args));
+    return trace(f, stage->scores, stage->rows * 4, f->session->trace_scores[f->n_stages]);
+}
+
+/* Scores and selects; from here on rows, cu_seqlens and max_len are those after the stage. */
+static rvit_status prune(forward *f)
+{
+    const rvit_session *session = f->session;
+    const rvit_policy *policy = session->plan.policy;
+    const rvit_stage *stage = &session->stages[f->n_stages];
+    if (policy->select != RVIT_SELECT_MASK)
+        RVIT_TRY(score(f, policy, stage));
+    rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+    args.mode = policy->select;
+    args.n_images = session->max_images;
+    args.max_len = stage->max_len;
+    args.rows = stage->rows;
+    args.n_prefix = session->model->info.n_prefix;
+    args.prefix_competes = policy->prefix_competes;
+    args.counts = stage->counts;
+    args.scores = stage->scores;
+    args.keep_in = stage->keep_in;
+    args.cu_seqlens = f->cu_seqlens;
+    args.keep = stage->keep;
+    args.out_cu_seqlens = stage->cu_seqlens;
+    args.src_rows = stage->src_rows;
+    args.error = stage->error;
+    RVIT_TRY(rvit_select(f->stream, &args));
+    f->gather = stage;
+    f->cu_seqlens = stage->cu_seqlens;
+    f->rows.capacity = stage->rows_after;
+    f->rows.live = at(stage->cu_seqlens, (int64_t)session->max_images * 4);
+    f->max_len = stage->max_len_after;
+    f->n_stages++;
+    return RVIT_OK;
+}
+
+static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
+{
+    const rvit_prune_plan *plan = &f->session->plan;
+    return f->n_stages < plan->n_stages && plan->blocks[f->n_stages] == block && plan->policy->site == site;
+}
+
+static rvit_status embed(forward *f)
+{
+    const rvit_session *session = f->session;
+    const rvit_model *model = session->model;
+    rvit_patchify_args patchify = RVIT_PATCHIFY_ARGS_INIT;
+    patchify.dtype = model->dtype;
+    patchify.n_images = session->max_images;
+    patchify.live_images = session->live_images;
+    patchify.channels = model->info.channels;
+    patchify.image_size = model->info.image_size;
+    patchify.patch_size = model->info.patch_size;
+    patchify.n_prefix = model->info.n_prefix;
+    patchify.images = session->images;
+    patchify.out = session->wide;
+    patchify.cu_seqlens = session->cu_seqlens;
+    RVIT_TRY(rvit_patchify(f->stream, &patchify));
+
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = model->dtype;
+    args.out_dtype = model->x_dtype;
+    args.rows = f->rows;
+    args.in_features = model->info.channels * model->info.patch_size * model->info.patch_size;
+    args.out_features = model->info.dim;
+    args.x = session->wide;
+    args.weight = model->patch_weight;
+    args.residual = model->embedding;
+    args.residual_period = model->info.tokens;
+    args.out = f->x;
+    RVIT_TRY(rvit_linear(f->stream, &args));
+    return trace_x(f, 0);
+}
+
+static rvit_status block(forward *f, int32_t index)
+{
+    rvit_session *session = f->session;
+    const rvit_model_info *info = &session->model->info;
+    const rvit_block_weights *w = &session->model->blocks[index];
+    RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
+    RVIT_TRY(linear(f, session->normed, w->qkv_weight, w->qkv_bias, session->wide, info->dim, 3 * info->dim, RVIT_ACTIVATION_NONE));
+    const int prunes_inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION);
+    RVIT_TRY(attention(f, prunes_inside && session->plan.policy->score == RVIT_SCORE_CLS_ATTENTION));
+    RVIT_TRY(linear_to_x(f, session->normed, w->proj_weight, w->proj_bias, info->dim));
+    if (prunes_inside)
+        RVIT_TRY(prune(f));
+    RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
+    RVIT_TRY(linear(f, session->normed, w->fc1_weight, w->fc1_bias, session->wide, info->dim, info->mlp_dim, RVIT_ACTIVATION_GELU));
+    RVIT_TRY(linear_to_x(f, session->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
+    RVIT_TRY(trace_x(f, index + 1));
+    return prunes_at(f, index, RVIT_SITE_AFTER_BLOCK) ? prune(f) : RVIT_OK;
+}
+
+/* A stage after the last block has no layernorm to gather for it. */
+static rvit_status finish_gather(forward *f)
+{
+    if (f->gather == NULL)
+        return RVIT_OK;
+    const rvit_model *model = f->session->model;
+    rvit_pack_args args = RVIT_PACK_ARGS_INIT;
+    args.rows = f->rows;
+    args.source_rows = f->gather->rows;
+    args.row_size = model->info.dim * rvit_dtype_size(model->x_dtype);
+    args.source = f->x;
+    args.src_rows = f->gather->src_rows;
+    args.destination = f->spare;
+    RVIT_TRY(rvit_pack(f->stream, &args));
+    f->x = f->spare;
+    f->gather = NULL;
+    return RVIT_OK;
+}
+
+static rvit_status head(const forward *f)
+{
+    const rvit_session *session = f->session;
+    const rvit_model *model = session->model;
+    rvit_head_args args = RVIT_HEAD_ARGS_INIT;
+    args.dtype = model->x_dtype;
+    args.weight_dtype = model->dtype;
+    args.n_images = session->max_images;
+    args.rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.n_tokens = model->info.n_prefix;
+    args.n_classes = model->info.n_classes;
+    args.eps = model->info.eps;
+    args.x = f->x;
+    args.cu_seqlens = f->cu_seqlens;
+    args.gamma = model->norm_gamma;
+    args.beta = model->norm_beta;
+    args.weight = model->head_weight;
+    args.bias = model->head_bias;
+    args.logits = session->logits;
+    return rvit_head(f->stream, &args);
+}
+
+rvit_status rvit_forward_record(rvit_session *session)
+{
+    const rvit_model_info *info = &session->model->info;
+    forward f = {.session = session, .stream = session->stream, .x = session->x[0], .spare = session->x[1]};
+    f.cu_seqlens = session->cu_seqlens;
+    f.max_len = info->tokens;
+    f.rows.capacity = (int64_t)session->max_images * info->tokens;
+    f.rows.live = at(session->cu_seqlens, (int64_t)session->max_images * 4);
+    RVIT_TRY(embed(&f));
+    for (int32_t b = 0; b < info->depth; b++)
+        RVIT_TRY(block(&f, b));
+    RVIT_TRY(finish_gather(&f));
+    RVIT_TRY(head(&f));
+    if (session->plan.n_stages == 0)
+        return RVIT_OK;
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = session->results;
+    args.destination = session->host_results;
+    args.size = session->results_size;
+    return rvit_copy(f.stream, &args);
+}

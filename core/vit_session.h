@@ -1,0 +1,48 @@
+/* A session's memory plan and results; the forward that is recorded over it. */
+#ifndef RVIT_CORE_VIT_SESSION_H
+#define RVIT_CORE_VIT_SESSION_H
+
+#include "core/policy.h"
+#include "core/vit_model.h"
+
+/* One prune stage: capacities before and after it, its arrays on the device, and where its results land on the host. */
+typedef struct rvit_stage {
+    int32_t max_len, max_len_after; /* tokens of an image at most */
+    int64_t rows, rows_after;       /* max_images times that */
+    rvit_view counts, scores, src_rows, keep_in;
+    rvit_view keep, cu_seqlens, error; /* in the session's results, which one copy takes to the host */
+    const uint8_t *host_keep;
+    const int32_t *host_cu_seqlens, *host_error;
+    int32_t *kept; /* [rows_after], token numbers; filled when first asked for */
+} rvit_stage;
+
+struct rvit_session {
+    rvit_model *model;
+    rvit_stream *stream;
+    rvit_program *program;
+    rvit_prune_plan plan;
+    int32_t max_images;
+    int32_t n_images; /* of the last run */
+    int32_t pending;  /* enqueued, not waited for */
+    int32_t has_results, has_kept;
+    int32_t trace;
+
+    rvit_buffer *upload;   /* live image count, given masks, images */
+    rvit_buffer *arena;    /* everything that lives on the device only */
+    rvit_buffer *readback; /* logits and the stages' results */
+    rvit_buffer *traced;   /* with trace */
+
+    rvit_view live_images, images, logits;
+    rvit_view cu_seqlens;                    /* of the unpruned batch */
+    rvit_view x[2], normed, wide, cls_probs; /* activations: see plan_activations */
+    rvit_view results, host_results;
+    int64_t results_size;
+    rvit_stage stages[RVIT_PRUNE_MAX_STAGES];
+    rvit_view *trace_blocks; /* [depth + 1]: embedding, then each block's output */
+    rvit_view trace_scores[RVIT_PRUNE_MAX_STAGES];
+};
+
+/* Calls the ops of one forward over the session's memory on its stream, which is recording. */
+rvit_status rvit_forward_record(rvit_session *session);
+
+#endif

@@ -1,0 +1,146 @@
+/* Devices, buffers, streams, recorded programs, and what they count.
+
+   Objects are opaque. Each is made by _create and ended by _destroy; destroying NULL does nothing. A child (buffer, stream, program,
+   model, session) keeps its device alive, so the order of destruction is free. Threads: a device, a buffer handle and a program may be
+   shared by threads; a stream belongs to one thread at a time. */
+#ifndef RAGGEDVIT_DEVICE_H
+#define RAGGEDVIT_DEVICE_H
+
+#include <raggedvit/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct rvit_device rvit_device;
+typedef struct rvit_buffer rvit_buffer;
+typedef struct rvit_stream rvit_stream;
+typedef struct rvit_program rvit_program;
+
+typedef enum rvit_backend { RVIT_BACKEND_AUTO = 0, RVIT_BACKEND_CPU = 1, RVIT_BACKEND_CUDA = 2, RVIT_BACKEND_VULKAN = 3 } rvit_backend;
+
+/* "auto", "cpu", "cuda", "vulkan" */
+RVIT_API const char *rvit_backend_name(rvit_backend backend);
+
+/* Kernel families of a device. AUTO takes the highest that the device offers and that is built. */
+typedef enum rvit_tier {
+    RVIT_TIER_AUTO = 0,
+    RVIT_TIER_SCALAR = 1,   /* Vulkan: shared memory only. CPU: portable C */
+    RVIT_TIER_SUBGROUP = 2, /* Vulkan: subgroup arithmetic. CPU: the widest vector instructions found */
+    RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices. CUDA: tensor cores */
+} rvit_tier;
+
+/* What is known of a device before it is created. */
+typedef struct rvit_device_info {
+    size_t struct_size;
+    rvit_backend backend;
+    int32_t index;       /* within the backend; -1: the backend itself cannot be used, see note */
+    int32_t is_software; /* 1 for a software Vulkan driver: never chosen unless asked for by backend or index */
+    rvit_tier tier;      /* the tier that AUTO takes */
+    int64_t memory_size; /* bytes of the device's memory; 0 if unknown */
+    uint8_t uuid[16];    /* zero if unknown */
+    char name[128];
+    char driver[128]; /* driver and version */
+    char note[256];   /* why the device or a higher tier is passed over; empty if nothing is */
+} rvit_device_info;
+
+/* Lists every device of every backend that is built in, in the order of preference, at most `capacity` of them into infos
+   [capacity]; *out_n_infos is how many there are. A backend that cannot be used is one entry of index -1 that says why. Each
+   infos[i].struct_size must be set by the caller (RVIT_DEVICE_INFO_INIT). */
+RVIT_API RVIT_NODISCARD rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos);
+#define RVIT_DEVICE_INFO_INIT RVIT_INIT(rvit_device_info)
+
+/* Host memory for the library's own objects. Both functions may be called from any thread that uses the device. */
+typedef struct rvit_allocator {
+    void *user;
+    void *(*allocate)(void *user, size_t size, size_t alignment); /* alignment is a power of two, at most 64; NULL: out of memory */
+    void (*release)(void *user, void *pointer);
+} rvit_allocator;
+
+typedef struct rvit_device_desc {
+    size_t struct_size;
+    rvit_backend backend;            /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
+    int32_t index;                   /* within the backend; -1: the first that is not software, else the first */
+    rvit_tier tier;                  /* UNSUPPORTED if the device lacks it */
+    int32_t n_threads;               /* CPU: worker threads; 0: one a core */
+    int32_t oracle;                  /* CPU: 1 for the plain reference with float64 accumulation; slow */
+    int32_t debug_checks;            /* 1: read back and validate the lengths an op is given before it runs; synchronises */
+    const rvit_allocator *allocator; /* copied; NULL: malloc. It must outlive every object of the device */
+} rvit_device_desc;
+#define RVIT_DEVICE_DESC_INIT                                                          \
+    {                                                                                  \
+        sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL \
+    }
+
+/* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device);
+RVIT_API void rvit_device_destroy(rvit_device *device);
+RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info);
+
+typedef enum rvit_buffer_type {
+    RVIT_BUFFER_DEVICE = 0,  /* the device's memory; not mapped */
+    RVIT_BUFFER_UPLOAD = 1,  /* mapped; written by the host, read by the device (ops may read it in place) */
+    RVIT_BUFFER_READBACK = 2 /* mapped; written by the device, read by the host after a synchronise */
+} rvit_buffer_type;
+
+/* size in bytes, at least 1; contents undefined. A buffer must outlive the work and the programs that use it. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
+RVIT_API void rvit_buffer_destroy(rvit_buffer *buffer);
+/* The mapped pointer of an UPLOAD or READBACK buffer, 64-byte aligned, for the buffer's life; NULL for a DEVICE buffer. */
+RVIT_API void *rvit_buffer_host(const rvit_buffer *buffer);
+RVIT_API int64_t rvit_buffer_size(const rvit_buffer *buffer);
+
+/* A place in a buffer: offset in bytes, a multiple of 16 unless an argument says otherwise. buffer NULL: the argument is absent. */
+typedef struct rvit_view {
+    rvit_buffer *buffer;
+    int64_t offset;
+} rvit_view;
+
+/* What a stream has done since it was created. The allocation counts are those of its whole device. */
+typedef struct rvit_stats {
+    size_t struct_size;
+    int64_t launches;           /* kernels started by the device (CPU: ops run) */
+    int64_t submits;            /* dispatches from the host: queue submits, graph launches, eager enqueues */
+    int64_t synchronizations;   /* times the host waited for the device */
+    int64_t copies;             /* copy ops and transfers */
+    int64_t host_allocations;   /* device-wide */
+    int64_t device_allocations; /* device-wide */
+} rvit_stats;
+#define RVIT_STATS_INIT RVIT_INIT(rvit_stats)
+
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream);
+/* Waits for the stream's work. */
+RVIT_API void rvit_stream_destroy(rvit_stream *stream);
+/* Waits until all enqueued work is done. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_synchronize(rvit_stream *stream);
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_stats);
+
+/* Convenience for set-up and inspection, not for hot paths: copies between host memory and any buffer through staging memory of the
+   stream. write: host is free again on return. read: waits for the stream. size in bytes; size and offset multiples of 4. Not
+   while recording. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_write(rvit_stream *stream, rvit_view destination, const void *host, int64_t size);
+RVIT_API RVIT_NODISCARD rvit_status rvit_stream_read(rvit_stream *stream, rvit_view source, void *host, int64_t size);
+
+/* Device-to-device copy on the stream. size in bytes; size and both offsets are multiples of 4; the ranges must not overlap. */
+typedef struct rvit_copy_args {
+    size_t struct_size;
+    rvit_view source, destination;
+    int64_t size;
+} rvit_copy_args;
+#define RVIT_COPY_ARGS_INIT RVIT_INIT(rvit_copy_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_copy(rvit_stream *stream, const rvit_copy_args *args);
+
+/* Between begin and end the ops called on the stream are not run but collected, in order, into a program. The program refers to the
+   same buffers; the values it finds there, lengths included, are those at each launch. A launch costs one dispatch, allocates nothing
+   and waits for nothing, and gives what the ops would have given one by one, bit for bit. end fails with INVALID_ARGUMENT on an empty
+   recording. An op that fails while recording is not collected. Launches of one program run one after another, whatever their streams. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_record_begin(rvit_stream *stream);
+RVIT_API RVIT_NODISCARD rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program);
+RVIT_API RVIT_NODISCARD rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream);
+/* No launch of it may be pending: synchronise first. */
+RVIT_API void rvit_program_destroy(rvit_program *program);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,182 @@
+/* Vision Transformers: a model is a checkpoint on a device, a session runs images through it, pruned or not.
+
+   Also the two ops that only a ViT needs: patchify and head. */
+#ifndef RAGGEDVIT_VIT_H
+#define RAGGEDVIT_VIT_H
+
+#include <raggedvit/prune.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Cuts images into the rows of the patch embedding's product. Row i * tokens + n_prefix + py * G + px, G = image_size / patch_size and
+   tokens = n_prefix + G * G, holds channel c, line y, column x of patch (py, px) at c * patch_size^2 + y * patch_size + x. Prefix
+   rows are zero. (DeiT: the stride-16 convolution as a matrix product.) */
+typedef struct rvit_patchify_args {
+    size_t struct_size;
+    rvit_dtype dtype;      /* of out */
+    int32_t n_images;      /* at most; the batch the host planned for */
+    rvit_view live_images; /* optional: int32 [1], 4-byte aligned: the images that are there, read when the op runs (clamped to
+                              0..n_images); rows of the others are not written */
+    int32_t channels;
+    int32_t image_size; /* pixels; multiple of patch_size */
+    int32_t patch_size; /* even */
+    int32_t n_prefix;
+    rvit_view images;     /* f32 [n_images, channels, image_size, image_size]; UPLOAD memory will do */
+    rvit_view out;        /* [n_images * tokens, channels * patch_size^2] */
+    rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images) * tokens */
+} rvit_patchify_args;
+#define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
+
+/* logits[i, :] = concat_{j < n_tokens} layernorm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image with fewer than n_tokens rows gets
+   zeros. (A distilled model is n_tokens 2 with both heads side by side, halved.) */
+typedef struct rvit_head_args {
+    size_t struct_size;
+    rvit_dtype dtype;        /* of x */
+    rvit_dtype weight_dtype; /* of weight */
+    int32_t n_images;
+    int64_t rows;     /* rows x holds at most */
+    int32_t dim;      /* multiple of 4 */
+    int32_t n_tokens; /* 1 or 2 */
+    int32_t n_classes;
+    float eps;             /* above 0 */
+    rvit_view x;           /* [rows, dim] */
+    rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view gamma, beta; /* f32 [dim] */
+    rvit_view weight;      /* [n_classes, n_tokens * dim] */
+    rvit_view bias;        /* optional: f32 [n_classes] */
+    rvit_view logits;      /* f32 [n_images, n_classes] */
+} rvit_head_args;
+#define RVIT_HEAD_ARGS_INIT RVIT_INIT(rvit_head_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_head(rvit_stream *stream, const rvit_head_args *args);
+
+/* A checkpoint without a device: what `raggedvit inspect` shows. Immutable; may be shared by threads. */
+typedef struct rvit_checkpoint rvit_checkpoint;
+
+typedef struct rvit_model_info {
+    size_t struct_size;
+    char architecture[64]; /* "deit_tiny_patch16_224", made from the geometry */
+    char family[32];       /* naming of the tensors: "timm" */
+    int32_t image_size, patch_size, channels;
+    int32_t dim, n_heads, head_dim, depth, mlp_dim;
+    int32_t n_prefix; /* 1: CLS; 2: CLS and distillation */
+    int32_t tokens;   /* n_prefix + patches */
+    int32_t n_classes;
+    float eps;             /* of the layernorms */
+    int64_t n_parameters;  /* of the tensors the forward uses */
+    int32_t n_tensors;     /* in the file */
+    int32_t n_unknown;     /* tensors the forward does not use (predictors of other policies included) */
+    int32_t n_by_dtype[3]; /* tensors stored as F32, F16, BF16 */
+} rvit_model_info;
+#define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
+
+typedef struct rvit_checkpoint_desc {
+    size_t struct_size;
+    int32_t lenient;                 /* 1: tensors that nothing uses are no error. score_predictor.* and mask_token never are one */
+    const rvit_allocator *allocator; /* copied; NULL: malloc (the JSON parser uses malloc in any case) */
+} rvit_checkpoint_desc;
+#define RVIT_CHECKPOINT_DESC_INIT             \
+    {                                         \
+        sizeof(rvit_checkpoint_desc), 0, NULL \
+    }
+
+/* Reads a .safetensors file with timm's names for DeiT / ViT, infers the geometry and checks every tensor against it. BAD_FILE names
+   the file and the tensor, or the rule of the format that is broken. desc may be NULL. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out);
+RVIT_API void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint);
+RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info);
+/* The index-th tensor in the order of the file's data: name, dtype name ("F16"), rank, shape, and whether the forward uses it. The
+   strings and the shape live as long as the checkpoint. INVALID_ARGUMENT past the last. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name,
+                                                           const char **out_dtype, int32_t *out_rank, const int64_t **out_shape,
+                                                           int32_t *out_used);
+/* The text stored under a key of the file's __metadata__; NULL if there is none. Lives as long as the checkpoint. */
+RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key);
+
+/* A checkpoint's weights on a device. Immutable; may be shared by threads and sessions. */
+typedef struct rvit_model rvit_model;
+
+typedef struct rvit_model_desc {
+    size_t struct_size;
+    rvit_dtype dtype; /* storage of weights and activations: F32 or F16. LayerNorm, softmax, biases and sums are float32 always */
+} rvit_model_desc;
+#define RVIT_MODEL_DESC_INIT              \
+    {                                     \
+        sizeof(rvit_model_desc), RVIT_F32 \
+    }
+
+/* desc may be NULL. The checkpoint is not needed afterwards. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
+                                                      rvit_model **out_model);
+RVIT_API void rvit_model_destroy(rvit_model *model);
+RVIT_API RVIT_NODISCARD rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_info);
+
+/* A recorded forward with its memory: planned and allocated once, run many times. One thread at a time. */
+typedef struct rvit_session rvit_session;
+
+typedef struct rvit_session_desc {
+    size_t struct_size;
+    int32_t max_images; /* capacity of a run, 1 or more */
+    rvit_prune_desc prune;
+    int32_t trace; /* 1: keep what rvit_session_trace gives; costs memory and copies */
+} rvit_session_desc;
+#define RVIT_SESSION_DESC_INIT                                \
+    {                                                         \
+        sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0 \
+    }
+
+/* The session keeps its model alive. INVALID_ARGUMENT: a prune block the model does not have, keep outside 0..1. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session);
+/* Waits for a pending run. */
+RVIT_API void rvit_session_destroy(rvit_session *session);
+
+/* One run. */
+typedef struct rvit_run_args {
+    size_t struct_size;
+    int32_t n_images;    /* 0..max_images */
+    const float *images; /* host, f32 [n_images, channels, image_size, image_size], normalised. NULL: they already lie in
+                            rvit_session_input */
+    const uint8_t *keep; /* RVIT_PRUNE_MASK: host, uint8 [n_stages, n_images, tokens] over the model's own tokens, nonzero = keep; a
+                            stage may only drop (what an earlier one dropped stays dropped); prefix tokens must be kept */
+} rvit_run_args;
+#define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
+
+/* Enqueues a run: one dispatch, no allocation, no waiting. The images are free again on return. A run not yet waited for:
+   INVALID_ARGUMENT. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
+/* Waits for the enqueued run; its results hold until the next enqueue. INVALID_ARGUMENT names the image and the prune stage whose
+   scores are NaN. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
+/* enqueue, wait, and a copy of the logits to out_logits, host f32 [n_images, n_classes] (NULL: none). */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
+
+/* Where to put images to save a copy: f32 [max_images, channels, image_size, image_size]. Not while a run is pending. */
+RVIT_API float *rvit_session_input(rvit_session *session);
+/* Results of the last run waited for; borrowed, and overwritten by the next enqueue. */
+RVIT_API const float *rvit_session_logits(const rvit_session *session); /* f32 [n_images, n_classes] */
+RVIT_API int32_t rvit_session_n_stages(const rvit_session *session);
+/* cu_seqlens after prune stage `stage`: int32 [n_images + 1]; tokens of image i, prefix included: cu[i + 1] - cu[i]. NULL past the
+   last stage. */
+RVIT_API const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage);
+/* The tokens of an image that are still there after a stage, as ascending token numbers of the unpruned image (prefix first; patch n
+   is n_prefix + n): int32 [cu[image + 1] - cu[image]]. NULL if there is no such stage or image. */
+RVIT_API const int32_t *rvit_session_kept(const rvit_session *session, int32_t stage, int32_t image);
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
+
+/* With trace: intermediate values of the last run. */
+typedef enum rvit_trace {
+    RVIT_TRACE_EMBEDDING = 0, /* the input of block 0: [rows, dim] of the stored type */
+    RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] of the stored type */
+    RVIT_TRACE_SCORES = 2     /* the scores of prune stage `index`: f32 [rows before it] */
+} rvit_trace;
+/* Borrowed until the next enqueue. UNSUPPORTED without trace; INVALID_ARGUMENT if there is no such index. *out_rows is the live row
+   count. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data,
+                                                       rvit_dtype *out_dtype, int64_t *out_rows);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,47 @@
+/* What a device may lack, and what is known to fail. */
+#include "harness.h"
+
+typedef struct expectation {
+    rvit_backend backend;
+    const char *feature; /* or the test's name */
+    const char *reason;
+} expectation;
+
+/* Legal in the API, and not implemented by the backend: the call gives UNSUPPORTED. */
+static const expectation unsupported[] = {
+    {RVIT_BACKEND_CPU, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},
+    {RVIT_BACKEND_VULKAN, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},
+};
+
+/* Tests that fail because of a defect that is known and not yet mended. NULL ends the list. */
+static const expectation known_failures[] = {{RVIT_BACKEND_AUTO, NULL, NULL}};
+
+static const expectation *find(const expectation *list, size_t n, side s, const char *feature)
+{
+    const rvit_backend backend = s == ORACLE ? RVIT_BACKEND_CPU : H.desc.backend;
+    for (size_t i = 0; i < n; i++)
+        if (list[i].feature && list[i].backend == backend && !strcmp(list[i].feature, feature))
+            return &list[i];
+    return NULL;
+}
+
+int supported(side s, const char *feature, rvit_status status)
+{
+    const expectation *lacks = find(unsupported, sizeof unsupported / sizeof unsupported[0], s, feature);
+    if (status == RVIT_UNSUPPORTED && lacks) {
+        if (!rvit_status_detail()[0])
+            fail_msg("%s: UNSUPPORTED without a detail", feature);
+        return 0;
+    }
+    if (status != RVIT_OK)
+        fail_msg("%s: %s: %s", feature, rvit_status_name(status), rvit_status_detail());
+    if (lacks)
+        fail_msg("%s works now: take it off the list (%s)", feature, lacks->reason);
+    return 1;
+}
+
+const char *known_failure(const char *test)
+{
+    const expectation *fails = find(known_failures, sizeof known_failures / sizeof known_failures[0], DEVICE, test);
+    return fails ? fails->reason : NULL;
+}

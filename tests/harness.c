@@ -1,0 +1,220 @@
+#include "harness.h"
+
+#include <getopt.h>
+#include <unistd.h>
+
+#include "arrays.h"
+
+harness H;
+
+static char temporary_directory[4096];
+static char temporary_paths[16][4200];
+static int n_temporary_paths;
+
+const char *temporary_path(const char *name)
+{
+    if (!temporary_directory[0]) {
+        const char *base = getenv("TMPDIR");
+        snprintf(temporary_directory, sizeof temporary_directory, "%s/raggedvit_test_XXXXXX", base && base[0] ? base : "/tmp");
+        if (!mkdtemp(temporary_directory))
+            fail_msg("cannot make a temporary directory %s", temporary_directory);
+    }
+    for (int i = 0; i < n_temporary_paths; i++)
+        if (!strcmp(strrchr(temporary_paths[i], '/') + 1, name))
+            return temporary_paths[i];
+    if (n_temporary_paths == 16)
+        fail_msg("too many temporary files");
+    char *path = temporary_paths[n_temporary_paths++];
+    snprintf(path, sizeof temporary_paths[0], "%s/%s", temporary_directory, name);
+    return path;
+}
+
+static void remove_temporary_files(void)
+{
+    for (int i = 0; i < n_temporary_paths; i++)
+        unlink(temporary_paths[i]);
+    if (temporary_directory[0])
+        rmdir(temporary_directory);
+}
+
+static int test_count;
+
+int harness_setup(void **state)
+{
+    (void)state;
+    random_seed(0x9e3779b97f4a7c15u);
+    test_count++;
+    return 0;
+}
+
+int harness_teardown(void **state)
+{
+    (void)state;
+    arrays_release();
+    return 0;
+}
+
+static int is_word_character(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+static int has_word(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = strstr(text, word); at; at = strstr(at + 1, word))
+        if ((at == text || !is_word_character(at[-1])) && !is_word_character(at[n]))
+            return 1;
+    return 0;
+}
+
+void expect_status_at(rvit_status found, rvit_status wanted, const char *word, const char *text, const char *file, int line)
+{
+    const char *detail = rvit_status_detail();
+    if (found != wanted) {
+        print_error("%s:%d: %s gives %s (%s), not %s\n", file, line, text, rvit_status_name(found), detail, rvit_status_name(wanted));
+        _fail(file, line);
+    }
+    if (wanted != RVIT_OK && !detail[0]) {
+        print_error("%s:%d: %s gives %s without a detail\n", file, line, text, rvit_status_name(found));
+        _fail(file, line);
+    }
+    if (wanted != RVIT_OK && word && !has_word(detail, word)) {
+        print_error("%s:%d: the detail of %s does not name \"%s\": %s\n", file, line, text, word, detail);
+        _fail(file, line);
+    }
+}
+
+static int parse_backend(const char *name, rvit_backend *out)
+{
+    for (rvit_backend b = RVIT_BACKEND_CPU; b <= RVIT_BACKEND_VULKAN; b++)
+        if (!strcmp(name, rvit_backend_name(b))) {
+            *out = b;
+            return 0;
+        }
+    return -1;
+}
+
+static int parse_tier(const char *name, rvit_tier *out)
+{
+    static const char *const names[] = {"auto", "scalar", "subgroup", "matrix"};
+    for (int t = 0; t < 4; t++)
+        if (!strcmp(name, names[t])) {
+            *out = (rvit_tier)t;
+            return 0;
+        }
+    return -1;
+}
+
+static int usage(const char *program)
+{
+    fprintf(stderr, "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--filter PATTERN]\n", program);
+    return 2;
+}
+
+static int open_device(void)
+{
+    const rvit_status status = rvit_device_create(&H.desc, &H.device[DEVICE]);
+    if (status == RVIT_UNAVAILABLE || status == RVIT_UNSUPPORTED) {
+        printf("skipped: %s\n", rvit_status_detail());
+        return 77;
+    }
+    if (status != RVIT_OK) {
+        fprintf(stderr, "the device cannot be opened: %s: %s\n", rvit_status_name(status), rvit_status_detail());
+        return 1;
+    }
+    H.info.struct_size = sizeof H.info;
+    if (rvit_device_get_info(H.device[DEVICE], &H.info) != RVIT_OK) {
+        fprintf(stderr, "rvit_device_get_info: %s\n", rvit_status_detail());
+        return 1;
+    }
+    printf("%s device %d: %s (%s)\n", H.backend_name, (int)H.info.index, H.info.name, H.info.driver);
+    return 0;
+}
+
+static int open_oracle(void)
+{
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    desc.oracle = 1;
+    if (rvit_device_create(&desc, &H.device[ORACLE]) != RVIT_OK) {
+        fprintf(stderr, "the oracle cannot be opened: %s\n", rvit_status_detail());
+        return 1;
+    }
+    H.n_sides = 2;
+    return 0;
+}
+
+/* Tests that are known to fail on the device run one by one, and it is their passing that counts as a failure. */
+static int run_suite(const suite *tests)
+{
+    struct CMUnitTest *expected_to_pass = calloc(tests->n_tests, sizeof *expected_to_pass);
+    if (!expected_to_pass)
+        return 1;
+    size_t n = 0;
+    int n_failed = 0;
+    for (size_t i = 0; i < tests->n_tests; i++) {
+        const char *reason = known_failure(tests->tests[i].name);
+        if (!reason) {
+            expected_to_pass[n++] = tests->tests[i];
+            continue;
+        }
+        const int count = test_count;
+        printf("%s is expected to fail: %s\n", tests->tests[i].name, reason);
+        if (_cmocka_run_group_tests(tests->name, &tests->tests[i], 1, NULL, NULL) == 0 && test_count > count) {
+            fprintf(stderr, "%s passes now: take it off the list\n", tests->tests[i].name);
+            n_failed++;
+        }
+    }
+    n_failed += _cmocka_run_group_tests(tests->name, expected_to_pass, n, NULL, NULL);
+    free(expected_to_pass);
+    return n_failed;
+}
+
+int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
+{
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
+                                            {"tier", required_argument, NULL, 't'},
+                                            {"device", required_argument, NULL, 'd'},
+                                            {"filter", required_argument, NULL, 'f'},
+                                            {NULL, 0, NULL, 0}};
+    const rvit_device_desc init = RVIT_DEVICE_DESC_INIT;
+    H.desc = init;
+    H.desc.backend = RVIT_BACKEND_CPU;
+    H.n_sides = 1;
+    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        if ((c == 'b' && parse_backend(optarg, &H.desc.backend)) || (c == 't' && parse_tier(optarg, &H.desc.tier)) || c == '?')
+            return usage(argv[0]);
+        if (c == 'd')
+            H.desc.index = (int32_t)strtol(optarg, NULL, 10);
+        if (c == 'f')
+            cmocka_set_test_filter(optarg);
+    }
+    if (optind != argc)
+        return usage(argv[0]);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    H.backend_name = rvit_backend_name(H.desc.backend);
+    int result = open_device();
+    if (result == 0 && with_oracle)
+        result = open_oracle();
+    for (int s = 0; result == 0 && s < H.n_sides; s++)
+        if (rvit_stream_create(H.device[s], &H.stream[s]) != RVIT_OK) {
+            fprintf(stderr, "rvit_stream_create: %s\n", rvit_status_detail());
+            result = 1;
+        }
+    int n_failed = 0;
+    for (size_t i = 0; result == 0 && i < n_suites; i++)
+        n_failed += run_suite(suites[i]);
+    for (int s = 0; s < 2; s++) {
+        rvit_stream_destroy(H.stream[s]);
+        rvit_device_destroy(H.device[s]);
+    }
+    remove_temporary_files();
+    if (result)
+        return result;
+    if (test_count == 0) {
+        fprintf(stderr, "no test has that name\n");
+        return 1;
+    }
+    return n_failed ? 1 : 0;
+}

@@ -1,0 +1,141 @@
+/* What every test program shares: the devices named on the command line, guarded arrays, random numbers, comparisons.
+
+   A program runs its suites on one device. test_ops also feeds each op to the oracle (the CPU device with float64 accumulation). Arrays
+   and host memory belong to the running test and are freed after it, so a failing test leaks nothing into the next. */
+#ifndef RVIT_TESTS_HARNESS_H
+#define RVIT_TESTS_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <raggedvit/raggedvit.h>
+
+typedef enum side { DEVICE = 0, ORACLE = 1 } side;
+
+typedef struct harness {
+    rvit_device_desc desc; /* of the device under test */
+    rvit_device_info info;
+    rvit_device *device[2];
+    rvit_stream *stream[2];
+    int n_sides;              /* 2 with the oracle */
+    const char *backend_name; /* "cpu" */
+} harness;
+extern harness H;
+
+typedef struct suite {
+    const char *name;
+    const struct CMUnitTest *tests;
+    size_t n_tests;
+} suite;
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
+#define SUITE(id, ...)                                        \
+    static const struct CMUnitTest id##_tests[] = {__VA_ARGS__}; \
+    const suite id = {#id, id##_tests, sizeof id##_tests / sizeof id##_tests[0]}
+
+int harness_setup(void **state);
+int harness_teardown(void **state);
+
+/* The main function of a test program:
+     --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
+   Exits 77 with the reason if the device is not there. */
+int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
+
+/* The test fails, with the library's detail, unless the call gives the status. */
+#define expect_ok(call) expect_status_at((call), RVIT_OK, NULL, #call, __FILE__, __LINE__)
+/* word: must stand in the detail as a word of its own; NULL: any detail will do. */
+#define expect_status(call, status, word) expect_status_at((call), (status), (word), #call, __FILE__, __LINE__)
+void expect_status_at(rvit_status found, rvit_status wanted, const char *word, const char *text, const char *file, int line);
+
+/* What a device may lack, and what is known to fail: two lists, each entry with a reason (expectations.c). Returns 1 if the call went
+   through, 0 if it is UNSUPPORTED and listed. Everything else fails the test, an unexpected pass included. */
+int supported(side s, const char *feature, rvit_status status);
+/* Why a test is expected to fail on the device under test; NULL if it is not. */
+const char *known_failure(const char *test);
+
+/* Bytes before and after the payload of an array: a multiple of 16 and of no larger power of two, filled with NaN. */
+#define GUARD 272
+#define POISON 0xff   /* inputs that nobody may read: NaN in every floating-point type, -1 as an index */
+#define SENTINEL 0xa5 /* outputs before they are written */
+
+/* An array on the device under test and, in test_ops, on the oracle. */
+typedef struct array {
+    const char *name;
+    int64_t size; /* bytes of the payload */
+    rvit_buffer_type type;
+    int is_output;
+    uint8_t *host;      /* the payload as uploaded */
+    uint8_t *result[2]; /* the payload as last fetched */
+    rvit_buffer *buffer[2];
+    struct array *next;
+} array;
+
+/* An input starts as POISON, an output as SENTINEL; fill host, then arrays_upload. An op may write outputs only. */
+array *array_input(const char *name, int64_t size);
+array *array_output(const char *name, int64_t size);
+/* The same in mapped memory. */
+array *array_mapped(const char *name, int64_t size, rvit_buffer_type type);
+/* {NULL, 0} for a NULL array. */
+rvit_view array_view(const array *a, side s);
+/* The payload in a mapped buffer. */
+void *array_mapping(const array *a, side s);
+/* Every array of the test, guards included, as host holds it. */
+void arrays_upload(void);
+/* Waits, reads every array of the test back into result, and fails if a guard or an input changed. */
+void arrays_fetch(side s);
+/* Fails unless bytes begin..size-1 of an output hold what was uploaded. */
+void array_expect_untouched(const array *a, side s, int64_t begin);
+/* Fails unless both sides hold the same bytes. */
+void array_expect_equal_sides(const array *a);
+
+/* Zeroed host memory that is freed after the test. */
+void *scratch(size_t size);
+
+/* Random numbers: the same in every run of a test. */
+void random_seed(uint64_t seed);
+uint32_t random_bits(void);
+int32_t random_below(int32_t n);
+float random_normal(void);
+void random_shuffle(int32_t *values, int32_t n);
+
+/* Elements of any stored type. */
+float load(rvit_dtype dtype, const void *data, int64_t index);
+void store(rvit_dtype dtype, void *data, int64_t index, float value);
+float rounded(rvit_dtype dtype, float value);
+void store_normal(rvit_dtype dtype, void *data, int64_t begin, int64_t n, float scale);
+/* data[begin .. begin + n) as floats, in scratch memory. */
+float *loaded(rvit_dtype dtype, const void *data, int64_t begin, int64_t n);
+
+/* The tolerance of every op test: got's largest error against exact is at most twice that of plain (the same computation in float32, in
+   index order, rounded to the stored type) plus 2^-21 of the largest exact value, which is 4 units in the last place of a float32 and
+   matters only where plain is exact by luck. Reports the worst element. */
+void check_close(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, int64_t n);
+/* The oracle: within half a unit in the last place of the stored type. */
+void check_oracle(const char *what, rvit_dtype stored, const float *got, const double *exact, int64_t n);
+/* Largest absolute difference; infinite if either has a NaN. */
+double largest_difference(const float *a, const float *b, int64_t n);
+
+/* Layouts. */
+typedef struct batch {
+    int32_t n_images, max_len;
+    int64_t live, rows; /* rows in use, capacity */
+    int32_t *cu;        /* [n_images + 1], scratch memory */
+} batch;
+batch batch_of(const int32_t *lengths, int32_t n_images, int64_t spare_rows);
+/* 0..80, 127..129, 191..198, 255..257, 576, 577, in a fixed random order; at most EVERY_LENGTH of them, returns how many. */
+#define EVERY_LENGTH 128
+int32_t every_length(int32_t *out_lengths);
+/* cu_seqlens as an input array. */
+array *array_cu(const batch *b);
+
+/* A path in a fresh temporary directory, removed with its files when the program ends. */
+const char *temporary_path(const char *name);
+
+#endif

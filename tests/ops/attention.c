@@ -1,0 +1,255 @@
+#include "ops.h"
+
+#include <math.h>
+
+#include "reference/plain.h"
+
+typedef enum qkv_kind { SEPARATE, PACKED, PADDED } qkv_kind; /* PADDED: gaps of 8 elements between rows, in and out */
+
+typedef struct attention_case {
+    rvit_dtype dtype;
+    int32_t n_heads, head_dim;
+    const int32_t *lengths;
+    int32_t n_images, spare_rows;
+    qkv_kind kind;
+    int key_bias, cls_probs, lse;
+    float scale, magnitude; /* of q and k */
+} attention_case;
+
+typedef struct attention_arrays {
+    array *q, *k, *v, *cu, *key_bias, *out, *cls_probs, *lse;
+    int64_t stride, out_stride, k_offset, v_offset; /* elements */
+    const float *dense[3];                          /* q, k, v: [live, width] */
+} attention_arrays;
+
+static float *fill(const attention_case *c, const batch *b, array *a, int64_t offset, int64_t stride, float magnitude)
+{
+    const int32_t width = c->n_heads * c->head_dim;
+    float *dense = scratch((size_t)(b->live * width) * 4);
+    for (int64_t t = 0; t < b->live; t++) {
+        store_normal(c->dtype, a->host, t * stride + offset, width, magnitude);
+        for (int32_t i = 0; i < width; i++)
+            dense[t * width + i] = load(c->dtype, a->host, t * stride + offset + i);
+    }
+    return dense;
+}
+
+static attention_arrays prepare(const attention_case *c, const batch *b)
+{
+    attention_arrays a;
+    memset(&a, 0, sizeof a);
+    const int64_t width = c->n_heads * c->head_dim, element = rvit_dtype_size(c->dtype);
+    a.stride = c->kind == PACKED ? 3 * width : c->kind == PADDED ? width + 8 : width;
+    a.out_stride = c->kind == PADDED ? width + 8 : width;
+    a.q = array_input("q", b->rows * a.stride * element);
+    a.k = c->kind == PACKED ? a.q : array_input("k", b->rows * a.stride * element);
+    a.v = c->kind == PACKED ? a.q : array_input("v", b->rows * a.stride * element);
+    a.k_offset = c->kind == PACKED ? width : 0;
+    a.v_offset = 2 * a.k_offset;
+    a.cu = array_cu(b);
+    a.key_bias = c->key_bias ? array_input("key_bias", b->rows * 4) : NULL;
+    a.out = array_output("out", b->rows * a.out_stride * element);
+    a.cls_probs = c->cls_probs ? array_output("cls_probs", b->rows * c->n_heads * 4) : NULL;
+    a.lse = c->lse ? array_output("lse", b->rows * c->n_heads * 4) : NULL;
+    a.dense[0] = fill(c, b, a.q, 0, a.stride, c->magnitude);
+    a.dense[1] = fill(c, b, a.k, a.k_offset, a.stride, c->magnitude);
+    a.dense[2] = fill(c, b, a.v, a.v_offset, a.stride, 1);
+    if (a.key_bias)
+        store_normal(RVIT_F32, a.key_bias->host, 0, b->live, 1);
+    arrays_upload();
+    return a;
+}
+
+static rvit_status call(const attention_case *c, const batch *b, const attention_arrays *a, side s)
+{
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.dtype = c->dtype;
+    args.n_images = b->n_images;
+    args.n_heads = c->n_heads;
+    args.head_dim = c->head_dim;
+    args.max_len = b->max_len;
+    args.rows = b->rows;
+    args.scale = c->scale;
+    args.q = array_view(a->q, s);
+    args.k = array_view(a->k, s);
+    args.v = array_view(a->v, s);
+    args.k.offset += a->k_offset * rvit_dtype_size(c->dtype);
+    args.v.offset += a->v_offset * rvit_dtype_size(c->dtype);
+    if (c->kind != SEPARATE) {
+        args.q_stride = args.k_stride = args.v_stride = a->stride;
+        args.out_stride = a->out_stride;
+    }
+    args.cu_seqlens = array_view(a->cu, s);
+    args.key_bias = array_view(a->key_bias, s);
+    args.out = array_view(a->out, s);
+    args.cls_probs = array_view(a->cls_probs, s);
+    args.lse = array_view(a->lse, s);
+    return rvit_attention(H.stream[s], &args);
+}
+
+typedef struct expected {
+    double *exact[3]; /* out, cls_probs, lse of every image, one after the other */
+    float *plain[3];
+} expected;
+
+static expected compute(const attention_case *c, const batch *b, const attention_arrays *a)
+{
+    const int64_t width = c->n_heads * c->head_dim;
+    expected e;
+    for (int i = 0; i < 3; i++) {
+        e.exact[i] = scratch((size_t)(b->live * width) * sizeof(double));
+        e.plain[i] = scratch((size_t)(b->live * width) * sizeof(float));
+    }
+    for (int32_t i = 0; i < b->n_images; i++) {
+        const int64_t t = b->cu[i], at = t * width, heads = t * c->n_heads;
+        attention_problem p = {b->cu[i + 1] - b->cu[i], c->n_heads, c->head_dim, c->scale, NULL, NULL, NULL, NULL};
+        if (c->scale == 0)
+            p.scale = 1 / sqrtf((float)c->head_dim);
+        p.q = a->dense[0] + at;
+        p.k = a->dense[1] + at;
+        p.v = a->dense[2] + at;
+        p.key_bias = a->key_bias ? (const float *)a->key_bias->host + t : NULL;
+        attention_f64(&p, e.exact[0] + at, e.exact[1] + heads, e.exact[2] + heads);
+        attention_f32(&p, e.plain[0] + at, e.plain[1] + heads, e.plain[2] + heads);
+    }
+    return e;
+}
+
+/* Image by image: a short image has larger outputs than a long one and would hide its errors. */
+static void check(const attention_case *c, const batch *b, const attention_arrays *a, const expected *e, side s)
+{
+    const int64_t width = c->n_heads * c->head_dim;
+    const array *const arrays[3] = {a->out, a->cls_probs, a->lse};
+    static const char *const names[3] = {"out", "cls_probs", "lse"};
+    for (int o = 0; o < 3; o++) {
+        const rvit_dtype dtype = o == 0 ? c->dtype : RVIT_F32;
+        const int64_t row = o == 0 ? width : c->n_heads, stride = o == 0 ? a->out_stride : row, element = rvit_dtype_size(dtype);
+        if (!arrays[o])
+            continue;
+        array_expect_untouched(arrays[o], s, b->live * stride * element);
+        for (int64_t t = 0; t < b->live; t++)
+            assert_memory_equal(arrays[o]->result[s] + (t * stride + row) * element, arrays[o]->host + (t * stride + row) * element,
+                                (size_t)((stride - row) * element));
+        for (int32_t i = 0; i < b->n_images; i++) {
+            const int64_t begin = b->cu[i], n = b->cu[i + 1] - begin;
+            float *got = scratch((size_t)(n * row) * 4);
+            for (int64_t t = 0; t < n; t++)
+                for (int64_t j = 0; j < row; j++)
+                    got[t * row + j] = load(dtype, arrays[o]->result[s], (begin + t) * stride + j);
+            char what[160];
+            snprintf(what, sizeof what, "attention %s, %d heads of %d, image %d of length %lld, %s", rvit_dtype_name(c->dtype), c->n_heads,
+                     c->head_dim, i, (long long)n, names[o]);
+            if (s == ORACLE)
+                check_oracle(what, dtype, got, e->exact[o] + begin * row, n * row);
+            else
+                check_close(what, dtype, got, e->exact[o] + begin * row, e->plain[o] + begin * row, n * row);
+        }
+    }
+}
+
+static void run(const attention_case *c)
+{
+    const batch b = batch_of(c->lengths, c->n_images, c->spare_rows);
+    const attention_arrays a = prepare(c, &b);
+    const expected e = compute(c, &b, &a);
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        if (!supported(s, type_feature(c->dtype), call(c, &b, &a, s)))
+            continue;
+        arrays_fetch(s);
+        check(c, &b, &a, &e, s);
+    }
+    harness_teardown(NULL);
+}
+
+/* Every length of the contract in one ragged batch, with head_dim 64. */
+static void attention_every_length(void **state)
+{
+    (void)state;
+    static const struct {
+        rvit_dtype dtype;
+        qkv_kind kind;
+        int key_bias, cls_probs, lse;
+    } variants[] = {{RVIT_F32, PACKED, 0, 0, 0}, {RVIT_F32, SEPARATE, 1, 1, 1}, {RVIT_F16, PACKED, 0, 1, 0}, {RVIT_F16, PADDED, 1, 0, 1}};
+    int32_t lengths[EVERY_LENGTH];
+    const int32_t n = every_length(lengths);
+    for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+        const attention_case c = {variants[i].dtype,     2, 64, lengths, n, 40, variants[i].kind, variants[i].key_bias,
+                                  variants[i].cls_probs, variants[i].lse, 0.125f, 1};
+        run(&c);
+    }
+}
+
+static const int32_t some_lengths[] = {0, 1, 2, 3, 15, 16, 17, 31, 0, 32, 33, 48, 63, 64, 65, 80, 129, 197, 0};
+#define N_SOME_LENGTHS ((int32_t)(sizeof some_lengths / sizeof some_lengths[0]))
+
+static void attention_head_dims(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int32_t dim = 8; dim <= 128; dim += 8) {
+            const attention_case c = {stored_types[t], dim < 32 ? 3 : 1, dim, some_lengths, N_SOME_LENGTHS, 5, (qkv_kind)(dim / 8 % 3), 1, 1, 1,
+                                      1 / sqrtf((float)dim), 1};
+            run(&c);
+        }
+}
+
+static void attention_options(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int kind = 0; kind < 3; kind++)
+            for (int options = 0; options < 8; options++) {
+                const attention_case c = {stored_types[t], 2, 32, some_lengths + 4, 9, 3, (qkv_kind)kind, options & 1, options >> 1 & 1,
+                                          options >> 2 & 1, kind == 1 ? 0.4f : 0.25f, 1};
+                run(&c);
+            }
+}
+
+/* scale 0 means 1 / sqrt(head_dim). */
+static void attention_default_scale(void **state)
+{
+    (void)state;
+    const attention_case c = {RVIT_F32, 3, 64, some_lengths, N_SOME_LENGTHS, 0, PACKED, 0, 0, 1, 0, 1};
+    run(&c);
+}
+
+static void attention_empty(void **state)
+{
+    (void)state;
+    static const int32_t none[6] = {0};
+    static const int32_t one[6] = {0, 0, 0, 70, 0, 0};
+    const int32_t *const batches[] = {none, one, none};
+    const int32_t counts[] = {6, 6, 0};
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < 3; i++) {
+            const attention_case c = {stored_types[t], 2, 64, batches[i], counts[i], 9, SEPARATE, 1, 1, 1, 0.125f, 1};
+            run(&c);
+        }
+}
+
+/* Logits of some hundreds: all weight on one key, nothing overflows. */
+static void attention_large_logits(void **state)
+{
+    (void)state;
+    const attention_case c = {RVIT_F32, 2, 64, some_lengths, N_SOME_LENGTHS, 2, PACKED, 0, 1, 1, 0.125f, 8};
+    run(&c);
+}
+
+/* max_len, rows and n_images above what the batch uses. */
+static void attention_loose_capacities(void **state)
+{
+    (void)state;
+    const attention_case c = {RVIT_F16, 2, 64, some_lengths, N_SOME_LENGTHS, 300, SEPARATE, 0, 1, 1, 0.125f, 1};
+    batch b = batch_of(c.lengths, c.n_images, c.spare_rows);
+    b.max_len = 577;
+    const attention_arrays a = prepare(&c, &b);
+    const expected e = compute(&c, &b, &a);
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        expect_ok(call(&c, &b, &a, s));
+        arrays_fetch(s);
+        check(&c, &b, &a, &e, s);
+    }
+}
+
+SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_options), TEST(attention_default_scale),
+      TEST(attention_empty), TEST(attention_large_logits), TEST(attention_loose_capacities));

@@ -1,0 +1,202 @@
+#include "ops.h"
+
+#include <math.h>
+
+#include "reference/plain.h"
+
+typedef struct layernorm_case {
+    rvit_dtype dtype, out_dtype;
+    int32_t dim;
+    int64_t rows, capacity, x_rows;
+    int gather, copy;
+    float offset; /* added to every x: a large mean */
+} layernorm_case;
+
+static void check(const layernorm_case *c, side s, const array *out, const array *out_x, const float *x, const float *gamma, const float *beta)
+{
+    const int64_t n = c->rows * c->dim;
+    const layernorm_problem p = {c->rows, c->dim, 1e-6f, x, gamma, beta};
+    double *exact = scratch((size_t)n * sizeof *exact);
+    float *plain = scratch((size_t)n * sizeof *plain);
+    layernorm_f64(&p, exact);
+    layernorm_f32(&p, plain);
+    char what[160];
+    snprintf(what, sizeof what, "layernorm %s to %s, %lld rows of %d, gather %d", rvit_dtype_name(c->dtype), rvit_dtype_name(c->out_dtype),
+             (long long)c->rows, c->dim, c->gather);
+    const float *got = loaded(c->out_dtype, out->result[s], 0, n);
+    if (s == ORACLE)
+        check_oracle(what, c->out_dtype, got, exact, n);
+    else
+        check_close(what, c->out_dtype, got, exact, plain, n);
+    array_expect_untouched(out, s, n * rvit_dtype_size(c->out_dtype));
+    if (out_x) {
+        array_expect_untouched(out_x, s, n * rvit_dtype_size(c->dtype));
+        for (int64_t i = 0; i < n; i++)
+            if (load(c->dtype, out_x->result[s], i) != x[i])
+                fail_msg("%s: element %lld of out_x is not that of x", what, (long long)i);
+    }
+}
+
+static void run(const layernorm_case *c)
+{
+    const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
+    array *x = array_input("x", c->x_rows * c->dim * element);
+    array *gamma = array_input("gamma", c->dim * 4), *beta = array_input("beta", c->dim * 4);
+    array *src_rows = c->gather ? array_input("src_rows", c->capacity * 4) : NULL;
+    array *out = array_output("out", c->capacity * c->dim * out_element);
+    array *out_x = c->copy ? array_output("out_x", c->capacity * c->dim * element) : NULL;
+    array *live = c->rows == c->capacity ? NULL : array_live((int32_t)c->rows);
+    /* With a gather, the rows of x that nobody names stay NaN. */
+    float *gathered = scratch((size_t)(c->rows * c->dim) * 4);
+    for (int64_t t = 0; t < c->rows; t++) {
+        const int32_t row = (int32_t)(c->gather ? (t * 7 + 3) % c->x_rows : t);
+        if (c->gather)
+            memcpy(src_rows->host + t * 4, &row, 4);
+        for (int32_t i = 0; i < c->dim; i++)
+            store(c->dtype, x->host, (int64_t)row * c->dim + i, c->offset + random_normal());
+    }
+    for (int64_t t = 0; t < c->rows; t++) {
+        const int64_t row = c->gather ? (t * 7 + 3) % c->x_rows : t;
+        memcpy(gathered + t * c->dim, loaded(c->dtype, x->host, row * c->dim, c->dim), (size_t)c->dim * 4);
+    }
+    for (int32_t i = 0; i < c->dim; i++)
+        store(RVIT_F32, gamma->host, i, 1 + 0.2f * random_normal());
+    store_normal(RVIT_F32, beta->host, 0, c->dim, 0.3f);
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+        args.dtype = c->dtype;
+        args.out_dtype = c->out_dtype;
+        args.rows.capacity = c->capacity;
+        args.rows.live = array_view(live, s);
+        args.x_rows = c->gather ? c->x_rows : 0;
+        args.dim = c->dim;
+        args.eps = 1e-6f;
+        args.x = array_view(x, s);
+        args.src_rows = array_view(src_rows, s);
+        args.gamma = array_view(gamma, s);
+        args.beta = array_view(beta, s);
+        args.out = array_view(out, s);
+        args.out_x = array_view(out_x, s);
+        const char *feature = c->out_dtype == RVIT_BF16 ? "bf16" : type_feature(c->dtype);
+        if (!supported(s, feature, rvit_layernorm(H.stream[s], &args)))
+            continue;
+        arrays_fetch(s);
+        check(c, s, out, out_x, gathered, (const float *)gamma->host, (const float *)beta->host);
+    }
+    harness_teardown(NULL);
+}
+
+static void layernorm_variants(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int u = 0; u < N_STORED_TYPES; u++)
+            for (int gather = 0; gather < 2; gather++)
+                for (int copy = 0; copy < 2; copy++) {
+                    const layernorm_case c = {stored_types[t], stored_types[u], 192, 37, 50, gather ? 90 : 50, gather, copy, 0};
+                    run(&c);
+                }
+}
+
+static void layernorm_sizes(void **state)
+{
+    (void)state;
+    static const int32_t dims[] = {4, 8, 12, 60, 64, 100, 128, 192, 252, 256, 260, 384, 768, 1024, 1280};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
+            const layernorm_case c = {stored_types[t], stored_types[t], dims[i], 11, 13, 13, i % 2 == 0, i % 3 == 0, 0};
+            run(&c);
+        }
+}
+
+static void layernorm_rows(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {0, 1, 2, 3, 4, 5, 31, 32, 33, 63, 64, 65, 197, 1000};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            for (int spare = 0; spare < 2; spare++) {
+                const layernorm_case c = {stored_types[t], stored_types[t], 64, rows[i], rows[i] + spare, rows[i] * 2 + 7, spare, 1, 0};
+                run(&c);
+            }
+}
+
+/* A mean far above the deviation must not cancel the variance away. */
+static void layernorm_large_mean(void **state)
+{
+    (void)state;
+    const layernorm_case c = {RVIT_F32, RVIT_F32, 256, 20, 20, 20, 0, 0, 1000};
+    run(&c);
+}
+
+static void normalise_vector(const float *in, int dim, float eps, const double *wanted, double tolerance)
+{
+    array *x = array_input("x", dim * 4), *gamma = array_input("gamma", dim * 4), *beta = array_input("beta", dim * 4);
+    array *out = array_output("out", dim * 4);
+    memcpy(x->host, in, (size_t)dim * 4);
+    for (int i = 0; i < dim; i++) {
+        store(RVIT_F32, gamma->host, i, 1);
+        store(RVIT_F32, beta->host, i, 0);
+    }
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+        args.rows.capacity = 1;
+        args.dim = dim;
+        args.eps = eps;
+        args.x = array_view(x, s);
+        args.gamma = array_view(gamma, s);
+        args.beta = array_view(beta, s);
+        args.out = array_view(out, s);
+        expect_ok(rvit_layernorm(H.stream[s], &args));
+        arrays_fetch(s);
+        for (int i = 0; i < dim; i++)
+            if (!(fabs(load(RVIT_F32, out->result[s], i) - wanted[i]) <= tolerance))
+                fail_msg("element %d is %.9g, should be %.9g (eps %g)", i, (double)load(RVIT_F32, out->result[s], i), wanted[i], (double)eps);
+    }
+    harness_teardown(NULL);
+}
+
+static void layernorm_vectors(void **state)
+{
+    (void)state;
+    static const float ramp[4] = {1, 2, 3, 4}, tiny[4] = {1e-4f, -1e-4f, 1e-4f, -1e-4f};
+    static const double ramp_wanted[4] = {-1.34164025, -0.44721342, 0.44721342, 1.34164025};
+    static const double tiny_1e6[4] = {0.0995037, -0.0995037, 0.0995037, -0.0995037};
+    static const double tiny_1e12[4] = {0.99995, -0.99995, 0.99995, -0.99995};
+    normalise_vector(ramp, 4, 1e-6f, ramp_wanted, 2.5e-7);
+    normalise_vector(tiny, 4, 1e-6f, tiny_1e6, 1e-7);
+    normalise_vector(tiny, 4, 1e-12f, tiny_1e12, 3e-7);
+}
+
+/* The normalised row of a constant is beta itself. */
+static void layernorm_constant(void **state)
+{
+    (void)state;
+    enum { DIM = 64, ROWS = 3 };
+    array *x = array_input("x", ROWS * DIM * 4), *gamma = array_input("gamma", DIM * 4), *beta = array_input("beta", DIM * 4);
+    array *out = array_output("out", ROWS * DIM * 4);
+    for (int i = 0; i < ROWS * DIM; i++)
+        store(RVIT_F32, x->host, i, i < DIM ? 3 : i < 2 * DIM ? -0.75f : 0);
+    store_normal(RVIT_F32, gamma->host, 0, DIM, 1);
+    store_normal(RVIT_F32, beta->host, 0, DIM, 1);
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+        args.rows.capacity = ROWS;
+        args.dim = DIM;
+        args.eps = 1e-6f;
+        args.x = array_view(x, s);
+        args.gamma = array_view(gamma, s);
+        args.beta = array_view(beta, s);
+        args.out = array_view(out, s);
+        expect_ok(rvit_layernorm(H.stream[s], &args));
+        arrays_fetch(s);
+        for (int r = 0; r < ROWS; r++)
+            assert_memory_equal(out->result[s] + r * DIM * 4, beta->host, DIM * 4);
+    }
+}
+
+SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_rows), TEST(layernorm_large_mean),
+      TEST(layernorm_vectors), TEST(layernorm_constant));

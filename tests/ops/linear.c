@@ -1,0 +1,248 @@
+#include "ops.h"
+
+#include <math.h>
+
+#include "reference/plain.h"
+
+typedef enum residual_kind { NO_RESIDUAL, SEPARATE, IN_PLACE, PERIODIC } residual_kind;
+
+typedef struct linear_case {
+    rvit_dtype dtype, out_dtype;
+    int32_t in_features, out_features;
+    int64_t rows, capacity; /* live ones and the bound; a live count is given where they differ */
+    int bias, gelu;
+    residual_kind residual;
+} linear_case;
+
+static void run(const linear_case *c)
+{
+    const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
+    const int64_t period = c->residual == PERIODIC ? 5 : 0, n_out = c->rows * c->out_features;
+    array *x = array_input("x", c->capacity * c->in_features * element);
+    array *weight = array_input("weight", (int64_t)c->out_features * c->in_features * element);
+    array *bias = c->bias ? array_input("bias", c->out_features * 4) : NULL;
+    array *out = array_output("out", c->capacity * c->out_features * out_element);
+    array *live = c->rows == c->capacity ? NULL : array_live((int32_t)c->rows);
+    array *residual = c->residual == IN_PLACE ? out : NULL;
+    if (c->residual == SEPARATE || c->residual == PERIODIC)
+        residual = array_input("residual", (period ? period : c->capacity) * c->out_features * out_element);
+    store_normal(c->dtype, x->host, 0, c->rows * c->in_features, 1);
+    store_normal(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features, 1 / sqrtf((float)c->in_features));
+    if (bias)
+        store_normal(RVIT_F32, bias->host, 0, c->out_features, 1);
+    if (residual)
+        store_normal(c->out_dtype, residual->host, 0, period ? period * c->out_features : n_out, 1);
+    arrays_upload();
+
+    linear_problem p = {c->rows, c->in_features, c->out_features, c->gelu, NULL, NULL, NULL, NULL, period};
+    p.x = loaded(c->dtype, x->host, 0, c->rows * c->in_features);
+    p.weight = loaded(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features);
+    p.bias = bias ? loaded(RVIT_F32, bias->host, 0, c->out_features) : NULL;
+    p.residual = residual ? loaded(c->out_dtype, residual->host, 0, period ? period * c->out_features : n_out) : NULL;
+    double *exact = scratch((size_t)n_out * sizeof *exact);
+    float *plain = scratch((size_t)n_out * sizeof *plain);
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.dtype = c->dtype;
+        args.out_dtype = c->out_dtype;
+        args.rows.capacity = c->capacity;
+        args.rows.live = array_view(live, s);
+        args.in_features = c->in_features;
+        args.out_features = c->out_features;
+        args.activation = c->gelu ? RVIT_ACTIVATION_GELU : RVIT_ACTIVATION_NONE;
+        args.x = array_view(x, s);
+        args.weight = array_view(weight, s);
+        args.bias = array_view(bias, s);
+        args.residual = array_view(residual, s);
+        args.residual_period = period;
+        args.out = array_view(out, s);
+        if (!supported(s, type_feature(c->dtype), rvit_linear(H.stream[s], &args)))
+            continue;
+        arrays_fetch(s);
+        array_expect_untouched(out, s, n_out * out_element);
+        char what[160];
+        snprintf(what, sizeof what, "linear %s to %s, %lld rows, %d x %d, bias %d, gelu %d, residual %d", rvit_dtype_name(c->dtype),
+                 rvit_dtype_name(c->out_dtype), (long long)c->rows, c->in_features, c->out_features, c->bias, c->gelu, c->residual);
+        const float *got = loaded(c->out_dtype, out->result[s], 0, n_out);
+        if (s == ORACLE)
+            check_oracle(what, c->out_dtype, got, exact, n_out);
+        else
+            check_close(what, c->out_dtype, got, exact, plain, n_out);
+    }
+    harness_teardown(NULL);
+}
+
+static void linear_variants(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int wide = 0; wide < (t ? 2 : 1); wide++)
+            for (int bias = 0; bias < 2; bias++)
+                for (int gelu = 0; gelu < 2; gelu++)
+                    for (residual_kind residual = NO_RESIDUAL; residual <= PERIODIC; residual++) {
+                        const linear_case c = {stored_types[t], wide ? RVIT_F32 : stored_types[t], 64, 48, 37, 50, bias, gelu, residual};
+                        run(&c);
+                    }
+}
+
+static void linear_sizes(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{4, 4}, {12, 20}, {36, 100}, {260, 132}, {192, 576}, {768, 192}, {1152, 68}};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+            const linear_case c = {stored_types[t], stored_types[t], sizes[i][0], sizes[i][1], 66, 70, 1, i % 2, i % 3 ? SEPARATE : IN_PLACE};
+            run(&c);
+        }
+}
+
+static void linear_rows(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 197, 257};
+    for (int t = 0; t < 2; t++)
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            for (int spare = 0; spare < 2; spare++) {
+                const linear_case c = {stored_types[t], stored_types[t], 40, 36, rows[i], rows[i] + spare * 3, 1, spare, spare ? PERIODIC : SEPARATE};
+                run(&c);
+            }
+}
+
+/* A row's result does not depend on where it stands: what the forward's independence of batch mates rests on. */
+static void linear_position(void **state)
+{
+    (void)state;
+    enum { ROWS = 300, IN = 192, OUT = 64 };
+    for (int t = 0; t < 2; t++) {
+        const rvit_dtype dtype = stored_types[t];
+        const int64_t element = rvit_dtype_size(dtype);
+        array *x = array_input("x", ROWS * IN * element), *weight = array_input("weight", OUT * IN * element);
+        array *out = array_output("out", ROWS * OUT * element), *live = array_input("live", 4);
+        store_normal(dtype, weight->host, 0, OUT * IN, 0.1f);
+        store_normal(dtype, x->host, 0, IN, 1);
+        for (int r = 1; r < ROWS; r++)
+            memcpy(x->host + r * IN * element, x->host, (size_t)(IN * element));
+        static const int32_t counts[] = {ROWS, 1, 3, 33, 130, 299};
+        uint8_t *first = scratch((size_t)(OUT * element));
+        for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+            memcpy(live->host, &counts[i], 4);
+            arrays_upload();
+            rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+            args.dtype = args.out_dtype = dtype;
+            args.rows.capacity = ROWS;
+            args.rows.live = array_view(live, DEVICE);
+            args.in_features = IN;
+            args.out_features = OUT;
+            args.activation = RVIT_ACTIVATION_GELU;
+            args.x = array_view(x, DEVICE);
+            args.weight = array_view(weight, DEVICE);
+            args.out = array_view(out, DEVICE);
+            expect_ok(rvit_linear(H.stream[DEVICE], &args));
+            arrays_fetch(DEVICE);
+            if (i == 0)
+                memcpy(first, out->result[DEVICE], (size_t)(OUT * element));
+            for (int r = 0; r < counts[i]; r++)
+                if (memcmp(first, out->result[DEVICE] + r * OUT * element, (size_t)(OUT * element)))
+                    fail_msg("%s: row %d of %d equal rows has another result", rvit_dtype_name(dtype), r, counts[i]);
+        }
+        harness_teardown(NULL);
+    }
+}
+
+/* The count of live rows is clamped to 0..capacity. */
+static void linear_live_out_of_range(void **state)
+{
+    (void)state;
+    static const int32_t lives[] = {9, 1000000000, INT32_MAX, -1, INT32_MIN};
+    for (size_t i = 0; i < sizeof lives / sizeof lives[0]; i++) {
+        array *x = array_input("x", 9 * 8 * 4), *weight = array_input("weight", 4 * 8 * 4);
+        array *out = array_output("out", 9 * 4 * 4), *live = array_live(lives[i]);
+        store_normal(RVIT_F32, x->host, 0, 9 * 8, 1);
+        store_normal(RVIT_F32, weight->host, 0, 4 * 8, 1);
+        arrays_upload();
+        for (side s = 0; (int)s < H.n_sides; s++) {
+            rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+            args.rows.capacity = 9;
+            args.rows.live = array_view(live, s);
+            args.in_features = 8;
+            args.out_features = 4;
+            args.x = array_view(x, s);
+            args.weight = array_view(weight, s);
+            args.out = array_view(out, s);
+            expect_ok(rvit_linear(H.stream[s], &args));
+            arrays_fetch(s);
+            if (lives[i] < 0)
+                array_expect_untouched(out, s, 0);
+        }
+        if (lives[i] > 0)
+            assert_true(largest_difference((const float *)out->result[DEVICE], (const float *)out->result[ORACLE], 9 * 4) < 1e-5);
+        harness_teardown(NULL);
+    }
+}
+
+/* The erf form to the digits of the specification; the tanh form is off by 4e-4 at -3. */
+static void gelu_vectors(void **state)
+{
+    (void)state;
+    static const float in[8] = {-3, -1, -0.5f, 0, 0.5f, 1, 3, 0};
+    static const double wanted[8] = {-0.00404969, -0.15865525, -0.15426877, 0, 0.34573123, 0.84134475, 2.99595031, 0};
+    array *x = array_input("x", 32), *weight = array_input("weight", 256), *out = array_output("out", 32);
+    memcpy(x->host, in, 32);
+    for (int i = 0; i < 64; i++)
+        store(RVIT_F32, weight->host, i, i % 9 == 0);
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.rows.capacity = 1;
+        args.in_features = args.out_features = 8;
+        args.activation = RVIT_ACTIVATION_GELU;
+        args.x = array_view(x, s);
+        args.weight = array_view(weight, s);
+        args.out = array_view(out, s);
+        expect_ok(rvit_linear(H.stream[s], &args));
+        arrays_fetch(s);
+        for (int i = 0; i < 8; i++)
+            if (!(fabs(load(RVIT_F32, out->result[s], i) - wanted[i]) <= 3e-7))
+                fail_msg("gelu(%g) is %.9g, should be %.9g", (double)in[i], (double)load(RVIT_F32, out->result[s], i), wanted[i]);
+    }
+}
+
+/* The whole range where gelu bends, in small steps, and far outside of it. */
+static void gelu_sweep(void **state)
+{
+    (void)state;
+    enum { ROWS = 1024, WIDTH = 16 };
+    array *x = array_input("x", ROWS * WIDTH * 4), *weight = array_input("weight", WIDTH * WIDTH * 4);
+    array *out = array_output("out", ROWS * WIDTH * 4);
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        store(RVIT_F32, x->host, i, (float)(i - ROWS * WIDTH / 2) * 0.001f);
+    static const float far[] = {1e-30f, -1e-30f, 1e-6f, -1e-6f, 50, -50, 1e4f, -1e4f, 1e30f, -1e30f};
+    for (int i = 0; i < 10; i++)
+        store(RVIT_F32, x->host, i * 1000, far[i]);
+    for (int i = 0; i < WIDTH * WIDTH; i++)
+        store(RVIT_F32, weight->host, i, i % (WIDTH + 1) == 0);
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.rows.capacity = ROWS;
+        args.in_features = args.out_features = WIDTH;
+        args.activation = RVIT_ACTIVATION_GELU;
+        args.x = array_view(x, s);
+        args.weight = array_view(weight, s);
+        args.out = array_view(out, s);
+        expect_ok(rvit_linear(H.stream[s], &args));
+        arrays_fetch(s);
+        for (int i = 0; i < ROWS * WIDTH; i++) {
+            const double v = load(RVIT_F32, x->host, i), wanted = 0.5 * v * (1 + erf(v * 0.70710678118654752440));
+            const double got = load(RVIT_F32, out->result[s], i);
+            if (!(fabs(got - wanted) <= 3e-7 + 2e-7 * fabs(wanted)))
+                fail_msg("gelu(%.9g) is %.9g, should be %.9g", v, got, wanted);
+        }
+    }
+}
+
+SUITE(linear_suite, TEST(linear_variants), TEST(linear_sizes), TEST(linear_rows), TEST(linear_position), TEST(linear_live_out_of_range),
+      TEST(gelu_vectors), TEST(gelu_sweep));

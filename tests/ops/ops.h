@@ -1,0 +1,19 @@
+/* The suites of test_ops, one file an op. */
+#ifndef RVIT_TESTS_OPS_H
+#define RVIT_TESTS_OPS_H
+
+#include "harness.h"
+
+extern const suite copy_suite, patchify_suite, linear_suite, layernorm_suite, attention_suite, attention_vectors_suite, score_suite,
+    select_suite, select_vectors_suite, pack_suite, unpack_suite, head_suite, memory_suite;
+
+/* An array with one int32, for a live count. */
+array *array_live(int32_t value);
+
+static const rvit_dtype stored_types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+#define N_STORED_TYPES 3
+
+/* The name under which expectations.c lists what a type needs. */
+const char *type_feature(rvit_dtype dtype);
+
+#endif

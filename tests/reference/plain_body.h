@@ -1,0 +1,97 @@
+/* Included by plain_f32.c and plain_f64.c, which define REAL (the arithmetic's type), NAME(op), and EXP, LOG, SQRT, ERF. */
+#include "plain.h"
+
+#include <stdlib.h>
+
+void NAME(linear)(const linear_problem *p, REAL *out)
+{
+    for (int64_t t = 0; t < p->rows; t++)
+        for (int32_t o = 0; o < p->out_features; o++) {
+            const float *x = p->x + t * p->in_features, *w = p->weight + (int64_t)o * p->in_features;
+            REAL sum = 0;
+            for (int32_t i = 0; i < p->in_features; i++)
+                sum += (REAL)x[i] * (REAL)w[i];
+            if (p->bias)
+                sum += (REAL)p->bias[o];
+            if (p->gelu)
+                sum = (REAL)0.5 * sum * ((REAL)1 + ERF(sum * (REAL)0.70710678118654752440));
+            if (p->residual)
+                sum += (REAL)p->residual[(p->period ? t % p->period : t) * p->out_features + o];
+            out[t * p->out_features + o] = sum;
+        }
+}
+
+static void normalise(const float *x, int32_t dim, float eps, const float *gamma, const float *beta, REAL *out)
+{
+    REAL mean = 0, variance = 0;
+    for (int32_t i = 0; i < dim; i++)
+        mean += (REAL)x[i];
+    mean /= (REAL)dim;
+    for (int32_t i = 0; i < dim; i++)
+        variance += ((REAL)x[i] - mean) * ((REAL)x[i] - mean);
+    const REAL factor = (REAL)1 / SQRT(variance / (REAL)dim + (REAL)eps);
+    for (int32_t i = 0; i < dim; i++)
+        out[i] = ((REAL)x[i] - mean) * factor * (REAL)gamma[i] + (REAL)beta[i];
+}
+
+void NAME(layernorm)(const layernorm_problem *p, REAL *out)
+{
+    for (int64_t t = 0; t < p->rows; t++)
+        normalise(p->x + t * p->dim, p->dim, p->eps, p->gamma, p->beta, out + t * p->dim);
+}
+
+void NAME(attention)(const attention_problem *p, REAL *out, REAL *cls, REAL *lse)
+{
+    const int32_t width = p->n_heads * p->head_dim;
+    REAL *logits = malloc(((size_t)p->length + 1) * sizeof *logits);
+    if (!logits)
+        abort();
+    for (int32_t h = 0; h < p->n_heads; h++)
+        for (int32_t t = 0; t < p->length; t++) {
+            const float *q = p->q + (int64_t)t * width + h * p->head_dim;
+            REAL largest = 0, sum = 0;
+            for (int32_t j = 0; j < p->length; j++) {
+                const float *k = p->k + (int64_t)j * width + h * p->head_dim;
+                REAL dot = 0;
+                for (int32_t i = 0; i < p->head_dim; i++)
+                    dot += (REAL)q[i] * (REAL)k[i];
+                logits[j] = dot * (REAL)p->scale + (p->key_bias ? (REAL)p->key_bias[j] : (REAL)0);
+                if (j == 0 || logits[j] > largest)
+                    largest = logits[j];
+            }
+            for (int32_t j = 0; j < p->length; j++) {
+                logits[j] = EXP(logits[j] - largest);
+                sum += logits[j];
+            }
+            for (int32_t i = 0; i < p->head_dim; i++) {
+                REAL o = 0;
+                for (int32_t j = 0; j < p->length; j++)
+                    o += logits[j] * (REAL)p->v[(int64_t)j * width + h * p->head_dim + i];
+                out[(int64_t)t * width + h * p->head_dim + i] = o / sum;
+            }
+            lse[t * p->n_heads + h] = largest + LOG(sum);
+            for (int32_t j = 0; t == 0 && j < p->length; j++)
+                cls[j * p->n_heads + h] = logits[j] / sum;
+        }
+    free(logits);
+}
+
+void NAME(head)(const head_problem *p, REAL *logits)
+{
+    REAL *row = malloc(((size_t)p->n_tokens * (size_t)p->dim + 1) * sizeof *row);
+    if (!row)
+        abort();
+    for (int32_t i = 0; i < p->n_images; i++) {
+        const int there = p->cu[i + 1] - p->cu[i] >= p->n_tokens;
+        for (int32_t j = 0; there && j < p->n_tokens; j++)
+            normalise(p->x + ((int64_t)p->cu[i] + j) * p->dim, p->dim, p->eps, p->gamma, p->beta, row + (int64_t)j * p->dim);
+        for (int32_t c = 0; c < p->n_classes; c++) {
+            const float *w = p->weight + (int64_t)c * p->n_tokens * p->dim;
+            REAL sum = 0;
+            for (int32_t k = 0; there && k < p->n_tokens * p->dim; k++)
+                sum += row[k] * (REAL)w[k];
+            logits[(int64_t)i * p->n_classes + c] = there && p->bias ? sum + (REAL)p->bias[c] : sum;
+        }
+    }
+    free(row);
+}

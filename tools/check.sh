@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Checks of the tree that need no build: formatting, and the rules of CONTRIBUTING.md that a pattern can see. Prints what it skips.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bad=0
+fail() { echo "check: $1"; [ -z "${2:-}" ] || printf '%s\n' "$2" | head -20; bad=1; }
+
+sources=$(git ls-files '*.c' '*.h')
+format=$(command -v clang-format-14 || command -v clang-format || true)
+if [ -z "$format" ] && [ "$(id -u)" = 0 ] && apt-cache show clang-format-14 >/dev/null 2>&1; then
+    apt-get -qq install -y --no-install-recommends clang-format-14 >/dev/null && format=clang-format-14
+fi
+if [ -n "$format" ] && "$format" --version | grep -q 'version 14\.'; then
+    out=$("$format" --dry-run -Werror $sources 2>&1 | grep -E 'error:' || true)
+    [ -z "$out" ] || fail "not formatted (clang-format 14)" "$out"
+else
+    echo "check: formatting skipped: clang-format 14 is not here"
+fi
+
+library='core backend_cpu backend_vulkan'
+out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/alloc.c' || true)
+[ -z "$out" ] || fail "allocation outside core/alloc.c" "$out"
+out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
+[ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
+out=$(git grep -nE '#include "(backend_cpu|backend_vulkan|tools|tests|bench)/' -- core include || true)
+[ -z "$out" ] || fail "core depends on a backend or on a tool" "$out"
+out=$(git grep -nE '#include "core/' -- backend_cpu backend_vulkan | grep -vE 'core/(backend|op|status|log|alloc|half)\.h' || true)
+[ -z "$out" ] || fail "a backend includes more of core than backend.h, op.h and the small services" "$out"
+out=$(git ls-files '*.c' '*.h' '*.comp' '*.glsl' '*.sh' '*.cmake' | xargs awk 'length > 140 {print FILENAME ":" FNR}')
+[ -z "$out" ] || fail "lines over 140 columns" "$out"
+out=$(git ls-files '*.c' '*.h' '*.comp' '*.glsl' | xargs wc -l | awk '$2 != "total" && ($1 > 800 || ($2 ~ /^shaders/ && $1 > 400))')
+[ -z "$out" ] || fail "files over 800 lines (shaders: 400)" "$out"
+out=$(git grep -nE '[[:space:]]+$' -- '*.c' '*.h' '*.comp' '*.glsl' '*.sh' '*.md' '*.txt' ':!LICENSE' || true)
+[ -z "$out" ] || fail "trailing white space" "$out"
+[ $bad = 0 ] && echo "check: the tree is clean"
+exit $bad

@@ -1,0 +1,312 @@
+#include "image.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <jpeglib.h>
+#include <jerror.h>
+#include <png.h>
+
+/* The functions that call setjmp keep everything they change in one of these, so that no local is left indeterminate by a longjmp. */
+typedef struct decoder {
+    const uint8_t *data;
+    size_t size, offset;
+    bool size_only;
+    image result; /* owned until the decoder hands it out */
+    image_error *error;
+} decoder;
+
+static bool fail(image_error *error, const char *text)
+{
+    snprintf(error->text, sizeof error->text, "%s", text);
+    return false;
+}
+
+static bool fail_errno(image_error *error, const char *what)
+{
+    snprintf(error->text, sizeof error->text, "%s: %s", what, strerror(errno));
+    return false;
+}
+
+bool image_create(int32_t width, int32_t height, image *out, image_error *error)
+{
+    const int64_t n_pixels = (int64_t)width * height;
+    if (width < 1 || height < 1 || n_pixels > IMAGE_MAX_PIXELS) {
+        snprintf(error->text, sizeof error->text, "%d x %d pixels; 1 to %lld in all are handled", width, height,
+                 (long long)IMAGE_MAX_PIXELS);
+        return false;
+    }
+    uint8_t *pixels = malloc((size_t)n_pixels * 3);
+    if (!pixels)
+        return fail(error, "out of memory");
+    *out = (image){width, height, pixels};
+    return true;
+}
+
+void image_free(image *picture)
+{
+    free(picture->pixels);
+    *picture = (image){0, 0, NULL};
+}
+
+image_view image_whole(const image *picture)
+{
+    return (image_view){picture->pixels, (int64_t)picture->width * 3, picture->width, picture->height};
+}
+
+/* PNG */
+
+static void png_on_error(png_structp png, png_const_charp message)
+{
+    image_error *error = png_get_error_ptr(png);
+    snprintf(error->text, sizeof error->text, "broken PNG: %s", message);
+    png_longjmp(png, 1);
+}
+
+static void png_on_warning(png_structp png, png_const_charp message)
+{
+    (void)png;
+    (void)message;
+}
+
+static void png_read_memory(png_structp png, png_bytep out, size_t size)
+{
+    decoder *input = png_get_io_ptr(png);
+    if (size > input->size - input->offset)
+        png_error(png, "the file ends too early");
+    memcpy(out, input->data + input->offset, size);
+    input->offset += size;
+}
+
+static bool png_read_all(png_structp png, png_infop info, decoder *input)
+{
+    if (setjmp(png_jmpbuf(png)))
+        return false;
+    png_set_read_fn(png, input, png_read_memory);
+    png_read_info(png, info);
+    const int32_t width = (int32_t)png_get_image_width(png, info), height = (int32_t)png_get_image_height(png, info);
+    if (input->size_only) {
+        input->result.width = width;
+        input->result.height = height;
+        return true;
+    }
+    png_set_strip_16(png);
+    png_set_expand(png); /* palette to RGB, grey of 1, 2 and 4 bits to 8, transparency to alpha */
+    png_set_strip_alpha(png);
+    png_set_gray_to_rgb(png);
+    const int n_passes = png_set_interlace_handling(png);
+    png_read_update_info(png, info);
+    if (png_get_rowbytes(png, info) != (size_t)width * 3)
+        png_error(png, "unexpected pixel format");
+    if (!image_create(width, height, &input->result, input->error))
+        return false;
+    for (int pass = 0; pass < n_passes; pass++)
+        for (int32_t y = 0; y < height; y++)
+            png_read_row(png, input->result.pixels + (size_t)y * (size_t)width * 3, NULL);
+    png_read_end(png, NULL);
+    return true;
+}
+
+static bool png_decode(decoder *input)
+{
+    png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, input->error, png_on_error, png_on_warning);
+    png_infop info = png ? png_create_info_struct(png) : NULL;
+    const bool ok = info ? png_read_all(png, info, input) : fail(input->error, "out of memory");
+    png_destroy_read_struct(&png, &info, NULL);
+    return ok;
+}
+
+/* JPEG */
+
+typedef struct jpeg_decoder {
+    struct jpeg_decompress_struct jpeg;
+    struct jpeg_error_mgr manager;
+    jmp_buf escape;
+    decoder *input;
+    uint8_t *line; /* CMYK */
+} jpeg_decoder;
+
+static void jpeg_on_error(j_common_ptr jpeg)
+{
+    jpeg_decoder *self = jpeg->client_data;
+    char message[JMSG_LENGTH_MAX];
+    jpeg->err->format_message(jpeg, message);
+    snprintf(self->input->error->text, sizeof self->input->error->text, "broken JPEG: %s", message);
+    longjmp(self->escape, 1);
+}
+
+/* libjpeg only warns of damaged data and makes pixels up; stray bytes between markers and the like do no harm. */
+static void jpeg_on_message(j_common_ptr jpeg, int level)
+{
+    const int code = jpeg->err->msg_code;
+    if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE || code == JWRN_MUST_RESYNC))
+        jpeg_on_error(jpeg);
+}
+
+/* Adobe's inverted CMYK, in Pillow's arithmetic: products of bytes are divided by 255 with rounding. */
+static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
+{
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t black = in[4 * i + 3];
+        for (int c = 0; c < 3; c++) {
+            const int32_t product = (255 - in[4 * i + c]) * black + 128;
+            const int32_t value = black - (((product >> 8) + product) >> 8);
+            out[3 * i + c] = (uint8_t)(value < 0 ? 0 : value);
+        }
+    }
+}
+
+static bool jpeg_read_all(jpeg_decoder *self)
+{
+    j_decompress_ptr jpeg = &self->jpeg;
+    decoder *input = self->input;
+    if (setjmp(self->escape))
+        return false;
+    jpeg_create_decompress(jpeg);
+    jpeg_mem_src(jpeg, input->data, (unsigned long)input->size);
+    jpeg_read_header(jpeg, TRUE);
+    const int32_t width = (int32_t)jpeg->image_width, height = (int32_t)jpeg->image_height;
+    if (input->size_only) {
+        input->result.width = width;
+        input->result.height = height;
+        return true;
+    }
+    const int n_components = jpeg->num_components;
+    if (n_components != 1 && n_components != 3 && n_components != 4) {
+        snprintf(input->error->text, sizeof input->error->text, "a JPEG of %d colour components; 1, 3 and 4 are read", n_components);
+        return false;
+    }
+    jpeg->out_color_space = n_components == 1 ? JCS_GRAYSCALE : n_components == 3 ? JCS_RGB : JCS_CMYK;
+    if (!image_create(width, height, &input->result, input->error))
+        return false;
+    self->line = malloc((size_t)width * 4);
+    if (!self->line)
+        return fail(input->error, "out of memory");
+    jpeg_start_decompress(jpeg);
+    while (jpeg->output_scanline < jpeg->output_height) {
+        uint8_t *out = input->result.pixels + (size_t)jpeg->output_scanline * (size_t)width * 3;
+        JSAMPROW row = n_components == 3 ? out : self->line;
+        jpeg_read_scanlines(jpeg, &row, 1);
+        if (n_components == 4)
+            cmyk_to_rgb(self->line, width, out);
+        else if (n_components == 1)
+            for (int32_t x = 0; x < width; x++)
+                memset(out + 3 * (size_t)x, self->line[x], 3);
+    }
+    return true;
+}
+
+static bool jpeg_decode(decoder *input)
+{
+    jpeg_decoder self = {.input = input};
+    self.jpeg.err = jpeg_std_error(&self.manager);
+    self.jpeg.client_data = &self;
+    self.manager.error_exit = jpeg_on_error;
+    self.manager.emit_message = jpeg_on_message;
+    const bool ok = jpeg_read_all(&self);
+    jpeg_destroy_decompress(&self.jpeg);
+    free(self.line);
+    return ok;
+}
+
+/* Either */
+
+static bool decode(const void *data, size_t size, bool size_only, image *out, image_error *error)
+{
+    static const uint8_t png_magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
+    static const uint8_t jpeg_magic[3] = {0xff, 0xd8, 0xff};
+    decoder input = {.data = data, .size = size, .size_only = size_only, .error = error};
+    bool ok;
+    if (size == 0)
+        return fail(error, "the file is empty");
+    if (size >= sizeof png_magic && memcmp(data, png_magic, sizeof png_magic) == 0)
+        ok = png_decode(&input);
+    else if (size >= sizeof jpeg_magic && memcmp(data, jpeg_magic, sizeof jpeg_magic) == 0)
+        ok = jpeg_decode(&input);
+    else
+        return fail(error, "neither a PNG nor a JPEG image");
+    if (ok)
+        *out = input.result;
+    else
+        free(input.result.pixels);
+    return ok;
+}
+
+bool image_decode(const void *data, size_t size, image *out, image_error *error)
+{
+    return decode(data, size, false, out, error);
+}
+
+static bool read_file(const char *path, uint8_t **out_data, size_t *out_size, image_error *error)
+{
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return fail_errno(error, "cannot be read");
+    if (!S_ISREG(status.st_mode))
+        return fail(error, S_ISDIR(status.st_mode) ? "is a folder, not an image" : "is not a regular file");
+    const size_t size = (size_t)status.st_size;
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return fail_errno(error, "cannot be read");
+    uint8_t *data = malloc(size ? size : 1);
+    const bool ok = data && fread(data, 1, size, file) == size;
+    fclose(file);
+    if (!ok) {
+        free(data);
+        return fail(error, data ? "cannot be read to its end" : "out of memory");
+    }
+    *out_data = data;
+    *out_size = size;
+    return true;
+}
+
+static bool load(const char *path, bool size_only, image *out, image_error *error)
+{
+    uint8_t *data = NULL;
+    size_t size = 0;
+    if (!read_file(path, &data, &size, error))
+        return false;
+    const bool ok = decode(data, size, size_only, out, error);
+    free(data);
+    return ok;
+}
+
+bool image_load(const char *path, image *out, image_error *error)
+{
+    return load(path, false, out, error);
+}
+
+bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, image_error *error)
+{
+    image header;
+    if (!load(path, true, &header, error))
+        return false;
+    *out_width = header.width;
+    *out_height = header.height;
+    return true;
+}
+
+/* Writing */
+
+bool image_write_png(const char *path, const image *picture, image_error *error)
+{
+    png_image png = {.version = PNG_IMAGE_VERSION,
+                     .width = (png_uint_32)picture->width,
+                     .height = (png_uint_32)picture->height,
+                     .format = PNG_FORMAT_RGB};
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        return fail_errno(error, "cannot be written");
+    const bool written = png_image_write_to_stdio(&png, file, 0, picture->pixels, 0, NULL);
+    const bool closed = fclose(file) == 0;
+    if (written && closed)
+        return true;
+    if (written)
+        return fail_errno(error, "cannot be written");
+    snprintf(error->text, sizeof error->text, "cannot be written: %s", png.message);
+    return false;
+}

@@ -1,0 +1,41 @@
+/* The images of a command: files, folders and lists, whole or cut into tiles, decoded one file at a time. */
+#ifndef RVIT_CLI_INPUTS_H
+#define RVIT_CLI_INPUTS_H
+
+#include "cli.h"
+#include "image.h"
+
+typedef struct inputs {
+    char **paths;
+    int32_t n_paths, capacity;
+    int32_t tiles;   /* pixels; 0: whole images */
+    int64_t total;   /* images or tiles there are, as far as the headers tell, at most the limit */
+    int64_t n_given; /* before the limit */
+    /* where reading stands */
+    int64_t position;
+    int32_t file, tile;
+    image sheet;
+    /* files that could not be used */
+    struct input_failure {
+        int32_t file;
+        char *text;
+    } * failures;
+    int32_t n_failures;
+} inputs;
+
+typedef struct input {
+    const char *path;
+    int32_t tile;     /* -1: the whole image */
+    int64_t position; /* among all, from 0: the line of an expectation */
+    image_view pixels;
+} input;
+
+/* arguments: files, folders, lists (.txt). limit 0: all. Complains and returns an exit code. */
+int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, inputs *out);
+void inputs_close(inputs *in);
+
+/* The next image; its pixels hold until the next call. 0: there is none left. An unreadable file is complained of, noted in failures and
+   passed over. -1: out of memory. */
+int inputs_next(inputs *in, input *out);
+
+#endif

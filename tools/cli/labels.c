@@ -1,0 +1,82 @@
+#include "labels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli.h"
+
+int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, labels *out)
+{
+    *out = (labels){.n_classes = n_classes};
+    const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes");
+    int code = EXIT_OK;
+    if (path)
+        code = lines_read(path, &out->names);
+    else if (metadata)
+        code = lines_split(metadata, ',', &out->names);
+    if (code != EXIT_OK || out->names.n_lines == 0 || out->names.n_lines == n_classes)
+        return code;
+    if (path) {
+        complain(path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
+        code = EXIT_FILE;
+    } else {
+        complain(NULL, "the checkpoint names %lld classes but has %d; they go by number", (long long)out->names.n_lines, n_classes);
+    }
+    lines_free(&out->names);
+    return code;
+}
+
+void labels_free(labels *self)
+{
+    lines_free(&self->names);
+}
+
+const char *labels_name(const labels *self, int32_t label_class)
+{
+    static char number[16];
+    if (self->names.n_lines)
+        return self->names.text[label_class];
+    snprintf(number, sizeof number, "%d", label_class);
+    return number;
+}
+
+/* -1: neither a name nor a number. Names come first: a class may be called "7". */
+static int32_t find_class(const labels *self, const char *text)
+{
+    for (int64_t i = 0; i < self->names.n_lines; i++)
+        if (strcmp(self->names.text[i], text) == 0)
+            return (int32_t)i;
+    char *end;
+    const long number = strtol(text, &end, 10);
+    return end != text && !*end && number >= 0 && number < self->n_classes ? (int32_t)number : -1;
+}
+
+int labels_read_expected(const labels *self, const char *path, int64_t n_images, int32_t **out_classes)
+{
+    lines expected;
+    int code = lines_read(path, &expected);
+    if (code != EXIT_OK)
+        return code;
+    int32_t *classes = NULL;
+    if (expected.n_lines != n_images) {
+        complain(path, "%lld classes for %lld images", (long long)expected.n_lines, (long long)n_images);
+        code = EXIT_FILE;
+    } else {
+        classes = allocate((size_t)n_images, sizeof *classes);
+        code = classes ? EXIT_OK : EXIT_FAULT;
+    }
+    for (int64_t i = 0; i < n_images && code == EXIT_OK; i++) {
+        classes[i] = find_class(self, expected.text[i]);
+        if (classes[i] < 0) {
+            complain(path, "line %lld: '%.64s' is no class of the model", (long long)i + 1, expected.text[i]);
+            code = EXIT_FILE;
+        }
+    }
+    lines_free(&expected);
+    if (code == EXIT_OK)
+        *out_classes = classes;
+    else
+        free(classes);
+    return code;
+}

@@ -1,0 +1,19 @@
+/* Text files of one item a line: lists, class names, expectations. */
+#ifndef RVIT_CLI_LINES_H
+#define RVIT_CLI_LINES_H
+
+#include <stdint.h>
+
+typedef struct lines {
+    char **text; /* [n_lines], without leading and trailing blanks; a last empty line does not count */
+    int64_t n_lines;
+    char *memory;
+} lines;
+
+/* Complains and returns an exit code. */
+int lines_read(const char *path, lines *out);
+/* The items of a comma separated text. */
+int lines_split(const char *text, char separator, lines *out);
+void lines_free(lines *list);
+
+#endif

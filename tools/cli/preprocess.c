@@ -1,0 +1,65 @@
+#include "preprocess.h"
+
+#include <math.h>
+
+#include "resize.h"
+
+static int64_t centre_offset(int64_t full, int64_t crop)
+{
+    const int64_t half = (full - crop) / 2;
+    const int64_t is_odd = (full - crop) % 2;
+    return half + (is_odd && half % 2 ? 1 : 0);
+}
+
+preprocess_geometry preprocess_plan(int32_t width, int32_t height, int32_t edge, int32_t crop)
+{
+    preprocess_geometry plan;
+    if (width <= height) {
+        plan.width = edge;
+        plan.height = (int64_t)edge * height / width;
+    } else {
+        plan.height = edge;
+        plan.width = (int64_t)edge * width / height;
+    }
+    plan.left = centre_offset(plan.width, crop);
+    plan.top = centre_offset(plan.height, crop);
+    return plan;
+}
+
+int32_t preprocess_edge(int32_t size)
+{
+    return size < 384 ? (int32_t)floor(size / 0.9) : size;
+}
+
+static bool resize_window(image_view source, preprocess_geometry plan, int32_t size, image *out, image_error *error)
+{
+    if (!image_create(size, size, out, error))
+        return false;
+    if (resize_bicubic(source, plan.width, plan.height, plan.left, plan.top, out, error))
+        return true;
+    image_free(out);
+    return false;
+}
+
+bool preprocess_picture(image_view source, int32_t size, image *out, image_error *error)
+{
+    return resize_window(source, preprocess_plan(source.width, source.height, preprocess_edge(size), size), size, out, error);
+}
+
+bool preprocess_tile(image_view source, int32_t size, image *out, image_error *error)
+{
+    return resize_window(source, (preprocess_geometry){size, size, 0, 0}, size, out, error);
+}
+
+void preprocess_normalize(const image *view, float *out)
+{
+    static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
+    const size_t n_pixels = (size_t)view->width * (size_t)view->height;
+    for (size_t c = 0; c < 3; c++) {
+        float table[256];
+        for (int v = 0; v < 256; v++)
+            table[v] = ((float)v / 255.0f - mean[c]) / deviation[c];
+        for (size_t i = 0; i < n_pixels; i++)
+            out[c * n_pixels + i] = table[view->pixels[3 * i + c]];
+    }
+}

@@ -1,0 +1,61 @@
+#include "progress.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "cli.h"
+
+#define BAR_WIDTH 32
+#define PATIENCE 0.7 /* seconds before a bar appears */
+
+static struct {
+    bool active, visible;
+    int64_t total;
+    const char *unit;
+    double start, last;
+} bar;
+
+void progress_begin(int64_t total, const char *unit)
+{
+    bar.active = total > 0 && isatty(STDERR_FILENO);
+    bar.visible = false;
+    bar.total = total;
+    bar.unit = unit;
+    bar.start = bar.last = now();
+}
+
+void progress_update(int64_t done)
+{
+    const double time = now(), elapsed = time - bar.start;
+    if (!bar.active || elapsed < PATIENCE || (time - bar.last < 0.1 && bar.visible))
+        return;
+    const double part = done < bar.total ? (double)done / (double)bar.total : 1.0;
+    const int full = (int)(part * BAR_WIDTH);
+    char cells[BAR_WIDTH + 1];
+    for (int i = 0; i < BAR_WIDTH; i++)
+        cells[i] = i < full ? '#' : '.';
+    cells[BAR_WIDTH] = 0;
+    fprintf(stderr, "\r[%s] %3.0f %%  %lld of %lld %s", cells, 100 * part, (long long)done, (long long)bar.total, bar.unit);
+    if (done > 0)
+        fprintf(stderr, "  %.0f s left", elapsed / part - elapsed);
+    fputs("\033[K", stderr);
+    fflush(stderr);
+    bar.last = time;
+    bar.visible = true;
+}
+
+void progress_wipe(void)
+{
+    if (bar.visible) {
+        fputs("\r\033[K", stderr);
+        fflush(stderr);
+    }
+    bar.visible = false;
+}
+
+void progress_end(void)
+{
+    progress_wipe();
+    bar.active = false;
+}

@@ -1,0 +1,13 @@
+/* A progress bar on standard error, shown only when that is a terminal and the work is long. One at a time. */
+#ifndef RVIT_CLI_PROGRESS_H
+#define RVIT_CLI_PROGRESS_H
+
+#include <stdint.h>
+
+void progress_begin(int64_t total, const char *unit);
+void progress_update(int64_t done);
+/* Clears the line, so that something else can be printed; the next update draws it again. */
+void progress_wipe(void);
+void progress_end(void);
+
+#endif
