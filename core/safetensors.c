@@ -283,9 +283,10 @@ static rvit_status parse_header(rvit_safetensors *file, json_t **out_root)
     if (status == RVIT_OK)
         status = scan_header(file->path, header, size, &length);
     if (status == RVIT_OK) {
-        json_error_t error;
+        json_error_t error = {0};
         *out_root = json_loadb(header, length, JSON_REJECT_DUPLICATES, &error);
-        if (*out_root == NULL && json_error_code(&error) == json_error_out_of_memory)
+        /* Some failures for want of memory come without a message. */
+        if (*out_root == NULL && (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0'))
             status = rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "%s: host memory: none left to parse the header", file->path);
         else if (*out_root == NULL) {
             char text[SHOWN_ERROR];

@@ -132,9 +132,10 @@ static rvit_status check_family(const plan *p)
             if (rvit_safetensors_find_prefix(p->file, hugging_face[i]) >= 0)
                 return rvit_fail(RVIT_UNSUPPORTED, "%s: the tensors have Hugging Face names ('%s...'); timm's are read", p->path,
                                  hugging_face[i]);
-        char shown[SHOWN_NAME] = "none";
-        if (rvit_safetensors_count(p->file) > 0)
-            rvit_printable(shown, sizeof shown, rvit_safetensors_tensor(p->file, 0)->name);
+        if (rvit_safetensors_count(p->file) == 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: holds no tensors", p->path);
+        char shown[SHOWN_NAME];
+        rvit_printable(shown, sizeof shown, rvit_safetensors_tensor(p->file, 0)->name);
         return rvit_fail(RVIT_BAD_FILE, "%s: none of the tensors has the name of a Vision Transformer's in timm (the first is '%s')",
                          p->path, shown);
     }

@@ -14,7 +14,7 @@ struct rvit_model {
     atomic_int references;
     rvit_model_info info;
     rvit_dtype dtype;     /* of weights and of the products' inputs */
-    rvit_dtype x_dtype;   /* of the residual stream */
+    rvit_dtype x_dtype;   /* of the residual stream and the embedding added to it */
     rvit_buffer *weights; /* all of them */
     rvit_view patch_weight;
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the

@@ -67,10 +67,9 @@ typedef struct rvit_device_desc {
     int32_t debug_checks;            /* 1: read back and validate the lengths an op is given before it runs; synchronises */
     const rvit_allocator *allocator; /* copied; NULL: malloc. It must outlive every object of the device */
 } rvit_device_desc;
-#define RVIT_DEVICE_DESC_INIT                                                          \
-    {                                                                                  \
-        sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL \
-    }
+/* clang-format off */
+#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL}
+/* clang-format on */
 
 /* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device);

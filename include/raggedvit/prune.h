@@ -95,13 +95,9 @@ typedef struct rvit_prune_desc {
     int32_t n_blocks; /* entries of blocks; 0: the policy's default */
     int32_t blocks[RVIT_PRUNE_MAX_STAGES]; /* 0-based, strictly ascending, one prune stage each */
 } rvit_prune_desc;
-#define RVIT_PRUNE_DESC_INIT                               \
-    {                                                      \
-        sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, \
-        {                                                  \
-            0                                              \
-        }                                                  \
-    }
+/* clang-format off */
+#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}}
+/* clang-format on */
 
 /* A policy as listed to a user. */
 typedef struct rvit_prune_info {

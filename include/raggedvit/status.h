@@ -28,10 +28,9 @@ template <class T> inline T rvit_init_struct()
 }
 #define RVIT_INIT(type) rvit_init_struct<type>()
 #else
-#define RVIT_INIT(type)             \
-    {                               \
-        .struct_size = sizeof(type) \
-    }
+/* clang-format off */
+#define RVIT_INIT(type) {.struct_size = sizeof(type)}
+/* clang-format on */
 #endif
 
 #ifdef __cplusplus

@@ -77,13 +77,11 @@ typedef struct rvit_checkpoint_desc {
     int32_t lenient;                 /* 1: tensors that nothing uses are no error. score_predictor.* and mask_token never are one */
     const rvit_allocator *allocator; /* copied; NULL: malloc (the JSON parser uses malloc in any case) */
 } rvit_checkpoint_desc;
-#define RVIT_CHECKPOINT_DESC_INIT             \
-    {                                         \
-        sizeof(rvit_checkpoint_desc), 0, NULL \
-    }
+#define RVIT_CHECKPOINT_DESC_INIT RVIT_INIT(rvit_checkpoint_desc)
 
 /* Reads a .safetensors file with timm's names for DeiT / ViT, infers the geometry and checks every tensor against it. BAD_FILE names
-   the file and the tensor, or the rule of the format that is broken. desc may be NULL. */
+   the file and the tensor, or the rule of the format that is broken; UNSUPPORTED what was recognised but is not handled (Hugging Face
+   names, registers, layer scale, head_dim other than 64). desc may be NULL. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out);
 RVIT_API void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info);
@@ -92,7 +90,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoi
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name,
                                                            const char **out_dtype, int32_t *out_rank, const int64_t **out_shape,
                                                            int32_t *out_used);
-/* The text stored under a key of the file's __metadata__; NULL if there is none. Lives as long as the checkpoint. */
+/* The text, as it stands in the file, stored under a key of the file's __metadata__; NULL if there is none. Lives as long as the
+ * checkpoint. */
 RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key);
 
 /* A checkpoint's weights on a device. Immutable; may be shared by threads and sessions. */
@@ -100,12 +99,10 @@ typedef struct rvit_model rvit_model;
 
 typedef struct rvit_model_desc {
     size_t struct_size;
-    rvit_dtype dtype; /* storage of weights and activations: F32 or F16. LayerNorm, softmax, biases and sums are float32 always */
+    rvit_dtype dtype; /* storage of weights and activations: F32 or F16. The residual stream, LayerNorm, softmax, biases and sums are
+                         float32 always */
 } rvit_model_desc;
-#define RVIT_MODEL_DESC_INIT              \
-    {                                     \
-        sizeof(rvit_model_desc), RVIT_F32 \
-    }
+#define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
 /* desc may be NULL. The checkpoint is not needed afterwards. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
@@ -122,10 +119,9 @@ typedef struct rvit_session_desc {
     rvit_prune_desc prune;
     int32_t trace; /* 1: keep what rvit_session_trace gives; costs memory and copies */
 } rvit_session_desc;
-#define RVIT_SESSION_DESC_INIT                                \
-    {                                                         \
-        sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0 \
-    }
+/* clang-format off */
+#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0}
+/* clang-format on */
 
 /* The session keeps its model alive. INVALID_ARGUMENT: a prune block the model does not have, keep outside 0..1. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session);
@@ -167,8 +163,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *s
 
 /* With trace: intermediate values of the last run. */
 typedef enum rvit_trace {
-    RVIT_TRACE_EMBEDDING = 0, /* the input of block 0: [rows, dim] of the stored type */
-    RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] of the stored type */
+    RVIT_TRACE_EMBEDDING = 0, /* the input of block 0: [rows, dim] */
+    RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] */
     RVIT_TRACE_SCORES = 2     /* the scores of prune stage `index`: f32 [rows before it] */
 } rvit_trace;
 /* Borrowed until the next enqueue. UNSUPPORTED without trace; INVALID_ARGUMENT if there is no such index. *out_rows is the live row

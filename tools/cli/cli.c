@@ -56,11 +56,6 @@ double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-void describe_device(const rvit_device_info *info, char *out, size_t out_size)
-{
-    snprintf(out, out_size, "%s %d: %s", rvit_backend_name(info->backend), info->index, info->name);
-}
-
 const char *tier_name(rvit_tier tier)
 {
     static const char *const names[] = {"auto", "scalar", "subgroup", "matrix"};

@@ -8,14 +8,14 @@
 #include <raggedvit/raggedvit.h>
 
 /* Documented in --help; part of the interface. */
-typedef enum exit_code {
+enum exit_code {
     EXIT_OK = 0,
     EXIT_PARTLY = 1, /* the work ran, but an image was unreadable, or a verification is beyond its tolerance */
     EXIT_USAGE = 2,
     EXIT_DEVICE = 3, /* unavailable, or cannot do what was asked */
     EXIT_FILE = 4,   /* a file that all depends on, or every image */
     EXIT_FAULT = 5   /* out of memory, device lost, output not writable, internal */
-} exit_code;
+};
 
 struct options;
 
@@ -36,8 +36,6 @@ void *allocate(size_t n, size_t size);
 /* Seconds of a clock that only goes forward. */
 double now(void);
 
-/* "cpu 0: NAME" */
-void describe_device(const rvit_device_info *info, char *out, size_t out_size);
 const char *tier_name(rvit_tier tier);
 
 #endif

@@ -12,27 +12,27 @@
 #include <png.h>
 
 /* The functions that call setjmp keep everything they change in one of these, so that no local is left indeterminate by a longjmp. */
-typedef struct decoder {
+struct decoder {
     const uint8_t *data;
     size_t size, offset;
     bool size_only;
-    image result; /* owned until the decoder hands it out */
-    image_error *error;
-} decoder;
+    struct image result; /* owned until the decoder hands it out */
+    struct image_error *error;
+};
 
-static bool fail(image_error *error, const char *text)
+static bool fail(struct image_error *error, const char *text)
 {
     snprintf(error->text, sizeof error->text, "%s", text);
     return false;
 }
 
-static bool fail_errno(image_error *error, const char *what)
+static bool fail_errno(struct image_error *error, const char *what)
 {
     snprintf(error->text, sizeof error->text, "%s: %s", what, strerror(errno));
     return false;
 }
 
-bool image_create(int32_t width, int32_t height, image *out, image_error *error)
+bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error)
 {
     const int64_t n_pixels = (int64_t)width * height;
     if (width < 1 || height < 1 || n_pixels > IMAGE_MAX_PIXELS) {
@@ -43,26 +43,26 @@ bool image_create(int32_t width, int32_t height, image *out, image_error *error)
     uint8_t *pixels = malloc((size_t)n_pixels * 3);
     if (!pixels)
         return fail(error, "out of memory");
-    *out = (image){width, height, pixels};
+    *out = (struct image){width, height, pixels};
     return true;
 }
 
-void image_free(image *picture)
+void image_free(struct image *picture)
 {
     free(picture->pixels);
-    *picture = (image){0, 0, NULL};
+    *picture = (struct image){0, 0, NULL};
 }
 
-image_view image_whole(const image *picture)
+struct image_view image_whole(const struct image *picture)
 {
-    return (image_view){picture->pixels, (int64_t)picture->width * 3, picture->width, picture->height};
+    return (struct image_view){picture->pixels, (int64_t)picture->width * 3, picture->width, picture->height};
 }
 
 /* PNG */
 
 static void png_on_error(png_structp png, png_const_charp message)
 {
-    image_error *error = png_get_error_ptr(png);
+    struct image_error *error = png_get_error_ptr(png);
     snprintf(error->text, sizeof error->text, "broken PNG: %s", message);
     png_longjmp(png, 1);
 }
@@ -75,14 +75,14 @@ static void png_on_warning(png_structp png, png_const_charp message)
 
 static void png_read_memory(png_structp png, png_bytep out, size_t size)
 {
-    decoder *input = png_get_io_ptr(png);
+    struct decoder *input = png_get_io_ptr(png);
     if (size > input->size - input->offset)
         png_error(png, "the file ends too early");
     memcpy(out, input->data + input->offset, size);
     input->offset += size;
 }
 
-static bool png_read_all(png_structp png, png_infop info, decoder *input)
+static bool png_read_all(png_structp png, png_infop info, struct decoder *input)
 {
     if (setjmp(png_jmpbuf(png)))
         return false;
@@ -111,7 +111,7 @@ static bool png_read_all(png_structp png, png_infop info, decoder *input)
     return true;
 }
 
-static bool png_decode(decoder *input)
+static bool png_decode(struct decoder *input)
 {
     png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, input->error, png_on_error, png_on_warning);
     png_infop info = png ? png_create_info_struct(png) : NULL;
@@ -122,17 +122,17 @@ static bool png_decode(decoder *input)
 
 /* JPEG */
 
-typedef struct jpeg_decoder {
+struct jpeg_decoder {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr manager;
     jmp_buf escape;
-    decoder *input;
+    struct decoder *input;
     uint8_t *line; /* CMYK */
-} jpeg_decoder;
+};
 
 static void jpeg_on_error(j_common_ptr jpeg)
 {
-    jpeg_decoder *self = jpeg->client_data;
+    struct jpeg_decoder *self = jpeg->client_data;
     char message[JMSG_LENGTH_MAX];
     jpeg->err->format_message(jpeg, message);
     snprintf(self->input->error->text, sizeof self->input->error->text, "broken JPEG: %s", message);
@@ -160,10 +160,10 @@ static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
     }
 }
 
-static bool jpeg_read_all(jpeg_decoder *self)
+static bool jpeg_read_all(struct jpeg_decoder *self)
 {
     j_decompress_ptr jpeg = &self->jpeg;
-    decoder *input = self->input;
+    struct decoder *input = self->input;
     if (setjmp(self->escape))
         return false;
     jpeg_create_decompress(jpeg);
@@ -200,9 +200,9 @@ static bool jpeg_read_all(jpeg_decoder *self)
     return true;
 }
 
-static bool jpeg_decode(decoder *input)
+static bool jpeg_decode(struct decoder *input)
 {
-    jpeg_decoder self = {.input = input};
+    struct jpeg_decoder self = {.input = input};
     self.jpeg.err = jpeg_std_error(&self.manager);
     self.jpeg.client_data = &self;
     self.manager.error_exit = jpeg_on_error;
@@ -215,11 +215,11 @@ static bool jpeg_decode(decoder *input)
 
 /* Either */
 
-static bool decode(const void *data, size_t size, bool size_only, image *out, image_error *error)
+static bool decode(const void *data, size_t size, bool size_only, struct image *out, struct image_error *error)
 {
     static const uint8_t png_magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     static const uint8_t jpeg_magic[3] = {0xff, 0xd8, 0xff};
-    decoder input = {.data = data, .size = size, .size_only = size_only, .error = error};
+    struct decoder input = {.data = data, .size = size, .size_only = size_only, .error = error};
     bool ok;
     if (size == 0)
         return fail(error, "the file is empty");
@@ -236,12 +236,12 @@ static bool decode(const void *data, size_t size, bool size_only, image *out, im
     return ok;
 }
 
-bool image_decode(const void *data, size_t size, image *out, image_error *error)
+bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error)
 {
     return decode(data, size, false, out, error);
 }
 
-static bool read_file(const char *path, uint8_t **out_data, size_t *out_size, image_error *error)
+static bool read_file(const char *path, uint8_t **out_data, size_t *out_size, struct image_error *error)
 {
     struct stat status;
     if (stat(path, &status) != 0)
@@ -264,7 +264,7 @@ static bool read_file(const char *path, uint8_t **out_data, size_t *out_size, im
     return true;
 }
 
-static bool load(const char *path, bool size_only, image *out, image_error *error)
+static bool load(const char *path, bool size_only, struct image *out, struct image_error *error)
 {
     uint8_t *data = NULL;
     size_t size = 0;
@@ -275,14 +275,14 @@ static bool load(const char *path, bool size_only, image *out, image_error *erro
     return ok;
 }
 
-bool image_load(const char *path, image *out, image_error *error)
+bool image_load(const char *path, struct image *out, struct image_error *error)
 {
     return load(path, false, out, error);
 }
 
-bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, image_error *error)
+bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error)
 {
-    image header;
+    struct image header;
     if (!load(path, true, &header, error))
         return false;
     *out_width = header.width;
@@ -292,7 +292,7 @@ bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, 
 
 /* Writing */
 
-bool image_write_png(const char *path, const image *picture, image_error *error)
+bool image_write_png(const char *path, const struct image *picture, struct image_error *error)
 {
     png_image png = {.version = PNG_IMAGE_VERSION,
                      .width = (png_uint_32)picture->width,

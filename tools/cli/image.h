@@ -6,39 +6,39 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct image {
+struct image {
     int32_t width, height;
     uint8_t *pixels; /* [height, width, 3], no padding; free() ends it */
-} image;
+};
 
 /* A rectangle of somebody's pixels. */
-typedef struct image_view {
+struct image_view {
     const uint8_t *pixels; /* its top left corner */
     int64_t stride;        /* bytes between lines */
     int32_t width, height;
-} image_view;
+};
 
 /* One sentence without a full stop and without the file's name. */
-typedef struct image_error {
+struct image_error {
     char text[256];
-} image_error;
+};
 
 /* Larger pictures are refused before memory is taken for them. */
 #define IMAGE_MAX_PIXELS ((int64_t)200 * 1000 * 1000)
 
 /* Allocates the pixels, undefined. */
-bool image_create(int32_t width, int32_t height, image *out, image_error *error);
-void image_free(image *picture);
-image_view image_whole(const image *picture);
+bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error);
+void image_free(struct image *picture);
+struct image_view image_whole(const struct image *picture);
 
 /* The kind is told by the first bytes, not by a name. Grey becomes RGB, palettes are looked up, of 16 bits the upper 8 are taken, alpha is
    dropped, CMYK is converted, an orientation tag is not applied: what Pillow's convert("RGB") gives (16-bit grey, which it clips,
    excepted). Damage that reaches pixels is an error. */
-bool image_decode(const void *data, size_t size, image *out, image_error *error);
-bool image_load(const char *path, image *out, image_error *error);
+bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error);
+bool image_load(const char *path, struct image *out, struct image_error *error);
 /* The size alone, from the header. */
-bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, image_error *error);
+bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);
 
-bool image_write_png(const char *path, const image *picture, image_error *error);
+bool image_write_png(const char *path, const struct image *picture, struct image_error *error);
 
 #endif

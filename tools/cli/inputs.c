@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "lines.h"
+#include "preprocess.h"
 
 static bool ends_with(const char *text, const char *ending)
 {
@@ -17,7 +18,7 @@ static bool ends_with(const char *text, const char *ending)
 }
 
 /* folder may be empty: path is taken as it is. */
-static int add_path(inputs *in, const char *folder, size_t folder_length, const char *path)
+static int add_path(struct inputs *in, const char *folder, size_t folder_length, const char *path)
 {
     if (in->n_paths == in->capacity) {
         const int32_t capacity = in->capacity ? 2 * in->capacity : 64;
@@ -45,7 +46,7 @@ static int compare_paths(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static int add_folder(inputs *in, const char *folder)
+static int add_folder(struct inputs *in, const char *folder)
 {
     DIR *directory = opendir(folder);
     if (!directory) {
@@ -70,9 +71,9 @@ static int add_folder(inputs *in, const char *folder)
     return EXIT_OK;
 }
 
-static int add_list(inputs *in, const char *path)
+static int add_list(struct inputs *in, const char *path)
 {
-    lines list;
+    struct lines list;
     int code = lines_read(path, &list);
     if (code != EXIT_OK)
         return code;
@@ -92,9 +93,9 @@ static int add_list(inputs *in, const char *path)
 }
 
 /* Tiles of a file as its header promises; 0 if it cannot be read or cut, which inputs_next will complain of. */
-static int64_t count_tiles(const inputs *in, const char *path)
+static int64_t count_tiles(const struct inputs *in, const char *path)
 {
-    image_error error;
+    struct image_error error;
     int32_t width, height;
     if (in->tiles == 0)
         return 1;
@@ -103,9 +104,9 @@ static int64_t count_tiles(const inputs *in, const char *path)
     return (int64_t)(width / in->tiles) * (height / in->tiles);
 }
 
-int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, inputs *out)
+int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, struct inputs *out)
 {
-    *out = (inputs){.tiles = tiles};
+    *out = (struct inputs){.tiles = tiles, .limit = limit ? limit : INT64_MAX};
     int code = EXIT_OK;
     for (int i = 0; i < n_arguments && code == EXIT_OK; i++) {
         struct stat status;
@@ -118,7 +119,7 @@ int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t 
     }
     for (int32_t i = 0; i < out->n_paths; i++)
         out->n_given += count_tiles(out, out->paths[i]);
-    out->total = limit && limit < out->n_given ? limit : out->n_given;
+    out->total = out->limit < out->n_given ? out->limit : out->n_given;
     if (code == EXIT_OK) {
         out->failures = allocate((size_t)out->n_paths, sizeof *out->failures);
         if (!out->failures)
@@ -129,7 +130,7 @@ int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t 
     return code;
 }
 
-void inputs_close(inputs *in)
+void inputs_close(struct inputs *in)
 {
     for (int32_t i = 0; i < in->n_paths; i++)
         free(in->paths[i]);
@@ -138,21 +139,22 @@ void inputs_close(inputs *in)
     free(in->paths);
     free(in->failures);
     image_free(&in->sheet);
-    *in = (inputs){0};
+    *in = (struct inputs){0};
 }
 
-static bool load_file(inputs *in, image_error *error)
+static bool load_file(struct inputs *in, struct image_error *error)
 {
     image_free(&in->sheet);
     if (!image_load(in->paths[in->file], &in->sheet, error))
         return false;
     if (in->tiles == 0 || (in->sheet.width % in->tiles == 0 && in->sheet.height % in->tiles == 0))
         return true;
-    snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", in->sheet.width, in->sheet.height, in->tiles);
+    snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", in->sheet.width, in->sheet.height,
+             in->tiles);
     return false;
 }
 
-static int note_failure(inputs *in, const image_error *error)
+static int note_failure(struct inputs *in, const struct image_error *error)
 {
     complain(in->paths[in->file], "%s", error->text);
     char *text = strdup(error->text);
@@ -164,10 +166,10 @@ static int note_failure(inputs *in, const image_error *error)
     return 0;
 }
 
-int inputs_next(inputs *in, input *out)
+int inputs_next(struct inputs *in, struct input *out)
 {
-    for (; in->file < in->n_paths && in->position < in->total; in->file++, in->tile = 0) {
-        image_error error;
+    for (; in->file < in->n_paths && in->position < in->limit; in->file++, in->tile = 0) {
+        struct image_error error;
         if (in->tile == 0 && !load_file(in, &error)) {
             if (note_failure(in, &error) != 0)
                 return -1;
@@ -177,7 +179,7 @@ int inputs_next(inputs *in, input *out)
         const int32_t columns = in->tiles ? in->sheet.width / in->tiles : 1;
         if (in->tile >= (in->tiles ? columns * (in->sheet.height / in->tiles) : 1))
             continue;
-        *out = (input){in->paths[in->file], in->tiles ? in->tile : -1, in->position++, image_whole(&in->sheet)};
+        *out = (struct input){in->paths[in->file], in->tiles ? in->tile : -1, in->position++, image_whole(&in->sheet)};
         if (in->tiles) {
             out->pixels.pixels += in->tile / columns * in->tiles * out->pixels.stride + (int64_t)(in->tile % columns) * in->tiles * 3;
             out->pixels.width = out->pixels.height = in->tiles;
@@ -186,4 +188,23 @@ int inputs_next(inputs *in, input *out)
         return 1;
     }
     return 0;
+}
+
+int inputs_next_prepared(struct inputs *in, int32_t size, float *out_values, struct input *out, struct image *out_view)
+{
+    struct image view;
+    struct image_error error;
+    const int found = inputs_next(in, out);
+    if (found <= 0)
+        return found;
+    if (!(in->tiles ? preprocess_tile : preprocess_picture)(out->pixels, size, &view, &error)) {
+        complain(out->path, "%s", error.text);
+        return -1;
+    }
+    preprocess_normalize(&view, out_values);
+    if (out_view)
+        *out_view = view;
+    else
+        image_free(&view);
+    return 1;
 }

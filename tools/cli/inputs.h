@@ -5,37 +5,43 @@
 #include "cli.h"
 #include "image.h"
 
-typedef struct inputs {
+struct input_failure {
+    int32_t file;
+    char *text;
+};
+
+struct inputs {
     char **paths;
     int32_t n_paths, capacity;
     int32_t tiles;   /* pixels; 0: whole images */
+    int64_t limit;   /* INT64_MAX: none */
     int64_t total;   /* images or tiles there are, as far as the headers tell, at most the limit */
     int64_t n_given; /* before the limit */
     /* where reading stands */
     int64_t position;
     int32_t file, tile;
-    image sheet;
+    struct image sheet;
     /* files that could not be used */
-    struct input_failure {
-        int32_t file;
-        char *text;
-    } * failures;
+    struct input_failure *failures;
     int32_t n_failures;
-} inputs;
+};
 
-typedef struct input {
+struct input {
     const char *path;
     int32_t tile;     /* -1: the whole image */
     int64_t position; /* among all, from 0: the line of an expectation */
-    image_view pixels;
-} input;
+    struct image_view pixels;
+};
 
 /* arguments: files, folders, lists (.txt). limit 0: all. Complains and returns an exit code. */
-int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, inputs *out);
-void inputs_close(inputs *in);
+int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, struct inputs *out);
+void inputs_close(struct inputs *in);
 
 /* The next image; its pixels hold until the next call. 0: there is none left. An unreadable file is complained of, noted in failures and
    passed over. -1: out of memory. */
-int inputs_next(inputs *in, input *out);
+int inputs_next(struct inputs *in, struct input *out);
+
+/* The same, prepared for a model of that input size: out_values f32 [3, size, size]. out_view, if given, takes the model's view. */
+int inputs_next_prepared(struct inputs *in, int32_t size, float *out_values, struct input *out, struct image *out_view);
 
 #endif

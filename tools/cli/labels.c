@@ -6,16 +6,16 @@
 
 #include "cli.h"
 
-int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, labels *out)
+int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, struct labels *out)
 {
-    *out = (labels){.n_classes = n_classes};
+    *out = (struct labels){.n_classes = n_classes};
     const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes");
     int code = EXIT_OK;
     if (path)
         code = lines_read(path, &out->names);
     else if (metadata)
         code = lines_split(metadata, ',', &out->names);
-    if (code != EXIT_OK || out->names.n_lines == 0 || out->names.n_lines == n_classes)
+    if (code != EXIT_OK || (!path && !metadata) || out->names.n_lines == n_classes)
         return code;
     if (path) {
         complain(path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
@@ -27,12 +27,12 @@ int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_c
     return code;
 }
 
-void labels_free(labels *self)
+void labels_free(struct labels *self)
 {
     lines_free(&self->names);
 }
 
-const char *labels_name(const labels *self, int32_t label_class)
+const char *labels_name(const struct labels *self, int32_t label_class)
 {
     static char number[16];
     if (self->names.n_lines)
@@ -42,7 +42,7 @@ const char *labels_name(const labels *self, int32_t label_class)
 }
 
 /* -1: neither a name nor a number. Names come first: a class may be called "7". */
-static int32_t find_class(const labels *self, const char *text)
+static int32_t find_class(const struct labels *self, const char *text)
 {
     for (int64_t i = 0; i < self->names.n_lines; i++)
         if (strcmp(self->names.text[i], text) == 0)
@@ -52,9 +52,9 @@ static int32_t find_class(const labels *self, const char *text)
     return end != text && !*end && number >= 0 && number < self->n_classes ? (int32_t)number : -1;
 }
 
-int labels_read_expected(const labels *self, const char *path, int64_t n_images, int32_t **out_classes)
+int labels_read_expected(const struct labels *self, const char *path, int64_t n_images, int32_t **out_classes)
 {
-    lines expected;
+    struct lines expected;
     int code = lines_read(path, &expected);
     if (code != EXIT_OK)
         return code;

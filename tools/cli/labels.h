@@ -6,18 +6,18 @@
 
 #include <raggedvit/raggedvit.h>
 
-typedef struct labels {
-    lines names; /* none: classes go by number */
+struct labels {
+    struct lines names; /* none: classes go by number */
     int32_t n_classes;
-} labels;
+};
 
 /* From the file, else from the checkpoint's metadata, else none. Complains and returns an exit code. */
-int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, labels *out);
-void labels_free(labels *self);
+int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, struct labels *out);
+void labels_free(struct labels *self);
 /* The name, or the number in a static buffer. */
-const char *labels_name(const labels *self, int32_t label_class);
+const char *labels_name(const struct labels *self, int32_t label_class);
 
 /* The expected class of each of n_images images: a name or a number a line. The caller frees *out_classes. */
-int labels_read_expected(const labels *self, const char *path, int64_t n_images, int32_t **out_classes);
+int labels_read_expected(const struct labels *self, const char *path, int64_t n_images, int32_t **out_classes);
 
 #endif

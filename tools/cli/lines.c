@@ -16,9 +16,9 @@ static bool is_blank(char c)
 }
 
 /* Takes memory over: size bytes and room for a closing zero. */
-static int split(char *memory, size_t size, char separator, lines *out)
+static int split(char *memory, size_t size, char separator, struct lines *out)
 {
-    *out = (lines){.memory = memory};
+    *out = (struct lines){.memory = memory};
     memory[size] = 0;
     int64_t n = 1;
     for (size_t i = 0; i < size; i++)
@@ -46,7 +46,7 @@ static int split(char *memory, size_t size, char separator, lines *out)
     }
 }
 
-int lines_read(const char *path, lines *out)
+int lines_read(const char *path, struct lines *out)
 {
     struct stat status;
     FILE *file = stat(path, &status) == 0 ? fopen(path, "rb") : NULL;
@@ -63,16 +63,17 @@ int lines_read(const char *path, lines *out)
     char *memory = allocate(size + 1, 1);
     const bool complete = memory && fread(memory, 1, size, file) == size;
     fclose(file);
+    if (!memory)
+        return EXIT_FAULT;
     if (!complete || memchr(memory, 0, size)) {
-        if (memory)
-            complain(path, complete ? "is not a text file of one item a line" : "cannot be read to its end");
+        complain(path, complete ? "is not a text file of one item a line" : "cannot be read to its end");
         free(memory);
-        return memory ? EXIT_FILE : EXIT_FAULT;
+        return EXIT_FILE;
     }
     return split(memory, size, '\n', out);
 }
 
-int lines_split(const char *text, char separator, lines *out)
+int lines_split(const char *text, char separator, struct lines *out)
 {
     const size_t size = strlen(text);
     char *memory = allocate(size + 1, 1);
@@ -82,9 +83,9 @@ int lines_split(const char *text, char separator, lines *out)
     return split(memory, size, separator, out);
 }
 
-void lines_free(lines *list)
+void lines_free(struct lines *list)
 {
     free(list->text);
     free(list->memory);
-    *list = (lines){0};
+    *list = (struct lines){0};
 }

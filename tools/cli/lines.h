@@ -4,16 +4,16 @@
 
 #include <stdint.h>
 
-typedef struct lines {
+struct lines {
     char **text; /* [n_lines], without leading and trailing blanks; a last empty line does not count */
     int64_t n_lines;
     char *memory;
-} lines;
+};
 
 /* Complains and returns an exit code. */
-int lines_read(const char *path, lines *out);
+int lines_read(const char *path, struct lines *out);
 /* The items of a comma separated text. */
-int lines_split(const char *text, char separator, lines *out);
-void lines_free(lines *list);
+int lines_split(const char *text, char separator, struct lines *out);
+void lines_free(struct lines *list);
 
 #endif

@@ -33,7 +33,7 @@ static const struct command commands[] = {
      "Runs the same images on device A (--backend) and on the reference device B (--against) and reports the difference of\n"
      "the logits, the kept tokens that differ, top-1 agreement, and the first block that diverges. When near-ties make the\n"
      "two keep different tokens, B runs again with A's tokens, so that logits are compared like with like. Without --images\n"
-     "the input is seeded, smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16.",
+     "the input is seeded, smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
      "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, true, run_verify},
     {INSPECT, "inspect", "MODEL", "shows what a checkpoint holds",
      "Shows a checkpoint's architecture and geometry, its parameters and tensors, and what is missing or not used.",
@@ -54,6 +54,7 @@ enum {
     OPT_KEEP,
     OPT_BLOCKS,
     OPT_DTYPE,
+    OPT_AGAINST_DTYPE,
     OPT_BATCH,
     OPT_TOP,
     OPT_IMAGES,
@@ -68,28 +69,32 @@ enum {
     OPT_HELP
 };
 
-typedef struct option_row {
+struct option_row {
     int id;
     unsigned commands;
     const char *name, *value; /* value NULL: a switch */
     const char *help;
-} option_row;
+};
 
-static const option_row option_rows[] = {
+static const struct option_row option_rows[] = {
     {OPT_BACKEND, RUNS, "backend", "NAME", "auto, cuda, vulkan or cpu (auto: the first GPU, else the CPU)"},
     {OPT_DEVICE, RUNS, "device", "N", "the backend's device of that number, as 'devices' lists it (its first)"},
-    {OPT_AGAINST, VERIFY, "against", "NAME", "cpu, vulkan, cuda, or oracle: the CPU with float64 sums (cpu; oracle if A is the same device)"},
+    {OPT_AGAINST, VERIFY, "against", "NAME",
+     "cpu, vulkan, cuda, or oracle: the CPU with float64 sums (cpu; oracle if A is the same device)"},
     {OPT_AGAINST_DEVICE, VERIFY, "against-device", "N", "the reference backend's device of that number (its first)"},
-    {OPT_TIER, RUNS, "tier", "NAME", "kernels: auto, scalar, subgroup or matrix (auto: the highest the device has)"},
+    {OPT_TIER, CLASSIFY, "tier", "NAME", "kernels: auto, scalar, subgroup or matrix (auto: the highest the device has)"},
+    {OPT_TIER, VERIFY, "tier", "NAME", "A's kernels: auto, scalar, subgroup or matrix (auto, as B: the highest there is)"},
     {OPT_THREADS, RUNS, "threads", "N", "CPU threads, 0 to 1024 (0: one a core)"},
     {OPT_PRUNE, RUNS, "prune", "NAME", "how patches are dropped: none, l2, evit; see 'policies' (none)"},
     {OPT_KEEP, RUNS, "keep", "R", "fraction kept at a prune stage, 0 to 1 (the policy's own)"},
     {OPT_BLOCKS, RUNS, "blocks", "LIST", "blocks that prune, from 0, as 3,6,9 (the policy's own)"},
     {OPT_DTYPE, RUNS, "dtype", "TYPE", "storage of weights and activations: f32 or f16 (f32)"},
+    {OPT_AGAINST_DTYPE, VERIFY, "against-dtype", "TYPE", "the same for the reference (as --dtype)"},
     {OPT_BATCH, RUNS, "batch", "N", "images a run, 1 to 4096 (32, or fewer if there are fewer)"},
     {OPT_IMAGES, VERIFY, "images", "PATH", "an image, folder or list to verify on (noise)"},
     {OPT_TILES, RUNS, "tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop"},
-    {OPT_LIMIT, RUNS, "limit", "N", "only the first N images or tiles (all; of noise: 8)"},
+    {OPT_LIMIT, CLASSIFY, "limit", "N", "only the first N images or tiles (all)"},
+    {OPT_LIMIT, VERIFY, "limit", "N", "only the first N images or tiles (all; of noise: 8)"},
     {OPT_TOP, CLASSIFY, "top", "K", "classes shown for an image, 1 to 100 (5)"},
     {OPT_LABELS, CLASSIFY, "labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)"},
     {OPT_EXPECT, CLASSIFY, "expect", "FILE", "the right class of each image, name or number, one a line: prints top-1 accuracy"},
@@ -109,7 +114,7 @@ static void print_command_help(const struct command *command)
         if (option_rows[i].commands & command->bit) {
             char left[64];
             snprintf(left, sizeof left, "--%s %s", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "");
-            printf("  %-19s  %s\n", left, option_rows[i].help);
+            printf("  %-20s  %s\n", left, option_rows[i].help);
         }
     printf("\nexample:\n  %s\n", command->example);
 }
@@ -259,6 +264,11 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         ok = parse_name(name, value, dtypes, 2, &index);
         options->dtype = (rvit_dtype)index;
         break;
+    case OPT_AGAINST_DTYPE:
+        ok = parse_name(name, value, dtypes, 2, &index);
+        options->against_dtype = (rvit_dtype)index;
+        options->against_dtype_given = true;
+        break;
     case OPT_BATCH:
         ok = parse_int(name, value, 1, 4096, &number);
         options->batch = (int32_t)number;
@@ -306,17 +316,17 @@ static int run_command(const struct command *command, int argc, char **argv)
     size_t n_rows = 0;
     for (size_t i = 0; i < N_OPTIONS; i++)
         if (option_rows[i].commands & command->bit)
-            rows[n_rows++] = (struct option){option_rows[i].name, option_rows[i].value ? required_argument : no_argument, NULL,
-                                             option_rows[i].id};
+            rows[n_rows++] =
+                (struct option){option_rows[i].name, option_rows[i].value ? required_argument : no_argument, NULL, option_rows[i].id};
     rows[n_rows] = (struct option){NULL, 0, NULL, 0};
 
     struct options options = {.backend = RVIT_BACKEND_AUTO,
-                       .against = RVIT_BACKEND_CPU,
-                       .device = -1,
-                       .against_device = -1,
-                       .prune = RVIT_PRUNE_DESC_INIT,
-                       .prune_name = "none",
-                       .top = 5};
+                              .against = RVIT_BACKEND_CPU,
+                              .device = -1,
+                              .against_device = -1,
+                              .prune = RVIT_PRUNE_DESC_INIT,
+                              .prune_name = "none",
+                              .top = 5};
     char *images = NULL;
     opterr = 0;
     for (;;) {
@@ -339,6 +349,8 @@ static int run_command(const struct command *command, int argc, char **argv)
         else if (!parse_option(id, rows[row].name, optarg, &options))
             return EXIT_USAGE;
     }
+    if (!options.against_dtype_given)
+        options.against_dtype = options.dtype;
     const int n_paths = argc - optind;
     if (n_paths < command->min_paths || (command->max_paths >= 0 && n_paths > command->max_paths)) {
         complain(NULL, "%s takes %s; see 'raggedvit %s --help'", command->name, command->arguments[0] ? command->arguments : "no arguments",
@@ -422,7 +434,8 @@ void options_describe_prune(const struct options *options, char *out, size_t out
         snprintf(out, out_size, "none");
         return;
     }
-    size_t n = (size_t)snprintf(out, out_size, "%s, keep %g at block%s", options->prune_name, options_keep(options), n_blocks > 1 ? "s" : "");
+    size_t n =
+        (size_t)snprintf(out, out_size, "%s, keep %g at block%s", options->prune_name, options_keep(options), n_blocks > 1 ? "s" : "");
     for (int32_t i = 0; i < n_blocks && n < out_size; i++)
         n += (size_t)snprintf(out + n, out_size - n, "%s%d", i ? ", " : " ", blocks[i]);
 }

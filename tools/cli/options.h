@@ -10,12 +10,12 @@ struct options {
     int n_paths;
     rvit_backend backend, against;
     int32_t device, against_device;
-    bool against_given, against_oracle;
+    bool against_given, against_oracle, against_dtype_given;
     rvit_tier tier;
     int32_t threads;
     rvit_prune_desc prune;
     const char *prune_name;
-    rvit_dtype dtype;
+    rvit_dtype dtype, against_dtype;
     int32_t batch;
     int32_t top;
     int32_t tiles;

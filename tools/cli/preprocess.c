@@ -11,9 +11,9 @@ static int64_t centre_offset(int64_t full, int64_t crop)
     return half + (is_odd && half % 2 ? 1 : 0);
 }
 
-preprocess_geometry preprocess_plan(int32_t width, int32_t height, int32_t edge, int32_t crop)
+struct preprocess_geometry preprocess_plan(int32_t width, int32_t height, int32_t edge, int32_t crop)
 {
-    preprocess_geometry plan;
+    struct preprocess_geometry plan;
     if (width <= height) {
         plan.width = edge;
         plan.height = (int64_t)edge * height / width;
@@ -31,7 +31,8 @@ int32_t preprocess_edge(int32_t size)
     return size < 384 ? (int32_t)floor(size / 0.9) : size;
 }
 
-static bool resize_window(image_view source, preprocess_geometry plan, int32_t size, image *out, image_error *error)
+static bool resize_window(struct image_view source, struct preprocess_geometry plan, int32_t size, struct image *out,
+                          struct image_error *error)
 {
     if (!image_create(size, size, out, error))
         return false;
@@ -41,17 +42,17 @@ static bool resize_window(image_view source, preprocess_geometry plan, int32_t s
     return false;
 }
 
-bool preprocess_picture(image_view source, int32_t size, image *out, image_error *error)
+bool preprocess_picture(struct image_view source, int32_t size, struct image *out, struct image_error *error)
 {
     return resize_window(source, preprocess_plan(source.width, source.height, preprocess_edge(size), size), size, out, error);
 }
 
-bool preprocess_tile(image_view source, int32_t size, image *out, image_error *error)
+bool preprocess_tile(struct image_view source, int32_t size, struct image *out, struct image_error *error)
 {
-    return resize_window(source, (preprocess_geometry){size, size, 0, 0}, size, out, error);
+    return resize_window(source, (struct preprocess_geometry){size, size, 0, 0}, size, out, error);
 }
 
-void preprocess_normalize(const image *view, float *out)
+void preprocess_normalize(const struct image *view, float *out)
 {
     static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
     const size_t n_pixels = (size_t)view->width * (size_t)view->height;

@@ -10,11 +10,11 @@
 #define FRACTION_BITS 22
 
 /* The taps of the outputs of one axis. */
-typedef struct taps {
+struct taps {
     int32_t n_outputs, capacity; /* capacity: weights held for each output */
     int32_t *first, *count;      /* [n_outputs] */
     int32_t *weights;            /* [n_outputs, capacity] */
-} taps;
+};
 
 static double cubic(double x)
 {
@@ -27,7 +27,7 @@ static double cubic(double x)
     return 0.0;
 }
 
-static void taps_free(taps *axis)
+static void taps_free(struct taps *axis)
 {
     free(axis->first);
     free(axis->count);
@@ -41,12 +41,12 @@ static int32_t fixed_point(double weight)
 }
 
 /* Outputs start .. start + n_outputs - 1 of an axis of in_size samples resized to full_size. */
-static bool taps_create(int32_t in_size, int64_t full_size, int64_t start, int32_t n_outputs, taps *out)
+static bool taps_create(int32_t in_size, int64_t full_size, int64_t start, int32_t n_outputs, struct taps *out)
 {
     const double scale = (double)in_size / (double)full_size;
     const double stretch = scale < 1.0 ? 1.0 : scale;
     const double support = 2.0 * stretch, inverse = 1.0 / stretch;
-    *out = (taps){.n_outputs = n_outputs, .capacity = (int32_t)ceil(support) * 2 + 1};
+    *out = (struct taps){.n_outputs = n_outputs, .capacity = (int32_t)ceil(support) * 2 + 1};
     const size_t n = (size_t)n_outputs;
     double *weights = malloc((size_t)out->capacity * sizeof *weights);
     out->first = malloc(n * sizeof *out->first);
@@ -82,7 +82,7 @@ static uint8_t to_byte(int32_t sum)
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-static void horizontal(const uint8_t *in, const taps *axis, uint8_t *out)
+static void horizontal(const uint8_t *in, const struct taps *axis, uint8_t *out)
 {
     for (int32_t x = 0; x < axis->n_outputs; x++) {
         const int32_t *weights = axis->weights + (size_t)x * (size_t)axis->capacity;
@@ -100,7 +100,7 @@ static void horizontal(const uint8_t *in, const taps *axis, uint8_t *out)
 }
 
 /* lines: the first line that any output needs; sums: scratch of a line's length. */
-static void vertical(const uint8_t *lines, int32_t first_line, const taps *axis, size_t line_size, int32_t *sums, uint8_t *out)
+static void vertical(const uint8_t *lines, int32_t first_line, const struct taps *axis, size_t line_size, int32_t *sums, uint8_t *out)
 {
     for (int32_t y = 0; y < axis->n_outputs; y++) {
         const int32_t *weights = axis->weights + (size_t)y * (size_t)axis->capacity;
@@ -115,10 +115,10 @@ static void vertical(const uint8_t *lines, int32_t first_line, const taps *axis,
     }
 }
 
-bool resize_bicubic(image_view source, int64_t full_width, int64_t full_height, int64_t left, int64_t top, const image *out,
-                    image_error *error)
+bool resize_bicubic(struct image_view source, int64_t full_width, int64_t full_height, int64_t left, int64_t top, const struct image *out,
+                    struct image_error *error)
 {
-    taps across = {0}, down = {0};
+    struct taps across = {0}, down = {0};
     uint8_t *lines = NULL;
     int32_t *sums = NULL;
     const size_t line_size = (size_t)out->width * 3;

@@ -7,7 +7,7 @@
 
 /* Of the source resized to full_width x full_height, writes the window whose top left corner is (left, top) and whose size is out's.
    Nothing outside of the window is computed, so a thin picture that would become huge costs nothing. out is created by the caller. */
-bool resize_bicubic(image_view source, int64_t full_width, int64_t full_height, int64_t left, int64_t top, const image *out,
-                    image_error *error);
+bool resize_bicubic(struct image_view source, int64_t full_width, int64_t full_height, int64_t left, int64_t top, const struct image *out,
+                    struct image_error *error);
 
 #endif

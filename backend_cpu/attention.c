@@ -1,0 +1,90 @@
+/* Attention: one task for each image, head and tile of queries. */
+#include "backend_cpu/cpu.h"
+
+typedef struct attention_job {
+    const rvit_cpu_device *device;
+    const rvit_attention_args *args;
+    rvit_cpu_attention_tile whole; /* pointers at row 0 of head 0 */
+    const int32_t *cu_seqlens;
+    int64_t n_tiles; /* of queries, for each image and head */
+} attention_job;
+
+static const void *elements(const void *base, int64_t index, int half)
+{
+    return (const char *)base + index * (half ? 2 : 4);
+}
+
+static void attention_tasks(void *context, int64_t begin, int64_t end, int thread)
+{
+    const attention_job *job = context;
+    const rvit_attention_args *a = job->args;
+    const rvit_cpu_kernels *kernels = job->device->kernels;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t part = task % job->n_tiles;
+        const int64_t head = task / job->n_tiles % a->n_heads;
+        const int64_t image = task / job->n_tiles / a->n_heads;
+        const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
+        /* The image's own rows in equal parts, whole register tiles each. */
+        const int64_t share = (rows.len + job->n_tiles - 1) / job->n_tiles;
+        const int64_t size = (share + kernels->rows - 1) / kernels->rows * kernels->rows;
+        rvit_cpu_attention_tile tile = job->whole;
+        tile.len = rows.len;
+        tile.first_query = part * size;
+        if (tile.first_query >= rows.len)
+            continue;
+        tile.n_queries = rows.len - tile.first_query < size ? rows.len - tile.first_query : size;
+        const int64_t column = head * a->head_dim;
+        tile.q = elements(tile.q, rows.begin * tile.q_stride + column, tile.half);
+        tile.k = elements(tile.k, rows.begin * tile.k_stride + column, tile.half);
+        tile.v = elements(tile.v, rows.begin * tile.v_stride + column, tile.half);
+        tile.out = (char *)tile.out + (rows.begin * tile.out_stride + column) * (tile.half ? 2 : 4);
+        if (tile.key_bias != NULL)
+            tile.key_bias += rows.begin;
+        if (tile.cls_probs != NULL)
+            tile.cls_probs += rows.begin * a->n_heads + head;
+        if (tile.lse != NULL)
+            tile.lse += rows.begin * a->n_heads + head;
+        kernels->attention(&tile, rvit_cpu_scratch(job->device, thread));
+    }
+}
+
+void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
+{
+    if (device->oracle) {
+        rvit_cpu_oracle_attention(device, a);
+        return;
+    }
+    attention_job job = {
+        .device = device,
+        .args = a,
+        .whole =
+            {
+                .q = rvit_cpu_at(a->q),
+                .k = rvit_cpu_at(a->k),
+                .v = rvit_cpu_at(a->v),
+                .out = rvit_cpu_at(a->out),
+                .q_stride = a->q_stride,
+                .k_stride = a->k_stride,
+                .v_stride = a->v_stride,
+                .out_stride = a->out_stride,
+                .key_bias = rvit_cpu_at(a->key_bias),
+                .cls_probs = rvit_cpu_at(a->cls_probs),
+                .lse = rvit_cpu_at(a->lse),
+                .n_heads = a->n_heads,
+                .head_dim = a->head_dim,
+                .scale = a->scale,
+                .half = a->dtype == RVIT_F16,
+            },
+        .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
+    };
+    /* Tiles no larger than the kernel takes, and more of them where images and heads are few. Every tile loads all keys again, so not
+       smaller than a few register tiles. */
+    const int n_threads = rvit_cpu_pool_threads(device->pool);
+    const int64_t heads = (int64_t)a->n_images * a->n_heads;
+    job.n_tiles = ((int64_t)a->max_len + RVIT_CPU_ATTENTION_QUERIES - 1) / RVIT_CPU_ATTENTION_QUERIES;
+    while (n_threads > 1 && job.n_tiles * heads < 3 * (int64_t)n_threads && a->max_len / (job.n_tiles + 1) >= 48)
+        job.n_tiles++;
+    const int64_t tasks = heads * job.n_tiles;
+    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ: finer than usual */
+    rvit_cpu_pool_run(device->pool, tasks, grain, attention_tasks, &job);
+}

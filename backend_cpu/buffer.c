@@ -1,0 +1,25 @@
+/* Buffers: host memory, whatever their type. */
+#include "backend_cpu/cpu.h"
+
+rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
+{
+    rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
+    if (buffer == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    buffer->memory = (uint64_t)size > SIZE_MAX ? NULL : rvit_alloc_new(&device->alloc, (size_t)size);
+    if (buffer->memory == NULL) {
+        rvit_alloc_free(&device->alloc, buffer);
+        return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "a buffer of %lld bytes does not fit the memory", (long long)size);
+    }
+    buffer->base.host = type == RVIT_BUFFER_DEVICE ? NULL : buffer->memory;
+    *out_buffer = &buffer->base;
+    return RVIT_OK;
+}
+
+void rvit_cpu_buffer_destroy(rvit_buffer *base)
+{
+    rvit_cpu_buffer *buffer = (rvit_cpu_buffer *)base;
+    rvit_alloc *alloc = &base->device->alloc;
+    rvit_alloc_free(alloc, buffer->memory);
+    rvit_alloc_free(alloc, buffer);
+}

@@ -1,0 +1,116 @@
+/* Linear through a CBLAS. Built in only where RVIT_CBLAS asks for it; the own kernels are faster where vectors of 256 bits or more are
+   there (bench/notes).
+
+   The backend calls the library from its own threads, one tile each, so the library itself must not start threads: an OpenBLAS is
+   therefore set to one thread when a device is created. That holds for the whole process, an application's own calls included. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend_cpu/cpu.h"
+
+#if defined(RVIT_CPU_CBLAS)
+#include <cblas.h>
+
+/* What only an OpenBLAS has. */
+extern char *openblas_get_config(void) __attribute__((weak));
+extern void openblas_set_num_threads(int n) __attribute__((weak));
+
+#define DEPTH RVIT_CPU_LINEAR_DEPTH
+#define STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16) /* of the tile's sums; lines not a power of two apart */
+
+const char *rvit_cpu_cblas_name(char *text, size_t size)
+{
+    if (openblas_get_config == NULL)
+        return "CBLAS";
+    snprintf(text, size, "%s", openblas_get_config());
+    return text;
+}
+
+/* c[RVIT_CPU_CBLAS_ROWS, columns] (+)= a b^T */
+static void product(int64_t columns, int64_t depth, const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
+                    int accumulate)
+{
+    cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, RVIT_CPU_CBLAS_ROWS, (int)columns, (int)depth, 1.0f, a, (int)a_stride, b,
+                (int)b_stride, accumulate ? 1.0f : 0.0f, c, STRIDE);
+}
+
+int rvit_cpu_cblas_open(float *scratch)
+{
+    if (openblas_set_num_threads != NULL)
+        openblas_set_num_threads(1);
+    /* All rows of a are equal, so all rows of the product must be. */
+    enum { COLUMNS = 196 };
+    float *a = scratch, *b = a + RVIT_CPU_CBLAS_ROWS * DEPTH, *c = b + COLUMNS * DEPTH;
+    uint32_t random = 1;
+    for (int i = 0; i < COLUMNS * DEPTH; i++) {
+        random = random * 1664525u + 1013904223u;
+        b[i] = (float)(random >> 8) * 0x1p-23f - 1.0f;
+    }
+    for (int i = 0; i < RVIT_CPU_CBLAS_ROWS; i++)
+        memcpy(a + i * DEPTH, b + 7 * DEPTH, DEPTH * sizeof *a);
+    product(COLUMNS, DEPTH, a, DEPTH, b, DEPTH, c, 0);
+    product(COLUMNS, 3 * DEPTH / 4, a, DEPTH, b, DEPTH, c, 1);
+    for (int i = 1; i < RVIT_CPU_CBLAS_ROWS; i++)
+        if (memcmp(c, c + i * STRIDE, COLUMNS * sizeof *c) != 0)
+            return 0;
+    return 1;
+}
+
+/* Rows from..from + n - 1 of a tile's operand, a cut of depth floats each, in lines of DEPTH floats. */
+static void copy_lines(const rvit_cpu_kernels *kernels, const void *from, int64_t stride, int64_t n, int64_t depth, int half, float *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (half)
+            kernels->to_float((const uint16_t *)from + i * stride, out + i * DEPTH, depth);
+        else
+            memcpy(out + i * DEPTH, (const float *)from + i * stride, (size_t)depth * sizeof *out);
+    }
+}
+
+void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *t, float *scratch)
+{
+    float *sums = scratch;
+    float *x_lines = sums + RVIT_CPU_CBLAS_ROWS * STRIDE;
+    float *weight_lines = x_lines + RVIT_CPU_CBLAS_ROWS * DEPTH;
+    const int64_t size = t->half ? 2 : 4;
+    for (int64_t p = 0; p < t->in_features; p += DEPTH) {
+        const int64_t depth = t->in_features - p < DEPTH ? t->in_features - p : DEPTH;
+        const void *x = (const char *)t->x + p * size, *weight = (const char *)t->weight + p * size;
+        int64_t x_stride = t->in_features, weight_stride = t->in_features;
+        if (t->half || t->rows < RVIT_CPU_CBLAS_ROWS) {
+            copy_lines(kernels, x, x_stride, t->rows, depth, t->half, x_lines);
+            memset(x_lines + t->rows * DEPTH, 0, (size_t)(RVIT_CPU_CBLAS_ROWS - t->rows) * DEPTH * sizeof *x_lines);
+            x = x_lines;
+            x_stride = DEPTH;
+        }
+        if (t->half) {
+            copy_lines(kernels, weight, weight_stride, t->columns, depth, 1, weight_lines);
+            weight = weight_lines;
+            weight_stride = DEPTH;
+        }
+        product(t->columns, depth, x, x_stride, weight, weight_stride, sums, p > 0);
+    }
+    kernels->linear_finish(t, sums, STRIDE);
+}
+
+#else
+
+const char *rvit_cpu_cblas_name(char *text, size_t size)
+{
+    (void)text;
+    (void)size;
+    return NULL;
+}
+
+int rvit_cpu_cblas_open(float *scratch)
+{
+    (void)scratch;
+    return 0;
+}
+
+void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch)
+{
+    kernels->linear(tile, scratch);
+}
+
+#endif

@@ -1,0 +1,119 @@
+/* What the files of the CPU backend share.
+
+   Ops run at once, in the calling thread and the device's pool of threads. One mutex of the device is held while they run, so that
+   streams of several threads can use one device; it also guards the scratch memory that each thread of the pool owns. */
+#ifndef RVIT_CPU_H
+#define RVIT_CPU_H
+
+#include <pthread.h>
+
+#include "backend_cpu/kernels.h"
+#include "core/backend.h"
+
+typedef struct rvit_cpu_pool rvit_cpu_pool;
+
+typedef struct rvit_cpu_device {
+    rvit_device base;
+    const rvit_cpu_kernels *kernels;
+    rvit_cpu_pool *pool;
+    float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
+    pthread_mutex_t lock;
+    int oracle;
+    int use_cblas;
+} rvit_cpu_device;
+
+typedef struct rvit_cpu_buffer {
+    rvit_buffer base;
+    char *memory;
+} rvit_cpu_buffer;
+
+typedef struct rvit_cpu_program {
+    rvit_program base;
+    int32_t n_ops;
+    rvit_op ops[];
+} rvit_cpu_program;
+
+/* Where a view's data lies; NULL for an absent view. */
+static inline void *rvit_cpu_at(rvit_view view)
+{
+    return view.buffer == NULL ? NULL : ((rvit_cpu_buffer *)view.buffer)->memory + view.offset;
+}
+
+static inline int64_t rvit_cpu_clamp(int64_t value, int64_t low, int64_t high)
+{
+    return value < low ? low : value > high ? high : value;
+}
+
+static inline int64_t rvit_cpu_live_rows(const rvit_rows *rows)
+{
+    const int32_t *live = rvit_cpu_at(rows->live);
+    return live == NULL ? rows->capacity : rvit_cpu_clamp(*live, 0, rows->capacity);
+}
+
+/* The rows of an image, inside 0..rows and at most max_len of them whatever cu_seqlens holds. */
+typedef struct rvit_cpu_range {
+    int64_t begin, len;
+} rvit_cpu_range;
+
+static inline rvit_cpu_range rvit_cpu_image(const int32_t *cu_seqlens, int64_t image, int64_t rows, int64_t max_len)
+{
+    const int64_t begin = rvit_cpu_clamp(cu_seqlens[image], 0, rows);
+    const int64_t end = rvit_cpu_clamp(cu_seqlens[image + 1], begin, rows);
+    return (rvit_cpu_range){begin, end - begin < max_len ? end - begin : max_len};
+}
+
+/* Pool. n_threads counts the calling one. */
+rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool **out_pool);
+void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool);
+int rvit_cpu_pool_threads(const rvit_cpu_pool *pool);
+/* Calls fn for disjoint ranges that cover 0..n-1, each at most grain long, on the pool's threads (thread: 0.. , the scratch memory to use),
+   and returns when all have ended. One call at a time: under the device's lock. */
+typedef void (*rvit_cpu_range_fn)(void *context, int64_t begin, int64_t end, int thread);
+void rvit_cpu_pool_run(rvit_cpu_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context);
+/* A grain that spreads n items over the threads with some to spare for balance, at least `least`. */
+int64_t rvit_cpu_grain(const rvit_cpu_pool *pool, int64_t n, int64_t least);
+
+static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
+{
+    return device->scratch + (int64_t)thread * RVIT_CPU_SCRATCH_FLOATS;
+}
+
+/* Ops. The device's lock is held; nothing in them can fail. */
+void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op);
+void rvit_cpu_copy(rvit_cpu_device *device, const rvit_copy_args *args);
+void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *args);
+void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *args);
+void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
+void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *args);
+void rvit_cpu_score(rvit_cpu_device *device, const rvit_score_args *args);
+void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *args);
+void rvit_cpu_pack(rvit_cpu_device *device, const rvit_pack_args *args);
+void rvit_cpu_unpack(rvit_cpu_device *device, const rvit_unpack_args *args);
+void rvit_cpu_head(rvit_cpu_device *device, const rvit_head_args *args);
+
+/* The same by plain code with float64 accumulation (oracle.c). */
+void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
+void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
+void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
+void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
+
+/* CBLAS (cblas.c). name: "OpenBLAS 0.3.21 Haswell"; NULL if the build has none. */
+const char *rvit_cpu_cblas_name(char *text, size_t size);
+/* Prepares the library for calls from several threads and finds out whether a row's product depends on where it lies; 0: do not use it. */
+int rvit_cpu_cblas_open(float *scratch);
+/* A tile of linear, as rvit_cpu_kernels.linear. rows at most RVIT_CPU_CBLAS_ROWS. */
+#define RVIT_CPU_CBLAS_ROWS 64
+void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
+
+/* The backend's functions that have a file of their own. */
+rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
+void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
+rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream);
+void rvit_cpu_stream_destroy(rvit_stream *stream);
+rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
+rvit_status rvit_cpu_stream_synchronize(rvit_stream *stream);
+rvit_status rvit_cpu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
+void rvit_cpu_program_destroy(rvit_program *program);
+rvit_status rvit_cpu_program_launch(rvit_program *program, rvit_stream *stream);
+
+#endif

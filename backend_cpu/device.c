@@ -1,0 +1,199 @@
+/* The CPU as a device: what it is called, which kernels it runs, what it supports; and the backend's table. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+#include "backend_cpu/cpu.h"
+
+static const rvit_cpu_kernels *widest_kernels(void)
+{
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+    __builtin_cpu_init();
+    if (f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+            __builtin_cpu_supports("avx512vl"))
+            return &rvit_cpu_kernels_avx512;
+        return &rvit_cpu_kernels_avx2;
+    }
+#endif
+    return &rvit_cpu_kernels_portable;
+}
+
+/* Cores this process may use. */
+static int online_cores(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+#if defined(__linux__)
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < cores)
+        cores = CPU_COUNT(&set);
+#endif
+    return cores < 1 ? 1 : cores > 1024 ? 1024 : (int)cores;
+}
+
+/* The value of the first "model name" line of /proc/cpuinfo. */
+static void read_cpu_name(char *name, size_t size)
+{
+    snprintf(name, size, "CPU");
+    char text[4096];
+    const int file = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return;
+    const ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0)
+        return;
+    text[length] = '\0';
+    const char *line = strstr(text, "model name");
+    const char *value = line == NULL ? NULL : strchr(line, ':');
+    if (value == NULL)
+        return;
+    value += 1 + strspn(value + 1, " \t");
+    const size_t n = strcspn(value, "\n");
+    if (n > 0)
+        snprintf(name, size, "%.*s", (int)n, value);
+}
+
+static void describe(rvit_device_info *info, rvit_tier tier, int oracle, int use_cblas)
+{
+    const rvit_cpu_kernels *kernels = tier == RVIT_TIER_SCALAR ? &rvit_cpu_kernels_portable : widest_kernels();
+    char cblas[96];
+    info->tier = tier;
+    info->is_software = 0;
+    const int64_t pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
+    info->memory_size = pages > 0 && page_size > 0 ? pages * page_size : 0;
+    read_cpu_name(info->name, sizeof info->name);
+    if (oracle)
+        snprintf(info->driver, sizeof info->driver, "float64 reference");
+    else if (use_cblas)
+        snprintf(info->driver, sizeof info->driver, "%s, %s", rvit_cpu_cblas_name(cblas, sizeof cblas), kernels->name);
+    else
+        snprintf(info->driver, sizeof info->driver, "built-in kernels, %s", kernels->name);
+}
+
+static rvit_status device_describe(int32_t index, rvit_device_info *out_info)
+{
+    if (index != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: there is no device %d, only device 0", (int)index);
+    char cblas[96];
+    out_info->backend = RVIT_BACKEND_CPU;
+    out_info->index = 0;
+    describe(out_info, RVIT_TIER_SUBGROUP, 0, rvit_cpu_cblas_name(cblas, sizeof cblas) != NULL);
+    return RVIT_OK;
+}
+
+static void device_destroy(rvit_device *base)
+{
+    rvit_cpu_device *device = (rvit_cpu_device *)base;
+    rvit_alloc alloc;
+    rvit_alloc_copy(&alloc, &base->alloc);
+    rvit_cpu_pool_destroy(&alloc, device->pool);
+    rvit_alloc_free(&alloc, device->scratch);
+    pthread_mutex_destroy(&device->lock);
+    rvit_alloc_free(&alloc, device);
+}
+
+static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *desc, rvit_tier tier)
+{
+    const int n_threads = desc->n_threads > 0 ? desc->n_threads : online_cores();
+    RVIT_TRY(rvit_cpu_pool_create(&device->base.alloc, n_threads, &device->pool));
+    device->scratch = rvit_alloc_array(&device->base.alloc, (size_t)rvit_cpu_pool_threads(device->pool),
+                                       RVIT_CPU_SCRATCH_FLOATS * sizeof *device->scratch);
+    if (device->scratch == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    device->oracle = desc->oracle != 0;
+    device->kernels = tier == RVIT_TIER_SCALAR ? &rvit_cpu_kernels_portable : widest_kernels();
+    device->use_cblas = tier != RVIT_TIER_SCALAR && !device->oracle && rvit_cpu_cblas_open(device->scratch);
+    device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    device->base.info.backend = RVIT_BACKEND_CPU;
+    describe(&device->base.info, tier, device->oracle, device->use_cblas);
+    return RVIT_OK;
+}
+
+static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
+{
+    if (desc->index != 0)
+        return rvit_fail(RVIT_UNAVAILABLE, "cpu: there is no device %d, only device 0", (int)desc->index);
+    if (desc->tier == RVIT_TIER_MATRIX)
+        return rvit_fail(RVIT_UNSUPPORTED, "cpu: there is no tier above RVIT_TIER_SUBGROUP");
+    rvit_alloc own;
+    rvit_alloc_copy(&own, alloc);
+    rvit_cpu_device *device = rvit_alloc_new(&own, sizeof *device);
+    if (device == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_alloc_copy(&device->base.alloc, &own);
+    pthread_mutex_init(&device->lock, NULL);
+    const rvit_status status = open_device(device, desc, desc->tier == RVIT_TIER_AUTO ? RVIT_TIER_SUBGROUP : desc->tier);
+    if (status != RVIT_OK) {
+        device_destroy(&device->base);
+        return status;
+    }
+    *out_device = &device->base;
+    return RVIT_OK;
+}
+
+static int is_stored(rvit_dtype dtype)
+{
+    return dtype == RVIT_F32 || dtype == RVIT_F16;
+}
+
+static const char *supports(const rvit_device *device, const rvit_op *op)
+{
+    (void)device;
+    int fine = 1;
+    switch (op->type) {
+    case RVIT_OP_PATCHIFY:
+        fine = is_stored(op->patchify.dtype);
+        break;
+    case RVIT_OP_LINEAR:
+        fine = is_stored(op->linear.dtype) && is_stored(op->linear.out_dtype);
+        break;
+    case RVIT_OP_LAYERNORM:
+        fine = is_stored(op->layernorm.dtype) && is_stored(op->layernorm.out_dtype);
+        break;
+    case RVIT_OP_ATTENTION:
+        fine = is_stored(op->attention.dtype);
+        break;
+    case RVIT_OP_SCORE:
+        fine = op->score.type != RVIT_SCORE_L2 || is_stored(op->score.dtype);
+        break;
+    case RVIT_OP_UNPACK:
+        fine = is_stored(op->unpack.dtype);
+        break;
+    case RVIT_OP_HEAD:
+        fine = is_stored(op->head.dtype) && is_stored(op->head.weight_dtype);
+        break;
+    case RVIT_OP_COPY:
+    case RVIT_OP_SELECT:
+    case RVIT_OP_PACK:
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return fine ? NULL : "the CPU backend stores float32 and float16 only, not bfloat16";
+}
+
+const rvit_backend_api rvit_backend_cpu = {
+    .backend = RVIT_BACKEND_CPU,
+    .device_describe = device_describe,
+    .device_create = device_create,
+    .device_destroy = device_destroy,
+    .supports = supports,
+    .buffer_create = rvit_cpu_buffer_create,
+    .buffer_destroy = rvit_cpu_buffer_destroy,
+    .stream_create = rvit_cpu_stream_create,
+    .stream_destroy = rvit_cpu_stream_destroy,
+    .stream_enqueue = rvit_cpu_stream_enqueue,
+    .stream_synchronize = rvit_cpu_stream_synchronize,
+    .program_create = rvit_cpu_program_create,
+    .program_destroy = rvit_cpu_program_destroy,
+    .program_launch = rvit_cpu_program_launch,
+};

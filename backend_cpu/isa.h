@@ -1,0 +1,17 @@
+/* Names of what is compiled once for each instruction set. */
+#ifndef RVIT_CPU_ISA_H
+#define RVIT_CPU_ISA_H
+
+#include "backend_cpu/kernels.h"
+
+#define ISA_JOIN_(name, isa) name##_##isa
+#define ISA_JOIN(name, isa) ISA_JOIN_(name, isa)
+#define ISA_STRING_OF(isa) #isa
+#define ISA_STRING_(isa) ISA_STRING_OF(isa)
+
+#define ISA_NAME(name) ISA_JOIN(name, RVIT_CPU_ISA)
+#define ISA_STRING ISA_STRING_(RVIT_CPU_ISA)
+
+void ISA_NAME(rvit_cpu_attention_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
+
+#endif

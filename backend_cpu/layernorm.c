@@ -1,0 +1,45 @@
+/* Layernorm, with the gather of a pack. */
+#include "backend_cpu/cpu.h"
+
+typedef struct layernorm_job {
+    const rvit_cpu_kernels *kernels;
+    rvit_cpu_layernorm_rows rows;
+} layernorm_job;
+
+static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const layernorm_job *job = context;
+    rvit_cpu_layernorm_rows rows = job->rows;
+    rows.first = begin;
+    rows.end = end;
+    job->kernels->layernorm(&rows);
+}
+
+void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
+{
+    if (device->oracle) {
+        rvit_cpu_oracle_layernorm(device, a);
+        return;
+    }
+    layernorm_job job = {
+        .kernels = device->kernels,
+        .rows =
+            {
+                .x = rvit_cpu_at(a->x),
+                .src_rows = rvit_cpu_at(a->src_rows),
+                .x_rows = a->x_rows,
+                .gamma = rvit_cpu_at(a->gamma),
+                .beta = rvit_cpu_at(a->beta),
+                .out = rvit_cpu_at(a->out),
+                .out_x = rvit_cpu_at(a->out_x),
+                .dim = a->dim,
+                .eps = a->eps,
+                .half = a->dtype == RVIT_F16,
+                .out_half = a->out_dtype == RVIT_F16,
+            },
+    };
+    const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;
+    const int64_t least = 8192 / (int64_t)a->dim + 1;
+    rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, least), layernorm_rows, &job);
+}

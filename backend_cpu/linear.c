@@ -1,0 +1,103 @@
+/* Linear: the output cut into tiles of rows and columns. */
+#include "backend_cpu/cpu.h"
+
+typedef struct linear_job {
+    const rvit_cpu_device *device;
+    rvit_cpu_linear_tile whole; /* pointers at element 0; rows and columns of a full tile */
+    int64_t rows;
+    int64_t column_tiles;
+} linear_job;
+
+static const void *elements(const void *base, int64_t index, int half)
+{
+    return base == NULL ? NULL : (const char *)base + index * (half ? 2 : 4);
+}
+
+static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
+{
+    const linear_job *job = context;
+    float *scratch = rvit_cpu_scratch(job->device, thread);
+    for (int64_t i = begin; i < end; i++) {
+        rvit_cpu_linear_tile tile = job->whole;
+        const int64_t row = i / job->column_tiles * tile.rows;
+        const int64_t column = i % job->column_tiles * tile.columns;
+        const int64_t rows = job->rows - row, columns = tile.out_features - column;
+        tile.rows = rows < tile.rows ? (int)rows : tile.rows;
+        tile.columns = columns < tile.columns ? (int)columns : tile.columns;
+        tile.first_row = row;
+        tile.x = elements(tile.x, row * tile.in_features, tile.half);
+        tile.weight = elements(tile.weight, column * tile.in_features, tile.half);
+        tile.bias = elements(tile.bias, column, 0);
+        tile.residual = elements(tile.residual, column, tile.out_half);
+        tile.out = (char *)tile.out + (row * tile.out_features + column) * (tile.out_half ? 2 : 4);
+        if (job->device->use_cblas)
+            rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
+        else
+            job->device->kernels->linear(&tile, scratch);
+    }
+}
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+/* Large tiles reuse what they load; more tiles than threads even out the load. A row's result depends on neither. */
+static void choose_tiles(linear_job *job)
+{
+    const rvit_cpu_kernels *kernels = job->device->kernels;
+    const int n_threads = rvit_cpu_pool_threads(job->device->pool);
+    const int64_t wanted = n_threads == 1 ? 1 : 4 * (int64_t)n_threads;
+    int64_t columns = 8 * (int64_t)kernels->columns, rows = RVIT_CPU_LINEAR_ROWS;
+    const int64_t out_features = job->whole.out_features;
+    while (divide_up(job->rows, rows) * divide_up(out_features, columns) < wanted) {
+        if (columns > kernels->columns && out_features > kernels->columns)
+            columns /= 2;
+        else if (rows > 2 * kernels->rows && job->rows > 2 * kernels->rows)
+            rows = divide_up(rows / 2, kernels->rows) * kernels->rows;
+        else
+            break;
+    }
+    job->whole.rows = (int)rows;
+    job->whole.columns = (int)columns;
+}
+
+/* CBLAS sees one tile shape for an op whatever the batch, so that it takes the same path for every row. */
+static void choose_cblas_tiles(linear_job *job)
+{
+    const int64_t parts = divide_up(job->whole.out_features, RVIT_CPU_LINEAR_COLUMNS);
+    job->whole.rows = RVIT_CPU_CBLAS_ROWS;
+    job->whole.columns = (int)divide_up(divide_up(job->whole.out_features, parts), 4) * 4;
+}
+
+void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
+{
+    if (device->oracle) {
+        rvit_cpu_oracle_linear(device, a);
+        return;
+    }
+    linear_job job = {
+        .device = device,
+        .whole =
+            {
+                .x = rvit_cpu_at(a->x),
+                .weight = rvit_cpu_at(a->weight),
+                .bias = rvit_cpu_at(a->bias),
+                .residual = rvit_cpu_at(a->residual),
+                .out = rvit_cpu_at(a->out),
+                .in_features = a->in_features,
+                .out_features = a->out_features,
+                .residual_period = a->residual_period,
+                .half = a->dtype == RVIT_F16,
+                .out_half = a->out_dtype == RVIT_F16,
+                .gelu = a->activation == RVIT_ACTIVATION_GELU,
+            },
+        .rows = rvit_cpu_live_rows(&a->rows),
+    };
+    if (device->use_cblas)
+        choose_cblas_tiles(&job);
+    else
+        choose_tiles(&job);
+    job.column_tiles = divide_up(a->out_features, job.whole.columns);
+    rvit_cpu_pool_run(device->pool, divide_up(job.rows, job.whole.rows) * job.column_tiles, 1, linear_tiles, &job);
+}

@@ -1,0 +1,208 @@
+/* The oracle: what linear, layernorm, attention and head mean, written down directly. Float64 throughout, rounded once at the end. The
+   other ops are exact and need none. */
+#include <math.h>
+#include <string.h>
+
+#include "backend_cpu/cpu.h"
+#include "core/half.h"
+
+static double load(const void *p, int64_t i, rvit_dtype dtype)
+{
+    return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+}
+
+/* To float16 in one rounding: the float32 in between is rounded to odd, which leaves the second rounding all it needs. */
+static uint16_t to_half(double value)
+{
+    float single = (float)value;
+    uint32_t bits = rvit_float_bits(single);
+    if ((double)single != value && !isnan(value) && !(bits & 1)) {
+        if (fabs((double)single) > fabs(value))
+            bits -= 1;
+        else if (!isinf(single))
+            bits += 1;
+        single = rvit_bits_float(bits);
+    }
+    return rvit_f32_to_f16(single);
+}
+
+static void store(void *p, int64_t i, rvit_dtype dtype, double value)
+{
+    if (dtype == RVIT_F16)
+        ((uint16_t *)p)[i] = to_half(value);
+    else
+        ((float *)p)[i] = (float)value;
+}
+
+typedef struct oracle_job {
+    const void *args;
+    int64_t rows;
+} oracle_job;
+
+/* Linear. */
+
+static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const rvit_linear_args *a = ((const oracle_job *)context)->args;
+    const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight), *residual = rvit_cpu_at(a->residual);
+    const float *bias = rvit_cpu_at(a->bias);
+    const int64_t in = a->in_features, out = a->out_features;
+    for (int64_t row = begin; row < end; row++)
+        for (int64_t column = 0; column < out; column++) {
+            double sum = bias != NULL ? bias[column] : 0.0;
+            for (int64_t k = 0; k < in; k++)
+                sum += load(x, row * in + k, a->dtype) * load(weight, column * in + k, a->dtype);
+            if (a->activation == RVIT_ACTIVATION_GELU)
+                sum = 0.5 * sum * erfc(-sum * 0.70710678118654752440);
+            const int64_t residual_row = a->residual_period > 0 ? row % a->residual_period : row;
+            if (residual != NULL)
+                sum += load(residual, residual_row * out + column, a->out_dtype);
+            store(rvit_cpu_at(a->out), row * out + column, a->out_dtype, sum);
+        }
+}
+
+void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *a)
+{
+    oracle_job job = {a, rvit_cpu_live_rows(&a->rows)};
+    rvit_cpu_pool_run(device->pool, job.rows, 4, linear_rows, &job);
+}
+
+/* Layernorm. */
+
+static void moments(const void *x, int64_t first, int64_t dim, rvit_dtype dtype, double eps, double *out_mean, double *out_scale)
+{
+    double mean = 0.0, variance = 0.0;
+    for (int64_t i = 0; i < dim; i++)
+        mean += load(x, first + i, dtype);
+    mean /= (double)dim;
+    for (int64_t i = 0; i < dim; i++) {
+        const double difference = load(x, first + i, dtype) - mean;
+        variance += difference * difference;
+    }
+    *out_mean = mean;
+    *out_scale = 1.0 / sqrt(variance / (double)dim + eps);
+}
+
+static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const rvit_layernorm_args *a = ((const oracle_job *)context)->args;
+    const void *x = rvit_cpu_at(a->x);
+    const int32_t *src_rows = rvit_cpu_at(a->src_rows);
+    const float *gamma = rvit_cpu_at(a->gamma), *beta = rvit_cpu_at(a->beta);
+    char *out_x = rvit_cpu_at(a->out_x);
+    const int64_t row_size = a->dim * rvit_dtype_size(a->dtype);
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t from = src_rows != NULL ? rvit_cpu_clamp(src_rows[row], 0, a->x_rows - 1) : row;
+        double mean, scale;
+        moments(x, from * a->dim, a->dim, a->dtype, a->eps, &mean, &scale);
+        for (int64_t i = 0; i < a->dim; i++) {
+            const double value = load(x, from * a->dim + i, a->dtype);
+            store(rvit_cpu_at(a->out), row * a->dim + i, a->out_dtype, (value - mean) * scale * gamma[i] + beta[i]);
+        }
+        if (out_x != NULL)
+            memcpy(out_x + row * row_size, (const char *)x + from * row_size, (size_t)row_size);
+    }
+}
+
+void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
+{
+    oracle_job job = {a, a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0};
+    rvit_cpu_pool_run(device->pool, job.rows, 64, layernorm_rows, &job);
+}
+
+/* Attention. */
+
+static double logit(const rvit_attention_args *a, int64_t query, int64_t key, int64_t head)
+{
+    const void *q = rvit_cpu_at(a->q), *k = rvit_cpu_at(a->k);
+    const float *key_bias = rvit_cpu_at(a->key_bias);
+    const int64_t column = head * a->head_dim;
+    double sum = 0.0;
+    for (int64_t i = 0; i < a->head_dim; i++)
+        sum += load(q, query * a->q_stride + column + i, a->dtype) * load(k, key * a->k_stride + column + i, a->dtype);
+    return a->scale * sum + (key_bias != NULL ? key_bias[key] : 0.0);
+}
+
+/* One query of one head: the largest logit, then the sums, then what is made of them. */
+static void attend(const rvit_attention_args *a, rvit_cpu_range image, int64_t query, int64_t head)
+{
+    const void *v = rvit_cpu_at(a->v);
+    float *cls_probs = rvit_cpu_at(a->cls_probs), *lse = rvit_cpu_at(a->lse);
+    const int64_t column = head * a->head_dim, end = image.begin + image.len;
+    double largest = -INFINITY, sum = 0.0, out[RVIT_CPU_MAX_HEAD_DIM] = {0};
+    for (int64_t key = image.begin; key < end; key++)
+        largest = fmax(largest, logit(a, query, key, head));
+    const double base = largest == -INFINITY ? 0.0 : largest;
+    for (int64_t key = image.begin; key < end; key++) {
+        const double weight = exp(logit(a, query, key, head) - base);
+        sum += weight;
+        for (int64_t i = 0; i < a->head_dim; i++)
+            out[i] += weight * load(v, key * a->v_stride + column + i, a->dtype);
+    }
+    for (int64_t i = 0; i < a->head_dim; i++) {
+        const int64_t first_v = image.begin * a->v_stride + column + i;
+        const double value = image.len == 1 && sum == 1.0 ? load(v, first_v, a->dtype) : sum == 0.0 ? 0.0 : out[i] / sum;
+        store(rvit_cpu_at(a->out), query * a->out_stride + column + i, a->dtype, value);
+    }
+    if (lse != NULL)
+        lse[query * a->n_heads + head] = (float)(largest + log(sum));
+    if (cls_probs != NULL && query == image.begin)
+        for (int64_t key = image.begin; key < end; key++)
+            cls_probs[key * a->n_heads + head] = sum == 0.0 ? 0.0f : (float)(exp(logit(a, query, key, head) - base) / sum);
+}
+
+static void attention_heads(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const rvit_attention_args *a = ((const oracle_job *)context)->args;
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t head = task % a->n_heads;
+        const rvit_cpu_range image = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), task / a->n_heads, a->rows, a->max_len);
+        for (int64_t query = image.begin; query < image.begin + image.len; query++)
+            attend(a, image, query, head);
+    }
+}
+
+void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *a)
+{
+    oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
+    rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), attention_heads, &job);
+}
+
+/* Head. */
+
+static void head_images(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const rvit_head_args *a = ((const oracle_job *)context)->args;
+    const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
+    const float *gamma = rvit_cpu_at(a->gamma), *beta = rvit_cpu_at(a->beta), *bias = rvit_cpu_at(a->bias);
+    float *logits = rvit_cpu_at(a->logits);
+    for (int64_t image = begin; image < end; image++) {
+        const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, INT64_MAX);
+        for (int64_t class = 0; class < a->n_classes; class ++) {
+            double sum = 0.0;
+            if (rows.len >= a->n_tokens) {
+                sum = bias != NULL ? bias[class] : 0.0;
+                for (int64_t token = 0; token < a->n_tokens; token++) {
+                    const int64_t first = (rows.begin + token) * a->dim;
+                    double mean, scale;
+                    moments(x, first, a->dim, a->dtype, a->eps, &mean, &scale);
+                    for (int64_t i = 0; i < a->dim; i++) {
+                        const double normal = (load(x, first + i, a->dtype) - mean) * scale * gamma[i] + beta[i];
+                        sum += normal * load(weight, (class * a->n_tokens + token) * a->dim + i, a->weight_dtype);
+                    }
+                }
+            }
+            logits[image * a->n_classes + class] = (float)sum;
+        }
+    }
+}
+
+void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *a)
+{
+    oracle_job job = {a, a->n_images};
+    rvit_cpu_pool_run(device->pool, job.rows, 1, head_images, &job);
+}

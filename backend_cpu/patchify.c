@@ -1,0 +1,68 @@
+/* Patchify: one line of patches of one image at a time, so that the image is read in order. */
+#include <string.h>
+
+#include "backend_cpu/cpu.h"
+
+typedef struct patchify_job {
+    const rvit_cpu_kernels *kernels;
+    const float *images;
+    void *out;
+    int64_t channels, image_size, patch_size, grid, n_prefix;
+    int half;
+} patchify_job;
+
+static void write_elements(const patchify_job *job, int64_t element, const float *values, int64_t n)
+{
+    if (job->half)
+        job->kernels->to_half(values, (uint16_t *)job->out + element, n);
+    else
+        memcpy((float *)job->out + element, values, (size_t)n * sizeof *values);
+}
+
+static void patchify_lines(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const patchify_job *job = context;
+    const int64_t size = job->image_size, patch = job->patch_size;
+    const int64_t width = job->channels * patch * patch;
+    const int64_t tokens = job->n_prefix + job->grid * job->grid;
+    for (int64_t i = begin; i < end; i++) {
+        const int64_t image = i / job->grid, line = i % job->grid;
+        if (line == 0) {
+            const int64_t element = job->half ? 2 : 4;
+            memset((char *)job->out + image * tokens * width * element, 0, (size_t)(job->n_prefix * width * element));
+        }
+        const int64_t row = image * tokens + job->n_prefix + line * job->grid;
+        for (int64_t channel = 0; channel < job->channels; channel++)
+            for (int64_t y = 0; y < patch; y++) {
+                const float *pixels = job->images + ((image * job->channels + channel) * size + line * patch + y) * size;
+                for (int64_t x = 0; x < job->grid; x++)
+                    write_elements(job, (row + x) * width + (channel * patch + y) * patch, pixels + x * patch, patch);
+            }
+    }
+}
+
+void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *a)
+{
+    patchify_job job = {
+        .kernels = device->kernels,
+        .images = rvit_cpu_at(a->images),
+        .out = rvit_cpu_at(a->out),
+        .channels = a->channels,
+        .image_size = a->image_size,
+        .patch_size = a->patch_size,
+        .grid = a->image_size / a->patch_size,
+        .n_prefix = a->n_prefix,
+        .half = a->dtype == RVIT_F16,
+    };
+    const int32_t *live_images = rvit_cpu_at(a->live_images);
+    const int64_t n_images = live_images == NULL ? a->n_images : rvit_cpu_clamp(*live_images, 0, a->n_images);
+    const int64_t lines = n_images * job.grid;
+    rvit_cpu_pool_run(device->pool, lines, rvit_cpu_grain(device->pool, lines, 4), patchify_lines, &job);
+
+    int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens);
+    const int64_t tokens = job.n_prefix + job.grid * job.grid;
+    if (cu_seqlens != NULL)
+        for (int64_t i = 0; i <= a->n_images; i++)
+            cu_seqlens[i] = (int32_t)((i < n_images ? i : n_images) * tokens);
+}

@@ -1,0 +1,119 @@
+/* The matrix product under linear and attention: a block of rows times a panel of columns, accumulated in registers. Included by kernel
+   files only.
+
+   Every element of c is one chain of multiply-adds in the order of k, whatever the block's shape and however k is cut, so that a row's
+   result does not depend on the rows beside it. */
+#ifndef RVIT_CPU_PRODUCT_H
+#define RVIT_CPU_PRODUCT_H
+
+#include "backend_cpu/vector.h"
+
+/* A register tile of TILE_ROWS x PANEL accumulators fills the registers but for the operands. */
+#if VL == 16 || defined(__aarch64__)
+#define TILE_ROWS 12
+#else
+#define TILE_ROWS 6
+#endif
+#define PANEL (2 * VL)
+
+/* c[rows, n_vecs * VL] (+)= a[rows, k] b[k, n_vecs * VL]; a panel's line is b_stride floats after the one before. */
+INLINE void product_tile(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c,
+                         int64_t c_stride, int accumulate)
+{
+    vec sums[TILE_ROWS][2];
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < n_vecs; j++)
+            sums[i][j] = accumulate ? vec_load(c + i * c_stride + j * VL) : (vec){0};
+    }
+    for (int64_t p = 0; p < k; p++) {
+        vec line[2];
+        UNROLL
+        for (int j = 0; j < n_vecs; j++)
+            line[j] = vec_load(b + p * b_stride + j * VL);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            const float factor = a[i * a_stride + p];
+            UNROLL
+            for (int j = 0; j < n_vecs; j++)
+                sums[i][j] += factor * line[j];
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        UNROLL
+        for (int j = 0; j < n_vecs; j++)
+            vec_store(c + i * c_stride + j * VL, sums[i][j]);
+    }
+}
+
+typedef void (*product_fn)(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c, int64_t c_stride,
+                           int accumulate);
+
+#define PRODUCT(rows, n_vecs)                                                                                                      \
+    static void product_##rows##_##n_vecs(const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c, \
+                                          int64_t c_stride, int accumulate)                                                        \
+    {                                                                                                                              \
+        product_tile(rows, n_vecs, a, a_stride, b, b_stride, k, c, c_stride, accumulate);                                          \
+    }
+#define PRODUCTS(rows) PRODUCT(rows, 1) PRODUCT(rows, 2)
+#define PRODUCT_NAMES(rows)                    \
+    {                                          \
+        product_##rows##_1, product_##rows##_2 \
+    }
+
+PRODUCTS(1)
+PRODUCTS(2)
+PRODUCTS(3)
+PRODUCTS(4)
+PRODUCTS(5)
+PRODUCTS(6)
+#if TILE_ROWS == 12
+PRODUCTS(7)
+PRODUCTS(8)
+PRODUCTS(9)
+PRODUCTS(10)
+PRODUCTS(11)
+PRODUCTS(12)
+#endif
+
+/* [rows - 1][vectors - 1] */
+static const product_fn products[TILE_ROWS][2] = {
+    PRODUCT_NAMES(1), PRODUCT_NAMES(2), PRODUCT_NAMES(3), PRODUCT_NAMES(4),  PRODUCT_NAMES(5),  PRODUCT_NAMES(6),
+#if TILE_ROWS == 12
+    PRODUCT_NAMES(7), PRODUCT_NAMES(8), PRODUCT_NAMES(9), PRODUCT_NAMES(10), PRODUCT_NAMES(11), PRODUCT_NAMES(12),
+#endif
+};
+
+/* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride, from float16 or float32, into panel [k, PANEL]; the columns of
+   rows that are not there are 0. */
+INLINE void pack_panel(const void *rows, int64_t stride, int n, int64_t k, float *panel, int half)
+{
+    for (int first = 0; first < PANEL; first += VL) {
+        const int here = n - first < VL ? n - first : VL;
+        for (int64_t p = 0; p < k; p += VL) {
+            const int64_t width = k - p < VL ? k - p : VL;
+            vec lines[VL];
+            if (here == VL && width == VL) {
+                UNROLL
+                for (int i = 0; i < VL; i++)
+                    lines[i] = any_load(rows, (first + i) * stride + p, VL, half);
+            } else {
+                for (int i = 0; i < VL; i++)
+                    lines[i] = i < here ? any_load(rows, (first + i) * stride + p, width, half) : (vec){0};
+            }
+            vec_transpose(lines);
+            if (width == VL) {
+                UNROLL
+                for (int i = 0; i < VL; i++)
+                    vec_store(panel + (p + i) * PANEL + first, lines[i]);
+            } else {
+                for (int i = 0; i < width; i++)
+                    vec_store(panel + (p + i) * PANEL + first, lines[i]);
+            }
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,86 @@
+/* Streams: ops run when they are enqueued, so there is never anything to wait for. */
+#include "backend_cpu/cpu.h"
+
+void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_COPY:
+        rvit_cpu_copy(device, &op->copy);
+        break;
+    case RVIT_OP_PATCHIFY:
+        rvit_cpu_patchify(device, &op->patchify);
+        break;
+    case RVIT_OP_LINEAR:
+        rvit_cpu_linear(device, &op->linear);
+        break;
+    case RVIT_OP_LAYERNORM:
+        rvit_cpu_layernorm(device, &op->layernorm);
+        break;
+    case RVIT_OP_ATTENTION:
+        rvit_cpu_attention(device, &op->attention);
+        break;
+    case RVIT_OP_SCORE:
+        rvit_cpu_score(device, &op->score);
+        break;
+    case RVIT_OP_SELECT:
+        rvit_cpu_select(device, &op->select);
+        break;
+    case RVIT_OP_PACK:
+        rvit_cpu_pack(device, &op->pack);
+        break;
+    case RVIT_OP_UNPACK:
+        rvit_cpu_unpack(device, &op->unpack);
+        break;
+    case RVIT_OP_HEAD:
+        rvit_cpu_head(device, &op->head);
+        break;
+    case RVIT_OP_COUNT:
+        break;
+    }
+}
+
+rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream)
+{
+    rvit_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);
+    if (stream == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    *out_stream = stream;
+    return RVIT_OK;
+}
+
+void rvit_cpu_stream_destroy(rvit_stream *stream)
+{
+    rvit_alloc_free(&stream->device->alloc, stream);
+}
+
+static void run(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
+{
+    rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
+    pthread_mutex_lock(&device->lock);
+    for (int32_t i = 0; i < n_ops; i++) {
+        rvit_cpu_run_op(device, &ops[i]);
+        stream->stats.copies += ops[i].type == RVIT_OP_COPY;
+    }
+    pthread_mutex_unlock(&device->lock);
+    stream->stats.launches += n_ops;
+    stream->stats.submits++;
+}
+
+rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
+{
+    run(stream, ops, n_ops);
+    return RVIT_OK;
+}
+
+rvit_status rvit_cpu_stream_synchronize(rvit_stream *stream)
+{
+    stream->stats.synchronizations++;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cpu_program_launch(rvit_program *base, rvit_stream *stream)
+{
+    const rvit_cpu_program *program = (const rvit_cpu_program *)base;
+    run(stream, program->ops, program->n_ops);
+    return RVIT_OK;
+}

@@ -1,0 +1,201 @@
+/* 70,000 images of length 4: more than a grid dimension of most devices holds. */
+#include "laws.h"
+
+#include "reference/plain.h"
+
+enum { N_IMAGES = 70000, LENGTH = 4, KINDS = 7, DIM = 8 };
+
+/* Image i holds what image i mod 7 holds, so seven results are checked and the rest compared with them. */
+static array *repeated(const char *name, int64_t row_size)
+{
+    array *a = array_input(name, (int64_t)(N_IMAGES * LENGTH + 1) * row_size);
+    store_normal(RVIT_F32, a->host, 0, KINDS * LENGTH * row_size / 4, 1);
+    for (int64_t i = KINDS; i < N_IMAGES; i++)
+        memcpy(a->host + i * LENGTH * row_size, a->host + i % KINDS * LENGTH * row_size, (size_t)(LENGTH * row_size));
+    return a;
+}
+
+static array *uniform_cu(int32_t length)
+{
+    array *a = array_input("cu_seqlens", (N_IMAGES + 1) * 4);
+    for (int32_t i = 0; i <= N_IMAGES; i++) {
+        const int32_t row = i * length;
+        memcpy(a->host + (int64_t)i * 4, &row, 4);
+    }
+    return a;
+}
+
+static void expect_repeated(const array *a, int64_t image_size)
+{
+    for (int64_t i = KINDS; i < N_IMAGES; i++)
+        if (memcmp(a->result[DEVICE] + i * image_size, a->result[DEVICE] + i % KINDS * image_size, (size_t)image_size))
+            fail_msg("%s: image %lld is not image %lld", a->name, (long long)i, (long long)(i % KINDS));
+    array_expect_untouched(a, DEVICE, N_IMAGES * image_size);
+}
+
+static void attention(void **state)
+{
+    (void)state;
+    const int64_t rows = N_IMAGES * LENGTH + 1;
+    array *q = repeated("q", DIM * 4), *k = repeated("k", DIM * 4), *v = repeated("v", DIM * 4), *cu = uniform_cu(LENGTH);
+    array *out = array_output("out", rows * DIM * 4), *cls_probs = array_output("cls_probs", rows * 4);
+    arrays_upload();
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.n_images = N_IMAGES;
+    args.n_heads = 1;
+    args.head_dim = DIM;
+    args.max_len = LENGTH;
+    args.rows = rows;
+    args.scale = 0.5f;
+    args.q = array_view(q, DEVICE);
+    args.k = array_view(k, DEVICE);
+    args.v = array_view(v, DEVICE);
+    args.cu_seqlens = array_view(cu, DEVICE);
+    args.out = array_view(out, DEVICE);
+    args.cls_probs = array_view(cls_probs, DEVICE);
+    expect_ok(rvit_attention(H.stream[DEVICE], &args));
+    arrays_fetch(DEVICE);
+    for (int i = 0; i < KINDS; i++) {
+        const float *const inputs[] = {(const float *)(void *)q->host, (const float *)(void *)k->host, (const float *)(void *)v->host};
+        const int at = i * LENGTH * DIM;
+        attention_problem p = {LENGTH, 1, DIM, 0.5f, inputs[0] + at, inputs[1] + at, inputs[2] + at, NULL};
+        double exact[LENGTH * DIM], cls[LENGTH], lse[LENGTH];
+        float plain[LENGTH * DIM], cls_plain[LENGTH], lse_plain[LENGTH];
+        attention_f64(&p, exact, cls, lse);
+        attention_f32(&p, plain, cls_plain, lse_plain);
+        check_close("attention", RVIT_F32, (const float *)(void *)out->result[DEVICE] + at, exact, plain, LENGTH * DIM);
+        check_close("cls_probs", RVIT_F32, (const float *)(void *)cls_probs->result[DEVICE] + i * LENGTH, cls, cls_plain, LENGTH);
+    }
+    expect_repeated(out, LENGTH * DIM * 4);
+    expect_repeated(cls_probs, LENGTH * 4);
+}
+
+/* Two of the four rows stay: the first, and the best of the others. */
+static void score_select_pack(void **state)
+{
+    (void)state;
+    const int64_t rows = N_IMAGES * LENGTH + 1;
+    array *x = repeated("x", DIM * 4), *cu = uniform_cu(LENGTH), *counts = array_input("counts", (LENGTH + 1) * 4);
+    array *scores = array_output("scores", rows * 4), *keep = array_output("keep", rows), *src_rows = array_output("src_rows", rows * 4);
+    array *cu_after = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4), *packed = array_output("packed", rows * DIM * 4);
+    array *error = array_output("error", 4);
+    for (int i = 0; i <= LENGTH; i++) {
+        const int32_t one = i > 0;
+        memcpy(counts->host + i * 4, &one, 4);
+    }
+    arrays_upload();
+    rvit_score_args score = RVIT_SCORE_ARGS_INIT;
+    score.rows.capacity = rows;
+    score.rows.live = array_view(cu, DEVICE);
+    score.rows.live.offset += N_IMAGES * 4;
+    score.dim = DIM;
+    score.x = array_view(x, DEVICE);
+    score.scores = array_view(scores, DEVICE);
+    expect_ok(rvit_score(H.stream[DEVICE], &score));
+    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
+    select.n_images = N_IMAGES;
+    select.max_len = LENGTH;
+    select.rows = rows;
+    select.n_prefix = 1;
+    select.counts = array_view(counts, DEVICE);
+    select.scores = array_view(scores, DEVICE);
+    select.cu_seqlens = array_view(cu, DEVICE);
+    select.keep = array_view(keep, DEVICE);
+    select.out_cu_seqlens = array_view(cu_after, DEVICE);
+    select.src_rows = array_view(src_rows, DEVICE);
+    select.error = array_view(error, DEVICE);
+    expect_ok(rvit_select(H.stream[DEVICE], &select));
+    rvit_pack_args pack = RVIT_PACK_ARGS_INIT;
+    pack.rows.capacity = rows;
+    pack.rows.live = array_view(cu_after, DEVICE);
+    pack.rows.live.offset += N_IMAGES * 4;
+    pack.source_rows = rows;
+    pack.row_size = DIM * 4;
+    pack.source = array_view(x, DEVICE);
+    pack.src_rows = array_view(src_rows, DEVICE);
+    pack.destination = array_view(packed, DEVICE);
+    expect_ok(rvit_pack(H.stream[DEVICE], &pack));
+    arrays_fetch(DEVICE);
+    const int32_t *cu_found = (const int32_t *)(void *)cu_after->result[DEVICE], *src = (const int32_t *)(void *)src_rows->result[DEVICE];
+    const float *s = (const float *)(void *)scores->result[DEVICE];
+    for (int32_t i = 0; i < N_IMAGES; i++) {
+        int32_t best = i * LENGTH + 1;
+        for (int32_t t = best + 1; t < (i + 1) * LENGTH; t++)
+            if (s[t] > s[best])
+                best = t;
+        if (cu_found[i + 1] != 2 * (i + 1) || src[2 * i] != i * LENGTH || src[2 * i + 1] != best)
+            fail_msg("image %d: cu_seqlens %d, rows %d and %d, should be %d, %d and %d", i, cu_found[i + 1], src[2 * i], src[2 * i + 1],
+                     2 * (i + 1), i * LENGTH, best);
+        assert_memory_equal(packed->result[DEVICE] + (int64_t)(2 * i + 1) * DIM * 4, x->host + (int64_t)best * DIM * 4, DIM * 4);
+    }
+    expect_repeated(scores, LENGTH * 4);
+    expect_repeated(packed, 2 * DIM * 4);
+    array_expect_untouched(keep, DEVICE, N_IMAGES * LENGTH);
+    assert_int_equal(*(const int32_t *)(void *)error->result[DEVICE], 0);
+}
+
+/* The ops that work on rows, over 280,000 of them. */
+static void row_ops(void **state)
+{
+    (void)state;
+    const int64_t rows = N_IMAGES * LENGTH;
+    array *x = repeated("x", DIM * 4), *weight = array_input("weight", DIM * DIM * 4), *gamma = array_input("gamma", DIM * 4);
+    array *normal = array_output("normal", (rows + 1) * DIM * 4), *product = array_output("product", (rows + 1) * DIM * 4);
+    array *grid = array_output("grid", (rows + 1) * DIM * 4), *logits = array_output("logits", (N_IMAGES + 1) * 12);
+    array *cu = uniform_cu(LENGTH), *src_rows = array_input("src_rows", rows * 4);
+    store_normal(RVIT_F32, weight->host, 0, DIM * DIM, 1);
+    store_normal(RVIT_F32, gamma->host, 0, DIM, 1);
+    for (int32_t i = 0; i < rows; i++)
+        memcpy(src_rows->host + (int64_t)i * 4, &i, 4);
+    arrays_upload();
+    rvit_layernorm_args layernorm = RVIT_LAYERNORM_ARGS_INIT;
+    layernorm.rows.capacity = rows;
+    layernorm.dim = DIM;
+    layernorm.eps = 1e-6f;
+    layernorm.x = array_view(x, DEVICE);
+    layernorm.gamma = layernorm.beta = array_view(gamma, DEVICE);
+    layernorm.out = array_view(normal, DEVICE);
+    expect_ok(rvit_layernorm(H.stream[DEVICE], &layernorm));
+    rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
+    linear.rows.capacity = rows;
+    linear.in_features = linear.out_features = DIM;
+    linear.x = array_view(x, DEVICE);
+    linear.weight = array_view(weight, DEVICE);
+    linear.out = array_view(product, DEVICE);
+    expect_ok(rvit_linear(H.stream[DEVICE], &linear));
+    rvit_unpack_args unpack = RVIT_UNPACK_ARGS_INIT;
+    unpack.rows.capacity = unpack.destination_rows.capacity = rows;
+    unpack.dim = DIM;
+    unpack.source = array_view(x, DEVICE);
+    unpack.src_rows = array_view(src_rows, DEVICE);
+    unpack.destination = array_view(grid, DEVICE);
+    expect_ok(rvit_unpack(H.stream[DEVICE], &unpack));
+    rvit_head_args head = RVIT_HEAD_ARGS_INIT;
+    head.n_images = N_IMAGES;
+    head.rows = rows;
+    head.dim = DIM;
+    head.n_tokens = 1;
+    head.n_classes = 3;
+    head.eps = 1e-6f;
+    head.x = array_view(x, DEVICE);
+    head.cu_seqlens = array_view(cu, DEVICE);
+    head.gamma = head.beta = array_view(gamma, DEVICE);
+    head.weight = array_view(weight, DEVICE);
+    head.logits = array_view(logits, DEVICE);
+    expect_ok(rvit_head(H.stream[DEVICE], &head));
+    arrays_fetch(DEVICE);
+    const float *xs = (const float *)(void *)x->host, *w = (const float *)(void *)weight->host;
+    const linear_problem p = {KINDS * LENGTH, DIM, DIM, 0, xs, w, NULL, NULL, 0};
+    double exact[KINDS * LENGTH * DIM];
+    float plain[KINDS * LENGTH * DIM];
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+    check_close("linear", RVIT_F32, (const float *)(void *)product->result[DEVICE], exact, plain, KINDS * LENGTH * DIM);
+    expect_repeated(product, LENGTH * DIM * 4);
+    expect_repeated(normal, LENGTH * DIM * 4);
+    assert_memory_equal(grid->result[DEVICE], x->host, (size_t)(rows * DIM * 4));
+    array_expect_untouched(grid, DEVICE, rows * DIM * 4);
+    expect_repeated(logits, 12);
+}
+
+SUITE(many_images_suite, TEST(attention), TEST(score_select_pack), TEST(row_ops));

@@ -1,0 +1,368 @@
+#include "pipeline.h"
+
+#include <math.h>
+
+#define TRY(call)                        \
+    do {                                 \
+        const rvit_status s_ = (call);   \
+        if (s_ != RVIT_OK)               \
+            return s_;                   \
+    } while (0)
+
+static array *weights(rvit_dtype dtype, int64_t n, float scale)
+{
+    array *a = array_input("weights", n * rvit_dtype_size(dtype));
+    store_normal(dtype, a->host, 0, n, scale);
+    return a;
+}
+
+static void add_output(pipeline *p, array *a, pipeline_layout layout, int64_t row_size, int is_index)
+{
+    const pipeline_output output = {a, layout, row_size, is_index};
+    if (a)
+        p->outputs[p->n_outputs++] = output;
+}
+
+static void make_results(pipeline *p, int mapped)
+{
+    const rvit_buffer_type type = mapped ? RVIT_BUFFER_READBACK : RVIT_BUFFER_DEVICE;
+    const int64_t row = p->dim * rvit_dtype_size(p->dtype), rows = p->rows;
+    const int prunes = p->prune != PRUNE_NOTHING, scores = p->prune == PRUNE_CLS || p->prune == PRUNE_L2;
+    const struct {
+        array **out;
+        const char *name;
+        int64_t size;
+    } results[] = {{&p->cls_probs, "cls_probs", rows * p->n_heads * 4},
+                   {&p->lse, "lse", rows * p->n_heads * 4},
+                   {&p->scores, "scores", scores ? rows * 4 : 0},
+                   {&p->keep, "keep", prunes ? rows : 0},
+                   {&p->cu_after, "cu_after", prunes ? (p->n_images + 1) * 4 : 0},
+                   {&p->src_rows, "src_rows", prunes ? rows * 4 : 0},
+                   {&p->error, "error", prunes ? 4 : 0},
+                   {&p->x3, "x3", rows * row},
+                   {&p->packed, "packed", prunes ? rows * row : 0},
+                   {&p->scores_after, "scores_after", rows * 4},
+                   {&p->unpacked, "unpacked", prunes ? rows * row : 0},
+                   {&p->logits, "logits", p->n_images * PIPELINE_CLASSES * 4},
+                   {&p->logits_copy, "logits_copy", p->n_images * PIPELINE_CLASSES * 4}};
+    for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
+        if (results[i].size) {
+            *results[i].out = array_mapped(results[i].name, results[i].size, type);
+            (*results[i].out)->is_output = 1;
+            memset((*results[i].out)->host, SENTINEL, (size_t)results[i].size);
+        }
+    add_output(p, p->cls_probs, BEFORE, p->n_heads * 4, 0);
+    add_output(p, p->lse, BEFORE, p->n_heads * 4, 0);
+    add_output(p, p->scores, BEFORE, 4, 0);
+    add_output(p, p->keep, BEFORE, 1, 0);
+    add_output(p, p->src_rows, AFTER, 4, 1);
+    add_output(p, p->x3, AFTER, row, 0);
+    add_output(p, p->packed, AFTER, row, 0);
+    add_output(p, p->scores_after, AFTER, 4, 0);
+    add_output(p, p->unpacked, BEFORE, row, 0);
+    add_output(p, p->logits, PER_IMAGE, PIPELINE_CLASSES * 4, 0);
+    add_output(p, p->logits_copy, PER_IMAGE, PIPELINE_CLASSES * 4, 0);
+}
+
+pipeline *pipeline_new(rvit_dtype dtype, pipeline_prune prune, int32_t n_images, int32_t max_len, int64_t rows, int mapped)
+{
+    pipeline *p = scratch(sizeof *p);
+    p->dtype = dtype;
+    p->prune = prune;
+    p->n_images = n_images;
+    p->max_len = max_len;
+    p->rows = rows;
+    p->dim = 32;
+    p->n_heads = 2;
+    const int32_t d = p->dim;
+    const int64_t row = d * rvit_dtype_size(dtype);
+    const float scale = 1 / sqrtf((float)d);
+    random_seed(1234);
+    p->qkv_weight = weights(dtype, 3 * d * d, 2 * scale);
+    p->projection_weight = weights(dtype, d * d, scale);
+    p->up_weight = weights(dtype, 2 * d * d, scale);
+    p->down_weight = weights(dtype, 2 * d * d, scale);
+    p->head_weight = weights(dtype, PIPELINE_CLASSES * d, scale);
+    p->bias = weights(RVIT_F32, 3 * d, 0.5f);
+    p->gamma = weights(RVIT_F32, d, 1);
+    p->beta = weights(RVIT_F32, d, 0.2f);
+    const rvit_buffer_type type = mapped ? RVIT_BUFFER_UPLOAD : RVIT_BUFFER_DEVICE;
+    p->x = array_mapped("x", rows * row, type);
+    p->cu = array_mapped("cu_seqlens", (n_images + 1) * 4, type);
+    if (prune == PRUNE_MASK)
+        p->keep_in = array_mapped("keep_in", rows, type);
+    if (prune == PRUNE_CLS || prune == PRUNE_L2) {
+        p->counts = array_input("counts", (max_len + 1) * 4);
+        expect_ok(rvit_count_table(RVIT_COUNT_CEIL, 0.6, 1, max_len, (int32_t *)(void *)p->counts->host));
+    }
+    p->y = array_output("y", rows * row);
+    p->qkv = array_output("qkv", rows * 3 * row);
+    p->attended = array_output("attended", rows * row);
+    p->x1 = array_output("x1", rows * row);
+    p->z = array_output("z", rows * row);
+    p->x2 = array_output("x2", rows * row);
+    p->hidden = array_output("hidden", rows * 2 * row);
+    make_results(p, mapped);
+    pipeline_set_lengths(p, NULL, 0);
+    return p;
+}
+
+void pipeline_set_lengths(pipeline *p, const int32_t *lengths, int32_t n)
+{
+    int32_t row = 0;
+    for (int32_t i = 0; i <= p->n_images; i++) {
+        memcpy(p->cu->host + i * 4, &row, 4);
+        row += i < n ? lengths[i] : 0;
+    }
+    assert_true(row <= p->rows);
+    memset(p->x->host, POISON, (size_t)p->x->size);
+}
+
+static int32_t int_at(const uint8_t *data, int64_t index)
+{
+    int32_t value;
+    memcpy(&value, data + index * 4, 4);
+    return value;
+}
+
+void pipeline_set_image(pipeline *p, int32_t image, uint64_t seed)
+{
+    const int32_t begin = int_at(p->cu->host, image), end = int_at(p->cu->host, image + 1);
+    random_seed(seed * 0x9e3779b97f4a7c15u + 77);
+    store_normal(p->dtype, p->x->host, (int64_t)begin * p->dim, (int64_t)(end - begin) * p->dim, 1);
+    for (int32_t t = begin; p->keep_in && t < end; t++)
+        p->keep_in->host[t] = t == begin || random_below(2);
+}
+
+void pipeline_fill_unused(pipeline *p, uint8_t byte)
+{
+    const int64_t row = p->dim * rvit_dtype_size(p->dtype), used = int_at(p->cu->host, p->n_images) * row;
+    memset(p->x->host + used, byte, (size_t)(p->x->size - used));
+    array *const between[] = {p->y, p->qkv, p->attended, p->x1, p->z, p->x2, p->hidden};
+    for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
+        memset(between[i]->host, byte, (size_t)between[i]->size);
+    for (int o = 0; o < p->n_outputs; o++)
+        memset(p->outputs[o].a->host, byte, (size_t)p->outputs[o].a->size);
+}
+
+void pipeline_update_mapped(pipeline *p)
+{
+    array *const inputs[] = {p->x, p->cu, p->keep_in, p->cu_after, p->error};
+    for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
+        if (inputs[i])
+            memcpy(array_mapping(inputs[i], DEVICE), inputs[i]->host, (size_t)inputs[i]->size);
+    for (int o = 0; o < p->n_outputs; o++)
+        memcpy(array_mapping(p->outputs[o].a, DEVICE), p->outputs[o].a->host, (size_t)p->outputs[o].a->size);
+}
+
+static rvit_rows live_rows(const pipeline *p, const array *cu)
+{
+    rvit_rows rows = {p->rows, array_view(cu, DEVICE)};
+    rows.live.offset += p->n_images * 4;
+    return rows;
+}
+
+static rvit_status linear(const pipeline *p, rvit_stream *stream, rvit_rows rows, const array *x, const array *weight, const array *residual,
+                          const array *out, int32_t in_features, int32_t out_features, rvit_activation activation)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = p->dtype;
+    args.rows = rows;
+    args.in_features = in_features;
+    args.out_features = out_features;
+    args.activation = activation;
+    args.x = array_view(x, DEVICE);
+    args.weight = array_view(weight, DEVICE);
+    args.bias = array_view(p->bias, DEVICE);
+    args.residual = array_view(residual, DEVICE);
+    args.out = array_view(out, DEVICE);
+    return rvit_linear(stream, &args);
+}
+
+static rvit_status layernorm(const pipeline *p, rvit_stream *stream, rvit_rows rows, const array *x, const array *src_rows, const array *out,
+                             const array *out_x)
+{
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = args.out_dtype = p->dtype;
+    args.rows = rows;
+    args.x_rows = p->rows;
+    args.dim = p->dim;
+    args.eps = 1e-6f;
+    args.x = array_view(x, DEVICE);
+    args.src_rows = array_view(src_rows, DEVICE);
+    args.gamma = array_view(p->gamma, DEVICE);
+    args.beta = array_view(p->beta, DEVICE);
+    args.out = array_view(out, DEVICE);
+    args.out_x = array_view(out_x, DEVICE);
+    return rvit_layernorm(stream, &args);
+}
+
+static rvit_status attention(const pipeline *p, rvit_stream *stream)
+{
+    const int64_t part = p->dim * rvit_dtype_size(p->dtype);
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.dtype = p->dtype;
+    args.n_images = p->n_images;
+    args.n_heads = p->n_heads;
+    args.head_dim = p->dim / p->n_heads;
+    args.max_len = p->max_len;
+    args.rows = p->rows;
+    args.q = args.k = args.v = array_view(p->qkv, DEVICE);
+    args.k.offset += part;
+    args.v.offset += 2 * part;
+    args.q_stride = args.k_stride = args.v_stride = 3 * p->dim;
+    args.cu_seqlens = array_view(p->cu, DEVICE);
+    args.out = array_view(p->attended, DEVICE);
+    args.cls_probs = array_view(p->cls_probs, DEVICE);
+    args.lse = array_view(p->lse, DEVICE);
+    return rvit_attention(stream, &args);
+}
+
+static rvit_status score(const pipeline *p, rvit_stream *stream, rvit_score_type type, rvit_rows rows, const array *x, const array *scores)
+{
+    rvit_score_args args = RVIT_SCORE_ARGS_INIT;
+    args.type = type;
+    args.dtype = p->dtype;
+    args.rows = rows;
+    args.dim = p->dim;
+    args.n_heads = p->n_heads;
+    args.x = array_view(x, DEVICE);
+    args.cls_probs = array_view(p->cls_probs, DEVICE);
+    args.scores = array_view(scores, DEVICE);
+    return rvit_score(stream, &args);
+}
+
+static rvit_status prune(const pipeline *p, rvit_stream *stream)
+{
+    if (p->scores)
+        TRY(score(p, stream, p->prune == PRUNE_L2 ? RVIT_SCORE_L2 : RVIT_SCORE_CLS_ATTENTION, live_rows(p, p->cu), p->x1, p->scores));
+    rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+    args.mode = p->prune == PRUNE_MASK ? RVIT_SELECT_MASK : RVIT_SELECT_TOP_K;
+    args.n_images = p->n_images;
+    args.max_len = p->max_len;
+    args.rows = p->rows;
+    args.n_prefix = 1;
+    args.prefix_competes = p->prune == PRUNE_L2;
+    args.counts = array_view(p->counts, DEVICE);
+    args.scores = array_view(p->scores, DEVICE);
+    args.keep_in = array_view(p->keep_in, DEVICE);
+    args.cu_seqlens = array_view(p->cu, DEVICE);
+    args.keep = array_view(p->keep, DEVICE);
+    args.out_cu_seqlens = array_view(p->cu_after, DEVICE);
+    args.src_rows = array_view(p->src_rows, DEVICE);
+    args.error = array_view(p->error, DEVICE);
+    return rvit_select(stream, &args);
+}
+
+static rvit_status pack_and_unpack(const pipeline *p, rvit_stream *stream)
+{
+    rvit_pack_args pack = RVIT_PACK_ARGS_INIT;
+    pack.rows = live_rows(p, p->cu_after);
+    pack.source_rows = p->rows;
+    pack.row_size = p->dim * rvit_dtype_size(p->dtype);
+    pack.source = array_view(p->x1, DEVICE);
+    pack.src_rows = array_view(p->src_rows, DEVICE);
+    pack.destination = array_view(p->packed, DEVICE);
+    TRY(rvit_pack(stream, &pack));
+    rvit_unpack_args unpack = RVIT_UNPACK_ARGS_INIT;
+    unpack.dtype = p->dtype;
+    unpack.rows = live_rows(p, p->cu_after);
+    unpack.destination_rows = live_rows(p, p->cu);
+    unpack.dim = p->dim;
+    unpack.fill = 0.25f;
+    unpack.source = array_view(p->x3, DEVICE);
+    unpack.src_rows = array_view(p->src_rows, DEVICE);
+    unpack.destination = array_view(p->unpacked, DEVICE);
+    return rvit_unpack(stream, &unpack);
+}
+
+static rvit_status head(const pipeline *p, rvit_stream *stream)
+{
+    rvit_head_args args = RVIT_HEAD_ARGS_INIT;
+    args.dtype = args.weight_dtype = p->dtype;
+    args.n_images = p->n_images;
+    args.rows = p->rows;
+    args.dim = p->dim;
+    args.n_tokens = 1;
+    args.n_classes = PIPELINE_CLASSES;
+    args.eps = 1e-6f;
+    args.x = array_view(p->x3, DEVICE);
+    args.cu_seqlens = array_view(p->cu_after ? p->cu_after : p->cu, DEVICE);
+    args.gamma = array_view(p->gamma, DEVICE);
+    args.beta = array_view(p->beta, DEVICE);
+    args.weight = array_view(p->head_weight, DEVICE);
+    args.bias = array_view(p->bias, DEVICE);
+    args.logits = array_view(p->logits, DEVICE);
+    TRY(rvit_head(stream, &args));
+    rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+    copy.source = array_view(p->logits, DEVICE);
+    copy.destination = array_view(p->logits_copy, DEVICE);
+    copy.size = p->logits->size;
+    return rvit_copy(stream, &copy);
+}
+
+rvit_status pipeline_enqueue(const pipeline *p, rvit_stream *stream)
+{
+    const rvit_rows before = live_rows(p, p->cu), after = live_rows(p, p->cu_after ? p->cu_after : p->cu);
+    const int32_t d = p->dim;
+    TRY(layernorm(p, stream, before, p->x, NULL, p->y, NULL));
+    TRY(linear(p, stream, before, p->y, p->qkv_weight, NULL, p->qkv, d, 3 * d, RVIT_ACTIVATION_NONE));
+    TRY(attention(p, stream));
+    TRY(linear(p, stream, before, p->attended, p->projection_weight, p->x, p->x1, d, d, RVIT_ACTIVATION_NONE));
+    if (p->prune != PRUNE_NOTHING)
+        TRY(prune(p, stream));
+    TRY(layernorm(p, stream, after, p->x1, p->src_rows, p->z, p->src_rows ? p->x2 : NULL));
+    TRY(linear(p, stream, after, p->z, p->up_weight, NULL, p->hidden, d, 2 * d, RVIT_ACTIVATION_GELU));
+    TRY(linear(p, stream, after, p->hidden, p->down_weight, p->src_rows ? p->x2 : p->x1, p->x3, 2 * d, d, RVIT_ACTIVATION_NONE));
+    if (p->prune != PRUNE_NOTHING)
+        TRY(pack_and_unpack(p, stream));
+    TRY(score(p, stream, RVIT_SCORE_L2, after, p->x3, p->scores_after));
+    return head(p, stream);
+}
+
+void pipeline_run(pipeline *p)
+{
+    arrays_upload();
+    expect_ok(pipeline_enqueue(p, H.stream[DEVICE]));
+    arrays_fetch(DEVICE);
+}
+
+static const int32_t *layout(const pipeline *p, pipeline_layout which)
+{
+    const array *cu = which == AFTER && p->cu_after ? p->cu_after : p->cu;
+    return (const int32_t *)(const void *)cu->result[DEVICE];
+}
+
+const uint8_t *pipeline_part(const pipeline *p, int output, int32_t image, int64_t *out_size)
+{
+    const pipeline_output *o = &p->outputs[output];
+    int32_t begin = image, end = image + 1;
+    if (o->layout != PER_IMAGE) {
+        begin = layout(p, o->layout)[image];
+        end = layout(p, o->layout)[image + 1];
+    }
+    assert_true(begin >= 0 && begin <= end && end * o->row_size <= o->a->size);
+    *out_size = (end - begin) * o->row_size;
+    return o->a->result[DEVICE] + begin * o->row_size;
+}
+
+uint8_t *pipeline_image(const pipeline *p, int32_t image, int64_t *out_size)
+{
+    int64_t total = 0, size;
+    for (int o = 0; o < p->n_outputs; o++) {
+        pipeline_part(p, o, image, &size);
+        total += size;
+    }
+    uint8_t *all = scratch((size_t)total), *at = all;
+    for (int o = 0; o < p->n_outputs; o++) {
+        const uint8_t *part = pipeline_part(p, o, image, &size);
+        memcpy(at, part, (size_t)size);
+        for (int64_t i = 0; p->outputs[o].is_index && i < size / 4; i++) {
+            const int32_t row = int_at(part, i) - layout(p, BEFORE)[image];
+            memcpy(at + i * 4, &row, 4);
+        }
+        at += size;
+    }
+    *out_size = total;
+    return all;
+}

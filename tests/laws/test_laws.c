@@ -1,0 +1,8 @@
+/* What holds for every device, whatever its kernels: see the headers of the suites. */
+#include "laws.h"
+
+int main(int argc, char **argv)
+{
+    const suite *const suites[] = {&batch_suite, &replay_suite, &cost_suite, &many_images_suite, &garbage_suite, &thread_suite};
+    return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
+}

@@ -1,0 +1,88 @@
+/* A failed allocation at any site of opening a checkpoint, creating a model, creating a session. */
+#include "failing_allocator.h"
+#include "model.h"
+
+static const toy_spec spec = {64, 2, 64, 32, 16, 5, 1, RVIT_F16, 51};
+
+typedef struct context {
+    failing_allocator f;
+    const char *path;
+    rvit_device *device;
+    rvit_checkpoint *checkpoint;
+    rvit_model *model;
+    rvit_session *session;
+    rvit_session_desc desc;
+} context;
+
+static rvit_status open_it(void *argument)
+{
+    context *c = argument;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.allocator = &c->f.allocator;
+    return rvit_checkpoint_open(c->path, &desc, &c->checkpoint);
+}
+
+static void close_it(void *argument)
+{
+    rvit_checkpoint_destroy(((context *)argument)->checkpoint);
+}
+
+static rvit_status create_model(void *argument)
+{
+    context *c = argument;
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    desc.dtype = RVIT_F16;
+    return rvit_model_create(c->device, c->checkpoint, &desc, &c->model);
+}
+
+static void destroy_model(void *argument)
+{
+    rvit_model_destroy(((context *)argument)->model);
+}
+
+static rvit_status create_session(void *argument)
+{
+    context *c = argument;
+    return rvit_session_create(c->model, &c->desc, &c->session);
+}
+
+static void destroy_session(void *argument)
+{
+    rvit_session_destroy(((context *)argument)->session);
+}
+
+static void every_allocation(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    context *c = scratch(sizeof *c);
+    failing_allocator_init(&c->f);
+    c->path = toy_write(m, "allocation.safetensors");
+    rvit_device_desc desc = H.desc;
+    desc.allocator = &c->f.allocator;
+    expect_ok(rvit_device_create(&desc, &c->device));
+    const allocation_trial checkpoint = {"rvit_checkpoint_open", open_it, close_it, c};
+    fail_every_allocation(&c->f, &checkpoint);
+    expect_ok(open_it(c));
+    const allocation_trial model = {"rvit_model_create", create_model, destroy_model, c};
+    fail_every_allocation(&c->f, &model);
+    expect_ok(create_model(c));
+    static const int32_t blocks[] = {0, 1};
+    const rvit_prune_type types[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_EVIT, RVIT_PRUNE_MASK};
+    for (int i = 0; i < 3; i++) {
+        c->desc = session_desc(2, types[i], types[i] == RVIT_PRUNE_EVIT ? 0.5 : -1, blocks, i ? 2 : 0);
+        c->desc.trace = i == 1;
+        const allocation_trial session = {"rvit_session_create", create_session, destroy_session, c};
+        fail_every_allocation(&c->f, &session);
+    }
+    c->desc = session_desc(2, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
+    expect_ok(create_session(c));
+    run_session(c->session, m, toy_images(m, 2, 1), 2, NULL);
+    rvit_session_destroy(c->session);
+    rvit_model_destroy(c->model);
+    rvit_checkpoint_destroy(c->checkpoint);
+    rvit_device_destroy(c->device);
+    assert_int_equal(c->f.live, 0);
+}
+
+SUITE(model_allocation_suite, MODEL_TEST(every_allocation));

@@ -1,0 +1,232 @@
+/* The forward against float64. Pruned ones take the device's own decisions, which are checked apart, by margin: where the last bits of
+   two scores decide, either token may stay. */
+#include "model.h"
+
+#include <math.h>
+
+static const toy_spec small = {64, 4, 128, 64, 16, 7, 0, RVIT_F32, 1};
+static const toy_spec two_heads = {128, 5, 256, 64, 8, 10, 0, RVIT_F32, 2};
+static const toy_spec distilled = {128, 4, 512, 48, 16, 7, 1, RVIT_F32, 3};
+static const toy_spec stored_f16 = {64, 4, 256, 32, 8, 9, 0, RVIT_F16, 4};
+static const toy_spec stored_bf16 = {192, 4, 256, 32, 8, 9, 1, RVIT_BF16, 5};
+static const toy_spec deep = {64, 12, 128, 64, 8, 5, 0, RVIT_F32, 6};
+static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_f16, &stored_bf16, &deep};
+#define N_SPECS ((int)(sizeof specs / sizeof specs[0]))
+
+static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+static const double tolerances[] = {1e-4, 4e-3};
+
+static void expect_logits(const toy *m, const float *got, const double *wanted, double tolerance, const char *what)
+{
+    for (int32_t c = 0; c < m->spec.n_classes; c++)
+        if (!(fabs(got[c] - wanted[c]) <= tolerance))
+            fail_msg("%s, dim %d: logit %d is %.9g, should be %.9g (off by %.2g)", what, m->spec.dim, c, (double)got[c], wanted[c],
+                     fabs(got[c] - wanted[c]));
+}
+
+static void dense(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SPECS; i++)
+        for (int t = 0; t < 2; t++) {
+            const toy *m = toy_new(specs[i]);
+            const float *images = toy_images(m, 3, 11);
+            const rvit_session_desc desc = session_desc(3, RVIT_PRUNE_NONE, -1, NULL, 0);
+            const float *logits = run_session(open_session(open_model(m, types[t]), &desc), m, images, 3, NULL);
+            for (int32_t n = 0; n < 3; n++) {
+                double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
+                toy_forward(m, images + (int64_t)n * m->pixels, NULL, 0, wanted, NULL);
+                expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[t], t ? "f16" : "f32");
+            }
+            model_teardown(NULL);
+        }
+}
+
+/* The stages that the session took for an image. */
+static void stages_of(const rvit_session *session, const rvit_session_desc *desc, int32_t image, toy_stage *stages)
+{
+    for (int32_t s = 0; s < desc->prune.n_blocks; s++) {
+        memset(&stages[s], 0, sizeof stages[s]);
+        const int32_t *cu = rvit_session_cu_seqlens(session, s);
+        assert_non_null(cu);
+        stages[s].block = desc->prune.blocks[s];
+        stages[s].inside_block = desc->prune.type == RVIT_PRUNE_EVIT;
+        stages[s].n_kept = cu[image + 1] - cu[image];
+        stages[s].kept = rvit_session_kept(session, s, image);
+        assert_non_null(stages[s].kept);
+    }
+}
+
+static int descending(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return x > y ? -1 : x < y;
+}
+
+static int is_kept(const toy_stage *s, int32_t token)
+{
+    for (int32_t i = 0; i < s->n_kept; i++)
+        if (s->kept[i] == token)
+            return 1;
+    return 0;
+}
+
+/* Tokens that score clearly above the k-th best are kept, those clearly below are not, and the number is the policy's. */
+static void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin)
+{
+    const int l2 = type == RVIT_PRUNE_L2;
+    const double *scores = l2 ? s->l2 : s->cls_attention;
+    const int32_t first = l2 ? 0 : m->n_prefix, n = s->n_before - first;
+    int32_t k = (int32_t)(l2 ? trunc(n * keep) : ceil(keep * n));
+    k = k < 1 ? 1 : k;
+    k = k > n ? n : k;
+    for (int32_t i = 0; i < m->n_prefix; i++)
+        assert_int_equal(s->kept[i], i);
+    if (l2)
+        assert_in_range(s->n_kept, k, k + m->n_prefix);
+    else
+        assert_int_equal(s->n_kept, k + m->n_prefix);
+    double *sorted = scratch((size_t)n * sizeof *sorted);
+    memcpy(sorted, scores + first, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, descending);
+    const double least = sorted[k - 1], most = k < n ? sorted[k] : -1;
+    int32_t n_in_prefix = 0;
+    for (int32_t t = m->n_prefix; t < s->n_before; t++) {
+        const int kept = is_kept(s, s->before[t]);
+        if (scores[t] > least * (1 + margin) && !kept)
+            fail_msg("token %d scores %g and was dropped; the %d-th best is %g", s->before[t], scores[t], k, least);
+        if (scores[t] < most * (1 - margin) && kept)
+            fail_msg("token %d scores %g and was kept; the best to be dropped is %g", s->before[t], scores[t], most);
+    }
+    for (int32_t t = first; t < m->n_prefix; t++)
+        n_in_prefix += scores[t] >= least * (1 - margin);
+    if (l2)
+        assert_true(s->n_kept >= k + m->n_prefix - n_in_prefix);
+}
+
+static void prune(const toy_spec *spec, rvit_dtype dtype, double tolerance, double margin, const rvit_session_desc *desc)
+{
+    enum { N_IMAGES = 3 };
+    const toy *m = toy_new(spec);
+    const float *images = toy_images(m, N_IMAGES, 12);
+    rvit_session *session = open_session(open_model(m, dtype), desc);
+    const float *logits = run_session(session, m, images, N_IMAGES, NULL);
+    assert_int_equal(rvit_session_n_stages(session), desc->prune.n_blocks);
+    for (int32_t n = 0; n < N_IMAGES; n++) {
+        toy_stage stages[RVIT_PRUNE_MAX_STAGES];
+        stages_of(session, desc, n, stages);
+        double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
+        toy_forward(m, images + (int64_t)n * m->pixels, stages, desc->prune.n_blocks, wanted, NULL);
+        for (int32_t s = 0; s < desc->prune.n_blocks; s++)
+            expect_decision(m, &stages[s], desc->prune.type, desc->prune.keep, margin);
+        char what[64];
+        snprintf(what, sizeof what, "%s, policy %d, keep %g", rvit_dtype_name(dtype), desc->prune.type, desc->prune.keep);
+        expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerance, what);
+    }
+    model_teardown(NULL);
+}
+
+static void pruned_by_a_policy(void **state)
+{
+    (void)state;
+    static const int32_t blocks[][3] = {{1}, {0, 2}, {0, 1, 3}};
+    static const double keeps[] = {0.5, 0.2, 0.7, 0};
+    static const double margins[] = {1e-4, 1e-2};
+    for (int i = 0; i < N_SPECS; i++)
+        for (int t = 0; t < 2; t++)
+            for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_EVIT; policy++)
+                for (int k = 0; k < 4; k++) {
+                    const int n = (i + k) % 3;
+                    const rvit_session_desc desc = session_desc(4, (rvit_prune_type)policy, keeps[k], blocks[n], n + 1);
+                    prune(specs[i], types[t], tolerances[t], margins[t], &desc);
+                }
+}
+
+/* Without blocks and keep, the policy's own: l2 after block 3 at 0.5, evit in blocks 3, 6 and 9 at 0.7. */
+static void policy_defaults(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&deep);
+    const float *images = toy_images(m, 2, 13);
+    rvit_model *model = open_model(m, RVIT_F32);
+    static const int32_t l2_block[] = {3}, evit_blocks[] = {3, 6, 9};
+    const rvit_session_desc pairs[][2] = {
+        {session_desc(2, RVIT_PRUNE_L2, -1, NULL, 0), session_desc(2, RVIT_PRUNE_L2, 0.5, l2_block, 1)},
+        {session_desc(2, RVIT_PRUNE_EVIT, -1, NULL, 0), session_desc(2, RVIT_PRUNE_EVIT, 0.7, evit_blocks, 3)}};
+    for (int i = 0; i < 2; i++) {
+        const float *defaults = run_session(open_session(model, &pairs[i][0]), m, images, 2, NULL);
+        const float *explicit = run_session(open_session(model, &pairs[i][1]), m, images, 2, NULL);
+        assert_memory_equal(defaults, explicit, 2 * 5 * sizeof(float));
+    }
+    /* Other decisions, other logits: the comparison can fail. */
+    const float *l2 = run_session(open_session(model, &pairs[0][0]), m, images, 2, NULL);
+    const float *evit = run_session(open_session(model, &pairs[1][0]), m, images, 2, NULL);
+    assert_memory_not_equal(l2, evit, 2 * 5 * sizeof(float));
+}
+
+/* Masks given with the run, one stage and two; a later stage cannot bring back what an earlier one dropped. */
+static void pruned_by_a_mask(void **state)
+{
+    (void)state;
+    enum { N_IMAGES = 3 };
+    static const int32_t blocks[] = {0, 2};
+    for (int i = 0; i < N_SPECS; i++)
+        for (int t = 0; t < 2; t++)
+            for (int32_t n_stages = 1; n_stages <= 2; n_stages++) {
+                const toy *m = toy_new(specs[i]);
+                const float *images = toy_images(m, N_IMAGES, 14);
+                uint8_t *keep = scratch((size_t)(n_stages * N_IMAGES * m->tokens));
+                for (int32_t j = 0; j < n_stages * N_IMAGES * m->tokens; j++)
+                    keep[j] = (uint8_t)(j % m->tokens < m->n_prefix ? 1 : random_below(3) ? 200 : 0);
+                /* One image keeps its prefix only, from the last stage on. */
+                memset(keep + ((n_stages - 1) * N_IMAGES + 1) * m->tokens + m->n_prefix, 0, (size_t)(m->tokens - m->n_prefix));
+                const rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_MASK, -1, blocks, n_stages);
+                rvit_session *session = open_session(open_model(m, types[t]), &desc);
+                const float *logits = run_session(session, m, images, N_IMAGES, keep);
+                for (int32_t n = 0; n < N_IMAGES; n++) {
+                    toy_stage stages[2];
+                    stages_of(session, &desc, n, stages);
+                    for (int32_t s = 0; s < n_stages; s++)
+                        for (int32_t token = 0, at = 0; token < m->tokens; token++) {
+                            int kept = 1;
+                            for (int32_t before = 0; before <= s; before++)
+                                kept &= keep[(before * N_IMAGES + n) * m->tokens + token] != 0;
+                            if (kept)
+                                assert_int_equal(stages[s].kept[at++], token);
+                            if (token == m->tokens - 1)
+                                assert_int_equal(stages[s].n_kept, at);
+                        }
+                    double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
+                    toy_forward(m, images + (int64_t)n * m->pixels, stages, n_stages, wanted, NULL);
+                    expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[t], t ? "mask f16" : "mask f32");
+                }
+                model_teardown(NULL);
+            }
+}
+
+/* Without fusing, pruning between attention and MLP is pruning after the block: the MLP is one of tokens. */
+static void evit_equals_a_mask_after_the_block(void **state)
+{
+    (void)state;
+    enum { N_IMAGES = 4 };
+    static const int32_t block[] = {1};
+    const toy *m = toy_new(&two_heads);
+    const float *images = toy_images(m, N_IMAGES, 15);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const rvit_session_desc evit = session_desc(N_IMAGES, RVIT_PRUNE_EVIT, 0.4, block, 1);
+    const rvit_session_desc mask = session_desc(N_IMAGES, RVIT_PRUNE_MASK, -1, block, 1);
+    rvit_session *session = open_session(model, &evit);
+    const float *logits = run_session(session, m, images, N_IMAGES, NULL);
+    uint8_t *keep = scratch((size_t)(N_IMAGES * m->tokens));
+    for (int32_t n = 0; n < N_IMAGES; n++) {
+        toy_stage stage;
+        stages_of(session, &evit, n, &stage);
+        for (int32_t i = 0; i < stage.n_kept; i++)
+            keep[n * m->tokens + stage.kept[i]] = 1;
+    }
+    const float *masked = run_session(open_session(model, &mask), m, images, N_IMAGES, keep);
+    assert_true(largest_difference(logits, masked, N_IMAGES * m->spec.n_classes) < 1e-5);
+}
+
+SUITE(forward_suite, MODEL_TEST(dense), MODEL_TEST(pruned_by_a_policy), MODEL_TEST(policy_defaults), MODEL_TEST(pruned_by_a_mask),
+      MODEL_TEST(evit_equals_a_mask_after_the_block));

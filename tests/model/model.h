@@ -1,0 +1,22 @@
+/* The suites of test_model, and what they share. */
+#ifndef RVIT_TESTS_MODEL_H
+#define RVIT_TESTS_MODEL_H
+
+#include "toy.h"
+
+extern const suite forward_suite, session_suite, session_laws_suite, model_misuse_suite, model_allocation_suite;
+
+/* Objects that end with the test. */
+rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name);
+rvit_model *open_model(const toy *m, rvit_dtype dtype);
+rvit_session *open_session(rvit_model *model, const rvit_session_desc *desc);
+/* Ends them; every test of test_model calls it through its teardown. */
+int model_teardown(void **state);
+#define MODEL_TEST(function) cmocka_unit_test_setup_teardown(function, harness_setup, model_teardown)
+
+/* A session for n images and a prune desc of one policy; n_blocks 0: the defaults. */
+rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double keep, const int32_t *blocks, int32_t n_blocks);
+/* Runs, and returns the logits in scratch memory. */
+float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);
+
+#endif

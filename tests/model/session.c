@@ -1,0 +1,316 @@
+/* What a session gives besides logits, and how it is used. */
+#include "model.h"
+
+#include <math.h>
+#include <pthread.h>
+
+static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 21};
+static const int32_t blocks[] = {0, 2};
+
+static void fewer_images_than_the_capacity(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const rvit_session_desc desc = session_desc(6, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
+    rvit_session *session = open_session(model, &desc);
+    const float *images = toy_images(m, 6, 1);
+    const float *all = run_session(session, m, images, 6, NULL);
+    static const int32_t counts[] = {3, 0, 1, 5, 6, 2};
+    for (int i = 0; i < 6; i++) {
+        const float *some = run_session(session, m, images, counts[i], NULL);
+        assert_memory_equal(some, all, (size_t)counts[i] * 7 * sizeof(float));
+        const int32_t *cu = rvit_session_cu_seqlens(session, 1);
+        for (int32_t n = 0; n < counts[i]; n++) {
+            assert_int_equal(cu[n], n * 5); /* 16 patches, 8, 4, and the CLS token */
+            assert_non_null(rvit_session_kept(session, 1, n));
+        }
+        assert_int_equal(cu[counts[i]], counts[i] * 5);
+        assert_null(rvit_session_kept(session, 1, counts[i]));
+        assert_null(rvit_session_kept(session, 2, 0));
+        assert_null(rvit_session_kept(session, -1, 0));
+        assert_null(rvit_session_kept(session, 0, -1));
+        assert_null(rvit_session_cu_seqlens(session, 2));
+        assert_null(rvit_session_cu_seqlens(session, -1));
+    }
+}
+
+static void images_already_in_the_input(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const rvit_session_desc desc = session_desc(3, RVIT_PRUNE_L2, 0.5, blocks, 1);
+    rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
+    const float *images = toy_images(m, 3, 2);
+    const float *copied = run_session(session, m, images, 3, NULL);
+    float *input = rvit_session_input(session);
+    assert_non_null(input);
+    memcpy(input, images, (size_t)(3 * m->pixels) * sizeof *images);
+    const float *in_place = run_session(session, m, NULL, 3, NULL);
+    assert_memory_equal(copied, in_place, 3 * 7 * sizeof(float));
+    assert_memory_equal(rvit_session_logits(session), copied, 3 * 7 * sizeof(float));
+}
+
+/* The caller's images are free again when enqueue returns. */
+static void images_are_copied(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const rvit_session_desc desc = session_desc(2, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
+    float *images = toy_images(m, 2, 3);
+    const float *wanted = run_session(session, m, images, 2, NULL);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 2;
+    args.images = images;
+    expect_ok(rvit_session_enqueue(session, &args));
+    memset(images, POISON, (size_t)(2 * m->pixels) * sizeof *images);
+    expect_ok(rvit_session_wait(session));
+    assert_memory_equal(rvit_session_logits(session), wanted, 2 * 7 * sizeof(float));
+    assert_int_equal(rvit_session_n_stages(session), 0);
+}
+
+/* A NaN pixel: the wait names the image and the stage, and the next run works. */
+static void nan_images_are_named(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_EVIT; policy++) {
+        const rvit_session_desc desc = session_desc(4, (rvit_prune_type)policy, 0.5, blocks, 2);
+        rvit_session *session = open_session(model, &desc);
+        float *images = toy_images(m, 4, 4);
+        const float *wanted = run_session(session, m, images, 4, NULL);
+        const float pixel = images[2 * m->pixels + 1000];
+        images[2 * m->pixels + 1000] = NAN;
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        args.n_images = 4;
+        args.images = images;
+        float logits[4 * 7];
+        memset(logits, SENTINEL, sizeof logits);
+        expect_status(rvit_session_run(session, &args, logits), RVIT_INVALID_ARGUMENT, "2");
+        assert_non_null(strstr(rvit_status_detail(), "image 2"));
+        assert_non_null(strstr(rvit_status_detail(), "stage 0"));
+        assert_non_null(strstr(rvit_status_detail(), "NaN"));
+        for (size_t i = 0; i < sizeof logits; i++)
+            assert_int_equal(((uint8_t *)logits)[i], SENTINEL);
+        images[2 * m->pixels + 1000] = pixel;
+        const float *again = run_session(session, m, images, 4, NULL);
+        assert_memory_equal(again, wanted, sizeof logits);
+    }
+    /* Without a selection by scores there is nothing to refuse: the image's logits are NaN, the others' are what they were. */
+    const rvit_session_desc desc = session_desc(3, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_session *session = open_session(model, &desc);
+    float *images = toy_images(m, 3, 5);
+    const float *wanted = run_session(session, m, images, 3, NULL);
+    images[m->pixels] = NAN;
+    const float *got = run_session(session, m, images, 3, NULL);
+    assert_memory_equal(got, wanted, 7 * sizeof(float));
+    assert_memory_equal(got + 14, wanted + 14, 7 * sizeof(float));
+    assert_true(isnan(got[7]));
+}
+
+static void expect_rows(const rvit_session *session, rvit_trace what, int32_t index, const double *wanted, int64_t first, int64_t rows,
+                        int32_t width, double tolerance)
+{
+    const void *data = NULL;
+    rvit_dtype dtype;
+    int64_t live = -1;
+    expect_ok(rvit_session_trace(session, what, index, &data, &dtype, &live));
+    assert_true(first + rows <= live);
+    for (int64_t i = 0; i < rows * width; i++) {
+        const float got = load(dtype, data, first * width + i);
+        if (!(fabs(got - wanted[i]) <= tolerance * (1 + fabs(wanted[i]))))
+            fail_msg("trace %d of %d: element %lld of row %lld is %.9g, should be %.9g", (int)what, index, (long long)(i % width),
+                     (long long)(i / width), (double)got, wanted[i]);
+    }
+}
+
+/* Every traced value against float64, for a policy inside a block and one after it. */
+static void traced_values(void **state)
+{
+    (void)state;
+    enum { N_IMAGES = 3 };
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+    static const double tolerances[] = {2e-5, 1e-2};
+    for (int t = 0; t < 2; t++)
+        for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_EVIT; policy++) {
+            const toy *m = toy_new(&spec);
+            const float *images = toy_images(m, N_IMAGES, 6);
+            const int32_t n_stages = policy == RVIT_PRUNE_NONE ? 0 : 2;
+            rvit_session_desc desc = session_desc(N_IMAGES + 1, (rvit_prune_type)policy, 0.6, blocks, n_stages);
+            desc.trace = 1;
+            rvit_session *session = open_session(open_model(m, types[t]), &desc);
+            run_session(session, m, images, N_IMAGES, NULL);
+            int64_t first[TOY_MAX_DEPTH + 2] = {0}, first_score[2] = {0};
+            for (int32_t n = 0; n < N_IMAGES; n++) {
+                toy_stage stages[2];
+                memset(stages, 0, sizeof stages);
+                for (int32_t s = 0; s < n_stages; s++) {
+                    const int32_t *cu = rvit_session_cu_seqlens(session, s);
+                    stages[s].block = blocks[s];
+                    stages[s].inside_block = policy == RVIT_PRUNE_EVIT;
+                    stages[s].n_kept = cu[n + 1] - cu[n];
+                    stages[s].kept = rvit_session_kept(session, s, n);
+                }
+                toy_trace trace;
+                double logits[7];
+                toy_forward(m, images + (int64_t)n * m->pixels, stages, n_stages, logits, &trace);
+                expect_rows(session, RVIT_TRACE_EMBEDDING, 0, trace.embedding, (int64_t)n * m->tokens, m->tokens, 128, tolerances[t]);
+                for (int32_t i = 0; i < m->spec.depth; i++) {
+                    expect_rows(session, RVIT_TRACE_BLOCK, i, trace.blocks[i], first[i], trace.rows[i], 128, tolerances[t]);
+                    first[i] += trace.rows[i];
+                }
+                for (int32_t s = 0; s < n_stages; s++) {
+                    const double *scores = policy == RVIT_PRUNE_L2 ? stages[s].l2 : stages[s].cls_attention;
+                    expect_rows(session, RVIT_TRACE_SCORES, s, scores, first_score[s], stages[s].n_before, 1, tolerances[t]);
+                    first_score[s] += stages[s].n_before;
+                }
+            }
+            const void *data;
+            rvit_dtype dtype;
+            int64_t rows;
+            for (int32_t i = 0; i < m->spec.depth; i++) {
+                expect_ok(rvit_session_trace(session, RVIT_TRACE_BLOCK, i, &data, &dtype, &rows));
+                assert_int_equal(rows, first[i]);
+            }
+            expect_status(rvit_session_trace(session, RVIT_TRACE_BLOCK, m->spec.depth, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, NULL);
+            expect_status(rvit_session_trace(session, RVIT_TRACE_BLOCK, -1, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, NULL);
+            expect_status(rvit_session_trace(session, RVIT_TRACE_SCORES, n_stages, &data, &dtype, &rows), RVIT_INVALID_ARGUMENT, NULL);
+            model_teardown(NULL);
+        }
+}
+
+/* Tracing changes no result. */
+static void trace_is_neutral(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    rvit_session_desc desc = session_desc(2, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
+    const float *images = toy_images(m, 2, 7);
+    rvit_session *plain = open_session(model, &desc);
+    const float *without = run_session(plain, m, images, 2, NULL);
+    const void *data;
+    rvit_dtype dtype;
+    int64_t rows;
+    expect_status(rvit_session_trace(plain, RVIT_TRACE_EMBEDDING, 0, &data, &dtype, &rows), RVIT_UNSUPPORTED, "trace");
+    desc.trace = 1;
+    const float *with = run_session(open_session(model, &desc), m, images, 2, NULL);
+    assert_memory_equal(with, without, 2 * 7 * sizeof(float));
+}
+
+static void model_information(void **state)
+{
+    (void)state;
+    toy_spec other = spec;
+    other.distilled = 1;
+    const toy_spec *const specs[] = {&spec, &other};
+    for (int i = 0; i < 2; i++) {
+        const toy *m = toy_new(specs[i]);
+        int64_t n = 0;
+        for (int t = 0; t < m->n_tensors; t++)
+            n += m->tensors[t].n;
+        rvit_model_info info = RVIT_MODEL_INFO_INIT;
+        expect_ok(rvit_model_get_info(open_model(m, RVIT_F16), &info));
+        assert_int_equal(info.image_size, 64);
+        assert_int_equal(info.patch_size, 16);
+        assert_int_equal(info.channels, 3);
+        assert_int_equal(info.dim, 128);
+        assert_int_equal(info.n_heads, 2);
+        assert_int_equal(info.head_dim, 64);
+        assert_int_equal(info.depth, 4);
+        assert_int_equal(info.mlp_dim, 256);
+        assert_int_equal(info.n_prefix, 1 + i);
+        assert_int_equal(info.tokens, 17 + i);
+        assert_int_equal(info.n_classes, 7);
+        assert_int_equal(info.n_parameters, n);
+        assert_int_equal(info.n_tensors, m->n_tensors);
+        assert_true(info.eps == 1e-6f);
+    }
+}
+
+/* Children keep what they need: the order of destruction is free. */
+static void any_order_of_destruction(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, 1, 8);
+    rvit_device *device = NULL;
+    rvit_checkpoint *checkpoint = NULL;
+    rvit_model *model = NULL;
+    rvit_session *session = NULL;
+    expect_ok(rvit_device_create(&H.desc, &device));
+    expect_ok(rvit_checkpoint_open(toy_write(m, "order.safetensors"), NULL, &checkpoint));
+    expect_ok(rvit_model_create(device, checkpoint, NULL, &model));
+    rvit_checkpoint_destroy(checkpoint);
+    expect_ok(rvit_session_create(model, NULL, &session));
+    rvit_device_destroy(device);
+    rvit_model_destroy(model);
+    const float *logits = run_session(session, m, images, 1, NULL);
+    double wanted[7];
+    toy_forward(m, images, NULL, 0, wanted, NULL);
+    for (int c = 0; c < 7; c++)
+        assert_true(fabs(logits[c] - wanted[c]) <= 1e-4);
+    /* With a run pending. */
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 1;
+    args.images = images;
+    expect_ok(rvit_session_enqueue(session, &args));
+    rvit_session_destroy(session);
+    rvit_session_destroy(NULL);
+    rvit_model_destroy(NULL);
+    rvit_checkpoint_destroy(NULL);
+    rvit_device_destroy(NULL);
+}
+
+typedef struct worker {
+    pthread_t thread;
+    rvit_session *session;
+    const float *images;
+    float logits[2 * 7];
+    rvit_status status;
+} worker;
+
+static void *work(void *argument)
+{
+    worker *w = argument;
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 2;
+    args.images = w->images;
+    for (int i = 0; i < 20 && w->status == RVIT_OK; i++)
+        w->status = rvit_session_run(w->session, &args, w->logits);
+    return NULL;
+}
+
+/* One model, a session for each thread. */
+static void sessions_in_threads(void **state)
+{
+    (void)state;
+    enum { N_THREADS = 3 };
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const rvit_session_desc desc = session_desc(2, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
+    worker workers[N_THREADS];
+    const float *wanted[N_THREADS];
+    memset(workers, 0, sizeof workers);
+    for (int i = 0; i < N_THREADS; i++) {
+        workers[i].session = open_session(model, &desc);
+        workers[i].images = toy_images(m, 2, (uint64_t)(30 + i));
+        wanted[i] = run_session(workers[i].session, m, workers[i].images, 2, NULL);
+    }
+    int started = 0;
+    while (started < N_THREADS && !pthread_create(&workers[started].thread, NULL, work, &workers[started]))
+        started++;
+    for (int i = 0; i < started; i++)
+        pthread_join(workers[i].thread, NULL);
+    assert_int_equal(started, N_THREADS);
+    for (int i = 0; i < N_THREADS; i++) {
+        assert_int_equal(workers[i].status, RVIT_OK);
+        assert_memory_equal(workers[i].logits, wanted[i], sizeof workers[i].logits);
+    }
+}
+
+SUITE(session_suite, MODEL_TEST(fewer_images_than_the_capacity), MODEL_TEST(images_already_in_the_input), MODEL_TEST(images_are_copied),
+      MODEL_TEST(nan_images_are_named), MODEL_TEST(traced_values), MODEL_TEST(trace_is_neutral), MODEL_TEST(model_information),
+      MODEL_TEST(any_order_of_destruction), MODEL_TEST(sessions_in_threads));

@@ -1,0 +1,76 @@
+/* Whole models: a forward of every kind against float64, and what sessions promise. */
+#include "model.h"
+
+static rvit_checkpoint *checkpoints[32];
+static rvit_model *models[32];
+static rvit_session *sessions[128];
+static int n_checkpoints, n_models, n_sessions;
+
+rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name)
+{
+    assert_true(n_checkpoints < 32);
+    expect_ok(rvit_checkpoint_open(toy_write(m, file_name), NULL, &checkpoints[n_checkpoints]));
+    return checkpoints[n_checkpoints++];
+}
+
+rvit_model *open_model(const toy *m, rvit_dtype dtype)
+{
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    desc.dtype = dtype;
+    assert_true(n_models < 32);
+    expect_ok(rvit_model_create(H.device[DEVICE], open_checkpoint(m, "toy.safetensors"), &desc, &models[n_models]));
+    return models[n_models++];
+}
+
+rvit_session *open_session(rvit_model *model, const rvit_session_desc *desc)
+{
+    assert_true(n_sessions < 128);
+    expect_ok(rvit_session_create(model, desc, &sessions[n_sessions]));
+    return sessions[n_sessions++];
+}
+
+int model_teardown(void **state)
+{
+    while (n_sessions > 0) {
+        rvit_session_destroy(sessions[--n_sessions]);
+        sessions[n_sessions] = NULL;
+    }
+    while (n_models > 0) {
+        rvit_model_destroy(models[--n_models]);
+        models[n_models] = NULL;
+    }
+    while (n_checkpoints > 0) {
+        rvit_checkpoint_destroy(checkpoints[--n_checkpoints]);
+        checkpoints[n_checkpoints] = NULL;
+    }
+    return harness_teardown(state);
+}
+
+rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double keep, const int32_t *blocks, int32_t n_blocks)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = max_images;
+    desc.prune.type = type;
+    desc.prune.keep = keep;
+    desc.prune.n_blocks = n_blocks;
+    for (int32_t i = 0; i < n_blocks; i++)
+        desc.prune.blocks[i] = blocks[i];
+    return desc;
+}
+
+float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep)
+{
+    float *logits = scratch((size_t)n_images * (size_t)m->spec.n_classes * sizeof *logits + 4);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n_images;
+    args.images = images;
+    args.keep = keep;
+    expect_ok(rvit_session_run(session, &args, logits));
+    return logits;
+}
+
+int main(int argc, char **argv)
+{
+    const suite *const suites[] = {&forward_suite, &session_suite, &session_laws_suite, &model_misuse_suite, &model_allocation_suite};
+    return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
+}

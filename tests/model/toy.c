@@ -1,0 +1,267 @@
+#include "toy.h"
+
+#include <math.h>
+
+static const float *add(toy *m, const char *name, int rank, int64_t a, int64_t b, int64_t c, int64_t d, float scale, float offset)
+{
+    toy_tensor *t = &m->tensors[m->n_tensors++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    const int64_t shape[4] = {a, b, c, d};
+    t->rank = rank;
+    t->n = 1;
+    for (int i = 0; i < rank; i++) {
+        t->shape[i] = shape[i];
+        t->n *= shape[i];
+    }
+    t->values = scratch((size_t)t->n * sizeof(float));
+    for (int64_t i = 0; i < t->n; i++)
+        t->values[i] = rounded(m->spec.stored, offset + scale * random_normal());
+    return t->values;
+}
+
+static const float *add_block(toy *m, int block, const char *name, int rank, int64_t a, int64_t b, float scale, float offset)
+{
+    char full[48];
+    snprintf(full, sizeof full, "blocks.%d.%s", block, name);
+    return add(m, full, rank, a, b, 0, 0, scale, offset);
+}
+
+const toy *toy_new(const toy_spec *spec)
+{
+    toy *m = scratch(sizeof *m);
+    m->spec = *spec;
+    const int32_t d = spec->dim, grid = spec->image_size / spec->patch_size, area = spec->patch_size * spec->patch_size;
+    m->n_heads = d / 64;
+    m->n_prefix = 1 + spec->distilled;
+    m->tokens = m->n_prefix + grid * grid;
+    m->pixels = 3 * spec->image_size * spec->image_size;
+    random_seed(spec->seed * 2654435761u + 99);
+    const float in_d = 1 / sqrtf((float)d), in_mlp = 1 / sqrtf((float)spec->mlp), in_patch = 1 / sqrtf(3.0f * (float)area);
+    m->cls = add(m, "cls_token", 3, 1, 1, d, 0, 0.5f, 0);
+    if (spec->distilled)
+        m->dist = add(m, "dist_token", 3, 1, 1, d, 0, 0.5f, 0);
+    m->pos = add(m, "pos_embed", 3, 1, m->tokens, d, 0, 0.3f, 0);
+    m->patch_w = add(m, "patch_embed.proj.weight", 4, d, 3, spec->patch_size, spec->patch_size, in_patch, 0);
+    m->patch_b = add(m, "patch_embed.proj.bias", 1, d, 0, 0, 0, 0.1f, 0);
+    for (int i = 0; i < spec->depth; i++) {
+        toy_block *b = &m->blocks[i];
+        b->norm1_w = add_block(m, i, "norm1.weight", 1, d, 0, 0.2f, 1);
+        b->norm1_b = add_block(m, i, "norm1.bias", 1, d, 0, 0.2f, 0);
+        b->qkv_w = add_block(m, i, "attn.qkv.weight", 2, 3 * d, d, 1.3f * in_d, 0);
+        b->qkv_b = add_block(m, i, "attn.qkv.bias", 1, 3 * d, 0, 0.2f, 0);
+        b->proj_w = add_block(m, i, "attn.proj.weight", 2, d, d, in_d, 0);
+        b->proj_b = add_block(m, i, "attn.proj.bias", 1, d, 0, 0.1f, 0);
+        b->norm2_w = add_block(m, i, "norm2.weight", 1, d, 0, 0.2f, 1);
+        b->norm2_b = add_block(m, i, "norm2.bias", 1, d, 0, 0.2f, 0);
+        b->fc1_w = add_block(m, i, "mlp.fc1.weight", 2, spec->mlp, d, in_d, 0);
+        b->fc1_b = add_block(m, i, "mlp.fc1.bias", 1, spec->mlp, 0, 0.2f, 0);
+        b->fc2_w = add_block(m, i, "mlp.fc2.weight", 2, d, spec->mlp, in_mlp, 0);
+        b->fc2_b = add_block(m, i, "mlp.fc2.bias", 1, d, 0, 0.1f, 0);
+    }
+    m->norm_w = add(m, "norm.weight", 1, d, 0, 0, 0, 0.2f, 1);
+    m->norm_b = add(m, "norm.bias", 1, d, 0, 0, 0, 0.2f, 0);
+    m->head_w = add(m, "head.weight", 2, spec->n_classes, d, 0, 0, in_d, 0);
+    m->head_b = add(m, "head.bias", 1, spec->n_classes, 0, 0, 0, 0.1f, 0);
+    if (spec->distilled) {
+        m->head_dist_w = add(m, "head_dist.weight", 2, spec->n_classes, d, 0, 0, in_d, 0);
+        m->head_dist_b = add(m, "head_dist.bias", 1, spec->n_classes, 0, 0, 0, 0.1f, 0);
+    }
+    return m;
+}
+
+const char *toy_write(const toy *m, const char *file_name)
+{
+    const char *path = temporary_path(file_name);
+    const int64_t element = rvit_dtype_size(m->spec.stored);
+    const size_t capacity = (size_t)m->n_tensors * 160 + 16;
+    char *header = scratch(capacity);
+    size_t used = 1;
+    int64_t offset = 0;
+    header[0] = '{';
+    for (int i = 0; i < m->n_tensors; i++) {
+        const toy_tensor *t = &m->tensors[i];
+        static const char *const dtypes[] = {"F32", "F16", "BF16"};
+        used += (size_t)snprintf(header + used, capacity - used, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "", t->name,
+                                 dtypes[m->spec.stored]);
+        for (int r = 0; r < t->rank; r++)
+            used += (size_t)snprintf(header + used, capacity - used, r ? ",%lld" : "%lld", (long long)t->shape[r]);
+        used += (size_t)snprintf(header + used, capacity - used, "],\"data_offsets\":[%lld,%lld]}", (long long)offset,
+                                 (long long)(offset + t->n * element));
+        offset += t->n * element;
+    }
+    header[used++] = '}';
+    while (used % 8)
+        header[used++] = ' ';
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        fail_msg("cannot write %s", path);
+    const uint64_t size = used;
+    int failed = fwrite(&size, 8, 1, file) != 1 || fwrite(header, used, 1, file) != 1;
+    for (int i = 0; i < m->n_tensors; i++) {
+        const toy_tensor *t = &m->tensors[i];
+        uint8_t *data = scratch((size_t)(t->n * element));
+        for (int64_t j = 0; j < t->n; j++)
+            store(m->spec.stored, data, j, t->values[j]);
+        failed |= fwrite(data, (size_t)(t->n * element), 1, file) != 1;
+    }
+    if (fclose(file) || failed)
+        fail_msg("cannot write %s", path);
+    return path;
+}
+
+float *toy_images(const toy *m, int32_t n, uint64_t seed)
+{
+    float *images = scratch((size_t)n * (size_t)m->pixels * sizeof *images);
+    random_seed(seed * 40503 + 7);
+    for (int64_t i = 0; i < (int64_t)n * m->pixels; i++)
+        images[i] = random_normal();
+    return images;
+}
+
+/* out [rows, n_out] = x [rows, n_in] weight^T + bias. */
+static void multiply(const double *x, int32_t rows, int32_t n_in, const float *weight, const float *bias, int32_t n_out, double *out)
+{
+    for (int32_t t = 0; t < rows; t++)
+        for (int32_t o = 0; o < n_out; o++) {
+            double sum = bias[o];
+            for (int32_t i = 0; i < n_in; i++)
+                sum += x[(int64_t)t * n_in + i] * weight[(int64_t)o * n_in + i];
+            out[(int64_t)t * n_out + o] = sum;
+        }
+}
+
+static void normalise(const double *x, int32_t rows, int32_t dim, const float *weight, const float *bias, double *out)
+{
+    for (int32_t t = 0; t < rows; t++, x += dim, out += dim) {
+        double mean = 0, variance = 0;
+        for (int32_t i = 0; i < dim; i++)
+            mean += x[i] / dim;
+        for (int32_t i = 0; i < dim; i++)
+            variance += (x[i] - mean) * (x[i] - mean) / dim;
+        for (int32_t i = 0; i < dim; i++)
+            out[i] = (x[i] - mean) / sqrt(variance + 1e-6) * weight[i] + bias[i];
+    }
+}
+
+/* All heads over [rows, 3 dim]; mean_cls: the mean over heads of the first row's weights. */
+static void attend(const toy *m, const double *qkv, int32_t rows, double *out, double *mean_cls)
+{
+    const int32_t d = m->spec.dim;
+    double *weights = scratch((size_t)rows * sizeof *weights);
+    memset(mean_cls, 0, (size_t)rows * sizeof *mean_cls);
+    for (int32_t h = 0; h < m->n_heads; h++)
+        for (int32_t t = 0; t < rows; t++) {
+            const double *q = qkv + (int64_t)t * 3 * d + h * 64;
+            double largest = -INFINITY, sum = 0;
+            for (int32_t j = 0; j < rows; j++) {
+                const double *k = qkv + (int64_t)j * 3 * d + d + h * 64;
+                weights[j] = 0;
+                for (int i = 0; i < 64; i++)
+                    weights[j] += q[i] * k[i] / 8;
+                largest = fmax(largest, weights[j]);
+            }
+            for (int32_t j = 0; j < rows; j++)
+                sum += weights[j] = exp(weights[j] - largest);
+            for (int i = 0; i < 64; i++) {
+                double o = 0;
+                for (int32_t j = 0; j < rows; j++)
+                    o += weights[j] / sum * qkv[(int64_t)j * 3 * d + 2 * d + h * 64 + i];
+                out[(int64_t)t * d + h * 64 + i] = o;
+            }
+            for (int32_t j = 0; t == 0 && j < rows; j++)
+                mean_cls[j] += weights[j] / sum / m->n_heads;
+        }
+}
+
+static void embed(const toy *m, const float *image, double *x)
+{
+    const int32_t d = m->spec.dim, p = m->spec.patch_size, size = m->spec.image_size, grid = size / p;
+    for (int32_t t = 0; t < m->tokens; t++)
+        for (int32_t o = 0; o < d; o++) {
+            double sum = t == 0 ? m->cls[o] : t < m->n_prefix ? m->dist[o] : m->patch_b[o];
+            const int32_t patch = t - m->n_prefix;
+            for (int32_t k = 0; patch >= 0 && k < 3 * p * p; k++) {
+                const int32_t c = k / (p * p), y = patch / grid * p + k / p % p, column = patch % grid * p + k % p;
+                sum += (double)image[(c * size + y) * size + column] * m->patch_w[(int64_t)o * 3 * p * p + k];
+            }
+            x[(int64_t)t * d + o] = sum + m->pos[(int64_t)t * d + o];
+        }
+}
+
+static void score(toy_stage *s, const double *x, const double *mean_cls, const int32_t *tokens, int32_t rows, int32_t d)
+{
+    s->n_before = rows;
+    s->before = scratch((size_t)rows * sizeof *s->before);
+    s->l2 = scratch((size_t)rows * sizeof *s->l2);
+    s->cls_attention = scratch((size_t)rows * sizeof *s->cls_attention);
+    memcpy(s->before, tokens, (size_t)rows * sizeof *tokens);
+    memcpy(s->cls_attention, mean_cls, (size_t)rows * sizeof *mean_cls);
+    for (int32_t t = 0; t < rows; t++)
+        for (int32_t i = 0; i < d; i++)
+            s->l2[t] += x[(int64_t)t * d + i] * x[(int64_t)t * d + i];
+}
+
+/* Drops what the stage does not keep; returns the rows left. */
+static int32_t drop(const toy_stage *s, double *x, int32_t *tokens, int32_t rows, int32_t d)
+{
+    int32_t left = 0;
+    for (int32_t t = 0; t < rows; t++)
+        for (int32_t i = 0; i < s->n_kept; i++)
+            if (s->kept[i] == tokens[t]) {
+                memmove(x + (int64_t)left * d, x + (int64_t)t * d, (size_t)d * sizeof *x);
+                tokens[left++] = tokens[t];
+                break;
+            }
+    assert_int_equal(left, s->n_kept);
+    return left;
+}
+
+void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stages, double *logits, toy_trace *out_trace)
+{
+    const int32_t d = m->spec.dim, mlp = m->spec.mlp;
+    int32_t rows = m->tokens, *tokens = scratch((size_t)rows * sizeof *tokens);
+    const size_t size = (size_t)rows * (size_t)d * sizeof(double);
+    double *x = scratch(size), *y = scratch(size), *z = scratch(size), *qkv = scratch(3 * size);
+    double *hidden = scratch((size_t)rows * (size_t)mlp * sizeof(double)), *mean_cls = scratch((size_t)rows * sizeof(double));
+    for (int32_t t = 0; t < rows; t++)
+        tokens[t] = t;
+    embed(m, image, x);
+    if (out_trace)
+        memcpy(out_trace->embedding = scratch(size), x, size);
+    for (int i = 0, next = 0; i < m->spec.depth; i++) {
+        const toy_block *b = &m->blocks[i];
+        normalise(x, rows, d, b->norm1_w, b->norm1_b, y);
+        multiply(y, rows, d, b->qkv_w, b->qkv_b, 3 * d, qkv);
+        attend(m, qkv, rows, y, mean_cls);
+        multiply(y, rows, d, b->proj_w, b->proj_b, d, z);
+        for (int64_t j = 0; j < (int64_t)rows * d; j++)
+            x[j] += z[j];
+        toy_stage *stage = next < n_stages && stages[next].block == i ? &stages[next++] : NULL;
+        if (stage && stage->inside_block) {
+            score(stage, x, mean_cls, tokens, rows, d);
+            rows = drop(stage, x, tokens, rows, d);
+        }
+        normalise(x, rows, d, b->norm2_w, b->norm2_b, y);
+        multiply(y, rows, d, b->fc1_w, b->fc1_b, mlp, hidden);
+        for (int64_t j = 0; j < (int64_t)rows * mlp; j++)
+            hidden[j] = 0.5 * hidden[j] * (1 + erf(hidden[j] / sqrt(2)));
+        multiply(hidden, rows, mlp, b->fc2_w, b->fc2_b, d, z);
+        for (int64_t j = 0; j < (int64_t)rows * d; j++)
+            x[j] += z[j];
+        if (out_trace) {
+            out_trace->rows[i] = rows;
+            memcpy(out_trace->blocks[i] = scratch(size), x, (size_t)rows * (size_t)d * sizeof *x);
+        }
+        if (stage && !stage->inside_block) {
+            score(stage, x, mean_cls, tokens, rows, d);
+            rows = drop(stage, x, tokens, rows, d);
+        }
+    }
+    normalise(x, m->n_prefix, d, m->norm_w, m->norm_b, y);
+    multiply(y, 1, d, m->head_w, m->head_b, m->spec.n_classes, logits);
+    if (m->spec.distilled) {
+        multiply(y + d, 1, d, m->head_dist_w, m->head_dist_b, m->spec.n_classes, hidden);
+        for (int32_t c = 0; c < m->spec.n_classes; c++)
+            logits[c] = (logits[c] + hidden[c]) / 2;
+    }
+}

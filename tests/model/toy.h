@@ -1,0 +1,63 @@
+/* A small random DeiT: its weights, its checkpoint file, and its forward in float64, image by image, written without a thought for speed. */
+#ifndef RVIT_TESTS_TOY_H
+#define RVIT_TESTS_TOY_H
+
+#include "harness.h"
+
+typedef struct toy_spec {
+    int32_t dim, depth, mlp, image_size, patch_size, n_classes, distilled;
+    rvit_dtype stored; /* in the file; the weights are rounded to it */
+    uint64_t seed;
+} toy_spec;
+
+typedef struct toy_tensor {
+    char name[48];
+    int32_t rank;
+    int64_t shape[4], n;
+    float *values;
+} toy_tensor;
+
+#define TOY_MAX_DEPTH 12
+
+typedef struct toy_block {
+    const float *norm1_w, *norm1_b, *qkv_w, *qkv_b, *proj_w, *proj_b, *norm2_w, *norm2_b, *fc1_w, *fc1_b, *fc2_w, *fc2_b;
+} toy_block;
+
+typedef struct toy {
+    toy_spec spec;
+    int32_t n_heads, n_prefix, tokens, pixels; /* floats of an image */
+    toy_tensor tensors[11 + 12 * TOY_MAX_DEPTH];
+    int n_tensors;
+    const float *cls, *dist, *pos, *patch_w, *patch_b, *norm_w, *norm_b, *head_w, *head_b, *head_dist_w, *head_dist_b;
+    toy_block blocks[TOY_MAX_DEPTH];
+} toy;
+
+/* In scratch memory. */
+const toy *toy_new(const toy_spec *spec);
+/* Writes the checkpoint and returns its path. */
+const char *toy_write(const toy *m, const char *file_name);
+/* n random images, normal with deviation 1. */
+float *toy_images(const toy *m, int32_t n, uint64_t seed);
+
+/* A prune stage whose outcome is given: the tests compare decisions apart from values. */
+typedef struct toy_stage {
+    int32_t block;
+    int inside_block;    /* between attention and MLP, else after the block */
+    const int32_t *kept; /* token numbers of the unpruned image, ascending */
+    int32_t n_kept;
+    /* out, in scratch memory: the tokens before the stage, and their scores of both kinds */
+    int32_t n_before;
+    int32_t *before;
+    double *l2, *cls_attention;
+} toy_stage;
+
+typedef struct toy_trace {
+    double *embedding;             /* [tokens, dim] */
+    double *blocks[TOY_MAX_DEPTH]; /* output of each block, [rows, dim] */
+    int32_t rows[TOY_MAX_DEPTH];
+} toy_trace;
+
+/* logits [n_classes]; out_trace may be NULL. */
+void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stages, double *logits, toy_trace *out_trace);
+
+#endif

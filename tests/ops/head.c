@@ -1,0 +1,111 @@
+#include "ops.h"
+
+#include <math.h>
+
+#include "reference/plain.h"
+
+typedef struct head_case {
+    rvit_dtype dtype, weight_dtype;
+    int32_t dim, n_tokens, n_classes;
+    const int32_t *lengths;
+    int32_t n_images;
+    int bias;
+} head_case;
+
+static void run(const head_case *c)
+{
+    const batch b = batch_of(c->lengths, c->n_images, 3);
+    const int64_t width = (int64_t)c->n_tokens * c->dim, n = (int64_t)c->n_images * c->n_classes;
+    array *x = array_input("x", b.rows * c->dim * rvit_dtype_size(c->dtype)), *cu = array_cu(&b);
+    array *gamma = array_input("gamma", c->dim * 4), *beta = array_input("beta", c->dim * 4);
+    array *weight = array_input("weight", c->n_classes * width * rvit_dtype_size(c->weight_dtype));
+    array *bias = c->bias ? array_input("bias", c->n_classes * 4) : NULL, *logits = array_output("logits", n * 4);
+    /* Only the first n_tokens rows of an image may be read: the others stay NaN. */
+    float *rows = scratch((size_t)(b.live * c->dim) * 4);
+    for (int32_t i = 0; i < c->n_images; i++)
+        for (int32_t j = 0; j < c->n_tokens && b.cu[i] + j < b.cu[i + 1]; j++)
+            for (int32_t k = 0; k < c->dim; k++) {
+                const int64_t at = ((int64_t)b.cu[i] + j) * c->dim + k;
+                store(c->dtype, x->host, at, random_normal());
+                rows[at] = load(c->dtype, x->host, at);
+            }
+    for (int32_t i = 0; i < c->dim; i++)
+        store(RVIT_F32, gamma->host, i, 1 + 0.2f * random_normal());
+    store_normal(RVIT_F32, beta->host, 0, c->dim, 0.3f);
+    store_normal(c->weight_dtype, weight->host, 0, c->n_classes * width, 1 / sqrtf((float)width));
+    if (bias)
+        store_normal(RVIT_F32, bias->host, 0, c->n_classes, 1);
+    arrays_upload();
+
+    const float *weights = loaded(c->weight_dtype, weight->host, 0, c->n_classes * width);
+    const head_problem p = {c->n_images, c->dim, c->n_tokens, c->n_classes, b.cu, 1e-6f, rows, (const float *)(const void *)gamma->host,
+                            (const float *)(const void *)beta->host, weights, bias ? (const float *)(const void *)bias->host : NULL};
+    double *exact = scratch((size_t)n * sizeof *exact);
+    float *plain = scratch((size_t)n * sizeof *plain);
+    head_f64(&p, exact);
+    head_f32(&p, plain);
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_head_args args = RVIT_HEAD_ARGS_INIT;
+        args.dtype = c->dtype;
+        args.weight_dtype = c->weight_dtype;
+        args.n_images = c->n_images;
+        args.rows = b.rows;
+        args.dim = c->dim;
+        args.n_tokens = c->n_tokens;
+        args.n_classes = c->n_classes;
+        args.eps = 1e-6f;
+        args.x = array_view(x, s);
+        args.cu_seqlens = array_view(cu, s);
+        args.gamma = array_view(gamma, s);
+        args.beta = array_view(beta, s);
+        args.weight = array_view(weight, s);
+        args.bias = array_view(bias, s);
+        args.logits = array_view(logits, s);
+        const char *feature = c->weight_dtype == RVIT_BF16 ? "bf16" : type_feature(c->dtype);
+        if (!supported(s, feature, rvit_head(H.stream[s], &args)))
+            continue;
+        arrays_fetch(s);
+        char what[160];
+        snprintf(what, sizeof what, "head %s, weights %s, dim %d, %d tokens, %d classes", rvit_dtype_name(c->dtype),
+                 rvit_dtype_name(c->weight_dtype), c->dim, c->n_tokens, c->n_classes);
+        const float *got = loaded(RVIT_F32, logits->result[s], 0, n);
+        if (s == ORACLE)
+            check_oracle(what, RVIT_F32, got, exact, n);
+        else
+            check_close(what, RVIT_F32, got, exact, plain, n);
+    }
+    harness_teardown(NULL);
+}
+
+static const int32_t lengths[] = {5, 0, 1, 2, 17, 0, 0, 3, 1};
+
+static void head_variants(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int w = 0; w < N_STORED_TYPES; w++)
+            for (int n_tokens = 1; n_tokens <= 2; n_tokens++)
+                for (int bias = 0; bias < 2; bias++) {
+                    const head_case c = {stored_types[t], stored_types[w], 192, n_tokens, 10, lengths, 9, bias};
+                    run(&c);
+                }
+}
+
+static void head_sizes(void **state)
+{
+    (void)state;
+    static const int32_t dims[] = {4, 12, 64, 100, 384, 768}, classes[] = {1, 2, 7, 33, 257, 1000};
+    static const int32_t none[3] = {0};
+    for (int t = 0; t < 2; t++)
+        for (int i = 0; i < 6; i++) {
+            const head_case c = {stored_types[t], stored_types[t], dims[i], 1 + i % 2, classes[i], lengths, 9, 1};
+            run(&c);
+            const head_case other = {stored_types[t], stored_types[t], dims[5 - i], 2 - i % 2, classes[i], lengths, 4, 1};
+            run(&other);
+        }
+    const head_case all_empty = {RVIT_F32, RVIT_F32, 64, 1, 7, none, 3, 1}, no_images = {RVIT_F32, RVIT_F32, 64, 1, 7, none, 0, 1};
+    run(&all_empty);
+    run(&no_images);
+}
+
+SUITE(head_suite, TEST(head_variants), TEST(head_sizes));

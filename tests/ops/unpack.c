@@ -1,0 +1,91 @@
+#include "ops.h"
+
+typedef enum base_kind { FILL, BASE, IN_PLACE } base_kind;
+
+typedef struct unpack_case {
+    rvit_dtype dtype;
+    int32_t dim;
+    int64_t rows, capacity;                 /* of source */
+    int64_t grid, grid_capacity;            /* of destination */
+    base_kind base;
+    float fill;
+} unpack_case;
+
+static void run(const unpack_case *c)
+{
+    const int64_t row = c->dim * rvit_dtype_size(c->dtype);
+    array *source = array_input("source", c->capacity * row), *src_rows = array_input("src_rows", c->capacity * 4);
+    array *destination = array_output("destination", c->grid_capacity * row);
+    array *base = c->base == IN_PLACE ? destination : c->base == BASE ? array_input("base", c->grid_capacity * row) : NULL;
+    array *live = c->rows == c->capacity ? NULL : array_live((int32_t)c->rows);
+    array *grid_live = c->grid == c->grid_capacity ? NULL : array_live((int32_t)c->grid);
+    /* Which rows are there: `rows` of `grid`, ascending, by selection sampling. */
+    uint8_t *wanted = scratch((size_t)(c->grid * row));
+    uint8_t *fill_row = scratch((size_t)row);
+    for (int32_t i = 0; i < c->dim; i++)
+        store(c->dtype, fill_row, i, c->fill);
+    store_normal(c->dtype, source->host, 0, c->rows * c->dim, 1);
+    if (base)
+        store_normal(c->dtype, base->host, 0, c->grid * c->dim, 1);
+    int64_t taken = 0;
+    for (int64_t t = 0; t < c->grid; t++) {
+        const int take = random_below((int32_t)(c->grid - t)) < c->rows - taken;
+        const uint8_t *from = take ? source->host + taken * row : base ? base->host + t * row : fill_row;
+        memcpy(wanted + t * row, from, (size_t)row);
+        if (take) {
+            const int32_t index = (int32_t)t;
+            memcpy(src_rows->host + taken++ * 4, &index, 4);
+        }
+    }
+    assert_int_equal(taken, c->rows);
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_unpack_args args = RVIT_UNPACK_ARGS_INIT;
+        args.dtype = c->dtype;
+        args.rows.capacity = c->capacity;
+        args.rows.live = array_view(live, s);
+        args.destination_rows.capacity = c->grid_capacity;
+        args.destination_rows.live = array_view(grid_live, s);
+        args.dim = c->dim;
+        args.fill = c->fill;
+        args.source = array_view(source, s);
+        args.src_rows = array_view(src_rows, s);
+        args.base = array_view(base, s);
+        args.destination = array_view(destination, s);
+        if (!supported(s, type_feature(c->dtype), rvit_unpack(H.stream[s], &args)))
+            continue;
+        arrays_fetch(s);
+        for (int64_t t = 0; t < c->grid; t++)
+            if (memcmp(destination->result[s] + t * row, wanted + t * row, (size_t)row))
+                fail_msg("unpack %s: row %lld of %lld (%lld in source, base %d) is wrong (side %d)", rvit_dtype_name(c->dtype),
+                         (long long)t, (long long)c->grid, (long long)c->rows, c->base, (int)s);
+        array_expect_untouched(destination, s, c->grid * row);
+    }
+    harness_teardown(NULL);
+}
+
+static void unpack_variants(void **state)
+{
+    (void)state;
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (base_kind base = FILL; base <= IN_PLACE; base++)
+            for (int spare = 0; spare < 2; spare++) {
+                const unpack_case c = {stored_types[t], 64, 40, 40 + spare * 6, 100, 100 + spare * 3, base, spare ? -1.3f : 0};
+                run(&c);
+            }
+}
+
+static void unpack_sizes(void **state)
+{
+    (void)state;
+    static const int32_t dims[] = {4, 12, 20, 192, 384, 768};
+    static const int64_t rows[][2] = {{0, 0}, {0, 1}, {1, 1}, {0, 50}, {50, 50}, {1, 300}, {299, 300}, {128, 257}, {2000, 5000}};
+    for (int t = 0; t < 2; t++)
+        for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+            for (size_t r = 0; r < sizeof rows / sizeof rows[0] - (d % 2); r++) {
+                const unpack_case c = {stored_types[t], dims[d], rows[r][0], rows[r][0] + 2, rows[r][1], rows[r][1] + 2, (base_kind)(r % 3), 7};
+                run(&c);
+            }
+}
+
+SUITE(unpack_suite, TEST(unpack_variants), TEST(unpack_sizes));

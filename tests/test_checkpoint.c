@@ -1,0 +1,740 @@
+/* Checkpoints: the geometry inferred from timm's names, what is refused and why, values, and number formats. */
+#include "temp_file.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include <raggedvit/vit.h>
+
+#include "core/checkpoint.h"
+#include "core/half.h"
+
+typedef struct tensor {
+    char name[64];
+    char dtype[8];
+    int32_t rank;
+    int64_t shape[5];
+} tensor;
+
+/* A checkpoint to be written, open to edits. */
+typedef struct model {
+    tensor tensors[1024];
+    int n;
+    const char *dtype;
+} model;
+
+typedef struct geometry {
+    int64_t dim, depth, mlp, patch, grid, channels, classes;
+    int distilled;
+} geometry;
+
+static const geometry small = {64, 2, 256, 16, 2, 3, 10, 0};
+
+static void add(model *m, const char *name, int rank, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    assert_true(m->n < 1024);
+    tensor *t = &m->tensors[m->n++];
+    snprintf(t->name, sizeof t->name, "%s", name);
+    snprintf(t->dtype, sizeof t->dtype, "%s", m->dtype);
+    t->rank = rank;
+    const int64_t shape[5] = {a, b, c, d, 0};
+    memcpy(t->shape, shape, sizeof shape);
+}
+
+static void add_block(model *m, int index, const char *name, int rank, int64_t a, int64_t b)
+{
+    char full[64];
+    snprintf(full, sizeof full, "blocks.%d.%s", index, name);
+    add(m, full, rank, a, b, 0, 0);
+}
+
+static void build(model *m, const geometry *g, const char *dtype)
+{
+    m->n = 0;
+    m->dtype = dtype;
+    const int64_t d = g->dim, prefix = 1 + g->distilled;
+    add(m, "cls_token", 3, 1, 1, d, 0);
+    add(m, "pos_embed", 3, 1, prefix + g->grid * g->grid, d, 0);
+    add(m, "patch_embed.proj.weight", 4, d, g->channels, g->patch, g->patch);
+    add(m, "patch_embed.proj.bias", 1, d, 0, 0, 0);
+    for (int i = 0; i < g->depth; i++) {
+        add_block(m, i, "norm1.weight", 1, d, 0);
+        add_block(m, i, "norm1.bias", 1, d, 0);
+        add_block(m, i, "attn.qkv.weight", 2, 3 * d, d);
+        add_block(m, i, "attn.qkv.bias", 1, 3 * d, 0);
+        add_block(m, i, "attn.proj.weight", 2, d, d);
+        add_block(m, i, "attn.proj.bias", 1, d, 0);
+        add_block(m, i, "norm2.weight", 1, d, 0);
+        add_block(m, i, "norm2.bias", 1, d, 0);
+        add_block(m, i, "mlp.fc1.weight", 2, g->mlp, d);
+        add_block(m, i, "mlp.fc1.bias", 1, g->mlp, 0);
+        add_block(m, i, "mlp.fc2.weight", 2, d, g->mlp);
+        add_block(m, i, "mlp.fc2.bias", 1, d, 0);
+    }
+    add(m, "norm.weight", 1, d, 0, 0, 0);
+    add(m, "norm.bias", 1, d, 0, 0, 0);
+    add(m, "head.weight", 2, g->classes, d, 0, 0);
+    add(m, "head.bias", 1, g->classes, 0, 0, 0);
+    if (g->distilled) {
+        add(m, "dist_token", 3, 1, 1, d, 0);
+        add(m, "head_dist.weight", 2, g->classes, d, 0, 0);
+        add(m, "head_dist.bias", 1, g->classes, 0, 0, 0);
+    }
+}
+
+static tensor *get(model *m, const char *name)
+{
+    for (int i = 0; i < m->n; i++)
+        if (strcmp(m->tensors[i].name, name) == 0)
+            return &m->tensors[i];
+    fail_msg("no tensor %s", name);
+    return NULL;
+}
+
+static void drop(model *m, int index)
+{
+    memmove(&m->tensors[index], &m->tensors[index + 1], (size_t)(m->n - index - 1) * sizeof *m->tensors);
+    m->n--;
+}
+
+static int64_t element_size(const char *dtype)
+{
+    return strcmp(dtype, "I64") == 0 ? 8 : strcmp(dtype, "F32") == 0 || strcmp(dtype, "I32") == 0 ? 4 : 2;
+}
+
+static int64_t n_elements(const tensor *t)
+{
+    int64_t n = 1;
+    for (int i = 0; i < t->rank; i++)
+        n *= t->shape[i];
+    return n;
+}
+
+/* Byte `index` of the data: every pattern of bits turns up, NaN included. */
+static uint8_t data_byte(int64_t index)
+{
+    const uint64_t mixed = ((uint64_t)index + 1) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint8_t)(mixed >> 37 ^ mixed >> 51);
+}
+
+/* with_data 0: zeros that take no space. */
+static void write_model(const model *m, int with_data)
+{
+    const size_t capacity = (size_t)m->n * 200 + 200;
+    char *header = malloc(capacity);
+    assert_non_null(header);
+    size_t at = (size_t)snprintf(header, capacity, "{\"__metadata__\":{\"format\":\"pt\"}");
+    int64_t offset = 0;
+    for (int i = 0; i < m->n; i++) {
+        const tensor *t = &m->tensors[i];
+        at += (size_t)snprintf(header + at, capacity - at, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, t->dtype);
+        for (int j = 0; j < t->rank; j++)
+            at += (size_t)snprintf(header + at, capacity - at, "%s%" PRId64, j == 0 ? "" : ",", t->shape[j]);
+        const int64_t size = n_elements(t) * element_size(t->dtype);
+        at += (size_t)snprintf(header + at, capacity - at, "],\"data_offsets\":[%" PRId64 ",%" PRId64 "]}", offset, offset + size);
+        offset += size;
+    }
+    at += (size_t)snprintf(header + at, capacity - at, "}");
+    uint8_t *data = NULL;
+    if (with_data) {
+        data = malloc((size_t)offset);
+        assert_non_null(data);
+        for (int64_t i = 0; i < offset; i++)
+            data[i] = data_byte(i);
+    }
+    write_file(at, header, at, data, offset);
+    free(data);
+    free(header);
+}
+
+static counter memory;
+
+static rvit_status open_checkpoint(int32_t lenient, rvit_checkpoint **out)
+{
+    static const rvit_allocator allocator = {&memory, counter_allocate, counter_release};
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.lenient = lenient;
+    desc.allocator = &allocator;
+    memory.calls = 0;
+    return rvit_checkpoint_open(temp_path, &desc, out);
+}
+
+static rvit_model_info expect_good(const model *m, int32_t lenient)
+{
+    write_model(m, 0);
+    memory = (counter){0, 0, -1};
+    rvit_checkpoint *checkpoint = NULL;
+    if (open_checkpoint(lenient, &checkpoint) != RVIT_OK)
+        fail_msg("%s", rvit_status_detail());
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    rvit_checkpoint_destroy(checkpoint);
+    assert_int_equal(memory.live, 0);
+    return info;
+}
+
+static void expect_status(const model *m, int32_t lenient, rvit_status expected, const char *word)
+{
+    write_model(m, 0);
+    memory = (counter){0, 0, -1};
+    const int descriptor = next_descriptor();
+    rvit_checkpoint *checkpoint = NULL;
+    const rvit_status status = open_checkpoint(lenient, &checkpoint);
+    if (status != expected || strstr(rvit_status_detail(), word) == NULL)
+        fail_msg("expected %s with \"%s\", got %s: %s", rvit_status_name(expected), word, rvit_status_name(status), rvit_status_detail());
+    assert_memory_equal(rvit_status_detail(), temp_path, strlen(temp_path));
+    assert_null(checkpoint);
+    assert_int_equal(memory.live, 0);
+    assert_int_equal(next_descriptor(), descriptor);
+}
+
+static model scratch;
+
+static void geometries(void **state)
+{
+    (void)state;
+    static const struct {
+        geometry g;
+        const char *architecture;
+        int32_t n_heads, image_size, tokens, n_tensors;
+        int64_t n_parameters;
+    } cases[] = {
+        {{192, 12, 768, 16, 14, 3, 1000, 0}, "deit_tiny_patch16_224", 3, 224, 197, 152, 5717416},
+        {{384, 12, 1536, 16, 14, 3, 1000, 0}, "deit_small_patch16_224", 6, 224, 197, 152, 22050664},
+        {{768, 12, 3072, 16, 14, 3, 1000, 0}, "deit_base_patch16_224", 12, 224, 197, 152, 86567656},
+        {{192, 12, 768, 16, 14, 3, 1000, 1}, "deit_tiny_distilled_patch16_224", 3, 224, 198, 155, 5910800},
+        {{384, 12, 1536, 16, 14, 3, 1000, 1}, "deit_small_distilled_patch16_224", 6, 224, 198, 155, 22436432},
+        {{768, 12, 3072, 16, 14, 3, 1000, 1}, "deit_base_distilled_patch16_224", 12, 224, 198, 155, 87338192},
+        {{192, 12, 768, 16, 24, 3, 1000, 0}, "deit_tiny_patch16_384", 3, 384, 577, 152, 5790376},
+        {{384, 12, 1536, 16, 24, 3, 1000, 0}, "deit_small_patch16_384", 6, 384, 577, 152, 22196584},
+        {{768, 12, 3072, 16, 24, 3, 1000, 0}, "deit_base_patch16_384", 12, 384, 577, 152, 86859496},
+        {{768, 12, 3072, 16, 24, 3, 1000, 1}, "deit_base_distilled_patch16_384", 12, 384, 578, 155, 87338192 + 380 * 768},
+        {{768, 12, 3072, 32, 7, 3, 1000, 0}, "deit_base_patch32_224", 12, 224, 50, 152, 88224232},
+        {{1024, 24, 4096, 14, 16, 3, 1000, 0}, "vit_d1024_h16_l24_patch14_224", 16, 224, 257, 296, 304203752},
+        {{64, 2, 256, 16, 2, 3, 10, 0}, "vit_d64_h1_l2_patch16_32", 1, 32, 5, 32, 150346},
+        {{64, 1, 128, 2, 1, 1, 1, 1}, "vit_d64_h1_l1_distilled_patch2_2", 1, 2, 3, 23, 34370},
+        {{192, 11, 768, 16, 14, 3, 1000, 0}, "vit_d192_h3_l11_patch16_224", 3, 224, 197, 140, 5272552},
+        {{192, 12, 384, 16, 14, 3, 1000, 0}, "vit_d192_h3_l12_patch16_224", 3, 224, 197, 152, 3943336},
+    };
+    static const char *const dtypes[3] = {"F32", "F16", "BF16"};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const geometry *g = &cases[i].g;
+        build(&scratch, g, dtypes[i % 3]);
+        const rvit_model_info info = expect_good(&scratch, 0);
+        assert_string_equal(info.architecture, cases[i].architecture);
+        assert_string_equal(info.family, "timm");
+        assert_int_equal(info.image_size, cases[i].image_size);
+        assert_int_equal(info.patch_size, g->patch);
+        assert_int_equal(info.channels, g->channels);
+        assert_int_equal(info.dim, g->dim);
+        assert_int_equal(info.n_heads, cases[i].n_heads);
+        assert_int_equal(info.head_dim, 64);
+        assert_int_equal(info.depth, g->depth);
+        assert_int_equal(info.mlp_dim, g->mlp);
+        assert_int_equal(info.n_prefix, 1 + g->distilled);
+        assert_int_equal(info.tokens, cases[i].tokens);
+        assert_int_equal(info.n_classes, g->classes);
+        assert_true(info.eps == 1e-6f);
+        assert_int_equal(info.n_parameters, cases[i].n_parameters);
+        assert_int_equal(info.n_tensors, cases[i].n_tensors);
+        assert_int_equal(info.n_unknown, 0);
+        for (size_t j = 0; j < 3; j++)
+            assert_int_equal(info.n_by_dtype[j], j == i % 3 ? cases[i].n_tensors : 0);
+    }
+    build(&scratch, &small, "F32");
+    get(&scratch, "patch_embed.proj.weight")->rank = 2;
+    get(&scratch, "patch_embed.proj.weight")->shape[1] = 768;
+    const rvit_model_info info = expect_good(&scratch, 0);
+    assert_int_equal(info.patch_size, 16);
+    assert_int_equal(info.channels, 3);
+    assert_int_equal(info.n_parameters, 150346);
+}
+
+/* Without any one tensor, with any one of another shape, rank or type: the message names it. */
+static void each_tensor(void **state)
+{
+    (void)state;
+    for (int distilled = 0; distilled < 2; distilled++) {
+        geometry g = small;
+        g.distilled = distilled;
+        build(&scratch, &g, "F16");
+        const int n = scratch.n;
+        for (int i = 0; i < n; i++) {
+            build(&scratch, &g, "F16");
+            tensor *t = &scratch.tensors[i];
+            char word[160];
+            snprintf(word, sizeof word, "tensor '%s': dtype I32", t->name);
+            snprintf(t->dtype, sizeof t->dtype, "I32");
+            expect_status(&scratch, 1, RVIT_BAD_FILE, word);
+            snprintf(t->dtype, sizeof t->dtype, "F16");
+
+            snprintf(word, sizeof word, "tensor '%s': ", t->name);
+            /* Nothing but its bias tells a plain head's size. */
+            const int head = !distilled && strcmp(t->name, "head.weight") == 0;
+            t->shape[0]++;
+            expect_status(&scratch, 1, RVIT_BAD_FILE, head ? "tensor 'head.bias': expected the shape [11], found [10]" : word);
+            t->shape[0]--;
+            t->shape[t->rank++] = 1;
+            expect_status(&scratch, 1, RVIT_BAD_FILE, word);
+            t->rank -= 2;
+            expect_status(&scratch, 1, RVIT_BAD_FILE, word);
+            t->rank++;
+
+            snprintf(word, sizeof word, "tensor '%s' is missing (1 missing in all)", t->name);
+            if (strcmp(t->name, "dist_token") == 0)
+                snprintf(word, sizeof word, "tensor 'dist_token' is missing");
+            drop(&scratch, i);
+            expect_status(&scratch, 1, RVIT_BAD_FILE, word);
+        }
+    }
+}
+
+static void bad_models(void **state)
+{
+    (void)state;
+    build(&scratch, &small, "F32");
+    drop(&scratch, 30);
+    drop(&scratch, 9);
+    drop(&scratch, 6);
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'head.weight' is missing (3 missing in all)");
+
+    build(&scratch, &small, "F32");
+    get(&scratch, "blocks.1.attn.qkv.weight")->shape[0] = 128;
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'blocks.1.attn.qkv.weight': expected the shape [192, 64], found [128, 64]");
+    build(&scratch, &small, "F32");
+    get(&scratch, "pos_embed")->shape[1] = 6;
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'pos_embed': 6 rows less 1 of prefix tokens do not make a square grid");
+    build(&scratch, &small, "F32");
+    get(&scratch, "pos_embed")->shape[1] = 4;
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "no place for the prefix tokens");
+    build(&scratch, &small, "F32");
+    get(&scratch, "pos_embed")->shape[1] = 0;
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "tensor 'pos_embed': its shape does not give the number of tokens");
+    build(&scratch, &small, "F32");
+    get(&scratch, "patch_embed.proj.weight")->shape[3] = 8;
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "expected the shape [64, channels, patch, patch], found [64, 3, 16, 8]");
+    build(&scratch, &small, "F32");
+    get(&scratch, "patch_embed.proj.weight")->rank = 2;
+    get(&scratch, "patch_embed.proj.weight")->shape[1] = 3 * 255;
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "found [64, 765]");
+
+    geometry g = small;
+    g.patch = 7;
+    build(&scratch, &g, "F32");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "patch size 7 is odd");
+    g = small;
+    g.dim = 96;
+    build(&scratch, &g, "F32");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "width 96 is not a multiple of 64");
+    g.dim = 1280;
+    build(&scratch, &g, "F32");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "width 1280 have heads");
+    g = small;
+    g.mlp = 250;
+    build(&scratch, &g, "F32");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "width 250 is not a multiple of 4");
+    g = small;
+    g.classes = (1 << 20) + 1;
+    build(&scratch, &g, "F32");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "number of classes 1048577 is above 1048576");
+    g = small;
+    g.depth = 0;
+    build(&scratch, &g, "F32");
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "the model has no blocks");
+
+    /* Blocks 0, 1 and 3; an index that is no index. */
+    build(&scratch, &small, "F32");
+    add(&scratch, "blocks.3.norm1.weight", 1, 64, 0, 0, 0);
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "every tensor of block 2 is missing");
+    build(&scratch, &small, "F32");
+    add(&scratch, "blocks.99999999999999999999.norm1.weight", 1, 64, 0, 0, 0);
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "every tensor of block 2 is missing");
+    build(&scratch, &small, "F32");
+    add(&scratch, "blocks.01.norm1.weight", 1, 64, 0, 0, 0);
+    expect_status(&scratch, 0, RVIT_BAD_FILE, "'blocks.01.norm1.weight' is unknown");
+
+    scratch.n = 0;
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "holds no tensors");
+    add(&scratch, "module.cls_token", 1, 64, 0, 0, 0);
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "the first is 'module.cls_token'");
+}
+
+static void unknown_tensors(void **state)
+{
+    (void)state;
+    build(&scratch, &small, "F32");
+    add(&scratch, "score_predictor.0.in_conv.0.weight", 1, 64, 0, 0, 0);
+    add(&scratch, "mask_token", 2, 1, 64, 0, 0);
+    rvit_model_info info = expect_good(&scratch, 0);
+    assert_int_equal(info.n_tensors, 34);
+    assert_int_equal(info.n_unknown, 2);
+    assert_int_equal(info.n_parameters, 150346);
+
+    add(&scratch, "optimizer.step", 0, 0, 0, 0, 0);
+    snprintf(scratch.tensors[34].dtype, 8, "I64");
+    add(&scratch, "head.extra", 1, 64, 0, 0, 0);
+    expect_status(&scratch, 0, RVIT_BAD_FILE, "tensor 'optimizer.step' is unknown (2 unknown in all)");
+    info = expect_good(&scratch, 1);
+    assert_int_equal(info.n_tensors, 36);
+    assert_int_equal(info.n_unknown, 4);
+    assert_int_equal(info.n_by_dtype[0], 35);
+    assert_int_equal(info.n_parameters, 150346);
+
+    static const struct {
+        const char *name, *word;
+    } parts[] = {
+        {"register_tokens", "register tokens"},
+        {"reg_token", "register tokens"},
+        {"blocks.0.ls1.gamma", "layer scale"},
+        {"blocks.1.gamma_2", "layer scale"},
+        {"blocks.0.attn.q_norm.weight", "normalised queries and keys"},
+        {"blocks.0.mlp.w12.weight", "SwiGLU"},
+        {"blocks.0.attn.relative_position_bias_table", "relative position bias"},
+        {"pre_logits.fc.weight", "between norm and head"},
+        {"norm_pre.weight", "before the first block"},
+        {"fc_norm.weight", "averaged patches"},
+    };
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        build(&scratch, &small, "F32");
+        add(&scratch, parts[i].name, 1, 64, 0, 0, 0);
+        expect_status(&scratch, 1, RVIT_UNSUPPORTED, parts[i].word);
+        expect_status(&scratch, 0, RVIT_UNSUPPORTED, parts[i].name);
+    }
+    static const char *const names[] = {"vit.embeddings.cls_token", "deit.embeddings.distillation_token", "embeddings.cls_token"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        scratch.n = 0;
+        add(&scratch, names[i], 3, 1, 1, 64, 0);
+        expect_status(&scratch, 1, RVIT_UNSUPPORTED, "Hugging Face names");
+    }
+}
+
+/* A second opinion on the number formats, through exact double arithmetic. */
+static double decode(unsigned bits, int exponent_bits, int mantissa_bits)
+{
+    const unsigned mantissa = bits & ((1u << mantissa_bits) - 1);
+    const int exponent = (int)(bits >> mantissa_bits & ((1u << exponent_bits) - 1)), top = (1 << exponent_bits) - 1, bias = top / 2;
+    const double sign = bits >> (exponent_bits + mantissa_bits) ? -1.0 : 1.0;
+    if (exponent == top)
+        return mantissa != 0 ? NAN : sign * INFINITY;
+    if (exponent == 0)
+        return sign * ldexp(mantissa, 1 - bias - mantissa_bits);
+    return sign * ldexp((double)(mantissa + (1u << mantissa_bits)), exponent - bias - mantissa_bits);
+}
+
+/* Checks one 16-bit format over all its values, and rounding at and beside the middle of every two neighbours. */
+static void check_format(int exponent_bits, int mantissa_bits, float (*widen)(uint16_t), uint16_t (*narrow)(float))
+{
+    const unsigned infinity = ((1u << exponent_bits) - 1) << mantissa_bits;
+    for (unsigned bits = 0; bits < 65536; bits++) {
+        const float value = widen((uint16_t)bits);
+        const double expected = decode(bits, exponent_bits, mantissa_bits);
+        if (isnan(expected)) {
+            assert_true(isnan(value));
+            assert_int_equal(rvit_float_bits(value) >> 31, bits >> 15);
+            assert_true((narrow(value) & 0x7fffu) > infinity);
+            assert_int_equal(narrow(value) >> 15, bits >> 15);
+            continue;
+        }
+        assert_true(value == expected && rvit_float_bits(value) >> 31 == bits >> 15);
+        assert_int_equal(narrow(value), bits);
+        if ((bits & 0x7fffu) >= infinity)
+            continue;
+        /* Above the largest finite value, infinity stands where the next value would. */
+        const double next = (bits & 0x7fffu) + 1 < infinity ? decode(bits + 1, exponent_bits, mantissa_bits)
+                                                            : 2 * expected - decode(bits - 1, exponent_bits, mantissa_bits);
+        const float middle = (float)((expected + next) / 2);
+        if ((double)middle != (expected + next) / 2)
+            continue; /* a subnormal of bfloat16 is one of float32 too: the middle may lie below its grid */
+        assert_int_equal(narrow(middle), bits % 2 == 0 ? bits : bits + 1);
+        assert_int_equal(narrow(nextafterf(middle, 0.0f)), bits);
+        assert_int_equal(narrow(nextafterf(middle, (float)next * 2)), bits + 1);
+    }
+}
+
+static float widen_f16(uint16_t bits)
+{
+    return rvit_f16_to_f32(bits);
+}
+
+static uint16_t narrow_f16(float value)
+{
+    return rvit_f32_to_f16(value);
+}
+
+static float widen_bf16(uint16_t bits)
+{
+    return rvit_bf16_to_f32(bits);
+}
+
+static uint16_t narrow_bf16(float value)
+{
+    return rvit_f32_to_bf16(value);
+}
+
+static void number_formats(void **state)
+{
+    (void)state;
+    check_format(5, 10, widen_f16, narrow_f16);
+    check_format(8, 7, widen_bf16, narrow_bf16);
+    assert_int_equal(rvit_f32_to_f16(65519.996f), 0x7bff);
+    assert_int_equal(rvit_f32_to_f16(65520.0f), 0x7c00);
+    assert_int_equal(rvit_f32_to_f16(-1e30f), 0xfc00);
+    assert_int_equal(rvit_f32_to_f16(0x1p-25f), 0);
+    assert_int_equal(rvit_f32_to_f16(0x1.000002p-25f), 1);
+    assert_int_equal(rvit_f32_to_f16(-0x1p-149f), 0x8000);
+    assert_int_equal(rvit_f32_to_bf16(3.4028235e38f), 0x7f80);
+    /* The narrowing of a NaN whose payload lies in the bits that are dropped is a NaN. */
+    assert_true((rvit_f32_to_f16(rvit_bits_float(0x7f800001u)) & 0x7fffu) > 0x7c00u);
+    assert_true((rvit_f32_to_bf16(rvit_bits_float(0xff800001u)) & 0x7fffu) > 0x7f80u);
+}
+
+/* Every value of every tensor in each type, against its bytes. */
+static void values(void **state)
+{
+    (void)state;
+    static const char *const dtypes[3] = {"F32", "F16", "BF16"};
+    for (int kind = 0; kind < 3; kind++) {
+        build(&scratch, &small, dtypes[kind]);
+        write_model(&scratch, 1);
+        memory = (counter){0, 0, -1};
+        rvit_checkpoint *checkpoint = NULL;
+        assert_int_equal(open_checkpoint(0, &checkpoint), RVIT_OK);
+        const int64_t calls = memory.calls;
+        int64_t offset = 0, n_nan = 0;
+        for (int i = 0; i < scratch.n; i++) {
+            const tensor *t = &scratch.tensors[i];
+            const int64_t n = n_elements(t), size = element_size(t->dtype);
+            float *read = malloc((size_t)(n + 1) * sizeof *read);
+            assert_non_null(read);
+            read[n] = 42;
+            assert_int_equal(rvit_checkpoint_read(checkpoint, t->name, n, read), RVIT_OK);
+            for (int64_t j = 0; j < n; j++) {
+                uint32_t bits = 0;
+                for (int64_t k = 0; k < size; k++)
+                    bits |= (uint32_t)data_byte(offset + j * size + k) << 8 * k;
+                const double expected = kind == 0 ? (double)rvit_bits_float(bits) : kind == 1 ? decode(bits, 5, 10) : decode(bits, 8, 7);
+                n_nan += isnan(expected);
+                if (!(isnan(expected) ? isnan(read[j]) : read[j] == expected) || rvit_float_bits(read[j]) >> 31 != bits >> (8 * size - 1))
+                    fail_msg("%s %s [%d]: %g instead of %g", dtypes[kind], t->name, (int)j, (double)read[j], expected);
+                if (kind == 0)
+                    assert_int_equal(rvit_float_bits(read[j]), bits);
+            }
+            assert_true(read[n] == 42);
+            assert_int_equal(rvit_checkpoint_read(checkpoint, t->name, n - 1, read), RVIT_BAD_FILE);
+            ASSERT_DETAIL("values, found");
+            free(read);
+            offset += n * size;
+        }
+        assert_true(n_nan > 0);
+        assert_int_equal(memory.calls, calls);
+        float none = 0;
+        assert_int_equal(rvit_checkpoint_read(checkpoint, "no.such", 1, &none), RVIT_BAD_FILE);
+        ASSERT_DETAIL("tensor 'no.such' is missing");
+        assert_int_equal(truncate(temp_path, 5000), 0);
+        assert_int_equal(rvit_checkpoint_read(checkpoint, "norm.bias", 64, &none), RVIT_BAD_FILE);
+        ASSERT_DETAIL("has changed");
+        rvit_checkpoint_destroy(checkpoint);
+        assert_int_equal(memory.live, 0);
+    }
+}
+
+static void listing(void **state)
+{
+    (void)state;
+    build(&scratch, &small, "BF16");
+    add(&scratch, "mask_token", 2, 1, 64, 0, 0);
+    write_model(&scratch, 0);
+    rvit_checkpoint *checkpoint = NULL;
+    assert_int_equal(rvit_checkpoint_open(temp_path, NULL, &checkpoint), RVIT_OK);
+    for (int i = 0; i < scratch.n; i++) {
+        const char *name, *dtype;
+        int32_t rank, used;
+        const int64_t *shape;
+        assert_int_equal(rvit_checkpoint_tensor(checkpoint, i, &name, &dtype, &rank, &shape, &used), RVIT_OK);
+        assert_string_equal(name, scratch.tensors[i].name);
+        assert_string_equal(dtype, "BF16");
+        assert_int_equal(rank, scratch.tensors[i].rank);
+        assert_memory_equal(shape, scratch.tensors[i].shape, (size_t)rank * sizeof *shape);
+        assert_int_equal(used, strcmp(name, "mask_token") != 0);
+    }
+    assert_int_equal(rvit_checkpoint_tensor(checkpoint, 0, NULL, NULL, NULL, NULL, NULL), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_tensor(checkpoint, scratch.n, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("no tensor 33, the file has 33");
+    assert_int_equal(rvit_checkpoint_tensor(checkpoint, -1, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_tensor(NULL, 0, NULL, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    assert_string_equal(rvit_checkpoint_metadata(checkpoint, "format"), "pt");
+    assert_null(rvit_checkpoint_metadata(checkpoint, "classes"));
+    assert_null(rvit_checkpoint_metadata(checkpoint, NULL));
+    assert_null(rvit_checkpoint_metadata(NULL, "format"));
+    rvit_checkpoint_destroy(checkpoint);
+    rvit_checkpoint_destroy(NULL);
+}
+
+/* Structs of an older and of a newer caller. */
+static void struct_sizes(void **state)
+{
+    (void)state;
+    build(&scratch, &small, "F32");
+    write_model(&scratch, 0);
+    struct {
+        rvit_checkpoint_desc desc;
+        unsigned char more[16];
+    } desc = {RVIT_CHECKPOINT_DESC_INIT, {0}};
+    desc.desc.struct_size = sizeof desc;
+    rvit_checkpoint *checkpoint = NULL;
+    assert_int_equal(rvit_checkpoint_open(temp_path, &desc.desc, &checkpoint), RVIT_OK);
+
+    struct {
+        rvit_model_info info;
+        unsigned char more[16];
+    } big, old;
+    memset(&big, 0x5a, sizeof big);
+    big.info.struct_size = sizeof big;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &big.info), RVIT_OK);
+    assert_int_equal(big.info.struct_size, sizeof big);
+    assert_int_equal(big.info.dim, 64);
+    assert_int_equal(big.info.n_by_dtype[0], 32);
+    memset(&old, 0x5a, sizeof old);
+    old.info.struct_size = offsetof(rvit_model_info, depth);
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &old.info), RVIT_OK);
+    assert_int_equal(old.info.struct_size, offsetof(rvit_model_info, depth));
+    assert_int_equal(old.info.head_dim, 64);
+    assert_int_equal(old.info.depth, 0x5a5a5a5a);
+    old.info.struct_size = 0;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &old.info), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(old.info.head_dim, 64);
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, NULL), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_get_info(NULL, &big.info), RVIT_INVALID_ARGUMENT);
+    rvit_checkpoint_destroy(checkpoint);
+
+    checkpoint = NULL;
+    desc.more[3] = 1;
+    assert_int_equal(rvit_checkpoint_open(temp_path, &desc.desc, &checkpoint), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("checkpoint desc");
+    desc.desc.struct_size = 0;
+    assert_int_equal(rvit_checkpoint_open(temp_path, &desc.desc, &checkpoint), RVIT_INVALID_ARGUMENT);
+    desc.desc.struct_size = sizeof desc.desc;
+    desc.desc.lenient = 2;
+    assert_int_equal(rvit_checkpoint_open(temp_path, &desc.desc, &checkpoint), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("lenient is 2");
+    const rvit_allocator half_made = {NULL, counter_allocate, NULL};
+    desc.desc.lenient = 0;
+    desc.desc.allocator = &half_made;
+    assert_int_equal(rvit_checkpoint_open(temp_path, &desc.desc, &checkpoint), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_open(NULL, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("path is NULL");
+    assert_int_equal(rvit_checkpoint_open(temp_path, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    assert_null(checkpoint);
+}
+
+static void failed_allocations(void **state)
+{
+    (void)state;
+    build(&scratch, &small, "F32");
+    write_model(&scratch, 0);
+    const int descriptor = next_descriptor();
+    int64_t i = 0;
+    for (;; i++) {
+        memory = (counter){0, 0, i};
+        rvit_checkpoint *checkpoint = NULL;
+        const rvit_status status = open_checkpoint(0, &checkpoint);
+        if (status == RVIT_OK) {
+            rvit_checkpoint_destroy(checkpoint);
+            assert_int_equal(memory.live, 0);
+            break;
+        }
+        assert_int_equal(status, RVIT_OUT_OF_HOST_MEMORY);
+        ASSERT_DETAIL("memory");
+        assert_null(checkpoint);
+        assert_int_equal(memory.live, 0);
+        assert_int_equal(next_descriptor(), descriptor);
+    }
+    assert_true(i >= 7);
+}
+
+/* Bytes of a model's header changed at random: a checkpoint whose values can be read, or a status. */
+static void mutations(void **state)
+{
+    (void)state;
+    build(&scratch, &small, "F16");
+    write_model(&scratch, 0);
+    struct stat info;
+    assert_int_equal(stat(temp_path, &info), 0);
+    const int64_t header_end = info.st_size - 2 * 150346;
+    const int fd = open(temp_path, O_RDWR);
+    uint32_t random = 99;
+    int n_good = 0;
+    for (int i = 0; i < 4000; i++) {
+        random = random * 1664525u + 1013904223u;
+        const off_t at = 8 + (off_t)((random >> 8) % (uint32_t)(header_end - 8));
+        random = random * 1664525u + 1013904223u;
+        const char byte = (char)("0123456789,[]{}\"blocks.FBI-e \\\x01\xff"[(random >> 8) % 32]);
+        char before;
+        assert_int_equal(pread(fd, &before, 1, at), 1);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+        memory = (counter){0, 0, -1};
+        rvit_checkpoint *checkpoint = NULL;
+        const rvit_status status = open_checkpoint(i % 2, &checkpoint);
+        if (status == RVIT_OK) {
+            n_good++;
+            float norm[64];
+            assert_int_equal(rvit_checkpoint_read(checkpoint, "norm.bias", 64, norm), RVIT_OK);
+            rvit_checkpoint_destroy(checkpoint);
+        } else {
+            assert_true(status == RVIT_BAD_FILE || status == RVIT_UNSUPPORTED);
+            assert_null(checkpoint);
+        }
+        assert_int_equal(memory.live, 0);
+        assert_int_equal(pwrite(fd, &before, 1, at), 1);
+    }
+    close(fd);
+    assert_in_range(n_good, 20, 400);
+    (void)expect_good(&scratch, 0);
+}
+
+static void demo(void **state)
+{
+    (void)state;
+    rvit_checkpoint *checkpoint = NULL;
+    if (rvit_checkpoint_open(RVIT_EXAMPLES_DATA "/deit_tiny_cifar10.safetensors", NULL, &checkpoint) != RVIT_OK)
+        fail_msg("%s", rvit_status_detail());
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_string_equal(info.architecture, "deit_tiny_patch16_224");
+    assert_string_equal(rvit_checkpoint_metadata(checkpoint, "architecture"), info.architecture);
+    assert_int_equal(info.dim, 192);
+    assert_int_equal(info.n_heads, 3);
+    assert_int_equal(info.depth, 12);
+    assert_int_equal(info.mlp_dim, 768);
+    assert_int_equal(info.n_classes, 10);
+    assert_int_equal(info.n_prefix, 1);
+    assert_int_equal(info.tokens, 197);
+    assert_int_equal(info.image_size, 224);
+    assert_int_equal(info.patch_size, 16);
+    assert_int_equal(info.channels, 3);
+    assert_int_equal(info.n_tensors, 182);
+    assert_int_equal(info.n_unknown, 30);
+    assert_int_equal(info.n_by_dtype[1], 182);
+    assert_int_equal(info.n_parameters, 5717416 - (1000 - 10) * 193);
+    /* Trained weights: finite and of a sane size. */
+    static float weights[576 * 192];
+    assert_int_equal(rvit_checkpoint_read(checkpoint, "blocks.11.attn.qkv.weight", 576 * 192, weights), RVIT_OK);
+    double sum = 0;
+    for (int i = 0; i < 576 * 192; i++)
+        sum += (double)weights[i] * weights[i];
+    const double rms = sqrt(sum / (576 * 192));
+    assert_true(rms > 0.01 && rms < 1);
+    rvit_checkpoint_destroy(checkpoint);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(geometries),      cmocka_unit_test(each_tensor),    cmocka_unit_test(bad_models),
+        cmocka_unit_test(unknown_tensors), cmocka_unit_test(number_formats), cmocka_unit_test(values),
+        cmocka_unit_test(listing),         cmocka_unit_test(struct_sizes),   cmocka_unit_test(failed_allocations),
+        cmocka_unit_test(mutations),       cmocka_unit_test(demo),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}

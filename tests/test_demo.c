@@ -1,0 +1,235 @@
+/* The main job on real input: the demo checkpoint against timm's float64 logits and known probabilities.
+
+   usage: test_demo BACKEND DATA_FOLDER [all]     all: also the accuracy on the sheet's 1000 tiles
+   Exits 77 if the backend is not there. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <raggedvit/raggedvit.h>
+
+#include "tools/cli/image.h"
+#include "tools/cli/preprocess.h"
+
+enum { CLASSES = 10, SIZE = 224, TILE = 32, COLUMNS = 40, TILES = 1000, BATCH = 16, CAT = 3, DEER = 4, FROG = 6 };
+#define IMAGE_LENGTH ((size_t)3 * SIZE * SIZE)
+
+static const char *data_folder;
+static rvit_device *device;
+static rvit_checkpoint *checkpoint;
+static rvit_model *model;
+
+static const char *data_path(const char *name)
+{
+    static char path[1024];
+    snprintf(path, sizeof path, "%s/%s", data_folder, name);
+    return path;
+}
+
+static void ok(rvit_status status)
+{
+    if (status != RVIT_OK)
+        fail_msg("%s: %s", rvit_status_name(status), rvit_status_detail());
+}
+
+static rvit_session *open_session(rvit_prune_type type, double keep, int32_t max_images)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    rvit_session *session = NULL;
+    desc.max_images = max_images;
+    desc.prune.type = type;
+    desc.prune.keep = keep;
+    ok(rvit_session_create(model, &desc, &session));
+    return session;
+}
+
+static struct image load(const char *name)
+{
+    struct image picture;
+    struct image_error error;
+    if (!image_load(data_path(name), &picture, &error))
+        fail_msg("%s: %s", name, error.text);
+    return picture;
+}
+
+/* Runs tiles first .. first + n - 1 and gives their logits. */
+static void run_tiles(rvit_session *session, const struct image *sheet, int32_t first, int32_t n, float *out_logits)
+{
+    struct image_error error;
+    float *input = rvit_session_input(session);
+    for (int32_t i = 0; i < n; i++) {
+        const int32_t tile = first + i;
+        const size_t corner = ((size_t)(tile / COLUMNS) * TILE * (size_t)sheet->width + (size_t)(tile % COLUMNS) * TILE) * 3;
+        const struct image_view cut = {sheet->pixels + corner, (int64_t)sheet->width * 3, TILE, TILE};
+        struct image view;
+        assert_true(preprocess_tile(cut, SIZE, &view, &error));
+        preprocess_normalize(&view, input + (size_t)i * IMAGE_LENGTH);
+        image_free(&view);
+    }
+    rvit_run_args run = RVIT_RUN_ARGS_INIT;
+    run.n_images = n;
+    ok(rvit_session_run(session, &run, out_logits));
+}
+
+static void test_logits_equal_timm(void **state)
+{
+    (void)state;
+    struct image sheet = load("cifar10_test_1000.png");
+    rvit_session *session = open_session(RVIT_PRUNE_NONE, -1, BATCH);
+    FILE *reference = fopen(data_path("cifar10_test_logits_64.txt"), "r");
+    assert_non_null(reference);
+    double largest = 0;
+    for (int32_t first = 0; first < 64; first += BATCH) {
+        float logits[BATCH * CLASSES];
+        run_tiles(session, &sheet, first, BATCH, logits);
+        for (int32_t i = 0; i < BATCH * CLASSES; i++) {
+            double expected;
+            assert_int_equal(fscanf(reference, "%lf", &expected), 1);
+            assert_true(isfinite(logits[i]));
+            largest = fmax(largest, fabs((double)logits[i] - expected));
+        }
+    }
+    fclose(reference);
+    rvit_session_destroy(session);
+    image_free(&sheet);
+    print_message("largest difference to timm's logits: %.3g\n", largest);
+    assert_true(largest <= 1e-4);
+}
+
+static void classify_cat(rvit_prune_type type, double keep, double *out_probabilities, int32_t *out_tokens)
+{
+    struct image photo = load("chelsea.png"), view;
+    struct image_error error;
+    float logits[CLASSES];
+    rvit_session *session = open_session(type, keep, 1);
+    assert_true(preprocess_picture(image_whole(&photo), SIZE, &view, &error));
+    preprocess_normalize(&view, rvit_session_input(session));
+    rvit_run_args run = RVIT_RUN_ARGS_INIT;
+    run.n_images = 1;
+    ok(rvit_session_run(session, &run, logits));
+    double sum = 0;
+    for (int c = 0; c < CLASSES; c++)
+        sum += exp((double)logits[c]);
+    for (int c = 0; c < CLASSES; c++)
+        out_probabilities[c] = exp((double)logits[c]) / sum;
+    for (int32_t s = 0; s < rvit_session_n_stages(session); s++)
+        out_tokens[s] = rvit_session_cu_seqlens(session, s)[1];
+    rvit_session_destroy(session);
+    image_free(&photo);
+    image_free(&view);
+}
+
+static void test_cat_is_a_cat(void **state)
+{
+    (void)state;
+    double probabilities[CLASSES];
+    int32_t tokens[RVIT_PRUNE_MAX_STAGES];
+    classify_cat(RVIT_PRUNE_NONE, -1, probabilities, tokens);
+    assert_float_equal(probabilities[CAT], 0.822, 6e-4);
+    assert_float_equal(probabilities[FROG], 0.045, 6e-4);
+    assert_float_equal(probabilities[DEER], 0.035, 6e-4);
+}
+
+static void test_half_a_cat_is_a_cat(void **state)
+{
+    (void)state;
+    double probabilities[CLASSES];
+    int32_t tokens[RVIT_PRUNE_MAX_STAGES];
+    classify_cat(RVIT_PRUNE_L2, 0.5, probabilities, tokens);
+    print_message("l2 0.5: cat %.3f, %d tokens\n", probabilities[CAT], tokens[0]);
+    assert_true(probabilities[CAT] > 0.5);
+    assert_in_range(tokens[0], 98, 99);
+    classify_cat(RVIT_PRUNE_EVIT, 0.5, probabilities, tokens);
+    print_message("evit 0.5: cat %.3f, %d, %d, %d tokens\n", probabilities[CAT], tokens[0], tokens[1], tokens[2]);
+    assert_true(probabilities[CAT] > 0.5);
+    assert_int_equal(tokens[0], 99);
+    assert_int_equal(tokens[1], 50);
+    assert_int_equal(tokens[2], 26);
+}
+
+static void test_accuracy(void **state)
+{
+    (void)state;
+    struct image sheet = load("cifar10_test_1000.png");
+    rvit_session *session = open_session(RVIT_PRUNE_NONE, -1, 2 * BATCH);
+    const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
+    assert_non_null(classes);
+    FILE *labels = fopen(data_path("cifar10_test_1000.txt"), "r");
+    assert_non_null(labels);
+    int n_right = 0;
+    for (int32_t first = 0; first < TILES; first += 2 * BATCH) {
+        const int32_t n = TILES - first < 2 * BATCH ? TILES - first : 2 * BATCH;
+        float logits[2 * BATCH * CLASSES];
+        run_tiles(session, &sheet, first, n, logits);
+        for (int32_t i = 0; i < n; i++) {
+            const float *row = logits + (size_t)i * CLASSES;
+            char name[32], wanted[32];
+            int best = 0;
+            for (int c = 1; c < CLASSES; c++)
+                if (row[c] > row[best])
+                    best = c;
+            const char *at = classes;
+            for (int c = 0; c < best; c++)
+                at = strchr(at, ',') + 1;
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, ","), at);
+            assert_int_equal(fscanf(labels, "%31s", wanted), 1);
+            n_right += strcmp(name, wanted) == 0;
+        }
+    }
+    fclose(labels);
+    rvit_session_destroy(session);
+    image_free(&sheet);
+    print_message("%d of %d right\n", n_right, TILES);
+    assert_in_range(n_right, 846, 848);
+}
+
+static void close_all(void)
+{
+    rvit_model_destroy(model);
+    rvit_checkpoint_destroy(checkpoint);
+    rvit_device_destroy(device);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_logits_equal_timm),
+        cmocka_unit_test(test_cat_is_a_cat),
+        cmocka_unit_test(test_half_a_cat_is_a_cat),
+    };
+    const struct CMUnitTest long_tests[] = {cmocka_unit_test(test_accuracy)};
+    if (argc < 3) {
+        fprintf(stderr, "usage: %s BACKEND DATA_FOLDER [all]\n", argv[0]);
+        return 2;
+    }
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = strcmp(argv[1], "vulkan") == 0 ? RVIT_BACKEND_VULKAN
+                   : strcmp(argv[1], "cuda") == 0 ? RVIT_BACKEND_CUDA
+                                                  : RVIT_BACKEND_CPU;
+    data_folder = argv[2];
+    rvit_status status = rvit_device_create(&desc, &device);
+    if (status == RVIT_UNAVAILABLE) {
+        fprintf(stderr, "skipped: %s\n", rvit_status_detail());
+        return 77;
+    }
+    if (status == RVIT_OK)
+        status = rvit_checkpoint_open(data_path("deit_tiny_cifar10.safetensors"), NULL, &checkpoint);
+    if (status == RVIT_OK)
+        status = rvit_model_create(device, checkpoint, NULL, &model);
+    if (status != RVIT_OK) {
+        fprintf(stderr, "%s: %s\n", rvit_status_name(status), rvit_status_detail());
+        return 1;
+    }
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    if (argc > 3 && strcmp(argv[3], "all") == 0)
+        failed += cmocka_run_group_tests(long_tests, NULL, NULL);
+    close_all();
+    return failed ? 1 : 0;
+}

@@ -1,0 +1,379 @@
+/* The command line tool's way from a file to what the model sees: decoding, Pillow's bicubic bit for bit, timm's geometry. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "tools/cli/image.h"
+#include "tools/cli/preprocess.h"
+#include "tools/cli/resize.h"
+
+#include "image_files.h"
+
+#define N_FILES (sizeof image_files / sizeof image_files[0])
+
+static char folder[64];
+static char path[128];
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/raggedvit-test-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        return -1;
+    snprintf(path, sizeof path, "%s/picture", folder);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    (void)unlink(path);
+    return rmdir(folder);
+}
+
+static uint32_t crc32_of(const uint8_t *data, size_t size)
+{
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= data[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    return ~crc;
+}
+
+static size_t byte_count(const struct image *picture)
+{
+    return (size_t)picture->width * (size_t)picture->height * 3;
+}
+
+enum { NOISE, BLACK_AND_WHITE, RAMP };
+
+static struct image make_image(int kind, int32_t width, int32_t height)
+{
+    struct image out;
+    struct image_error error;
+    uint32_t random = 12345u + (uint32_t)kind;
+    assert_true(image_create(width, height, &out, &error));
+    for (size_t i = 0; i < byte_count(&out); i++) {
+        const size_t line = (size_t)width * 3;
+        random = random * 1664525u + 1013904223u;
+        out.pixels[i] = (uint8_t)(kind == NOISE ? random >> 24 : kind == BLACK_AND_WHITE ? (random >> 31) * 255 : i % line + i / line * 5);
+    }
+    return out;
+}
+
+static struct image resized(const struct image *in, int32_t width, int32_t height)
+{
+    struct image out;
+    struct image_error error;
+    assert_true(image_create(width, height, &out, &error));
+    assert_true(resize_bicubic(image_whole(in), width, height, 0, 0, &out, &error));
+    return out;
+}
+
+/* The checksums are those of Pillow 12's Image.resize(..., BICUBIC). */
+static const struct golden {
+    int kind;
+    int32_t width, height, to_width, to_height;
+    uint32_t crc;
+} goldens[] = {
+    {0, 32, 32, 224, 224, 0x341f62ba},   {1, 451, 300, 372, 248, 0xcf354f55}, {2, 500, 375, 330, 248, 0x30c21379},
+    {0, 375, 500, 248, 330, 0xc485be07}, {1, 333, 500, 256, 384, 0x4b3534fc}, {2, 64, 48, 7, 5, 0x01bfeda8},
+    {0, 7, 5, 64, 48, 0xb70986c8},       {1, 100, 80, 100, 20, 0x72a0be79},   {2, 100, 80, 20, 80, 0x0a5197f4},
+    {0, 100, 80, 160, 20, 0x594045af},   {1, 20, 90, 60, 31, 0xbe7cc051},     {2, 1, 1, 5, 4, 0x9fefa85b},
+    {0, 1, 9, 6, 3, 0x04f38ad9},         {1, 9, 1, 3, 6, 0x54202ce8},         {2, 2, 3, 3, 2, 0x9bbf56d6},
+    {0, 3, 2, 2, 3, 0x14c0370f},         {1, 200, 150, 200, 150, 0x2d153491}, {2, 224, 224, 384, 384, 0x2fa85df6},
+    {0, 600, 37, 24, 224, 0xb7e0baa2},   {1, 37, 600, 224, 24, 0x7a5152b5},
+};
+
+static void test_resize_equals_pillow(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof goldens / sizeof goldens[0]; i++) {
+        const struct golden *golden = &goldens[i];
+        struct image in = make_image(golden->kind, golden->width, golden->height);
+        struct image out = resized(&in, golden->to_width, golden->to_height);
+        if (crc32_of(out.pixels, byte_count(&out)) != golden->crc)
+            fail_msg("%d x %d to %d x %d differs", golden->width, golden->height, golden->to_width, golden->to_height);
+        image_free(&in);
+        image_free(&out);
+    }
+}
+
+static void test_same_size_is_a_copy(void **state)
+{
+    (void)state;
+    struct image in = make_image(NOISE, 61, 43), out = resized(&in, 61, 43);
+    assert_memory_equal(in.pixels, out.pixels, byte_count(&in));
+    image_free(&in);
+    image_free(&out);
+}
+
+static void test_window_is_a_crop(void **state)
+{
+    (void)state;
+    struct image in = make_image(NOISE, 90, 70), full = resized(&in, 131, 38), window;
+    struct image_error error;
+    assert_true(image_create(17, 11, &window, &error));
+    assert_true(resize_bicubic(image_whole(&in), 131, 38, 101, 27, &window, &error));
+    for (int32_t y = 0; y < 11; y++)
+        assert_memory_equal(window.pixels + (size_t)y * 17 * 3, full.pixels + ((size_t)(y + 27) * 131 + 101) * 3, 17 * 3);
+    image_free(&in);
+    image_free(&full);
+    image_free(&window);
+}
+
+static void test_geometry(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t width, height, edge, crop;
+        int64_t to_width, to_height, left, top;
+    } cases[] = {
+        {500, 375, 256, 224, 341, 256, 58, 16},  {500, 375, 248, 224, 330, 248, 53, 12},   {500, 375, 384, 384, 512, 384, 64, 0},
+        {500, 375, 438, 384, 584, 438, 100, 27}, {375, 500, 256, 224, 256, 341, 16, 58},   {375, 500, 248, 224, 248, 330, 12, 53},
+        {333, 500, 256, 224, 256, 384, 16, 80},  {1000, 1000, 248, 224, 248, 248, 12, 12}, {203, 101, 102, 99, 205, 102, 53, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct preprocess_geometry plan = preprocess_plan(cases[i].width, cases[i].height, cases[i].edge, cases[i].crop);
+        assert_int_equal(plan.width, cases[i].to_width);
+        assert_int_equal(plan.height, cases[i].to_height);
+        assert_int_equal(plan.left, cases[i].left);
+        assert_int_equal(plan.top, cases[i].top);
+    }
+    assert_int_equal(preprocess_edge(224), 248);
+    assert_int_equal(preprocess_edge(192), 213);
+    assert_int_equal(preprocess_edge(384), 384);
+    assert_int_equal(preprocess_edge(448), 448);
+}
+
+static void test_picture_is_resize_and_crop(void **state)
+{
+    (void)state;
+    struct image in = make_image(RAMP, 451, 300), full = resized(&in, 372, 248), view;
+    struct image_error error;
+    assert_true(preprocess_picture(image_whole(&in), 224, &view, &error));
+    assert_int_equal(view.width, 224);
+    assert_int_equal(view.height, 224);
+    for (int32_t y = 0; y < 224; y++)
+        assert_memory_equal(view.pixels + (size_t)y * 224 * 3, full.pixels + ((size_t)(y + 12) * 372 + 74) * 3, 224 * 3);
+    image_free(&view);
+    image_free(&full);
+    image_free(&in);
+}
+
+static void test_tile_of_a_sheet(void **state)
+{
+    (void)state;
+    struct image sheet = make_image(NOISE, 96, 64), tile, view, expected;
+    struct image_error error;
+    assert_true(image_create(32, 32, &tile, &error));
+    for (int32_t y = 0; y < 32; y++)
+        memcpy(tile.pixels + (size_t)y * 32 * 3, sheet.pixels + ((size_t)(y + 32) * 96 + 64) * 3, 32 * 3);
+    expected = resized(&tile, 224, 224);
+    const struct image_view cut = {sheet.pixels + ((size_t)32 * 96 + 64) * 3, 96 * 3, 32, 32};
+    assert_true(preprocess_tile(cut, 224, &view, &error));
+    assert_memory_equal(view.pixels, expected.pixels, byte_count(&expected));
+    image_free(&sheet);
+    image_free(&tile);
+    image_free(&view);
+    image_free(&expected);
+}
+
+/* Resized whole, these would take gigabytes. */
+static void test_thin_pictures(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{1, 100000}, {100000, 1}, {1, 1}};
+    for (int i = 0; i < 3; i++) {
+        struct image in = make_image(RAMP, sizes[i][0], sizes[i][1]), view;
+        struct image_error error;
+        assert_true(preprocess_picture(image_whole(&in), 224, &view, &error));
+        image_free(&in);
+        image_free(&view);
+    }
+}
+
+static void test_normalize(void **state)
+{
+    (void)state;
+    uint8_t pixels[2 * 3] = {0, 128, 255, 255, 0, 10};
+    const struct image view = {2, 1, pixels};
+    float values[6];
+    preprocess_normalize(&view, values);
+    assert_float_equal(values[0], -2.1179039f, 1e-7f);
+    assert_float_equal(values[1], 2.2489083f, 1e-7f);
+    assert_float_equal(values[2], 0.2051821f, 1e-7f);
+    assert_float_equal(values[3], -2.0357144f, 1e-6f);
+    assert_float_equal(values[4], 2.64f, 1e-6f);
+}
+
+static void test_every_kind_of_file(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_FILES; i++) {
+        const struct image_file *file = &image_files[i];
+        struct image picture;
+        struct image_error error;
+        if (!image_decode(file->data, file->size, &picture, &error))
+            fail_msg("%s: %s", file->name, error.text);
+        assert_int_equal(picture.width, file->width);
+        assert_int_equal(picture.height, file->height);
+        if (crc32_of(picture.pixels, byte_count(&picture)) != file->crc)
+            fail_msg("%s: other pixels", file->name);
+        image_free(&picture);
+    }
+}
+
+/* In memory of exactly that size, so that a sanitizer sees a read past it. */
+static bool decode_copy(const uint8_t *data, size_t size, struct image *out, struct image_error *error)
+{
+    uint8_t *copy = malloc(size ? size : 1);
+    assert_non_null(copy);
+    memcpy(copy, data, size);
+    const bool ok = image_decode(copy, size, out, error);
+    free(copy);
+    return ok;
+}
+
+static void test_truncated_files(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_FILES; i++) {
+        const struct image_file *file = &image_files[i];
+        for (size_t size = 0; size < file->size; size++) {
+            struct image picture;
+            struct image_error error = {""};
+            if (decode_copy(file->data, size, &picture, &error)) {
+                /* Only the marker that ends a JPEG may be gone: every pixel is there. */
+                if (strncmp(file->name, "jpeg", 4) != 0 || size + 2 < file->size)
+                    fail_msg("%s cut to %zu bytes was taken", file->name, size);
+                assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), file->crc);
+                image_free(&picture);
+            } else if (error.text[0] == 0) {
+                fail_msg("%s cut to %zu bytes: no reason given", file->name, size);
+            }
+        }
+    }
+}
+
+static void test_mutated_files(void **state)
+{
+    (void)state;
+    int n_refused = 0;
+    for (size_t i = 0; i < N_FILES; i++) {
+        const struct image_file *file = &image_files[i];
+        uint8_t *copy = malloc(file->size);
+        assert_non_null(copy);
+        for (size_t at = 0; at < file->size; at++)
+            for (int bit = 0; bit < 8; bit += 3) {
+                struct image picture;
+                struct image_error error = {""};
+                memcpy(copy, file->data, file->size);
+                copy[at] ^= (uint8_t)(1 << bit);
+                if (decode_copy(copy, file->size, &picture, &error)) {
+                    assert_true(picture.width > 0 && picture.height > 0);
+                    image_free(&picture);
+                } else {
+                    assert_true(error.text[0] != 0);
+                    n_refused++;
+                }
+            }
+        free(copy);
+    }
+    assert_true(n_refused > 1000);
+}
+
+static void write_bytes(const void *data, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void expect_refusal(const char *name, const char *word)
+{
+    struct image picture;
+    struct image_error error = {""};
+    assert_false(image_load(name, &picture, &error));
+    if (strstr(error.text, word) == NULL)
+        fail_msg("expected \"%s\" in: %s", word, error.text);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const uint8_t huge[] = {0x89, 'P',  'N',  'G', '\r', '\n', 0x1a, '\n', 0, 0, 0, 13, 'I',  'H', 'D', 'R', 0,
+                                   1,    0x86, 0xa0, 0,   1,    0x86, 0xa0, 8,    2, 0, 0, 0,  0x37, 0,   0,   0};
+    expect_refusal(path, "No such file");
+    expect_refusal(folder, "folder");
+    expect_refusal("/dev/null", "not a regular file");
+    write_bytes("", 0);
+    expect_refusal(path, "empty");
+    write_bytes("GIF89a and so on", 16);
+    expect_refusal(path, "neither a PNG nor a JPEG");
+    write_bytes(image_files[0].data, image_files[0].size - 20);
+    expect_refusal(path, "broken PNG");
+    write_bytes(huge, sizeof huge);
+    expect_refusal(path, "PNG");
+}
+
+static void test_write_and_load(void **state)
+{
+    (void)state;
+    struct image picture = make_image(NOISE, 23, 9), loaded;
+    struct image_error error;
+    int32_t width, height;
+    assert_true(image_write_png(path, &picture, &error));
+    assert_true(image_load(path, &loaded, &error));
+    assert_int_equal(loaded.width, 23);
+    assert_int_equal(loaded.height, 9);
+    assert_memory_equal(loaded.pixels, picture.pixels, byte_count(&picture));
+    assert_true(image_load_size(path, &width, &height, &error));
+    assert_int_equal(width, 23);
+    assert_int_equal(height, 9);
+    assert_false(image_write_png(folder, &picture, &error));
+    assert_non_null(strstr(error.text, "cannot be written"));
+    image_free(&picture);
+    image_free(&loaded);
+}
+
+static void test_size_limit(void **state)
+{
+    (void)state;
+    struct image picture;
+    struct image_error error;
+    assert_false(image_create(100000, 100000, &picture, &error));
+    assert_non_null(strstr(error.text, "pixels"));
+    assert_false(image_create(0, 5, &picture, &error));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_resize_equals_pillow),
+        cmocka_unit_test(test_same_size_is_a_copy),
+        cmocka_unit_test(test_window_is_a_crop),
+        cmocka_unit_test(test_geometry),
+        cmocka_unit_test(test_picture_is_resize_and_crop),
+        cmocka_unit_test(test_tile_of_a_sheet),
+        cmocka_unit_test(test_thin_pictures),
+        cmocka_unit_test(test_normalize),
+        cmocka_unit_test(test_every_kind_of_file),
+        cmocka_unit_test(test_truncated_files),
+        cmocka_unit_test(test_mutated_files),
+        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_write_and_load),
+        cmocka_unit_test(test_size_limit),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

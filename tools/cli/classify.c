@@ -1,0 +1,171 @@
+/* raggedvit classify. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "overlay.h"
+#include "progress.h"
+#include "report.h"
+
+#define DEFAULT_BATCH 32
+
+struct classify {
+    const struct options *options;
+    struct engine engine;
+    rvit_session *session;
+    struct labels labels;
+    struct inputs inputs;
+    int32_t *expected; /* [inputs.n_given]; NULL: not known */
+    int32_t batch;
+    struct report_image *images; /* [batch], of the run */
+    struct image first_view;     /* for the overlay */
+    bool has_infinite;
+    struct report report;
+};
+
+/* Decodes and prepares up to a batch of images into the session's input. Returns how many, or -1. */
+static int32_t fill_batch(struct classify *self)
+{
+    const int32_t size = self->engine.model_info.image_size;
+    const size_t image_length = (size_t)3 * (size_t)size * (size_t)size;
+    float *out = rvit_session_input(self->session);
+    int32_t n = 0;
+    for (struct input input; n < self->batch; n++) {
+        struct image *view = self->options->overlay && !self->first_view.pixels ? &self->first_view : NULL;
+        const int found = inputs_next_prepared(&self->inputs, size, out + (size_t)n * image_length, &input, view);
+        if (found <= 0)
+            return found < 0 ? -1 : n;
+        self->images[n] = (struct report_image){.path = input.path, .tile = input.tile, .expected = -1};
+        if (self->expected)
+            self->images[n].expected = self->expected[input.position];
+    }
+    return n;
+}
+
+/* Of the image 0 of the session's last run: the stage that dropped each patch, from 1; 0: none did. */
+static int write_overlay(struct classify *self)
+{
+    const rvit_model_info *info = &self->engine.model_info;
+    const int32_t n_patches = info->tokens - info->n_prefix, n_stages = rvit_session_n_stages(self->session);
+    uint8_t *dropped_at = allocate((size_t)n_patches, 1);
+    if (!dropped_at)
+        return EXIT_FAULT;
+    for (int32_t s = n_stages - 1; s >= 0; s--) {
+        const int32_t *cu_seqlens = rvit_session_cu_seqlens(self->session, s), *kept = rvit_session_kept(self->session, s, 0);
+        uint8_t *next = allocate((size_t)n_patches, 1);
+        if (!next || !cu_seqlens || !kept) {
+            free(next);
+            free(dropped_at);
+            return EXIT_FAULT;
+        }
+        /* What a stage keeps has the fate of the later stages; the rest ends here. */
+        memset(next, s + 1, (size_t)n_patches);
+        for (int32_t i = 0; i < cu_seqlens[1] - cu_seqlens[0]; i++)
+            if (kept[i] >= info->n_prefix)
+                next[kept[i] - info->n_prefix] = dropped_at[kept[i] - info->n_prefix];
+        free(dropped_at);
+        dropped_at = next;
+    }
+    struct image_error error;
+    const bool ok = overlay_write(self->options->overlay, &self->first_view, info->patch_size, dropped_at, n_stages, &error);
+    if (!ok)
+        complain(self->options->overlay, "%s", error.text);
+    free(dropped_at);
+    return ok ? EXIT_OK : EXIT_PARTLY;
+}
+
+static void report_batch(struct classify *self, int32_t n)
+{
+    const int32_t n_classes = self->engine.model_info.n_classes;
+    const float *logits = rvit_session_logits(self->session);
+    for (int32_t i = 0; i < n; i++) {
+        struct report_image *image = &self->images[i];
+        image->logits = logits + (int64_t)i * n_classes;
+        for (int32_t c = 0; c < n_classes; c++)
+            self->has_infinite |= !isfinite(image->logits[c]);
+        for (int32_t s = 0; s < self->report.n_stages; s++) {
+            const int32_t *cu_seqlens = rvit_session_cu_seqlens(self->session, s);
+            image->tokens_kept[s] = cu_seqlens[i + 1] - cu_seqlens[i];
+        }
+        report_add(&self->report, image);
+    }
+}
+
+static int run_batches(struct classify *self)
+{
+    int code = EXIT_OK;
+    progress_begin(self->inputs.total, "images");
+    for (;;) {
+        const int32_t n = fill_batch(self);
+        if (n <= 0)
+            return n < 0 ? EXIT_FAULT : code;
+        rvit_run_args run = RVIT_RUN_ARGS_INIT;
+        run.n_images = n;
+        const double start = now();
+        const rvit_status status = rvit_session_run(self->session, &run, NULL);
+        self->report.seconds += now() - start;
+        if (status != RVIT_OK) {
+            /* The arguments are sound, so an INVALID_ARGUMENT tells of the values: NaN scores. */
+            code = complain_status(NULL, status);
+            return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : code;
+        }
+        if (self->options->overlay && self->report.n_images == 0) {
+            code = write_overlay(self);
+            self->report.has_overlay = code == EXIT_OK;
+            if (code == EXIT_FAULT)
+                return code;
+        }
+        report_batch(self, n);
+        progress_update(self->inputs.position);
+    }
+}
+
+static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
+{
+    const struct options *options = self->options;
+    int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
+    if (code == EXIT_OK)
+        code = labels_load(options->labels, checkpoint, self->engine.model_info.n_classes, &self->labels);
+    if (code == EXIT_OK)
+        code = inputs_open(options->paths, options->n_paths, options->tiles, options->limit, &self->inputs);
+    if (code == EXIT_OK && options->expect)
+        code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
+    if (code != EXIT_OK)
+        return code;
+    self->batch = options->batch ? options->batch : DEFAULT_BATCH;
+    if (self->batch > self->inputs.total)
+        self->batch = self->inputs.total > 0 ? (int32_t)self->inputs.total : 1;
+    self->images = allocate((size_t)self->batch, sizeof *self->images);
+    return self->images ? engine_session(&self->engine, &options->prune, self->batch, false, &self->session) : EXIT_FAULT;
+}
+
+int run_classify(const struct options *options)
+{
+    struct classify self = {.options = options};
+    rvit_checkpoint *checkpoint;
+    int code = engine_checkpoint(options->model, &checkpoint);
+    if (code != EXIT_OK)
+        return code;
+    code = prepare(&self, checkpoint);
+    rvit_checkpoint_destroy(checkpoint);
+    if (code == EXIT_OK) {
+        report_begin(&self.report, options, &self.engine, &self.labels, rvit_session_n_stages(self.session), self.inputs.total, self.batch);
+        code = run_batches(&self);
+        progress_end();
+        if (code == EXIT_OK && self.inputs.n_failures > 0)
+            code = self.report.n_images > 0 ? EXIT_PARTLY : EXIT_FILE;
+        if (code == EXIT_OK && self.has_infinite) {
+            complain(NULL, "some logits are not finite");
+            code = EXIT_PARTLY;
+        }
+        report_end(&self.report, &self.inputs, code);
+    }
+    rvit_session_destroy(self.session);
+    engine_close(&self.engine);
+    labels_free(&self.labels);
+    inputs_close(&self.inputs);
+    image_free(&self.first_view);
+    free(self.expected);
+    free(self.images);
+    return code;
+}

@@ -1,0 +1,107 @@
+/* raggedvit devices, raggedvit policies. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "json.h"
+#include "options.h"
+
+static int list_devices(rvit_device_info **out_infos, int32_t *out_n)
+{
+    int32_t capacity = 16;
+    for (;;) {
+        rvit_device_info *infos = allocate((size_t)capacity, sizeof *infos);
+        if (!infos)
+            return EXIT_FAULT;
+        for (int32_t i = 0; i < capacity; i++)
+            infos[i].struct_size = sizeof infos[i];
+        const rvit_status status = rvit_device_list(infos, capacity, out_n);
+        if (status != RVIT_OK) {
+            free(infos);
+            return complain_status(NULL, status);
+        }
+        if (*out_n <= capacity) {
+            *out_infos = infos;
+            return EXIT_OK;
+        }
+        capacity = *out_n;
+        free(infos);
+    }
+}
+
+/* What --backend auto takes: the first that is there and is not a software driver. */
+static int32_t find_default(const rvit_device_info *infos, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++)
+        if (infos[i].index >= 0 && !infos[i].is_software)
+            return i;
+    return -1;
+}
+
+static json_t *device_to_json(const rvit_device_info *info, bool is_default)
+{
+    char uuid[33] = "";
+    for (int i = 0; i < 16; i++)
+        snprintf(uuid + 2 * i, 3, "%02x", info->uuid[i]);
+    const bool usable = info->index >= 0;
+    return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o}", "backend", rvit_backend_name(info->backend), "index",
+                     info->index, "name", json_text(info->name), "usable", usable, "default", is_default, "software", info->is_software,
+                     "tier", usable ? tier_name(info->tier) : "", "memory_size", (json_int_t)info->memory_size, "uuid", uuid, "driver",
+                     json_text(info->driver), "note", json_text(info->note));
+}
+
+static void print_device(const rvit_device_info *info, bool is_default)
+{
+    if (info->index < 0) {
+        printf("  %-6s  -  not usable\n", rvit_backend_name(info->backend));
+    } else {
+        printf("%c %-6s %2d  %s%s\n", is_default ? '*' : ' ', rvit_backend_name(info->backend), info->index, info->name,
+               info->is_software ? " (software: used only when asked for)" : "");
+        printf("             %s tier", tier_name(info->tier));
+        if (info->memory_size > 0)
+            printf(", %.1f GiB", (double)info->memory_size / (1 << 30));
+        if (info->driver[0])
+            printf(", %s", info->driver);
+        putchar('\n');
+    }
+    if (info->note[0])
+        printf("             %s\n", info->note);
+}
+
+int run_devices(const struct options *options)
+{
+    rvit_device_info *infos = NULL;
+    int32_t n;
+    int code = list_devices(&infos, &n);
+    if (code != EXIT_OK)
+        return code;
+    const int32_t chosen = find_default(infos, n);
+    json_t *array = json_array();
+    for (int32_t i = 0; i < n; i++)
+        if (options->json)
+            json_array_append_new(array, device_to_json(&infos[i], i == chosen));
+        else
+            print_device(&infos[i], i == chosen);
+    if (options->json) {
+        json_print(json_pack("{s:s, s:O}", "version", rvit_version(), "devices", array));
+        putchar('\n');
+    }
+    json_decref(array);
+    free(infos);
+    return code;
+}
+
+int run_policies(const struct options *options)
+{
+    (void)options;
+    rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
+    for (int32_t i = 0; rvit_prune_list(i, &info) == RVIT_OK; i++) {
+        printf("%-6s %s%s\n", info.name, info.summary, info.type == RVIT_PRUNE_MASK ? " (for programs, not for --prune)" : "");
+        if (info.n_default_blocks > 0) {
+            printf("       keep %g, block%s", info.default_keep, info.n_default_blocks > 1 ? "s" : "");
+            for (int32_t s = 0; s < info.n_default_blocks; s++)
+                printf("%s%d", s ? ", " : " ", info.default_blocks[s]);
+            printf(" unless told otherwise; from %s\n", info.source);
+        }
+    }
+    return EXIT_OK;
+}

@@ -1,0 +1,72 @@
+#include "engine.h"
+
+#include <stdio.h>
+
+int engine_checkpoint(const char *path, rvit_checkpoint **out)
+{
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    *out = NULL;
+    rvit_status status = rvit_checkpoint_open(path, &desc, out);
+    if (status == RVIT_OK)
+        status = rvit_checkpoint_get_info(*out, &info);
+    if (status == RVIT_OK && info.channels == 3)
+        return EXIT_OK;
+    const int code = status != RVIT_OK ? complain_status(path, status) : EXIT_FILE;
+    if (status == RVIT_OK)
+        complain(path, "the model takes images of %d channels; this tool reads RGB", info.channels);
+    rvit_checkpoint_destroy(*out);
+    *out = NULL;
+    return code;
+}
+
+int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
+                const rvit_checkpoint *checkpoint, struct engine *out)
+{
+    rvit_device_desc device = RVIT_DEVICE_DESC_INIT;
+    rvit_model_desc model = RVIT_MODEL_DESC_INIT;
+    *out = (struct engine){.device_info = RVIT_DEVICE_INFO_INIT, .model_info = RVIT_MODEL_INFO_INIT, .is_oracle = oracle, .dtype = dtype};
+    device.backend = backend;
+    device.index = index;
+    device.tier = tier;
+    device.n_threads = options->threads;
+    device.oracle = oracle;
+    model.dtype = dtype;
+    const char *subject = rvit_backend_name(backend);
+    rvit_status status = rvit_device_create(&device, &out->device);
+    if (status == RVIT_OK)
+        status = rvit_device_get_info(out->device, &out->device_info);
+    if (status == RVIT_OK) {
+        subject = options->model;
+        status = rvit_model_create(out->device, checkpoint, &model, &out->model);
+    }
+    if (status == RVIT_OK)
+        status = rvit_model_get_info(out->model, &out->model_info);
+    if (status != RVIT_OK) {
+        const int code = complain_status(subject, status);
+        engine_close(out);
+        return code;
+    }
+    const rvit_device_info *info = &out->device_info;
+    snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_backend_name(info->backend), info->index, info->name,
+             oracle ? "oracle" : tier_name(info->tier), oracle ? "" : " tier", rvit_dtype_name(dtype));
+    return EXIT_OK;
+}
+
+void engine_close(struct engine *self)
+{
+    rvit_model_destroy(self->model);
+    rvit_device_destroy(self->device);
+    self->model = NULL;
+    self->device = NULL;
+}
+
+int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, rvit_session **out)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = max_images;
+    desc.prune = *prune;
+    desc.trace = trace;
+    const rvit_status status = rvit_session_create(self->model, &desc, out);
+    return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+}

@@ -1,0 +1,27 @@
+/* A device with a model on it. */
+#ifndef RVIT_CLI_ENGINE_H
+#define RVIT_CLI_ENGINE_H
+
+#include "options.h"
+
+struct engine {
+    rvit_device *device;
+    rvit_model *model;
+    rvit_device_info device_info;
+    rvit_model_info model_info;
+    rvit_dtype dtype;
+    bool is_oracle;
+    char name[192]; /* "cpu 0: NAME, subgroup tier, f32" */
+};
+
+/* Complains and returns an exit code. Also refuses a model that does not take square RGB images. */
+int engine_checkpoint(const char *path, rvit_checkpoint **out);
+
+/* index -1: the backend's first choice. */
+int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
+                const rvit_checkpoint *checkpoint, struct engine *out);
+void engine_close(struct engine *self);
+
+int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, rvit_session **out);
+
+#endif

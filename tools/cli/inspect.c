@@ -1,0 +1,121 @@
+/* raggedvit inspect. */
+#include <stdio.h>
+#include <string.h>
+
+#include "json.h"
+#include "options.h"
+
+struct tensor {
+    const char *name, *dtype;
+    int32_t rank, used;
+    const int64_t *shape;
+};
+
+static bool get_tensor(const rvit_checkpoint *checkpoint, int32_t index, struct tensor *out)
+{
+    return rvit_checkpoint_tensor(checkpoint, index, &out->name, &out->dtype, &out->rank, &out->shape, &out->used) == RVIT_OK;
+}
+
+static void print_tensors(const rvit_checkpoint *checkpoint, bool only_unused)
+{
+    struct tensor tensor;
+    for (int32_t i = 0; get_tensor(checkpoint, i, &tensor); i++) {
+        if (only_unused && tensor.used)
+            continue;
+        printf("  %-40s %-5s [", tensor.name, tensor.dtype);
+        for (int32_t axis = 0; axis < tensor.rank; axis++)
+            printf("%s%lld", axis ? ", " : "", (long long)tensor.shape[axis]);
+        printf("]%s\n", tensor.used || only_unused ? "" : "  not used");
+    }
+}
+
+static json_t *tensors_to_json(const rvit_checkpoint *checkpoint)
+{
+    json_t *array = json_array();
+    struct tensor tensor;
+    for (int32_t i = 0; get_tensor(checkpoint, i, &tensor); i++) {
+        json_t *shape = json_array();
+        for (int32_t axis = 0; axis < tensor.rank; axis++)
+            json_array_append_new(shape, json_integer(tensor.shape[axis]));
+        json_array_append_new(array, json_pack("{s:o, s:s, s:o, s:b}", "name", json_text(tensor.name), "dtype", tensor.dtype, "shape",
+                                               shape, "used", tensor.used));
+    }
+    return array;
+}
+
+static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
+{
+    const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
+    const int32_t grid = info->image_size / info->patch_size;
+    printf("architecture  %s (%s names)\n", info->architecture, info->family);
+    printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_size, info->image_size, info->channels,
+           info->patch_size, info->patch_size);
+    printf("tokens        %d: %d x %d patches and %s\n", info->tokens, grid, grid, info->n_prefix == 2 ? "CLS, distillation" : "CLS");
+    printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
+    printf("depth         %d blocks\n", info->depth);
+    printf("layernorm     eps %g\n", (double)info->eps);
+    printf("classes       %d%s%s\n", info->n_classes, classes ? ": " : "", classes ? classes : "");
+    printf("parameters    %lld\n", (long long)info->n_parameters);
+    printf("tensors       %d: %d F32, %d F16, %d BF16\n", info->n_tensors, info->n_by_dtype[RVIT_F32], info->n_by_dtype[RVIT_F16],
+           info->n_by_dtype[RVIT_BF16]);
+    printf("missing       none\n"); /* the checkpoint would not have opened */
+    if (info->n_unknown == 0)
+        printf("not used      none\n");
+    else
+        printf("not used      %d tensor%s\n", info->n_unknown, info->n_unknown > 1 ? "s" : "");
+}
+
+static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const char *path, const char *refusal)
+{
+    const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
+    json_t *object =
+        json_pack("{s:o, s:s, s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i}", "file", json_text(path), "architecture", info->architecture,
+                  "family", info->family, "image_size", info->image_size, "patch_size", info->patch_size, "channels", info->channels, "dim",
+                  info->dim, "heads", info->n_heads, "head_dim", info->head_dim, "depth", info->depth, "mlp_dim", info->mlp_dim);
+    json_t *rest =
+        json_pack("{s:i, s:i, s:i, s:f, s:I, s:i, s:i, s:{s:i, s:i, s:i}, s:o, s:o, s:o}", "prefix_tokens", info->n_prefix, "tokens",
+                  info->tokens, "n_classes", info->n_classes, "eps", (double)info->eps, "parameters", (json_int_t)info->n_parameters,
+                  "n_tensors", info->n_tensors, "n_unused", info->n_unknown, "dtypes", "F32", info->n_by_dtype[RVIT_F32], "F16",
+                  info->n_by_dtype[RVIT_F16], "BF16", info->n_by_dtype[RVIT_BF16], "classes", classes ? json_text(classes) : json_null(),
+                  "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors", tensors_to_json(checkpoint));
+    json_object_update(object, rest);
+    json_decref(rest);
+    return object;
+}
+
+int run_inspect(const struct options *options)
+{
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    rvit_checkpoint *checkpoint = NULL;
+    char refusal[512] = ""; /* why classify would not take it */
+    rvit_status status = rvit_checkpoint_open(options->model, &desc, &checkpoint);
+    if (status == RVIT_BAD_FILE) {
+        snprintf(refusal, sizeof refusal, "%s", rvit_status_detail());
+        desc.lenient = 1;
+        status = rvit_checkpoint_open(options->model, &desc, &checkpoint);
+    }
+    if (status == RVIT_OK)
+        status = rvit_checkpoint_get_info(checkpoint, &info);
+    if (status != RVIT_OK) {
+        const int code = complain_status(options->model, status);
+        rvit_checkpoint_destroy(checkpoint);
+        return code;
+    }
+    if (options->json) {
+        json_print(info_to_json(checkpoint, &info, options->model, refusal));
+        putchar('\n');
+    } else {
+        printf("file          %s\n", options->model);
+        print_info(checkpoint, &info);
+        print_tensors(checkpoint, true);
+        if (options->tensors) {
+            printf("\nall tensors, in the file's order:\n");
+            print_tensors(checkpoint, false);
+        }
+    }
+    rvit_checkpoint_destroy(checkpoint);
+    if (refusal[0])
+        complain(options->model, "a run would refuse it: %s", refusal);
+    return refusal[0] ? EXIT_FILE : EXIT_OK;
+}

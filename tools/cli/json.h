@@ -1,0 +1,21 @@
+/* Small additions to jansson. */
+#ifndef RVIT_CLI_JSON_H
+#define RVIT_CLI_JSON_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+/* A string even if text is not UTF-8, as a path may be; its foreign bytes become '?'. */
+json_t *json_text(const char *text);
+/* null if the value is not finite. */
+json_t *json_number(double value);
+json_t *json_integers(const int32_t *values, int32_t n);
+json_t *json_floats(const float *values, int32_t n);
+
+/* Each prints the value on one line and drops it; false when out of memory. open leaves an object's closing brace out, close its opening
+   one, so that a long array can be printed in between piece by piece. */
+bool json_print(json_t *value);
+bool json_print_open(json_t *object);
+bool json_print_close(json_t *object);
+
+#endif

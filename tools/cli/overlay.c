@@ -1,0 +1,59 @@
+#include "overlay.h"
+
+#include "resize.h"
+
+#define WANTED_SIZE 768 /* pixels an edge, about */
+
+static const float veil[3] = {22, 26, 36}; /* what dropped patches fade to */
+
+/* How far a dropped patch is on its way out: 0 for the first stage's, towards 1 for the last of many. */
+static float lateness(int32_t stage, int32_t n_stages)
+{
+    return (float)(stage - 1) / (float)n_stages;
+}
+
+static void shade(uint8_t *pixel, float late)
+{
+    const float light = 0.26f + 0.5f * late, colour = 0.2f + 0.5f * late;
+    const float grey = 0.299f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
+    for (int c = 0; c < 3; c++) {
+        const float faded = (1 - colour) * grey + colour * pixel[c];
+        pixel[c] = (uint8_t)(light * faded + (1 - light) * veil[c] + 0.5f);
+    }
+}
+
+static void blend(uint8_t *pixel, float colour, float amount)
+{
+    for (int c = 0; c < 3; c++)
+        pixel[c] = (uint8_t)((1 - amount) * pixel[c] + amount * colour + 0.5f);
+}
+
+bool overlay_write(const char *path, const struct image *view, int32_t patch_size, const uint8_t *dropped_at, int32_t n_stages,
+                   struct image_error *error)
+{
+    const int32_t scale = view->width >= WANTED_SIZE ? 1 : (WANTED_SIZE + view->width / 2) / view->width;
+    const int32_t size = view->width * scale, patch = patch_size * scale, grid = size / patch;
+    struct image out;
+    if (!image_create(size, size, &out, error))
+        return false;
+    bool ok = resize_bicubic(image_whole(view), size, size, 0, 0, &out, error);
+    for (int32_t y = 0; ok && y < size; y++)
+        for (int32_t x = 0; x < size; x++) {
+            uint8_t *pixel = out.pixels + ((size_t)y * (size_t)size + (size_t)x) * 3;
+            const int32_t row = y / patch, column = x / patch;
+            const uint8_t stage = dropped_at[row * grid + column];
+            if (stage)
+                shade(pixel, lateness(stage, n_stages));
+            /* A patch draws its upper and its left border: bright where kept and dropped meet, else a faint line. */
+            const bool above = y % patch == 0 && row > 0, left = x % patch == 0 && column > 0;
+            const bool edge =
+                (above && !stage != !dropped_at[(row - 1) * grid + column]) || (left && !stage != !dropped_at[row * grid + column - 1]);
+            if (edge)
+                blend(pixel, 255, 0.75f);
+            else if (above || left)
+                blend(pixel, stage ? 128 : 255, 0.12f);
+        }
+    ok = ok && image_write_png(path, &out, error);
+    image_free(&out);
+    return ok;
+}

@@ -1,0 +1,178 @@
+#include "report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "progress.h"
+
+#define COMPACT_FROM 5 /* images */
+#define MAX_TOP 100
+
+struct ranked {
+    int32_t index;
+    double probability;
+};
+
+/* The n best classes by (logit descending, index ascending), a NaN last, with their softmax probabilities. */
+static void rank(const float *logits, int32_t n_classes, int32_t n, struct ranked *out)
+{
+    double largest = -INFINITY, sum = 0;
+    for (int32_t c = 0; c < n_classes; c++)
+        largest = logits[c] > largest ? (double)logits[c] : largest;
+    for (int32_t c = 0; c < n_classes; c++)
+        sum += exp((double)logits[c] - largest);
+    int32_t n_out = 0;
+    for (int32_t c = 0; c < n_classes; c++) {
+        int32_t place = n_out;
+        while (place > 0 && (logits[c] > logits[out[place - 1].index] || (isnan(logits[out[place - 1].index]) && !isnan(logits[c]))))
+            place--;
+        if (place >= n)
+            continue;
+        n_out = n_out < n ? n_out + 1 : n;
+        for (int32_t i = n_out - 1; i > place; i--)
+            out[i] = out[i - 1];
+        out[place] = (struct ranked){c, exp((double)logits[c] - largest) / sum};
+    }
+}
+
+static void print_prologue(const struct report *self)
+{
+    char prune[256];
+    options_describe_prune(self->options, prune, sizeof prune);
+    printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->engine->model_info.n_classes);
+    printf("device  %s\n", self->engine->name);
+    printf("prune   %s\n\n", prune);
+}
+
+static void print_json_prologue(const struct report *self, int32_t batch)
+{
+    const rvit_device_info *device = &self->engine->device_info;
+    json_print_open(json_pack(
+        "{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
+        "architecture", self->engine->model_info.architecture, "backend", rvit_backend_name(device->backend), "device", device->name,
+        "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "prune", self->options->prune_name, "keep",
+        json_number(options_keep(self->options)), "blocks", json_integers(self->blocks, self->n_stages), "batch", batch));
+    printf(", \"images\": [");
+}
+
+void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct labels *labels,
+                  int32_t n_stages, int64_t n_images, int32_t batch)
+{
+    const int32_t n_classes = engine->model_info.n_classes;
+    *self =
+        (struct report){.options = options, .engine = engine, .labels = labels, .n_stages = n_stages, .compact = n_images >= COMPACT_FROM};
+    self->n_top = options->top < n_classes ? options->top : n_classes;
+    options_blocks(options, self->blocks);
+    for (int32_t s = 0; s < n_stages; s++)
+        self->fewest[s] = INT32_MAX;
+    if (options->json)
+        print_json_prologue(self, batch);
+    else
+        print_prologue(self);
+}
+
+static void print_json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
+{
+    json_t *classes = json_array();
+    for (int32_t i = 0; i < self->n_top; i++)
+        json_array_append_new(classes, json_pack("{s:i, s:o, s:o}", "class", top[i].index, "label",
+                                                 json_text(labels_name(self->labels, top[i].index)), "probability",
+                                                 json_number(top[i].probability)));
+    json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o}", "file", json_text(image->path), "tile",
+                               image->tile >= 0 ? json_integer(image->tile) : json_null(), "logits",
+                               json_floats(image->logits, self->engine->model_info.n_classes), "top", classes, "tokens_kept",
+                               json_integers(image->tokens_kept, self->n_stages));
+    if (image->expected >= 0)
+        json_object_set_new(object, "expected", json_integer(image->expected));
+    fputs(self->n_images ? ",\n" : "\n", stdout);
+    json_print(object);
+}
+
+static void print_image(const struct report *self, const struct report_image *image, const struct ranked *top)
+{
+    printf("%s", image->path);
+    if (image->tile >= 0)
+        printf(" #%d", image->tile);
+    if (self->compact) {
+        printf("  %s %.1f %%", labels_name(self->labels, top[0].index), 100 * top[0].probability);
+        if (image->expected >= 0 && image->expected != top[0].index)
+            printf("  (expected %s)", labels_name(self->labels, image->expected));
+        putchar('\n');
+        return;
+    }
+    putchar('\n');
+    for (int32_t i = 0; i < self->n_top; i++)
+        printf("  %5.1f %%  %s\n", 100 * top[i].probability, labels_name(self->labels, top[i].index));
+    if (image->expected >= 0)
+        printf("  expected %s\n", labels_name(self->labels, image->expected));
+}
+
+void report_add(struct report *self, const struct report_image *image)
+{
+    struct ranked top[MAX_TOP];
+    rank(image->logits, self->engine->model_info.n_classes, self->n_top, top);
+    if (isatty(STDOUT_FILENO) && !self->options->quiet)
+        progress_wipe();
+    if (self->options->json)
+        print_json_image(self, image, top);
+    else if (!self->options->quiet)
+        print_image(self, image, top);
+    self->n_images++;
+    self->n_expected += image->expected >= 0;
+    self->n_right += image->expected == top[0].index;
+    for (int32_t s = 0; s < self->n_stages; s++) {
+        const int32_t kept = image->tokens_kept[s];
+        self->tokens[s] += kept;
+        self->fewest[s] = kept < self->fewest[s] ? kept : self->fewest[s];
+        self->most[s] = kept > self->most[s] ? kept : self->most[s];
+    }
+}
+
+static void print_json_epilogue(const struct report *self, const struct inputs *inputs, int code)
+{
+    json_t *failed = json_array();
+    for (int32_t i = 0; i < inputs->n_failures; i++)
+        json_array_append_new(failed, json_pack("{s:o, s:o}", "file", json_text(inputs->paths[inputs->failures[i].file]), "error",
+                                                json_text(inputs->failures[i].text)));
+    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
+                               json_number(self->seconds), "images_per_second",
+                               self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "exit_code", code);
+    if (self->n_expected)
+        json_object_set_new(object, "top1", json_number((double)self->n_right / (double)self->n_expected));
+    printf("\n], ");
+    json_print_close(object);
+    putchar('\n');
+}
+
+static void print_epilogue(const struct report *self)
+{
+    const double n = (double)self->n_images;
+    if (!self->options->quiet)
+        putchar('\n');
+    if (self->n_expected)
+        printf("top-1        %.1f %% (%lld of %lld)\n", 100 * (double)self->n_right / (double)self->n_expected, (long long)self->n_right,
+               (long long)self->n_expected);
+    for (int32_t s = 0; s < self->n_stages; s++) {
+        printf("tokens kept  %.1f of %d at block %d", self->tokens[s] / n, self->engine->model_info.tokens, self->blocks[s]);
+        if (self->fewest[s] != self->most[s])
+            printf(" (%d to %d)", self->fewest[s], self->most[s]);
+        putchar('\n');
+    }
+    if (self->n_stages == 0)
+        printf("tokens kept  all %d\n", self->engine->model_info.tokens);
+    printf("speed        %.1f images/s: %lld image%s in %.3f s of runs, decoding and resizing not counted\n", n / self->seconds,
+           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds);
+    if (self->has_overlay)
+        printf("overlay      %s\n", self->options->overlay);
+}
+
+void report_end(struct report *self, const struct inputs *inputs, int code)
+{
+    progress_wipe();
+    if (self->options->json)
+        print_json_epilogue(self, inputs, code);
+    else if (self->n_images)
+        print_epilogue(self);
+}

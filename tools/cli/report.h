@@ -1,0 +1,39 @@
+/* What classify prints: text for people or one JSON object, image by image, so that nothing is held back. */
+#ifndef RVIT_CLI_REPORT_H
+#define RVIT_CLI_REPORT_H
+
+#include "engine.h"
+#include "inputs.h"
+#include "labels.h"
+
+struct report {
+    const struct options *options;
+    const struct engine *engine;
+    const struct labels *labels;
+    int32_t n_stages;
+    int32_t blocks[RVIT_PRUNE_MAX_STAGES];
+    bool compact;     /* one line an image */
+    bool has_overlay; /* it was written */
+    int32_t n_top;
+    /* sums over the images so far */
+    int64_t n_images, n_right, n_expected;
+    double seconds; /* of the runs */
+    double tokens[RVIT_PRUNE_MAX_STAGES];
+    int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
+};
+
+struct report_image {
+    const char *path;
+    int32_t tile;     /* -1: the whole image */
+    int32_t expected; /* -1: not known */
+    const float *logits;
+    int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
+};
+
+void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct labels *labels,
+                  int32_t n_stages, int64_t n_images, int32_t batch);
+void report_add(struct report *self, const struct report_image *image);
+/* code: what the command is going to return. */
+void report_end(struct report *self, const struct inputs *inputs, int code);
+
+#endif

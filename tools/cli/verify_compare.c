@@ -1,0 +1,170 @@
+#include "verify_compare.h"
+
+#include <math.h>
+#include <string.h>
+
+static int32_t top1(const float *logits, int32_t n_classes, double *out_margin)
+{
+    int32_t best = 0;
+    for (int32_t c = 1; c < n_classes; c++)
+        if (logits[c] > logits[best])
+            best = c;
+    *out_margin = INFINITY;
+    for (int32_t c = 0; c < n_classes; c++)
+        if (c != best && (double)logits[best] - logits[c] < *out_margin)
+            *out_margin = (double)logits[best] - logits[c];
+    return best;
+}
+
+/* Infinite if either is not finite: no tolerance must swallow that. */
+static double difference(double a, double b)
+{
+    return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
+}
+
+void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, int32_t n_classes)
+{
+    for (int32_t i = 0; i < n_images; i++, a += n_classes, b += n_classes) {
+        double margin_a, margin_b;
+        const bool equal = top1(a, n_classes, &margin_a) == top1(b, n_classes, &margin_b);
+        const bool decided = margin_b > 2 * self->tolerance;
+        self->n_equal += equal;
+        self->n_decided += decided;
+        self->n_decided_equal += decided && equal;
+        for (int32_t c = 0; c < n_classes; c++) {
+            const double d = difference((double)a[c], (double)b[c]);
+            self->largest = fmax(self->largest, d);
+            self->sum += d;
+        }
+    }
+    self->n_images += n_images;
+    self->n_logits += (int64_t)n_images * n_classes;
+}
+
+/* Elements of two ascending lists that only one of them has. */
+static int64_t count_unshared(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
+{
+    int64_t shared = 0;
+    for (int32_t i = 0, j = 0; i < n_a && j < n_b;)
+        if (a[i] == b[j]) {
+            shared++;
+            i++;
+            j++;
+        } else if (a[i] < b[j]) {
+            i++;
+        } else {
+            j++;
+        }
+    return n_a + n_b - 2 * shared;
+}
+
+static const int32_t *kept_tokens(const rvit_session *session, int32_t stage, int32_t image, int32_t *out_n)
+{
+    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage);
+    *out_n = cu_seqlens[image + 1] - cu_seqlens[image];
+    return rvit_session_kept(session, stage, image);
+}
+
+int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images)
+{
+    int32_t n_different = 0;
+    for (int32_t i = 0; i < n_images; i++) {
+        int64_t unshared_in_image = 0;
+        for (int32_t s = 0; s < self->n_stages; s++) {
+            int32_t n_a, n_b;
+            const int32_t *kept_a = kept_tokens(a, s, i, &n_a), *kept_b = kept_tokens(b, s, i, &n_b);
+            const int64_t unshared = count_unshared(kept_a, n_a, kept_b, n_b);
+            self->stages[s].kept += n_a;
+            self->stages[s].differ += unshared;
+            unshared_in_image += unshared;
+        }
+        n_different += unshared_in_image > 0;
+    }
+    return n_different;
+}
+
+static double half_to_double(uint16_t half)
+{
+    const int exponent = half >> 10 & 31, fraction = half & 1023;
+    const double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
+                             : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                            : ldexp(fraction, -24);
+    return half >> 15 ? -magnitude : magnitude;
+}
+
+static double element(const void *data, rvit_dtype dtype, int64_t index)
+{
+    float value = 0;
+    uint32_t bits;
+    switch (dtype) {
+    case RVIT_F32:
+        return (double)((const float *)data)[index];
+    case RVIT_F16:
+        return half_to_double(((const uint16_t *)data)[index]);
+    case RVIT_BF16:
+        bits = (uint32_t)((const uint16_t *)data)[index] << 16;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    return NAN;
+}
+
+rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim)
+{
+    for (int32_t block = 0; block < self->n_blocks; block++) {
+        const void *data_a, *data_b;
+        rvit_dtype dtype_a, dtype_b;
+        int64_t rows_a, rows_b;
+        rvit_status status = rvit_session_trace(a, RVIT_TRACE_BLOCK, block, &data_a, &dtype_a, &rows_a);
+        if (status == RVIT_OK)
+            status = rvit_session_trace(b, RVIT_TRACE_BLOCK, block, &data_b, &dtype_b, &rows_b);
+        if (status != RVIT_OK)
+            return status;
+        if (rows_a != rows_b)
+            continue;
+        double largest_difference = 0, largest = 1e-30;
+        for (int64_t i = 0; i < rows_a * dim; i++) {
+            const double value = element(data_b, dtype_b, i);
+            largest_difference = fmax(largest_difference, difference(element(data_a, dtype_a, i), value));
+            largest = fmax(largest, fabs(value));
+        }
+        self->blocks[block] = fmax(self->blocks[block], largest_difference / largest);
+    }
+    return RVIT_OK;
+}
+
+const int32_t *session_layout_before(const rvit_session *session, int32_t stage, int32_t n_images, int32_t tokens, int32_t *scratch)
+{
+    if (stage > 0)
+        return rvit_session_cu_seqlens(session, stage - 1);
+    for (int32_t i = 0; i <= n_images; i++)
+        scratch[i] = i * tokens;
+    return scratch;
+}
+
+void session_keep_bytes(const rvit_session *session, int32_t stage, int32_t n_images, int32_t tokens, uint8_t *out)
+{
+    for (int32_t i = 0; i < n_images; i++) {
+        int32_t n_before = tokens, n_after;
+        const int32_t *before = stage > 0 ? kept_tokens(session, stage - 1, i, &n_before) : NULL;
+        const int32_t *after = kept_tokens(session, stage, i, &n_after);
+        for (int32_t j = 0, k = 0; j < n_before; j++) {
+            const bool kept = k < n_after && after[k] == (before ? before[j] : j);
+            *out++ = kept;
+            k += kept;
+        }
+    }
+}
+
+void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens, uint8_t *out)
+{
+    const int32_t n_stages = rvit_session_n_stages(session);
+    memset(out, 0, (size_t)n_stages * (size_t)n_images * (size_t)tokens);
+    for (int32_t s = 0; s < n_stages; s++)
+        for (int32_t i = 0; i < n_images; i++, out += tokens) {
+            int32_t n;
+            const int32_t *kept = kept_tokens(session, s, i, &n);
+            for (int32_t j = 0; j < n; j++)
+                out[kept[j]] = 1;
+        }
+}
