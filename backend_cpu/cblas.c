@@ -1,8 +1,10 @@
-/* Linear through a CBLAS. Built in only where RVIT_CBLAS asks for it; the own kernels are faster where vectors of 256 bits or more are
-   there (bench/notes).
+/* Linear through a CBLAS. Built in only where RVIT_CBLAS asks for it: on x86-64 with AVX2 or AVX-512 the built-in kernels are faster. It is
+   used only if the product of a row does not depend on the row's place in the tile, which not every library grants (OpenBLAS's Haswell
+   and Zen kernels differ in the last bit); otherwise the built-in kernels stay.
 
    The backend calls the library from its own threads, one tile each, so the library itself must not start threads: an OpenBLAS is
-   therefore set to one thread when a device is created. That holds for the whole process, an application's own calls included. */
+   therefore set to one thread when a device that uses it is created. That holds for the whole process, an application's own calls
+   included. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,6 +15,7 @@
 
 /* What only an OpenBLAS has. */
 extern char *openblas_get_config(void) __attribute__((weak));
+extern char *openblas_get_corename(void) __attribute__((weak));
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 
 #define DEPTH RVIT_CPU_LINEAR_DEPTH
@@ -20,40 +23,47 @@ extern void openblas_set_num_threads(int n) __attribute__((weak));
 
 const char *rvit_cpu_cblas_name(char *text, size_t size)
 {
-    if (openblas_get_config == NULL)
+    if (openblas_get_config == NULL || openblas_get_corename == NULL)
         return "CBLAS";
-    snprintf(text, size, "%s", openblas_get_config());
+    const char *config = openblas_get_config(); /* "OpenBLAS 0.3.21 NO_LAPACKE ..." */
+    const size_t name = strcspn(config, " ");
+    const size_t version = config[name] == ' ' ? 1 + strcspn(config + name + 1, " ") : 0;
+    snprintf(text, size, "%.*s %s", (int)(name + version), config, openblas_get_corename());
     return text;
 }
 
 /* c[RVIT_CPU_CBLAS_ROWS, columns] (+)= a b^T */
 static void product(int64_t columns, int64_t depth, const float *a, int64_t a_stride, const float *b, int64_t b_stride, float *c,
-                    int accumulate)
+                    int64_t c_stride, int accumulate)
 {
     cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, RVIT_CPU_CBLAS_ROWS, (int)columns, (int)depth, 1.0f, a, (int)a_stride, b,
-                (int)b_stride, accumulate ? 1.0f : 0.0f, c, STRIDE);
+                (int)b_stride, accumulate ? 1.0f : 0.0f, c, (int)c_stride);
 }
 
-int rvit_cpu_cblas_open(float *scratch)
+int rvit_cpu_cblas_is_usable(void)
 {
-    if (openblas_set_num_threads != NULL)
-        openblas_set_num_threads(1);
     /* All rows of a are equal, so all rows of the product must be. */
-    enum { COLUMNS = 196 };
-    float *a = scratch, *b = a + RVIT_CPU_CBLAS_ROWS * DEPTH, *c = b + COLUMNS * DEPTH;
+    enum { COLUMNS = 100, LENGTH = 64, WIDTH = 112 };
+    float a[RVIT_CPU_CBLAS_ROWS * LENGTH], b[COLUMNS * LENGTH], c[RVIT_CPU_CBLAS_ROWS * WIDTH];
     uint32_t random = 1;
-    for (int i = 0; i < COLUMNS * DEPTH; i++) {
+    for (int i = 0; i < COLUMNS * LENGTH; i++) {
         random = random * 1664525u + 1013904223u;
         b[i] = (float)(random >> 8) * 0x1p-23f - 1.0f;
     }
     for (int i = 0; i < RVIT_CPU_CBLAS_ROWS; i++)
-        memcpy(a + i * DEPTH, b + 7 * DEPTH, DEPTH * sizeof *a);
-    product(COLUMNS, DEPTH, a, DEPTH, b, DEPTH, c, 0);
-    product(COLUMNS, 3 * DEPTH / 4, a, DEPTH, b, DEPTH, c, 1);
+        memcpy(a + i * LENGTH, b + 7 * LENGTH, LENGTH * sizeof *a);
+    product(COLUMNS, LENGTH, a, LENGTH, b, LENGTH, c, WIDTH, 0);
+    product(COLUMNS, LENGTH - 4, a, LENGTH, b, LENGTH, c, WIDTH, 1);
     for (int i = 1; i < RVIT_CPU_CBLAS_ROWS; i++)
-        if (memcmp(c, c + i * STRIDE, COLUMNS * sizeof *c) != 0)
+        if (memcmp(c, c + i * WIDTH, COLUMNS * sizeof *c) != 0)
             return 0;
     return 1;
+}
+
+void rvit_cpu_cblas_open(void)
+{
+    if (openblas_set_num_threads != NULL)
+        openblas_set_num_threads(1);
 }
 
 /* Rows from..from + n - 1 of a tile's operand, a cut of depth floats each, in lines of DEPTH floats. */
@@ -88,7 +98,7 @@ void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linea
             weight = weight_lines;
             weight_stride = DEPTH;
         }
-        product(t->columns, depth, x, x_stride, weight, weight_stride, sums, p > 0);
+        product(t->columns, depth, x, x_stride, weight, weight_stride, sums, STRIDE, p > 0);
     }
     kernels->linear_finish(t, sums, STRIDE);
 }
@@ -102,10 +112,13 @@ const char *rvit_cpu_cblas_name(char *text, size_t size)
     return NULL;
 }
 
-int rvit_cpu_cblas_open(float *scratch)
+int rvit_cpu_cblas_is_usable(void)
 {
-    (void)scratch;
     return 0;
+}
+
+void rvit_cpu_cblas_open(void)
+{
 }
 
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch)

@@ -99,8 +99,10 @@ void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
 
 /* CBLAS (cblas.c). name: "OpenBLAS 0.3.21 Haswell"; NULL if the build has none. */
 const char *rvit_cpu_cblas_name(char *text, size_t size);
-/* Prepares the library for calls from several threads and finds out whether a row's product depends on where it lies; 0: do not use it. */
-int rvit_cpu_cblas_open(float *scratch);
+/* 1 if there is one and a row's product does not depend on where the row lies. */
+int rvit_cpu_cblas_is_usable(void);
+/* Prepares it for calls from several threads. */
+void rvit_cpu_cblas_open(void);
 /* A tile of linear, as rvit_cpu_kernels.linear. rows at most RVIT_CPU_CBLAS_ROWS. */
 #define RVIT_CPU_CBLAS_ROWS 64
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);

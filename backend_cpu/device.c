@@ -6,20 +6,22 @@
 #if defined(__linux__)
 #include <sched.h>
 #endif
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__LP64__)
 #include <cpuid.h>
 #endif
 
 #include "backend_cpu/cpu.h"
 
-static const rvit_cpu_kernels *widest_kernels(void)
+/* The widest kernels this processor runs whose vectors have at most `bits` bits (0: any). */
+static const rvit_cpu_kernels *widest_kernels(int32_t bits)
 {
-#if defined(__x86_64__)
+    (void)bits;
+#if defined(__x86_64__) && defined(__LP64__)
     unsigned a = 0, b = 0, c = 0, d = 0;
     const int f16c = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
     __builtin_cpu_init();
     if (f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-        if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        if (bits != 256 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
             __builtin_cpu_supports("avx512vl"))
             return &rvit_cpu_kernels_avx512;
         return &rvit_cpu_kernels_avx2;
@@ -63,10 +65,23 @@ static void read_cpu_name(char *name, size_t size)
         snprintf(name, size, "%.*s", (int)n, value);
 }
 
-static void describe(rvit_device_info *info, rvit_tier tier, int oracle, int use_cblas)
+/* A CBLAS, where the build has one and it fits, serves the vector tier only. */
+static int wants_cblas(rvit_tier tier, int oracle)
 {
-    const rvit_cpu_kernels *kernels = tier == RVIT_TIER_SCALAR ? &rvit_cpu_kernels_portable : widest_kernels();
-    char cblas[96];
+    return tier != RVIT_TIER_SCALAR && !oracle && rvit_cpu_cblas_is_usable();
+}
+
+static const rvit_cpu_kernels *choose_kernels(rvit_tier tier, int32_t vector_bits)
+{
+    return tier == RVIT_TIER_SCALAR ? &rvit_cpu_kernels_portable : widest_kernels(vector_bits);
+}
+
+static void describe(rvit_device_info *info, rvit_tier tier, int oracle, const rvit_cpu_kernels *kernels)
+{
+    char text[80];
+    const char *cblas = rvit_cpu_cblas_name(text, sizeof text);
+    info->backend = RVIT_BACKEND_CPU;
+    info->index = 0;
     info->tier = tier;
     info->is_software = 0;
     const int64_t pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
@@ -74,20 +89,19 @@ static void describe(rvit_device_info *info, rvit_tier tier, int oracle, int use
     read_cpu_name(info->name, sizeof info->name);
     if (oracle)
         snprintf(info->driver, sizeof info->driver, "float64 reference");
-    else if (use_cblas)
-        snprintf(info->driver, sizeof info->driver, "%s, %s", rvit_cpu_cblas_name(cblas, sizeof cblas), kernels->name);
+    else if (wants_cblas(tier, oracle))
+        snprintf(info->driver, sizeof info->driver, "%s, %s", cblas, kernels->name);
     else
         snprintf(info->driver, sizeof info->driver, "built-in kernels, %s", kernels->name);
+    if (cblas != NULL && !rvit_cpu_cblas_is_usable())
+        snprintf(info->note, sizeof info->note, "%s passed over: its product of a row depends on the row's place", cblas);
 }
 
 static rvit_status device_describe(int32_t index, rvit_device_info *out_info)
 {
     if (index != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "cpu: there is no device %d, only device 0", (int)index);
-    char cblas[96];
-    out_info->backend = RVIT_BACKEND_CPU;
-    out_info->index = 0;
-    describe(out_info, RVIT_TIER_SUBGROUP, 0, rvit_cpu_cblas_name(cblas, sizeof cblas) != NULL);
+    describe(out_info, RVIT_TIER_SUBGROUP, 0, widest_kernels(0));
     return RVIT_OK;
 }
 
@@ -111,11 +125,12 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
     if (device->scratch == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     device->oracle = desc->oracle != 0;
-    device->kernels = tier == RVIT_TIER_SCALAR ? &rvit_cpu_kernels_portable : widest_kernels();
-    device->use_cblas = tier != RVIT_TIER_SCALAR && !device->oracle && rvit_cpu_cblas_open(device->scratch);
+    device->kernels = choose_kernels(tier, desc->vector_bits);
+    device->use_cblas = wants_cblas(tier, device->oracle);
+    if (device->use_cblas)
+        rvit_cpu_cblas_open();
     device->base.info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
-    device->base.info.backend = RVIT_BACKEND_CPU;
-    describe(&device->base.info, tier, device->oracle, device->use_cblas);
+    describe(&device->base.info, tier, device->oracle, device->kernels);
     return RVIT_OK;
 }
 
@@ -123,6 +138,9 @@ static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc 
 {
     if (desc->index != 0)
         return rvit_fail(RVIT_UNAVAILABLE, "cpu: there is no device %d, only device 0", (int)desc->index);
+    const char *wanted = desc->vector_bits == 512 ? "avx512" : "avx2";
+    if (desc->vector_bits != 0 && desc->tier != RVIT_TIER_SCALAR && strcmp(widest_kernels(desc->vector_bits)->name, wanted) != 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "cpu: this processor has no vectors of %d bits", (int)desc->vector_bits);
     if (desc->tier == RVIT_TIER_MATRIX)
         return rvit_fail(RVIT_UNSUPPORTED, "cpu: there is no tier above RVIT_TIER_SUBGROUP");
     rvit_alloc own;

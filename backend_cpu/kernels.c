@@ -62,6 +62,10 @@ static void to_half(const float *values, uint16_t *out, int64_t n)
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
 
+_Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRIDE + FLOATS_STRIDE) <= RVIT_CPU_SCRATCH_FLOATS,
+               "a tile of linear must fit the scratch memory");
+_Static_assert(RVIT_CPU_LINEAR_COLUMNS % PANEL == 0 && RVIT_CPU_LINEAR_DEPTH % VL == 0, "full tiles are made of full panels");
+
 /* A panel of weights is transposed into scratch and used for all rows of the tile while it is in the first-level cache. Where in_features
    is cut, the sums of the whole tile wait in scratch between the cuts. */
 static void linear(const rvit_cpu_linear_tile *t, float *scratch)

@@ -15,7 +15,7 @@
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 
-/* Floats of scratch memory that each thread brings along, 64-byte aligned; enough for any kernel (checked in device.c). */
+/* Floats of scratch memory that each thread brings along, 64-byte aligned; each kernel checks that it is enough. */
 #define RVIT_CPU_SCRATCH_FLOATS (224 * 1024)
 
 /* out[r, :] = activation(x[r, :] weight^T + bias) + residual of rows first_row .. first_row + rows - 1 and a range of columns. Every
@@ -96,7 +96,7 @@ typedef struct rvit_cpu_kernels {
 } rvit_cpu_kernels;
 
 extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__LP64__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
 #endif

@@ -22,7 +22,12 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+/* Before a loop of few, constant turns over an array of vectors: unrolled, the array becomes registers. */
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
 #define UNROLL _Pragma("GCC unroll 16")
+#endif
 
 typedef float vec __attribute__((vector_size(VL * 4)));
 typedef int32_t ivec __attribute__((vector_size(VL * 4)));

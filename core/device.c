@@ -108,6 +108,8 @@ static rvit_status check_desc(const rvit_device_desc *desc)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: n_threads is %d, expected 0..1024", (int)desc->n_threads);
     if (desc->oracle && desc->backend != RVIT_BACKEND_CPU)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: oracle needs backend RVIT_BACKEND_CPU");
+    if (desc->vector_bits != 0 && desc->vector_bits != 256 && desc->vector_bits != 512)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: vector_bits is %d, expected 0, 256 or 512", (int)desc->vector_bits);
     if (desc->index < -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index is %d, expected -1 or more", (int)desc->index);
     return RVIT_OK;

@@ -68,7 +68,8 @@ void fail_every_allocation(failing_allocator *f, const allocation_trial *trial)
             continue;
         }
         if (status != RVIT_OUT_OF_HOST_MEMORY && status != RVIT_OUT_OF_DEVICE_MEMORY)
-            fail_msg("%s, allocation %lld of %lld failing: %s: %s", trial->what, i, n_sites, rvit_status_name(status), rvit_status_detail());
+            fail_msg("%s, allocation %lld of %lld failing: %s: %s", trial->what, i, n_sites, rvit_status_name(status),
+                     rvit_status_detail());
         if (!rvit_status_detail()[0])
             fail_msg("%s, allocation %lld of %lld failing: no detail", trial->what, i, n_sites);
         expect_balance(f, live, trial, i);

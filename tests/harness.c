@@ -108,7 +108,9 @@ static int parse_tier(const char *name, rvit_tier *out)
 
 static int usage(const char *program)
 {
-    fprintf(stderr, "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--filter PATTERN]\n", program);
+    fprintf(stderr,
+            "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--filter PATTERN] [--absent BACKEND]\n",
+            program);
     return 2;
 }
 
@@ -173,17 +175,16 @@ static int run_suite(const suite *tests)
 
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
-    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
-                                            {"tier", required_argument, NULL, 't'},
-                                            {"device", required_argument, NULL, 'd'},
-                                            {"filter", required_argument, NULL, 'f'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
+                                            {"device", required_argument, NULL, 'd'},  {"filter", required_argument, NULL, 'f'},
+                                            {"absent", required_argument, NULL, 'a'},  {NULL, 0, NULL, 0}};
     const rvit_device_desc init = RVIT_DEVICE_DESC_INIT;
     H.desc = init;
     H.desc.backend = RVIT_BACKEND_CPU;
     H.n_sides = 1;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        if ((c == 'b' && parse_backend(optarg, &H.desc.backend)) || (c == 't' && parse_tier(optarg, &H.desc.tier)) || c == '?')
+        if ((c == 'b' && parse_backend(optarg, &H.desc.backend)) || (c == 't' && parse_tier(optarg, &H.desc.tier)) ||
+            (c == 'a' && parse_backend(optarg, &H.absent)) || c == '?')
             return usage(argv[0]);
         if (c == 'd')
             H.desc.index = (int32_t)strtol(optarg, NULL, 10);

@@ -26,6 +26,7 @@ typedef struct harness {
     rvit_stream *stream[2];
     int n_sides;              /* 2 with the oracle */
     const char *backend_name; /* "cpu" */
+    rvit_backend absent;      /* the backend that must be UNAVAILABLE in this run; AUTO: none */
 } harness;
 extern harness H;
 
@@ -36,7 +37,7 @@ typedef struct suite {
 } suite;
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, harness_setup, harness_teardown)
-#define SUITE(id, ...)                                        \
+#define SUITE(id, ...)                                           \
     static const struct CMUnitTest id##_tests[] = {__VA_ARGS__}; \
     const suite id = {#id, id##_tests, sizeof id##_tests / sizeof id##_tests[0]}
 
@@ -45,6 +46,7 @@ int harness_teardown(void **state);
 
 /* The main function of a test program:
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
+     --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
    Exits 77 with the reason if the device is not there. */
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
 
@@ -84,16 +86,18 @@ array *array_output(const char *name, int64_t size);
 array *array_mapped(const char *name, int64_t size, rvit_buffer_type type);
 /* {NULL, 0} for a NULL array. */
 rvit_view array_view(const array *a, side s);
+/* The array whose buffer, on the device under test, this is. */
+const array *array_of(const rvit_buffer *buffer);
 /* The payload in a mapped buffer. */
 void *array_mapping(const array *a, side s);
-/* Every array of the test, guards included, as host holds it. */
+/* Makes every array of the test, guards included, what host holds, and waits: mapped memory may be written afterwards. */
 void arrays_upload(void);
 /* Waits, reads every array of the test back into result, and fails if a guard or an input changed. */
 void arrays_fetch(side s);
 /* Fails unless bytes begin..size-1 of an output hold what was uploaded. */
 void array_expect_untouched(const array *a, side s, int64_t begin);
-/* Fails unless both sides hold the same bytes. */
-void array_expect_equal_sides(const array *a);
+/* Fails if any output, as last fetched, differs from what was uploaded. */
+void arrays_expect_unwritten(side s);
 
 /* Zeroed host memory that is freed after the test. */
 void *scratch(size_t size);

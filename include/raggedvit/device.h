@@ -66,9 +66,10 @@ typedef struct rvit_device_desc {
     int32_t oracle;                  /* CPU: 1 for the plain reference with float64 accumulation; slow */
     int32_t debug_checks;            /* 1: read back and validate the lengths an op is given before it runs; synchronises */
     const rvit_allocator *allocator; /* copied; NULL: malloc. It must outlive every object of the device */
+    int32_t vector_bits;             /* CPU: widest vectors to use, 256 or 512 bits; 0: the widest found */
 } rvit_device_desc;
 /* clang-format off */
-#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL}
+#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0}
 /* clang-format on */
 
 /* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. */

@@ -2,11 +2,11 @@
 
 #include <math.h>
 
-#define TRY(call)                        \
-    do {                                 \
-        const rvit_status s_ = (call);   \
-        if (s_ != RVIT_OK)               \
-            return s_;                   \
+#define TRY(call)                      \
+    do {                               \
+        const rvit_status s_ = (call); \
+        if (s_ != RVIT_OK)             \
+            return s_;                 \
     } while (0)
 
 static array *weights(rvit_dtype dtype, int64_t n, float scale)
@@ -162,8 +162,8 @@ static rvit_rows live_rows(const pipeline *p, const array *cu)
     return rows;
 }
 
-static rvit_status linear(const pipeline *p, rvit_stream *stream, rvit_rows rows, const array *x, const array *weight, const array *residual,
-                          const array *out, int32_t in_features, int32_t out_features, rvit_activation activation)
+static rvit_status linear(const pipeline *p, rvit_stream *stream, rvit_rows rows, const array *x, const array *weight,
+                          const array *residual, const array *out, int32_t in_features, int32_t out_features, rvit_activation activation)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = args.out_dtype = p->dtype;
@@ -179,8 +179,8 @@ static rvit_status linear(const pipeline *p, rvit_stream *stream, rvit_rows rows
     return rvit_linear(stream, &args);
 }
 
-static rvit_status layernorm(const pipeline *p, rvit_stream *stream, rvit_rows rows, const array *x, const array *src_rows, const array *out,
-                             const array *out_x)
+static rvit_status layernorm(const pipeline *p, rvit_stream *stream, rvit_rows rows, const array *x, const array *src_rows,
+                             const array *out, const array *out_x)
 {
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     args.dtype = args.out_dtype = p->dtype;

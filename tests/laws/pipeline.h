@@ -33,8 +33,8 @@ typedef struct pipeline {
     int32_t n_images, max_len, dim, n_heads;
     int64_t rows;
     array *x, *cu, *counts, *keep_in, *gamma, *beta, *qkv_weight, *projection_weight, *up_weight, *down_weight, *head_weight, *bias;
-    array *y, *qkv, *attended, *x1, *z, *x2, *hidden;                        /* between ops */
-    array *cls_probs, *lse, *scores, *keep, *cu_after, *src_rows, *error;    /* results */
+    array *y, *qkv, *attended, *x1, *z, *x2, *hidden;                     /* between ops */
+    array *cls_probs, *lse, *scores, *keep, *cu_after, *src_rows, *error; /* results */
     array *x3, *packed, *scores_after, *unpacked, *logits, *logits_copy;
     pipeline_output outputs[PIPELINE_OUTPUTS];
     int n_outputs;

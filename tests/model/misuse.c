@@ -14,12 +14,12 @@ static void session_descs(void **state)
     rvit_session *const untouched = (rvit_session *)(uintptr_t)0x10;
     rvit_session *session = untouched;
     const rvit_session_desc good = session_desc(2, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
-#define BAD(word, ...)                                                                              \
-    do {                                                                                            \
-        rvit_session_desc d = good;                                                                 \
-        __VA_ARGS__;                                                                                \
-        expect_status(rvit_session_create(model, &d, &session), RVIT_INVALID_ARGUMENT, word);       \
-        assert_ptr_equal(session, untouched);                                                       \
+#define BAD(word, ...)                                                                        \
+    do {                                                                                      \
+        rvit_session_desc d = good;                                                           \
+        __VA_ARGS__;                                                                          \
+        expect_status(rvit_session_create(model, &d, &session), RVIT_INVALID_ARGUMENT, word); \
+        assert_ptr_equal(session, untouched);                                                 \
     } while (0)
     BAD("struct_size", d.struct_size = 0);
     BAD("max_images", d.max_images = 0);
@@ -63,16 +63,16 @@ static void run_args(void **state)
     expect_ok(rvit_session_run(session, &good, logits));
     float wanted[3 * 7];
     memcpy(wanted, logits, sizeof wanted);
-#define BAD(word, ...)                                                                        \
-    do {                                                                                      \
-        rvit_run_args a = good;                                                               \
-        __VA_ARGS__;                                                                          \
-        memset(logits, SENTINEL, sizeof logits);                                              \
-        expect_status(rvit_session_run(session, &a, logits), RVIT_INVALID_ARGUMENT, word);    \
-        for (size_t i = 0; i < sizeof logits; i++)                                            \
-            assert_int_equal(((uint8_t *)logits)[i], SENTINEL);                               \
-        expect_ok(rvit_session_run(session, &good, logits));                                  \
-        assert_memory_equal(logits, wanted, sizeof wanted);                                   \
+#define BAD(word, ...)                                                                     \
+    do {                                                                                   \
+        rvit_run_args a = good;                                                            \
+        __VA_ARGS__;                                                                       \
+        memset(logits, SENTINEL, sizeof logits);                                           \
+        expect_status(rvit_session_run(session, &a, logits), RVIT_INVALID_ARGUMENT, word); \
+        for (size_t i = 0; i < sizeof logits; i++)                                         \
+            assert_int_equal(((uint8_t *)logits)[i], SENTINEL);                            \
+        expect_ok(rvit_session_run(session, &good, logits));                               \
+        assert_memory_equal(logits, wanted, sizeof wanted);                                \
     } while (0)
     BAD("struct_size", a.struct_size = 0);
     BAD("n_images", a.n_images = 4);

@@ -14,7 +14,8 @@ enum { N_IMAGES = 5, CLASSES = 7 };
 /* The desc of every policy; MASK takes the mask below. */
 static rvit_session_desc desc_of(int policy, double keep)
 {
-    return session_desc(N_IMAGES, (rvit_prune_type)policy, policy == RVIT_PRUNE_MASK ? -1 : keep, blocks, policy == RVIT_PRUNE_NONE ? 0 : 2);
+    return session_desc(N_IMAGES, (rvit_prune_type)policy, policy == RVIT_PRUNE_MASK ? -1 : keep, blocks,
+                        policy == RVIT_PRUNE_NONE ? 0 : 2);
 }
 
 /* [2 stages, n, tokens] for images order[0..n). */
@@ -155,5 +156,5 @@ static void a_run_is_free(void **state)
     }
 }
 
-SUITE(session_laws_suite, MODEL_TEST(permuting_images_permutes_logits), MODEL_TEST(one_run_equals_many), MODEL_TEST(keeping_all_equals_none),
-      MODEL_TEST(runs_repeat), MODEL_TEST(a_run_is_free));
+SUITE(session_laws_suite, MODEL_TEST(permuting_images_permutes_logits), MODEL_TEST(one_run_equals_many),
+      MODEL_TEST(keeping_all_equals_none), MODEL_TEST(runs_repeat), MODEL_TEST(a_run_is_free));

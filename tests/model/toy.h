@@ -1,4 +1,5 @@
-/* A small random DeiT: its weights, its checkpoint file, and its forward in float64, image by image, written without a thought for speed. */
+/* A small random DeiT: its weights, its checkpoint file, and its forward in float64, image by image, written without a thought for speed.
+ */
 #ifndef RVIT_TESTS_TOY_H
 #define RVIT_TESTS_TOY_H
 

@@ -115,34 +115,56 @@ static expected compute(const attention_case *c, const batch *b, const attention
     return e;
 }
 
-/* Image by image: a short image has larger outputs than a long one and would hide its errors. */
-static void check(const attention_case *c, const batch *b, const attention_arrays *a, const expected *e, side s)
+/* The images images[0]..images[1]-1 whose length lies in lengths[0]..lengths[1], against the expected, as one sample of errors. */
+static void check_images(const attention_case *c, const batch *b, const attention_arrays *a, const expected *e, side s, int o,
+                         const int32_t images[2], const int32_t lengths[2])
 {
-    const int64_t width = c->n_heads * c->head_dim;
     const array *const arrays[3] = {a->out, a->cls_probs, a->lse};
     static const char *const names[3] = {"out", "cls_probs", "lse"};
+    const int64_t row = o == 0 ? c->n_heads * c->head_dim : c->n_heads, stride = o == 0 ? a->out_stride : row;
+    const rvit_dtype dtype = o == 0 ? c->dtype : RVIT_F32;
+    const size_t most = (size_t)((b->cu[images[1]] - b->cu[images[0]]) * row);
+    float *got = scratch(most * sizeof *got), *plain = scratch(most * sizeof *plain);
+    double *exact = scratch(most * sizeof *exact);
+    int64_t n = 0;
+    for (int32_t i = images[0]; i < images[1]; i++)
+        for (int64_t t = b->cu[i]; t < b->cu[i + 1] && b->cu[i + 1] - b->cu[i] >= lengths[0] && b->cu[i + 1] - b->cu[i] <= lengths[1]; t++)
+            for (int64_t j = 0; j < row; j++, n++) {
+                got[n] = load(dtype, arrays[o]->result[s], t * stride + j);
+                plain[n] = e->plain[o][t * row + j];
+                exact[n] = e->exact[o][t * row + j];
+            }
+    char what[160];
+    snprintf(what, sizeof what, "attention %s, %d heads of %d, images %d to %d, lengths from %d, %s", rvit_dtype_name(c->dtype), c->n_heads,
+             c->head_dim, images[0], images[1] - 1, lengths[0], names[o]);
+    if (s == ORACLE)
+        check_oracle(what, dtype, got, exact, n);
+    else
+        check_close(what, dtype, got, exact, plain, n);
+}
+
+/* Image by image, since a short image has larger outputs than a long one and would hide its errors. The short ones make one sample
+   together: an image of two tokens has too few errors to compare the largest ones of, plain code may be right by luck. The same goes for
+   lse, which is of one size whatever the length. */
+static void check(const attention_case *c, const batch *b, const attention_arrays *a, const expected *e, side s)
+{
+    enum { SHORT = 16 };
+    const int64_t width = c->n_heads * c->head_dim;
+    const array *const arrays[3] = {a->out, a->cls_probs, a->lse};
     for (int o = 0; o < 3; o++) {
-        const rvit_dtype dtype = o == 0 ? c->dtype : RVIT_F32;
-        const int64_t row = o == 0 ? width : c->n_heads, stride = o == 0 ? a->out_stride : row, element = rvit_dtype_size(dtype);
+        const int64_t row = o == 0 ? width : c->n_heads, stride = o == 0 ? a->out_stride : row;
+        const int64_t element = rvit_dtype_size(o == 0 ? c->dtype : RVIT_F32);
         if (!arrays[o])
             continue;
         array_expect_untouched(arrays[o], s, b->live * stride * element);
         for (int64_t t = 0; t < b->live; t++)
             assert_memory_equal(arrays[o]->result[s] + (t * stride + row) * element, arrays[o]->host + (t * stride + row) * element,
                                 (size_t)((stride - row) * element));
-        for (int32_t i = 0; i < b->n_images; i++) {
-            const int64_t begin = b->cu[i], n = b->cu[i + 1] - begin;
-            float *got = scratch((size_t)(n * row) * 4);
-            for (int64_t t = 0; t < n; t++)
-                for (int64_t j = 0; j < row; j++)
-                    got[t * row + j] = load(dtype, arrays[o]->result[s], (begin + t) * stride + j);
-            char what[160];
-            snprintf(what, sizeof what, "attention %s, %d heads of %d, image %d of length %lld, %s", rvit_dtype_name(c->dtype), c->n_heads,
-                     c->head_dim, i, (long long)n, names[o]);
-            if (s == ORACLE)
-                check_oracle(what, dtype, got, e->exact[o] + begin * row, n * row);
-            else
-                check_close(what, dtype, got, e->exact[o] + begin * row, e->plain[o] + begin * row, n * row);
+        const int32_t all[2] = {0, b->n_images}, any[2] = {0, INT32_MAX}, below[2] = {0, SHORT}, above[2] = {SHORT + 1, INT32_MAX};
+        check_images(c, b, a, e, s, o, all, o == 2 ? any : below);
+        for (int32_t i = 0; o < 2 && i < b->n_images; i++) {
+            const int32_t one[2] = {i, i + 1};
+            check_images(c, b, a, e, s, o, one, above);
         }
     }
 }
@@ -173,8 +195,9 @@ static void attention_every_length(void **state)
     int32_t lengths[EVERY_LENGTH];
     const int32_t n = every_length(lengths);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
-        const attention_case c = {variants[i].dtype,     2, 64, lengths, n, 40, variants[i].kind, variants[i].key_bias,
-                                  variants[i].cls_probs, variants[i].lse, 0.125f, 1};
+        const attention_case c = {
+            variants[i].dtype, 2,      64, lengths, n, 40, variants[i].kind, variants[i].key_bias, variants[i].cls_probs,
+            variants[i].lse,   0.125f, 1};
         run(&c);
     }
 }
@@ -187,10 +210,49 @@ static void attention_head_dims(void **state)
     (void)state;
     for (int t = 0; t < 2; t++)
         for (int32_t dim = 8; dim <= 128; dim += 8) {
-            const attention_case c = {stored_types[t], dim < 32 ? 3 : 1, dim, some_lengths, N_SOME_LENGTHS, 5, (qkv_kind)(dim / 8 % 3), 1, 1, 1,
-                                      1 / sqrtf((float)dim), 1};
+            const attention_case c = {stored_types[t],
+                                      dim < 32 ? 3 : 1,
+                                      dim,
+                                      some_lengths,
+                                      N_SOME_LENGTHS,
+                                      5,
+                                      (qkv_kind)(dim / 8 % 3),
+                                      1,
+                                      1,
+                                      1,
+                                      1 / sqrtf((float)dim),
+                                      1};
             run(&c);
         }
+}
+
+/* Small capacities, for which a backend may take smaller tiles: max_len 2, 4, 8, 16, 32. */
+static void attention_short_images(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        for (int32_t dim = 8; dim <= 128; dim += 8)
+            for (int32_t longest = 1; longest <= 32; longest *= 2) {
+                int32_t lengths[40];
+                for (int32_t i = 0; i < 40; i++)
+                    lengths[i] = i == 7 ? longest : (i * 5 + dim) % (longest + 1);
+                const attention_case c = {stored_types[t],       2, dim, lengths, 40, 3, (qkv_kind)(longest % 3), longest & 2 ? 1 : 0, 1, 1,
+                                          1 / sqrtf((float)dim), 1};
+                run(&c);
+            }
+}
+
+/* One image of many tokens, and many heads. */
+static void attention_long_image(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {1500, 3, 1025};
+    for (int t = 0; t < 2; t++) {
+        const attention_case c = {stored_types[t], 1, 64, lengths, 3, 1, PACKED, t, 1, 1, 0.125f, 1};
+        run(&c);
+        const attention_case heads = {stored_types[t], 16, 64, some_lengths + 8, 7, 1, PACKED, 0, 1, 0, 0.125f, 1};
+        run(&heads);
+    }
 }
 
 static void attention_options(void **state)
@@ -199,8 +261,18 @@ static void attention_options(void **state)
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (int kind = 0; kind < 3; kind++)
             for (int options = 0; options < 8; options++) {
-                const attention_case c = {stored_types[t], 2, 32, some_lengths + 4, 9, 3, (qkv_kind)kind, options & 1, options >> 1 & 1,
-                                          options >> 2 & 1, kind == 1 ? 0.4f : 0.25f, 1};
+                const attention_case c = {stored_types[t],
+                                          2,
+                                          32,
+                                          some_lengths + 4,
+                                          9,
+                                          3,
+                                          (qkv_kind)kind,
+                                          options & 1,
+                                          options >> 1 & 1,
+                                          options >> 2 & 1,
+                                          kind == 1 ? 0.4f : 0.25f,
+                                          1};
                 run(&c);
             }
 }
@@ -251,5 +323,6 @@ static void attention_loose_capacities(void **state)
     }
 }
 
-SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_options), TEST(attention_default_scale),
-      TEST(attention_empty), TEST(attention_large_logits), TEST(attention_loose_capacities));
+SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_short_images), TEST(attention_long_image),
+      TEST(attention_options), TEST(attention_default_scale), TEST(attention_empty), TEST(attention_large_logits),
+      TEST(attention_loose_capacities));

@@ -38,8 +38,17 @@ static void run(const head_case *c)
     arrays_upload();
 
     const float *weights = loaded(c->weight_dtype, weight->host, 0, c->n_classes * width);
-    const head_problem p = {c->n_images, c->dim, c->n_tokens, c->n_classes, b.cu, 1e-6f, rows, (const float *)(const void *)gamma->host,
-                            (const float *)(const void *)beta->host, weights, bias ? (const float *)(const void *)bias->host : NULL};
+    const head_problem p = {c->n_images,
+                            c->dim,
+                            c->n_tokens,
+                            c->n_classes,
+                            b.cu,
+                            1e-6f,
+                            rows,
+                            (const float *)(const void *)gamma->host,
+                            (const float *)(const void *)beta->host,
+                            weights,
+                            bias ? (const float *)(const void *)bias->host : NULL};
     double *exact = scratch((size_t)n * sizeof *exact);
     float *plain = scratch((size_t)n * sizeof *plain);
     head_f64(&p, exact);

@@ -12,7 +12,8 @@ typedef struct layernorm_case {
     float offset; /* added to every x: a large mean */
 } layernorm_case;
 
-static void check(const layernorm_case *c, side s, const array *out, const array *out_x, const float *x, const float *gamma, const float *beta)
+static void check(const layernorm_case *c, side s, const array *out, const array *out_x, const float *x, const float *gamma,
+                  const float *beta)
 {
     const int64_t n = c->rows * c->dim;
     const layernorm_problem p = {c->rows, c->dim, 1e-6f, x, gamma, beta};
@@ -153,7 +154,8 @@ static void normalise_vector(const float *in, int dim, float eps, const double *
         arrays_fetch(s);
         for (int i = 0; i < dim; i++)
             if (!(fabs(load(RVIT_F32, out->result[s], i) - wanted[i]) <= tolerance))
-                fail_msg("element %d is %.9g, should be %.9g (eps %g)", i, (double)load(RVIT_F32, out->result[s], i), wanted[i], (double)eps);
+                fail_msg("element %d is %.9g, should be %.9g (eps %g)", i, (double)load(RVIT_F32, out->result[s], i), wanted[i],
+                         (double)eps);
     }
     harness_teardown(NULL);
 }

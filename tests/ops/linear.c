@@ -94,7 +94,8 @@ static void linear_sizes(void **state)
     static const int32_t sizes[][2] = {{4, 4}, {12, 20}, {36, 100}, {260, 132}, {192, 576}, {768, 192}, {1152, 68}};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            const linear_case c = {stored_types[t], stored_types[t], sizes[i][0], sizes[i][1], 66, 70, 1, i % 2, i % 3 ? SEPARATE : IN_PLACE};
+            const linear_case c = {
+                stored_types[t], stored_types[t], sizes[i][0], sizes[i][1], 66, 70, 1, i % 2, i % 3 ? SEPARATE : IN_PLACE};
             run(&c);
         }
 }
@@ -106,7 +107,8 @@ static void linear_rows(void **state)
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
             for (int spare = 0; spare < 2; spare++) {
-                const linear_case c = {stored_types[t], stored_types[t], 40, 36, rows[i], rows[i] + spare * 3, 1, spare, spare ? PERIODIC : SEPARATE};
+                const linear_case c = {
+                    stored_types[t], stored_types[t], 40, 36, rows[i], rows[i] + spare * 3, 1, spare, spare ? PERIODIC : SEPARATE};
                 run(&c);
             }
 }

@@ -33,8 +33,10 @@ static void run(const pack_case *c)
         for (int64_t t = 0; t < c->rows; t++) {
             int32_t row;
             memcpy(&row, src_rows->host + t * 4, 4);
-            if (memcmp(destination->result[s] + c->shift + t * c->row_size, source->host + c->shift + row * c->row_size, (size_t)c->row_size))
-                fail_msg("pack: row %lld of %lld bytes is not row %d of source (side %d)", (long long)t, (long long)c->row_size, row, (int)s);
+            if (memcmp(destination->result[s] + c->shift + t * c->row_size, source->host + c->shift + row * c->row_size,
+                       (size_t)c->row_size))
+                fail_msg("pack: row %lld of %lld bytes is not row %d of source (side %d)", (long long)t, (long long)c->row_size, row,
+                         (int)s);
         }
         array_expect_untouched(destination, s, c->shift + c->rows * c->row_size);
         assert_memory_equal(destination->result[s], destination->host, (size_t)c->shift);

@@ -108,7 +108,8 @@ static void select_nan(void **state)
 {
     (void)state;
     for (int round = 0; round < 24; round++) {
-        select_case c = {.mode = round % 3 == 2 ? RVIT_SELECT_THRESHOLD : RVIT_SELECT_TOP_K, .n_prefix = round % 2, .prefix_competes = round % 3 == 1};
+        select_case c = {
+            .mode = round % 3 == 2 ? RVIT_SELECT_THRESHOLD : RVIT_SELECT_TOP_K, .n_prefix = round % 2, .prefix_competes = round % 3 == 1};
         c.threshold = -1;
         c.b = full_batch(2);
         c.counts = count_table(round % 4 == 0 ? 1 : 0.6, c.b.max_len);

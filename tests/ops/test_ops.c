@@ -15,8 +15,9 @@ const char *type_feature(rvit_dtype dtype)
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&copy_suite,           &patchify_suite,  &linear_suite,        &layernorm_suite, &attention_suite,
-                                   &attention_vectors_suite, &score_suite,  &select_suite,        &select_vectors_suite,
-                                   &pack_suite,           &unpack_suite,    &head_suite,          &memory_suite};
+    const suite *const suites[] = {
+        &copy_suite,  &patchify_suite, &linear_suite,         &layernorm_suite, &attention_suite, &attention_vectors_suite,
+        &score_suite, &select_suite,   &select_vectors_suite, &pack_suite,      &unpack_suite,    &head_suite,
+        &memory_suite};
     return harness_main(argc, argv, 1, suites, sizeof suites / sizeof suites[0]);
 }

@@ -5,8 +5,8 @@ typedef enum base_kind { FILL, BASE, IN_PLACE } base_kind;
 typedef struct unpack_case {
     rvit_dtype dtype;
     int32_t dim;
-    int64_t rows, capacity;                 /* of source */
-    int64_t grid, grid_capacity;            /* of destination */
+    int64_t rows, capacity;      /* of source */
+    int64_t grid, grid_capacity; /* of destination */
     base_kind base;
     float fill;
 } unpack_case;
@@ -83,7 +83,8 @@ static void unpack_sizes(void **state)
     for (int t = 0; t < 2; t++)
         for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
             for (size_t r = 0; r < sizeof rows / sizeof rows[0] - (d % 2); r++) {
-                const unpack_case c = {stored_types[t], dims[d], rows[r][0], rows[r][0] + 2, rows[r][1], rows[r][1] + 2, (base_kind)(r % 3), 7};
+                const unpack_case c = {stored_types[t], dims[d],        rows[r][0],         rows[r][0] + 2,
+                                       rows[r][1],      rows[r][1] + 2, (base_kind)(r % 3), 7};
                 run(&c);
             }
 }

@@ -1,0 +1,53 @@
+/* The attention op. The grid comes from the capacities; a group whose tile lies past its image's end returns at once. */
+#include "backend_vulkan/vulkan.h"
+
+/* [direct][f16] */
+static const rvit_vk_shader shaders[2][2] = {
+    {RVIT_VK_ATTENTION_F32_VK, RVIT_VK_ATTENTION_F16_VK},
+    {RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP, RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP},
+};
+
+rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_attention_args *args)
+{
+    const int64_t len = args->max_len < args->rows ? args->max_len : args->rows;
+    if (len == 0 || args->n_images == 0)
+        return RVIT_OK;
+    const rvit_vk_attention_shape shape = rvit_vk_shape_attention(recorder->device, args);
+    const int half = args->dtype == RVIT_F16;
+    const int unit = half ? 8 : 16;
+    const int64_t tiles = (len + shape.queries - 1) / shape.queries;
+    const uint32_t flags = (args->key_bias.buffer != NULL ? RVIT_ATTENTION_HAS_BIAS : 0u) |
+                           (args->cls_probs.buffer != NULL ? RVIT_ATTENTION_HAS_CLS_PROBS : 0u) |
+                           (args->lse.buffer != NULL ? RVIT_ATTENTION_HAS_LSE : 0u);
+    struct rvit_attention_push push = {.n_images = args->n_images,
+                                       .n_heads = args->n_heads,
+                                       .max_len = args->max_len,
+                                       .rows = (int)args->rows,
+                                       .n_tiles = (int)tiles,
+                                       .scale = args->scale,
+                                       .q_stride4 = (int)(args->q_stride / 4),
+                                       .k_stride4 = (int)(args->k_stride / 4),
+                                       .v_stride4 = (int)(args->v_stride / 4),
+                                       .out_stride4 = (int)(args->out_stride / 4)};
+    rvit_vk_dispatch dispatch = {.shader = shaders[shape.direct][half],
+                                 .specs = {[RVIT_SPEC_THREADS] = shape.threads,
+                                           [RVIT_ATTENTION_HEAD_DIM] = (uint32_t)args->head_dim,
+                                           [RVIT_ATTENTION_QUERIES] = shape.queries,
+                                           [RVIT_ATTENTION_KEYS] = shape.keys,
+                                           [RVIT_ATTENTION_FLAGS] = flags},
+                                 .n_specs = RVIT_ATTENTION_N_SPECS,
+                                 .n_texels = shape.direct ? 3 : 0,
+                                 .texel_format = rvit_vk_texel_format(half),
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};
+    push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_Q, "q", unit);
+    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_K, "k", unit);
+    push.v_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_V, "v", unit);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CU_SEQLENS, "cu_seqlens", 4);
+    push.key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_KEY_BIAS, "key_bias", 4);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_OUT, "out", unit);
+    push.cls_probs_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CLS_PROBS, "cls_probs", 4);
+    push.lse_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_LSE, "lse", 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

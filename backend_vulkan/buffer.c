@@ -1,0 +1,110 @@
+/* Buffers: one allocation each, mapped for their life where the host may see them. */
+#include "backend_vulkan/vulkan.h"
+
+#define SIZE_ROUND 16 /* so that whole words and vectors may be read at the end of an array */
+
+typedef struct memory_wish {
+    VkMemoryPropertyFlags required, preferred, avoided;
+} memory_wish;
+
+/* Indexed by rvit_buffer_type. Host memory is always coherent, so that nothing has to be flushed. */
+static const memory_wish wishes[] = {
+    {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT},
+    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0},
+    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 0},
+};
+
+/* How well a memory type suits; below 0: not at all. */
+static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *wish)
+{
+    const VkPhysicalDeviceMemoryProperties *memory = &device->physical.memory;
+    const VkMemoryPropertyFlags flags = memory->memoryTypes[type].propertyFlags;
+    const VkMemoryPropertyFlags unfit =
+        VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT | VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD;
+    if ((flags & wish->required) != wish->required || (flags & unfit) != 0)
+        return -1;
+    int score = (flags & wish->avoided) == 0 ? 1 : 0;
+    if ((flags & wish->preferred) == wish->preferred)
+        score += 2;
+    /* A small window of device memory open to the host is too scarce for uploads. */
+    const uint32_t heap = memory->memoryTypes[type].heapIndex;
+    if (wish->required != 0 && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
+        (int64_t)memory->memoryHeaps[heap].size * 2 < device->physical.info.memory_size)
+        score = 0;
+    return score;
+}
+
+static int32_t choose_memory(const rvit_vk_device *device, uint32_t allowed, rvit_buffer_type type)
+{
+    int32_t best = -1;
+    int best_score = -1;
+    for (uint32_t i = 0; i < device->physical.memory.memoryTypeCount; i++) {
+        const int score = (allowed >> i & 1u) != 0 ? rate(device, i, &wishes[type]) : -1;
+        if (score > best_score) {
+            best = (int32_t)i;
+            best_score = score;
+        }
+    }
+    return best;
+}
+
+static rvit_status open_buffer(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *buffer)
+{
+    const VkBufferCreateInfo create = {
+        .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+        .size = ((VkDeviceSize)size + SIZE_ROUND - 1) / SIZE_ROUND * SIZE_ROUND,
+        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
+                 VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+    };
+    RVIT_VK_TRY(device->vk, vkCreateBuffer, (device->handle, &create, NULL, &buffer->handle));
+    VkMemoryRequirements requirements;
+    device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->handle, &requirements);
+    const int32_t memory_type = choose_memory(device, requirements.memoryTypeBits, type);
+    if (memory_type < 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device has no memory for buffers of type %d", (int)type);
+    const VkMemoryAllocateInfo allocate = {
+        .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = requirements.size, .memoryTypeIndex = (uint32_t)memory_type};
+    RVIT_VK_TRY(device->vk, vkAllocateMemory, (device->handle, &allocate, NULL, &buffer->memory));
+    RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, 0));
+    if (type != RVIT_BUFFER_DEVICE)
+        RVIT_VK_TRY(device->vk, vkMapMemory, (device->handle, buffer->memory, 0, VK_WHOLE_SIZE, 0, &buffer->base.host));
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *out_buffer)
+{
+    const rvit_status status = open_buffer(device, size, type, out_buffer);
+    if (status != RVIT_OK)
+        rvit_vk_buffer_close(device, out_buffer);
+    return status;
+}
+
+void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer)
+{
+    device->vk.vkDestroyBuffer(device->handle, buffer->handle, NULL);
+    device->vk.vkFreeMemory(device->handle, buffer->memory, NULL);
+    buffer->handle = VK_NULL_HANDLE;
+    buffer->memory = VK_NULL_HANDLE;
+}
+
+rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
+{
+    rvit_vk_device *device = rvit_vk_device_of(base);
+    rvit_vk_buffer *buffer = rvit_alloc_new(&base->alloc, sizeof *buffer);
+    if (buffer == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    const rvit_status status = rvit_vk_buffer_open(device, size, type, buffer);
+    if (status != RVIT_OK) {
+        rvit_alloc_free(&base->alloc, buffer);
+        return status;
+    }
+    *out_buffer = &buffer->base;
+    return RVIT_OK;
+}
+
+void rvit_vk_buffer_destroy(rvit_buffer *base)
+{
+    rvit_vk_buffer *buffer = (rvit_vk_buffer *)base;
+    rvit_vk_buffer_close(rvit_vk_device_of(base->device), buffer);
+    rvit_alloc_free(&base->device->alloc, buffer);
+}

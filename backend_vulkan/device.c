@@ -1,0 +1,169 @@
+/* Devices, and the table that core sees. */
+#include "backend_vulkan/vulkan.h"
+
+#include <string.h>
+
+rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
+{
+    rvit_vk_instance instance;
+    RVIT_TRY(rvit_vk_instance_open(&instance));
+    rvit_vk_physical physical;
+    const rvit_status status = rvit_vk_instance_device(&instance, index, &physical);
+    rvit_vk_instance_close(&instance);
+    if (status == RVIT_OK)
+        *out_info = physical.info;
+    return status;
+}
+
+static rvit_status choose_tier(const rvit_vk_physical *physical, rvit_tier asked, rvit_tier *out_tier)
+{
+    *out_tier = asked == RVIT_TIER_AUTO ? physical->info.tier : asked;
+    if (*out_tier == RVIT_TIER_MATRIX)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the matrix tier is not in this build");
+    if (*out_tier == RVIT_TIER_SUBGROUP && !physical->has_subgroups)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s has no subgroup arithmetic in compute shaders", physical->info.name);
+    return RVIT_OK;
+}
+
+static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc)
+{
+    RVIT_TRY(rvit_vk_instance_open(&device->instance));
+    rvit_status status = rvit_vk_instance_device(&device->instance, desc->index, &device->physical);
+    if (status == RVIT_INVALID_ARGUMENT)
+        status = RVIT_UNAVAILABLE;
+    RVIT_TRY(status);
+    device->base.info = device->physical.info;
+    RVIT_TRY(choose_tier(&device->physical, desc->tier, &device->base.info.tier));
+
+    const float priority = 1.0f;
+    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                           .queueFamilyIndex = device->physical.queue_family,
+                                           .queueCount = 1,
+                                           .pQueuePriorities = &priority};
+    /* No feature is asked for: none is needed, and robust buffer access would cost. */
+    const VkDeviceCreateInfo create = {
+        .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
+    const VkResult result = device->instance.create_device(device->physical.handle, &create, NULL, &device->handle);
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkCreateDevice");
+    rvit_vk_load_device_table(&device->instance, device->handle, &device->vk);
+    device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
+    const VkPipelineCacheCreateInfo cache = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
+    RVIT_VK_TRY(device->vk, vkCreatePipelineCache, (device->handle, &cache, NULL, &device->pipeline_cache));
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
+{
+    rvit_alloc own;
+    rvit_alloc_copy(&own, alloc);
+    rvit_vk_device *device = rvit_alloc_new(&own, sizeof *device);
+    if (device == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_alloc_copy(&device->base.alloc, &own);
+    pthread_mutex_init(&device->queue_lock, NULL);
+    pthread_mutex_init(&device->pipeline_lock, NULL);
+    const rvit_status status = open_device(device, desc);
+    if (status != RVIT_OK) {
+        rvit_vk_device_destroy(&device->base);
+        return status;
+    }
+    *out_device = &device->base;
+    return RVIT_OK;
+}
+
+void rvit_vk_device_destroy(rvit_device *base)
+{
+    rvit_vk_device *device = rvit_vk_device_of(base);
+    if (device->handle != VK_NULL_HANDLE) {
+        (void)device->vk.vkDeviceWaitIdle(device->handle);
+        rvit_vk_pipelines_destroy(device);
+        device->vk.vkDestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
+        device->vk.vkDestroyDevice(device->handle, NULL);
+    }
+    rvit_vk_instance_close(&device->instance);
+    pthread_mutex_destroy(&device->pipeline_lock);
+    pthread_mutex_destroy(&device->queue_lock);
+    rvit_alloc alloc;
+    rvit_alloc_copy(&alloc, &device->base.alloc);
+    rvit_alloc_free(&alloc, device);
+}
+
+static int uses_bf16(const rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_PATCHIFY:
+        return op->patchify.dtype == RVIT_BF16;
+    case RVIT_OP_LINEAR:
+        return op->linear.dtype == RVIT_BF16 || op->linear.out_dtype == RVIT_BF16;
+    case RVIT_OP_LAYERNORM:
+        return op->layernorm.dtype == RVIT_BF16 || op->layernorm.out_dtype == RVIT_BF16;
+    case RVIT_OP_ATTENTION:
+        return op->attention.dtype == RVIT_BF16;
+    case RVIT_OP_SCORE:
+        return op->score.type == RVIT_SCORE_L2 && op->score.dtype == RVIT_BF16;
+    case RVIT_OP_HEAD:
+        return op->head.dtype == RVIT_BF16 || op->head.weight_dtype == RVIT_BF16;
+    case RVIT_OP_UNPACK:
+        return op->unpack.dtype == RVIT_BF16;
+    default: /* the rest moves bits, whatever they mean */
+        return 0;
+    }
+}
+
+/* Groups are numbered in 32 bits, over two dimensions of the grid. */
+static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
+{
+    const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
+    double groups = 0.0;
+    if (op->type == RVIT_OP_ATTENTION) {
+        const rvit_attention_args *a = &op->attention;
+        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
+        const int64_t queries = rvit_vk_shape_attention(device, a).queries;
+        groups = (double)((len + queries - 1) / queries) * a->n_heads * a->n_images;
+    } else if (op->type == RVIT_OP_HEAD) {
+        groups = (double)op->head.n_images * ((op->head.n_classes + RVIT_MAX_THREADS - 1) / RVIT_MAX_THREADS);
+    } else if (op->type == RVIT_OP_SELECT) {
+        groups = (double)op->select.n_images;
+    }
+    /* Other grids are bounded by their arrays. */
+    return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
+}
+
+const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
+{
+    const rvit_vk_device *device = rvit_vk_device_of(base);
+    if (uses_bf16(op))
+        return "bf16 is not supported by the Vulkan backend";
+    if (op->type == RVIT_OP_COPY)
+        return NULL;
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    const int64_t alignment = (int64_t)device->physical.limits.minStorageBufferOffsetAlignment;
+    for (int i = 0; i < n; i++)
+        if (accesses[i].view.buffer != NULL &&
+            accesses[i].size + accesses[i].view.offset % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
+            return "an array is larger than the device's storage buffer range";
+    if (op->type == RVIT_OP_SELECT && op->select.rows > 1 << 30)
+        return "select of more than 2^30 rows";
+    if (!grid_fits(device, op))
+        return "it needs more workgroups than the device dispatches";
+    return NULL;
+}
+
+const rvit_backend_api rvit_backend_vulkan = {
+    .backend = RVIT_BACKEND_VULKAN,
+    .device_describe = rvit_vk_device_describe,
+    .device_create = rvit_vk_device_create,
+    .device_destroy = rvit_vk_device_destroy,
+    .supports = rvit_vk_supports,
+    .buffer_create = rvit_vk_buffer_create,
+    .buffer_destroy = rvit_vk_buffer_destroy,
+    .stream_create = rvit_vk_stream_create,
+    .stream_destroy = rvit_vk_stream_destroy,
+    .stream_enqueue = rvit_vk_stream_enqueue,
+    .stream_synchronize = rvit_vk_stream_synchronize,
+    .program_create = rvit_vk_program_create,
+    .program_destroy = rvit_vk_program_destroy,
+    .program_launch = rvit_vk_program_launch,
+};

@@ -1,0 +1,38 @@
+/* The head op. */
+#include "backend_vulkan/vulkan.h"
+
+#define CHUNK 512 /* features staged at a time */
+
+/* [subgroup][f16 in][f16 weight] */
+static const rvit_vk_shader shaders[2][2][2] = {
+    {{RVIT_VK_HEAD_F32_VK_SCALAR, RVIT_VK_HEAD_F32_F16_VK_SCALAR}, {RVIT_VK_HEAD_F16_F32_VK_SCALAR, RVIT_VK_HEAD_F16_VK_SCALAR}},
+    {{RVIT_VK_HEAD_F32_VK_SUBGROUP, RVIT_VK_HEAD_F32_F16_VK_SUBGROUP}, {RVIT_VK_HEAD_F16_F32_VK_SUBGROUP, RVIT_VK_HEAD_F16_VK_SUBGROUP}},
+};
+
+rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args *args)
+{
+    if (args->n_images == 0)
+        return RVIT_OK;
+    const int half_in = args->dtype == RVIT_F16, half_weight = args->weight_dtype == RVIT_F16;
+    struct rvit_head_push push = {.n_images = args->n_images,
+                                  .rows = (int)args->rows,
+                                  .dim4 = args->dim / 4,
+                                  .n_tokens = args->n_tokens,
+                                  .n_classes = args->n_classes,
+                                  .eps = args->eps};
+    rvit_vk_dispatch dispatch = {
+        .shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_weight],
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_HEAD_CHUNK] = CHUNK, [RVIT_HEAD_HAS_BIAS] = args->bias.buffer != NULL},
+        .n_specs = RVIT_HEAD_N_SPECS,
+        .push = &push,
+        .push_size = sizeof push,
+        .groups = {.rows = args->n_classes, .multiply = 1, .divide = RVIT_MAX_THREADS, .times = args->n_images}};
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_X, "x", half_in ? 8 : 16);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_CU_SEQLENS, "cu_seqlens", 4);
+    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_GAMMA, "gamma", 16);
+    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BETA, "beta", 16);
+    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_WEIGHT, "weight", half_weight ? 8 : 16);
+    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BIAS, "bias", 4);
+    push.logits_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_LOGITS, "logits", 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

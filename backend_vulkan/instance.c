@@ -1,0 +1,172 @@
+/* The Vulkan loader, opened at run time, and what is known of a device before it is used. Nothing here is kept in globals: volk's own
+   pointers serve only to fill a device's table. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend_vulkan/vulkan.h"
+
+#define MAX_DEVICES 32
+#define MAX_QUEUE_FAMILIES 32
+
+static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
+static VkResult loader_result;
+static pthread_mutex_t volk_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void load(void)
+{
+    loader_result = volkInitialize();
+}
+
+#define GET(member, name)                                                                                     \
+    do {                                                                                                      \
+        instance.member = (PFN_##name)vkGetInstanceProcAddr(instance.handle, #name);                          \
+        if (instance.member == NULL && status == RVIT_OK)                                                     \
+            status = rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no " #name ": Vulkan 1.1 is needed"); \
+    } while (0)
+
+rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
+{
+    pthread_once(&loader_once, load);
+    if (loader_result != VK_SUCCESS)
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: libvulkan.so.1 not found; it comes with the Vulkan loader (Debian: libvulkan1)");
+    const uint32_t version = volkGetInstanceVersion();
+    if (version < VK_API_VERSION_1_1)
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: the loader offers version 1.0, 1.1 is needed");
+    const VkApplicationInfo application = {
+        .sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+        .pEngineName = "raggedvit",
+        .apiVersion = version < VK_API_VERSION_1_3 ? version : VK_API_VERSION_1_3,
+    };
+    const VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &application};
+    const PFN_vkCreateInstance create_instance = (PFN_vkCreateInstance)vkGetInstanceProcAddr(NULL, "vkCreateInstance");
+    rvit_vk_instance instance = {0};
+    const VkResult result = create_instance(&create, NULL, &instance.handle);
+    if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed");
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkCreateInstance");
+    rvit_status status = RVIT_OK;
+    GET(destroy, vkDestroyInstance);
+    GET(enumerate_devices, vkEnumeratePhysicalDevices);
+    GET(get_properties, vkGetPhysicalDeviceProperties);
+    GET(get_properties2, vkGetPhysicalDeviceProperties2);
+    GET(get_memory, vkGetPhysicalDeviceMemoryProperties);
+    GET(get_queue_families, vkGetPhysicalDeviceQueueFamilyProperties);
+    GET(create_device, vkCreateDevice);
+    if (status != RVIT_OK) {
+        rvit_vk_instance_close(&instance);
+        return status;
+    }
+    *out_instance = instance;
+    return RVIT_OK;
+}
+
+void rvit_vk_instance_close(rvit_vk_instance *instance)
+{
+    if (instance->destroy != NULL)
+        instance->destroy(instance->handle, NULL);
+    *instance = (rvit_vk_instance){0};
+}
+
+void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table)
+{
+    /* volk finds vkGetDeviceProcAddr through its pointers for the last instance loaded. */
+    pthread_mutex_lock(&volk_lock);
+    volkLoadInstanceOnly(instance->handle);
+    volkLoadDeviceTable(out_table, device);
+    pthread_mutex_unlock(&volk_lock);
+}
+
+static int find_queue_family(const rvit_vk_instance *instance, rvit_vk_physical *physical)
+{
+    VkQueueFamilyProperties families[MAX_QUEUE_FAMILIES];
+    uint32_t n = MAX_QUEUE_FAMILIES;
+    instance->get_queue_families(physical->handle, &n, families);
+    for (uint32_t i = 0; i < n; i++)
+        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[i].queueCount > 0) {
+            physical->queue_family = i;
+            return 1;
+        }
+    return 0;
+}
+
+static void describe_driver(rvit_device_info *info, const VkPhysicalDeviceProperties *properties,
+                            const VkPhysicalDeviceDriverProperties *driver)
+{
+    if (driver->driverName[0] != '\0')
+        (void)snprintf(info->driver, sizeof info->driver, "%.60s %.60s", driver->driverName, driver->driverInfo);
+    else
+        (void)snprintf(info->driver, sizeof info->driver, "driver %u.%u.%u", VK_API_VERSION_MAJOR(properties->driverVersion),
+                       VK_API_VERSION_MINOR(properties->driverVersion), VK_API_VERSION_PATCH(properties->driverVersion));
+}
+
+/* NULL, or why the device cannot be used. */
+static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice handle, rvit_vk_physical *physical)
+{
+    *physical = (rvit_vk_physical){.handle = handle, .info = RVIT_DEVICE_INFO_INIT};
+    VkPhysicalDeviceProperties properties;
+    instance->get_properties(handle, &properties);
+    rvit_device_info *info = &physical->info;
+    info->backend = RVIT_BACKEND_VULKAN;
+    memcpy(info->name, properties.deviceName, sizeof info->name - 1);
+    if (properties.apiVersion < VK_API_VERSION_1_1)
+        return "it offers Vulkan 1.0, 1.1 is needed";
+
+    VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
+    VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
+    VkPhysicalDeviceSubgroupProperties subgroup = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_PROPERTIES, .pNext = &id};
+    if (properties.apiVersion >= VK_API_VERSION_1_2)
+        id.pNext = &driver;
+    VkPhysicalDeviceProperties2 properties2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &subgroup};
+    instance->get_properties2(handle, &properties2);
+    instance->get_memory(handle, &physical->memory);
+
+    physical->limits = properties.limits;
+    physical->subgroup_size = subgroup.subgroupSize;
+    physical->has_subgroups = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
+                              (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;
+    describe_driver(info, &properties, &driver);
+    memcpy(info->uuid, id.deviceUUID, sizeof info->uuid);
+    for (uint32_t i = 0; i < physical->memory.memoryHeapCount; i++)
+        if ((physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
+            info->memory_size += (int64_t)physical->memory.memoryHeaps[i].size;
+    info->is_software = properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    info->tier = physical->has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
+    (void)snprintf(info->note, sizeof info->note, "%s",
+                   physical->has_subgroups ? "matrix tier: not in this build"
+                                           : "subgroup tier: no subgroup arithmetic in compute shaders; matrix tier: not in this build");
+    if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MAX_BINDINGS)
+        return "it binds too few storage buffers at a time";
+    if (!find_queue_family(instance, physical))
+        return "it has no compute queue";
+    return NULL;
+}
+
+rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical)
+{
+    VkPhysicalDevice handles[MAX_DEVICES];
+    uint32_t n = MAX_DEVICES;
+    const VkResult result = instance->enumerate_devices(instance->handle, &n, handles);
+    if (result != VK_SUCCESS && result != VK_INCOMPLETE)
+        return rvit_vk_fail(result, "vkEnumeratePhysicalDevices");
+    const char *reason = NULL;
+    char name[128] = "";
+    int32_t n_usable = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const char *why_not = inspect(instance, handles[i], out_physical);
+        if (why_not != NULL) {
+            reason = why_not;
+            memcpy(name, out_physical->info.name, sizeof name);
+            rvit_log(RVIT_LOG_INFO, "vulkan: %s passed over: %s", name, reason);
+            continue;
+        }
+        out_physical->info.index = n_usable;
+        if (n_usable++ == index)
+            return RVIT_OK;
+    }
+    if (n_usable > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan: there is no device %d, the last is %d", (int)index, (int)n_usable - 1);
+    if (reason != NULL)
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s cannot be used: %s", name, reason);
+    return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver offers a device");
+}

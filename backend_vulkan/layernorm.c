@@ -1,0 +1,39 @@
+/* The layernorm op, with its gather. */
+#include "backend_vulkan/vulkan.h"
+
+/* [subgroup][f16 in][f16 out] */
+static const rvit_vk_shader shaders[2][2][2] = {
+    {{RVIT_VK_LAYERNORM_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F32_F16_VK_SCALAR},
+     {RVIT_VK_LAYERNORM_F16_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F16_VK_SCALAR}},
+    {{RVIT_VK_LAYERNORM_F32_VK_SUBGROUP, RVIT_VK_LAYERNORM_F32_F16_VK_SUBGROUP},
+     {RVIT_VK_LAYERNORM_F16_F32_VK_SUBGROUP, RVIT_VK_LAYERNORM_F16_VK_SUBGROUP}},
+};
+
+rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_layernorm_args *args)
+{
+    if (args->rows.capacity == 0 || args->x_rows == 0)
+        return RVIT_OK;
+    const int subgroup = rvit_vk_uses_subgroups(recorder->device);
+    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const uint32_t rows = subgroup ? 8 : 4;
+    struct rvit_layernorm_push push = {
+        .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .eps = args->eps};
+    rvit_vk_dispatch dispatch = {
+        .shader = shaders[subgroup][half_in][half_out],
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                  [RVIT_LAYERNORM_ROWS] = rows,
+                  [RVIT_LAYERNORM_FLAGS] = (args->src_rows.buffer != NULL ? RVIT_LAYERNORM_HAS_GATHER : 0u) |
+                                           (args->out_x.buffer != NULL ? RVIT_LAYERNORM_HAS_OUT_X : 0u)},
+        .n_specs = RVIT_LAYERNORM_N_SPECS,
+        .push = &push,
+        .push_size = sizeof push,
+        .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = rows, .times = 1, .live = args->rows.live}};
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_X, "x", half_in ? 8 : 16);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_SRC_ROWS, "src_rows", 4);
+    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_GAMMA, "gamma", 16);
+    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_BETA, "beta", 16);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT, "out", half_out ? 8 : 16);
+    push.out_x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT_X, "out_x", half_in ? 8 : 16);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_LIVE, "rows.live", 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

@@ -1,0 +1,49 @@
+/* The linear op. */
+#include "backend_vulkan/vulkan.h"
+
+/* [direct][f16 in][f16 out] */
+static const rvit_vk_shader shaders[2][2][2] = {
+    {{RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK}, {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK}},
+    {{RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK}, {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK}},
+};
+
+rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
+{
+    if (args->rows.capacity == 0)
+        return RVIT_OK;
+    const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
+    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const int in_unit = half_in ? 8 : 16, out_unit = half_out ? 8 : 16;
+    const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) |
+                           (args->activation == RVIT_ACTIVATION_GELU ? RVIT_LINEAR_HAS_GELU : 0u) |
+                           (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u);
+    struct rvit_linear_push push = {.rows = (int)args->rows.capacity,
+                                    .in4 = args->in_features / 4,
+                                    .out4 = args->out_features / 4,
+                                    .period = (int)args->residual_period};
+    rvit_vk_dispatch dispatch = {.shader = shaders[shape.direct][half_in][half_out],
+                                 .specs = {[RVIT_SPEC_THREADS] = shape.threads,
+                                           [RVIT_LINEAR_ROWS] = shape.rows,
+                                           [RVIT_LINEAR_COLUMNS] = shape.columns,
+                                           [RVIT_LINEAR_TILE_M] = shape.tile_m,
+                                           [RVIT_LINEAR_TILE_N] = shape.tile_n,
+                                           [RVIT_LINEAR_TILE_K] = shape.tile_k,
+                                           [RVIT_LINEAR_FLAGS] = flags},
+                                 .n_specs = RVIT_LINEAR_N_SPECS,
+                                 .n_texels = shape.direct ? 2 : 0,
+                                 .texel_format = rvit_vk_texel_format(half_in),
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->rows.capacity,
+                                            .multiply = 1,
+                                            .divide = shape.tile_m,
+                                            .times = (args->out_features + (int64_t)shape.tile_n - 1) / shape.tile_n,
+                                            .live = args->rows.live}};
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X, "x", in_unit);
+    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT, "weight", in_unit);
+    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_BIAS, "bias", 16);
+    push.residual_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_RESIDUAL, "residual", out_unit);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_OUT, "out", out_unit);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_LIVE, "rows.live", 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

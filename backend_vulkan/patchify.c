@@ -1,0 +1,32 @@
+/* The patchify op. */
+#include "backend_vulkan/vulkan.h"
+
+rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patchify_args *args)
+{
+    const int half = args->dtype == RVIT_F16;
+    const int32_t grid = args->image_size / args->patch_size;
+    const int64_t row_pairs = (int64_t)args->channels * args->patch_size * args->patch_size / 2;
+    const int64_t pairs = args->n_images * (args->n_prefix + (int64_t)grid * grid) * row_pairs;
+    const int64_t lengths = args->cu_seqlens.buffer != NULL ? args->n_images + (int64_t)1 : 0;
+    struct rvit_patchify_push push = {.n_images = args->n_images,
+                                      .channels = args->channels,
+                                      .image_size = args->image_size,
+                                      .patch_size = args->patch_size,
+                                      .grid = grid,
+                                      .n_prefix = args->n_prefix};
+    rvit_vk_dispatch dispatch = {
+        .shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
+        .specs = {RVIT_MAX_THREADS,
+                  (args->live_images.buffer != NULL ? RVIT_PATCHIFY_HAS_LIVE : 0) | (lengths > 0 ? RVIT_PATCHIFY_HAS_CU_SEQLENS : 0)},
+        .n_specs = RVIT_PATCHIFY_N_SPECS,
+        .push = &push,
+        .push_size = sizeof push,
+        .groups = {.rows = pairs > lengths ? pairs : lengths, .multiply = 1, .divide = RVIT_MAX_THREADS, .times = 1}};
+    if (dispatch.groups.rows == 0)
+        return RVIT_OK;
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_LIVE, "live_images", 4);
+    push.images_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_IMAGES, "images", 8);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_OUT, "out", half ? 4 : 8);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_CU_SEQLENS, "cu_seqlens", 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

@@ -1,0 +1,127 @@
+/* Programs: a command buffer recorded once. A dry run of the recording comes first; it counts the descriptors and finds which group counts
+   the device has to work out, and after which op. */
+#include "backend_vulkan/vulkan.h"
+
+typedef struct vk_program {
+    rvit_program base;
+    VkCommandPool pool;
+    VkCommandBuffer commands;
+    VkDescriptorPool descriptors;
+    VkBufferView *views;
+    uint32_t n_views;
+    rvit_vk_buffer counts; /* triples for indirect dispatches */
+    int64_t launches, copies;
+} vk_program;
+
+static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
+{
+    for (int32_t i = 0; i < n_ops; i++)
+        RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
+    return RVIT_OK;
+}
+
+static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, int32_t n_needs, int32_t n_slots, vk_program *program)
+{
+    const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                          .queueFamilyIndex = device->physical.queue_family};
+    RVIT_VK_TRY(device->vk, vkCreateCommandPool, (device->handle, &pool, NULL, &program->pool));
+    const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                                  .commandPool = program->pool,
+                                                  .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                                  .commandBufferCount = 1};
+    RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, &program->commands));
+    /* A need costs one more set at most. A pool must not be empty, even that of a program of copies. */
+    const uint32_t n_sets = dry->n_sets + (uint32_t)n_needs + 1;
+    const VkDescriptorPoolSize sizes[] = {
+        {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, dry->n_storage + RVIT_INDIRECT_N_BINDINGS * (uint32_t)n_needs + 1},
+        {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, dry->n_views + 1}};
+    const VkDescriptorPoolCreateInfo descriptors = {
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
+    RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &descriptors, NULL, &program->descriptors));
+    program->views = rvit_alloc_array(&device->base.alloc, dry->n_views, sizeof *program->views);
+    if (program->views == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    if (n_slots == 0)
+        return RVIT_OK;
+    const int64_t size = n_slots * (int64_t)sizeof(VkDispatchIndirectCommand);
+    RVIT_TRY(rvit_vk_buffer_open(device, size, RVIT_BUFFER_DEVICE, &program->counts));
+    atomic_fetch_add(&device->base.device_allocations, 1);
+    program->counts.base.size = size;
+    return RVIT_OK;
+}
+
+static rvit_status record_program(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
+{
+    RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
+    RVIT_TRY(rvit_vk_record_needs(recorder, -1));
+    for (int32_t i = 0; i < n_ops; i++) {
+        RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
+        RVIT_TRY(rvit_vk_record_needs(recorder, i));
+    }
+    return rvit_vk_record_end(recorder);
+}
+
+static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_ops, rvit_vk_plan *plan, vk_program *program)
+{
+    rvit_vk_recorder dry = {.device = device, .plan = plan};
+    RVIT_TRY(record_ops(&dry, ops, n_ops));
+    const int32_t n_slots = rvit_vk_plan_slots(plan);
+    RVIT_TRY(open_program(device, &dry, plan->n_needs, n_slots, program));
+    plan->counts = program->counts;
+    rvit_vk_recorder recorder = {
+        .device = device, .commands = program->commands, .descriptors = program->descriptors, .views = program->views, .plan = plan};
+    const rvit_status status = record_program(&recorder, ops, n_ops);
+    program->n_views = recorder.n_views;
+    program->launches = recorder.launches;
+    program->copies = recorder.copies;
+    return status;
+}
+
+static void close_program(rvit_vk_device *device, vk_program *program)
+{
+    device->vk.vkDestroyDescriptorPool(device->handle, program->descriptors, NULL);
+    device->vk.vkDestroyCommandPool(device->handle, program->pool, NULL);
+    for (uint32_t i = 0; i < program->n_views; i++)
+        device->vk.vkDestroyBufferView(device->handle, program->views[i], NULL);
+    rvit_vk_buffer_close(device, &program->counts);
+    rvit_alloc_free(&device->base.alloc, program->views);
+    rvit_alloc_free(&device->base.alloc, program);
+}
+
+rvit_status rvit_vk_program_create(rvit_device *base, const rvit_op *ops, int32_t n_ops, rvit_program **out_program)
+{
+    rvit_vk_device *device = rvit_vk_device_of(base);
+    vk_program *program = rvit_alloc_new(&base->alloc, sizeof *program);
+    if (program == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_vk_plan plan = {.ops = ops};
+    plan.needs = rvit_alloc_array(&base->alloc, (size_t)n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *plan.needs);
+    rvit_status status = plan.needs == NULL ? RVIT_OUT_OF_HOST_MEMORY : build(device, ops, n_ops, &plan, program);
+    rvit_alloc_free(&base->alloc, plan.needs);
+    if (status != RVIT_OK) {
+        close_program(device, program);
+        return status;
+    }
+    *out_program = &program->base;
+    return RVIT_OK;
+}
+
+void rvit_vk_program_destroy(rvit_program *base)
+{
+    rvit_vk_device *device = rvit_vk_device_of(base->device);
+    pthread_mutex_lock(&device->queue_lock);
+    const VkResult result = device->vk.vkQueueWaitIdle(device->queue);
+    pthread_mutex_unlock(&device->queue_lock);
+    if (result != VK_SUCCESS)
+        rvit_log(RVIT_LOG_ERROR, "a program ended on a device that failed: VkResult %d", (int)result);
+    close_program(device, (vk_program *)base);
+}
+
+rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream)
+{
+    const vk_program *program = (const vk_program *)base;
+    RVIT_TRY(rvit_vk_stream_submit(stream, program->commands));
+    stream->stats.launches += program->launches;
+    stream->stats.copies += program->copies;
+    return RVIT_OK;
+}

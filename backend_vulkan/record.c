@@ -1,0 +1,351 @@
+/* Ops as commands: descriptors, barriers where ops depend on each other, and indirect dispatches where rows are known to the device
+   alone. */
+#include <string.h>
+
+#include "backend_vulkan/vulkan.h"
+
+#define STAGES (VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_TRANSFER_BIT)
+#define WRITES (VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT)
+#define READS (VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT)
+
+static void barrier(const rvit_vk_recorder *recorder, VkAccessFlags source, VkPipelineStageFlags to, VkAccessFlags destination)
+{
+    const VkMemoryBarrier memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = destination};
+    recorder->device->vk.vkCmdPipelineBarrier(recorder->commands, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, to, 0, 1, &memory, 0, NULL,
+                                              0, NULL);
+}
+
+void rvit_vk_record_barrier(rvit_vk_recorder *recorder)
+{
+    recorder->n_ranges = 0;
+    if (recorder->commands != VK_NULL_HANDLE)
+        barrier(recorder, WRITES, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, READS | WRITES);
+}
+
+rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsageFlags usage)
+{
+    const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO, .flags = usage};
+    RVIT_VK_TRY(recorder->device->vk, vkBeginCommandBuffer, (recorder->commands, &begin));
+    rvit_vk_record_barrier(recorder);
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder)
+{
+    barrier(recorder, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    RVIT_VK_TRY(recorder->device->vk, vkEndCommandBuffer, (recorder->commands));
+    return RVIT_OK;
+}
+
+/* Descriptors begin at aligned offsets, so that a binding may reach below its array. */
+static int64_t alignment_of(const rvit_vk_device *device)
+{
+    const VkPhysicalDeviceLimits *limits = &device->physical.limits;
+    return (int64_t)(limits->minStorageBufferOffsetAlignment > limits->minTexelBufferOffsetAlignment
+                         ? limits->minStorageBufferOffsetAlignment
+                         : limits->minTexelBufferOffsetAlignment);
+}
+
+static rvit_vk_range range_of(const rvit_vk_device *device, const rvit_access *access)
+{
+    const int64_t alignment = alignment_of(device);
+    return (rvit_vk_range){.buffer = access->view.buffer,
+                           .begin = access->view.offset / alignment * alignment,
+                           .end = (access->view.offset + access->size + 3) / 4 * 4,
+                           .writes = access->writes};
+}
+
+/* Puts a barrier before an op that reads or overwrites what earlier ones wrote, or overwrites what they read. */
+static void order(rvit_vk_recorder *recorder)
+{
+    if (recorder->n_ranges + recorder->n_accesses > RVIT_VK_MAX_RANGES) {
+        rvit_vk_record_barrier(recorder);
+        return;
+    }
+    for (int a = 0; a < recorder->n_accesses; a++) {
+        if (recorder->accesses[a].view.buffer == NULL)
+            continue;
+        const rvit_vk_range now = range_of(recorder->device, &recorder->accesses[a]);
+        for (int r = 0; r < recorder->n_ranges; r++) {
+            const rvit_vk_range *before = &recorder->ranges[r];
+            if (before->buffer == now.buffer && before->begin < now.end && now.begin < before->end && (before->writes || now.writes)) {
+                rvit_vk_record_barrier(recorder);
+                return;
+            }
+        }
+    }
+}
+
+static void remember(rvit_vk_recorder *recorder)
+{
+    for (int a = 0; a < recorder->n_accesses; a++)
+        if (recorder->accesses[a].view.buffer != NULL)
+            recorder->ranges[recorder->n_ranges++] = range_of(recorder->device, &recorder->accesses[a]);
+}
+
+static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_COPY:
+        return rvit_vk_record_copy(recorder, &op->copy);
+    case RVIT_OP_PATCHIFY:
+        return rvit_vk_record_patchify(recorder, &op->patchify);
+    case RVIT_OP_LINEAR:
+        return rvit_vk_record_linear(recorder, &op->linear);
+    case RVIT_OP_LAYERNORM:
+        return rvit_vk_record_layernorm(recorder, &op->layernorm);
+    case RVIT_OP_ATTENTION:
+        return rvit_vk_record_attention(recorder, &op->attention);
+    case RVIT_OP_SCORE:
+        return rvit_vk_record_score(recorder, &op->score);
+    case RVIT_OP_SELECT:
+        return rvit_vk_record_select(recorder, &op->select);
+    case RVIT_OP_PACK:
+        return rvit_vk_record_pack(recorder, &op->pack);
+    case RVIT_OP_UNPACK:
+        return rvit_vk_record_unpack(recorder, &op->unpack);
+    case RVIT_OP_HEAD:
+        return rvit_vk_record_head(recorder, &op->head);
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return rvit_fail(RVIT_INTERNAL, "vulkan: op type %d is none", (int)op->type);
+}
+
+rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    recorder->n_accesses = rvit_op_accesses(op, recorder->accesses);
+    order(recorder);
+    RVIT_TRY(record(recorder, op));
+    remember(recorder);
+    recorder->op_index++;
+    return RVIT_OK;
+}
+
+/* An array of the op that can stand in for an absent one of the same kind: one it reads, or one it writes. */
+static const rvit_access *substitute(const rvit_vk_recorder *recorder, int writes)
+{
+    const rvit_access *found = NULL;
+    for (int a = 0; a < recorder->n_accesses; a++) {
+        const rvit_access *access = &recorder->accesses[a];
+        if (access->view.buffer != NULL && access->size > 0 && (found == NULL || (access->writes == writes && found->writes != writes)))
+            found = access;
+    }
+    return found;
+}
+
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, const char *name, int unit)
+{
+    const rvit_access *access = NULL;
+    for (int a = 0; a < recorder->n_accesses && access == NULL; a++)
+        if (strcmp(recorder->accesses[a].name, name) == 0)
+            access = &recorder->accesses[a];
+    const int present = access != NULL && access->view.buffer != NULL && access->size > 0;
+    if (!present)
+        access = substitute(recorder, access != NULL && access->writes);
+
+    const VkPhysicalDeviceLimits *limits = &recorder->device->physical.limits;
+    const int texel = binding < dispatch->n_texels;
+    const int64_t alignment = (int64_t)(texel ? limits->minTexelBufferOffsetAlignment : limits->minStorageBufferOffsetAlignment);
+    const int64_t begin = access->view.offset / alignment * alignment;
+    const int64_t round = texel ? unit : 4;
+    const int64_t end = (access->view.offset + access->size - begin + round - 1) / round * round;
+    dispatch->bindings[binding] =
+        (VkDescriptorBufferInfo){((const rvit_vk_buffer *)access->view.buffer)->handle, (VkDeviceSize)begin, (VkDeviceSize)end};
+    if (dispatch->n_bindings <= binding)
+        dispatch->n_bindings = binding + 1;
+    if (!present)
+        return strstr(name, "live") != NULL ? -1 : 0;
+    return (int)((access->view.offset - begin) / unit);
+}
+
+static int64_t n_groups(const rvit_vk_groups *groups)
+{
+    return (groups->rows * groups->multiply + groups->divide - 1) / groups->divide * groups->times;
+}
+
+/* Whether op writes the live count. */
+static int writes_live(const rvit_op *op, rvit_view live)
+{
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    for (int a = 0; a < n; a++)
+        if (accesses[a].writes && accesses[a].view.buffer == live.buffer && accesses[a].view.offset < live.offset + 4 &&
+            live.offset < accesses[a].view.offset + accesses[a].size)
+            return 1;
+    return 0;
+}
+
+static int same_live(const rvit_vk_need *a, const rvit_vk_need *b)
+{
+    return a->producer == b->producer && a->groups.rows == b->groups.rows && a->groups.live.buffer == b->groups.live.buffer &&
+           a->groups.live.offset == b->groups.live.offset;
+}
+
+/* The program's need that serves a dispatch; in a dry run it is added if there is none. */
+static const rvit_vk_need *find_need(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
+{
+    rvit_vk_plan *plan = recorder->plan;
+    rvit_vk_need need = {.groups = *groups, .producer = recorder->op_index - 1, .slot = -1};
+    while (need.producer >= 0 && !writes_live(&plan->ops[need.producer], groups->live))
+        need.producer--;
+    for (int32_t i = 0; i < plan->n_needs; i++) {
+        const rvit_vk_groups *other = &plan->needs[i].groups;
+        if (same_live(&plan->needs[i], &need) && other->multiply == groups->multiply && other->divide == groups->divide &&
+            other->times == groups->times)
+            return &plan->needs[i];
+    }
+    plan->needs[plan->n_needs] = need;
+    return &plan->needs[plan->n_needs++];
+}
+
+int32_t rvit_vk_plan_slots(rvit_vk_plan *plan)
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < plan->n_needs; i++) {
+        if (plan->needs[i].slot >= 0)
+            continue;
+        for (int32_t j = i; j < plan->n_needs; j++)
+            if (same_live(&plan->needs[i], &plan->needs[j]))
+                plan->needs[j].slot = n++;
+    }
+    return n;
+}
+
+static rvit_status make_view(rvit_vk_recorder *recorder, const VkDescriptorBufferInfo *info, VkFormat format, VkBufferView *out_view)
+{
+    const VkBufferViewCreateInfo create = {.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO,
+                                           .buffer = info->buffer,
+                                           .format = format,
+                                           .offset = info->offset,
+                                           .range = info->range};
+    RVIT_VK_TRY(recorder->device->vk, vkCreateBufferView, (recorder->device->handle, &create, NULL, out_view));
+    recorder->views[recorder->n_views++] = *out_view;
+    return RVIT_OK;
+}
+
+static rvit_status bind_descriptors(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch, const rvit_vk_layout *layout)
+{
+    rvit_vk_device *device = recorder->device;
+    const VkDescriptorSetAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_DESCRIPTOR_SET_ALLOCATE_INFO,
+                                                  .descriptorPool = recorder->descriptors,
+                                                  .descriptorSetCount = 1,
+                                                  .pSetLayouts = &layout->set};
+    VkDescriptorSet set;
+    RVIT_VK_TRY(device->vk, vkAllocateDescriptorSets, (device->handle, &allocate, &set));
+    VkWriteDescriptorSet writes[RVIT_VK_MAX_BINDINGS];
+    VkBufferView views[RVIT_VK_MAX_TEXELS];
+    for (uint32_t i = 0; i < dispatch->n_bindings; i++) {
+        const int texel = i < dispatch->n_texels;
+        writes[i] =
+            (VkWriteDescriptorSet){.sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
+                                   .dstSet = set,
+                                   .dstBinding = i,
+                                   .descriptorCount = 1,
+                                   .descriptorType = texel ? VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER : VK_DESCRIPTOR_TYPE_STORAGE_BUFFER,
+                                   .pBufferInfo = &dispatch->bindings[i]};
+        if (texel) {
+            RVIT_TRY(make_view(recorder, &dispatch->bindings[i], dispatch->texel_format, &views[i]));
+            writes[i].pTexelBufferView = &views[i];
+        }
+    }
+    device->vk.vkUpdateDescriptorSets(device->handle, dispatch->n_bindings, writes, 0, NULL);
+    device->vk.vkCmdBindDescriptorSets(recorder->commands, VK_PIPELINE_BIND_POINT_COMPUTE, layout->pipeline, 0, 1, &set, 0, NULL);
+    return RVIT_OK;
+}
+
+static rvit_status dispatch_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
+{
+    rvit_vk_device *device = recorder->device;
+    if (groups->live.buffer != NULL && recorder->plan != NULL) {
+        const rvit_vk_need *need = find_need(recorder, groups);
+        device->vk.vkCmdDispatchIndirect(recorder->commands, recorder->plan->counts.handle,
+                                         (VkDeviceSize)need->slot * sizeof(VkDispatchIndirectCommand));
+        return RVIT_OK;
+    }
+    const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
+    const int64_t n = n_groups(groups);
+    const int64_t width = n < (int64_t)most[0] ? n : (int64_t)most[0];
+    const int64_t height = (n + width - 1) / width;
+    if (height > (int64_t)most[1] || width * height > (int64_t)UINT32_MAX)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %lld workgroups are more than the device dispatches", (long long)n);
+    device->vk.vkCmdDispatch(recorder->commands, (uint32_t)width, (uint32_t)height, 1);
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch)
+{
+    rvit_vk_device *device = recorder->device;
+    if (n_groups(&dispatch->groups) == 0)
+        return RVIT_OK;
+    const rvit_vk_layout *layout;
+    VkPipeline pipeline;
+    RVIT_TRY(rvit_vk_get_layout(device, dispatch->n_bindings, dispatch->n_texels, &layout));
+    RVIT_TRY(rvit_vk_get_pipeline(device, dispatch->shader, dispatch->specs, dispatch->n_specs, layout, &pipeline));
+    recorder->launches++;
+    recorder->n_sets++;
+    recorder->n_storage += dispatch->n_bindings - dispatch->n_texels;
+    if (recorder->commands == VK_NULL_HANDLE) {
+        recorder->n_views += dispatch->n_texels;
+        if (dispatch->groups.live.buffer != NULL)
+            (void)find_need(recorder, &dispatch->groups);
+        return RVIT_OK;
+    }
+    device->vk.vkCmdBindPipeline(recorder->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
+    RVIT_TRY(bind_descriptors(recorder, dispatch, layout));
+    device->vk.vkCmdPushConstants(recorder->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_size,
+                                  dispatch->push);
+    return dispatch_grid(recorder, &dispatch->groups);
+}
+
+/* One dispatch for up to RVIT_INDIRECT_MAX needs of one live count, from the one at `first` on. */
+static rvit_status record_counts(rvit_vk_recorder *recorder, int32_t first)
+{
+    const rvit_vk_plan *plan = recorder->plan;
+    const rvit_vk_need *lead = &plan->needs[first];
+    struct rvit_indirect_push push = {.first = lead->slot,
+                                      .capacity = (int)lead->groups.rows,
+                                      .max_groups = (int)(recorder->device->physical.limits.maxComputeWorkGroupCount[0] & 0x7fffffffu)};
+    for (int32_t i = first; i < plan->n_needs && push.n < RVIT_INDIRECT_MAX; i++) {
+        const rvit_vk_need *need = &plan->needs[i];
+        if (!same_live(need, lead))
+            continue;
+        push.multiply[push.n] = (int)need->groups.multiply;
+        push.divide[push.n] = (int)need->groups.divide;
+        push.times[push.n++] = (int)need->groups.times;
+    }
+    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK,
+                                 .specs = {RVIT_INDIRECT_MAX},
+                                 .n_specs = 1,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = 1, .multiply = 1, .divide = 1, .times = 1}};
+    recorder->accesses[0] = (rvit_access){.name = "live", .view = lead->groups.live, .size = 4, .reads = 1};
+    recorder->accesses[1] =
+        (rvit_access){.name = "counts", .view = {&recorder->plan->counts.base, 0}, .size = plan->counts.base.size, .writes = 1};
+    recorder->n_accesses = 2;
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, "live", 4);
+    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_COUNTS, "counts", 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}
+
+rvit_status rvit_vk_record_needs(rvit_vk_recorder *recorder, int32_t producer)
+{
+    const rvit_vk_plan *plan = recorder->plan;
+    int recorded = 0;
+    for (int32_t i = 0; i < plan->n_needs; i++) {
+        if (plan->needs[i].producer != producer)
+            continue;
+        int32_t rank = 0; /* among the needs of the same live count */
+        for (int32_t j = 0; j < i; j++)
+            rank += same_live(&plan->needs[i], &plan->needs[j]);
+        if (rank % RVIT_INDIRECT_MAX != 0)
+            continue;
+        rvit_vk_record_barrier(recorder);
+        recorded = 1;
+        RVIT_TRY(record_counts(recorder, i));
+    }
+    if (recorded)
+        rvit_vk_record_barrier(recorder);
+    return RVIT_OK;
+}

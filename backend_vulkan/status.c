@@ -1,0 +1,35 @@
+/* Vulkan results as statuses. */
+#include "backend_vulkan/vulkan.h"
+
+typedef struct result_entry {
+    VkResult result;
+    rvit_status status;
+    const char *name;
+} result_entry;
+
+static const result_entry entries[] = {
+    {VK_NOT_READY, RVIT_INTERNAL, "VK_NOT_READY"},
+    {VK_TIMEOUT, RVIT_INTERNAL, "VK_TIMEOUT"},
+    {VK_INCOMPLETE, RVIT_INTERNAL, "VK_INCOMPLETE"},
+    {VK_ERROR_OUT_OF_HOST_MEMORY, RVIT_OUT_OF_HOST_MEMORY, "VK_ERROR_OUT_OF_HOST_MEMORY"},
+    {VK_ERROR_OUT_OF_DEVICE_MEMORY, RVIT_OUT_OF_DEVICE_MEMORY, "VK_ERROR_OUT_OF_DEVICE_MEMORY"},
+    {VK_ERROR_INITIALIZATION_FAILED, RVIT_UNAVAILABLE, "VK_ERROR_INITIALIZATION_FAILED"},
+    {VK_ERROR_DEVICE_LOST, RVIT_DEVICE_LOST, "VK_ERROR_DEVICE_LOST"},
+    {VK_ERROR_MEMORY_MAP_FAILED, RVIT_OUT_OF_DEVICE_MEMORY, "VK_ERROR_MEMORY_MAP_FAILED"},
+    {VK_ERROR_LAYER_NOT_PRESENT, RVIT_UNAVAILABLE, "VK_ERROR_LAYER_NOT_PRESENT"},
+    {VK_ERROR_EXTENSION_NOT_PRESENT, RVIT_UNAVAILABLE, "VK_ERROR_EXTENSION_NOT_PRESENT"},
+    {VK_ERROR_FEATURE_NOT_PRESENT, RVIT_UNSUPPORTED, "VK_ERROR_FEATURE_NOT_PRESENT"},
+    {VK_ERROR_INCOMPATIBLE_DRIVER, RVIT_UNAVAILABLE, "VK_ERROR_INCOMPATIBLE_DRIVER"},
+    {VK_ERROR_TOO_MANY_OBJECTS, RVIT_OUT_OF_DEVICE_MEMORY, "VK_ERROR_TOO_MANY_OBJECTS"},
+    {VK_ERROR_FRAGMENTED_POOL, RVIT_OUT_OF_DEVICE_MEMORY, "VK_ERROR_FRAGMENTED_POOL"},
+    {VK_ERROR_OUT_OF_POOL_MEMORY, RVIT_OUT_OF_DEVICE_MEMORY, "VK_ERROR_OUT_OF_POOL_MEMORY"},
+    {VK_ERROR_UNKNOWN, RVIT_INTERNAL, "VK_ERROR_UNKNOWN"},
+};
+
+rvit_status rvit_vk_fail(VkResult result, const char *call)
+{
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
+        if (entries[i].result == result)
+            return rvit_fail(entries[i].status, "%s failed: %s", call, entries[i].name);
+    return rvit_fail(RVIT_INTERNAL, "%s failed: VkResult %d", call, (int)result);
+}

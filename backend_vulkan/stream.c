@@ -1,0 +1,195 @@
+/* Streams: slots, each with what one submit in flight needs, opened as more submits than ever before are in flight. All streams share the
+   device's queue. */
+#include "backend_vulkan/vulkan.h"
+
+typedef struct slot {
+    VkCommandPool pool;
+    VkCommandBuffer commands;
+    VkDescriptorPool descriptors;
+    VkFence fence;
+    VkBufferView views[RVIT_VK_MAX_TEXELS * RVIT_VK_SLOT_OPS];
+    uint32_t n_views;
+    int pending;
+    int64_t submit; /* the number of its last submit */
+} slot;
+
+typedef struct vk_stream {
+    rvit_stream base;
+    slot slots[RVIT_VK_SLOTS];
+    int n_slots; /* open */
+} vk_stream;
+
+static rvit_status open_slot(rvit_vk_device *device, slot *s)
+{
+    const uint32_t n_sets = RVIT_VK_SLOT_OPS * RVIT_VK_OP_MAX_DISPATCH;
+    const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                          .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
+                                          .queueFamilyIndex = device->physical.queue_family};
+    RVIT_VK_TRY(device->vk, vkCreateCommandPool, (device->handle, &pool, NULL, &s->pool));
+    const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                                  .commandPool = s->pool,
+                                                  .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                                  .commandBufferCount = 1};
+    RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, &s->commands));
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, n_sets * RVIT_VK_MAX_BINDINGS},
+                                          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, RVIT_VK_MAX_TEXELS * RVIT_VK_SLOT_OPS}};
+    const VkDescriptorPoolCreateInfo descriptors = {
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
+    RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &descriptors, NULL, &s->descriptors));
+    const VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+    RVIT_VK_TRY(device->vk, vkCreateFence, (device->handle, &fence, NULL, &s->fence));
+    return RVIT_OK;
+}
+
+static void drop_views(const rvit_vk_device *device, slot *s)
+{
+    while (s->n_views > 0)
+        device->vk.vkDestroyBufferView(device->handle, s->views[--s->n_views], NULL);
+}
+
+static void close_slot(const rvit_vk_device *device, slot *s)
+{
+    drop_views(device, s);
+    device->vk.vkDestroyFence(device->handle, s->fence, NULL);
+    device->vk.vkDestroyDescriptorPool(device->handle, s->descriptors, NULL);
+    device->vk.vkDestroyCommandPool(device->handle, s->pool, NULL);
+    *s = (slot){0};
+}
+
+rvit_status rvit_vk_stream_create(rvit_device *base, rvit_stream **out_stream)
+{
+    vk_stream *stream = rvit_alloc_new(&base->alloc, sizeof *stream);
+    if (stream == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    stream->base.device = base;
+    *out_stream = &stream->base;
+    return RVIT_OK;
+}
+
+void rvit_vk_stream_destroy(rvit_stream *base)
+{
+    vk_stream *stream = (vk_stream *)base;
+    for (int i = 0; i < stream->n_slots; i++)
+        close_slot(rvit_vk_device_of(base->device), &stream->slots[i]);
+    rvit_alloc_free(&base->device->alloc, stream);
+}
+
+static rvit_status wait_slot(vk_stream *stream, slot *s)
+{
+    rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
+    RVIT_VK_TRY(device->vk, vkWaitForFences, (device->handle, 1, &s->fence, VK_TRUE, UINT64_MAX));
+    s->pending = 0;
+    return RVIT_OK;
+}
+
+static rvit_status add_slot(vk_stream *stream, slot **out_slot)
+{
+    rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
+    slot *s = &stream->slots[stream->n_slots];
+    const rvit_status status = open_slot(device, s);
+    if (status != RVIT_OK) {
+        close_slot(device, s);
+        return status;
+    }
+    stream->n_slots++;
+    *out_slot = s;
+    return RVIT_OK;
+}
+
+/* A slot that is free for use. Waits only if as many submits as there can be slots are in flight. */
+static rvit_status take_slot(vk_stream *stream, slot **out_slot)
+{
+    rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
+    slot *oldest = NULL;
+    for (int i = 0; i < stream->n_slots; i++) {
+        slot *s = &stream->slots[i];
+        if (!s->pending) {
+            *out_slot = s;
+            return RVIT_OK;
+        }
+        if (oldest == NULL || s->submit < oldest->submit)
+            oldest = s;
+    }
+    if (oldest == NULL)
+        return add_slot(stream, out_slot);
+    /* Submits end in order, so that the oldest tells of all. */
+    const VkResult result = device->vk.vkGetFenceStatus(device->handle, oldest->fence);
+    if (result != VK_SUCCESS && result != VK_NOT_READY)
+        return rvit_vk_fail(result, "vkGetFenceStatus");
+    if (result == VK_NOT_READY && stream->n_slots < RVIT_VK_SLOTS)
+        return add_slot(stream, out_slot);
+    if (result == VK_NOT_READY)
+        stream->base.stats.synchronizations++;
+    *out_slot = oldest;
+    return wait_slot(stream, oldest);
+}
+
+static rvit_status submit(vk_stream *stream, slot *s, VkCommandBuffer commands)
+{
+    rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
+    RVIT_VK_TRY(device->vk, vkResetFences, (device->handle, 1, &s->fence));
+    const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
+    pthread_mutex_lock(&device->queue_lock);
+    const VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, s->fence);
+    pthread_mutex_unlock(&device->queue_lock);
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkQueueSubmit");
+    s->pending = 1;
+    s->submit = stream->base.stats.submits++;
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_stream_submit(rvit_stream *base, VkCommandBuffer commands)
+{
+    vk_stream *stream = (vk_stream *)base;
+    slot *s;
+    RVIT_TRY(take_slot(stream, &s));
+    return submit(stream, s, commands);
+}
+
+static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
+{
+    RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT));
+    for (int32_t i = 0; i < n_ops; i++)
+        RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
+    return rvit_vk_record_end(recorder);
+}
+
+static rvit_status enqueue(vk_stream *stream, const rvit_op *ops, int32_t n_ops)
+{
+    rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
+    slot *s;
+    RVIT_TRY(take_slot(stream, &s));
+    drop_views(device, s);
+    RVIT_VK_TRY(device->vk, vkResetCommandPool, (device->handle, s->pool, 0));
+    RVIT_VK_TRY(device->vk, vkResetDescriptorPool, (device->handle, s->descriptors, 0));
+    rvit_vk_recorder recorder = {.device = device, .commands = s->commands, .descriptors = s->descriptors, .views = s->views};
+    const rvit_status status = record_ops(&recorder, ops, n_ops);
+    s->n_views = recorder.n_views;
+    RVIT_TRY(status);
+    RVIT_TRY(submit(stream, s, s->commands));
+    stream->base.stats.launches += recorder.launches;
+    stream->base.stats.copies += recorder.copies;
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_stream_enqueue(rvit_stream *base, const rvit_op *ops, int32_t n_ops)
+{
+    for (int32_t i = 0; i < n_ops; i += RVIT_VK_SLOT_OPS)
+        RVIT_TRY(enqueue((vk_stream *)base, ops + i, n_ops - i < RVIT_VK_SLOT_OPS ? n_ops - i : RVIT_VK_SLOT_OPS));
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_stream_synchronize(rvit_stream *base)
+{
+    vk_stream *stream = (vk_stream *)base;
+    int waited = 0;
+    for (int i = 0; i < stream->n_slots; i++) {
+        if (!stream->slots[i].pending)
+            continue;
+        waited = 1;
+        RVIT_TRY(wait_slot(stream, &stream->slots[i]));
+    }
+    base->stats.synchronizations += waited;
+    return RVIT_OK;
+}

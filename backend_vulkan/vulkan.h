@@ -1,0 +1,241 @@
+/* What the files of the Vulkan backend share.
+
+   Loader and instance (instance.c), a device and its queue (device.c), pipelines made when first needed (pipeline.c), and a recorder
+   (record.c) that turns ops into commands: each op file fills an rvit_vk_dispatch or more and hands them to it. A stream (stream.c)
+   records into transient command buffers, a program (program.c) into one that is kept. */
+#ifndef RVIT_BACKEND_VULKAN_VULKAN_H
+#define RVIT_BACKEND_VULKAN_VULKAN_H
+
+#ifndef VK_NO_PROTOTYPES
+#define VK_NO_PROTOTYPES
+#endif
+#include <pthread.h>
+
+#include "vulkan_names.h"
+
+#include <volk.h>
+
+#include "core/backend.h"
+#include "shaders/common/interface.h"
+#include "vulkan_shaders.h"
+
+#define RVIT_VK_MAX_BINDINGS 8
+#define RVIT_VK_MAX_TEXELS 3 /* bindings that may be texel buffers: the first ones of a layout */
+#define RVIT_VK_MAX_SPECS 8
+#define RVIT_VK_PUSH_SIZE 128 /* what every device offers */
+#define RVIT_VK_MAX_RANGES 96
+#define RVIT_VK_SLOTS 64          /* submits of one stream in flight at most */
+#define RVIT_VK_SLOT_OPS 8        /* ops an eager submit holds at most */
+#define RVIT_VK_OP_MAX_DISPATCH 3 /* dispatches one op is recorded as at most */
+
+typedef struct rvit_vk_instance {
+    VkInstance handle;
+    PFN_vkDestroyInstance destroy;
+    PFN_vkEnumeratePhysicalDevices enumerate_devices;
+    PFN_vkGetPhysicalDeviceProperties get_properties;
+    PFN_vkGetPhysicalDeviceProperties2 get_properties2;
+    PFN_vkGetPhysicalDeviceMemoryProperties get_memory;
+    PFN_vkGetPhysicalDeviceQueueFamilyProperties get_queue_families;
+    PFN_vkCreateDevice create_device;
+} rvit_vk_instance;
+
+/* A physical device as far as the backend cares. */
+typedef struct rvit_vk_physical {
+    VkPhysicalDevice handle;
+    VkPhysicalDeviceLimits limits;
+    VkPhysicalDeviceMemoryProperties memory;
+    uint32_t queue_family;
+    int has_subgroups; /* subgroup arithmetic in compute shaders */
+    uint32_t subgroup_size;
+    rvit_device_info info;
+} rvit_vk_physical;
+
+typedef struct rvit_vk_pipeline {
+    struct rvit_vk_pipeline *next;
+    rvit_vk_shader shader;
+    uint32_t specs[RVIT_VK_MAX_SPECS];
+    VkPipeline handle;
+} rvit_vk_pipeline;
+
+typedef struct rvit_vk_layout {
+    VkDescriptorSetLayout set;
+    VkPipelineLayout pipeline;
+} rvit_vk_layout;
+
+typedef struct rvit_vk_device {
+    rvit_device base;
+    rvit_vk_instance instance;
+    rvit_vk_physical physical;
+    VkDevice handle;
+    struct VolkDeviceTable vk;
+    VkQueue queue;
+    pthread_mutex_t queue_lock;
+    pthread_mutex_t pipeline_lock; /* guards what follows */
+    VkPipelineCache pipeline_cache;
+    rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1][RVIT_VK_MAX_BINDINGS + 1]; /* [texel buffers][bindings] */
+    rvit_vk_pipeline *pipelines;
+} rvit_vk_device;
+
+typedef struct rvit_vk_buffer {
+    rvit_buffer base;
+    VkBuffer handle;
+    VkDeviceMemory memory;
+} rvit_vk_buffer;
+
+/* Of four elements. Both formats may be texel buffers on every device. */
+static inline VkFormat rvit_vk_texel_format(int half)
+{
+    return half ? VK_FORMAT_R16G16B16A16_SFLOAT : VK_FORMAT_R32G32B32A32_SFLOAT;
+}
+
+static inline rvit_vk_device *rvit_vk_device_of(const rvit_device *device)
+{
+    return (rvit_vk_device *)device;
+}
+
+/* status of a Vulkan result; the detail names the call. */
+rvit_status rvit_vk_fail(VkResult result, const char *call);
+#define RVIT_VK_TRY(table, call, arguments)                 \
+    do {                                                    \
+        const VkResult try_result = (table).call arguments; \
+        if (try_result != VK_SUCCESS)                       \
+            return rvit_vk_fail(try_result, #call);         \
+    } while (0)
+
+/* instance.c */
+rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance);
+void rvit_vk_instance_close(rvit_vk_instance *instance);
+/* The index-th device that the backend can work with. INVALID_ARGUMENT past the last; UNAVAILABLE if there is none. */
+rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical);
+void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table);
+
+/* device.c */
+rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
+rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
+void rvit_vk_device_destroy(rvit_device *device);
+const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
+
+/* buffer.c */
+rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
+void rvit_vk_buffer_destroy(rvit_buffer *buffer);
+/* The Vulkan side alone, for memory of the backend's own: size, type and device of the base need not be set. */
+rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *out_buffer);
+void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
+
+/* pipeline.c */
+rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_bindings, uint32_t n_texels, const rvit_vk_layout **out_layout);
+rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, rvit_vk_shader shader, const uint32_t specs[RVIT_VK_MAX_SPECS], uint32_t n_specs,
+                                 const rvit_vk_layout *layout, VkPipeline *out_pipeline);
+void rvit_vk_pipelines_destroy(rvit_vk_device *device);
+
+/* shape.c: tile sizes, chosen from an op's host-known sizes and the device. */
+typedef struct rvit_vk_linear_shape {
+    int direct; /* linear_direct.comp */
+    uint32_t threads, rows, columns;
+    uint32_t tile_m, tile_n, tile_k;
+} rvit_vk_linear_shape;
+rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args);
+typedef struct rvit_vk_attention_shape {
+    int direct; /* attention_direct.comp */
+    uint32_t threads, queries, keys;
+} rvit_vk_attention_shape;
+rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);
+int rvit_vk_uses_subgroups(const rvit_vk_device *device);
+
+/* record.c */
+
+/* Groups of a dispatch: ceil(rows * multiply / divide) * times. With live given, rows is the capacity and a program has the device work
+   out the number from the rows that are there. */
+typedef struct rvit_vk_groups {
+    int64_t rows, multiply, divide, times;
+    rvit_view live;
+} rvit_vk_groups;
+
+typedef struct rvit_vk_dispatch {
+    rvit_vk_shader shader;
+    uint32_t specs[RVIT_VK_MAX_SPECS];
+    uint32_t n_specs;
+    uint32_t n_bindings;
+    VkDescriptorBufferInfo bindings[RVIT_VK_MAX_BINDINGS];
+    uint32_t n_texels; /* the first bindings are texel buffers of this format, the rest storage buffers */
+    VkFormat texel_format;
+    const void *push;
+    uint32_t push_size;
+    rvit_vk_groups groups;
+} rvit_vk_dispatch;
+
+/* An indirect group count that a program needs, computed after the op `producer` (-1: before the first). */
+typedef struct rvit_vk_need {
+    rvit_vk_groups groups;
+    int32_t producer;
+    int32_t slot; /* its triple in the program's buffer */
+} rvit_vk_need;
+
+typedef struct rvit_vk_plan {
+    rvit_vk_need *needs; /* room for RVIT_VK_OP_MAX_DISPATCH an op */
+    int32_t n_needs;
+    const rvit_op *ops;
+    rvit_vk_buffer counts;
+} rvit_vk_plan;
+
+typedef struct rvit_vk_range {
+    const rvit_buffer *buffer;
+    int64_t begin, end;
+    int writes;
+} rvit_vk_range;
+
+typedef struct rvit_vk_recorder {
+    rvit_vk_device *device;
+    VkCommandBuffer commands; /* NULL: a dry run, which counts and plans */
+    VkDescriptorPool descriptors;
+    VkBufferView *views; /* made for texel buffers; theirs who owns the recording */
+    rvit_vk_plan *plan;  /* NULL: no indirect dispatch */
+    int32_t op_index;
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES]; /* of the op being recorded */
+    int n_accesses;
+    rvit_vk_range ranges[RVIT_VK_MAX_RANGES]; /* touched since the last barrier */
+    int n_ranges;
+    int64_t launches, copies;
+    uint32_t n_sets, n_storage, n_views;
+} rvit_vk_recorder;
+
+/* Commands around a recording: the barrier against earlier submits, and the one that lets the host read. */
+rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsageFlags usage);
+rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder);
+rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);
+void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
+/* Binds the access of that name of the op being recorded and returns where the array begins in it, in units of `unit` bytes. An array that
+   is absent or empty is replaced by another of the op: 0, or -1 for a live count. */
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, const char *name, int unit);
+rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
+/* Numbers the planned needs' slots; returns how many there are. */
+int32_t rvit_vk_plan_slots(rvit_vk_plan *plan);
+/* Records the group counts that are computed after op `producer`. */
+rvit_status rvit_vk_record_needs(rvit_vk_recorder *recorder, int32_t producer);
+
+/* One file for each op. */
+rvit_status rvit_vk_record_copy(rvit_vk_recorder *recorder, const rvit_copy_args *args);
+rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patchify_args *args);
+rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args);
+rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_layernorm_args *args);
+rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_attention_args *args);
+rvit_status rvit_vk_record_score(rvit_vk_recorder *recorder, const rvit_score_args *args);
+rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_args *args);
+rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args *args);
+rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_args *args);
+rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args *args);
+
+/* stream.c */
+rvit_status rvit_vk_stream_create(rvit_device *device, rvit_stream **out_stream);
+void rvit_vk_stream_destroy(rvit_stream *stream);
+rvit_status rvit_vk_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
+rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
+/* Submits a finished command buffer on the stream. */
+rvit_status rvit_vk_stream_submit(rvit_stream *stream, VkCommandBuffer commands);
+
+/* program.c */
+rvit_status rvit_vk_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
+void rvit_vk_program_destroy(rvit_program *program);
+rvit_status rvit_vk_program_launch(rvit_program *program, rvit_stream *stream);
+
+#endif

@@ -1,0 +1,219 @@
+/* What host code and shaders agree on, read by both C and GLSL: specialisation constants, bindings and push constants.
+
+   Conventions. Constant 0 of every shader is its workgroup size. Groups are numbered over two grid dimensions (common/group.glsl), since
+   one dimension may be limited to 65535. A binding begins at its view's offset rounded down to the device's alignment; the rest of the
+   offset is the array's `_at`, in the array's own load unit: four elements for x, weight, out and the like, one for int32 and f32 arrays
+   that are not vectors, one 32-bit word for bytes. `live_at` below 0 means that the row count is the capacity. */
+#ifndef RVIT_SHADERS_INTERFACE_H
+#define RVIT_SHADERS_INTERFACE_H
+
+#define RVIT_SPEC_THREADS 0
+
+/* Largest workgroup, and so the largest number of subgroups in one. */
+#define RVIT_MAX_THREADS 128
+
+/* Group counts of indirect dispatches: counts[first + i] = groups of ceil(live * multiply / divide) * times. */
+#define RVIT_INDIRECT_MAX 8
+#define RVIT_INDIRECT_LIVE 0
+#define RVIT_INDIRECT_COUNTS 1
+#define RVIT_INDIRECT_N_BINDINGS 2
+struct rvit_indirect_push {
+    int live_at;
+    int first; /* the first triple written */
+    int n;
+    int capacity; /* of the rows */
+    int max_groups;
+    int multiply[RVIT_INDIRECT_MAX];
+    int divide[RVIT_INDIRECT_MAX];
+    int times[RVIT_INDIRECT_MAX];
+};
+
+/* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual.
+   linear.comp: a group computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
+   linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. */
+#define RVIT_LINEAR_ROWS 1
+#define RVIT_LINEAR_COLUMNS 2
+#define RVIT_LINEAR_TILE_M 3
+#define RVIT_LINEAR_TILE_N 4
+#define RVIT_LINEAR_TILE_K 5
+#define RVIT_LINEAR_FLAGS 6
+#define RVIT_LINEAR_N_SPECS 7
+#define RVIT_LINEAR_HAS_BIAS 1
+#define RVIT_LINEAR_HAS_GELU 2
+#define RVIT_LINEAR_HAS_RESIDUAL 4
+#define RVIT_LINEAR_X 0
+#define RVIT_LINEAR_WEIGHT 1
+#define RVIT_LINEAR_BIAS 2
+#define RVIT_LINEAR_RESIDUAL 3
+#define RVIT_LINEAR_OUT 4
+#define RVIT_LINEAR_LIVE 5
+#define RVIT_LINEAR_N_BINDINGS 6
+struct rvit_linear_push {
+    int rows, live_at;
+    int in4, out4; /* features / 4 */
+    int period;    /* of the residual's rows; 0: as out */
+    int x_at, weight_at, bias_at, residual_at, out_at;
+};
+
+/* layernorm.comp: a group takes LAYERNORM_ROWS rows. */
+#define RVIT_LAYERNORM_ROWS 1
+#define RVIT_LAYERNORM_FLAGS 2
+#define RVIT_LAYERNORM_N_SPECS 3
+#define RVIT_LAYERNORM_HAS_GATHER 1
+#define RVIT_LAYERNORM_HAS_OUT_X 2
+#define RVIT_LAYERNORM_X 0
+#define RVIT_LAYERNORM_SRC_ROWS 1
+#define RVIT_LAYERNORM_GAMMA 2
+#define RVIT_LAYERNORM_BETA 3
+#define RVIT_LAYERNORM_OUT 4
+#define RVIT_LAYERNORM_OUT_X 5
+#define RVIT_LAYERNORM_LIVE 6
+#define RVIT_LAYERNORM_N_BINDINGS 7
+struct rvit_layernorm_push {
+    int rows, live_at;
+    int x_rows;
+    int dim4; /* dim / 4 */
+    float eps;
+    int x_at, src_rows_at, gamma_at, beta_at, out_at, out_x_at;
+};
+
+/* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time.
+   Threads: KEYS / 4 along the keys times as many along the queries as there are left. attention_direct.comp: q, k and v are texel buffers,
+   a group is one subgroup, KEYS a multiple of its size, which is at most 16. */
+#define RVIT_ATTENTION_HEAD_DIM 1
+#define RVIT_ATTENTION_QUERIES 2
+#define RVIT_ATTENTION_KEYS 3
+#define RVIT_ATTENTION_FLAGS 4
+#define RVIT_ATTENTION_N_SPECS 5
+#define RVIT_ATTENTION_HAS_BIAS 1
+#define RVIT_ATTENTION_HAS_CLS_PROBS 2
+#define RVIT_ATTENTION_HAS_LSE 4
+#define RVIT_ATTENTION_Q 0
+#define RVIT_ATTENTION_K 1
+#define RVIT_ATTENTION_V 2
+#define RVIT_ATTENTION_CU_SEQLENS 3
+#define RVIT_ATTENTION_KEY_BIAS 4
+#define RVIT_ATTENTION_OUT 5
+#define RVIT_ATTENTION_CLS_PROBS 6
+#define RVIT_ATTENTION_LSE 7
+#define RVIT_ATTENTION_N_BINDINGS 8
+struct rvit_attention_push {
+    int n_images, n_heads, max_len, rows;
+    int n_tiles; /* of queries, at capacity */
+    float scale;
+    int q_stride4, k_stride4, v_stride4, out_stride4; /* elements / 4 */
+    int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
+};
+
+/* score_l2.comp: a group takes THREADS / 32 rows. score_cls.comp: a thread takes one. */
+#define RVIT_SCORE_N_SPECS 1
+#define RVIT_SCORE_LANES 32
+#define RVIT_SCORE_INPUT 0
+#define RVIT_SCORE_SCORES 1
+#define RVIT_SCORE_LIVE 2
+#define RVIT_SCORE_N_BINDINGS 3
+struct rvit_score_push {
+    int rows, live_at;
+    int width;   /* L2: dim; CLS: n_heads */
+    float scale; /* CLS: 1 / n_heads */
+    int input_at, scores_at;
+};
+
+/* select_keep.comp marks the rows to keep and leaves each image's number of them, with a flag for its error, in out_cu_seqlens[image + 1];
+   select_scan.comp turns these into the layout; select_rows.comp lists the source rows. */
+#define RVIT_SELECT_MODE 1 /* as rvit_select_mode */
+#define RVIT_SELECT_HAS_ERROR 2
+#define RVIT_SELECT_N_SPECS 3
+#define RVIT_SELECT_COUNTS 0
+#define RVIT_SELECT_INPUT 1 /* scores or keep_in */
+#define RVIT_SELECT_CU_SEQLENS 2
+#define RVIT_SELECT_KEEP 3
+#define RVIT_SELECT_OUT_CU_SEQLENS 4
+#define RVIT_SELECT_SRC_ROWS 5
+#define RVIT_SELECT_ERROR 6
+#define RVIT_SELECT_N_BINDINGS 7
+#define RVIT_SELECT_TOP_K_MODE 0
+#define RVIT_SELECT_THRESHOLD_MODE 1
+#define RVIT_SELECT_MASK_MODE 2
+/* Set in out_cu_seqlens[image + 1] until the scan; a count is at most 2^30. */
+#define RVIT_SELECT_ERROR_FLAG 0x80000000u
+struct rvit_select_push {
+    int n_images, max_len, rows;
+    int n_prefix, prefix_competes;
+    int threshold_key; /* the threshold in the order of common/order.glsl */
+    int counts_at, input_at, cu_seqlens_at, keep_at, out_cu_seqlens_at, src_rows_at, error_at;
+};
+
+/* pack.comp: units are 16-byte or 4-byte words. */
+#define RVIT_PACK_N_SPECS 1
+#define RVIT_PACK_SOURCE 0
+#define RVIT_PACK_SRC_ROWS 1
+#define RVIT_PACK_DESTINATION 2
+#define RVIT_PACK_LIVE 3
+#define RVIT_PACK_N_BINDINGS 4
+struct rvit_pack_push {
+    int rows, live_at;
+    int source_rows;
+    int row_units;
+    int source_at, src_rows_at, destination_at;
+};
+
+/* unpack.comp: units are 8-byte words; a group takes UNPACK_ROWS rows of the destination. */
+#define RVIT_UNPACK_ROWS 1
+#define RVIT_UNPACK_BASE_MODE 2
+#define RVIT_UNPACK_N_SPECS 3
+#define RVIT_UNPACK_FILL 0
+#define RVIT_UNPACK_COPY_BASE 1
+#define RVIT_UNPACK_IN_PLACE 2
+#define RVIT_UNPACK_SOURCE 0
+#define RVIT_UNPACK_SRC_ROWS 1
+#define RVIT_UNPACK_BASE 2
+#define RVIT_UNPACK_DESTINATION 3
+#define RVIT_UNPACK_LIVE 4
+#define RVIT_UNPACK_DESTINATION_LIVE 5
+#define RVIT_UNPACK_N_BINDINGS 6
+struct rvit_unpack_push {
+    int rows, live_at;
+    int destination_rows, destination_live_at;
+    int row_units;
+    int fill; /* the bits of one unit's half: two f16 elements or one f32 */
+    int source_at, src_rows_at, base_at, destination_at;
+};
+
+/* patchify.comp: a thread takes two neighbouring pixels. */
+#define RVIT_PATCHIFY_FLAGS 1
+#define RVIT_PATCHIFY_N_SPECS 2
+#define RVIT_PATCHIFY_HAS_LIVE 1
+#define RVIT_PATCHIFY_HAS_CU_SEQLENS 2
+#define RVIT_PATCHIFY_IMAGES 0
+#define RVIT_PATCHIFY_OUT 1
+#define RVIT_PATCHIFY_CU_SEQLENS 2
+#define RVIT_PATCHIFY_LIVE 3
+#define RVIT_PATCHIFY_N_BINDINGS 4
+struct rvit_patchify_push {
+    int n_images, live_at;
+    int channels, image_size, patch_size, grid, n_prefix;
+    int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
+};
+
+/* head.comp: a group takes THREADS classes of one image; CHUNK features of the normalised rows are staged at a time. */
+#define RVIT_HEAD_CHUNK 1
+#define RVIT_HEAD_HAS_BIAS 2
+#define RVIT_HEAD_N_SPECS 3
+#define RVIT_HEAD_X 0
+#define RVIT_HEAD_CU_SEQLENS 1
+#define RVIT_HEAD_GAMMA 2
+#define RVIT_HEAD_BETA 3
+#define RVIT_HEAD_WEIGHT 4
+#define RVIT_HEAD_BIAS 5
+#define RVIT_HEAD_LOGITS 6
+#define RVIT_HEAD_N_BINDINGS 7
+struct rvit_head_push {
+    int n_images, rows;
+    int dim4; /* dim / 4 */
+    int n_tokens, n_classes;
+    float eps;
+    int x_at, cu_seqlens_at, gamma_at, beta_at, weight_at, bias_at, logits_at;
+};
+
+#endif

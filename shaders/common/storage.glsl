@@ -1,0 +1,56 @@
+// Element storage. An f16 array is read and written four elements at a time as uvec2, so that no 16-bit feature is needed.
+//
+// IN_F16 and OUT_F16 choose the types of what a shader reads and writes: IN_VEC4 and OUT_VEC4 are the words to declare buffers with,
+// in_vec4() and out_vec4() convert.
+#ifndef STORAGE_GLSL
+#define STORAGE_GLSL
+
+// float16 bits of a float, rounded to nearest even; the rounding of packHalf2x16 is left to the driver, and some truncate.
+uint half_bits(float value)
+{
+    const uint bits = floatBitsToUint(value);
+    const uint magnitude = bits & 0x7fffffffu;
+    const uint normal = (magnitude - 0x38000000u + 0xfffu + (magnitude >> 13 & 1u)) >> 13;
+    // Adding 0.5 aligns a subnormal's significand, so that the addition rounds it.
+    const uint subnormal = floatBitsToUint(uintBitsToFloat(magnitude) + 0.5) - 0x3f000000u;
+    const uint special = magnitude > 0x7f800000u ? 0x7e00u | (magnitude >> 13 & 0x3ffu) : 0x7c00u;
+    const uint half_magnitude = magnitude >= 0x47800000u ? special : magnitude < 0x38800000u ? subnormal : normal;
+    return bits >> 16 & 0x8000u | half_magnitude;
+}
+
+uint half_pair(float low, float high)
+{
+    return half_bits(low) | half_bits(high) << 16;
+}
+
+vec4 half4_decode(uvec2 words)
+{
+    return vec4(unpackHalf2x16(words.x), unpackHalf2x16(words.y));
+}
+
+uvec2 half4_encode(vec4 value)
+{
+    return uvec2(half_pair(value.x, value.y), half_pair(value.z, value.w));
+}
+
+#if IN_F16
+#define IN_VEC4 uvec2
+#define in_vec4(words) half4_decode(words)
+#define in_encode(value) half4_encode(value)
+#else
+#define IN_VEC4 vec4
+#define in_vec4(words) (words)
+#define in_encode(value) (value)
+#endif
+
+#if OUT_F16
+#define OUT_VEC4 uvec2
+#define out_vec4(value) half4_encode(value)
+#define out_decode(words) half4_decode(words)
+#else
+#define OUT_VEC4 vec4
+#define out_vec4(value) (value)
+#define out_decode(words) (words)
+#endif
+
+#endif

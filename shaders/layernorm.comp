@@ -1,0 +1,71 @@
+// Layernorm of rows, gathered or not. Two passes over a row, the first shifted by its first element: a constant row gives beta exactly.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#if TIER_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/storage.glsl"
+
+layout(constant_id = RVIT_LAYERNORM_ROWS) const uint ROWS = 4;
+layout(constant_id = RVIT_LAYERNORM_FLAGS) const uint FLAGS = 0;
+
+layout(binding = RVIT_LAYERNORM_X) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = RVIT_LAYERNORM_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = RVIT_LAYERNORM_GAMMA) readonly buffer Gamma { vec4 gamma_values[]; };
+layout(binding = RVIT_LAYERNORM_BETA) readonly buffer Beta { vec4 beta_values[]; };
+layout(binding = RVIT_LAYERNORM_OUT) writeonly buffer Out { OUT_VEC4 out_words[]; };
+layout(binding = RVIT_LAYERNORM_OUT_X) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
+layout(binding = RVIT_LAYERNORM_LIVE) readonly buffer Live { int live[]; };
+layout(push_constant) uniform Push { rvit_layernorm_push push; };
+
+#include "common/row_team.glsl"
+
+// The row of x that row t of out comes from.
+uint source_row(uint t)
+{
+    if ((FLAGS & RVIT_LAYERNORM_HAS_GATHER) == 0)
+        return t;
+    return uint(clamp(src_rows[uint(push.src_rows_at) + t], 0, push.x_rows - 1));
+}
+
+void main()
+{
+    const uint n_rows = push.live_at < 0 ? uint(push.rows) : clamp_rows(live[push.live_at], push.rows);
+    const uint dim4 = uint(push.dim4);
+    const uint first = group_index() * ROWS;
+    if (first >= n_rows)
+        return;
+    const float inverse_dim = 1.0 / float(push.dim4 * 4);
+    const row_team team = make_row_team(ROWS);
+    for (uint r = team.first; r < ROWS; r += team.step) {
+        const uint row = first + r;
+        const bool live_row = row < n_rows;
+        // Without subgroups every thread takes part in the sums; a team past the end repeats the last row and stores nothing.
+        const uint from = uint(push.x_at) + source_row(min(row, n_rows - 1)) * dim4;
+        const float shift = in_vec4(x_words[from]).x;
+        vec4 sum = vec4(0.0);
+        for (uint i = team.lane; i < dim4; i += team.lanes)
+            sum += in_vec4(x_words[from + i]) - shift;
+        const float mean = shift + team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
+        sum = vec4(0.0);
+        for (uint i = team.lane; i < dim4; i += team.lanes) {
+            const vec4 d = in_vec4(x_words[from + i]) - mean;
+            sum += d * d;
+        }
+        const float variance = team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
+        const float scale = 1.0 / sqrt(variance + push.eps);
+        if (!live_row)
+            continue;
+        for (uint i = team.lane; i < dim4; i += team.lanes) {
+            const IN_VEC4 words = x_words[from + i];
+            const vec4 normal = (in_vec4(words) - mean) * scale;
+            out_words[uint(push.out_at) + row * dim4 + i] =
+                out_vec4(normal * gamma_values[uint(push.gamma_at) + i] + beta_values[uint(push.beta_at) + i]);
+            if ((FLAGS & RVIT_LAYERNORM_HAS_OUT_X) != 0)
+                out_x_words[uint(push.out_x_at) + row * dim4 + i] = words;
+        }
+    }
+}

@@ -1,0 +1,55 @@
+// Images to the rows of the patch embedding's product: a thread takes two neighbouring pixels, which lie in one patch as its width is even.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/storage.glsl"
+
+layout(constant_id = RVIT_PATCHIFY_FLAGS) const uint FLAGS = 0;
+
+#if OUT_F16
+#define PAIR uint
+#define encode_pair(value) half_pair(value.x, value.y)
+#else
+#define PAIR vec2
+#define encode_pair(value) (value)
+#endif
+
+layout(binding = RVIT_PATCHIFY_IMAGES) readonly buffer Images { vec2 images[]; };
+layout(binding = RVIT_PATCHIFY_OUT) writeonly buffer Out { PAIR out_pairs[]; };
+layout(binding = RVIT_PATCHIFY_CU_SEQLENS) writeonly buffer CuSeqlens { int cu_seqlens[]; };
+layout(binding = RVIT_PATCHIFY_LIVE) readonly buffer Live { int live[]; };
+layout(push_constant) uniform Push { rvit_patchify_push push; };
+
+void main()
+{
+    const uint n_images =
+        (FLAGS & RVIT_PATCHIFY_HAS_LIVE) == 0 ? uint(push.n_images) : clamp_rows(live[push.live_at], push.n_images);
+    const uint size = uint(push.patch_size);
+    const uint grid = uint(push.grid);
+    const uint prefix = uint(push.n_prefix);
+    const uint tokens = prefix + grid * grid;
+    const uint patch_pairs = size * size / 2;
+    const uint row_pairs = uint(push.channels) * patch_pairs;
+    const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
+    if ((FLAGS & RVIT_PATCHIFY_HAS_CU_SEQLENS) != 0 && at <= uint(push.n_images))
+        cu_seqlens[uint(push.cu_seqlens_at) + at] = int(min(at, n_images) * tokens);
+
+    const uint row = at / row_pairs;
+    const uint image = row / tokens;
+    if (image >= n_images)
+        return;
+    const uint token = row % tokens;
+    vec2 value = vec2(0.0);
+    if (token >= prefix) {
+        const uint patch_y = (token - prefix) / grid;
+        const uint patch_x = (token - prefix) % grid;
+        const uint pair = at % row_pairs;
+        const uint channel = pair / patch_pairs;
+        const uint y = pair % patch_pairs / (size / 2);
+        const uint x2 = pair % (size / 2);
+        const uint line = (image * uint(push.channels) + channel) * uint(push.image_size) + patch_y * size + y;
+        value = images[uint(push.images_at) + (line * uint(push.image_size) + patch_x * size) / 2 + x2];
+    }
+    out_pairs[uint(push.out_at) + at] = encode_pair(value);
+}

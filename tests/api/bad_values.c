@@ -1,0 +1,177 @@
+/* Numbers and enums that break an op's rules. */
+#include "api.h"
+#include "bad_input.h"
+
+#include <math.h>
+
+#define SPOIL(op, word, ...)                   \
+    do {                                       \
+        any_args args = ops[op].args;          \
+        __VA_ARGS__;                           \
+        expect_refused(&ops[op], &args, word); \
+    } while (0)
+
+#define BAD_DTYPE ((rvit_dtype)77)
+
+static void structs(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    for (int i = 0; i < N_GOOD_OPS; i++) {
+        SPOIL(i, "struct_size", args.struct_size = 0);
+        SPOIL(i, "struct_size", args.struct_size = SIZE_MAX);
+        expect_status(ops[i].call(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, NULL);
+        expect_status(ops[i].call(NULL, &ops[i].args), RVIT_INVALID_ARGUMENT, "stream");
+    }
+    expect_nothing_written();
+}
+
+/* A caller built against another version: fields it lacks are zero, fields that this one does not know must be. */
+static void structs_of_other_versions(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    any_args older = ops[PATCHIFY].args;
+    older.struct_size = offsetof(rvit_patchify_args, cu_seqlens);
+    older.patchify.cu_seqlens.offset = 3;
+    expect_ok(ops[PATCHIFY].call(H.stream[DEVICE], &older));
+    struct {
+        any_args args;
+        uint8_t more[64];
+    } newer;
+    memset(&newer, 0, sizeof newer);
+    newer.args = ops[COPY].args;
+    newer.args.struct_size = sizeof newer;
+    memset((uint8_t *)&newer + sizeof(rvit_copy_args), 0, sizeof newer - sizeof(rvit_copy_args));
+    expect_ok(ops[COPY].call(H.stream[DEVICE], &newer.args));
+    newer.more[9] = 1;
+    expect_refused(&ops[COPY], &newer.args, "byte");
+}
+
+static void copy_and_pack(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(COPY, "size", args.copy.size = -4);
+    SPOIL(COPY, "size", args.copy.size = 6);
+    SPOIL(COPY, "size", args.copy.size = INT64_MAX);
+    SPOIL(PACK, "rows", args.pack.rows.capacity = -1);
+    SPOIL(PACK, "rows", args.pack.rows.capacity = INT64_MAX);
+    SPOIL(PACK, "source_rows", args.pack.source_rows = -1);
+    SPOIL(PACK, "row_size", args.pack.row_size = 0);
+    SPOIL(PACK, "row_size", args.pack.row_size = -16);
+    SPOIL(PACK, "row_size", args.pack.row_size = 6);
+    SPOIL(PACK, "row_size", args.pack.row_size = INT64_MAX / 4 * 4);
+    SPOIL(PACK, "src_rows", args.pack.rows.capacity = 1 << 30);
+    SPOIL(PACK, "source", args.pack.source_rows = 1 << 30);
+    SPOIL(UNPACK, "dtype", args.unpack.dtype = BAD_DTYPE);
+    SPOIL(UNPACK, "dim", args.unpack.dim = 0);
+    SPOIL(UNPACK, "dim", args.unpack.dim = 6);
+    SPOIL(UNPACK, "dim", args.unpack.dim = -4);
+    SPOIL(UNPACK, "rows", args.unpack.rows.capacity = -1);
+    SPOIL(UNPACK, "destination_rows", args.unpack.destination_rows.capacity = -1);
+    SPOIL(UNPACK, "destination", args.unpack.destination_rows.capacity = 1 << 20; args.unpack.base.buffer = NULL);
+    expect_nothing_written();
+}
+
+static void rows_of_values(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(LINEAR, "dtype", args.linear.dtype = BAD_DTYPE);
+    SPOIL(LINEAR, "out_dtype", args.linear.out_dtype = BAD_DTYPE);
+    SPOIL(LINEAR, "out_dtype", args.linear.out_dtype = RVIT_F16);
+    SPOIL(LINEAR, "rows", args.linear.rows.capacity = -1);
+    SPOIL(LINEAR, "in_features", args.linear.in_features = 0);
+    SPOIL(LINEAR, "in_features", args.linear.in_features = 10);
+    SPOIL(LINEAR, "in_features", args.linear.in_features = INT32_MIN);
+    SPOIL(LINEAR, "out_features", args.linear.out_features = -8);
+    SPOIL(LINEAR, "out_features", args.linear.out_features = 6);
+    SPOIL(LINEAR, "weight", args.linear.out_features = 1 << 20);
+    SPOIL(LINEAR, "x", args.linear.rows.capacity = 1 << 20);
+    SPOIL(LINEAR, "activation", args.linear.activation = (rvit_activation)9);
+    SPOIL(LINEAR, "residual_period", args.linear.residual_period = -1);
+    SPOIL(LINEAR, "residual", args.linear.residual_period = 1 << 20);
+    SPOIL(LAYERNORM, "dtype", args.layernorm.dtype = BAD_DTYPE);
+    SPOIL(LAYERNORM, "out_dtype", args.layernorm.out_dtype = BAD_DTYPE);
+    SPOIL(LAYERNORM, "rows", args.layernorm.rows.capacity = -1);
+    SPOIL(LAYERNORM, "x_rows", args.layernorm.x_rows = -1);
+    SPOIL(LAYERNORM, "x_rows", args.layernorm.x_rows = 0);
+    SPOIL(LAYERNORM, "dim", args.layernorm.dim = 2);
+    SPOIL(LAYERNORM, "dim", args.layernorm.dim = -64);
+    SPOIL(LAYERNORM, "eps", args.layernorm.eps = 0);
+    SPOIL(LAYERNORM, "eps", args.layernorm.eps = -1e-6f);
+    SPOIL(LAYERNORM, "eps", args.layernorm.eps = NAN);
+    SPOIL(SCORE_L2, "type", args.score.type = (rvit_score_type)5);
+    SPOIL(SCORE_L2, "dtype", args.score.dtype = BAD_DTYPE);
+    SPOIL(SCORE_L2, "dim", args.score.dim = 0);
+    SPOIL(SCORE_L2, "dim", args.score.dim = 7);
+    SPOIL(SCORE_L2, "rows", args.score.rows.capacity = -3);
+    SPOIL(SCORE_CLS, "n_heads", args.score.n_heads = 0);
+    SPOIL(SCORE_CLS, "n_heads", args.score.n_heads = -2);
+    expect_nothing_written();
+}
+
+static void images(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(ATTENTION, "dtype", args.attention.dtype = BAD_DTYPE);
+    SPOIL(ATTENTION, "n_images", args.attention.n_images = -1);
+    SPOIL(ATTENTION, "cu_seqlens", args.attention.n_images = 1 << 20);
+    SPOIL(ATTENTION, "cu_seqlens", args.attention.n_images = INT32_MAX - 1);
+    SPOIL(ATTENTION, "n_heads", args.attention.n_heads = 0);
+    SPOIL(ATTENTION, "n_heads", args.attention.n_heads = INT32_MAX);
+    static const int32_t dims[] = {0, 4, 12, -8, 136, 1 << 30};
+    for (int i = 0; i < 6; i++)
+        SPOIL(ATTENTION, "head_dim", args.attention.head_dim = dims[i]);
+    SPOIL(ATTENTION, "max_len", args.attention.max_len = -1);
+    SPOIL(ATTENTION, "rows", args.attention.rows = -1);
+    SPOIL(ATTENTION, "rows", args.attention.rows = INT64_MAX);
+    SPOIL(ATTENTION, "q", args.attention.rows = 1 << 24);
+    SPOIL(ATTENTION, "scale", args.attention.scale = NAN);
+    SPOIL(ATTENTION, "scale", args.attention.scale = INFINITY);
+    SPOIL(ATTENTION, "q_stride", args.attention.q_stride = 8);
+    SPOIL(ATTENTION, "k_stride", args.attention.k_stride = 20);
+    SPOIL(ATTENTION, "v_stride", args.attention.v_stride = -16);
+    SPOIL(ATTENTION, "out_stride", args.attention.out_stride = INT64_MAX / 8 * 8);
+    SPOIL(ATTENTION, "k", args.attention.k_stride = 1 << 20);
+    SPOIL(SELECT_TOP_K, "mode", args.select.mode = (rvit_select_mode)4);
+    SPOIL(SELECT_TOP_K, "n_images", args.select.n_images = -1);
+    SPOIL(SELECT_TOP_K, "max_len", args.select.max_len = -1);
+    SPOIL(SELECT_TOP_K, "counts", args.select.max_len = 1 << 20);
+    SPOIL(SELECT_TOP_K, "rows", args.select.rows = -1);
+    SPOIL(SELECT_TOP_K, "scores", args.select.rows = 1 << 20);
+    SPOIL(SELECT_TOP_K, "n_prefix", args.select.n_prefix = -1);
+    SPOIL(SELECT_TOP_K, "prefix_competes", args.select.prefix_competes = 2);
+    SPOIL(SELECT_THRESHOLD, "threshold", args.select.threshold = NAN);
+    SPOIL(SELECT_MASK, "keep_in", args.select.rows = 1 << 20);
+    SPOIL(HEAD, "dtype", args.head.dtype = BAD_DTYPE);
+    SPOIL(HEAD, "weight_dtype", args.head.weight_dtype = BAD_DTYPE);
+    SPOIL(HEAD, "n_images", args.head.n_images = -1);
+    SPOIL(HEAD, "rows", args.head.rows = -1);
+    SPOIL(HEAD, "dim", args.head.dim = 6);
+    SPOIL(HEAD, "n_tokens", args.head.n_tokens = 0);
+    SPOIL(HEAD, "n_tokens", args.head.n_tokens = 3);
+    SPOIL(HEAD, "n_classes", args.head.n_classes = 0);
+    SPOIL(HEAD, "weight", args.head.n_classes = 1 << 20);
+    SPOIL(HEAD, "eps", args.head.eps = 0);
+    SPOIL(PATCHIFY, "dtype", args.patchify.dtype = BAD_DTYPE);
+    SPOIL(PATCHIFY, "n_images", args.patchify.n_images = -1);
+    SPOIL(PATCHIFY, "channels", args.patchify.channels = 0);
+    SPOIL(PATCHIFY, "image_size", args.patchify.image_size = 10);
+    SPOIL(PATCHIFY, "image_size", args.patchify.image_size = 0);
+    SPOIL(PATCHIFY, "patch_size", args.patchify.patch_size = 0);
+    SPOIL(PATCHIFY, "patch_size", args.patchify.patch_size = 1);
+    SPOIL(PATCHIFY, "patch_size", args.patchify.patch_size = -4);
+    SPOIL(PATCHIFY, "n_prefix", args.patchify.n_prefix = -1);
+    SPOIL(PATCHIFY, "images", args.patchify.image_size = 64);
+    expect_nothing_written();
+}
+
+SUITE(bad_values_suite, TEST(structs), TEST(structs_of_other_versions), TEST(copy_and_pack), TEST(rows_of_values), TEST(images));

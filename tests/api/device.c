@@ -1,0 +1,188 @@
+/* Listing, choosing and creating devices. */
+#include "api.h"
+
+static void listing(void **state)
+{
+    (void)state;
+    enum { CAPACITY = 32 };
+    const rvit_device_info init = RVIT_DEVICE_INFO_INIT;
+    rvit_device_info infos[CAPACITY];
+    int32_t n = -1, found_cpu = 0, found_tested = 0;
+    for (int i = 0; i < CAPACITY; i++)
+        infos[i] = init;
+    expect_ok(rvit_device_list(infos, CAPACITY, &n));
+    assert_in_range(n, 1, CAPACITY);
+    for (int32_t i = 0; i < n; i++) {
+        assert_non_null(memchr(infos[i].name, 0, sizeof infos[i].name));
+        assert_non_null(memchr(infos[i].note, 0, sizeof infos[i].note));
+        if (infos[i].index < 0) {
+            /* A backend that cannot be used says why. */
+            assert_int_not_equal(infos[i].note[0], 0);
+            continue;
+        }
+        assert_int_not_equal(infos[i].name[0], 0);
+        assert_int_not_equal(infos[i].tier, RVIT_TIER_AUTO);
+        found_cpu += infos[i].backend == RVIT_BACKEND_CPU;
+        found_tested += infos[i].backend == H.info.backend && infos[i].index == H.info.index && !strcmp(infos[i].name, H.info.name);
+    }
+    assert_int_equal(found_cpu, 1);
+    assert_int_equal(infos[n - 1].backend, RVIT_BACKEND_CPU);
+    assert_int_equal(found_tested, 1);
+    /* A shorter array is filled as far as it goes, and the count is the whole. */
+    int32_t again = -1;
+    expect_ok(rvit_device_list(NULL, 0, &again));
+    assert_int_equal(again, n);
+    expect_status(rvit_device_list(NULL, 1, &again), RVIT_INVALID_ARGUMENT, "infos");
+    expect_status(rvit_device_list(infos, -1, &again), RVIT_INVALID_ARGUMENT, "capacity");
+    expect_status(rvit_device_list(infos, CAPACITY, NULL), RVIT_INVALID_ARGUMENT, "out_n_infos");
+    infos[0].struct_size = 0;
+    expect_status(rvit_device_list(infos, CAPACITY, &again), RVIT_INVALID_ARGUMENT, "struct_size");
+}
+
+static void descs(void **state)
+{
+    (void)state;
+    rvit_device *const untouched = (rvit_device *)(uintptr_t)0x10;
+    rvit_device *device = untouched;
+    const rvit_device_desc good = RVIT_DEVICE_DESC_INIT;
+#define BAD(status, word, ...)                                        \
+    do {                                                              \
+        rvit_device_desc d = good;                                    \
+        d.backend = H.desc.backend;                                   \
+        __VA_ARGS__;                                                  \
+        expect_status(rvit_device_create(&d, &device), status, word); \
+        assert_ptr_equal(device, untouched);                          \
+    } while (0)
+    BAD(RVIT_INVALID_ARGUMENT, "struct_size", d.struct_size = 0);
+    BAD(RVIT_INVALID_ARGUMENT, "index", d.index = -2);
+    BAD(RVIT_UNAVAILABLE, "1000", d.index = 1000);
+    BAD(RVIT_INVALID_ARGUMENT, "index", d.index = 0; d.backend = RVIT_BACKEND_AUTO);
+    BAD(RVIT_INVALID_ARGUMENT, "tier", d.tier = (rvit_tier)9);
+    BAD(RVIT_INVALID_ARGUMENT, "n_threads", d.n_threads = -1);
+    BAD(RVIT_INVALID_ARGUMENT, "oracle", d.backend = RVIT_BACKEND_AUTO; d.oracle = 1);
+    BAD(RVIT_UNSUPPORTED, "tier", d.backend = RVIT_BACKEND_CPU; d.tier = RVIT_TIER_MATRIX);
+    const rvit_allocator half = {NULL, NULL, NULL};
+    BAD(RVIT_INVALID_ARGUMENT, "allocator", d.allocator = &half);
+#undef BAD
+    rvit_device_desc unknown = good;
+    unknown.backend = (rvit_backend)44;
+    assert_int_not_equal(rvit_device_create(&unknown, &device), RVIT_OK);
+    assert_ptr_equal(device, untouched);
+    expect_status(rvit_device_create(&good, NULL), RVIT_INVALID_ARGUMENT, "out_device");
+    expect_ok(rvit_device_create(&H.desc, &device));
+    rvit_device_destroy(device);
+    rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+    expect_status(rvit_device_get_info(NULL, &info), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(rvit_device_get_info(H.device[DEVICE], NULL), RVIT_INVALID_ARGUMENT, NULL);
+}
+
+/* A backend that is not in this build, or whose driver is not here, is UNAVAILABLE and says so. */
+static void absent_backends(void **state)
+{
+    (void)state;
+    static const rvit_backend backends[] = {RVIT_BACKEND_CUDA, RVIT_BACKEND_VULKAN};
+    for (int i = 0; i < 2; i++) {
+        rvit_device *device = NULL;
+        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+        desc.backend = backends[i];
+        const rvit_status status = rvit_device_create(&desc, &device);
+        if (status != RVIT_OK || backends[i] == H.absent) {
+            assert_int_equal(status, RVIT_UNAVAILABLE);
+            assert_int_not_equal(rvit_status_detail()[0], 0);
+            assert_null(device);
+        }
+        rvit_device_destroy(device);
+    }
+    /* A backend that is built in is still listed, with the reason. */
+    rvit_device_info infos[8];
+    int32_t n = 0;
+    for (int i = 0; i < 8; i++)
+        infos[i] = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    expect_ok(rvit_device_list(infos, 8, &n));
+    for (int32_t i = 0; i < n; i++)
+        if (infos[i].backend == H.absent) {
+            assert_int_equal(infos[i].index, -1);
+            assert_int_not_equal(infos[i].note[0], 0);
+        }
+}
+
+/* The choice without a name is never a software device. */
+static void automatic_choice(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+    expect_ok(rvit_device_create(NULL, &device));
+    expect_ok(rvit_device_get_info(device, &info));
+    assert_int_equal(info.is_software, 0);
+    rvit_device_destroy(device);
+}
+
+/* Two devices of one backend live side by side, and each tier that the device names can be asked for. */
+static void two_devices(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    for (int tier = RVIT_TIER_SCALAR; tier <= (int)H.info.tier; tier++) {
+        rvit_device_desc desc = H.desc;
+        desc.tier = (rvit_tier)tier;
+        expect_ok(rvit_device_create(&desc, &device));
+        rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+        expect_ok(rvit_device_get_info(device, &info));
+        assert_string_equal(info.name, H.info.name);
+        expect_ok(rvit_stream_create(device, &stream));
+        expect_ok(rvit_buffer_create(device, 64, RVIT_BUFFER_DEVICE, &buffer));
+        /* The device goes first: its children keep it. */
+        rvit_device_destroy(device);
+        uint32_t sent[16], received[16];
+        for (int i = 0; i < 16; i++)
+            sent[i] = random_bits();
+        const rvit_view view = {buffer, 0};
+        expect_ok(rvit_stream_write(stream, view, sent, 64));
+        expect_ok(rvit_stream_read(stream, view, received, 64));
+        assert_memory_equal(sent, received, 64);
+        rvit_stream_destroy(stream);
+        rvit_buffer_destroy(buffer);
+    }
+}
+
+/* The number of threads and the oracle change nothing in what is exact. */
+static void cpu_threads(void **state)
+{
+    (void)state;
+    static const int32_t counts[] = {1, 2, 3, 16};
+    float first[32];
+    for (int i = 0; i < 5; i++) {
+        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+        desc.backend = RVIT_BACKEND_CPU;
+        desc.n_threads = i < 4 ? counts[i] : 0;
+        desc.oracle = i == 4;
+        rvit_device *device = NULL;
+        rvit_stream *stream = NULL;
+        rvit_buffer *x = NULL, *scores = NULL;
+        expect_ok(rvit_device_create(&desc, &device));
+        expect_ok(rvit_stream_create(device, &stream));
+        expect_ok(rvit_buffer_create(device, 32 * 64 * 4, RVIT_BUFFER_UPLOAD, &x));
+        expect_ok(rvit_buffer_create(device, 32 * 4, RVIT_BUFFER_READBACK, &scores));
+        random_seed(9);
+        store_normal(RVIT_F32, rvit_buffer_host(x), 0, 32 * 64, 1);
+        rvit_score_args args = RVIT_SCORE_ARGS_INIT;
+        args.rows.capacity = 32;
+        args.dim = 64;
+        args.x.buffer = x;
+        args.scores.buffer = scores;
+        expect_ok(rvit_score(stream, &args));
+        expect_ok(rvit_stream_synchronize(stream));
+        if (i == 0)
+            memcpy(first, rvit_buffer_host(scores), sizeof first);
+        assert_memory_equal(first, rvit_buffer_host(scores), sizeof first);
+        rvit_stream_destroy(stream);
+        rvit_buffer_destroy(x);
+        rvit_buffer_destroy(scores);
+        rvit_device_destroy(device);
+    }
+}
+
+SUITE(device_suite, TEST(listing), TEST(descs), TEST(absent_backends), TEST(automatic_choice), TEST(two_devices), TEST(cpu_threads));

@@ -1,0 +1,32 @@
+#!/bin/sh
+# usage: check_symbols.sh LIBRARY.so LIBRARY.a [PROGRAM]
+# The shared library exports rvit_* and nothing else; nothing links a GPU driver; the library never ends the process, prints, or takes
+# memory behind the allocator's back.
+set -eu
+shared=$1 archive=$2 program=${3:-}
+failed=0
+
+exported=$(nm -D --defined-only "$shared" | awk '{print $NF}' | sed 's/@.*//' | sort -u)
+n=$(printf '%s\n' "$exported" | grep -c '^rvit_' || true)
+[ "$n" -ge 40 ] || { echo "$shared exports only $n functions"; failed=1; }
+foreign=$(printf '%s\n' "$exported" | grep -v '^rvit_' || true)
+[ -z "$foreign" ] || { echo "$shared exports what is not rvit_*:"; echo "$foreign"; failed=1; }
+
+for binary in "$shared" $program; do
+    needed=$(readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p')
+    [ -n "$needed" ] || { echo "$binary: readelf finds no needed libraries"; failed=1; }
+    drivers=$(printf '%s\n' "$needed" | grep -E '^lib(vulkan|cuda|cudart|cublas|cublasLt|nvrtc)\.' || true)
+    [ -z "$drivers" ] || { echo "$binary links $drivers"; failed=1; }
+done
+
+undefined() { nm -A --undefined-only "$archive" 2>/dev/null | sed 's/^[^:]*:\([^:]*\):.* U \(.*\)$/\1 \2/'; }
+undefined | grep -q ' memcpy$' || { echo "nm lists nothing of $archive"; failed=1; }
+ends='abort|exit|_exit|_Exit|quick_exit|__assert_fail|raise|kill'
+prints='printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|putc|fputc|perror|__printf_chk|__fprintf_chk|__vfprintf_chk|stdout|stderr'
+found=$(undefined | grep -E " ($ends|$prints)(@.*)?\$" || true)
+[ -z "$found" ] || { echo "the library calls:"; echo "$found"; failed=1; }
+found=$(undefined | grep -E ' (malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|strdup|strndup|asprintf)(@.*)?$' | grep -v '^alloc\.c\.o ' || true)
+[ -z "$found" ] || { echo "memory is taken outside core/alloc.c:"; echo "$found"; failed=1; }
+
+[ "$failed" -eq 0 ] || exit 1
+echo "$n functions exported"
