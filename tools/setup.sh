@@ -1,9 +1,10 @@
 # Sourced by demo.sh and test.sh: installs what is missing (Debian 12 and 13, Ubuntu 24.04), configures and builds the preset `release`
-# into build/release. Package names given as arguments are wanted on top of those for a build.
+# into build/release. Package names given as arguments are wanted on top of those for a build;
+# $configure holds further options for cmake.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-want="gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libopenblas-dev libvulkan-dev libvulkan-volk-dev
+want="gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libvulkan-dev libvulkan-volk-dev
       glslang-tools mesa-vulkan-drivers $*"
 missing=""
 for package in $want; do
@@ -22,6 +23,6 @@ if [ -n "$missing" ]; then
 fi
 
 preset=${RVIT_PRESET:-release}
-cmake --preset "$preset" >/dev/null
+cmake --preset "$preset" ${configure:-} >/dev/null
 cmake --build --preset "$preset" | tail -1
 build=build/$preset
