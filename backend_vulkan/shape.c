@@ -18,7 +18,9 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
 {
     const int64_t in4 = args->in_features / 4;
     if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, args->out_features * in4))
-        return (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 8, .columns = 2, .tile_m = 8, .tile_n = 64};
+        return args->rows.capacity < 64
+                   ? (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 8, .columns = 2, .tile_m = 8, .tile_n = 64}
+                   : (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 16, .columns = 2, .tile_m = 16, .tile_n = 64};
     /* Small products need more groups than large tiles leave. */
     const int64_t large_tiles = (args->rows.capacity + 63) / 64 * ((args->out_features + 63) / 64);
     if (large_tiles >= 64)

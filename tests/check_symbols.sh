@@ -22,10 +22,12 @@ done
 undefined() { nm -A --undefined-only "$archive" 2>/dev/null | sed 's/^[^:]*:\([^:]*\):.* U \(.*\)$/\1 \2/'; }
 undefined | grep -q ' memcpy$' || { echo "nm lists nothing of $archive"; failed=1; }
 ends='abort|exit|_exit|_Exit|quick_exit|__assert_fail|raise|kill'
-prints='printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|putc|fputc|perror|__printf_chk|__fprintf_chk|__vfprintf_chk|stdout|stderr'
+prints='printf|fprintf|vprintf|vfprintf|dprintf|puts|fputs|putchar|putc|fputc|perror|stdout|stderr'
+prints="$prints|__printf_chk|__fprintf_chk|__vfprintf_chk|__dprintf_chk"
+takes='malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|strdup|strndup|asprintf|mmap'
 found=$(undefined | grep -E " ($ends|$prints)(@.*)?\$" || true)
 [ -z "$found" ] || { echo "the library calls:"; echo "$found"; failed=1; }
-found=$(undefined | grep -E ' (malloc|calloc|realloc|free|aligned_alloc|posix_memalign|memalign|strdup|strndup|asprintf)(@.*)?$' | grep -v '^alloc\.c\.o ' || true)
+found=$(undefined | grep -E " ($takes)(@.*)?\$" | grep -v '^alloc\.c\.o ' || true)
 [ -z "$found" ] || { echo "memory is taken outside core/alloc.c:"; echo "$found"; failed=1; }
 
 [ "$failed" -eq 0 ] || exit 1

@@ -103,7 +103,8 @@ static void select_mask(void **state)
     }
 }
 
-/* NaN ranks lowest, is kept by no threshold, and the first image that has one is reported. */
+/* NaN ranks lowest, is kept by no threshold, and the first image that has one is reported. In a prefix row that does not compete it is no
+   score at all. */
 static void select_nan(void **state)
 {
     (void)state;
@@ -116,11 +117,10 @@ static void select_nan(void **state)
         float *scores = make_scores(c.b.live, (score_kind)(round % N_SCORE_KINDS));
         static const uint32_t nans[] = {0x7fc00000, 0xffc00000, 0x7f800001, 0xffffffff};
         for (int i = 0; i < 1 + round * 10; i++) {
-            /* Not in a prefix row: whether those are looked at is another matter when they do not compete. */
             const int32_t image = random_below(c.b.n_images);
             const int32_t length = c.b.cu[image + 1] - c.b.cu[image];
-            if (length > c.n_prefix)
-                memcpy(&scores[c.b.cu[image] + c.n_prefix + random_below(length - c.n_prefix)], &nans[i % 4], 4);
+            if (length > 0)
+                memcpy(&scores[c.b.cu[image] + random_below(i % 5 ? length : 1)], &nans[i % 4], 4);
         }
         c.scores = scores;
         select_check(&c);

@@ -38,6 +38,14 @@ static void run(const unpack_case *c)
         }
     }
     assert_int_equal(taken, c->rows);
+    /* Past the last live row, numbers that look like rows. */
+    int32_t last = 0;
+    if (c->rows > 0)
+        memcpy(&last, src_rows->host + (c->rows - 1) * 4, 4);
+    for (int64_t t = c->rows; t < c->capacity; t++) {
+        const int32_t stale = last + (int32_t)(t - c->rows) + (c->rows > 0);
+        memcpy(src_rows->host + t * 4, &stale, 4);
+    }
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
         rvit_unpack_args args = RVIT_UNPACK_ARGS_INIT;

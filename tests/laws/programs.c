@@ -1,0 +1,200 @@
+/* Random programs over one piece of memory, every op reading and overwriting what others wrote and read: what a device needs barriers for.
+   The contents are small integers, so that any word may serve as a live count. The same ops are carried out here, one after another. */
+#include "laws.h"
+
+enum { WORDS = 512, SIZE = WORDS * 4, ROW = 16, N_INDEX = 8 };
+
+typedef enum step_kind { STEP_COPY, STEP_PACK, STEP_UNPACK, N_STEP_KINDS } step_kind;
+
+typedef struct step {
+    step_kind kind;
+    int32_t from, to, size, live; /* byte offsets; live -1: none */
+    int32_t in_place;             /* unpack: what is not in source stays */
+} step;
+
+typedef struct memory {
+    array *words, *pack_index, *unpack_index;
+    int32_t pack_rows[N_INDEX], unpack_rows[N_INDEX];
+} memory;
+
+static int apart(int32_t a, int32_t a_size, int32_t b, int32_t b_size)
+{
+    return a + a_size <= b || b + b_size <= a;
+}
+
+/* Sources and live counts lie apart from what is written: the ops demand it. */
+static step random_step(void)
+{
+    for (;;) {
+        step s;
+        memset(&s, 0, sizeof s);
+        s.kind = (step_kind)random_below(N_STEP_KINDS);
+        const int32_t unit = s.kind == STEP_COPY ? 4 : ROW;
+        s.size = s.kind == STEP_COPY ? 4 * (1 + random_below(64)) : N_INDEX * ROW;
+        s.from = random_below((SIZE - s.size) / unit + 1) * unit;
+        s.to = random_below((SIZE - 2 * s.size) / unit + 1) * unit;
+        s.live = s.kind != STEP_COPY && random_below(3) ? random_below(WORDS) * 4 : -1;
+        s.in_place = random_below(2);
+        const int32_t written = s.kind == STEP_UNPACK ? 2 * s.size : s.size;
+        if (apart(s.from, s.size, s.to, written) && (s.live < 0 || apart(s.live, 4, s.to, written)))
+            return s;
+    }
+}
+
+static int32_t live_of(const uint8_t *words, const step *s)
+{
+    int32_t live = N_INDEX;
+    if (s->live >= 0)
+        memcpy(&live, words + s->live, 4);
+    return live < 0 ? 0 : live > N_INDEX ? N_INDEX : live;
+}
+
+static void simulate(const memory *m, const step *s, uint8_t *words)
+{
+    const int32_t rows = live_of(words, s);
+    static const float fill = 0;
+    if (s->kind == STEP_COPY) {
+        memcpy(words + s->to, words + s->from, (size_t)s->size);
+        return;
+    }
+    if (s->kind == STEP_UNPACK && !s->in_place)
+        for (int i = 0; i < 2 * N_INDEX * ROW / 4; i++)
+            memcpy(words + s->to + i * 4, &fill, 4);
+    for (int32_t i = 0; i < rows; i++) {
+        const int32_t from = s->kind == STEP_PACK ? m->pack_rows[i] : i, to = s->kind == STEP_PACK ? i : m->unpack_rows[i];
+        memcpy(words + s->to + to * ROW, words + s->from + from * ROW, ROW);
+    }
+}
+
+static rvit_view at(const memory *m, int32_t offset)
+{
+    rvit_view view = array_view(m->words, DEVICE);
+    view.offset += offset;
+    return view;
+}
+
+static rvit_status call(const memory *m, const step *s, rvit_stream *stream)
+{
+    const rvit_view none = {NULL, 0};
+    const rvit_rows rows = {N_INDEX, s->live < 0 ? none : at(m, s->live)};
+    if (s->kind == STEP_COPY) {
+        rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+        copy.source = at(m, s->from);
+        copy.destination = at(m, s->to);
+        copy.size = s->size;
+        return rvit_copy(stream, &copy);
+    }
+    if (s->kind == STEP_PACK) {
+        rvit_pack_args pack = RVIT_PACK_ARGS_INIT;
+        pack.rows = rows;
+        pack.source_rows = N_INDEX;
+        pack.row_size = ROW;
+        pack.source = at(m, s->from);
+        pack.src_rows = array_view(m->pack_index, DEVICE);
+        pack.destination = at(m, s->to);
+        return rvit_pack(stream, &pack);
+    }
+    rvit_unpack_args unpack = RVIT_UNPACK_ARGS_INIT;
+    unpack.rows = rows;
+    unpack.destination_rows.capacity = 2 * N_INDEX;
+    unpack.dim = ROW / 4;
+    unpack.source = at(m, s->from);
+    unpack.src_rows = array_view(m->unpack_index, DEVICE);
+    unpack.destination = at(m, s->to);
+    if (s->in_place)
+        unpack.base = unpack.destination;
+    return rvit_unpack(stream, &unpack);
+}
+
+static memory make_memory(void)
+{
+    memory m;
+    m.words = array_output("words", SIZE);
+    m.pack_index = array_input("pack_index", N_INDEX * 4);
+    m.unpack_index = array_input("unpack_index", N_INDEX * 4);
+    for (int i = 0; i < N_INDEX; i++) {
+        m.pack_rows[i] = random_below(N_INDEX);
+        m.unpack_rows[i] = 2 * i + random_below(2);
+    }
+    memcpy(m.pack_index->host, m.pack_rows, sizeof m.pack_rows);
+    memcpy(m.unpack_index->host, m.unpack_rows, sizeof m.unpack_rows);
+    for (int i = 0; i < WORDS; i++) {
+        const int32_t value = random_below(N_INDEX + 4) - 2;
+        memcpy(m.words->host + i * 4, &value, 4);
+    }
+    return m;
+}
+
+static void expect_words(const memory *m, const uint8_t *wanted, const char *what, int program)
+{
+    arrays_fetch(DEVICE);
+    for (int i = 0; i < SIZE; i++)
+        if (m->words->result[DEVICE][i] != wanted[i])
+            fail_msg("program %d, %s: byte %d is %02x, should be %02x", program, what, i, m->words->result[DEVICE][i], wanted[i]);
+}
+
+static void random_programs(void **state)
+{
+    (void)state;
+    enum { N_PROGRAMS = 40, N_STEPS = 80, LAUNCHES = 3 };
+    rvit_stream *stream = H.stream[DEVICE];
+    for (int n = 0; n < N_PROGRAMS; n++) {
+        random_seed((uint64_t)(n + 1) * 1000003);
+        const memory m = make_memory();
+        step steps[N_STEPS];
+        uint8_t wanted[SIZE];
+        for (int i = 0; i < N_STEPS; i++)
+            steps[i] = random_step();
+        memcpy(wanted, m.words->host, SIZE);
+        arrays_upload();
+        for (int i = 0; i < N_STEPS; i++) {
+            simulate(&m, &steps[i], wanted);
+            expect_ok(call(&m, &steps[i], stream));
+        }
+        expect_words(&m, wanted, "one op after another", n);
+        rvit_program *program = NULL;
+        expect_ok(rvit_record_begin(stream));
+        for (int i = 0; i < N_STEPS; i++)
+            expect_ok(call(&m, &steps[i], stream));
+        expect_ok(rvit_record_end(stream, &program));
+        arrays_upload();
+        for (int launch = 0; launch < LAUNCHES; launch++)
+            expect_ok(rvit_program_launch(program, stream));
+        memcpy(wanted, m.words->host, SIZE);
+        for (int i = 0; i < LAUNCHES * N_STEPS; i++)
+            simulate(&m, &steps[i % N_STEPS], wanted);
+        expect_words(&m, wanted, "recorded", n);
+        rvit_program_destroy(program);
+        harness_teardown(NULL);
+    }
+}
+
+/* Many ops that need no order among them, then one that needs the first of them: what is remembered of the past must not run over. */
+static void many_independent_ops(void **state)
+{
+    (void)state;
+    enum { N = 1000, SLOT = 64 };
+    array *source = array_input("source", N * SLOT), *middle = array_output("middle", N * SLOT), *last = array_output("last", N * SLOT);
+    for (int i = 0; i < N * SLOT; i++)
+        source->host[i] = (uint8_t)random_bits();
+    arrays_upload();
+    rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+    copy.size = SLOT;
+    rvit_program *program = NULL;
+    expect_ok(rvit_record_begin(H.stream[DEVICE]));
+    for (int i = 0; i < 2 * N; i++) {
+        const int64_t slot = i % N * 7 % N * SLOT;
+        copy.source = array_view(i < N ? source : middle, DEVICE);
+        copy.destination = array_view(i < N ? middle : last, DEVICE);
+        copy.source.offset += slot;
+        copy.destination.offset += slot;
+        expect_ok(rvit_copy(H.stream[DEVICE], &copy));
+    }
+    expect_ok(rvit_record_end(H.stream[DEVICE], &program));
+    expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+    arrays_fetch(DEVICE);
+    assert_memory_equal(last->result[DEVICE], source->host, N * SLOT);
+    rvit_program_destroy(program);
+}
+
+SUITE(programs_suite, TEST(random_programs), TEST(many_independent_ops));
