@@ -109,7 +109,8 @@ static int parse_tier(const char *name, rvit_tier *out)
 static int usage(const char *program)
 {
     fprintf(stderr,
-            "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--filter PATTERN] [--absent BACKEND]\n",
+            "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--vector-bits N]\n"
+            "       [--filter PATTERN] [--absent BACKEND]\n",
             program);
     return 2;
 }
@@ -175,9 +176,13 @@ static int run_suite(const suite *tests)
 
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
-    static const struct option options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
-                                            {"device", required_argument, NULL, 'd'},  {"filter", required_argument, NULL, 'f'},
-                                            {"absent", required_argument, NULL, 'a'},  {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
+                                            {"tier", required_argument, NULL, 't'},
+                                            {"device", required_argument, NULL, 'd'},
+                                            {"filter", required_argument, NULL, 'f'},
+                                            {"absent", required_argument, NULL, 'a'},
+                                            {"vector-bits", required_argument, NULL, 'v'},
+                                            {NULL, 0, NULL, 0}};
     const rvit_device_desc init = RVIT_DEVICE_DESC_INIT;
     H.desc = init;
     H.desc.backend = RVIT_BACKEND_CPU;
@@ -188,6 +193,8 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
             return usage(argv[0]);
         if (c == 'd')
             H.desc.index = (int32_t)strtol(optarg, NULL, 10);
+        if (c == 'v')
+            H.desc.vector_bits = (int32_t)strtol(optarg, NULL, 10);
         if (c == 'f')
             cmocka_set_test_filter(optarg);
     }

@@ -59,6 +59,7 @@ static void descs(void **state)
     BAD(RVIT_INVALID_ARGUMENT, "index", d.index = 0; d.backend = RVIT_BACKEND_AUTO);
     BAD(RVIT_INVALID_ARGUMENT, "tier", d.tier = (rvit_tier)9);
     BAD(RVIT_INVALID_ARGUMENT, "n_threads", d.n_threads = -1);
+    BAD(RVIT_INVALID_ARGUMENT, "vector_bits", d.vector_bits = 128);
     BAD(RVIT_INVALID_ARGUMENT, "oracle", d.backend = RVIT_BACKEND_AUTO; d.oracle = 1);
     BAD(RVIT_UNSUPPORTED, "tier", d.backend = RVIT_BACKEND_CPU; d.tier = RVIT_TIER_MATRIX);
     const rvit_allocator half = {NULL, NULL, NULL};
