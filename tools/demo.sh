@@ -6,7 +6,7 @@ raggedvit=$build/tools/raggedvit
 data=examples/data
 model=$data/deit_tiny_cifar10.safetensors
 overlay=$build/chelsea_pruned.png
-vulkan_tiles=${RVIT_DEMO_VULKAN_TILES:-200}
+vulkan_tiles=${RVIT_DEMO_VULKAN_TILES:-400}
 
 field() { awk -v name="$1" '$1 == name {$1 = ""; print substr($0, 2); exit}'; }
 
