@@ -40,39 +40,57 @@ void NAME(layernorm)(const layernorm_problem *p, REAL *out)
         normalise(p->x + t * p->dim, p->dim, p->eps, p->gamma, p->beta, out + t * p->dim);
 }
 
+/* One query against one head. keys lie transposed, [head_dim, length], and sums go on side by side: each still adds in index order. */
+static void attend(const attention_problem *p, const float *q, const float *keys, const float *v, REAL *logits, REAL *out, REAL *out_lse)
+{
+    const int32_t n = p->length, dim = p->head_dim;
+    REAL largest = 0, sum = 0;
+    for (int32_t j = 0; j < n; j++)
+        logits[j] = 0;
+    for (int32_t i = 0; i < dim; i++)
+        for (int32_t j = 0; j < n; j++)
+            logits[j] += (REAL)q[i] * (REAL)keys[(int64_t)i * n + j];
+    for (int32_t j = 0; j < n; j++) {
+        logits[j] = logits[j] * (REAL)p->scale + (p->key_bias ? (REAL)p->key_bias[j] : (REAL)0);
+        if (j == 0 || logits[j] > largest)
+            largest = logits[j];
+    }
+    for (int32_t j = 0; j < n; j++) {
+        logits[j] = EXP(logits[j] - largest);
+        sum += logits[j];
+    }
+    for (int32_t i = 0; i < dim; i++)
+        out[i] = 0;
+    for (int32_t j = 0; j < n; j++)
+        for (int32_t i = 0; i < dim; i++)
+            out[i] += logits[j] * (REAL)v[(int64_t)j * p->n_heads * dim + i];
+    for (int32_t i = 0; i < dim; i++)
+        out[i] /= sum;
+    for (int32_t j = 0; j < n; j++)
+        logits[j] /= sum;
+    *out_lse = largest + LOG(sum);
+}
+
 void NAME(attention)(const attention_problem *p, REAL *out, REAL *cls, REAL *lse)
 {
     const int32_t width = p->n_heads * p->head_dim;
     REAL *logits = malloc(((size_t)p->length + 1) * sizeof *logits);
-    if (!logits)
+    float *keys = malloc(((size_t)p->length * (size_t)p->head_dim + 1) * sizeof *keys);
+    if (!logits || !keys)
         abort();
-    for (int32_t h = 0; h < p->n_heads; h++)
+    for (int32_t h = 0; h < p->n_heads; h++) {
+        const int32_t column = h * p->head_dim;
+        for (int32_t i = 0; i < p->head_dim; i++)
+            for (int32_t j = 0; j < p->length; j++)
+                keys[(int64_t)i * p->length + j] = p->k[(int64_t)j * width + column + i];
         for (int32_t t = 0; t < p->length; t++) {
-            const float *q = p->q + (int64_t)t * width + h * p->head_dim;
-            REAL largest = 0, sum = 0;
-            for (int32_t j = 0; j < p->length; j++) {
-                const float *k = p->k + (int64_t)j * width + h * p->head_dim;
-                REAL dot = 0;
-                for (int32_t i = 0; i < p->head_dim; i++)
-                    dot += (REAL)q[i] * (REAL)k[i];
-                logits[j] = dot * (REAL)p->scale + (p->key_bias ? (REAL)p->key_bias[j] : (REAL)0);
-                if (j == 0 || logits[j] > largest)
-                    largest = logits[j];
-            }
-            for (int32_t j = 0; j < p->length; j++) {
-                logits[j] = EXP(logits[j] - largest);
-                sum += logits[j];
-            }
-            for (int32_t i = 0; i < p->head_dim; i++) {
-                REAL o = 0;
-                for (int32_t j = 0; j < p->length; j++)
-                    o += logits[j] * (REAL)p->v[(int64_t)j * width + h * p->head_dim + i];
-                out[(int64_t)t * width + h * p->head_dim + i] = o / sum;
-            }
-            lse[t * p->n_heads + h] = largest + LOG(sum);
+            const int64_t at = (int64_t)t * width + column;
+            attend(p, p->q + at, keys, p->v + column, logits, out + at, &lse[t * p->n_heads + h]);
             for (int32_t j = 0; t == 0 && j < p->length; j++)
-                cls[j * p->n_heads + h] = logits[j] / sum;
+                cls[j * p->n_heads + h] = logits[j];
         }
+    }
+    free(keys);
     free(logits);
 }
 
