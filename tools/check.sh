@@ -17,18 +17,20 @@ else
     echo "check: formatting skipped: clang-format 14 is not here"
 fi
 
-library='core backend_cpu backend_vulkan'
+library='core backend_cpu backend_cuda backend_vulkan'
 out=$(git grep -nE '\b(malloc|calloc|realloc|aligned_alloc|free)\(' -- $library ':!core/alloc.c' || true)
 [ -z "$out" ] || fail "allocation outside core/alloc.c" "$out"
 out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || true)
 [ -z "$out" ] || fail "the library aborts, exits or prints" "$out"
-out=$(git grep -nE '#include "(backend_cpu|backend_vulkan|tools|tests|bench)/' -- core include || true)
+out=$(git grep -nE '#include "(backend_cpu|backend_cuda|backend_vulkan|tools|tests|bench)/' -- core include || true)
 [ -z "$out" ] || fail "core depends on a backend or on a tool" "$out"
-out=$(git grep -nE '#include "core/' -- backend_cpu backend_vulkan | grep -vE 'core/(backend|op|status|log|alloc|half)\.h' || true)
+out=$(git grep -nE '#include "core/' -- backend_cpu backend_cuda backend_vulkan |
+    grep -vE 'core/(backend|op|status|log|alloc|half)\.h' || true)
 [ -z "$out" ] || fail "a backend includes more of core than backend.h, op.h and the small services" "$out"
-out=$(git ls-files '*.c' '*.h' '*.comp' '*.glsl' '*.sh' '*.cmake' | xargs awk 'length > 140 {print FILENAME ":" FNR}')
+code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.comp' '*.glsl')
+out=$(awk 'length > 140 {print FILENAME ":" FNR}' $code $(git ls-files '*.sh' '*.cmake'))
 [ -z "$out" ] || fail "lines over 140 columns" "$out"
-out=$(git ls-files '*.c' '*.h' '*.comp' '*.glsl' | xargs wc -l | awk '$2 != "total" && ($1 > 800 || ($2 ~ /^shaders/ && $1 > 400))')
+out=$(wc -l $code | awk '$2 != "total" && ($1 > 800 || ($2 ~ /^shaders/ && $1 > 400))')
 [ -z "$out" ] || fail "files over 800 lines (shaders: 400)" "$out"
 out=$(git grep -nE '[[:space:]]+$' -- '*.c' '*.h' '*.comp' '*.glsl' '*.sh' '*.md' '*.txt' ':!LICENSE' || true)
 [ -z "$out" ] || fail "trailing white space" "$out"

@@ -26,7 +26,6 @@ static void listing(void **state)
         found_tested += infos[i].backend == H.info.backend && infos[i].index == H.info.index && !strcmp(infos[i].name, H.info.name);
     }
     assert_int_equal(found_cpu, 1);
-    assert_int_equal(infos[n - 1].backend, RVIT_BACKEND_CPU);
     assert_int_equal(found_tested, 1);
     /* A shorter array is filled as far as it goes, and the count is the whole. */
     int32_t again = -1;
@@ -126,7 +125,8 @@ static void two_devices(void **state)
     rvit_device *device = NULL;
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
-    for (int tier = RVIT_TIER_SCALAR; tier <= (int)H.info.tier; tier++) {
+    const int lowest = H.info.backend == RVIT_BACKEND_CUDA ? RVIT_TIER_MATRIX : RVIT_TIER_SCALAR;
+    for (int tier = lowest; tier <= (int)H.info.tier; tier++) {
         rvit_device_desc desc = H.desc;
         desc.tier = (rvit_tier)tier;
         expect_ok(rvit_device_create(&desc, &device));

@@ -1,0 +1,62 @@
+#include "backend_cuda/cu.h"
+
+#include <math.h>
+
+static rvit_cu_attention_tile choose_tile(const rvit_cu_device *device, const rvit_attention_args *args)
+{
+    const int32_t len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows;
+    return rvit_cu_tile_attention(&device->machine, (int32_t)rvit_dtype_size(args->dtype), args->head_dim, args->n_images, args->n_heads,
+                                  len);
+}
+
+static rvit_cu_kernel choose_kernel(const rvit_attention_args *args, const rvit_cu_attention_tile *tile)
+{
+    if (args->dtype == RVIT_F32)
+        return RVIT_CU_attention_f32;
+    rvit_cu_kernel first;
+    if (args->dtype == RVIT_F16)
+        first = tile->split ? RVIT_CU_attention_f16_d32_split : RVIT_CU_attention_f16_d32;
+    else
+        first = tile->split ? RVIT_CU_attention_bf16_d32_split : RVIT_CU_attention_bf16_d32;
+    return (rvit_cu_kernel)((int)first + tile->head_class);
+}
+
+rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args)
+{
+    if (args->rows == 0 || args->max_len == 0)
+        return RVIT_OK;
+    const rvit_cu_attention_tile tile = choose_tile(queue->device, args);
+    rvit_cu_attention_params params = {
+        .q = rvit_cu_at(args->q),
+        .k = rvit_cu_at(args->k),
+        .v = rvit_cu_at(args->v),
+        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
+        .key_bias = rvit_cu_at(args->key_bias),
+        .out = rvit_cu_at(args->out),
+        .cls_probs = rvit_cu_at(args->cls_probs),
+        .lse = rvit_cu_at(args->lse),
+        .q_stride = (int32_t)args->q_stride,
+        .k_stride = (int32_t)args->k_stride,
+        .v_stride = (int32_t)args->v_stride,
+        .out_stride = (int32_t)args->out_stride,
+        .n_heads = args->n_heads,
+        .head_dim = args->head_dim,
+        .max_len = args->max_len,
+        .rows = (int32_t)args->rows,
+        .stages = tile.stages,
+        .stage_keys = tile.stage_keys,
+        .scale = args->scale,
+    };
+    if (args->dtype != RVIT_F32) {
+        params.scale = fabsf(args->scale) * 1.44269504088896340736f;
+        params.q_sign = args->scale < 0.0f ? 0x80008000u : 0u;
+    }
+    /* More images than the grid takes are more launches. */
+    for (int64_t first = 0; first < args->n_images; first += RVIT_CU_MAX_GRID_Z) {
+        const int64_t left = args->n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
+        const rvit_cu_grid grid = {(unsigned)tile.row_blocks, (unsigned)args->n_heads, (unsigned)n};
+        params.first_image = (int32_t)first;
+        RVIT_TRY(rvit_cu_launch_grid(queue, choose_kernel(args, &tile), grid, tile.threads, tile.shared, &params));
+    }
+    return RVIT_OK;
+}

@@ -1,0 +1,65 @@
+/* Buffers. Mapped ones are pinned host memory that kernels reach in place. */
+#include "backend_cuda/cu.h"
+
+static rvit_status open_memory(rvit_cu_device *device, rvit_cu_buffer *buffer, int64_t size, rvit_buffer_type type)
+{
+    const rvit_cu_driver *driver = device->driver;
+    if (type == RVIT_BUFFER_DEVICE) {
+        const CUresult result = driver->cuMemAlloc(&buffer->pointer, (size_t)size);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY,
+                             "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (%d): no "
+                             "%lld bytes left on %s",
+                             (int)result, (long long)size, device->base.info.name);
+        return result == CUDA_SUCCESS ? RVIT_OK : rvit_cu_fail(driver, result, "cuMemAlloc");
+    }
+    const CUresult result = driver->cuMemHostAlloc(&buffer->base.host, (size_t)size, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY,
+                         "cuMemHostAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (%d): no "
+                         "%lld bytes of pinned memory",
+                         (int)result, (long long)size);
+    if (result != CUDA_SUCCESS)
+        return rvit_cu_fail(driver, result, "cuMemHostAlloc");
+    const CUresult mapped = driver->cuMemHostGetDevicePointer(&buffer->pointer, buffer->base.host, 0);
+    if (mapped != CUDA_SUCCESS) {
+        (void)driver->cuMemFreeHost(buffer->base.host);
+        buffer->base.host = NULL;
+        return rvit_cu_fail(driver, mapped, "cuMemHostGetDevicePointer");
+    }
+    return RVIT_OK;
+}
+
+rvit_status rvit_cu_buffer_create(rvit_device *base, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
+{
+    rvit_cu_device *device = rvit_cu_device_of(base);
+    rvit_cu_buffer *buffer = rvit_alloc_new(&base->alloc, sizeof *buffer);
+    if (buffer == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    int entered = 0;
+    rvit_status status = rvit_cu_enter(device, &entered);
+    if (status == RVIT_OK)
+        status = open_memory(device, buffer, size, type);
+    rvit_cu_leave(device, entered);
+    if (status != RVIT_OK) {
+        rvit_alloc_free(&base->alloc, buffer);
+        return status;
+    }
+    *out_buffer = &buffer->base;
+    return RVIT_OK;
+}
+
+void rvit_cu_buffer_destroy(rvit_buffer *base)
+{
+    rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
+    rvit_cu_device *device = rvit_cu_device_of(base->device);
+    int entered = 0;
+    if (!buffer->borrowed && rvit_cu_enter(device, &entered) == RVIT_OK) {
+        if (base->host != NULL)
+            (void)device->driver->cuMemFreeHost(base->host);
+        else
+            (void)device->driver->cuMemFree(buffer->pointer);
+        rvit_cu_leave(device, entered);
+    }
+    rvit_alloc_free(&base->device->alloc, buffer);
+}

@@ -1,0 +1,163 @@
+/* What the files of the CUDA backend share.
+
+   Each op file fills the params struct of its kernel, chooses a grid from capacities (tile.h) and launches on a queue: a stream and the
+   memory that ops on it need between them. Eager ops launch on the queue of their stream; a program's ops launch once on a queue of its own
+   while the driver captures them into a graph. */
+#ifndef RVIT_CU_H
+#define RVIT_CU_H
+
+#include <pthread.h>
+
+#include "backend_cuda/driver.h"
+#include "backend_cuda/params.h"
+#include "backend_cuda/tile.h"
+#include "core/backend.h"
+
+typedef enum rvit_cu_kernel {
+#define RVIT_CU_KERNEL(name, params) RVIT_CU_##name,
+#include "backend_cuda/kernels/kernels.def"
+#undef RVIT_CU_KERNEL
+    RVIT_CU_N_KERNELS
+} rvit_cu_kernel;
+
+typedef struct rvit_cu_lt rvit_cu_lt;
+
+typedef struct rvit_cu_device {
+    rvit_device base;
+    const rvit_cu_driver *driver;
+    CUdevice handle;
+    CUcontext context;
+    int retained; /* the context is the device's primary one, held by us */
+    CUmodule module;
+    CUfunction kernels[RVIT_CU_N_KERNELS];
+    rvit_cu_machine machine;
+    rvit_cu_lt *lt; /* cuBLASLt; NULL: not there */
+} rvit_cu_device;
+
+typedef struct rvit_cu_buffer {
+    rvit_buffer base;
+    CUdeviceptr pointer;
+    int borrowed; /* wrapped: not ours to free */
+} rvit_cu_buffer;
+
+/* Memory of the backend's own on the device: grows when an op needs more than any before it, which ends once everything has run. */
+typedef struct rvit_cu_scratch {
+    CUdeviceptr pointer;
+    size_t size;
+} rvit_cu_scratch;
+
+/* A matrix product that cuBLASLt has been asked about (linear_lt.c). */
+typedef struct rvit_cu_lt_plan rvit_cu_lt_plan;
+
+typedef struct rvit_cu_queue {
+    rvit_cu_device *device;
+    CUstream stream;
+    int capturing;             /* memory is reserved beforehand */
+    rvit_cu_scratch select;    /* zeroed once; each select leaves it ready for the next */
+    rvit_cu_scratch workspace; /* of cuBLASLt */
+    rvit_cu_lt_plan *plans;    /* a list */
+    int64_t launches, copies, synchronizations;
+} rvit_cu_queue;
+
+typedef struct rvit_cu_stream {
+    rvit_stream base;
+    rvit_cu_queue queue;
+    int borrowed;
+} rvit_cu_stream;
+
+typedef struct rvit_cu_program {
+    rvit_program base;
+    rvit_cu_queue queue;
+    CUgraphExec graph;
+} rvit_cu_program;
+
+static inline rvit_cu_device *rvit_cu_device_of(const rvit_device *device)
+{
+    return (rvit_cu_device *)(uintptr_t)device;
+}
+
+/* The device address of a view; NULL for an absent one. */
+static inline void *rvit_cu_at(rvit_view view)
+{
+    return view.buffer == NULL ? NULL : (void *)(uintptr_t)(((const rvit_cu_buffer *)view.buffer)->pointer + (CUdeviceptr)view.offset);
+}
+
+static inline rvit_cu_rows rvit_cu_rows_of(const rvit_rows *rows)
+{
+    return (rvit_cu_rows){rvit_cu_at(rows->live), (int32_t)rows->capacity, 0};
+}
+
+/* The kernel of a family {f32, f16, bf16} whose first is `first`. */
+static inline rvit_cu_kernel rvit_cu_of_dtype(rvit_cu_kernel first, rvit_dtype dtype)
+{
+    return (rvit_cu_kernel)((int)first + (int)dtype);
+}
+
+/* Makes the device's context the calling thread's, unless it is already; leave undoes it. */
+rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered);
+void rvit_cu_leave(const rvit_cu_device *device, int entered);
+
+/* device.c */
+rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info);
+rvit_status rvit_cu_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
+/* On a context of the caller's, which must outlive the device. */
+rvit_status rvit_cu_device_create_on(CUcontext context, const rvit_alloc *alloc, rvit_device **out_device);
+void rvit_cu_device_destroy(rvit_device *device);
+
+/* supports.c */
+const char *rvit_cu_supports(const rvit_device *device, const rvit_op *op);
+
+/* buffer.c */
+rvit_status rvit_cu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
+void rvit_cu_buffer_destroy(rvit_buffer *buffer);
+
+/* queue.c */
+rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params);
+/* With CTAs numbered in three dimensions. */
+typedef struct rvit_cu_grid {
+    unsigned x, y, z;
+} rvit_cu_grid;
+rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
+                                void *params);
+#define RVIT_CU_MAX_GRID_Z 65535 /* and y, on every device */
+/* Runs one op. */
+rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op);
+/* Room for what an op needs between launches, so that a capture allocates nothing. */
+rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op);
+/* Room for at least size bytes; zeroed if new. Waits for the stream before it frees what it replaces. */
+rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scratch, size_t size);
+void rvit_cu_queue_close(rvit_cu_queue *queue);
+
+/* One file for each op. */
+rvit_status rvit_cu_copy(rvit_cu_queue *queue, const rvit_copy_args *args);
+rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *args);
+rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args);
+rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *args);
+rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args);
+rvit_status rvit_cu_score(rvit_cu_queue *queue, const rvit_score_args *args);
+rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args);
+rvit_status rvit_cu_pack(rvit_cu_queue *queue, const rvit_pack_args *args);
+rvit_status rvit_cu_unpack(rvit_cu_queue *queue, const rvit_unpack_args *args);
+rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args);
+size_t rvit_cu_select_scratch_size(const rvit_select_args *args);
+
+/* linear_lt.c: products by cuBLASLt, where the rows are known on the host. */
+rvit_status rvit_cu_lt_open(rvit_cu_device *device);
+void rvit_cu_lt_close(rvit_cu_device *device);
+/* Finds out how to run the op; *out_usable 0: the backend's own kernel has to. Remembered by the queue. */
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, int *out_usable);
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args);
+void rvit_cu_lt_forget(rvit_cu_queue *queue);
+
+/* stream.c */
+rvit_status rvit_cu_stream_create(rvit_device *device, rvit_stream **out_stream);
+void rvit_cu_stream_destroy(rvit_stream *stream);
+rvit_status rvit_cu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
+rvit_status rvit_cu_stream_synchronize(rvit_stream *stream);
+
+/* program.c */
+rvit_status rvit_cu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
+void rvit_cu_program_destroy(rvit_program *program);
+rvit_status rvit_cu_program_launch(rvit_program *program, rvit_stream *stream);
+
+#endif

@@ -1,0 +1,232 @@
+/* Devices, and the table that core sees. */
+#include "backend_cuda/cu.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The image of every kernel for every architecture, made by the build from kernels/kernels.cu. */
+extern const unsigned long long rvit_cu_image[];
+
+static const char *const kernel_names[RVIT_CU_N_KERNELS] = {
+#define RVIT_CU_KERNEL(name, params) #name,
+#include "backend_cuda/kernels/kernels.def"
+#undef RVIT_CU_KERNEL
+};
+
+enum {
+    LEAST_MAJOR = 8,     /* asynchronous copies and the 16x8x16 product came with compute capability 8.0 */
+    STATIC_SHARED = 1024 /* at least the fixed shared memory of a kernel that has dynamic shared memory too */
+};
+
+rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered)
+{
+    CUcontext current = NULL;
+    RVIT_CU_TRY(device->driver, cuCtxGetCurrent, (&current));
+    *out_entered = current != device->context;
+    if (*out_entered)
+        RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (device->context));
+    return RVIT_OK;
+}
+
+void rvit_cu_leave(const rvit_cu_device *device, int entered)
+{
+    CUcontext popped;
+    if (entered)
+        (void)device->driver->cuCtxPopCurrent(&popped);
+}
+
+/* What the backend needs to know of a device. UNSUPPORTED: it cannot run the kernels. */
+static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_device_info *info, rvit_cu_machine *machine)
+{
+    int major = 0, minor = 0, version = 0;
+    size_t memory = 0;
+    CUuuid uuid;
+    RVIT_CU_TRY(driver, cuDeviceGetName, (info->name, (int)sizeof info->name, handle));
+    RVIT_CU_TRY(driver, cuDeviceGetAttribute, (&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, handle));
+    RVIT_CU_TRY(driver, cuDeviceGetAttribute, (&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, handle));
+    RVIT_CU_TRY(driver, cuDeviceGetAttribute, (&machine->n_sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, handle));
+    RVIT_CU_TRY(driver, cuDeviceGetAttribute, (&machine->max_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, handle));
+    RVIT_CU_TRY(driver, cuDeviceGetAttribute, (&machine->sm_shared, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, handle));
+    RVIT_CU_TRY(driver, cuDeviceTotalMem, (&memory, handle));
+    RVIT_CU_TRY(driver, cuDeviceGetUuid, (&uuid, handle));
+    RVIT_CU_TRY(driver, cuDriverGetVersion, (&version));
+    info->backend = RVIT_BACKEND_CUDA;
+    info->tier = RVIT_TIER_MATRIX;
+    info->memory_size = (int64_t)memory;
+    memcpy(info->uuid, uuid.bytes, sizeof info->uuid);
+    (void)snprintf(info->driver, sizeof info->driver, "CUDA %d.%d, compute capability %d.%d", version / 1000, version % 1000 / 10, major,
+                   minor);
+    if (major < LEAST_MAJOR)
+        return rvit_fail(RVIT_UNSUPPORTED, "CUDA: %s has compute capability %d.%d, 8.0 is needed", info->name, major, minor);
+    return RVIT_OK;
+}
+
+/* The index-th of the devices that can be used; with wanted given, that one whatever its index, which is then told. */
+static rvit_status find_device(const rvit_cu_driver *driver, int32_t index, const CUdevice *wanted, CUdevice *out_handle,
+                               rvit_device_info *info, rvit_cu_machine *machine)
+{
+    int n = 0, n_usable = 0;
+    rvit_status refused = RVIT_UNAVAILABLE;
+    RVIT_CU_TRY(driver, cuDeviceGetCount, (&n));
+    if (n == 0)
+        return rvit_fail(RVIT_UNAVAILABLE, "CUDA: the driver finds no device");
+    for (int i = 0; i < n; i++) {
+        RVIT_CU_TRY(driver, cuDeviceGet, (out_handle, i));
+        const rvit_status status = inspect(driver, *out_handle, info, machine);
+        const int is_wanted = wanted != NULL && *wanted == *out_handle;
+        if (status != RVIT_OK) {
+            if (is_wanted)
+                return status;
+            rvit_log(RVIT_LOG_INFO, "cuda: %s passed over: %s", info->name, rvit_status_detail());
+            refused = status == RVIT_UNSUPPORTED ? RVIT_UNAVAILABLE : status;
+            continue;
+        }
+        info->index = n_usable++;
+        if (is_wanted || (wanted == NULL && info->index == index))
+            return RVIT_OK;
+    }
+    if (n_usable == 0)
+        return refused;
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "cuda: there is no device %d, the last is %d", (int)index, n_usable - 1);
+}
+
+rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
+{
+    const rvit_cu_driver *driver = NULL;
+    CUdevice handle;
+    rvit_cu_machine machine;
+    RVIT_TRY(rvit_cu_driver_open(&driver));
+    return find_device(driver, index, NULL, &handle, out_info, &machine);
+}
+
+/* Kernels whose shared memory is chosen at launch. */
+static int has_dynamic_shared(int kernel)
+{
+    return (kernel >= RVIT_CU_linear_f16_64x64 && kernel <= RVIT_CU_linear_bf16_128x128) ||
+           (kernel >= RVIT_CU_attention_f32 && kernel <= RVIT_CU_attention_bf16_d128_split) ||
+           (kernel >= RVIT_CU_head_f32 && kernel <= RVIT_CU_head_bf16);
+}
+
+static rvit_status load_kernels(rvit_cu_device *device)
+{
+    const CUresult result = device->driver->cuModuleLoadData(&device->module, rvit_cu_image);
+    if (result != CUDA_SUCCESS) {
+        device->module = NULL;
+        return rvit_cu_fail(device->driver, result,
+                            "cuModuleLoadData (the kernels of this build do not "
+                            "suit the device or its driver)");
+    }
+    for (int i = 0; i < RVIT_CU_N_KERNELS; i++) {
+        RVIT_CU_TRY(device->driver, cuModuleGetFunction, (&device->kernels[i], device->module, kernel_names[i]));
+        /* All that a CTA may have, less what they use besides: what a launch asks for is its own affair. */
+        if (has_dynamic_shared(i))
+            RVIT_CU_TRY(device->driver, cuFuncSetAttribute,
+                        (device->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device->machine.max_shared));
+    }
+    return RVIT_OK;
+}
+
+/* In the device's context. */
+static rvit_status open_device(rvit_cu_device *device)
+{
+    RVIT_TRY(load_kernels(device));
+    return rvit_cu_lt_open(device);
+}
+
+static rvit_status find_context(rvit_cu_device *device, CUcontext given, int32_t index)
+{
+    rvit_device_info *info = &device->base.info;
+    *info = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    RVIT_TRY(rvit_cu_driver_open(&device->driver));
+    if (given == NULL) {
+        const rvit_status status = find_device(device->driver, index, NULL, &device->handle, info, &device->machine);
+        if (status != RVIT_OK)
+            return status == RVIT_INVALID_ARGUMENT ? RVIT_UNAVAILABLE : status;
+        device->machine.max_shared -= STATIC_SHARED;
+        RVIT_CU_TRY(device->driver, cuDevicePrimaryCtxRetain, (&device->context, device->handle));
+        device->retained = 1;
+        return RVIT_OK;
+    }
+    CUcontext popped;
+    CUdevice wanted;
+    RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (given));
+    const CUresult result = device->driver->cuCtxGetDevice(&wanted);
+    (void)device->driver->cuCtxPopCurrent(&popped);
+    if (result != CUDA_SUCCESS)
+        return rvit_cu_fail(device->driver, result, "cuCtxGetDevice");
+    RVIT_TRY(find_device(device->driver, -1, &wanted, &device->handle, info, &device->machine));
+    device->machine.max_shared -= STATIC_SHARED;
+    device->context = given;
+    return RVIT_OK;
+}
+
+static rvit_status create(CUcontext context, int32_t index, const rvit_alloc *alloc, rvit_device **out_device)
+{
+    rvit_alloc own;
+    rvit_alloc_copy(&own, alloc);
+    rvit_cu_device *device = rvit_alloc_new(&own, sizeof *device);
+    if (device == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_alloc_copy(&device->base.alloc, &own);
+    rvit_status status = find_context(device, context, index);
+    int entered = 0;
+    if (status == RVIT_OK)
+        status = rvit_cu_enter(device, &entered);
+    if (status == RVIT_OK)
+        status = open_device(device);
+    rvit_cu_leave(device, entered);
+    if (status != RVIT_OK) {
+        rvit_cu_device_destroy(&device->base);
+        return status;
+    }
+    *out_device = &device->base;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cu_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
+{
+    if (desc->tier != RVIT_TIER_AUTO && desc->tier != RVIT_TIER_MATRIX)
+        return rvit_fail(RVIT_UNSUPPORTED, "cuda: the only tier is RVIT_TIER_MATRIX");
+    return create(NULL, desc->index, alloc, out_device);
+}
+
+rvit_status rvit_cu_device_create_on(CUcontext context, const rvit_alloc *alloc, rvit_device **out_device)
+{
+    return create(context, 0, alloc, out_device);
+}
+
+void rvit_cu_device_destroy(rvit_device *base)
+{
+    rvit_cu_device *device = rvit_cu_device_of(base);
+    if (device->context != NULL) {
+        int entered = 0;
+        if (rvit_cu_enter(device, &entered) == RVIT_OK) {
+            rvit_cu_lt_close(device);
+            if (device->module != NULL)
+                (void)device->driver->cuModuleUnload(device->module);
+            rvit_cu_leave(device, entered);
+        }
+        if (device->retained)
+            (void)device->driver->cuDevicePrimaryCtxRelease(device->handle);
+    }
+    rvit_alloc alloc;
+    rvit_alloc_copy(&alloc, &base->alloc);
+    rvit_alloc_free(&alloc, device);
+}
+
+const rvit_backend_api rvit_backend_cuda = {
+    .backend = RVIT_BACKEND_CUDA,
+    .device_describe = rvit_cu_device_describe,
+    .device_create = rvit_cu_device_create,
+    .device_destroy = rvit_cu_device_destroy,
+    .supports = rvit_cu_supports,
+    .buffer_create = rvit_cu_buffer_create,
+    .buffer_destroy = rvit_cu_buffer_destroy,
+    .stream_create = rvit_cu_stream_create,
+    .stream_destroy = rvit_cu_stream_destroy,
+    .stream_enqueue = rvit_cu_stream_enqueue,
+    .stream_synchronize = rvit_cu_stream_synchronize,
+    .program_create = rvit_cu_program_create,
+    .program_destroy = rvit_cu_program_destroy,
+    .program_launch = rvit_cu_program_launch,
+};

@@ -1,0 +1,71 @@
+/* The CUDA driver, opened at run time: nothing links to it. */
+#ifndef RVIT_CU_DRIVER_H
+#define RVIT_CU_DRIVER_H
+
+#include <cuda.h>
+
+#include "core/status.h"
+
+/* Every driver function the backend calls. cuda.h maps some names to versioned ones; the table is filled with what the mapped names say,
+   and a call through it (driver->cuMemAlloc) is mapped in the same way. */
+#define RVIT_CU_FUNCTIONS(X)       \
+    X(cuInit)                      \
+    X(cuDriverGetVersion)          \
+    X(cuGetErrorName)              \
+    X(cuGetErrorString)            \
+    X(cuDeviceGetCount)            \
+    X(cuDeviceGet)                 \
+    X(cuDeviceGetName)             \
+    X(cuDeviceGetAttribute)        \
+    X(cuDeviceGetUuid)             \
+    X(cuDeviceTotalMem)            \
+    X(cuDevicePrimaryCtxRetain)    \
+    X(cuDevicePrimaryCtxRelease)   \
+    X(cuCtxGetCurrent)             \
+    X(cuCtxGetDevice)              \
+    X(cuCtxPushCurrent)            \
+    X(cuCtxPopCurrent)             \
+    X(cuModuleLoadData)            \
+    X(cuModuleUnload)              \
+    X(cuModuleGetFunction)         \
+    X(cuFuncSetAttribute)          \
+    X(cuLaunchKernel)              \
+    X(cuMemAlloc)                  \
+    X(cuMemFree)                   \
+    X(cuMemHostAlloc)              \
+    X(cuMemFreeHost)               \
+    X(cuMemHostGetDevicePointer)   \
+    X(cuMemcpyAsync)               \
+    X(cuMemsetD8Async)             \
+    X(cuPointerGetAttribute)       \
+    X(cuStreamCreate)              \
+    X(cuStreamDestroy)             \
+    X(cuStreamSynchronize)         \
+    X(cuStreamBeginCapture)        \
+    X(cuStreamEndCapture)          \
+    X(cuGraphInstantiateWithFlags) \
+    X(cuGraphUpload)               \
+    X(cuGraphLaunch)               \
+    X(cuGraphDestroy)              \
+    X(cuGraphExecDestroy)
+
+#define RVIT_CU_DECLARE(name) __typeof__(name) *name;
+typedef struct rvit_cu_driver {
+    RVIT_CU_FUNCTIONS(RVIT_CU_DECLARE)
+} rvit_cu_driver;
+#undef RVIT_CU_DECLARE
+
+/* The driver, opened and initialised by the first call. UNAVAILABLE: not there, too old, or without a device. */
+rvit_status rvit_cu_driver_open(const rvit_cu_driver **out_driver);
+
+/* status of a result of the driver; the detail names the call and the result. */
+rvit_status rvit_cu_fail(const rvit_cu_driver *driver, CUresult result, const char *call);
+
+#define RVIT_CU_TRY(driver, call, arguments)                  \
+    do {                                                      \
+        const CUresult try_result = (driver)->call arguments; \
+        if (try_result != CUDA_SUCCESS)                       \
+            return rvit_cu_fail(driver, try_result, #call);   \
+    } while (0)
+
+#endif

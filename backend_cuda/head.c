@@ -1,0 +1,28 @@
+#include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args)
+{
+    if (args->n_images == 0)
+        return RVIT_OK;
+    const int32_t shared = rvit_cu_tile_head(&queue->device->machine, args->dim, args->n_tokens);
+    rvit_cu_head_params params = {
+        .x = rvit_cu_at(args->x),
+        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
+        .gamma = rvit_cu_at(args->gamma),
+        .beta = rvit_cu_at(args->beta),
+        .weight = rvit_cu_at(args->weight),
+        .bias = rvit_cu_at(args->bias),
+        .logits = rvit_cu_at(args->logits),
+        .n_images = args->n_images,
+        .rows = (int32_t)args->rows,
+        .dim = args->dim,
+        .n_tokens = args->n_tokens,
+        .n_classes = args->n_classes,
+        .x_dtype = (int32_t)args->dtype,
+        .class_tiles = (args->n_classes + RVIT_CU_HEAD_CLASSES - 1) / RVIT_CU_HEAD_CLASSES,
+        .held = shared > 0,
+        .eps = args->eps,
+    };
+    const int64_t ctas = (int64_t)args->n_images * params.class_tiles;
+    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_head_f32, args->weight_dtype), ctas, 256, shared, &params);
+}

@@ -1,0 +1,182 @@
+/* The public interop functions (include/raggedvit/cuda.h). */
+#include <raggedvit/cuda.h>
+
+#include "backend_cuda/cu.h"
+
+static rvit_status check_device(const char *function, const rvit_device *device)
+{
+    if (device == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is NULL", function);
+    if (device->api != &rvit_backend_cuda)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: device is not one of the CUDA backend", function);
+    return RVIT_OK;
+}
+
+/* As core does for an object it creates: the child keeps its device alive. */
+static void retain(rvit_device *device)
+{
+    atomic_fetch_add(&device->references, 1);
+}
+
+rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocator, rvit_device **out_device)
+{
+    if (out_device == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_create: out_device is NULL");
+    if (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_create: allocator needs both allocate and release");
+    const rvit_cu_driver *driver = NULL;
+    RVIT_TRY(rvit_cu_driver_open(&driver));
+    CUcontext current = context;
+    if (current == NULL)
+        RVIT_CU_TRY(driver, cuCtxGetCurrent, (&current));
+    if (current == NULL)
+        return rvit_fail(RVIT_UNAVAILABLE, "rvit_cuda_device_create: the calling thread has no current context");
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, allocator);
+    rvit_device *device = NULL;
+    RVIT_TRY(rvit_cu_device_create_on(current, &alloc, &device));
+    device->api = &rvit_backend_cuda;
+    atomic_init(&device->references, 1);
+    *out_device = device;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_context)
+{
+    RVIT_TRY(check_device("rvit_cuda_device_context", device));
+    if (out_context == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_context: out_context is NULL");
+    *out_context = rvit_cu_device_of(device)->context;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_stream **out_stream)
+{
+    RVIT_TRY(check_device("rvit_cuda_stream_wrap", device));
+    if (out_stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_wrap: out_stream is NULL");
+    rvit_cu_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);
+    if (stream == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    stream->queue.device = rvit_cu_device_of(device);
+    stream->queue.stream = cu_stream;
+    stream->borrowed = 1;
+    stream->base.device = device;
+    retain(device);
+    *out_stream = &stream->base;
+    return RVIT_OK;
+}
+
+static rvit_status check_stream(const char *function, const rvit_stream *stream)
+{
+    if (stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: stream is NULL", function);
+    if (stream->device->api != &rvit_backend_cuda)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: stream is not one of the CUDA backend", function);
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
+{
+    RVIT_TRY(check_stream("rvit_cuda_stream_set", base));
+    rvit_cu_stream *stream = (rvit_cu_stream *)base;
+    if (!stream->borrowed)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is the library's own, not a wrapped one");
+    if (base->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set: stream is recording");
+    stream->queue.stream = cu_stream;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_stream)
+{
+    RVIT_TRY(check_stream("rvit_cuda_stream_handle", stream));
+    if (out_cu_stream == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_handle: out_cu_stream is NULL");
+    *out_cu_stream = ((const rvit_cu_stream *)stream)->queue.stream;
+    return RVIT_OK;
+}
+
+static rvit_status check_memory(const char *function, uint64_t address, int64_t size)
+{
+    if (size < 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, expected at least 1", function, (long long)size);
+    if (address == 0 || address % 16 != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: address is 0x%llx, expected a multiple of 16", function, (unsigned long long)address);
+    return RVIT_OK;
+}
+
+/* Memory that the device's context can reach. */
+static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
+{
+    CUcontext context = NULL;
+    unsigned type = 0;
+    int entered = 0;
+    RVIT_TRY(rvit_cu_enter(device, &entered));
+    CUresult result = device->driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)address);
+    if (result == CUDA_SUCCESS)
+        result = device->driver->cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, (CUdeviceptr)address);
+    rvit_cu_leave(device, entered);
+    if (result == CUDA_ERROR_INVALID_VALUE)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_cuda_buffer_wrap: address 0x%llx is in no memory "
+                         "the driver knows",
+                         (unsigned long long)address);
+    if (result != CUDA_SUCCESS)
+        return rvit_cu_fail(device->driver, result, "cuPointerGetAttribute");
+    /* Host memory is reached from every context; memory of a pool belongs to none. */
+    if (type == CU_MEMORYTYPE_DEVICE && context != NULL && context != device->context)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: address 0x%llx is in memory of another context",
+                         (unsigned long long)address);
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t size, rvit_buffer **out_buffer)
+{
+    RVIT_TRY(check_device("rvit_cuda_buffer_wrap", device));
+    if (out_buffer == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: out_buffer is NULL");
+    RVIT_TRY(check_memory("rvit_cuda_buffer_wrap", address, size));
+    RVIT_TRY(check_reach(rvit_cu_device_of(device), address));
+    rvit_cu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
+    if (buffer == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    buffer->base.device = device;
+    buffer->base.size = size;
+    buffer->base.type = RVIT_BUFFER_DEVICE;
+    buffer->pointer = (CUdeviceptr)address;
+    buffer->borrowed = 1;
+    retain(device);
+    *out_buffer = &buffer->base;
+    return RVIT_OK;
+}
+
+static rvit_status check_buffer(const char *function, const rvit_buffer *buffer)
+{
+    if (buffer == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: buffer is NULL", function);
+    if (buffer->device->api != &rvit_backend_cuda)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: buffer is not one of the CUDA backend", function);
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t size)
+{
+    RVIT_TRY(check_buffer("rvit_cuda_buffer_set", base));
+    RVIT_TRY(check_memory("rvit_cuda_buffer_set", address, size));
+    rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
+    if (!buffer->borrowed)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_set: buffer is the library's own, not a wrapped one");
+    buffer->pointer = (CUdeviceptr)address;
+    base->size = size;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_buffer_address(const rvit_buffer *buffer, uint64_t *out_address)
+{
+    RVIT_TRY(check_buffer("rvit_cuda_buffer_address", buffer));
+    if (out_address == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_address: out_address is NULL");
+    *out_address = (uint64_t)((const rvit_cu_buffer *)buffer)->pointer;
+    return RVIT_OK;
+}

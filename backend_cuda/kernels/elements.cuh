@@ -1,0 +1,141 @@
+/* Stored element types, and what the kernels share: rows, images, four elements at a time. */
+#ifndef RVIT_ELEMENTS_CUH
+#define RVIT_ELEMENTS_CUH
+
+#include "intrinsics.cuh"
+
+#include "../params.h"
+
+struct f16 {
+    uint16_t bits;
+};
+struct bf16 {
+    uint16_t bits;
+};
+
+RVIT_DEVICE float to_float(float x)
+{
+    return x;
+}
+
+RVIT_DEVICE float to_float(f16 x)
+{
+    return f16_float(x.bits);
+}
+
+RVIT_DEVICE float to_float(bf16 x)
+{
+    return bf16_float(x.bits);
+}
+
+/* A pair rounded to the type, and a pair as numbers; the matrix product of the type. */
+template <typename T> struct element;
+
+template <> struct element<f16> {
+    static __device__ __forceinline__ uint32_t pack(float low, float high)
+    {
+        return pack_f16(low, high);
+    }
+    static __device__ __forceinline__ float2 unpack(uint32_t pair)
+    {
+        return make_float2(f16_float((uint16_t)pair), f16_float((uint16_t)(pair >> 16)));
+    }
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+    {
+        mma_f16(d, a, b0, b1);
+    }
+};
+
+template <> struct element<bf16> {
+    static __device__ __forceinline__ uint32_t pack(float low, float high)
+    {
+        return pack_bf16(low, high);
+    }
+    static __device__ __forceinline__ float2 unpack(uint32_t pair)
+    {
+        return make_float2(bf16_float((uint16_t)pair), bf16_float((uint16_t)(pair >> 16)));
+    }
+    static __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+    {
+        mma_bf16(d, a, b0, b1);
+    }
+};
+
+/* Four elements from a place that is a multiple of four elements away from a 16-byte boundary. */
+RVIT_DEVICE float4 load_4(const float *p)
+{
+    return *reinterpret_cast<const float4 *>(p);
+}
+
+template <typename T> RVIT_DEVICE float4 load_4(const T *p)
+{
+    const uint2 raw = *reinterpret_cast<const uint2 *>(p);
+    const float2 low = element<T>::unpack(raw.x), high = element<T>::unpack(raw.y);
+    return make_float4(low.x, low.y, high.x, high.y);
+}
+
+RVIT_DEVICE void store_4(float *p, float4 x)
+{
+    *reinterpret_cast<float4 *>(p) = x;
+}
+
+template <typename T> RVIT_DEVICE void store_4(T *p, float4 x)
+{
+    *reinterpret_cast<uint2 *>(p) = make_uint2(element<T>::pack(x.x, x.y), element<T>::pack(x.z, x.w));
+}
+
+/* The same of elements whose type is known at run time: index counts elements. */
+RVIT_DEVICE float4 load_4_as(int dtype, const void *p, long long index)
+{
+    if (dtype == RVIT_CU_F32)
+        return load_4(static_cast<const float *>(p) + index);
+    if (dtype == RVIT_CU_F16)
+        return load_4(static_cast<const f16 *>(p) + index);
+    return load_4(static_cast<const bf16 *>(p) + index);
+}
+
+RVIT_DEVICE void store_4_as(int dtype, void *p, long long index, float4 x)
+{
+    if (dtype == RVIT_CU_F32)
+        store_4(static_cast<float *>(p) + index, x);
+    else if (dtype == RVIT_CU_F16)
+        store_4(static_cast<f16 *>(p) + index, x);
+    else
+        store_4(static_cast<bf16 *>(p) + index, x);
+}
+
+/* The same value, of which the compiler knows nothing: what is derived from it is computed where it is used instead of being kept in
+   registers through a loop. */
+RVIT_DEVICE int recompute(int x)
+{
+    asm volatile("" : "+r"(x));
+    return x;
+}
+
+RVIT_DEVICE int live_rows(const rvit_cu_rows &rows)
+{
+    return rows.live == nullptr ? rows.capacity : min(max(*rows.live, 0), rows.capacity);
+}
+
+/* The rows of an image: inside 0..rows and at most max_len of them, whatever cu_seqlens holds. */
+struct image_rows {
+    int begin, len;
+};
+
+RVIT_DEVICE image_rows rows_of_image(const int32_t *cu_seqlens, int image, int rows, int max_len)
+{
+    image_rows r;
+    r.begin = min(max(cu_seqlens[image], 0), rows);
+    const int end = min(max(cu_seqlens[image + 1], r.begin), rows);
+    r.len = min(end - r.begin, max_len);
+    return r;
+}
+
+RVIT_DEVICE float warp_sum(float x)
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        x += shuffle_xor(x, mask);
+    return x;
+}
+
+#endif

@@ -1,0 +1,228 @@
+/* What a device offers beyond C++, each as a small function. No other file has its instructions or CUDA built-in functions. */
+#ifndef RVIT_INTRINSICS_CUH
+#define RVIT_INTRINSICS_CUH
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef RVIT_EMULATION
+#include "emulated_intrinsics.h"
+#else
+
+#define RVIT_DEVICE static __device__ __forceinline__
+#define RVIT_SHARED __shared__
+#define RVIT_DYNAMIC_SHARED(name) extern __shared__ __align__(128) unsigned char name[]
+
+/* Synchronisation. */
+
+RVIT_DEVICE void block_sync()
+{
+    __syncthreads();
+}
+
+RVIT_DEVICE void warp_sync()
+{
+    __syncwarp();
+}
+
+RVIT_DEVICE void memory_fence()
+{
+    __threadfence();
+}
+
+template <typename T> RVIT_DEVICE T shuffle_xor(T value, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+template <typename T> RVIT_DEVICE T shuffle(T value, int lane)
+{
+    return __shfl_sync(0xffffffffu, value, lane);
+}
+
+template <typename T> RVIT_DEVICE T shuffle_down(T value, int delta)
+{
+    return __shfl_down_sync(0xffffffffu, value, delta);
+}
+
+template <typename T> RVIT_DEVICE T shuffle_up(T value, int delta)
+{
+    return __shfl_up_sync(0xffffffffu, value, delta);
+}
+
+RVIT_DEVICE unsigned warp_ballot(bool predicate)
+{
+    return __ballot_sync(0xffffffffu, predicate);
+}
+
+RVIT_DEVICE int atomic_add(int *p, int value)
+{
+    return atomicAdd(p, value);
+}
+
+RVIT_DEVICE int atomic_max(int *p, int value)
+{
+    return atomicMax(p, value);
+}
+
+RVIT_DEVICE unsigned long long load_acquire(const unsigned long long *p)
+{
+    unsigned long long value;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    return value;
+}
+
+RVIT_DEVICE void store_release(unsigned long long *p, unsigned long long value)
+{
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+}
+
+/* Bits and numbers. */
+
+RVIT_DEVICE int bit_count(unsigned x)
+{
+    return __popc(x);
+}
+
+RVIT_DEVICE int find_first(unsigned x)
+{
+    return __ffs((int)x) - 1;
+}
+
+RVIT_DEVICE int leading_zeros(unsigned x)
+{
+    return __clz((int)x);
+}
+
+RVIT_DEVICE uint32_t float_bits(float x)
+{
+    return __float_as_uint(x);
+}
+
+RVIT_DEVICE float bits_float(uint32_t x)
+{
+    return __uint_as_float(x);
+}
+
+/* Rounded one by one: never contracted into a fused operation. */
+RVIT_DEVICE float mul_rn(float a, float b)
+{
+    return __fmul_rn(a, b);
+}
+
+RVIT_DEVICE float add_rn(float a, float b)
+{
+    return __fadd_rn(a, b);
+}
+
+RVIT_DEVICE float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+RVIT_DEVICE float f16_float(uint16_t x)
+{
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x));
+    return y;
+}
+
+RVIT_DEVICE float bf16_float(uint16_t x)
+{
+    return bits_float((uint32_t)x << 16);
+}
+
+RVIT_DEVICE uint16_t float_f16(float x)
+{
+    uint16_t y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+RVIT_DEVICE uint16_t float_bf16(float x)
+{
+    uint16_t y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+RVIT_DEVICE uint32_t pack_f16(float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+RVIT_DEVICE uint32_t pack_bf16(float low, float high)
+{
+    uint32_t y;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+/* Asynchronous copies to shared memory: a thread waits for the groups it committed. With valid false zeroes are written and source is
+   not read. */
+
+RVIT_DEVICE uint32_t shared_address(const void *p)
+{
+    return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+RVIT_DEVICE void copy_async_16(uint32_t shared, const void *source, bool valid)
+{
+    const int size = valid ? 16 : 0;
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(source), "r"(size) : "memory");
+}
+
+RVIT_DEVICE void copy_async_8(uint32_t shared, const void *source, bool valid)
+{
+    const int size = valid ? 8 : 0;
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;\n" ::"r"(shared), "l"(source), "r"(size) : "memory");
+}
+
+RVIT_DEVICE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;\n" ::: "memory");
+}
+
+template <int PENDING> RVIT_DEVICE void copy_wait()
+{
+    asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
+}
+
+/* Matrix fragments: four 8x8 matrices of 16-bit elements, lane l naming row l % 8 of matrix l / 8; and the 16x8x16 product. */
+
+RVIT_DEVICE void load_matrix_x4(uint32_t (&r)[4], uint32_t shared)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared)
+                 : "memory");
+}
+
+RVIT_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t shared)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];\n"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared)
+                 : "memory");
+}
+
+RVIT_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+#endif
+#endif

@@ -1,0 +1,77 @@
+/* Every kernel, in one translation unit so that one image results. kernels.def lists the same names. Launch bounds follow the sizes that
+   the host launches with (tile.h). */
+#include "attention.cuh"
+#include "attention_f32.cuh"
+#include "attention_split.cuh"
+#include "head.cuh"
+#include "layernorm.cuh"
+#include "linear.cuh"
+#include "linear_f32.cuh"
+#include "pack.cuh"
+#include "patchify.cuh"
+#include "score.cuh"
+#include "select.cuh"
+
+#include "../tile.h"
+
+#define KERNEL(name, threads, ctas, type, call)                                         \
+    extern "C" __global__ void __launch_bounds__(threads, ctas) name(const type params) \
+    {                                                                                   \
+        call(params);                                                                   \
+    }
+
+/* A call with template arguments holds commas: one name for each instance. */
+#define INSTANCE(name, type, ...)                                   \
+    static __device__ __forceinline__ void name(const type &params) \
+    {                                                               \
+        __VA_ARGS__(params);                                        \
+    }
+
+KERNEL(copy, 256, 1, rvit_cu_copy_params, copy_bytes)
+KERNEL(patchify_f32, 256, 1, rvit_cu_patchify_params, patchify<float>)
+KERNEL(patchify_f16, 256, 1, rvit_cu_patchify_params, patchify<f16>)
+KERNEL(patchify_bf16, 256, 1, rvit_cu_patchify_params, patchify<bf16>)
+
+#define LINEAR(T)                                                                                                   \
+    INSTANCE(T##_64x64, rvit_cu_linear_params, linear_tile<T, 64, 64, 64, 32, 32, RVIT_CU_STAGES_64X64>::run)       \
+    INSTANCE(T##_64x128, rvit_cu_linear_params, linear_tile<T, 64, 128, 32, 64, 32, RVIT_CU_STAGES_64X128>::run)    \
+    INSTANCE(T##_128x128, rvit_cu_linear_params, linear_tile<T, 128, 128, 32, 64, 32, RVIT_CU_STAGES_128X128>::run) \
+    KERNEL(linear_##T##_64x64, 128, RVIT_CU_CTAS_64X64, rvit_cu_linear_params, T##_64x64)                           \
+    KERNEL(linear_##T##_64x128, 128, RVIT_CU_CTAS_64X128, rvit_cu_linear_params, T##_64x128)                        \
+    KERNEL(linear_##T##_128x128, 256, RVIT_CU_CTAS_128X128, rvit_cu_linear_params, T##_128x128)
+LINEAR(f16)
+LINEAR(bf16)
+KERNEL(linear_f32_64x64, 256, RVIT_CU_CTAS_F32, rvit_cu_linear_params, linear_f32_tile::run)
+KERNEL(gelu_f32, 256, 1, rvit_cu_gelu_params, gelu_in_place<float>)
+KERNEL(gelu_f16, 256, 1, rvit_cu_gelu_params, gelu_in_place<f16>)
+KERNEL(gelu_bf16, 256, 1, rvit_cu_gelu_params, gelu_in_place<bf16>)
+
+KERNEL(layernorm_f32, 256, 2, rvit_cu_layernorm_params, layernorm<float>::run)
+KERNEL(layernorm_f16, 256, 2, rvit_cu_layernorm_params, layernorm<f16>::run)
+KERNEL(layernorm_bf16, 256, 2, rvit_cu_layernorm_params, layernorm<bf16>::run)
+
+#define ATTENTION(T, D, THREADS, CTAS)                                                           \
+    INSTANCE(T##_d##D, rvit_cu_attention_params, attend<T, D, RVIT_CU_STAGES_D##D>)              \
+    INSTANCE(T##_d##D##_split, rvit_cu_attention_params, attend_split<T, D, RVIT_CU_SPLIT_D##D>) \
+    KERNEL(attention_##T##_d##D, THREADS, CTAS, rvit_cu_attention_params, T##_d##D)              \
+    KERNEL(attention_##T##_d##D##_split, RVIT_CU_SPLIT_D##D * 32, 1, rvit_cu_attention_params, T##_d##D##_split)
+#define ATTENTIONS(T)        \
+    ATTENTION(T, 32, 256, 2) \
+    ATTENTION(T, 64, 256, 2) \
+    ATTENTION(T, 80, 128, 3) \
+    ATTENTION(T, 96, 128, 2) \
+    ATTENTION(T, 128, 128, 2)
+ATTENTIONS(f16)
+ATTENTIONS(bf16)
+KERNEL(attention_f32, 128, 1, rvit_cu_attention_params, attend_f32)
+
+KERNEL(score_l2_f32, 256, 1, rvit_cu_score_params, score_l2<float>)
+KERNEL(score_l2_f16, 256, 1, rvit_cu_score_params, score_l2<f16>)
+KERNEL(score_l2_bf16, 256, 1, rvit_cu_score_params, score_l2<bf16>)
+KERNEL(score_cls, 256, 1, rvit_cu_score_params, score_heads)
+KERNEL(select_rows, 256, 1, rvit_cu_select_params, select_image)
+KERNEL(pack, 256, 1, rvit_cu_pack_params, pack_rows)
+KERNEL(unpack, 256, 1, rvit_cu_unpack_params, unpack_rows)
+KERNEL(head_f32, 256, 2, rvit_cu_head_params, classify<float>)
+KERNEL(head_f16, 256, 2, rvit_cu_head_params, classify<f16>)
+KERNEL(head_bf16, 256, 2, rvit_cu_head_params, classify<bf16>)

@@ -1,0 +1,34 @@
+#include "backend_cuda/cu.h"
+
+static rvit_cu_kernel choose_kernel(rvit_dtype dtype, rvit_cu_linear_shape shape)
+{
+    if (dtype == RVIT_F32)
+        return RVIT_CU_linear_f32_64x64;
+    const rvit_cu_kernel first = dtype == RVIT_F16 ? RVIT_CU_linear_f16_64x64 : RVIT_CU_linear_bf16_64x64;
+    return (rvit_cu_kernel)((int)first + (int)shape);
+}
+
+rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    int usable = 0;
+    if (args->rows.live.buffer == NULL)
+        RVIT_TRY(rvit_cu_lt_prepare(queue, args, &usable));
+    if (usable)
+        return rvit_cu_lt_run(queue, args);
+    rvit_cu_linear_params params = {
+        .x = rvit_cu_at(args->x),
+        .weight = rvit_cu_at(args->weight),
+        .bias = rvit_cu_at(args->bias),
+        .residual = rvit_cu_at(args->residual),
+        .out = rvit_cu_at(args->out),
+        .rows = rvit_cu_rows_of(&args->rows),
+        .in_features = args->in_features,
+        .out_features = args->out_features,
+        .residual_period = (int32_t)args->residual_period,
+        .gelu = args->activation == RVIT_ACTIVATION_GELU,
+        .out_f32 = args->out_dtype == RVIT_F32,
+    };
+    const rvit_cu_linear_tile tile =
+        rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity, args->out_features);
+    return rvit_cu_launch(queue, choose_kernel(args->dtype, tile.shape), tile.ctas, tile.threads, tile.shared, &params);
+}

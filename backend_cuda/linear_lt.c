@@ -1,0 +1,320 @@
+/* Products by cuBLASLt, opened at run time when one is first asked for. It is given what it can do as we do it: float32 accumulation, the
+   bias in the product, a residual as the matrix that is added to. Its own GELU is the tanh approximation, so an exact one follows in place.
+   What it cannot do it says when asked for an algorithm, once for each shape; then the backend's own kernel serves. */
+#include "backend_cuda/cu.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+/* The values of cublasLt.h that are used here; its ABI has kept them since version 11. */
+enum {
+    LT_R_32F = 0,
+    LT_R_16F = 2,
+    LT_R_16BF = 14,
+    LT_COMPUTE_32F = 68,
+    LT_OP_T = 1,
+    LT_EPILOGUE_BIAS = 4,
+    LT_DESC_TRANSA = 3,
+    LT_DESC_EPILOGUE = 7,
+    LT_DESC_BIAS_POINTER = 8,
+    LT_DESC_BIAS_DATA_TYPE = 26,
+    LT_PREF_WORKSPACE = 1,
+    LT_PREF_REDUCTION = 3,
+    LT_PREF_ALIGNMENT_A = 5 /* then B, C, D */
+};
+
+typedef struct lt_algorithm {
+    uint64_t data[8];
+} lt_algorithm;
+
+typedef struct lt_heuristic {
+    lt_algorithm algorithm;
+    size_t workspace;
+    int status;
+    float waves;
+    int reserved[4];
+} lt_heuristic;
+
+typedef struct lt_functions {
+    int (*cublasLtCreate)(void **handle);
+    int (*cublasLtDestroy)(void *handle);
+    int (*cublasLtMatmulDescCreate)(void **desc, int compute_type, int scale_type);
+    int (*cublasLtMatmulDescDestroy)(void *desc);
+    int (*cublasLtMatmulDescSetAttribute)(void *desc, int attribute, const void *value, size_t size);
+    int (*cublasLtMatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride);
+    int (*cublasLtMatrixLayoutDestroy)(void *layout);
+    int (*cublasLtMatmulPreferenceCreate)(void **preference);
+    int (*cublasLtMatmulPreferenceDestroy)(void *preference);
+    int (*cublasLtMatmulPreferenceSetAttribute)(void *preference, int attribute, const void *value, size_t size);
+    int (*cublasLtMatmulAlgoGetHeuristic)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted,
+                                          lt_heuristic *results, int *out_found);
+    int (*cublasLtMatmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
+                          const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const lt_algorithm *algorithm,
+                          void *workspace, size_t workspace_size, CUstream stream);
+} lt_functions;
+
+static const char *const names[] = {
+    "cublasLtCreate",
+    "cublasLtDestroy",
+    "cublasLtMatmulDescCreate",
+    "cublasLtMatmulDescDestroy",
+    "cublasLtMatmulDescSetAttribute",
+    "cublasLtMatrixLayoutCreate",
+    "cublasLtMatrixLayoutDestroy",
+    "cublasLtMatmulPreferenceCreate",
+    "cublasLtMatmulPreferenceDestroy",
+    "cublasLtMatmulPreferenceSetAttribute",
+    "cublasLtMatmulAlgoGetHeuristic",
+    "cublasLtMatmul",
+};
+enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]), WORKSPACE = 32 << 20, MOST_PLANS = 64 };
+_Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
+
+struct rvit_cu_lt {
+    pthread_mutex_t lock;
+    int tried;
+    void *library, *handle;
+    lt_functions functions;
+};
+
+/* out^T [n, m] = weight^T-of-a-column-major-matrix x^T + c^T: what is row-major here is column-major there, transposed. */
+typedef struct shape {
+    int64_t m, n, k;
+    int32_t dtype, out_dtype, has_bias, has_residual;
+    uint32_t alignment; /* of all arrays, up to 256 */
+} shape;
+
+struct rvit_cu_lt_plan {
+    rvit_cu_lt_plan *next;
+    shape key;
+    int usable;
+    void *desc, *weight, *x, *out;
+    lt_algorithm algorithm;
+};
+
+rvit_status rvit_cu_lt_open(rvit_cu_device *device)
+{
+    device->lt = rvit_alloc_new(&device->base.alloc, sizeof *device->lt);
+    if (device->lt == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    pthread_mutex_init(&device->lt->lock, NULL);
+    return RVIT_OK;
+}
+
+void rvit_cu_lt_close(rvit_cu_device *device)
+{
+    rvit_cu_lt *lt = device->lt;
+    if (lt == NULL)
+        return;
+    if (lt->handle != NULL)
+        (void)lt->functions.cublasLtDestroy(lt->handle);
+    /* The library stays open: it registers itself with the driver for the life of the process. */
+    pthread_mutex_destroy(&lt->lock);
+    rvit_alloc_free(&device->base.alloc, lt);
+    device->lt = NULL;
+}
+
+static void open_library(rvit_cu_lt *lt)
+{
+    static const char *const libraries[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+    for (int i = 0; i < 2 && lt->library == NULL; i++)
+        lt->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
+    if (lt->library == NULL) {
+        rvit_log(RVIT_LOG_INFO, "cuda: libcublasLt.so.13 or .12 not found; "
+                                "products run on kernels of the library's own");
+        return;
+    }
+    void *functions[N_FUNCTIONS];
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        functions[i] = dlsym(lt->library, names[i]);
+        if (functions[i] == NULL) {
+            rvit_log(RVIT_LOG_WARNING, "cuda: libcublasLt has no %s; it is not used", names[i]);
+            return;
+        }
+    }
+    memcpy(&lt->functions, functions, sizeof functions);
+    const int result = lt->functions.cublasLtCreate(&lt->handle);
+    if (result != 0) {
+        lt->handle = NULL;
+        rvit_log(RVIT_LOG_WARNING, "cuda: cublasLtCreate failed: %d; cuBLASLt is not used", result);
+    }
+}
+
+static int is_open(rvit_cu_lt *lt)
+{
+    pthread_mutex_lock(&lt->lock);
+    if (!lt->tried) {
+        lt->tried = 1;
+        open_library(lt);
+    }
+    const int open = lt->handle != NULL;
+    pthread_mutex_unlock(&lt->lock);
+    return open;
+}
+
+static int type_of(rvit_dtype dtype)
+{
+    return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : LT_R_16BF;
+}
+
+static shape shape_of(const rvit_linear_args *args)
+{
+    shape s = {0};
+    s.m = args->rows.capacity, s.n = args->out_features, s.k = args->in_features;
+    s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
+    s.has_bias = args->bias.buffer != NULL, s.has_residual = args->residual.buffer != NULL;
+    const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->bias) |
+                           (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->out) | 256;
+    s.alignment = (uint32_t)(bits & (~bits + 1));
+    return s;
+}
+
+static rvit_cu_lt_plan *find_plan(rvit_cu_queue *queue, const shape *key)
+{
+    for (rvit_cu_lt_plan *plan = queue->plans; plan != NULL; plan = plan->next)
+        if (memcmp(&plan->key, key, sizeof *key) == 0)
+            return plan;
+    return NULL;
+}
+
+static void end_plan(const rvit_cu_queue *queue, rvit_cu_lt_plan *plan)
+{
+    const lt_functions *f = &queue->device->lt->functions;
+    void *const layouts[] = {plan->weight, plan->x, plan->out};
+    for (int i = 0; i < 3; i++)
+        if (layouts[i] != NULL)
+            (void)f->cublasLtMatrixLayoutDestroy(layouts[i]);
+    if (plan->desc != NULL)
+        (void)f->cublasLtMatmulDescDestroy(plan->desc);
+    rvit_alloc_free(&queue->device->base.alloc, plan);
+}
+
+void rvit_cu_lt_forget(rvit_cu_queue *queue)
+{
+    while (queue->plans != NULL) {
+        rvit_cu_lt_plan *plan = queue->plans;
+        queue->plans = plan->next;
+        end_plan(queue, plan);
+    }
+}
+
+/* Asks for an algorithm. Sums split over CTAs are refused: the split may differ from row to row, and with it a row's bits. */
+static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
+{
+    const lt_functions *f = &lt->functions;
+    const size_t workspace = WORKSPACE;
+    const uint32_t no_reduction = 0;
+    void *preference = NULL;
+    int result = f->cublasLtMatmulPreferenceCreate(&preference);
+    if (result == 0)
+        result = f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_WORKSPACE, &workspace, sizeof workspace);
+    if (result == 0)
+        result = f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTION, &no_reduction, sizeof no_reduction);
+    for (int i = 0; i < 4 && result == 0; i++)
+        result =
+            f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &plan->key.alignment, sizeof plan->key.alignment);
+    lt_heuristic found;
+    int n_found = 0;
+    if (result == 0)
+        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, plan->desc, plan->weight, plan->x, plan->out, plan->out, preference, 1,
+                                                   &found, &n_found);
+    if (preference != NULL)
+        (void)f->cublasLtMatmulPreferenceDestroy(preference);
+    if (result != 0 || n_found < 1 || found.status != 0 || found.workspace > WORKSPACE)
+        return 0;
+    plan->algorithm = found.algorithm;
+    return 1;
+}
+
+/* The bias counts for the alignment only here; each run sets its own. */
+static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bias)
+{
+    const lt_functions *f = &lt->functions;
+    const shape *s = &plan->key;
+    const int transpose = LT_OP_T, with_bias = LT_EPILOGUE_BIAS, bias_type = LT_R_32F;
+    int result = f->cublasLtMatmulDescCreate(&plan->desc, LT_COMPUTE_32F, LT_R_32F);
+    if (result == 0)
+        result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_TRANSA, &transpose, sizeof transpose);
+    if (s->has_bias) {
+        if (result == 0)
+            result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_EPILOGUE, &with_bias, sizeof with_bias);
+        if (result == 0)
+            result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type);
+        if (result == 0)
+            result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+    }
+    if (result == 0)
+        result = f->cublasLtMatrixLayoutCreate(&plan->weight, s->dtype, (uint64_t)s->k, (uint64_t)s->n, s->k);
+    if (result == 0)
+        result = f->cublasLtMatrixLayoutCreate(&plan->x, s->dtype, (uint64_t)s->k, (uint64_t)s->m, s->k);
+    if (result == 0)
+        result = f->cublasLtMatrixLayoutCreate(&plan->out, s->out_dtype, (uint64_t)s->n, (uint64_t)s->m, s->n);
+    return result == 0 && choose_algorithm(lt, plan);
+}
+
+/* What the two steps cannot compose: a residual that repeats, or one added after the activation. */
+static int is_expressible(const rvit_linear_args *args)
+{
+    const int has_residual = args->residual.buffer != NULL;
+    return args->rows.live.buffer == NULL && args->rows.capacity > 0 && !(has_residual && args->residual_period != 0) &&
+           !(has_residual && args->activation != RVIT_ACTIVATION_NONE);
+}
+
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, int *out_usable)
+{
+    *out_usable = 0;
+    if (!is_expressible(args) || !is_open(queue->device->lt))
+        return RVIT_OK;
+    const shape key = shape_of(args);
+    rvit_cu_lt_plan *plan = find_plan(queue, &key);
+    if (plan == NULL) {
+        RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->workspace, WORKSPACE));
+        plan = rvit_alloc_new(&queue->device->base.alloc, sizeof *plan);
+        if (plan == NULL)
+            return RVIT_OUT_OF_HOST_MEMORY;
+        plan->key = key;
+        plan->usable = make_plan(queue->device->lt, plan, rvit_cu_at(args->bias));
+        plan->next = queue->plans;
+        queue->plans = plan;
+        /* Only eager use with ever new row counts gets here: the oldest shape is forgotten. */
+        int n = 1;
+        for (rvit_cu_lt_plan *last = plan; last->next != NULL; last = last->next)
+            if (++n > MOST_PLANS) {
+                end_plan(queue, last->next);
+                last->next = NULL;
+                break;
+            }
+    }
+    *out_usable = plan->usable;
+    return RVIT_OK;
+}
+
+static rvit_status run_gelu(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    rvit_cu_gelu_params params = {.x = rvit_cu_at(args->out), .n = args->rows.capacity * args->out_features};
+    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, params.n / 4, 256, 8);
+    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_gelu_f32, args->out_dtype), ctas, 256, 0, &params);
+}
+
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    const rvit_cu_lt *lt = queue->device->lt;
+    const shape key = shape_of(args);
+    const rvit_cu_lt_plan *plan = find_plan(queue, &key);
+    if (plan == NULL || !plan->usable)
+        return rvit_fail(RVIT_INTERNAL, "cuda: a product was not prepared for cuBLASLt");
+    const float one = 1.0f, beta = key.has_residual ? 1.0f : 0.0f;
+    const void *bias = rvit_cu_at(args->bias), *residual = rvit_cu_at(args->residual);
+    void *out = rvit_cu_at(args->out);
+    int result = 0;
+    if (key.has_bias)
+        result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (result == 0)
+        result = lt->functions.cublasLtMatmul(lt->handle, plan->desc, &one, rvit_cu_at(args->weight), plan->weight, rvit_cu_at(args->x),
+                                              plan->x, &beta, residual != NULL ? residual : out, plan->out, out, plan->out,
+                                              &plan->algorithm, (void *)(uintptr_t)queue->workspace.pointer, WORKSPACE, queue->stream);
+    if (result != 0)
+        return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
+    queue->launches++;
+    return args->activation == RVIT_ACTIVATION_GELU ? run_gelu(queue, args) : RVIT_OK;
+}

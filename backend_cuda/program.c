@@ -1,0 +1,112 @@
+/* Programs: the ops, captured into a graph once. */
+#include "backend_cuda/cu.h"
+
+/* Launches the ops on the queue's stream, which is capturing. */
+static rvit_status run_ops(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops)
+{
+    for (int32_t i = 0; i < n_ops; i++)
+        RVIT_TRY(rvit_cu_run(queue, &ops[i]));
+    return RVIT_OK;
+}
+
+static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t n_ops)
+{
+    rvit_cu_queue *queue = &program->queue;
+    const rvit_cu_driver *driver = queue->device->driver;
+    for (int32_t i = 0; i < n_ops; i++)
+        RVIT_TRY(rvit_cu_reserve(queue, &ops[i]));
+    /* What reserve zeroed must be zero before the first launch, which may come on another stream. */
+    RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
+    /* Relaxed: kernels may be loaded when they are first launched, here or in other threads. */
+    RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    queue->capturing = 1;
+    const rvit_status status = run_ops(queue, ops, n_ops);
+    queue->capturing = 0;
+    CUgraph graph = NULL;
+    CUresult result = driver->cuStreamEndCapture(queue->stream, &graph);
+    if (status != RVIT_OK) {
+        if (graph != NULL)
+            (void)driver->cuGraphDestroy(graph);
+        return status;
+    }
+    if (result != CUDA_SUCCESS)
+        return rvit_cu_fail(driver, result, "cuStreamEndCapture");
+    result = driver->cuGraphInstantiateWithFlags(&program->graph, graph, 0);
+    (void)driver->cuGraphDestroy(graph);
+    if (result != CUDA_SUCCESS) {
+        program->graph = NULL;
+        return rvit_cu_fail(driver, result, "cuGraphInstantiateWithFlags");
+    }
+    /* Uploaded now, so that the first launch is like any other. */
+    RVIT_CU_TRY(driver, cuGraphUpload, (program->graph, queue->stream));
+    RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
+    return RVIT_OK;
+}
+
+static void close_program(rvit_cu_program *program)
+{
+    const rvit_cu_driver *driver = program->queue.device->driver;
+    if (program->graph != NULL)
+        (void)driver->cuGraphExecDestroy(program->graph);
+    rvit_cu_queue_close(&program->queue);
+    if (program->queue.stream != NULL)
+        (void)driver->cuStreamDestroy(program->queue.stream);
+}
+
+static rvit_status open_program(rvit_cu_program *program, const rvit_op *ops, int32_t n_ops)
+{
+    const rvit_cu_driver *driver = program->queue.device->driver;
+    RVIT_CU_TRY(driver, cuStreamCreate, (&program->queue.stream, CU_STREAM_NON_BLOCKING));
+    return capture(program, ops, n_ops);
+}
+
+rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_t n_ops, rvit_program **out_program)
+{
+    rvit_cu_device *device = rvit_cu_device_of(base);
+    rvit_cu_program *program = rvit_alloc_new(&base->alloc, sizeof *program);
+    if (program == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    program->queue.device = device;
+    int entered = 0;
+    rvit_status status = rvit_cu_enter(device, &entered);
+    if (status == RVIT_OK) {
+        status = open_program(program, ops, n_ops);
+        if (status != RVIT_OK)
+            close_program(program);
+        rvit_cu_leave(device, entered);
+    }
+    if (status != RVIT_OK) {
+        rvit_alloc_free(&base->alloc, program);
+        return status;
+    }
+    *out_program = &program->base;
+    return RVIT_OK;
+}
+
+void rvit_cu_program_destroy(rvit_program *base)
+{
+    rvit_cu_program *program = (rvit_cu_program *)base;
+    int entered = 0;
+    if (rvit_cu_enter(program->queue.device, &entered) == RVIT_OK) {
+        close_program(program);
+        rvit_cu_leave(program->queue.device, entered);
+    }
+    rvit_alloc_free(&base->device->alloc, program);
+}
+
+rvit_status rvit_cu_program_launch(rvit_program *base, rvit_stream *base_stream)
+{
+    rvit_cu_program *program = (rvit_cu_program *)base;
+    rvit_cu_stream *stream = (rvit_cu_stream *)base_stream;
+    const rvit_cu_driver *driver = program->queue.device->driver;
+    int entered = 0;
+    RVIT_TRY(rvit_cu_enter(program->queue.device, &entered));
+    const CUresult result = driver->cuGraphLaunch(program->graph, stream->queue.stream);
+    rvit_cu_leave(program->queue.device, entered);
+    if (result != CUDA_SUCCESS)
+        return rvit_cu_fail(driver, result, "cuGraphLaunch");
+    base_stream->stats.launches += program->queue.launches;
+    base_stream->stats.copies += program->queue.copies;
+    base_stream->stats.submits++;
+    return RVIT_OK;
+}

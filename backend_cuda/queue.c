@@ -1,0 +1,98 @@
+/* Queues: launching kernels, and the memory that ops need between them. */
+#include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
+                                void *params)
+{
+    void *arguments[] = {params};
+    RVIT_CU_TRY(queue->device->driver, cuLaunchKernel,
+                (queue->device->kernels[kernel], grid.x, grid.y, grid.z, (unsigned)threads, 1, 1, (unsigned)shared, queue->stream,
+                 arguments, NULL));
+    queue->launches++;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params)
+{
+    return rvit_cu_launch_grid(queue, kernel, (rvit_cu_grid){(unsigned)ctas, 1, 1}, threads, shared, params);
+}
+
+rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scratch, size_t size)
+{
+    if (scratch->size >= size)
+        return RVIT_OK;
+    const rvit_cu_driver *driver = queue->device->driver;
+    if (queue->capturing)
+        return rvit_fail(RVIT_INTERNAL, "cuda: an op needs %zu bytes that were not reserved before the capture", size);
+    size_t rounded = 4096;
+    while (rounded < size)
+        rounded *= 2;
+    CUdeviceptr pointer = 0;
+    RVIT_CU_TRY(driver, cuMemAlloc, (&pointer, rounded));
+    CUresult result = driver->cuMemsetD8Async(pointer, 0, rounded, queue->stream);
+    if (result == CUDA_SUCCESS && scratch->pointer != 0) {
+        result = driver->cuStreamSynchronize(queue->stream);
+        queue->synchronizations++;
+    }
+    if (result != CUDA_SUCCESS) {
+        (void)driver->cuMemFree(pointer);
+        return rvit_cu_fail(driver, result, "cuMemsetD8Async");
+    }
+    atomic_fetch_add(&queue->device->base.device_allocations, 1);
+    if (scratch->pointer != 0)
+        (void)driver->cuMemFree(scratch->pointer);
+    scratch->pointer = pointer;
+    scratch->size = rounded;
+    return RVIT_OK;
+}
+
+void rvit_cu_queue_close(rvit_cu_queue *queue)
+{
+    rvit_cu_lt_forget(queue);
+    if (queue->select.pointer != 0)
+        (void)queue->device->driver->cuMemFree(queue->select.pointer);
+    if (queue->workspace.pointer != 0)
+        (void)queue->device->driver->cuMemFree(queue->workspace.pointer);
+}
+
+rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
+{
+    int usable;
+    switch (op->type) {
+    case RVIT_OP_SELECT:
+        return rvit_cu_scratch_reserve(queue, &queue->select, rvit_cu_select_scratch_size(&op->select));
+    case RVIT_OP_LINEAR:
+        return rvit_cu_lt_prepare(queue, &op->linear, &usable);
+    default:
+        return RVIT_OK;
+    }
+}
+
+rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_COPY:
+        return rvit_cu_copy(queue, &op->copy);
+    case RVIT_OP_PATCHIFY:
+        return rvit_cu_patchify(queue, &op->patchify);
+    case RVIT_OP_LINEAR:
+        return rvit_cu_linear(queue, &op->linear);
+    case RVIT_OP_LAYERNORM:
+        return rvit_cu_layernorm(queue, &op->layernorm);
+    case RVIT_OP_ATTENTION:
+        return rvit_cu_attention(queue, &op->attention);
+    case RVIT_OP_SCORE:
+        return rvit_cu_score(queue, &op->score);
+    case RVIT_OP_SELECT:
+        return rvit_cu_select(queue, &op->select);
+    case RVIT_OP_PACK:
+        return rvit_cu_pack(queue, &op->pack);
+    case RVIT_OP_UNPACK:
+        return rvit_cu_unpack(queue, &op->unpack);
+    case RVIT_OP_HEAD:
+        return rvit_cu_head(queue, &op->head);
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return rvit_fail(RVIT_INTERNAL, "cuda: an op of type %d", (int)op->type);
+}

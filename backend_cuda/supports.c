@@ -1,0 +1,34 @@
+/* What the backend cannot do. */
+#include "backend_cuda/cu.h"
+
+const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
+{
+    (void)base;
+    switch (op->type) {
+    case RVIT_OP_ATTENTION: {
+        const rvit_attention_args *a = &op->attention;
+        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
+        const int64_t strides[] = {a->q_stride, a->k_stride, a->v_stride, a->out_stride};
+        for (int i = 0; i < 4; i++)
+            if ((len + 64) * strides[i] > INT32_MAX)
+                return "an image of 2^31 elements or more";
+        if (a->n_heads > RVIT_CU_MAX_GRID_Z)
+            return "more than 65535 heads";
+        return NULL;
+    }
+    case RVIT_OP_HEAD:
+        if ((double)op->head.n_images * (op->head.n_classes / RVIT_CU_HEAD_CLASSES + 1) > INT32_MAX)
+            return "it needs more thread blocks than the device launches";
+        return NULL;
+    case RVIT_OP_LINEAR:
+        if (op->linear.rows.capacity > INT32_MAX - 1024)
+            return "more than 2^31 - 1024 rows";
+        return NULL;
+    case RVIT_OP_UNPACK:
+        if (op->unpack.dim > 1 << 28)
+            return "rows of more than 2^28 elements";
+        return NULL;
+    default:
+        return NULL;
+    }
+}

@@ -1,0 +1,127 @@
+#include "backend_cuda/tile.h"
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static int32_t least(int64_t a, int64_t b)
+{
+    return (int32_t)(a < b ? a : b);
+}
+
+/* What depends on the class of head dimension. pitch: bytes of a key in shared memory. */
+typedef struct attention_class {
+    int32_t head_dim, pitch, stages, split_warps, max_warps;
+} attention_class;
+
+static const attention_class classes[] = {
+    {32, 5 * 16, RVIT_CU_STAGES_D32, RVIT_CU_SPLIT_D32, 8},     {64, 8 * 16, RVIT_CU_STAGES_D64, RVIT_CU_SPLIT_D64, 8},
+    {80, 11 * 16, RVIT_CU_STAGES_D80, RVIT_CU_SPLIT_D80, 4},    {96, 13 * 16, RVIT_CU_STAGES_D96, RVIT_CU_SPLIT_D96, 4},
+    {128, 16 * 16, RVIT_CU_STAGES_D128, RVIT_CU_SPLIT_D128, 4},
+};
+
+static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
+{
+    rvit_cu_attention_tile tile = {0};
+    tile.threads = 128;
+    tile.row_blocks = (int32_t)divide_up(len, 32);
+    tile.shared = (3 * 32 * (head_dim + 4) + 32 * 36) * 4;
+    return tile;
+}
+
+/* For each warp a block of keys and values, the maxima of 16 rows, and 2 sums of each lane. */
+static int32_t split_shared(const attention_class *c)
+{
+    return c->split_warps * (2 * 64 * c->pitch + 16 * 4 + 2 * 32 * 4);
+}
+
+rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, int32_t element_size, int32_t head_dim, int64_t n_images,
+                                              int32_t n_heads, int32_t len)
+{
+    if (len < 1)
+        len = 1;
+    if (element_size == 4)
+        return tile_f32(head_dim, len);
+    rvit_cu_attention_tile tile = {0};
+    while (classes[tile.head_class].head_dim < head_dim)
+        tile.head_class++;
+    const attention_class *c = &classes[tile.head_class];
+    const int64_t heads = n_images * n_heads, row_tiles = divide_up(len, 16), n_blocks = divide_up(len, 64);
+    tile.stages = least(c->stages, n_blocks);
+    tile.stage_keys = len >= 64 ? 64 : (int32_t)row_tiles * 16;
+
+    /* Few tiles: each gets a CTA of its own, and its warps share the keys if there are enough. */
+    if (heads * row_tiles <= 2 * (int64_t)machine->n_sms && n_blocks > 1) {
+        tile.split = 1;
+        tile.threads = c->split_warps * 32;
+        tile.row_blocks = (int32_t)row_tiles;
+        tile.shared = split_shared(c);
+        return tile;
+    }
+    /* As few CTAs for a head as hold its rows, evenly filled; more while the device has room for them. */
+    int64_t row_blocks = divide_up(row_tiles, c->max_warps);
+    while (row_blocks < row_tiles && heads * row_blocks < 2 * (int64_t)machine->n_sms)
+        row_blocks++;
+    const int64_t warps = divide_up(row_tiles, row_blocks);
+    tile.threads = (int32_t)warps * 32;
+    tile.row_blocks = (int32_t)divide_up(row_tiles, warps);
+    tile.shared = tile.stages * 2 * tile.stage_keys * c->pitch;
+    return tile;
+}
+
+typedef struct linear_shape {
+    int32_t rows, columns, threads, shared, ctas;
+} linear_shape;
+
+static const linear_shape shapes[] = {
+    [RVIT_CU_LINEAR_64X64] = {64, 64, 128, RVIT_CU_STAGES_64X64 *(64 + 64) * 64 * 2, RVIT_CU_CTAS_64X64},
+    [RVIT_CU_LINEAR_64X128] = {64, 128, 128, RVIT_CU_STAGES_64X128 *(64 + 128) * 32 * 2, RVIT_CU_CTAS_64X128},
+    [RVIT_CU_LINEAR_128X128] = {128, 128, 256, RVIT_CU_STAGES_128X128 *(128 + 128) * 32 * 2, RVIT_CU_CTAS_128X128},
+};
+
+static const linear_shape shape_f32 = {64, 64, 256, 0, RVIT_CU_CTAS_F32};
+
+/* CTAs on an SM: what registers leave room for, if shared memory does. 1 KiB of each CTA's is the system's. */
+static int32_t residency(const rvit_cu_machine *machine, const linear_shape *s)
+{
+    const int32_t fit = machine->sm_shared / (s->shared + 1024);
+    return fit < 1 ? 1 : least(fit, s->ctas);
+}
+
+rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t out_features)
+{
+    rvit_cu_linear_tile tile = {RVIT_CU_LINEAR_64X64, 0, 0, 0};
+    const linear_shape *s = element_size == 4 ? &shape_f32 : &shapes[RVIT_CU_LINEAR_64X64];
+    if (element_size != 4)
+        /* The largest tile that still gives every SM one. */
+        for (int shape = RVIT_CU_LINEAR_128X128; shape > RVIT_CU_LINEAR_64X64; shape--)
+            if (divide_up(rows, shapes[shape].rows) * divide_up(out_features, shapes[shape].columns) >= machine->n_sms) {
+                tile.shape = (rvit_cu_linear_shape)shape;
+                s = &shapes[shape];
+                break;
+            }
+    tile.threads = s->threads;
+    tile.shared = s->shared;
+    const int64_t tiles = divide_up(rows, s->rows) * divide_up(out_features, s->columns);
+    const int64_t most = (int64_t)machine->n_sms * residency(machine, s);
+    tile.ctas = tiles < 1 ? 1 : least(tiles, most);
+    return tile;
+}
+
+int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)
+{
+    const int64_t ctas = divide_up(items, per_cta), most = (int64_t)machine->n_sms * per_sm;
+    return ctas < 1 ? 1 : least(ctas, most);
+}
+
+int32_t rvit_cu_tile_select(int32_t len)
+{
+    return len <= 32 ? 32 : len >= 256 ? 256 : (len + 31) / 32 * 32;
+}
+
+int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int32_t dim, int32_t n_tokens)
+{
+    const int64_t bytes = (int64_t)dim * n_tokens * 4;
+    return bytes <= machine->max_shared ? (int32_t)bytes : 0;
+}

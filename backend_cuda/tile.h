@@ -1,0 +1,69 @@
+/* Which kernel, how many CTAs of how many threads, how much shared memory: pure functions of what the host knows (capacities and the
+   device), so that an op always runs alike. No CUDA types. */
+#ifndef RVIT_CU_TILE_H
+#define RVIT_CU_TILE_H
+
+#include <stdint.h>
+
+/* What kernels.cu is compiled with. Stages of the rings, and CTAs that registers leave room for on an SM. */
+#define RVIT_CU_STAGES_64X64 3
+#define RVIT_CU_STAGES_64X128 4
+#define RVIT_CU_STAGES_128X128 3
+#define RVIT_CU_CTAS_64X64 4
+#define RVIT_CU_CTAS_64X128 3
+#define RVIT_CU_CTAS_128X128 2
+#define RVIT_CU_CTAS_F32 3
+#define RVIT_CU_STAGES_D32 3
+#define RVIT_CU_STAGES_D64 3
+#define RVIT_CU_STAGES_D80 2
+#define RVIT_CU_STAGES_D96 2
+#define RVIT_CU_STAGES_D128 2
+/* Warps that share the keys in the split kernels: each needs a block of keys and values in shared memory. */
+#define RVIT_CU_SPLIT_D32 4
+#define RVIT_CU_SPLIT_D64 4
+#define RVIT_CU_SPLIT_D80 4
+#define RVIT_CU_SPLIT_D96 2
+#define RVIT_CU_SPLIT_D128 2
+
+typedef struct rvit_cu_machine {
+    int32_t n_sms;
+    int32_t max_shared; /* bytes a CTA may ask for */
+    int32_t sm_shared;  /* bytes of an SM */
+} rvit_cu_machine;
+
+typedef struct rvit_cu_attention_tile {
+    int32_t head_class; /* index into {32, 64, 80, 96, 128}: the head dimension a kernel is made for */
+    int32_t split;      /* 1: the key-split kernel */
+    int32_t threads;
+    int32_t row_blocks; /* CTAs for each head of an image */
+    int32_t stages, stage_keys;
+    int32_t shared; /* bytes */
+} rvit_cu_attention_tile;
+
+/* element_size: 2 or 4; 4 is the float32 kernel, which has no classes. len: the most rows an image can have. */
+rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, int32_t element_size, int32_t head_dim, int64_t n_images,
+                                              int32_t n_heads, int32_t len);
+
+typedef enum rvit_cu_linear_shape { RVIT_CU_LINEAR_64X64, RVIT_CU_LINEAR_64X128, RVIT_CU_LINEAR_128X128 } rvit_cu_linear_shape;
+
+typedef struct rvit_cu_linear_tile {
+    rvit_cu_linear_shape shape;
+    int32_t threads;
+    int32_t ctas; /* each takes tile after tile */
+    int32_t shared;
+} rvit_cu_linear_tile;
+
+rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t out_features);
+
+/* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
+   stride over their items. */
+int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm);
+
+/* Threads of a CTA that selects from an image of at most len rows. */
+int32_t rvit_cu_tile_select(int32_t len);
+
+/* Bytes in which head keeps the normalised rows; 0: they do not fit and are computed again for each class. */
+int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int32_t dim, int32_t n_tokens);
+#define RVIT_CU_HEAD_CLASSES 32 /* of a CTA */
+
+#endif

@@ -1,0 +1,47 @@
+/* Working with CUDA code of the caller's: its context, its stream, its device memory. The functions are in builds that have the CUDA
+   backend (RVIT_CUDA).
+
+   cuda.h is not needed to include this header. Driver handles are passed as what they are in the driver's API: a CUcontext and a CUstream
+   as void *, a CUdeviceptr as uint64_t. A cudaStream_t is a CUstream; memory from cudaMalloc is a CUdeviceptr. The library never uses the
+   default stream unless it is wrapped, never synchronises where a function does not say so, and leaves the calling thread's current context
+   as it was. */
+#ifndef RAGGEDVIT_CUDA_H
+#define RAGGEDVIT_CUDA_H
+
+#include <raggedvit/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A device on a context of the caller's; NULL: the calling thread's current one, which is that of the runtime API and of PyTorch if they
+   have been used in the thread. The context must outlive the device. allocator: as in rvit_device_desc. UNAVAILABLE: no driver, no context;
+   UNSUPPORTED: the context's device cannot run the kernels. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocator, rvit_device **out_device);
+/* The CUcontext a device works in. INVALID_ARGUMENT for a device of another backend. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_context);
+
+/* A stream that enqueues on a CUstream of the device's context; NULL is the legacy default stream. The caller keeps the CUstream alive;
+   rvit_stream_destroy waits for it and leaves it be. Work is ordered with whatever else the caller enqueues there. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_stream **out_stream);
+/* Makes a wrapped stream enqueue on another CUstream from now on: one store, no waiting. The caller must order what is enqueued after
+   behind what was enqueued before (an event will do): a stream's ops share working memory. INVALID_ARGUMENT for a stream that is not a
+   wrapped one, or is recording. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_set(rvit_stream *stream, void *cu_stream);
+/* The CUstream of a stream, the library's own included. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_stream);
+
+/* A buffer of `size` bytes at an address that kernels on the device can reach: device memory of its context, managed memory, or mapped
+   pinned memory. address: a multiple of 16. The caller keeps the memory alive for as long as a buffer must. INVALID_ARGUMENT: memory of
+   another context, or none that the driver knows. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t size, rvit_buffer **out_buffer);
+/* Points a wrapped buffer elsewhere: two stores, no check of the address beyond its alignment. Ops enqueued before and programs recorded
+   before keep the old one. INVALID_ARGUMENT for a buffer that is not a wrapped one. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_buffer_set(rvit_buffer *buffer, uint64_t address, int64_t size);
+/* The device address of a buffer, the library's own included. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_buffer_address(const rvit_buffer *buffer, uint64_t *out_address);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

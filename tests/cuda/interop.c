@@ -1,0 +1,183 @@
+/* The caller's context, stream and memory. */
+#include "cuda_tests.h"
+
+#include <raggedvit/cuda.h>
+
+#include "backend_cuda/cu.h"
+
+enum { ROWS = 50, IN = 64, OUT = 32 };
+
+/* What a caller with CUDA code of its own has. */
+typedef struct caller {
+    const rvit_cu_driver *cuda;
+    CUdevice device;
+    CUcontext context;
+    CUstream stream[2];
+    CUdeviceptr memory;
+} caller;
+
+static void expect_success(CUresult result)
+{
+    assert_int_equal((int)result, (int)CUDA_SUCCESS);
+}
+
+static caller caller_open(void)
+{
+    caller c = {0};
+    expect_ok(rvit_cu_driver_open(&c.cuda));
+    expect_success(c.cuda->cuDeviceGet(&c.device, 0));
+    expect_success(c.cuda->cuDevicePrimaryCtxRetain(&c.context, c.device));
+    expect_success(c.cuda->cuCtxPushCurrent(c.context));
+    for (int i = 0; i < 2; i++)
+        expect_success(c.cuda->cuStreamCreate(&c.stream[i], CU_STREAM_NON_BLOCKING));
+    expect_success(c.cuda->cuMemAlloc(&c.memory, 1 << 20));
+    return c;
+}
+
+static void caller_close(caller *c)
+{
+    CUcontext current = NULL, popped;
+    expect_success(c->cuda->cuCtxGetCurrent(&current));
+    assert_ptr_equal(current, c->context); /* the library has left it as it was */
+    expect_success(c->cuda->cuMemFree(c->memory));
+    for (int i = 0; i < 2; i++)
+        expect_success(c->cuda->cuStreamDestroy(c->stream[i]));
+    expect_success(c->cuda->cuCtxPopCurrent(&popped));
+    expect_success(c->cuda->cuDevicePrimaryCtxRelease(c->device));
+}
+
+/* A product on the caller's stream and memory gives what it gives on the library's own; wrapping again and pointing elsewhere allocate
+   nothing. */
+static void wrapped(void **state)
+{
+    (void)state;
+    caller c = caller_open();
+    rvit_device *device = NULL;
+    expect_ok(rvit_cuda_device_create(NULL, NULL, &device));
+    void *handle = NULL;
+    expect_ok(rvit_cuda_device_context(device, &handle));
+    assert_ptr_equal(handle, c.context);
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    expect_ok(rvit_cuda_stream_wrap(device, c.stream[0], &stream));
+    expect_ok(rvit_cuda_stream_handle(stream, &handle));
+    assert_ptr_equal(handle, c.stream[0]);
+    expect_ok(rvit_cuda_buffer_wrap(device, c.memory, 1 << 18, &buffer));
+    assert_null(rvit_buffer_host(buffer));
+    uint64_t address = 0;
+    expect_ok(rvit_cuda_buffer_address(buffer, &address));
+    assert_true(address == c.memory);
+
+    static float x[ROWS * IN], weight[OUT * IN], out[2][ROWS * OUT];
+    for (int i = 0; i < ROWS * IN; i++)
+        x[i] = random_normal();
+    for (int i = 0; i < OUT * IN; i++)
+        weight[i] = random_normal();
+    for (int round = 0; round < 2; round++) {
+        const rvit_view x_view = {buffer, 0}, weight_view = {buffer, sizeof x}, out_view = {buffer, (int64_t)(sizeof x + sizeof weight)};
+        expect_ok(rvit_stream_write(stream, x_view, x, sizeof x));
+        expect_ok(rvit_stream_write(stream, weight_view, weight, sizeof weight));
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.rows.capacity = ROWS;
+        args.in_features = IN;
+        args.out_features = OUT;
+        args.x = x_view;
+        args.weight = weight_view;
+        args.out = out_view;
+        expect_ok(rvit_linear(stream, &args));
+        expect_ok(rvit_stream_read(stream, out_view, out[round], sizeof out[round]));
+        rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+        expect_ok(rvit_stream_get_stats(stream, &before));
+        expect_ok(rvit_cuda_buffer_set(buffer, c.memory + (1 << 19), 1 << 19));
+        expect_ok(rvit_cuda_stream_set(stream, c.stream[1]));
+        expect_ok(rvit_stream_get_stats(stream, &after));
+        assert_int_equal(before.host_allocations, after.host_allocations);
+        assert_int_equal(before.device_allocations, after.device_allocations);
+        assert_int_equal(before.synchronizations, after.synchronizations);
+        assert_int_equal(rvit_buffer_size(buffer), 1 << 19);
+    }
+    assert_memory_equal(out[0], out[1], sizeof out[0]);
+    double largest = 0;
+    for (int r = 0; r < ROWS; r++)
+        for (int o = 0; o < OUT; o++) {
+            double sum = 0;
+            for (int i = 0; i < IN; i++)
+                sum += (double)x[r * IN + i] * weight[o * IN + i];
+            const double error = sum - out[0][r * OUT + o];
+            largest = error > largest ? error : -error > largest ? -error : largest;
+        }
+    assert_true(largest < 1e-4);
+    rvit_device_destroy(device); /* its children keep it */
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(buffer);
+    /* The memory and the streams are still the caller's. */
+    expect_success(c.cuda->cuMemsetD8Async(c.memory, 0, 1 << 20, c.stream[0]));
+    expect_success(c.cuda->cuStreamSynchronize(c.stream[0]));
+    caller_close(&c);
+}
+
+/* A device of the usual kind works beside the caller's context, from a thread in which another context, or none, is current. */
+static void context_is_left_alone(void **state)
+{
+    (void)state;
+    caller c = caller_open();
+    CUcontext popped, current = NULL;
+    expect_success(c.cuda->cuCtxPopCurrent(&popped));
+    expect_success(c.cuda->cuCtxGetCurrent(&current));
+    assert_null(current);
+    rvit_buffer *buffer = NULL;
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 64, RVIT_BUFFER_DEVICE, &buffer));
+    uint32_t words[16] = {1, 2, 3};
+    const rvit_view view = {buffer, 0};
+    expect_ok(rvit_stream_write(H.stream[DEVICE], view, words, sizeof words));
+    expect_ok(rvit_stream_read(H.stream[DEVICE], view, words, sizeof words));
+    rvit_buffer_destroy(buffer);
+    expect_success(c.cuda->cuCtxGetCurrent(&current));
+    assert_null(current);
+    rvit_device *device = NULL;
+    expect_status(rvit_cuda_device_create(NULL, NULL, &device), RVIT_UNAVAILABLE, "context");
+    expect_success(c.cuda->cuCtxPushCurrent(c.context));
+    caller_close(&c);
+}
+
+static void misuse(void **state)
+{
+    (void)state;
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    rvit_device *cpu = NULL;
+    rvit_stream *cpu_stream = NULL, *stream = NULL;
+    rvit_buffer *cpu_buffer = NULL, *own = NULL, *buffer = NULL;
+    expect_ok(rvit_device_create(&desc, &cpu));
+    expect_ok(rvit_stream_create(cpu, &cpu_stream));
+    expect_ok(rvit_buffer_create(cpu, 64, RVIT_BUFFER_DEVICE, &cpu_buffer));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 64, RVIT_BUFFER_DEVICE, &own));
+    void *handle;
+    uint64_t address = 0;
+    expect_status(rvit_cuda_device_create(NULL, NULL, NULL), RVIT_INVALID_ARGUMENT, "out_device");
+    expect_status(rvit_cuda_device_context(cpu, &handle), RVIT_INVALID_ARGUMENT, "CUDA");
+    expect_status(rvit_cuda_device_context(NULL, &handle), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_cuda_stream_wrap(cpu, NULL, &stream), RVIT_INVALID_ARGUMENT, "CUDA");
+    expect_status(rvit_cuda_stream_handle(cpu_stream, &handle), RVIT_INVALID_ARGUMENT, "CUDA");
+    expect_status(rvit_cuda_stream_set(H.stream[DEVICE], NULL), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_cuda_stream_set(NULL, NULL), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_cuda_buffer_address(cpu_buffer, &address), RVIT_INVALID_ARGUMENT, "CUDA");
+    expect_ok(rvit_cuda_buffer_address(own, &address));
+    expect_status(rvit_cuda_buffer_set(own, address, 64), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], address, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], address + 4, 16, &buffer), RVIT_INVALID_ARGUMENT, "16");
+    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], 0, 16, &buffer), RVIT_INVALID_ARGUMENT, "address");
+    expect_status(rvit_cuda_buffer_wrap(H.device[DEVICE], 0x7fff12345670u, 16, &buffer), RVIT_INVALID_ARGUMENT, "driver");
+    rvit_buffer_destroy(own);
+    rvit_buffer_destroy(cpu_buffer);
+    rvit_stream_destroy(cpu_stream);
+    rvit_device_destroy(cpu);
+}
+
+SUITE(interop_suite, TEST(wrapped), TEST(context_is_left_alone), TEST(misuse));
+
+int main(int argc, char **argv)
+{
+    const suite *const suites[] = {&variants_suite, &interop_suite};
+    return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
+}

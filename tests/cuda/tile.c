@@ -1,0 +1,131 @@
+/* The tile choice of the CUDA backend: whatever it chooses covers the work and fits the device. Needs no GPU. */
+#include "harness.h"
+
+#include "backend_cuda/tile.h"
+
+static const rvit_cu_machine machines[] = {
+    {58, 101376, 102400},  /* architecture 89 */
+    {132, 232448, 233472}, /* 90 */
+    {108, 166912, 167936}, /* 80 */
+    {1, 101376, 102400},
+};
+enum { N_MACHINES = sizeof machines / sizeof machines[0] };
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+static void check_attention(const rvit_cu_machine *m, int32_t element_size, int32_t head_dim, int64_t n_images, int32_t n_heads,
+                            int32_t len)
+{
+    const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, element_size, head_dim, n_images, n_heads, len);
+    const int32_t rows = element_size == 4 ? 32 : t.split ? 16 : t.threads / 32 * 16;
+    assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= (element_size == 2 && head_dim <= 64 ? 256 : 128));
+    assert_true((int64_t)t.row_blocks * rows >= len);
+    assert_true(t.row_blocks == 1 || (int64_t)(t.row_blocks - 1) * rows < len);
+    assert_true(t.shared > 0 && t.shared + 1024 <= m->max_shared);
+    if (element_size == 4)
+        return;
+    static const int32_t classes[] = {32, 64, 80, 96, 128};
+    assert_true(t.head_class >= 0 && t.head_class < 5 && classes[t.head_class] >= head_dim);
+    assert_true(t.head_class == 0 || classes[t.head_class - 1] < head_dim);
+    assert_true(t.stages >= 1 && t.stage_keys % 16 == 0 && t.stage_keys <= 64);
+    assert_true(t.stage_keys >= (len < 64 ? len : 64));
+}
+
+static void attention_covers_and_fits(void **state)
+{
+    (void)state;
+    static const int32_t lens[] = {1,  2,   15,  16,  17,  21,  32,  33,  41,  48,  63,  64,  65,
+                                   99, 127, 128, 129, 192, 193, 197, 208, 256, 257, 577, 4097};
+    static const int64_t images[] = {0, 1, 2, 4, 16, 64, 256, 70000};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (int32_t dim = 8; dim <= 128; dim += 8)
+            for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
+                for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+                    for (int size = 2; size <= 4; size += 2)
+                        check_attention(&machines[m], size, dim, images[i], i % 2 ? 12 : 3, lens[l]);
+}
+
+/* The cases that the kernels are tuned for. */
+static void attention_choices(void **state)
+{
+    (void)state;
+    const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
+    /* 13 tiles of 16 rows: two CTAs of 7 warps, two of them on an SM. */
+    rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, 2, 64, 64, 12, 197);
+    assert_int_equal(t.split, 0);
+    assert_int_equal(t.threads, 7 * 32);
+    assert_int_equal(t.row_blocks, 2);
+    assert_true(2 * (t.shared + 1024) <= ada->sm_shared);
+    /* A short image needs one CTA a head, and one stage no larger than itself. */
+    t = rvit_cu_tile_attention(hopper, 2, 64, 64, 12, 41);
+    assert_int_equal(t.split, 0);
+    assert_int_equal(t.threads, 3 * 32);
+    assert_int_equal(t.row_blocks, 1);
+    assert_int_equal(t.shared, 2 * 48 * 128);
+    /* One image leaves most of the device idle: the warps share the keys. */
+    t = rvit_cu_tile_attention(hopper, 2, 64, 1, 12, 197);
+    assert_int_equal(t.split, 1);
+    assert_int_equal(t.row_blocks, 13);
+    /* There is nothing to share where one block holds all keys. */
+    t = rvit_cu_tile_attention(hopper, 2, 64, 1, 12, 64);
+    assert_int_equal(t.split, 0);
+    assert_int_equal(t.row_blocks, 4);
+}
+
+static void linear_covers_and_fits(void **state)
+{
+    (void)state;
+    static const int64_t rows[] = {0, 1, 63, 64, 65, 128, 197, 788, 12608, 50432, 1000000};
+    static const int32_t features[] = {4, 64, 100, 192, 768, 2304, 3072};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+            for (size_t f = 0; f < sizeof features / sizeof features[0]; f++)
+                for (int size = 2; size <= 4; size += 2) {
+                    static const int32_t sides[][2] = {{64, 64}, {64, 128}, {128, 128}};
+                    const rvit_cu_linear_tile t = rvit_cu_tile_linear(&machines[m], size, rows[r], features[f]);
+                    const int64_t tiles = divide_up(rows[r], sides[t.shape][0]) * divide_up(features[f], sides[t.shape][1]);
+                    assert_true(t.ctas >= 1 && (t.ctas <= tiles || tiles == 0));
+                    assert_true(t.ctas <= 4 * (int64_t)machines[m].n_sms);
+                    assert_true(t.shared <= machines[m].max_shared);
+                    assert_true(t.threads == (size == 4 || t.shape == RVIT_CU_LINEAR_128X128 ? 256 : 128));
+                    assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64X64);
+                }
+}
+
+static void linear_choices(void **state)
+{
+    (void)state;
+    const rvit_cu_machine *hopper = &machines[1];
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768).shape, RVIT_CU_LINEAR_64X64);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 3072).shape, RVIT_CU_LINEAR_128X128);
+    /* Two CTAs of the large tile on every SM. */
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 3072).ctas, 2 * 132);
+}
+
+static void small_choices(void **state)
+{
+    (void)state;
+    const rvit_cu_machine *m = &machines[0];
+    assert_int_equal(rvit_cu_tile_ctas(m, 0, 8, 8), 1);
+    assert_int_equal(rvit_cu_tile_ctas(m, 17, 8, 8), 3);
+    assert_int_equal(rvit_cu_tile_ctas(m, 1000000, 8, 8), 58 * 8);
+    for (int32_t len = 0; len < 2000; len++) {
+        const int32_t threads = rvit_cu_tile_select(len);
+        assert_true(threads % 32 == 0 && threads >= 32 && threads <= 256);
+        assert_true(threads >= len || threads == 256);
+    }
+    assert_int_equal(rvit_cu_tile_head(m, 768, 2), 768 * 2 * 4);
+    assert_int_equal(rvit_cu_tile_head(m, 1 << 20, 1), 0);
+}
+
+SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),
+      TEST(small_choices));
+
+int main(int argc, char **argv)
+{
+    const suite *const suites[] = {&tile_suite};
+    return harness_main(argc, argv, 0, suites, 1);
+}

@@ -1,0 +1,167 @@
+/* Which kernel serves depends on the batch's capacities and the device; what comes out must not. The same ops run as if on a device of one
+   SM, on one of very many, and in between. */
+#include "cuda_tests.h"
+
+#include <math.h>
+
+#include "backend_cuda/cu.h"
+
+typedef struct machine_list {
+    int32_t n_sms[8];
+    int n;
+} machine_list;
+
+/* Runs the op once for each device size and fails unless the outputs agree bit for bit. */
+static void expect_equal(const machine_list *list, void (*run)(void *), void *context, array *const *outputs, int n_outputs)
+{
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const int32_t n_sms = device->machine.n_sms;
+    uint8_t *first[4] = {NULL};
+    for (int i = 0; i < list->n; i++) {
+        arrays_upload();
+        device->machine.n_sms = list->n_sms[i];
+        run(context);
+        device->machine.n_sms = n_sms;
+        arrays_fetch(DEVICE);
+        for (int o = 0; o < n_outputs; o++) {
+            if (outputs[o] == NULL)
+                continue;
+            const size_t size = (size_t)outputs[o]->size;
+            if (i == 0) {
+                first[o] = scratch(size);
+                memcpy(first[o], outputs[o]->result[DEVICE], size);
+            } else if (memcmp(first[o], outputs[o]->result[DEVICE], size) != 0) {
+                fail_msg("%s differs between a device of %d SMs and one of %d", outputs[o]->name, list->n_sms[0], list->n_sms[i]);
+            }
+        }
+    }
+}
+
+static void run_attention(void *context)
+{
+    expect_ok(rvit_attention(H.stream[DEVICE], context));
+}
+
+static void attention_variants(void **state)
+{
+    (void)state;
+    static const int32_t dims[] = {8, 24, 32, 40, 64, 72, 80, 88, 96, 104, 128};
+    static const int32_t lengths[] = {197, 1, 65, 0, 130, 64, 300, 7};
+    static const machine_list list = {{1, 1 << 20, 20}, 3};
+    enum { N_HEADS = 3, N_IMAGES = 8 };
+    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+        for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
+            const batch b = batch_of(lengths, N_IMAGES, 2);
+            const int64_t width = N_HEADS * dims[d], size = b.rows * width * 2;
+            array *qkv = array_input("qkv", 3 * size), *cu = array_cu(&b), *out = array_output("out", size);
+            array *key_bias = d % 2 ? array_input("key_bias", b.rows * 4) : NULL;
+            array *cls = array_output("cls_probs", b.rows * N_HEADS * 4), *lse = array_output("lse", b.rows * N_HEADS * 4);
+            store_normal((rvit_dtype)dtype, qkv->host, 0, b.live * 3 * width, 1.5f);
+            if (key_bias)
+                store_normal(RVIT_F32, key_bias->host, 0, b.live, 2);
+            rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+            args.dtype = (rvit_dtype)dtype;
+            args.n_images = N_IMAGES;
+            args.n_heads = N_HEADS;
+            args.head_dim = dims[d];
+            args.max_len = b.max_len;
+            args.rows = b.rows;
+            args.scale = d % 3 == 1 ? -0.3f : 0;
+            args.q = args.k = args.v = array_view(qkv, DEVICE);
+            args.k.offset += width * 2;
+            args.v.offset += width * 4;
+            args.q_stride = args.k_stride = args.v_stride = 3 * width;
+            args.cu_seqlens = array_view(cu, DEVICE);
+            args.key_bias = array_view(key_bias, DEVICE);
+            args.out = array_view(out, DEVICE);
+            args.cls_probs = array_view(cls, DEVICE);
+            args.lse = array_view(lse, DEVICE);
+            array *const outputs[] = {out, cls, lse};
+            expect_equal(&list, run_attention, &args, outputs, 3);
+            harness_teardown(NULL);
+        }
+}
+
+/* A negative scale turns the order of the logits round: checked against the same with -q. */
+static void negative_scale(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {70, 33};
+    enum { DIM = 64 };
+    for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++) {
+        const batch b = batch_of(lengths, 2, 0);
+        const int64_t size = b.rows * DIM * rvit_dtype_size((rvit_dtype)dtype);
+        array *q = array_input("q", size), *minus_q = array_input("minus_q", size), *k = array_input("k", size);
+        array *cu = array_cu(&b), *out[2] = {array_output("out", size), array_output("out of minus q", size)};
+        store_normal((rvit_dtype)dtype, q->host, 0, b.live * DIM, 2);
+        store_normal((rvit_dtype)dtype, k->host, 0, b.live * DIM, 2);
+        for (int64_t i = 0; i < b.live * DIM; i++)
+            store((rvit_dtype)dtype, minus_q->host, i, -load((rvit_dtype)dtype, q->host, i));
+        arrays_upload();
+        for (int negative = 0; negative < 2; negative++) {
+            rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+            args.dtype = (rvit_dtype)dtype;
+            args.n_images = 2;
+            args.n_heads = 1;
+            args.head_dim = DIM;
+            args.max_len = b.max_len;
+            args.rows = b.rows;
+            args.scale = negative ? -0.25f : 0.25f;
+            args.q = array_view(negative ? q : minus_q, DEVICE);
+            args.k = args.v = array_view(k, DEVICE);
+            args.cu_seqlens = array_view(cu, DEVICE);
+            args.out = array_view(out[negative], DEVICE);
+            expect_ok(rvit_attention(H.stream[DEVICE], &args));
+        }
+        arrays_fetch(DEVICE);
+        assert_memory_equal(out[0]->result[DEVICE], out[1]->result[DEVICE], (size_t)size);
+        assert_false(isnan(load((rvit_dtype)dtype, out[1]->result[DEVICE], 0)));
+        harness_teardown(NULL);
+    }
+}
+
+static void run_linear(void *context)
+{
+    expect_ok(rvit_linear(H.stream[DEVICE], context));
+}
+
+static void linear_variants(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][3] = {{300, 100, 200}, {129, 36, 260}, {70, 200, 132}, {5, 4, 4}};
+    for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++)
+        for (int s = 0; s < 4; s++)
+            for (int wide = 0; wide < 2; wide++) {
+                const int64_t rows = sizes[s][0], in = sizes[s][1], out_features = sizes[s][2];
+                const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
+                array *x = array_input("x", rows * in * 2), *weight = array_input("weight", out_features * in * 2);
+                array *bias = array_input("bias", out_features * 4), *live = array_input("live", 4);
+                array *out = array_output("out", rows * out_features * rvit_dtype_size(out_dtype));
+                const int32_t count = (int32_t)rows - 1;
+                memcpy(live->host, &count, 4);
+                store_normal((rvit_dtype)dtype, x->host, 0, rows * in, 1);
+                store_normal((rvit_dtype)dtype, weight->host, 0, out_features * in, 0.2f);
+                store_normal(RVIT_F32, bias->host, 0, out_features, 1);
+                rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+                args.dtype = (rvit_dtype)dtype;
+                args.out_dtype = out_dtype;
+                args.rows.capacity = rows;
+                args.rows.live = array_view(live, DEVICE);
+                args.in_features = (int32_t)in;
+                args.out_features = (int32_t)out_features;
+                args.activation = s % 2 ? RVIT_ACTIVATION_GELU : RVIT_ACTIVATION_NONE;
+                args.x = array_view(x, DEVICE);
+                args.weight = array_view(weight, DEVICE);
+                args.bias = array_view(bias, DEVICE);
+                args.out = array_view(out, DEVICE);
+                /* The number of SMs decides: more than there are tiles of a size means the next smaller size. */
+                const int32_t large = (int32_t)((rows + 127) / 128 * ((out_features + 127) / 128));
+                const int32_t middle = (int32_t)((rows + 63) / 64 * ((out_features + 127) / 128));
+                const machine_list list = {{1, large, large + 1, middle, middle + 1, 1 << 20}, 6};
+                array *const outputs[] = {out};
+                expect_equal(&list, run_linear, &args, outputs, 1);
+                harness_teardown(NULL);
+            }
+}
+
+SUITE(variants_suite, TEST(attention_variants), TEST(negative_scale), TEST(linear_variants));

@@ -1,0 +1,144 @@
+/* Modules and launches. A module's image is looked at only to see that it is one: its kernels are those compiled into this library. */
+#include <string.h>
+
+#include "driver.h"
+
+using namespace emu;
+
+namespace
+{
+bool is_image(const void *image)
+{
+    static const unsigned char fatbin[4] = {0x50, 0xed, 0x55, 0xba}, wrapped[4] = {0xb1, 0x43, 0x62, 0x46}, elf[4] = {0x7f, 'E', 'L', 'F'};
+    return memcmp(image, fatbin, 4) == 0 || memcmp(image, wrapped, 4) == 0 || memcmp(image, elf, 4) == 0 ||
+           memcmp(image, "//\n/", 3) == 0 || memcmp(image, ".ver", 4) == 0;
+}
+
+CUfunction known_function(CUfunction function)
+{
+    for (CUmodule module : state().modules)
+        for (auto &entry : module->functions)
+            if (&entry.second == function)
+                return function;
+    report("use of a function of no loaded module");
+    return nullptr;
+}
+} // namespace
+
+CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    EMU_CALL(CONTEXT);
+    if (const CUresult refused = forbidden_while_capturing())
+        return refused;
+    if (module == nullptr || image == nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_image(image))
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (model().capability < 80)
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (fault_allocation())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *module = new CUmod_st();
+    state().modules.insert(*module);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleUnload(CUmodule module)
+{
+    EMU_CALL(CONTEXT);
+    if (state().modules.count(module) == 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    flush_all();
+    state().modules.erase(module);
+    delete module;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name)
+{
+    EMU_CALL(CONTEXT);
+    if (function == nullptr || name == nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (state().modules.count(module) == 0)
+        return CUDA_ERROR_INVALID_HANDLE;
+    const kernel *k = kernel_find(name);
+    if (k == nullptr)
+        return CUDA_ERROR_NOT_FOUND;
+    CUfunc_st &f = module->functions[k];
+    if (f.entry == nullptr)
+        f = {k, 48 << 10};
+    *function = &f;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetAttribute(CUfunction function, CUfunction_attribute attribute, int value)
+{
+    EMU_CALL(CONTEXT);
+    if (known_function(function) == nullptr)
+        return CUDA_ERROR_INVALID_HANDLE;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        if (value < 0 || value > model().shared_per_block)
+            return CUDA_ERROR_INVALID_VALUE;
+        function->max_dynamic_shared = value;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        return value < -1 || value > 100 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+/* Of the attributes that depend on the compiler, none is known here. */
+CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    EMU_CALL(CONTEXT);
+    if (value == nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (known_function(function) == nullptr)
+        return CUDA_ERROR_INVALID_HANDLE;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = function->max_dynamic_shared;
+        return CUDA_SUCCESS;
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = 1024;
+        return CUDA_SUCCESS;
+    default:
+        report("cuFuncGetAttribute: the emulation does not know attribute %d", (int)attribute);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+}
+
+CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                        unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra)
+{
+    EMU_CALL(CONTEXT);
+    if (known_function(function) == nullptr || !known(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    const kernel &k = *function->entry;
+    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535 || block_x == 0 ||
+        block_y == 0 || block_z == 0 || block_x > 1024 || block_y > 1024 || block_z > 64 || (uint64_t)block_x * block_y * block_z > 1024) {
+        report("%s: grid %u x %u x %u of blocks %u x %u x %u", k.name, grid_x, grid_y, grid_z, block_x, block_y, block_z);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (shared > (unsigned)function->max_dynamic_shared) {
+        report("%s: %u bytes of dynamic shared memory, set to at most %d", k.name, shared, function->max_dynamic_shared);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (extra != nullptr || (parameters == nullptr && k.n_parameters > 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->captured == nullptr && fault_launch())
+        return state().lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    operation op = {};
+    op.kind = operation::LAUNCH;
+    op.function = function;
+    op.shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
+    for (int i = 0; i < k.n_parameters; i++) {
+        const size_t at = (op.parameters.size() + k.alignments[i] - 1) / k.alignments[i] * k.alignments[i];
+        op.parameters.resize(at + k.sizes[i]);
+        op.offsets.push_back(at);
+        memcpy(op.parameters.data() + at, parameters[i], k.sizes[i]);
+    }
+    return submit(stream, std::move(op));
+}

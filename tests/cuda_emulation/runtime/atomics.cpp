@@ -1,0 +1,54 @@
+/* Atomics and ordered accesses to global memory, as strong as the processor has them. */
+#include "machine.h"
+
+namespace emu
+{
+namespace
+{
+/* Loads between which a spinning thread lets others run, and after which it waits for something that will not come. */
+const unsigned SPIN_YIELD = 16, SPIN_LIMIT = 1u << 28;
+
+template <typename T> fiber &checked(const T *p)
+{
+    if ((uintptr_t)p % sizeof(T))
+        fail("atomic access of %zu bytes at %p", sizeof(T), static_cast<const void *>(p));
+    return *this_worker()->current;
+}
+} // namespace
+
+int atomic_add(int *p, int value)
+{
+    checked(p).spins = 0;
+    return __atomic_fetch_add(p, value, __ATOMIC_SEQ_CST);
+}
+
+int atomic_max(int *p, int value)
+{
+    checked(p).spins = 0;
+    int old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(p, &old, old > value ? old : value, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+    }
+    return old;
+}
+
+unsigned long long load_acquire(const unsigned long long *p)
+{
+    fiber &f = checked(p);
+    if (++f.spins % SPIN_YIELD == 0)
+        stand_back(*this_worker(), f);
+    if (f.spins > SPIN_LIMIT)
+        fail("spins without end on %p", static_cast<const void *>(p));
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
+void store_release(unsigned long long *p, unsigned long long value)
+{
+    checked(p).spins = 0;
+    __atomic_store_n(p, value, __ATOMIC_RELEASE);
+}
+
+void fence()
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+} // namespace emu

@@ -1,0 +1,164 @@
+/* The barrier of a block, the collectives of a warp, and what becomes of both when threads return. */
+#include "machine.h"
+
+namespace emu
+{
+namespace
+{
+const char *name_of(collective kind)
+{
+    static const char *const names[] = {"warp_sync", "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor",
+                                        "ballot",    "ldmatrix", "mma f16",    "mma bf16"};
+    return names[(int)kind];
+}
+
+bool same(site a, site b)
+{
+    return a.line == b.line && a.file == b.file;
+}
+
+int source_lane(collective kind, int lane, int argument)
+{
+    int from = lane;
+    if (kind == collective::shuffle)
+        return argument & (WARP - 1);
+    if (kind == collective::shuffle_up)
+        from = lane - argument;
+    else if (kind == collective::shuffle_down)
+        from = lane + argument;
+    else
+        from = lane ^ argument;
+    return from < 0 || from >= WARP ? lane : from;
+}
+
+void execute(warp &w, collective kind)
+{
+    uint32_t ballot = 0;
+    switch (kind) {
+    case collective::sync:
+        w.order++;
+        break;
+    case collective::ballot:
+        for (int i = 0; i < WARP; i++)
+            ballot |= (uint32_t)(w.lanes[i].value != 0) << i;
+        for (int i = 0; i < WARP; i++)
+            w.lanes[i].result = ballot;
+        break;
+    case collective::load_matrix:
+    case collective::multiply_f16:
+    case collective::multiply_bf16:
+        matrix_execute(w, kind);
+        break;
+    default:
+        for (int i = 0; i < WARP; i++)
+            w.lanes[i].result = w.lanes[source_lane(kind, i, w.lanes[i].argument)].value;
+    }
+}
+
+/* Returns when all lanes have come and the collective is done. The last to come carries it out, when the others' operands are in their
+   fibers; what it leaves there stays until their next one. */
+void meet(worker &w, fiber &f, site at, collective kind)
+{
+    warp &home = *f.home;
+    if (watching_races)
+        settle_suspect();
+    if (home.live != 0xffffffffu)
+        fail("%s at %s:%d needs all lanes of the warp, of which %d have returned or never were", name_of(kind), at.file, at.line,
+             WARP - __builtin_popcount(home.live));
+    if (home.arrived == 0) {
+        home.kind = kind;
+        home.where = at;
+    } else if (home.kind != kind || !same(home.where, at)) {
+        fail("lanes of one warp are at different places: %s at %s:%d and %s at %s:%d", name_of(kind), at.file, at.line, name_of(home.kind),
+             home.where.file, home.where.line);
+    }
+    home.arrived |= f.bit;
+    if (home.arrived != 0xffffffffu) {
+        park(w, f, at);
+        return;
+    }
+    home.arrived = 0;
+    execute(home, kind);
+    make_ready(w, home, ~f.bit);
+    if (now_and_then(w, 4))
+        yield(w, f);
+}
+
+void release(worker &w)
+{
+    w.at_barrier = 0;
+    w.epoch++;
+    for (int i = 0; i * WARP < w.n_threads; i++) {
+        make_ready(w, w.warps[i], w.barrier_lanes[i]);
+        w.barrier_lanes[i] = 0;
+    }
+}
+} // namespace
+
+uint32_t warp_collective(site at, collective kind, uint32_t value, int argument)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    f.value = value;
+    f.argument = argument;
+    meet(w, f, at, kind);
+    return f.result;
+}
+
+void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    f.d = r;
+    f.argument = transposed;
+    f.address = shared_bytes(at, shared, 16);
+    if (watching_races)
+        note_access(f.address, 16, false, __builtin_return_address(0));
+    meet(w, f, at, collective::load_matrix);
+}
+
+void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    f.d = d;
+    f.a = a;
+    f.b = b;
+    meet(w, f, at, kind);
+}
+
+void block_barrier(site at)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    if (watching_races)
+        settle_suspect();
+    uint32_t &mine = w.barrier_lanes[f.id / WARP];
+    if (mine) {
+        const site other = f.home->lanes[__builtin_ctz(mine)].waits;
+        if (!same(other, at))
+            fail("lanes of one warp are at different barriers, %s:%d and %s:%d", at.file, at.line, other.file, other.line);
+    }
+    if (++w.at_barrier == w.live) {
+        release(w);
+        if (w.seed != 0)
+            yield(w, f);
+        return;
+    }
+    mine |= f.bit;
+    park(w, f, at);
+}
+
+void thread_returns(worker &w, fiber &f)
+{
+    warp &home = *f.home;
+    if (watching_races)
+        settle_suspect();
+    if (home.arrived)
+        fail("the thread returns while lanes of its warp wait for it in %s at %s:%d", name_of(home.kind), home.where.file, home.where.line);
+    home.live &= ~f.bit;
+    w.live--;
+    if (w.at_barrier > 0 && w.at_barrier == w.live)
+        release(w);
+}
+} // namespace emu

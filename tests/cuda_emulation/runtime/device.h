@@ -1,0 +1,79 @@
+/* What the emulated machine does for a kernel; emulated_intrinsics.h gives it the names that the kernels use. */
+#ifndef EMU_DEVICE_H
+#define EMU_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace emu
+{
+struct coordinates {
+    unsigned x, y, z;
+};
+
+struct launch_view {
+    coordinates block_index, block_size, grid_size;
+};
+
+struct thread_view {
+    coordinates index;
+    const launch_view *launch;
+};
+
+/* The running thread. A fiber stays on its OS thread, hence const: one call a function is enough. */
+const thread_view *self() __attribute__((const));
+
+/* A place in a kernel's source: for messages, and to tell whether the lanes of a warp wait at the same one. */
+struct site {
+    const char *file;
+    int line;
+    static constexpr site here(const char *in_file = __builtin_FILE(), int at_line = __builtin_LINE())
+    {
+        return {in_file, at_line};
+    }
+};
+
+void block_barrier(site at);
+
+enum class collective { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, load_matrix, multiply_f16, multiply_bf16 };
+
+/* All 32 lanes have to arrive, at one place, before any of them goes on. */
+uint32_t warp_collective(site at, collective kind, uint32_t value, int argument);
+
+/* ldmatrix.m8n8.x4: lane l gives the address of row l % 8 of matrix l / 8. */
+void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared);
+
+/* mma.sync m16n8k16, row.col, float32 accumulation: d += a b in the lane layout of the PTX manual. */
+void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b);
+
+unsigned char *dynamic_shared();
+/* A shared-memory address as PTX has it, of a place in dynamic shared memory. */
+uint32_t shared_address(site at, const void *pointer);
+
+/* cp.async of 8 or 16 bytes; zeroes if not valid. From here until the wait that covers it the destination holds poison: on the device it
+   may hold the old bytes, the new ones, or some of both. */
+void copy_async(site at, uint32_t shared, const void *source, int size, bool valid);
+void copy_async_commit();
+/* Waits until at most `pending` of this thread's latest groups are still under way. */
+void copy_async_wait(int pending);
+
+/* Global memory that several blocks use. A thread that spins on a load lets others run. */
+int atomic_add(int *p, int value);
+int atomic_max(int *p, int value);
+unsigned long long load_acquire(const unsigned long long *p);
+void store_release(unsigned long long *p, unsigned long long value);
+void fence();
+
+/* Keeps the compiler from fusing the operation that made x with the next one. */
+inline float rounded(float x)
+{
+#if defined(__x86_64__)
+    __asm__("" : "+x"(x));
+#else
+    __asm__("" : "+w"(x));
+#endif
+    return x;
+}
+} // namespace emu
+
+#endif

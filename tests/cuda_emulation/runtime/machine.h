@@ -1,0 +1,149 @@
+/* The emulated machine: an OS thread ("worker") runs one block at a time, its threads as fibers that switch only where a thread has to
+   wait for others. */
+#ifndef EMU_MACHINE_H
+#define EMU_MACHINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <vector>
+
+#include "device.h"
+#include "fiber.h"
+
+namespace emu
+{
+enum { WARP = 32, MAX_THREADS = 1024, MAX_WARPS = MAX_THREADS / WARP, MAX_SHARED = 227 * 1024 };
+
+/* A thread-local variable of the emulation's own. It must hold something but zeroes at first, and all of it be kept: the zero-filled
+   thread-local storage is the kernels' static shared memory, and poisoned before each block. */
+#define EMU_LOCAL __attribute__((used)) thread_local
+
+/* What uninitialised memory holds: NaN as f16, bf16 and f32, a large number as an integer. */
+const uint32_t POISON = 0x7fff7fffu;
+void poison(void *memory, size_t size);
+bool is_poison(const void *memory, size_t size);
+
+struct kernel;
+struct warp;
+
+struct async_copy {
+    void *to;
+    const void *source;
+    int size;
+    bool valid;
+};
+
+/* A CUDA thread. */
+struct fiber {
+    context stopped;
+    thread_view view;
+    unsigned id;
+    uint32_t bit; /* of its lane */
+    warp *home;
+    site waits; /* line 0: for nothing */
+    /* of the warp collective it waits in */
+    uint32_t value, result;
+    int argument;
+    const void *address;
+    const uint32_t *a, *b;
+    void *d;
+    unsigned spins;
+    /* cp.async: the copies in order, where each closed group ends, and how many of both have landed */
+    std::vector<async_copy> copies;
+    std::vector<size_t> groups;
+    size_t landed_copies, landed_groups;
+};
+
+/* live: has not returned; ready: may run; arrived: is at the collective kind, where. */
+struct warp {
+    uint32_t live, ready, arrived;
+    collective kind;
+    site where;
+    fiber *lanes;
+    uint32_t order; /* counts its warp barriers */
+};
+
+/* A launch, shared by the workers. */
+struct grid {
+    const kernel *entry;
+    const void *const *arguments;
+    coordinates blocks, threads;
+    size_t dynamic_shared;
+    uint64_t n_blocks, step, start; /* the i-th block to run is (start + i * step) mod n_blocks */
+    uint64_t next;                  /* atomic: blocks dealt out */
+    bool failed;                    /* atomic */
+};
+
+struct worker {
+    grid *launch;
+    launch_view view;
+    fiber *fibers;
+    fiber *current; /* nullptr: the scheduler runs */
+    warp warps[MAX_WARPS];
+    uint32_t ready_warps;
+    unsigned warp_index; /* the one that ran last */
+    int n_threads, live;
+    int at_barrier;
+    uint32_t barrier_lanes[MAX_WARPS];
+    uint32_t epoch; /* counts block barriers and blocks */
+    context scheduler;
+    char *stacks;
+    int n_stacks;
+    char *dynamic; /* of the present block; before it and behind it pages that cannot be touched */
+    size_t dynamic_size;
+    char *dynamic_pages;
+    char *statics; /* the block's other shared variables */
+    size_t statics_size;
+    void *cells;           /* what is known of accesses to them (races.cpp) */
+    uint64_t seed, random; /* seed 0: ascending order, 1: descending, others: random */
+    bool failed;           /* the block was given up */
+    int fault_signal;      /* 0: none */
+    const void *fault_address;
+    bool fault_writes;
+    std::vector<char> fault_stack;
+};
+
+/* What this OS thread is; nullptr outside launches. */
+worker *this_worker();
+void set_this_worker(worker *w);
+
+/* schedule.cpp */
+void block_run(worker &w, coordinates index);
+/* Stops the running fiber until it has been made ready. */
+void park(worker &w, fiber &f, site at);
+/* Goes on whenever its turn comes by the order of the seed, which may be at once. */
+void yield(worker &w, fiber &f);
+/* Lets another run, if one can, and so on in turn. */
+void stand_back(worker &w, fiber &f);
+void make_ready(worker &w, warp &of, uint32_t lanes);
+/* True once in `odds` times if the order is random. */
+bool now_and_then(worker &w, unsigned odds);
+/* Gives up the block and with it the launch, and says why. */
+[[noreturn]] void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The beginning of a message: kernel, block, thread. */
+void describe_position(const worker &w, char *text, size_t size);
+
+/* collective.cpp */
+void thread_returns(worker &w, fiber &f);
+
+/* matrix.cpp: carries out a load_matrix or multiply. */
+void matrix_execute(warp &w, collective kind);
+
+/* races.cpp: the kernels have been compiled to note their accesses. Those that the runtime does for them it notes itself. */
+extern bool watching_races;
+void note_access(const void *address, size_t size, bool writes, const void *code);
+/* The running fiber stops, or a block begins: its last write is looked at again, or forgotten. */
+void settle_suspect();
+void forget_suspect();
+
+/* shared.cpp */
+void shared_attach(worker &w); /* finds this OS thread's */
+void shared_begin(worker &w, size_t dynamic_size);
+void shared_end(worker &w); /* was anything written around it? */
+/* The block's bytes at a shared address that is a multiple of size. */
+void *shared_bytes(site at, uint32_t shared, size_t size);
+void copies_discard(fiber &f);
+} // namespace emu
+
+#endif

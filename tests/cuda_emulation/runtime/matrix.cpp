@@ -1,0 +1,104 @@
+/* ldmatrix and mma.sync in the lane layout of the PTX manual. */
+#include <string.h>
+
+#include "half.h"
+#include "machine.h"
+
+namespace emu
+{
+namespace
+{
+typedef float row8 __attribute__((vector_size(32)));
+
+void load_execute(warp &w)
+{
+    const bool transposed = w.lanes[0].argument != 0;
+    for (int m = 0; m < 4; m++) {
+        uint16_t rows[8][8];
+        for (int r = 0; r < 8; r++)
+            memcpy(rows[r], w.lanes[m * 8 + r].address, 16);
+        for (int lane = 0; lane < WARP; lane++) {
+            const int i = lane / 4, j = lane % 4 * 2;
+            const uint32_t low = transposed ? rows[j][i] : rows[i][j], high = transposed ? rows[j + 1][i] : rows[i][j + 1];
+            static_cast<uint32_t *>(w.lanes[lane].d)[m] = low | high << 16;
+        }
+    }
+}
+
+void convert_f16(row8 &to, const uint16_t *from)
+{
+#if defined(__F16C__)
+    to = (row8)_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from)));
+#else
+    for (int i = 0; i < 8; i++)
+        to[i] = f16_to_f32(from[i]);
+#endif
+}
+
+void convert_bf16(row8 &to, const uint16_t *from)
+{
+    for (int i = 0; i < 8; i++)
+        to[i] = bf16_to_f32(from[i]);
+}
+
+/* Each product of two 16-bit elements is exact in float32; the sum is taken in ascending k, rounding at each step. (The device adds
+   several products at once and cuts off low bits: no order of float32 additions has exactly its result.) */
+template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
+{
+    uint16_t a_bits[16][16], b_bits[16][8];
+    row8 a[16][2], b[16], d[16];
+    for (int lane = 0; lane < WARP; lane++) {
+        const fiber &f = w.lanes[lane];
+        const float *own = static_cast<const float *>(f.d);
+        const int g = lane / 4, t = lane % 4 * 2;
+        memcpy(&a_bits[g][t], &f.a[0], 4);
+        memcpy(&a_bits[g + 8][t], &f.a[1], 4);
+        memcpy(&a_bits[g][t + 8], &f.a[2], 4);
+        memcpy(&a_bits[g + 8][t + 8], &f.a[3], 4);
+        for (int i = 0; i < 2; i++) {
+            b_bits[t + i * 8][g] = (uint16_t)f.b[i];
+            b_bits[t + i * 8 + 1][g] = (uint16_t)(f.b[i] >> 16);
+            d[g + i * 8][t] = own[i * 2];
+            d[g + i * 8][t + 1] = own[i * 2 + 1];
+        }
+    }
+    for (int k = 0; k < 16; k++) {
+        convert(a[k][0], a_bits[k]);
+        convert(a[k][1], a_bits[k] + 8);
+        convert(b[k], b_bits[k]);
+    }
+    const float *const a_element = reinterpret_cast<const float *>(a);
+    for (int first = 0; first < 16; first += 8) { /* eight sums at a time, in registers */
+        row8 sum[8];
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+            sum[i] = d[first + i];
+        for (int k = 0; k < 16; k++)
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; i++)
+                sum[i] += a_element[(first + i) * 16 + k] * b[k];
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; i++)
+            d[first + i] = sum[i];
+    }
+    for (int lane = 0; lane < WARP; lane++) {
+        float *own = static_cast<float *>(w.lanes[lane].d);
+        const int g = lane / 4, t = lane % 4 * 2;
+        for (int i = 0; i < 2; i++) {
+            own[i * 2] = d[g + i * 8][t];
+            own[i * 2 + 1] = d[g + i * 8][t + 1];
+        }
+    }
+}
+} // namespace
+
+void matrix_execute(warp &w, collective kind)
+{
+    if (kind == collective::load_matrix)
+        load_execute(w);
+    else if (kind == collective::multiply_f16)
+        multiply_execute<convert_f16>(w);
+    else
+        multiply_execute<convert_bf16>(w);
+}
+} // namespace emu

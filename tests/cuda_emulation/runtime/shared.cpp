@@ -1,0 +1,201 @@
+/* A block's shared memory, and asynchronous copies into it. */
+#include <elf.h>
+#include <link.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
+#include "log.h"
+#include "machine.h"
+
+namespace emu
+{
+namespace
+{
+enum {
+    PAGE = 4096,
+    ALIGNMENT = 128, /* what kernels may expect of dynamic shared memory, and no more: */
+    FIRST_ADDRESS = 9 * ALIGNMENT,
+    PAGES = (MAX_SHARED / PAGE + 2) * PAGE,
+    BEFORE = 512 /* bytes watched below it; above it, those up to the end of the page */
+};
+
+/* Static shared variables: the zero-filled part of this OS thread's thread-local storage. */
+struct local_statics {
+    int mark;
+    char *start;
+    size_t size;
+};
+
+int find_statics(struct dl_phdr_info *info, size_t, void *data)
+{
+    local_statics &found = *static_cast<local_statics *>(data);
+    const uintptr_t code = (uintptr_t)&find_statics;
+    const ElfW(Phdr) *storage = nullptr;
+    bool ours = false;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) &p = info->dlpi_phdr[i];
+        if (p.p_type == PT_LOAD && code - (info->dlpi_addr + p.p_vaddr) < p.p_memsz)
+            ours = true;
+        if (p.p_type == PT_TLS)
+            storage = &p;
+    }
+    if (ours && storage && info->dlpi_tls_data) {
+        found.start = static_cast<char *>(info->dlpi_tls_data) + storage->p_filesz;
+        found.size = storage->p_memsz - storage->p_filesz;
+    }
+    return ours;
+}
+
+/* Bytes watched behind it. */
+size_t behind(const worker &w)
+{
+    return (size_t)(w.dynamic_pages + PAGE + PAGES - (w.dynamic + w.dynamic_size));
+}
+} // namespace
+
+EMU_LOCAL local_statics this_statics = {1, nullptr, 0};
+
+void poison(void *memory, size_t size)
+{
+    const uint32_t pattern = POISON;
+    char *to = static_cast<char *>(memory);
+    size_t i = 0;
+    for (; i + 4 <= size; i += 4)
+        memcpy(to + i, &pattern, 4);
+    memcpy(to + i, &pattern, size - i);
+}
+
+bool is_poison(const void *memory, size_t size)
+{
+    const uint32_t pattern = POISON;
+    const char *from = static_cast<const char *>(memory);
+    size_t i = 0;
+    for (; i + 4 <= size; i += 4)
+        if (memcmp(from + i, &pattern, 4) != 0)
+            return false;
+    return memcmp(from + i, &pattern, size - i) == 0;
+}
+
+void shared_attach(worker &w)
+{
+    local_statics &local = this_statics;
+    if (local.start == nullptr)
+        dl_iterate_phdr(find_statics, &local);
+    w.statics = local.start;
+    w.statics_size = local.size;
+    if (w.dynamic_pages == nullptr) {
+        w.dynamic_pages = (char *)mmap(nullptr, PAGES + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (w.dynamic_pages == MAP_FAILED || mprotect(w.dynamic_pages + PAGE, PAGES, PROT_READ | PROT_WRITE) != 0)
+            abort();
+    }
+}
+
+void shared_begin(worker &w, size_t dynamic_size)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(w.dynamic_pages + PAGE, PAGES);
+#endif
+    w.dynamic_size = dynamic_size;
+    w.dynamic = w.dynamic_pages + PAGE + PAGES - (dynamic_size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    poison(w.dynamic - BEFORE, BEFORE + dynamic_size);
+    poison(w.dynamic + dynamic_size, behind(w));
+    poison(w.statics, w.statics_size);
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_poison_memory_region(w.dynamic - BEFORE, BEFORE);
+    __asan_poison_memory_region(w.dynamic + dynamic_size, behind(w));
+#endif
+}
+
+void shared_end(worker &w)
+{
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(w.dynamic_pages + PAGE, PAGES);
+#endif
+    if (w.failed || (is_poison(w.dynamic - BEFORE, BEFORE) && is_poison(w.dynamic + w.dynamic_size, behind(w))))
+        return;
+    char where[256];
+    describe_position(w, where, sizeof(where));
+    report("%s: something was written outside the %zu bytes of dynamic shared memory", where, w.dynamic_size);
+    w.failed = true;
+}
+
+unsigned char *dynamic_shared()
+{
+    return reinterpret_cast<unsigned char *>(this_worker()->dynamic);
+}
+
+uint32_t shared_address(site at, const void *pointer)
+{
+    const worker &w = *this_worker();
+    const size_t offset = (size_t)(static_cast<const char *>(pointer) - w.dynamic);
+    if (offset > w.dynamic_size)
+        fail("%s:%d: %p is not in dynamic shared memory", at.file, at.line, pointer);
+    return (uint32_t)(FIRST_ADDRESS + offset);
+}
+
+void *shared_bytes(site at, uint32_t shared, size_t size)
+{
+    const worker &w = *this_worker();
+    const int64_t offset = (int64_t)shared - FIRST_ADDRESS;
+    if (offset < 0 || (size_t)offset + size > w.dynamic_size)
+        fail("%s:%d: bytes %lld to %lld of %zu bytes of dynamic shared memory", at.file, at.line, (long long)offset,
+             (long long)(offset + (int64_t)size - 1), w.dynamic_size);
+    if (shared % size)
+        fail("%s:%d: shared address %u is not a multiple of %zu", at.file, at.line, shared, size);
+    return w.dynamic + offset;
+}
+
+void copy_async(site at, uint32_t shared, const void *source, int size, bool valid)
+{
+    fiber &f = *this_worker()->current;
+    void *to = shared_bytes(at, shared, (size_t)size);
+    if (valid) { /* a bad source shows here, not at the wait */
+        if ((uintptr_t)source % (size_t)size)
+            fail("%s:%d: source %p is not a multiple of %d", at.file, at.line, source, size);
+        const volatile char *bytes = static_cast<const volatile char *>(source);
+        (void)bytes[0];
+        (void)bytes[size - 1];
+    }
+    if (watching_races)
+        note_access(to, (size_t)size, true, __builtin_return_address(0));
+    poison(to, (size_t)size);
+    f.copies.push_back({to, source, size, valid});
+}
+
+void copy_async_commit()
+{
+    fiber &f = *this_worker()->current;
+    f.groups.push_back(f.copies.size());
+}
+
+void copy_async_wait(int pending)
+{
+    fiber &f = *this_worker()->current;
+    if (f.groups.size() <= f.landed_groups + (size_t)pending)
+        return;
+    f.landed_groups = f.groups.size() - (size_t)pending;
+    for (; f.landed_copies < f.groups[f.landed_groups - 1]; f.landed_copies++) {
+        const async_copy &c = f.copies[f.landed_copies];
+        if (watching_races)
+            note_access(c.to, (size_t)c.size, true, __builtin_return_address(0));
+        if (c.valid)
+            memcpy(c.to, c.source, (size_t)c.size);
+        else
+            memset(c.to, 0, (size_t)c.size);
+    }
+    if (f.landed_copies == f.copies.size()) /* groups still under way hold nothing */
+        copies_discard(f);
+}
+
+void copies_discard(fiber &f)
+{
+    f.copies.clear();
+    f.groups.clear();
+    f.landed_copies = f.landed_groups = 0;
+}
+} // namespace emu
