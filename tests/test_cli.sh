@@ -84,8 +84,12 @@ no_err
 expect 0 devices --json
 json version '.+'
 n_devices=$("$json_get" devices <"$folder/out")
-json "devices.$((n_devices - 1)).backend" cpu
-json "devices.$((n_devices - 1)).usable" true
+cpu=0
+while [ $cpu -lt $((n_devices - 1)) ] && [ "$("$json_get" devices.$cpu.backend <"$folder/out")" != cpu ]; do
+    cpu=$((cpu + 1))
+done
+json "devices.$cpu.backend" cpu
+json "devices.$cpu.usable" true
 expect 0 policies
 out '^evit '
 expect 3 classify "$model" "$cat" --backend cpu --device 99
