@@ -6,6 +6,7 @@
 #define RVIT_CPU_H
 
 #include <pthread.h>
+#include <string.h>
 
 #include "backend_cpu/kernels.h"
 #include "core/backend.h"
@@ -62,6 +63,43 @@ static inline rvit_cpu_range rvit_cpu_image(const int32_t *cu_seqlens, int64_t i
     return (rvit_cpu_range){begin, end - begin < max_len ? end - begin : max_len};
 }
 
+/* Turns the counts in cu_seqlens[1 ..] into a layout of at most `rows` rows: where several images claim a row it counts more than once. */
+static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, int64_t rows)
+{
+    int64_t total = 0;
+    cu_seqlens[0] = 0;
+    for (int64_t image = 0; image < n_images; image++) {
+        total = rvit_cpu_clamp(total + cu_seqlens[image + 1], 0, rows);
+        cu_seqlens[image + 1] = (int32_t)total;
+    }
+}
+
+/* The row after `row` in a list of merge that begins at `first`, -1 at its end. Past the first the rows ascend, so that a list ends
+   whatever next_rows holds. */
+static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first, int64_t row, int64_t x_rows)
+{
+    const int64_t next = next_rows[row];
+    return next >= 0 && next < x_rows && next != first && (row == first || next > row) ? next : -1;
+}
+
+/* n elements of an array from element i on, as floats: in place, or converted into `values`. */
+static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, int half,
+                                                float *values)
+{
+    if (!half)
+        return (const float *)p + i;
+    kernels->to_float((const uint16_t *)p + i, values, n);
+    return values;
+}
+
+static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t n, int half)
+{
+    if (half)
+        kernels->to_half(values, (uint16_t *)p + i, n);
+    else
+        memcpy((float *)p + i, values, (size_t)n * sizeof *values);
+}
+
 /* Pool. n_threads counts the calling one. */
 rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool **out_pool);
 void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool);
@@ -85,17 +123,28 @@ void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *args);
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
 void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *args);
-void rvit_cpu_score(rvit_cpu_device *device, const rvit_score_args *args);
 void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *args);
+void rvit_cpu_mean(rvit_cpu_device *device, const rvit_mean_args *args);
+void rvit_cpu_match(rvit_cpu_device *device, const rvit_match_args *args);
+void rvit_cpu_merge(rvit_cpu_device *device, const rvit_merge_args *args);
 void rvit_cpu_pack(rvit_cpu_device *device, const rvit_pack_args *args);
 void rvit_cpu_unpack(rvit_cpu_device *device, const rvit_unpack_args *args);
 void rvit_cpu_head(rvit_cpu_device *device, const rvit_head_args *args);
 
-/* The same by plain code with float64 accumulation (oracle.c). */
+/* The first part of select (score.c). */
+void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
+
+/* The same by plain code with float64 accumulation (oracle.c, oracle_prune.c); score: CLS_NORM and PREDICTOR. */
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
 void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
+void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
+void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);
+void rvit_cpu_oracle_mean(rvit_cpu_device *device, const rvit_mean_args *args);
+void rvit_cpu_oracle_merge(rvit_cpu_device *device, const rvit_merge_args *args);
+void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *rows);
+void rvit_cpu_oracle_match(const rvit_cpu_match_tile *tile);
 
 /* CBLAS (cblas.c). name: "OpenBLAS 0.3.21 Haswell"; NULL if the build has none. */
 const char *rvit_cpu_cblas_name(char *text, size_t size);

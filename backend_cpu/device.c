@@ -164,6 +164,12 @@ static int is_stored(rvit_dtype dtype)
     return dtype == RVIT_F32 || dtype == RVIT_F16;
 }
 
+static int is_select_stored(const rvit_select_args *a)
+{
+    const int reads_x = a->score == RVIT_SCORE_L2 || a->score == RVIT_SCORE_CLS_NORM || a->score == RVIT_SCORE_PREDICTOR;
+    return (a->mode == RVIT_SELECT_MASK || !reads_x || is_stored(a->dtype)) && (a->fuse_x.buffer == NULL || is_stored(a->fuse_dtype));
+}
+
 static const char *supports(const rvit_device *device, const rvit_op *op)
 {
     (void)device;
@@ -181,8 +187,17 @@ static const char *supports(const rvit_device *device, const rvit_op *op)
     case RVIT_OP_ATTENTION:
         fine = is_stored(op->attention.dtype);
         break;
-    case RVIT_OP_SCORE:
-        fine = op->score.type != RVIT_SCORE_L2 || is_stored(op->score.dtype);
+    case RVIT_OP_SELECT:
+        fine = is_select_stored(&op->select);
+        break;
+    case RVIT_OP_MEAN:
+        fine = is_stored(op->mean.dtype);
+        break;
+    case RVIT_OP_MATCH:
+        fine = is_stored(op->match.dtype);
+        break;
+    case RVIT_OP_MERGE:
+        fine = is_stored(op->merge.dtype);
         break;
     case RVIT_OP_UNPACK:
         fine = is_stored(op->unpack.dtype);
@@ -191,7 +206,6 @@ static const char *supports(const rvit_device *device, const rvit_op *op)
         fine = is_stored(op->head.dtype) && is_stored(op->head.weight_dtype);
         break;
     case RVIT_OP_COPY:
-    case RVIT_OP_SELECT:
     case RVIT_OP_PACK:
     case RVIT_OP_COUNT:
         break;

@@ -1,5 +1,5 @@
-/* The kernels but attention's: linear, layernorm, head, conversions, and the table of them all. Compiled once for each instruction set,
-   each time with RVIT_CPU_ISA defined as its name. */
+/* The kernels but attention's and match's: linear, layernorm, head, conversions, and the table of them all. Compiled once for each
+   instruction set, each time with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -227,6 +227,8 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .layernorm = layernorm,
     .head = head,
+    .metric = ISA_NAME(rvit_cpu_metric_kernel),
+    .match = ISA_NAME(rvit_cpu_match_kernel),
     .to_float = to_float,
     .to_half = to_half,
 };

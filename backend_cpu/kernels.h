@@ -16,7 +16,7 @@
 #define RVIT_CPU_MAX_HEAD_DIM 128
 
 /* Floats of scratch memory that each thread brings along, 64-byte aligned; each kernel checks that it is enough. */
-#define RVIT_CPU_SCRATCH_FLOATS (224 * 1024)
+#define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
 
 /* out[r, :] = activation(x[r, :] weight^T + bias) + residual of rows first_row .. first_row + rows - 1 and a range of columns. Every
    pointer is to the tile's first element but residual, which is to row 0 of its first column. */
@@ -81,6 +81,25 @@ typedef struct rvit_cpu_head_tile {
     int half, weight_half;
 } rvit_cpu_head_tile;
 
+/* Rows first .. end - 1 of match's metric: the sum of a row's keys over the heads, scaled to length 1. */
+typedef struct rvit_cpu_metric_rows {
+    const void *k;
+    int64_t k_stride, n_heads, head_dim;
+    float *metric; /* [rows, head_dim] */
+    int64_t first, end;
+    int half;
+} rvit_cpu_metric_rows;
+
+/* For each of n_a metrics, the first of n_b (1 or more) with the largest dot product, and that product; both lists of metrics have a row
+   every `stride` floats. NaN is never the largest; where all are, the first with -infinity. */
+typedef struct rvit_cpu_match_tile {
+    const float *a, *b;
+    int64_t stride, head_dim;
+    int64_t n_a, n_b;
+    int32_t *best; /* out: at every second element */
+    float *value;  /* out: at every second element */
+} rvit_cpu_match_tile;
+
 typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
     int rows;         /* of a register tile: the best tiles have a multiple of it */
@@ -91,6 +110,8 @@ typedef struct rvit_cpu_kernels {
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
+    void (*metric)(const rvit_cpu_metric_rows *rows);
+    void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
     void (*to_float)(const uint16_t *half, float *out, int64_t n);
     void (*to_half)(const float *values, uint16_t *out, int64_t n);
 } rvit_cpu_kernels;

@@ -1,81 +1,134 @@
-/* Score: the same bits on every backend, so this file is compiled without contraction of multiplications and additions, and for the
-   baseline instruction set only. */
+/* The scores that select judges rows by. Those of contract have the same bits on every backend, so this file is compiled without
+   contraction of multiplications and additions, and for the baseline instruction set only. */
+#include <math.h>
+#include <string.h>
+
 #include "backend_cpu/cpu.h"
 #include "core/half.h"
 
 #define SCORE_LANES 32
 
 typedef struct score_job {
-    const void *x;
-    const float *cls_probs;
+    const rvit_select_args *args;
+    const void *x, *weight;
+    const float *cls_probs, *bias, *position_scores;
+    const int32_t *cu_seqlens;
     float *scores;
-    int64_t dim, n_heads;
-    int half;
 } score_job;
 
-/* Adds the squares of up to 32 elements to their lanes. */
-static inline void add_squares(const score_job *job, int64_t first, int64_t n, float lanes[SCORE_LANES])
+static inline float element(const void *p, int64_t i, int half)
 {
-    if (job->half) {
-        const uint16_t *x = (const uint16_t *)job->x + first;
-        for (int64_t i = 0; i < n; i++) {
-            const float value = rvit_f16_to_f32(x[i]);
-            const float square = value * value;
-            lanes[i] = lanes[i] + square;
-        }
-    } else {
-        const float *x = (const float *)job->x + first;
-        for (int64_t i = 0; i < n; i++) {
-            const float square = x[i] * x[i];
-            lanes[i] = lanes[i] + square;
-        }
-    }
+    return half ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-static void score_l2(void *context, int64_t begin, int64_t end, int thread)
+/* The sum of x[i] y[i] in the order of the contract. */
+static inline __attribute__((always_inline)) float sum_products(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim,
+                                                                int half)
+{
+    float lanes[SCORE_LANES] = {0};
+    int64_t i = 0;
+    for (; i + SCORE_LANES <= dim; i += SCORE_LANES)
+        for (int64_t lane = 0; lane < SCORE_LANES; lane++) {
+            const float product = element(x, first + i + lane, half) * element(y, y_first + i + lane, half);
+            lanes[lane] = lanes[lane] + product;
+        }
+    for (int64_t lane = 0; lane < dim - i; lane++) {
+        const float product = element(x, first + i + lane, half) * element(y, y_first + i + lane, half);
+        lanes[lane] = lanes[lane] + product;
+    }
+    for (int width = SCORE_LANES / 2; width > 0; width /= 2)
+        for (int lane = 0; lane < width; lane++)
+            lanes[lane] = lanes[lane] + lanes[lane + width];
+    return lanes[0];
+}
+
+static float squared_norm(const score_job *job, int64_t row)
+{
+    const rvit_select_args *a = job->args;
+    const int64_t first = row * a->x_stride;
+    return a->dtype == RVIT_F16 ? sum_products(job->x, first, job->x, first, a->dim, 1)
+                                : sum_products(job->x, first, job->x, first, a->dim, 0);
+}
+
+static float cls_attention(const score_job *job, int64_t row)
+{
+    const int64_t n_heads = job->args->n_heads;
+    const float *probs = job->cls_probs + row * n_heads;
+    float sum = probs[0];
+    for (int64_t head = 1; head < n_heads; head++)
+        sum = sum + probs[head];
+    return sum * (1.0f / (float)n_heads);
+}
+
+static float predictor(const score_job *job, int64_t row)
+{
+    const rvit_select_args *a = job->args;
+    float o[2];
+    for (int64_t i = 0; i < 2; i++)
+        o[i] = (a->dtype == RVIT_F16 ? sum_products(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, 1)
+                                     : sum_products(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, 0)) +
+               job->bias[i];
+    /* log(e^o0 / (e^o0 + e^o1)) = -log(1 + e^d), d = o1 - o0, without overflow. */
+    const float d = o[1] - o[0];
+    return d <= 0.0f ? -log1pf(expf(d)) : -(d + log1pf(expf(-d)));
+}
+
+static void score_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const score_job *job = context;
-    for (int64_t row = begin; row < end; row++) {
-        float lanes[SCORE_LANES] = {0};
-        int64_t i = 0;
-        for (; i + SCORE_LANES <= job->dim; i += SCORE_LANES)
-            add_squares(job, row * job->dim + i, SCORE_LANES, lanes);
-        add_squares(job, row * job->dim + i, job->dim - i, lanes);
-        for (int half = SCORE_LANES / 2; half > 0; half /= 2)
-            for (int lane = 0; lane < half; lane++)
-                lanes[lane] = lanes[lane] + lanes[lane + half];
-        job->scores[row] = lanes[0];
-    }
+    for (int64_t row = begin; row < end; row++)
+        switch (job->args->score) {
+        case RVIT_SCORE_L2:
+            job->scores[row] = squared_norm(job, row);
+            break;
+        case RVIT_SCORE_CLS_ATTENTION:
+            job->scores[row] = cls_attention(job, row);
+            break;
+        case RVIT_SCORE_CLS_NORM:
+            job->scores[row] = cls_attention(job, row) * sqrtf(squared_norm(job, row));
+            break;
+        case RVIT_SCORE_PREDICTOR:
+            job->scores[row] = predictor(job, row);
+            break;
+        case RVIT_SCORE_GIVEN:
+        case RVIT_SCORE_POSITION:
+            break;
+        }
 }
 
-static void score_cls_attention(void *context, int64_t begin, int64_t end, int thread)
+static void score_images(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const score_job *job = context;
-    const float factor = 1.0f / (float)job->n_heads;
-    for (int64_t row = begin; row < end; row++) {
-        const float *probs = job->cls_probs + row * job->n_heads;
-        float sum = probs[0];
-        for (int64_t head = 1; head < job->n_heads; head++)
-            sum = sum + probs[head];
-        job->scores[row] = sum * factor;
+    for (int64_t image = begin; image < end; image++) {
+        const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, job->args->rows, job->args->max_len);
+        memcpy(job->scores + rows.begin, job->position_scores, (size_t)rows.len * sizeof *job->scores);
     }
 }
 
-void rvit_cpu_score(rvit_cpu_device *device, const rvit_score_args *a)
+void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *a)
 {
+    if (device->oracle && (a->score == RVIT_SCORE_CLS_NORM || a->score == RVIT_SCORE_PREDICTOR)) {
+        rvit_cpu_oracle_score(device, a);
+        return;
+    }
     score_job job = {
+        .args = a,
         .x = rvit_cpu_at(a->x),
+        .weight = rvit_cpu_at(a->weight),
         .cls_probs = rvit_cpu_at(a->cls_probs),
+        .bias = rvit_cpu_at(a->bias),
+        .position_scores = rvit_cpu_at(a->position_scores),
+        .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
         .scores = rvit_cpu_at(a->scores),
-        .dim = a->dim,
-        .n_heads = a->n_heads,
-        .half = a->dtype == RVIT_F16,
     };
-    const int64_t rows = rvit_cpu_live_rows(&a->rows);
-    if (a->type == RVIT_SCORE_L2)
-        rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, 65536 / job.dim + 1), score_l2, &job);
-    else
-        rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, 8192), score_cls_attention, &job);
+    if (a->score == RVIT_SCORE_POSITION) {
+        const int64_t least = 65536 / ((int64_t)a->max_len + 1) + 1;
+        rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, least), score_images, &job);
+    } else if (a->score != RVIT_SCORE_GIVEN) {
+        const int64_t rows = rvit_cpu_clamp(job.cu_seqlens[a->n_images], 0, a->rows);
+        const int64_t width = a->score == RVIT_SCORE_CLS_ATTENTION ? a->n_heads : a->dim;
+        rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, 65536 / width + 1), score_rows, &job);
+    }
 }

@@ -1,12 +1,13 @@
-/* Select: marks what each image keeps, adds up the counts, then lists the kept rows. Integer logic throughout, so that every backend
-   makes the same choice from the same scores. */
+/* Select: scores rows, marks what each image keeps, adds up the counts, then lists the kept rows. Integer logic throughout, so that every
+   backend makes the same choice from the same scores. */
 #include <stdatomic.h>
 #include <string.h>
 
-#include "backend_cpu/cpu.h"
-#include "core/half.h"
+#include "backend_cpu/rank.h"
+#include "backend_cpu/select.h"
 
 typedef struct select_job {
+    const rvit_cpu_device *device;
     const rvit_select_args *args;
     const float *scores;
     const uint8_t *keep_in;
@@ -23,102 +24,85 @@ static void report(select_job *job, int64_t error)
         ;
 }
 
-static int is_nan(uint32_t bits)
+static void mark_best(const float *scores, int64_t n, int64_t k, uint8_t *keep)
 {
-    return (bits & 0x7fffffffu) > 0x7f800000u;
-}
-
-/* Orders scores as unsigned integers: NaN is 0, -infinity above it, and the two zeros are equal. */
-static uint32_t rank_of(float score)
-{
-    const uint32_t bits = rvit_float_bits(score);
-    if (is_nan(bits))
-        return 0;
-    if ((bits & 0x7fffffffu) == 0)
-        return 0x80000000u;
-    return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-}
-
-/* The k-th largest rank of n scores, 1 <= k <= n, and how many of that rank belong to the k. Finds it digit by digit: of the scores that
-   share the digits found so far, counts how many have each next digit. */
-static uint32_t kth_rank(const float *scores, int64_t n, int64_t k, int64_t *out_ties)
-{
-    uint32_t rank = 0, found = 0;
-    for (int shift = 24; shift >= 0; shift -= 8) {
-        int32_t histogram[256] = {0};
-        for (int64_t i = 0; i < n; i++) {
-            const uint32_t r = rank_of(scores[i]);
-            if ((r & found) == rank)
-                histogram[r >> shift & 255u]++;
-        }
-        uint32_t digit = 255;
-        while (k > histogram[digit])
-            k -= histogram[digit--];
-        rank |= digit << shift;
-        found |= 255u << shift;
-    }
-    *out_ties = k;
-    return rank;
-}
-
-static void mark_top_k(const select_job *job, rvit_cpu_range competing)
-{
-    const float *scores = job->scores + competing.begin;
-    uint8_t *keep = job->keep + competing.begin;
-    const int64_t n = competing.len;
-    const int64_t k = rvit_cpu_clamp(job->counts[n], 0, n);
     if (k == 0 || k == n) {
         memset(keep, k > 0, (size_t)n);
         return;
     }
     int64_t ties;
-    const uint32_t last = kth_rank(scores, n, k, &ties);
+    const uint32_t last = rvit_cpu_kth_rank(scores, n, 1, k, &ties);
     for (int64_t i = 0; i < n; i++) {
-        const uint32_t rank = rank_of(scores[i]);
+        const uint32_t rank = rvit_cpu_rank(scores[i]);
         keep[i] = rank > last || (rank == last && ties > 0);
         ties -= rank == last;
     }
 }
 
-static void mark_image(select_job *job, int64_t image)
+static void mark_threshold(const rvit_select_args *a, const float *scores, int64_t n, uint8_t *keep)
+{
+    const int64_t least = a->k_min < n ? a->k_min : n;
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++) {
+        keep[i] = scores[i] >= a->threshold;
+        kept += keep[i];
+    }
+    if (kept < least)
+        mark_best(scores, n, least, keep);
+}
+
+/* Marks the competing rows by their scores; returns the kind of error. */
+static int mark_competing(const select_job *job, rvit_cpu_range competing, int thread)
+{
+    const rvit_select_args *a = job->args;
+    const float *scores = job->scores + competing.begin;
+    uint8_t *keep = job->keep + competing.begin;
+    const int64_t n = competing.len;
+    if (a->mode == RVIT_SELECT_SAMPLE || a->mode == RVIT_SELECT_MASS)
+        return rvit_cpu_mark_sums(a, scores, n, keep, rvit_cpu_scratch(job->device, thread));
+    int has_nan = 0;
+    for (int64_t i = 0; i < n; i++)
+        has_nan |= rvit_cpu_is_nan(scores[i]);
+    if (a->mode == RVIT_SELECT_TOP_K)
+        mark_best(scores, n, rvit_cpu_clamp(job->counts[n], 0, n), keep);
+    else
+        mark_threshold(a, scores, n, keep);
+    return has_nan ? RVIT_CPU_SELECT_NAN : RVIT_CPU_SELECT_FINE;
+}
+
+/* Marks rows by the mask that is given; returns the kind of error. */
+static int mark_given(const select_job *job, rvit_cpu_range rows, int64_t prefix)
+{
+    int dropped_prefix = 0;
+    for (int64_t row = rows.begin; row < rows.begin + rows.len; row++)
+        job->keep[row] = job->keep_in[row] != 0;
+    for (int64_t row = rows.begin; row < rows.begin + prefix; row++)
+        dropped_prefix |= job->keep_in[row] == 0;
+    return dropped_prefix ? RVIT_CPU_SELECT_PREFIX : RVIT_CPU_SELECT_FINE;
+}
+
+static void mark_image(select_job *job, int64_t image, int thread)
 {
     const rvit_select_args *a = job->args;
     const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
     const int64_t prefix = rows.len < a->n_prefix ? rows.len : a->n_prefix;
     const int64_t skipped = a->mode == RVIT_SELECT_TOP_K && a->prefix_competes ? 0 : prefix;
     const rvit_cpu_range competing = {rows.begin + skipped, rows.len - skipped};
-    const int64_t end = rows.begin + rows.len;
-    int has_nan = 0, dropped_prefix = 0;
-    if (a->mode == RVIT_SELECT_MASK) {
-        for (int64_t row = rows.begin; row < end; row++)
-            job->keep[row] = job->keep_in[row] != 0;
-        for (int64_t row = rows.begin; row < rows.begin + prefix; row++)
-            dropped_prefix |= job->keep_in[row] == 0;
-    } else {
-        for (int64_t row = competing.begin; row < end; row++)
-            has_nan |= is_nan(rvit_float_bits(job->scores[row]));
-        if (a->mode == RVIT_SELECT_TOP_K)
-            mark_top_k(job, competing);
-        else
-            for (int64_t row = competing.begin; row < end; row++)
-                job->keep[row] = job->scores[row] >= a->threshold;
-    }
+    const int error = a->mode == RVIT_SELECT_MASK ? mark_given(job, rows, prefix) : mark_competing(job, competing, thread);
     memset(job->keep + rows.begin, 1, (size_t)prefix);
     int64_t kept = 0;
-    for (int64_t row = rows.begin; row < end; row++)
+    for (int64_t row = rows.begin; row < rows.begin + rows.len; row++)
         kept += job->keep[row];
-    job->out_cu_seqlens[image + 1] = (int32_t)kept;
-    if (has_nan)
-        report(job, 1 + 2 * image);
-    if (dropped_prefix)
-        report(job, 2 + 2 * image);
+    const int is_fused = a->fuse_x.buffer != NULL && kept < rows.len;
+    job->out_cu_seqlens[image + 1] = (int32_t)(kept + is_fused);
+    if (error != RVIT_CPU_SELECT_FINE)
+        report(job, 1 + error + 3 * image);
 }
 
 static void mark_images(void *context, int64_t begin, int64_t end, int thread)
 {
-    (void)thread;
     for (int64_t image = begin; image < end; image++)
-        mark_image(context, image);
+        mark_image(context, image, thread);
 }
 
 static void list_images(void *context, int64_t begin, int64_t end, int thread)
@@ -130,15 +114,24 @@ static void list_images(void *context, int64_t begin, int64_t end, int thread)
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
         int64_t out = job->out_cu_seqlens[image];
         const int64_t out_end = job->out_cu_seqlens[image + 1];
-        for (int64_t row = rows.begin; row < rows.begin + rows.len && out < out_end; row++)
+        int64_t first_dropped = -1;
+        for (int64_t row = rows.begin; row < rows.begin + rows.len && out < out_end; row++) {
             if (job->keep[row])
                 job->src_rows[out++] = (int32_t)row;
+            else if (first_dropped < 0)
+                first_dropped = row;
+        }
+        if (a->fuse_x.buffer != NULL && first_dropped >= 0 && out < out_end)
+            job->src_rows[out] = (int32_t)first_dropped;
     }
 }
 
 void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *a)
 {
+    if (a->mode != RVIT_SELECT_MASK)
+        rvit_cpu_score(device, a);
     select_job job = {
+        .device = device,
         .args = a,
         .scores = rvit_cpu_at(a->scores),
         .keep_in = rvit_cpu_at(a->keep_in),
@@ -149,16 +142,12 @@ void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *a)
         .src_rows = rvit_cpu_at(a->src_rows),
     };
     atomic_init(&job.error, INT64_MAX);
-    const int64_t grain = rvit_cpu_grain(device->pool, a->n_images, 8192 / ((int64_t)a->max_len + 1) + 1);
+    const int64_t grain = rvit_cpu_grain(device->pool, a->n_images, 2048 / ((int64_t)a->max_len + 1) + 1);
     rvit_cpu_pool_run(device->pool, a->n_images, grain, mark_images, &job);
-    /* Rows that several images claim are counted more than once where cu_seqlens is not a layout; the lists stay inside src_rows. */
-    int64_t total = 0;
-    job.out_cu_seqlens[0] = 0;
-    for (int64_t image = 0; image < a->n_images; image++) {
-        total = rvit_cpu_clamp(total + job.out_cu_seqlens[image + 1], 0, a->rows);
-        job.out_cu_seqlens[image + 1] = (int32_t)total;
-    }
+    rvit_cpu_sum_counts(job.out_cu_seqlens, a->n_images, a->rows);
     rvit_cpu_pool_run(device->pool, a->n_images, grain, list_images, &job);
+    if (a->fuse_x.buffer != NULL)
+        rvit_cpu_fuse(device, a);
     int32_t *error = rvit_cpu_at(a->error);
     if (error != NULL) {
         const long long first = atomic_load(&job.error);

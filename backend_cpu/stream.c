@@ -19,11 +19,17 @@ void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
     case RVIT_OP_ATTENTION:
         rvit_cpu_attention(device, &op->attention);
         break;
-    case RVIT_OP_SCORE:
-        rvit_cpu_score(device, &op->score);
-        break;
     case RVIT_OP_SELECT:
         rvit_cpu_select(device, &op->select);
+        break;
+    case RVIT_OP_MEAN:
+        rvit_cpu_mean(device, &op->mean);
+        break;
+    case RVIT_OP_MATCH:
+        rvit_cpu_match(device, &op->match);
+        break;
+    case RVIT_OP_MERGE:
+        rvit_cpu_merge(device, &op->merge);
         break;
     case RVIT_OP_PACK:
         rvit_cpu_pack(device, &op->pack);

@@ -53,9 +53,11 @@ typedef struct rvit_cu_queue {
     rvit_cu_device *device;
     CUstream stream;
     int capturing;             /* memory is reserved beforehand */
-    rvit_cu_scratch select;    /* zeroed once; each select leaves it ready for the next */
+    rvit_cu_scratch layout;    /* of select and match: zeroed once; each leaves it ready for the next */
+    rvit_cu_scratch sorted;    /* of select, for long images */
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_plan *plans;    /* a list */
+    int asked_for_lt;
     int64_t launches, copies, synchronizations;
 } rvit_cu_queue;
 
@@ -134,19 +136,28 @@ rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *arg
 rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args);
 rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *args);
 rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args);
-rvit_status rvit_cu_score(rvit_cu_queue *queue, const rvit_score_args *args);
 rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args);
+rvit_status rvit_cu_mean(rvit_cu_queue *queue, const rvit_mean_args *args);
+rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args);
+rvit_status rvit_cu_merge(rvit_cu_queue *queue, const rvit_merge_args *args);
 rvit_status rvit_cu_pack(rvit_cu_queue *queue, const rvit_pack_args *args);
 rvit_status rvit_cu_unpack(rvit_cu_queue *queue, const rvit_unpack_args *args);
 rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args);
-size_t rvit_cu_select_scratch_size(const rvit_select_args *args);
+/* Room for what the op needs in memory of the queue's. */
+rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args);
+rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args);
 
-/* linear_lt.c: products by cuBLASLt, where the rows are known on the host. */
+/* layout.c: what select and match share. */
+rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images);
+/* Where the launch finds its records, once they are reserved. */
+void rvit_cu_layout_attach(const rvit_cu_queue *queue, rvit_cu_layout *layout);
+
+/* linear_lt.c: products by cuBLASLt, where the host knows the rows or may work on all there can be. */
 rvit_status rvit_cu_lt_open(rvit_cu_device *device);
 void rvit_cu_lt_close(rvit_cu_device *device);
-/* Finds out how to run the op; *out_usable 0: the backend's own kernel has to. Remembered by the queue. */
-rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, int *out_usable);
-rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args);
+/* Finds out how to run the op; *out_plan NULL: the backend's own kernel has to. Remembered by the queue. */
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan **out_plan);
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan);
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
 /* stream.c */

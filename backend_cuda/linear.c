@@ -10,11 +10,10 @@ static rvit_cu_kernel choose_kernel(rvit_dtype dtype, rvit_cu_linear_shape shape
 
 rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    int usable = 0;
-    if (args->rows.live.buffer == NULL)
-        RVIT_TRY(rvit_cu_lt_prepare(queue, args, &usable));
-    if (usable)
-        return rvit_cu_lt_run(queue, args);
+    const rvit_cu_lt_plan *plan;
+    RVIT_TRY(rvit_cu_lt_prepare(queue, args, &plan));
+    if (plan != NULL)
+        return rvit_cu_lt_run(queue, args, plan);
     rvit_cu_linear_params params = {
         .x = rvit_cu_at(args->x),
         .weight = rvit_cu_at(args->weight),

@@ -1,57 +1,12 @@
-/* Products by cuBLASLt, opened at run time when one is first asked for. It is given what it can do as we do it: float32 accumulation, the
-   bias in the product, a residual as the matrix that is added to. Its own GELU is the tanh approximation, so an exact one follows in place.
-   What it cannot do it says when asked for an algorithm, once for each shape; then the backend's own kernel serves. */
+/* Products by cuBLASLt, opened at run time when one is first asked for. It is given what it can do as we do it: float32 accumulation, a
+   bias of the type of the output, a residual as the matrix that is added to. Its own GELU is the tanh approximation. What it is not given
+   follows in place (rvit_cu_tile_product says when that is worth it); what it cannot do it says when asked for an algorithm, once for each
+   shape, and then the backend's own kernel serves. */
 #include "backend_cuda/cu.h"
+#include "backend_cuda/linear_lt.h"
 
 #include <dlfcn.h>
 #include <string.h>
-
-/* The values of cublasLt.h that are used here; its ABI has kept them since version 11. */
-enum {
-    LT_R_32F = 0,
-    LT_R_16F = 2,
-    LT_R_16BF = 14,
-    LT_COMPUTE_32F = 68,
-    LT_OP_T = 1,
-    LT_EPILOGUE_BIAS = 4,
-    LT_DESC_TRANSA = 3,
-    LT_DESC_EPILOGUE = 7,
-    LT_DESC_BIAS_POINTER = 8,
-    LT_DESC_BIAS_DATA_TYPE = 26,
-    LT_PREF_WORKSPACE = 1,
-    LT_PREF_REDUCTION = 3,
-    LT_PREF_ALIGNMENT_A = 5 /* then B, C, D */
-};
-
-typedef struct lt_algorithm {
-    uint64_t data[8];
-} lt_algorithm;
-
-typedef struct lt_heuristic {
-    lt_algorithm algorithm;
-    size_t workspace;
-    int status;
-    float waves;
-    int reserved[4];
-} lt_heuristic;
-
-typedef struct lt_functions {
-    int (*cublasLtCreate)(void **handle);
-    int (*cublasLtDestroy)(void *handle);
-    int (*cublasLtMatmulDescCreate)(void **desc, int compute_type, int scale_type);
-    int (*cublasLtMatmulDescDestroy)(void *desc);
-    int (*cublasLtMatmulDescSetAttribute)(void *desc, int attribute, const void *value, size_t size);
-    int (*cublasLtMatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride);
-    int (*cublasLtMatrixLayoutDestroy)(void *layout);
-    int (*cublasLtMatmulPreferenceCreate)(void **preference);
-    int (*cublasLtMatmulPreferenceDestroy)(void *preference);
-    int (*cublasLtMatmulPreferenceSetAttribute)(void *preference, int attribute, const void *value, size_t size);
-    int (*cublasLtMatmulAlgoGetHeuristic)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted,
-                                          lt_heuristic *results, int *out_found);
-    int (*cublasLtMatmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
-                          const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const lt_algorithm *algorithm,
-                          void *workspace, size_t workspace_size, CUstream stream);
-} lt_functions;
 
 static const char *const names[] = {
     "cublasLtCreate",
@@ -80,9 +35,11 @@ struct rvit_cu_lt {
 /* out^T [n, m] = weight^T-of-a-column-major-matrix x^T + c^T: what is row-major here is column-major there, transposed. */
 typedef struct shape {
     int64_t m, n, k;
-    int32_t dtype, out_dtype, has_bias, has_residual;
-    uint32_t alignment; /* of all arrays, up to 256 */
+    int32_t dtype, out_dtype, has_bias, has_residual; /* has_bias: cuBLASLt adds it */
+    uint32_t alignment;                               /* of all arrays, up to 256 */
+    uint32_t unused;                                  /* shapes are compared as bytes: no gaps */
 } shape;
+_Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 6 * sizeof(int32_t), "a shape has no gaps");
 
 struct rvit_cu_lt_plan {
     rvit_cu_lt_plan *next;
@@ -140,16 +97,20 @@ static void open_library(rvit_cu_lt *lt)
     }
 }
 
-static int is_open(rvit_cu_lt *lt)
+/* A queue asks once. */
+static int is_open(rvit_cu_queue *queue)
 {
-    pthread_mutex_lock(&lt->lock);
-    if (!lt->tried) {
-        lt->tried = 1;
-        open_library(lt);
+    rvit_cu_lt *lt = queue->device->lt;
+    if (!queue->asked_for_lt) {
+        pthread_mutex_lock(&lt->lock);
+        if (!lt->tried) {
+            lt->tried = 1;
+            open_library(lt);
+        }
+        pthread_mutex_unlock(&lt->lock);
+        queue->asked_for_lt = 1;
     }
-    const int open = lt->handle != NULL;
-    pthread_mutex_unlock(&lt->lock);
-    return open;
+    return lt->handle != NULL;
 }
 
 static int type_of(rvit_dtype dtype)
@@ -162,7 +123,7 @@ static shape shape_of(const rvit_linear_args *args)
     shape s = {0};
     s.m = args->rows.capacity, s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
-    s.has_bias = args->bias.buffer != NULL, s.has_residual = args->residual.buffer != NULL;
+    s.has_bias = args->bias.buffer != NULL && args->out_dtype == RVIT_F32, s.has_residual = args->residual.buffer != NULL;
     const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->bias) |
                            (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->out) | 256;
     s.alignment = (uint32_t)(bits & (~bits + 1));
@@ -252,18 +213,22 @@ static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bi
     return result == 0 && choose_algorithm(lt, plan);
 }
 
-/* What the two steps cannot compose: a residual that repeats, or one added after the activation. */
-static int is_expressible(const rvit_linear_args *args)
+/* The host knows the rows, or may work on all there can be. What the two steps cannot compose: a residual that repeats, or one that comes
+   before what the second step does. */
+static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int has_residual = args->residual.buffer != NULL;
-    return args->rows.live.buffer == NULL && args->rows.capacity > 0 && !(has_residual && args->residual_period != 0) &&
-           !(has_residual && args->activation != RVIT_ACTIVATION_NONE);
+    if ((args->rows.live.buffer != NULL && !args->rows.padded) || args->rows.capacity == 0 || (has_residual && args->residual_period != 0))
+        return 0;
+    const rvit_cu_product product = rvit_cu_tile_product(&queue->device->machine, (int32_t)rvit_dtype_size(args->out_dtype),
+                                                         args->bias.buffer != NULL, args->activation == RVIT_ACTIVATION_GELU);
+    return product == RVIT_CU_PRODUCT_LT || (product == RVIT_CU_PRODUCT_FINISHED && !has_residual);
 }
 
-rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, int *out_usable)
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan **out_plan)
 {
-    *out_usable = 0;
-    if (!is_expressible(args) || !is_open(queue->device->lt))
+    *out_plan = NULL;
+    if (!is_expressible(queue, args) || !is_open(queue))
         return RVIT_OK;
     const shape key = shape_of(args);
     rvit_cu_lt_plan *plan = find_plan(queue, &key);
@@ -285,29 +250,31 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
                 break;
             }
     }
-    *out_usable = plan->usable;
+    *out_plan = plan->usable ? plan : NULL;
     return RVIT_OK;
 }
 
-static rvit_status run_gelu(rvit_cu_queue *queue, const rvit_linear_args *args)
+static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, int adds_bias)
 {
-    rvit_cu_gelu_params params = {.x = rvit_cu_at(args->out), .n = args->rows.capacity * args->out_features};
+    rvit_cu_finish_params params = {
+        .x = rvit_cu_at(args->out),
+        .bias = adds_bias ? rvit_cu_at(args->bias) : NULL,
+        .n = args->rows.capacity * args->out_features,
+        .columns = args->out_features,
+        .gelu = args->activation == RVIT_ACTIVATION_GELU,
+    };
     const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, params.n / 4, 256, 8);
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_gelu_f32, args->out_dtype), ctas, 256, 0, &params);
+    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_finish_f32, args->out_dtype), ctas, 256, 0, &params);
 }
 
-rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args)
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan)
 {
     const rvit_cu_lt *lt = queue->device->lt;
-    const shape key = shape_of(args);
-    const rvit_cu_lt_plan *plan = find_plan(queue, &key);
-    if (plan == NULL || !plan->usable)
-        return rvit_fail(RVIT_INTERNAL, "cuda: a product was not prepared for cuBLASLt");
-    const float one = 1.0f, beta = key.has_residual ? 1.0f : 0.0f;
+    const float one = 1.0f, beta = plan->key.has_residual ? 1.0f : 0.0f;
     const void *bias = rvit_cu_at(args->bias), *residual = rvit_cu_at(args->residual);
     void *out = rvit_cu_at(args->out);
     int result = 0;
-    if (key.has_bias)
+    if (plan->key.has_bias)
         result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (result == 0)
         result = lt->functions.cublasLtMatmul(lt->handle, plan->desc, &one, rvit_cu_at(args->weight), plan->weight, rvit_cu_at(args->x),
@@ -316,5 +283,6 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args)
     if (result != 0)
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;
-    return args->activation == RVIT_ACTIVATION_GELU ? run_gelu(queue, args) : RVIT_OK;
+    const int adds_bias = args->bias.buffer != NULL && !plan->key.has_bias;
+    return adds_bias || args->activation == RVIT_ACTIVATION_GELU ? finish(queue, args, adds_bias) : RVIT_OK;
 }

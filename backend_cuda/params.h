@@ -46,11 +46,14 @@ typedef struct rvit_cu_linear_params {
     int32_t unused;
 } rvit_cu_linear_params;
 
-/* In place: x = gelu(x). */
-typedef struct rvit_cu_gelu_params {
+/* In place, what is left to do of a product: x = x + bias, then gelu(x). */
+typedef struct rvit_cu_finish_params {
     void *x;
-    int64_t n; /* elements, a multiple of 4 */
-} rvit_cu_gelu_params;
+    const float *bias; /* or NULL */
+    int64_t n;         /* elements, a multiple of columns */
+    int32_t columns;   /* a multiple of 4 */
+    int32_t gelu;
+} rvit_cu_finish_params;
 
 typedef struct rvit_cu_layernorm_params {
     const void *x;
@@ -78,33 +81,74 @@ typedef struct rvit_cu_attention_params {
     int32_t unused;
 } rvit_cu_attention_params;
 
-typedef struct rvit_cu_score_params {
-    const void *x; /* or cls_probs */
-    float *scores;
-    rvit_cu_rows rows;
-    int32_t width; /* dim, or n_heads */
-    float factor;  /* of the sum over heads */
-} rvit_cu_score_params;
-
-/* What one select leaves to the next one on the same memory, followed by a state of 8 bytes for each image; zero at first. tickets and
-   finished count CTAs, epoch tells this select's states from those of an earlier one. */
-typedef struct rvit_cu_select_scratch {
+/* What one op that lays images out leaves to the next one on the same memory, followed by a record for each image; zero at first. tickets
+   and finished count, epoch tells this op's records from those of an earlier one. */
+typedef struct rvit_cu_layout_scratch {
     int32_t tickets, finished, epoch;
     int32_t last_error; /* INT32_MAX less the first error; 0: none */
-} rvit_cu_select_scratch;
+} rvit_cu_layout_scratch;
+
+typedef struct rvit_cu_layout_record {
+    unsigned long long state; /* how many rows stay, once that is known (kernels/layout.cuh) */
+    int32_t arrived, unused;  /* CTAs that have done their part of the image's first half */
+} rvit_cu_layout_record;
+
+/* How the CTAs of select and match divide the images between them, and where they leave the layout. */
+typedef struct rvit_cu_layout {
+    const int32_t *cu_seqlens;
+    int32_t *out_cu_seqlens, *src_rows, *error; /* error or NULL */
+    rvit_cu_layout_scratch *scratch;
+    rvit_cu_layout_record *records;
+    int32_t n_records, n_images, max_len, rows, n_prefix;
+    int32_t parts; /* CTAs for each image */
+} rvit_cu_layout;
 
 typedef struct rvit_cu_select_params {
-    const int32_t *counts, *cu_seqlens;
-    const float *scores;
+    rvit_cu_layout layout;
+    const void *x, *weight;
+    const float *cls_probs, *bias, *position_scores;
+    const int32_t *counts;
     const uint8_t *keep_in;
+    float *scores; /* NULL: MASK */
     uint8_t *keep;
-    int32_t *out_cu_seqlens, *src_rows, *error; /* error or NULL */
-    rvit_cu_select_scratch *scratch;
-    unsigned long long *states;
-    int32_t n_states;
-    int32_t mode, n_images, max_len, rows, n_prefix, prefix_competes;
-    float threshold;
+    void *fuse_x;               /* or NULL */
+    unsigned long long *sorted; /* SAMPLE, MASS: one for each row, if an image may be longer than shared memory holds */
+    int64_t x_stride;
+    int32_t mode, score, dtype, dim, n_heads; /* numbers of rvit_select_mode, rvit_score_type, rvit_dtype */
+    int32_t prefix_competes, k_min, n_samples;
+    uint32_t mass; /* 2^32 times it; all_mass: it is 1 */
+    int32_t all_mass, fuse_dtype, fuse_dim;
+    float threshold, factor; /* factor: 1 / n_heads */
 } rvit_cu_select_params;
+
+typedef struct rvit_cu_mean_params {
+    void *x;
+    const int32_t *cu_seqlens;
+    int32_t max_len, rows, n_prefix, dim, first_column;
+    int32_t tiles; /* CTAs that share an image's columns */
+} rvit_cu_mean_params;
+
+typedef struct rvit_cu_match_params {
+    rvit_cu_layout layout;
+    const void *k;
+    float *metric;
+    uint8_t *keep;
+    int32_t *next_rows;
+    int64_t k_stride;
+    int32_t dtype, n_heads, head_dim, merges;
+    int32_t held_rows; /* metrics of as many rows fit shared memory */
+    int32_t unused;
+} rvit_cu_match_params;
+
+typedef struct rvit_cu_merge_params {
+    const void *x;
+    const float *sizes; /* or NULL */
+    const int32_t *src_rows, *next_rows;
+    void *out_x;
+    float *out_sizes, *out_key_bias;
+    rvit_cu_rows rows;
+    int32_t x_rows, dim;
+} rvit_cu_merge_params;
 
 typedef struct rvit_cu_pack_params {
     const void *source;

@@ -49,20 +49,22 @@ rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scrat
 void rvit_cu_queue_close(rvit_cu_queue *queue)
 {
     rvit_cu_lt_forget(queue);
-    if (queue->select.pointer != 0)
-        (void)queue->device->driver->cuMemFree(queue->select.pointer);
-    if (queue->workspace.pointer != 0)
-        (void)queue->device->driver->cuMemFree(queue->workspace.pointer);
+    const rvit_cu_scratch *const all[] = {&queue->layout, &queue->sorted, &queue->workspace};
+    for (int i = 0; i < 3; i++)
+        if (all[i]->pointer != 0)
+            (void)queue->device->driver->cuMemFree(all[i]->pointer);
 }
 
 rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
 {
-    int usable;
+    const rvit_cu_lt_plan *plan;
     switch (op->type) {
     case RVIT_OP_SELECT:
-        return rvit_cu_scratch_reserve(queue, &queue->select, rvit_cu_select_scratch_size(&op->select));
+        return rvit_cu_select_reserve(queue, &op->select);
+    case RVIT_OP_MATCH:
+        return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
-        return rvit_cu_lt_prepare(queue, &op->linear, &usable);
+        return rvit_cu_lt_prepare(queue, &op->linear, &plan);
     default:
         return RVIT_OK;
     }
@@ -81,10 +83,14 @@ rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
         return rvit_cu_layernorm(queue, &op->layernorm);
     case RVIT_OP_ATTENTION:
         return rvit_cu_attention(queue, &op->attention);
-    case RVIT_OP_SCORE:
-        return rvit_cu_score(queue, &op->score);
     case RVIT_OP_SELECT:
         return rvit_cu_select(queue, &op->select);
+    case RVIT_OP_MEAN:
+        return rvit_cu_mean(queue, &op->mean);
+    case RVIT_OP_MATCH:
+        return rvit_cu_match(queue, &op->match);
+    case RVIT_OP_MERGE:
+        return rvit_cu_merge(queue, &op->merge);
     case RVIT_OP_PACK:
         return rvit_cu_pack(queue, &op->pack);
     case RVIT_OP_UNPACK:

@@ -1,35 +1,74 @@
 #include "backend_cuda/cu.h"
 
-size_t rvit_cu_select_scratch_size(const rvit_select_args *args)
+/* The numbers to sort lie in memory of the queue's where shared memory may be too small for an image. */
+static int64_t n_sorted(const rvit_select_args *args)
 {
-    return sizeof(rvit_cu_select_scratch) + (size_t)args->n_images * sizeof(unsigned long long);
+    const int adds_up = args->mode == RVIT_SELECT_SAMPLE || args->mode == RVIT_SELECT_MASS;
+    return adds_up && args->max_len > RVIT_CU_HELD_ROWS ? args->rows : 0;
 }
 
-rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args)
+rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args)
 {
-    RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->select, rvit_cu_select_scratch_size(args)));
-    const uintptr_t scratch = (uintptr_t)queue->select.pointer;
-    const size_t n_states = (queue->select.size - sizeof(rvit_cu_select_scratch)) / sizeof(unsigned long long);
-    rvit_cu_select_params params = {
-        .counts = rvit_cu_at(args->counts),
+    RVIT_TRY(rvit_cu_layout_reserve(queue, args->n_images));
+    return rvit_cu_scratch_reserve(queue, &queue->sorted, (size_t)n_sorted(args) * sizeof(unsigned long long));
+}
+
+static int reads_rows(const rvit_select_args *args)
+{
+    return args->mode != RVIT_SELECT_MASK &&
+           (args->score == RVIT_SCORE_L2 || args->score == RVIT_SCORE_CLS_NORM || args->score == RVIT_SCORE_PREDICTOR);
+}
+
+static rvit_cu_layout layout_of(const rvit_select_args *args, int32_t parts)
+{
+    return (rvit_cu_layout){
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
-        .scores = rvit_cu_at(args->scores),
-        .keep_in = rvit_cu_at(args->keep_in),
-        .keep = rvit_cu_at(args->keep),
         .out_cu_seqlens = rvit_cu_at(args->out_cu_seqlens),
         .src_rows = rvit_cu_at(args->src_rows),
         .error = rvit_cu_at(args->error),
-        .scratch = (rvit_cu_select_scratch *)scratch,
-        .states = (unsigned long long *)(scratch + sizeof(rvit_cu_select_scratch)),
-        .n_states = n_states > INT32_MAX ? INT32_MAX : (int32_t)n_states,
-        .mode = (int32_t)args->mode,
         .n_images = args->n_images,
         .max_len = args->max_len,
         .rows = (int32_t)args->rows,
         .n_prefix = args->n_prefix,
-        .prefix_competes = args->prefix_competes,
-        .threshold = args->threshold,
+        .parts = parts,
     };
+}
+
+rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args)
+{
+    RVIT_TRY(rvit_cu_select_reserve(queue, args));
     const int32_t len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows;
-    return rvit_cu_launch(queue, RVIT_CU_select_rows, args->n_images > 0 ? args->n_images : 1, rvit_cu_tile_select(len), 0, &params);
+    const rvit_cu_image_tile tile = rvit_cu_tile_select(&queue->device->machine, args->n_images, len, reads_rows(args));
+    rvit_cu_select_params params = {
+        .layout = layout_of(args, tile.parts),
+        .x = rvit_cu_at(args->x),
+        .weight = rvit_cu_at(args->weight),
+        .cls_probs = rvit_cu_at(args->cls_probs),
+        .bias = rvit_cu_at(args->bias),
+        .position_scores = rvit_cu_at(args->position_scores),
+        .counts = rvit_cu_at(args->counts),
+        .keep_in = rvit_cu_at(args->keep_in),
+        .scores = rvit_cu_at(args->scores),
+        .keep = rvit_cu_at(args->keep),
+        .fuse_x = rvit_cu_at(args->fuse_x),
+        .sorted = n_sorted(args) > 0 ? (unsigned long long *)(uintptr_t)queue->sorted.pointer : NULL,
+        .x_stride = args->x_stride,
+        .mode = (int32_t)args->mode,
+        .score = (int32_t)args->score,
+        .dtype = (int32_t)args->dtype,
+        .dim = args->dim,
+        .n_heads = args->n_heads,
+        .prefix_competes = args->prefix_competes,
+        .k_min = args->k_min,
+        .n_samples = args->n_samples,
+        .mass = args->mass < 1.0 ? (uint32_t)(args->mass * 0x1p32) : 0u,
+        .all_mass = args->mass >= 1.0,
+        .fuse_dtype = (int32_t)args->fuse_dtype,
+        .fuse_dim = args->fuse_dim,
+        .threshold = args->threshold,
+        .factor = args->n_heads > 0 ? 1.0f / (float)args->n_heads : 0.0f,
+    };
+    rvit_cu_layout_attach(queue, &params.layout);
+    const int64_t ctas = args->n_images > 0 ? (int64_t)args->n_images * tile.parts : 1;
+    return rvit_cu_launch(queue, RVIT_CU_select_rows, ctas, tile.threads, 0, &params);
 }

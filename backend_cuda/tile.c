@@ -109,15 +109,46 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t has_bias, int32_t has_gelu)
+{
+    if (!has_gelu && (!has_bias || out_size == 4))
+        return RVIT_CU_PRODUCT_LT;
+    /* Float32 loses nothing by a second pass. */
+    return machine->finishes || out_size == 4 ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
+}
+
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)
 {
     const int64_t ctas = divide_up(items, per_cta), most = (int64_t)machine->n_sms * per_sm;
     return ctas < 1 ? 1 : least(ctas, most);
 }
 
-int32_t rvit_cu_tile_select(int32_t len)
+/* CTAs that share an image: as many as give every SM `per_sm`, if each has work for all its warps, a row each. */
+static int32_t parts_of(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t warps, int32_t per_sm)
 {
-    return len <= 32 ? 32 : len >= 256 ? 256 : (len + 31) / 32 * 32;
+    if (n_images < 1)
+        return 1;
+    const int64_t wanted = (int64_t)machine->n_sms * per_sm / n_images, most = divide_up(len, warps);
+    return wanted < 1 || most < 1 ? 1 : least(wanted, most);
+}
+
+rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows)
+{
+    rvit_cu_image_tile tile = {0};
+    tile.parts = reads_rows ? parts_of(machine, n_images, len, 8, 4) : 1;
+    tile.threads = len <= 32 && !reads_rows ? 32 : len >= 256 || reads_rows ? 256 : (int32_t)divide_up(len, 32) * 32;
+    return tile;
+}
+
+rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim)
+{
+    rvit_cu_image_tile tile = {0};
+    tile.parts = parts_of(machine, n_images, len, RVIT_CU_MATCH_THREADS / 32, 1);
+    tile.threads = RVIT_CU_MATCH_THREADS;
+    const int64_t metrics = (int64_t)len * (head_dim + 4) * 4, room = machine->max_shared - RVIT_CU_MATCH_FIXED;
+    tile.held_rows = metrics <= room ? len : 0;
+    tile.shared = RVIT_CU_MATCH_FIXED + (metrics <= room ? (int32_t)metrics : 0);
+    return tile;
 }
 
 int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int32_t dim, int32_t n_tokens)

@@ -29,6 +29,7 @@ typedef struct rvit_cu_machine {
     int32_t n_sms;
     int32_t max_shared; /* bytes a CTA may ask for */
     int32_t sm_shared;  /* bytes of an SM */
+    int32_t finishes;   /* 1: rvit_cu_tile_product may leave a product to be finished in a second pass */
 } rvit_cu_machine;
 
 typedef struct rvit_cu_attention_tile {
@@ -55,12 +56,38 @@ typedef struct rvit_cu_linear_tile {
 
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t out_features);
 
+/* Who makes a product whose rows the host knows, if cuBLASLt is there. It adds a bias of the type of the output only, so that with 16-bit
+   outputs a bias, like the exact GELU, is left to a second pass over them, which rounds twice. */
+typedef enum rvit_cu_product {
+    RVIT_CU_PRODUCT_OWN,      /* the kernel of the backend, all in one */
+    RVIT_CU_PRODUCT_LT,       /* cuBLASLt, all in one */
+    RVIT_CU_PRODUCT_FINISHED, /* cuBLASLt, then the kernel that finishes it */
+} rvit_cu_product;
+
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t has_bias, int32_t has_gelu);
+
 /* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
    stride over their items. */
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm);
 
-/* Threads of a CTA that selects from an image of at most len rows. */
-int32_t rvit_cu_tile_select(int32_t len);
+/* Select and match: threads of a CTA, and CTAs that share an image's rows in the half that reads them whole. */
+typedef struct rvit_cu_image_tile {
+    int32_t threads, parts;
+    int32_t shared; /* bytes */
+    int32_t held_rows;
+} rvit_cu_image_tile;
+
+/* len: the most rows an image can have. reads_rows: there are scores to compute from rows. */
+rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows);
+
+rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim);
+#define RVIT_CU_MATCH_THREADS 512
+#define RVIT_CU_MATCH_FIXED 10240 /* bytes of shared memory before the metrics */
+
+/* Scores that are ranked or sorted in shared memory. */
+#define RVIT_CU_HELD_ROWS 1024
+
+#define RVIT_CU_MEAN_COLUMNS 128 /* of a CTA */
 
 /* Bytes in which head keeps the normalised rows; 0: they do not fit and are computed again for each class. */
 int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int32_t dim, int32_t n_tokens);

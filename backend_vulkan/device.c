@@ -50,7 +50,7 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
     device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
     const VkPipelineCacheCreateInfo cache = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
     RVIT_VK_TRY(device->vk, vkCreatePipelineCache, (device->handle, &cache, NULL, &device->pipeline_cache));
-    return RVIT_OK;
+    return rvit_vk_grids_open(device, NULL, &device->grids);
 }
 
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
@@ -77,6 +77,7 @@ void rvit_vk_device_destroy(rvit_device *base)
     rvit_vk_device *device = rvit_vk_device_of(base);
     if (device->handle != VK_NULL_HANDLE) {
         (void)device->vk.vkDeviceWaitIdle(device->handle);
+        rvit_vk_buffer_close(device, &device->grids);
         rvit_vk_pipelines_destroy(device);
         device->vk.vkDestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
         device->vk.vkDestroyDevice(device->handle, NULL);
@@ -87,6 +88,12 @@ void rvit_vk_device_destroy(rvit_device *base)
     rvit_alloc alloc;
     rvit_alloc_copy(&alloc, &device->base.alloc);
     rvit_alloc_free(&alloc, device);
+}
+
+static int scores_x(const rvit_select_args *args)
+{
+    return args->mode != RVIT_SELECT_MASK &&
+           (args->score == RVIT_SCORE_L2 || args->score == RVIT_SCORE_CLS_NORM || args->score == RVIT_SCORE_PREDICTOR);
 }
 
 static int uses_bf16(const rvit_op *op)
@@ -100,8 +107,15 @@ static int uses_bf16(const rvit_op *op)
         return op->layernorm.dtype == RVIT_BF16 || op->layernorm.out_dtype == RVIT_BF16;
     case RVIT_OP_ATTENTION:
         return op->attention.dtype == RVIT_BF16;
-    case RVIT_OP_SCORE:
-        return op->score.type == RVIT_SCORE_L2 && op->score.dtype == RVIT_BF16;
+    case RVIT_OP_SELECT:
+        return (scores_x(&op->select) && op->select.dtype == RVIT_BF16) ||
+               (op->select.fuse_x.buffer != NULL && op->select.fuse_dtype == RVIT_BF16);
+    case RVIT_OP_MEAN:
+        return op->mean.dtype == RVIT_BF16;
+    case RVIT_OP_MATCH:
+        return op->match.dtype == RVIT_BF16;
+    case RVIT_OP_MERGE:
+        return op->merge.dtype == RVIT_BF16;
     case RVIT_OP_HEAD:
         return op->head.dtype == RVIT_BF16 || op->head.weight_dtype == RVIT_BF16;
     case RVIT_OP_UNPACK:
@@ -123,8 +137,8 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
         groups = (double)((len + queries - 1) / queries) * a->n_heads * a->n_images;
     } else if (op->type == RVIT_OP_HEAD) {
         groups = (double)op->head.n_images * ((op->head.n_classes + RVIT_MAX_THREADS - 1) / RVIT_MAX_THREADS);
-    } else if (op->type == RVIT_OP_SELECT) {
-        groups = (double)op->select.n_images;
+    } else if (op->type == RVIT_OP_MEAN) {
+        groups = (double)op->mean.n_images * (op->mean.dim / 4 / RVIT_MEAN_COLUMNS + 1);
     }
     /* Other grids are bounded by their arrays. */
     return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
@@ -144,8 +158,6 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
         if (accesses[i].view.buffer != NULL &&
             accesses[i].size + accesses[i].view.offset % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
             return "an array is larger than the device's storage buffer range";
-    if (op->type == RVIT_OP_SELECT && op->select.rows > 1 << 30)
-        return "select of more than 2^30 rows";
     if (!grid_fits(device, op))
         return "it needs more workgroups than the device dispatches";
     return NULL;

@@ -135,7 +135,7 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
     (void)snprintf(info->note, sizeof info->note, "%s",
                    physical->has_subgroups ? "matrix tier: not in this build"
                                            : "subgroup tier: no subgroup arithmetic in compute shaders; matrix tier: not in this build");
-    if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MAX_BINDINGS)
+    if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         return "it binds too few storage buffers at a time";
     if (!find_queue_family(instance, physical))
         return "it has no compute queue";

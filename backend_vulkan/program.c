@@ -9,7 +9,7 @@ typedef struct vk_program {
     VkDescriptorPool descriptors;
     VkBufferView *views;
     uint32_t n_views;
-    rvit_vk_buffer counts; /* triples for indirect dispatches */
+    rvit_vk_buffer grids; /* of indirect dispatches */
     int64_t launches, copies;
 } vk_program;
 
@@ -20,7 +20,7 @@ static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, in
     return RVIT_OK;
 }
 
-static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, int32_t n_needs, int32_t n_slots, vk_program *program)
+static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, const rvit_vk_plan *plan, vk_program *program)
 {
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .queueFamilyIndex = device->physical.queue_family};
@@ -31,9 +31,9 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
                                                   .commandBufferCount = 1};
     RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, &program->commands));
     /* A need costs one more set at most. A pool must not be empty, even that of a program of copies. */
-    const uint32_t n_sets = dry->n_sets + (uint32_t)n_needs + 1;
+    const uint32_t n_sets = dry->n_sets + (uint32_t)plan->n_needs + 1;
     const VkDescriptorPoolSize sizes[] = {
-        {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, dry->n_storage + RVIT_INDIRECT_N_BINDINGS * (uint32_t)n_needs + 1},
+        {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, dry->n_storage + RVIT_INDIRECT_N_BINDINGS * (uint32_t)plan->n_needs + 1},
         {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, dry->n_views + 1}};
     const VkDescriptorPoolCreateInfo descriptors = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
@@ -41,22 +41,20 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     program->views = rvit_alloc_array(&device->base.alloc, dry->n_views, sizeof *program->views);
     if (program->views == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    if (n_slots == 0)
+    if (plan->n_grids == 0)
         return RVIT_OK;
-    const int64_t size = n_slots * (int64_t)sizeof(VkDispatchIndirectCommand);
-    RVIT_TRY(rvit_vk_buffer_open(device, size, RVIT_BUFFER_DEVICE, &program->counts));
+    RVIT_TRY(rvit_vk_grids_open(device, plan, &program->grids));
     atomic_fetch_add(&device->base.device_allocations, 1);
-    program->counts.base.size = size;
     return RVIT_OK;
 }
 
 static rvit_status record_program(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
 {
     RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
-    RVIT_TRY(rvit_vk_record_needs(recorder, -1));
+    RVIT_TRY(rvit_vk_record_grids(recorder, -1));
     for (int32_t i = 0; i < n_ops; i++) {
         RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
-        RVIT_TRY(rvit_vk_record_needs(recorder, i));
+        RVIT_TRY(rvit_vk_record_grids(recorder, i));
     }
     return rvit_vk_record_end(recorder);
 }
@@ -65,9 +63,9 @@ static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_o
 {
     rvit_vk_recorder dry = {.device = device, .plan = plan};
     RVIT_TRY(record_ops(&dry, ops, n_ops));
-    const int32_t n_slots = rvit_vk_plan_slots(plan);
-    RVIT_TRY(open_program(device, &dry, plan->n_needs, n_slots, program));
-    plan->counts = program->counts;
+    rvit_vk_plan_grids(plan);
+    RVIT_TRY(open_program(device, &dry, plan, program));
+    plan->grids = program->grids;
     rvit_vk_recorder recorder = {
         .device = device, .commands = program->commands, .descriptors = program->descriptors, .views = program->views, .plan = plan};
     const rvit_status status = record_program(&recorder, ops, n_ops);
@@ -83,7 +81,7 @@ static void close_program(rvit_vk_device *device, vk_program *program)
     device->vk.vkDestroyCommandPool(device->handle, program->pool, NULL);
     for (uint32_t i = 0; i < program->n_views; i++)
         device->vk.vkDestroyBufferView(device->handle, program->views[i], NULL);
-    rvit_vk_buffer_close(device, &program->counts);
+    rvit_vk_buffer_close(device, &program->grids);
     rvit_alloc_free(&device->base.alloc, program->views);
     rvit_alloc_free(&device->base.alloc, program);
 }

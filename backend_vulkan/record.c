@@ -96,10 +96,14 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
         return rvit_vk_record_layernorm(recorder, &op->layernorm);
     case RVIT_OP_ATTENTION:
         return rvit_vk_record_attention(recorder, &op->attention);
-    case RVIT_OP_SCORE:
-        return rvit_vk_record_score(recorder, &op->score);
     case RVIT_OP_SELECT:
         return rvit_vk_record_select(recorder, &op->select);
+    case RVIT_OP_MEAN:
+        return rvit_vk_record_mean(recorder, &op->mean);
+    case RVIT_OP_MATCH:
+        return rvit_vk_record_match(recorder, &op->match);
+    case RVIT_OP_MERGE:
+        return rvit_vk_record_merge(recorder, &op->merge);
     case RVIT_OP_PACK:
         return rvit_vk_record_pack(recorder, &op->pack);
     case RVIT_OP_UNPACK:
@@ -112,9 +116,30 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
     return rvit_fail(RVIT_INTERNAL, "vulkan: op type %d is none", (int)op->type);
 }
 
+/* What an op touches beside its own arrays, or more than it says. */
+static void add_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    const int makes_grids = op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
+    int reads_grid = 0;
+    for (int a = 0; a < recorder->n_accesses; a++) {
+        rvit_access *access = &recorder->accesses[a];
+        if (strstr(access->name, "live") != NULL && access->view.buffer != NULL && recorder->plan != NULL)
+            reads_grid = 1;
+        /* The shader that fuses could write the scores that it is given. */
+        if (op->type == RVIT_OP_SELECT && op->select.fuse_x.buffer != NULL && strcmp(access->name, "scores") == 0)
+            access->writes = 1;
+    }
+    if (!makes_grids && !reads_grid)
+        return;
+    rvit_access grids = rvit_vk_grids_access(recorder);
+    grids.writes = (uint8_t)makes_grids;
+    recorder->accesses[recorder->n_accesses++] = grids;
+}
+
 rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     recorder->n_accesses = rvit_op_accesses(op, recorder->accesses);
+    add_accesses(recorder, op);
     order(recorder);
     RVIT_TRY(record(recorder, op));
     remember(recorder);
@@ -164,54 +189,6 @@ static int64_t n_groups(const rvit_vk_groups *groups)
     return (groups->rows * groups->multiply + groups->divide - 1) / groups->divide * groups->times;
 }
 
-/* Whether op writes the live count. */
-static int writes_live(const rvit_op *op, rvit_view live)
-{
-    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
-    const int n = rvit_op_accesses(op, accesses);
-    for (int a = 0; a < n; a++)
-        if (accesses[a].writes && accesses[a].view.buffer == live.buffer && accesses[a].view.offset < live.offset + 4 &&
-            live.offset < accesses[a].view.offset + accesses[a].size)
-            return 1;
-    return 0;
-}
-
-static int same_live(const rvit_vk_need *a, const rvit_vk_need *b)
-{
-    return a->producer == b->producer && a->groups.rows == b->groups.rows && a->groups.live.buffer == b->groups.live.buffer &&
-           a->groups.live.offset == b->groups.live.offset;
-}
-
-/* The program's need that serves a dispatch; in a dry run it is added if there is none. */
-static const rvit_vk_need *find_need(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
-{
-    rvit_vk_plan *plan = recorder->plan;
-    rvit_vk_need need = {.groups = *groups, .producer = recorder->op_index - 1, .slot = -1};
-    while (need.producer >= 0 && !writes_live(&plan->ops[need.producer], groups->live))
-        need.producer--;
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        const rvit_vk_groups *other = &plan->needs[i].groups;
-        if (same_live(&plan->needs[i], &need) && other->multiply == groups->multiply && other->divide == groups->divide &&
-            other->times == groups->times)
-            return &plan->needs[i];
-    }
-    plan->needs[plan->n_needs] = need;
-    return &plan->needs[plan->n_needs++];
-}
-
-int32_t rvit_vk_plan_slots(rvit_vk_plan *plan)
-{
-    int32_t n = 0;
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        if (plan->needs[i].slot >= 0)
-            continue;
-        for (int32_t j = i; j < plan->n_needs; j++)
-            if (same_live(&plan->needs[i], &plan->needs[j]))
-                plan->needs[j].slot = n++;
-    }
-    return n;
-}
-
 static rvit_status make_view(rvit_vk_recorder *recorder, const VkDescriptorBufferInfo *info, VkFormat format, VkBufferView *out_view)
 {
     const VkBufferViewCreateInfo create = {.sType = VK_STRUCTURE_TYPE_BUFFER_VIEW_CREATE_INFO,
@@ -258,9 +235,8 @@ static rvit_status dispatch_grid(const rvit_vk_recorder *recorder, const rvit_vk
 {
     rvit_vk_device *device = recorder->device;
     if (groups->live.buffer != NULL && recorder->plan != NULL) {
-        const rvit_vk_need *need = find_need(recorder, groups);
-        device->vk.vkCmdDispatchIndirect(recorder->commands, recorder->plan->counts.handle,
-                                         (VkDeviceSize)need->slot * sizeof(VkDispatchIndirectCommand));
+        const rvit_vk_need *need = rvit_vk_find_need(recorder, groups);
+        device->vk.vkCmdDispatchIndirect(recorder->commands, recorder->plan->grids.handle, (VkDeviceSize)rvit_vk_grid_offset(need->slot));
         return RVIT_OK;
     }
     const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
@@ -288,7 +264,7 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     if (recorder->commands == VK_NULL_HANDLE) {
         recorder->n_views += dispatch->n_texels;
         if (dispatch->groups.live.buffer != NULL)
-            (void)find_need(recorder, &dispatch->groups);
+            (void)rvit_vk_find_need(recorder, &dispatch->groups);
         return RVIT_OK;
     }
     device->vk.vkCmdBindPipeline(recorder->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
@@ -296,56 +272,4 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     device->vk.vkCmdPushConstants(recorder->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_size,
                                   dispatch->push);
     return dispatch_grid(recorder, &dispatch->groups);
-}
-
-/* One dispatch for up to RVIT_INDIRECT_MAX needs of one live count, from the one at `first` on. */
-static rvit_status record_counts(rvit_vk_recorder *recorder, int32_t first)
-{
-    const rvit_vk_plan *plan = recorder->plan;
-    const rvit_vk_need *lead = &plan->needs[first];
-    struct rvit_indirect_push push = {.first = lead->slot,
-                                      .capacity = (int)lead->groups.rows,
-                                      .max_groups = (int)(recorder->device->physical.limits.maxComputeWorkGroupCount[0] & 0x7fffffffu)};
-    for (int32_t i = first; i < plan->n_needs && push.n < RVIT_INDIRECT_MAX; i++) {
-        const rvit_vk_need *need = &plan->needs[i];
-        if (!same_live(need, lead))
-            continue;
-        push.multiply[push.n] = (int)need->groups.multiply;
-        push.divide[push.n] = (int)need->groups.divide;
-        push.times[push.n++] = (int)need->groups.times;
-    }
-    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK,
-                                 .specs = {RVIT_INDIRECT_MAX},
-                                 .n_specs = 1,
-                                 .push = &push,
-                                 .push_size = sizeof push,
-                                 .groups = {.rows = 1, .multiply = 1, .divide = 1, .times = 1}};
-    recorder->accesses[0] = (rvit_access){.name = "live", .view = lead->groups.live, .size = 4, .reads = 1};
-    recorder->accesses[1] =
-        (rvit_access){.name = "counts", .view = {&recorder->plan->counts.base, 0}, .size = plan->counts.base.size, .writes = 1};
-    recorder->n_accesses = 2;
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, "live", 4);
-    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_COUNTS, "counts", 4);
-    return rvit_vk_record_dispatch(recorder, &dispatch);
-}
-
-rvit_status rvit_vk_record_needs(rvit_vk_recorder *recorder, int32_t producer)
-{
-    const rvit_vk_plan *plan = recorder->plan;
-    int recorded = 0;
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        if (plan->needs[i].producer != producer)
-            continue;
-        int32_t rank = 0; /* among the needs of the same live count */
-        for (int32_t j = 0; j < i; j++)
-            rank += same_live(&plan->needs[i], &plan->needs[j]);
-        if (rank % RVIT_INDIRECT_MAX != 0)
-            continue;
-        rvit_vk_record_barrier(recorder);
-        recorded = 1;
-        RVIT_TRY(record_counts(recorder, i));
-    }
-    if (recorded)
-        rvit_vk_record_barrier(recorder);
-    return RVIT_OK;
 }

@@ -1,12 +1,11 @@
-/* The select op: keep marks and counts, their sums, the source rows. */
+/* The select op: one dispatch, or, where a device binds too few arrays at a time for that, up to three. */
 #include "backend_vulkan/vulkan.h"
 #include "core/half.h"
 
-/* [subgroup][stage] */
-static const rvit_vk_shader shaders[2][3] = {
-    {RVIT_VK_SELECT_KEEP_VK_SCALAR, RVIT_VK_SELECT_SCAN_VK_SCALAR, RVIT_VK_SELECT_ROWS_VK_SCALAR},
-    {RVIT_VK_SELECT_KEEP_VK_SUBGROUP, RVIT_VK_SELECT_SCAN_VK_SUBGROUP, RVIT_VK_SELECT_ROWS_VK_SUBGROUP},
-};
+/* [subgroup] */
+static const rvit_vk_shader plain_shaders[2] = {RVIT_VK_SELECT_VK_SCALAR, RVIT_VK_SELECT_VK_SUBGROUP};
+static const rvit_vk_shader scored_shaders[2] = {RVIT_VK_SELECT_SCORED_VK_SCALAR, RVIT_VK_SELECT_SCORED_VK_SUBGROUP};
+static const rvit_vk_shader fuse_shaders[2] = {RVIT_VK_SELECT_FUSE_VK_SCALAR, RVIT_VK_SELECT_FUSE_VK_SUBGROUP};
 
 /* score_key() of common/order.glsl, for a threshold that is not NaN. */
 static uint32_t threshold_key(float threshold)
@@ -17,35 +16,166 @@ static uint32_t threshold_key(float threshold)
     return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_args *args)
+static uint32_t amount_of(const rvit_select_args *args)
+{
+    switch (args->mode) {
+    case RVIT_SELECT_THRESHOLD:
+        return (uint32_t)args->k_min;
+    case RVIT_SELECT_SAMPLE:
+        return (uint32_t)args->n_samples;
+    case RVIT_SELECT_MASS:
+        return args->mass < 1.0 ? (uint32_t)(args->mass * 4294967296.0) : 0;
+    default:
+        return 0;
+    }
+}
+
+static uint32_t flags_of(const rvit_select_args *args)
+{
+    uint32_t flags = args->error.buffer != NULL ? RVIT_SELECT_HAS_ERROR : 0u;
+    if (args->dtype == RVIT_F16)
+        flags |= RVIT_SELECT_HALF_X;
+    if (args->fuse_x.buffer != NULL)
+        flags |= args->fuse_dtype == RVIT_F16 ? RVIT_SELECT_HAS_FUSE | RVIT_SELECT_HALF_FUSE : RVIT_SELECT_HAS_FUSE;
+    if (args->mode == RVIT_SELECT_TOP_K && args->prefix_competes)
+        flags |= RVIT_SELECT_PREFIX_COMPETES;
+    if (args->mode == RVIT_SELECT_MASS && args->mass >= 1.0)
+        flags |= RVIT_SELECT_WHOLE_MASS;
+    return flags;
+}
+
+typedef struct selection {
+    const rvit_vk_recorder *recorder;
+    const rvit_select_args *args;
+    struct rvit_select_push push;
+    rvit_vk_dispatch dispatch;
+} selection;
+
+static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args *args, rvit_vk_shader shader)
+{
+    const int scored = args->mode != RVIT_SELECT_MASK;
+    selection s = {.recorder = recorder,
+                   .args = args,
+                   .push = {.n_images = args->n_images,
+                            .max_len = args->max_len,
+                            .rows = (int)args->rows,
+                            .n_prefix = args->n_prefix,
+                            .threshold_key = (int)threshold_key(args->threshold),
+                            .amount = (int)amount_of(args),
+                            .n_heads = args->n_heads,
+                            .dim4 = args->dim / 4,
+                            .x_stride4 = (int)(args->x_stride / 4),
+                            .fuse_dim4 = args->fuse_dim / 4},
+                   .dispatch = {.shader = shader,
+                                .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                          [RVIT_SELECT_MODE] = (uint32_t)args->mode,
+                                          [RVIT_SELECT_SCORE] = scored ? (uint32_t)args->score : RVIT_SELECT_GIVEN,
+                                          [RVIT_SELECT_FLAGS] = flags_of(args),
+                                          [RVIT_SELECT_LONG] = args->max_len > RVIT_NEAR_KEYS},
+                                .n_specs = RVIT_SELECT_N_SPECS,
+                                .push_size = sizeof s.push}};
+    if (args->n_heads > 0)
+        s.push.inverse_heads = 1.0f / (float)args->n_heads;
+    /* A group takes several images if there are more than groups in a row of the grid. */
+    const uint32_t most = recorder->device->physical.limits.maxComputeWorkGroupCount[0];
+    const int64_t n_groups = args->n_images < 1 ? 1 : args->n_images < (int64_t)most ? args->n_images : (int64_t)most;
+    s.dispatch.groups = (rvit_vk_groups){.rows = n_groups, .multiply = 1, .divide = 1, .times = 1};
+    return s;
+}
+
+static int bind(selection *s, uint32_t binding, const char *name, int unit)
+{
+    return rvit_vk_bind(s->recorder, &s->dispatch, binding, name, unit);
+}
+
+static void bind_common(selection *s)
+{
+    const char *input = s->args->mode == RVIT_SELECT_MASK ? "keep_in" : "scores";
+    s->push.cu_seqlens_at = bind(s, RVIT_SELECT_CU_SEQLENS, "cu_seqlens", 4);
+    s->push.input_at = bind(s, RVIT_SELECT_INPUT, input, 4);
+}
+
+static void bind_selection(selection *s)
+{
+    s->push.keep_at = bind(s, RVIT_SELECT_KEEP, "keep", 4);
+    s->push.out_cu_seqlens_at = bind(s, RVIT_SELECT_OUT_CU_SEQLENS, "out_cu_seqlens", 4);
+    s->push.src_rows_at = bind(s, RVIT_SELECT_SRC_ROWS, "src_rows", 4);
+    s->push.counts_at = bind(s, RVIT_SELECT_COUNTS, "counts", 4);
+    s->push.error_at = bind(s, RVIT_SELECT_ERROR, "error", 4);
+    (void)bind(s, RVIT_SELECT_GRIDS, "grids", 4);
+    const rvit_vk_own_grids own = rvit_vk_find_own_grids(s->recorder);
+    s->push.n_grids = own.n;
+    s->push.grids_at = own.grids_at;
+    s->push.rules_at = own.rules_at;
+}
+
+static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
+{
+    const int vector = s->args->dtype == RVIT_F16 ? 8 : 16;
+    s->push.x_at = bind(s, x, "x", vector);
+    if (s->args->score == RVIT_SCORE_PREDICTOR)
+        s->push.table_at = bind(s, table, "weight", vector);
+    else
+        s->push.table_at = bind(s, table, s->args->score == RVIT_SCORE_POSITION ? "position_scores" : "cls_probs", 4);
+    s->push.bias_at = bind(s, bias, "bias", 4);
+}
+
+/* Where there is none, what stands in must be an array that the op writes, as the shader could. */
+static void bind_fuse(selection *s, uint32_t fuse_x)
+{
+    if (s->args->fuse_x.buffer != NULL)
+        s->push.fuse_x_at = bind(s, fuse_x, "fuse_x", s->args->fuse_dtype == RVIT_F16 ? 8 : 16);
+    else
+        (void)bind(s, fuse_x, "keep", 4);
+}
+
+static rvit_status dispatch(rvit_vk_recorder *recorder, selection *s)
+{
+    s->dispatch.push = &s->push;
+    return rvit_vk_record_dispatch(recorder, &s->dispatch);
+}
+
+static rvit_status record_whole(rvit_vk_recorder *recorder, const rvit_select_args *args)
+{
+    selection s = begin(recorder, args, scored_shaders[rvit_vk_uses_subgroups(recorder->device)]);
+    bind_common(&s);
+    bind_selection(&s);
+    bind_score(&s, RVIT_SELECT_X, RVIT_SELECT_TABLE, RVIT_SELECT_BIAS);
+    bind_fuse(&s, RVIT_SELECT_FUSE_X);
+    return dispatch(recorder, &s);
+}
+
+static rvit_status record_parts(rvit_vk_recorder *recorder, const rvit_select_args *args, int scored, int fused)
 {
     const int subgroup = rvit_vk_uses_subgroups(recorder->device);
-    struct rvit_select_push push = {.n_images = args->n_images,
-                                    .max_len = args->max_len,
-                                    .rows = (int)args->rows,
-                                    .n_prefix = args->n_prefix,
-                                    .prefix_competes = args->prefix_competes,
-                                    .threshold_key = (int)threshold_key(args->threshold)};
-    rvit_vk_dispatch dispatch = {.specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
-                                           [RVIT_SELECT_MODE] = (uint32_t)args->mode,
-                                           [RVIT_SELECT_HAS_ERROR] = args->error.buffer != NULL},
-                                 .n_specs = RVIT_SELECT_N_SPECS,
-                                 .push = &push,
-                                 .push_size = sizeof push};
-    const int masked = args->mode == RVIT_SELECT_MASK;
-    push.counts_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_COUNTS, "counts", 4);
-    push.input_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_INPUT, masked ? "keep_in" : "scores", 4);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_CU_SEQLENS, "cu_seqlens", 4);
-    push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_KEEP, "keep", 4);
-    push.out_cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_OUT_CU_SEQLENS, "out_cu_seqlens", 4);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_SRC_ROWS, "src_rows", 4);
-    push.error_at = rvit_vk_bind(recorder, &dispatch, RVIT_SELECT_ERROR, "error", 4);
-    for (int stage = 0; stage < 3; stage++) {
-        dispatch.shader = shaders[subgroup][stage];
-        dispatch.groups = (rvit_vk_groups){.rows = stage == 1 ? 1 : args->n_images, .multiply = 1, .divide = 1, .times = 1};
-        if (stage > 0)
-            rvit_vk_record_barrier(recorder);
-        RVIT_TRY(rvit_vk_record_dispatch(recorder, &dispatch));
+    if (scored) {
+        selection score = begin(recorder, args, RVIT_VK_SELECT_SCORE_VK);
+        bind_common(&score);
+        bind_score(&score, RVIT_SELECT_SCORE_X, RVIT_SELECT_SCORE_TABLE, RVIT_SELECT_SCORE_BIAS);
+        RVIT_TRY(dispatch(recorder, &score));
+        rvit_vk_record_barrier(recorder);
     }
-    return RVIT_OK;
+    selection s = begin(recorder, args, plain_shaders[subgroup]);
+    s.dispatch.specs[RVIT_SELECT_SCORE] = RVIT_SELECT_GIVEN;
+    bind_common(&s);
+    bind_selection(&s);
+    RVIT_TRY(dispatch(recorder, &s));
+    if (!fused)
+        return RVIT_OK;
+    rvit_vk_record_barrier(recorder);
+    selection fuse = begin(recorder, args, fuse_shaders[subgroup]);
+    bind_common(&fuse);
+    fuse.push.keep_at = bind(&fuse, RVIT_SELECT_KEEP, "keep", 4);
+    bind_fuse(&fuse, RVIT_SELECT_FUSE_FUSE_X);
+    return dispatch(recorder, &fuse);
+}
+
+rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_args *args)
+{
+    const int scored = args->mode != RVIT_SELECT_MASK && args->score != RVIT_SCORE_GIVEN;
+    const int fused = args->fuse_x.buffer != NULL;
+    const uint32_t most = recorder->device->physical.limits.maxPerStageDescriptorStorageBuffers;
+    if ((scored || fused) && most >= RVIT_SELECT_N_SCORED_BINDINGS)
+        return record_whole(recorder, args);
+    return record_parts(recorder, args, scored, fused);
 }

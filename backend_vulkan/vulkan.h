@@ -19,8 +19,9 @@
 #include "shaders/common/interface.h"
 #include "vulkan_shaders.h"
 
-#define RVIT_VK_MAX_BINDINGS 8
-#define RVIT_VK_MAX_TEXELS 3 /* bindings that may be texel buffers: the first ones of a layout */
+#define RVIT_VK_MIN_STORAGE 8   /* storage buffers that a shader can have bound on every device worked with */
+#define RVIT_VK_MAX_BINDINGS 12 /* those of a shader that is used on the devices that can */
+#define RVIT_VK_MAX_TEXELS 3    /* bindings that may be texel buffers: the first ones of a layout */
 #define RVIT_VK_MAX_SPECS 8
 #define RVIT_VK_PUSH_SIZE 128 /* what every device offers */
 #define RVIT_VK_MAX_RANGES 96
@@ -62,6 +63,12 @@ typedef struct rvit_vk_layout {
     VkPipelineLayout pipeline;
 } rvit_vk_layout;
 
+typedef struct rvit_vk_buffer {
+    rvit_buffer base;
+    VkBuffer handle;
+    VkDeviceMemory memory;
+} rvit_vk_buffer;
+
 typedef struct rvit_vk_device {
     rvit_device base;
     rvit_vk_instance instance;
@@ -74,13 +81,8 @@ typedef struct rvit_vk_device {
     VkPipelineCache pipeline_cache;
     rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1][RVIT_VK_MAX_BINDINGS + 1]; /* [texel buffers][bindings] */
     rvit_vk_pipeline *pipelines;
+    rvit_vk_buffer grids; /* without any: for what is not part of a program */
 } rvit_vk_device;
-
-typedef struct rvit_vk_buffer {
-    rvit_buffer base;
-    VkBuffer handle;
-    VkDeviceMemory memory;
-} rvit_vk_buffer;
 
 /* Of four elements. Both formats may be texel buffers on every device. */
 static inline VkFormat rvit_vk_texel_format(int half)
@@ -164,18 +166,19 @@ typedef struct rvit_vk_dispatch {
     rvit_vk_groups groups;
 } rvit_vk_dispatch;
 
-/* An indirect group count that a program needs, computed after the op `producer` (-1: before the first). */
+/* A grid that a program needs, made after the op `producer` (-1: before the first). */
 typedef struct rvit_vk_need {
     rvit_vk_groups groups;
     int32_t producer;
-    int32_t slot; /* its triple in the program's buffer */
+    int32_t slot; /* the grid's number */
 } rvit_vk_need;
 
 typedef struct rvit_vk_plan {
     rvit_vk_need *needs; /* room for RVIT_VK_OP_MAX_DISPATCH an op */
     int32_t n_needs;
     const rvit_op *ops;
-    rvit_vk_buffer counts;
+    int32_t n_grids;      /* once the needs are numbered */
+    rvit_vk_buffer grids; /* the program's */
 } rvit_vk_plan;
 
 typedef struct rvit_vk_range {
@@ -208,10 +211,26 @@ void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
    is absent or empty is replaced by another of the op: 0, or -1 for a live count. */
 int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, const char *name, int unit);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
-/* Numbers the planned needs' slots; returns how many there are. */
-int32_t rvit_vk_plan_slots(rvit_vk_plan *plan);
-/* Records the group counts that are computed after op `producer`. */
-rvit_status rvit_vk_record_needs(rvit_vk_recorder *recorder, int32_t producer);
+
+/* grids.c: the grids of indirect dispatches, as common/grids.glsl has them. */
+
+/* The need that serves a dispatch of the op being recorded; in a dry run it is added if there is none. */
+const rvit_vk_need *rvit_vk_find_need(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
+/* Numbers the grids that are needed. */
+void rvit_vk_plan_grids(rvit_vk_plan *plan);
+/* Opens the memory of the plan's grids, or, without a plan, of the device. Waits for the device. */
+rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_plan *plan, rvit_vk_buffer *out_grids);
+/* Byte offset of a grid. */
+int64_t rvit_vk_grid_offset(int32_t slot);
+/* Records the making of the grids that are known after op `producer`, but for those that the op itself makes. */
+rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer);
+/* The same for those that the op being recorded, a select or match, makes itself. */
+typedef struct rvit_vk_own_grids {
+    int n, grids_at, rules_at;
+} rvit_vk_own_grids;
+rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder);
+/* The array that holds them, as an access of the op. */
+rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
 
 /* One file for each op. */
 rvit_status rvit_vk_record_copy(rvit_vk_recorder *recorder, const rvit_copy_args *args);
@@ -219,8 +238,10 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args);
 rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_layernorm_args *args);
 rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_attention_args *args);
-rvit_status rvit_vk_record_score(rvit_vk_recorder *recorder, const rvit_score_args *args);
 rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_args *args);
+rvit_status rvit_vk_record_mean(rvit_vk_recorder *recorder, const rvit_mean_args *args);
+rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args);
+rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_args *args);
 rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args *args);
 rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_args *args);
 rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args *args);

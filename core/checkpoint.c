@@ -1,24 +1,64 @@
 #include "core/checkpoint.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include "core/args.h"
 #include "core/half.h"
+#include "core/hf_config.h"
 #include "core/log.h"
+#include "core/pos_embed.h"
 #include "core/status.h"
-#include "core/vit_config.h"
 
-/* Elements converted at a time. */
-enum { CHUNK = 8192, SHOWN_NAME = 96 };
+/* CHUNK: elements converted at a time. */
+enum { CHUNK = 8192, SHOWN_NAME = 96, MAX_IMAGE = 1 << 14 };
 
-static rvit_status load(rvit_checkpoint *checkpoint, const char *path, int32_t lenient)
+static rvit_status apply(const rvit_checkpoint_desc *desc, const char *path, rvit_checkpoint *checkpoint)
 {
-    RVIT_TRY(rvit_safetensors_open(path, &checkpoint->alloc, &checkpoint->file));
-    checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_safetensors_count(checkpoint->file));
+    rvit_model_info *info = &checkpoint->config.info;
+    checkpoint->resample = desc->resample;
+    if (checkpoint->config.family->hugging_face)
+        RVIT_TRY(rvit_hf_config_apply(path, &checkpoint->alloc, info));
+    if (desc->eps != 0)
+        info->eps = desc->eps;
+    if (desc->image_size == 0)
+        return RVIT_OK;
+    if (desc->image_size % info->patch_size != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected a multiple of the patch size %d",
+                         (int)desc->image_size, (int)info->patch_size);
+    const int32_t grid = desc->image_size / info->patch_size;
+    info->image_size = desc->image_size;
+    info->tokens = info->n_prefix + grid * grid;
+    rvit_vit_name(&checkpoint->config);
+    return RVIT_OK;
+}
+
+static rvit_status load(rvit_checkpoint *checkpoint, const char *path, const rvit_checkpoint_desc *desc)
+{
+    RVIT_TRY(rvit_tensor_set_open(path, &checkpoint->alloc, &checkpoint->tensors));
+    checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_tensor_set_count(checkpoint->tensors));
     if (checkpoint->used == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    return rvit_vit_config(checkpoint->file, lenient, checkpoint->used, &checkpoint->info);
+    RVIT_TRY(rvit_vit_config_infer(checkpoint->tensors, desc->lenient, checkpoint->used, &checkpoint->config));
+    return apply(desc, path, checkpoint);
+}
+
+static rvit_status check_desc(const rvit_checkpoint_desc *desc)
+{
+    if (desc->lenient != 0 && desc->lenient != 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: lenient is %d, expected 0 or 1", (int)desc->lenient);
+    if (desc->allocator != NULL && (desc->allocator->allocate == NULL || desc->allocator->release == NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: allocator lacks allocate or release");
+    if (desc->image_size < 0 || desc->image_size > MAX_IMAGE)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected 0 to %d", (int)desc->image_size, MAX_IMAGE);
+    if ((int)desc->resample < RVIT_RESAMPLE_TIMM || (int)desc->resample > RVIT_RESAMPLE_BILINEAR)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: resample is %d, expected %d to %d", (int)desc->resample,
+                         (int)RVIT_RESAMPLE_TIMM, (int)RVIT_RESAMPLE_BILINEAR);
+    if (!(desc->eps >= 0 && isfinite(desc->eps)))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: eps is %g, expected 0 or a number above it", (double)desc->eps);
+    return RVIT_OK;
 }
 
 rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
@@ -28,10 +68,7 @@ rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *d
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out");
     if (desc != NULL)
         RVIT_TRY(rvit_args_copy(&own, sizeof own, desc, "checkpoint desc"));
-    if (own.lenient != 0 && own.lenient != 1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: lenient is %d, expected 0 or 1", (int)own.lenient);
-    if (own.allocator != NULL && (own.allocator->allocate == NULL || own.allocator->release == NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: allocator lacks allocate or release");
+    RVIT_TRY(check_desc(&own));
 
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, own.allocator);
@@ -39,13 +76,13 @@ rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *d
     if (checkpoint == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_copy(&checkpoint->alloc, &alloc);
-    const rvit_status status = load(checkpoint, path, own.lenient);
+    const rvit_status status = load(checkpoint, path, &own);
     if (status != RVIT_OK) {
         rvit_checkpoint_destroy(checkpoint);
         return status;
     }
-    const rvit_model_info *info = &checkpoint->info;
-    rvit_log(RVIT_LOG_INFO, "%s: %s, %" PRId64 " parameters, %d tensors, %d of them unused", rvit_safetensors_path(checkpoint->file),
+    const rvit_model_info *info = &checkpoint->config.info;
+    rvit_log(RVIT_LOG_INFO, "%s: %s, %" PRId64 " parameters, %d tensors, %d of them unused", rvit_tensor_set_path(checkpoint->tensors),
              info->architecture, info->n_parameters, (int)info->n_tensors, (int)info->n_unknown);
     *out = checkpoint;
     return RVIT_OK;
@@ -55,7 +92,7 @@ void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
 {
     if (checkpoint == NULL)
         return;
-    rvit_safetensors_close(checkpoint->file);
+    rvit_tensor_set_close(checkpoint->tensors);
     rvit_alloc_free(&checkpoint->alloc, checkpoint->used);
     rvit_alloc alloc;
     rvit_alloc_copy(&alloc, &checkpoint->alloc);
@@ -66,7 +103,7 @@ rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_mod
 {
     if (checkpoint == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
-    return rvit_args_return(out_info, &checkpoint->info, sizeof checkpoint->info, "model info");
+    return rvit_args_return(out_info, &checkpoint->config.info, sizeof checkpoint->config.info, "model info");
 }
 
 rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name, const char **out_dtype,
@@ -74,10 +111,10 @@ rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t in
 {
     if (checkpoint == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
-    const int32_t count = rvit_safetensors_count(checkpoint->file);
+    const int32_t count = rvit_tensor_set_count(checkpoint->tensors);
     if (index < 0 || index >= count)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: there is no tensor %d, the file has %d", (int)index, (int)count);
-    const rvit_file_tensor *tensor = rvit_safetensors_tensor(checkpoint->file, index);
+    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(checkpoint->tensors, index);
     if (out_name != NULL)
         *out_name = tensor->name;
     if (out_dtype != NULL)
@@ -93,7 +130,7 @@ rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t in
 
 const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key)
 {
-    return checkpoint == NULL || key == NULL ? NULL : rvit_safetensors_metadata(checkpoint->file, key);
+    return checkpoint == NULL || key == NULL ? NULL : rvit_tensor_set_metadata(checkpoint->tensors, key);
 }
 
 /* Little-endian bytes to float32, on a host of any order. */
@@ -119,14 +156,14 @@ static void convert(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_v
 
 rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *name, int64_t n, float *out_values)
 {
-    const rvit_safetensors *file = checkpoint->file;
-    const char *path = rvit_safetensors_path(file);
-    const int32_t index = rvit_safetensors_find(file, name);
+    const rvit_tensor_set *set = checkpoint->tensors;
+    const char *path = rvit_tensor_set_path(set);
+    const int32_t index = rvit_tensor_set_find(set, name);
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, name);
     if (index < 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing", path, shown);
-    const rvit_file_tensor *tensor = rvit_safetensors_tensor(file, index);
+    const rvit_file_tensor *tensor = rvit_tensor_set_tensor(set, index);
     if (tensor->dtype < 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, shown, tensor->dtype_name);
     if (tensor->n_elements != n)
@@ -136,8 +173,33 @@ rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *
     const int64_t size = rvit_dtype_size((rvit_dtype)tensor->dtype);
     for (int64_t done = 0; done < n; done += CHUNK) {
         const int64_t some = n - done < CHUNK ? n - done : CHUNK;
-        RVIT_TRY(rvit_safetensors_read(file, index, done * size, some * size, bytes));
+        RVIT_TRY(rvit_tensor_set_read(set, index, done * size, some * size, bytes));
         convert(bytes, tensor->dtype, some, out_values + done);
     }
     return RVIT_OK;
+}
+
+static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *table, float *out)
+{
+    const rvit_model_info *info = &checkpoint->config.info;
+    const int64_t dim = info->dim, prefix = checkpoint->config.position_prefix;
+    const int32_t trained = info->trained_size / info->patch_size, grid = info->image_size / info->patch_size;
+    char name[RVIT_NAME_SIZE];
+    rvit_family_name(checkpoint->config.family, RVIT_ROLE_POSITION, 0, name);
+    RVIT_TRY(rvit_checkpoint_read(checkpoint, name, (prefix + (int64_t)trained * trained) * dim, table));
+    memset(out, 0, (size_t)info->n_prefix * (size_t)dim * sizeof *out);
+    memcpy(out, table, (size_t)prefix * (size_t)dim * sizeof *out);
+    return rvit_resample_grid(alloc, checkpoint->resample, table + prefix * dim, trained, grid, info->dim, out + info->n_prefix * dim);
+}
+
+rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out)
+{
+    const rvit_model_info *info = &checkpoint->config.info;
+    const size_t grid = (size_t)(info->trained_size / info->patch_size);
+    float *table = rvit_alloc_array(alloc, ((size_t)info->n_prefix + grid * grid) * (size_t)info->dim, sizeof *table);
+    if (table == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    const rvit_status status = read_positions(checkpoint, alloc, table, out);
+    rvit_alloc_free(alloc, table);
+    return status;
 }

@@ -1,20 +1,20 @@
-/* A checkpoint file with its inferred geometry, and access to its values. */
+/* A checkpoint's files with the inferred geometry, and access to its values. */
 #ifndef RVIT_CORE_CHECKPOINT_H
 #define RVIT_CORE_CHECKPOINT_H
 
-#include "core/alloc.h"
-#include "core/safetensors.h"
-
-#include <raggedvit/vit.h>
+#include "core/vit_config.h"
 
 struct rvit_checkpoint {
     rvit_alloc alloc;
-    rvit_safetensors *file;
-    rvit_model_info info;
-    uint8_t *used; /* [file's tensors]: 1 if the forward uses it */
+    rvit_tensor_set *tensors;
+    rvit_vit_config config; /* info.image_size and what follows from it as asked for */
+    rvit_resample resample;
+    uint8_t *used; /* [tensors]: 1 if the dense forward uses it */
 };
 
 /* Reads a whole tensor of n elements as float32. BAD_FILE if it is not there, has another size, or the file changed underneath. */
 rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *name, int64_t n, float *out_values);
+/* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none. */
+rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out);
 
 #endif

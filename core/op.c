@@ -9,8 +9,8 @@
 
 const char *rvit_op_name(rvit_op_type type)
 {
-    static const char *const names[RVIT_OP_COUNT] = {"copy",  "patchify", "linear", "layernorm", "attention",
-                                                     "score", "select",   "pack",   "unpack",    "head"};
+    static const char *const names[RVIT_OP_COUNT] = {"copy", "patchify", "linear", "layernorm", "attention", "select",
+                                                     "mean", "match",    "merge",  "pack",      "unpack",    "head"};
     return (int)type >= 0 && type < RVIT_OP_COUNT ? names[type] : "unknown op";
 }
 
@@ -38,6 +38,9 @@ const char *rvit_dtype_name(rvit_dtype dtype)
     }
     return "unknown dtype";
 }
+
+/* Sums of that many integers of 32 bits, times as many, fit in 64. */
+enum { MAX_SUMMED = 1 << 16 };
 
 /* Rules. Capacities are bounded so that no product of them below overflows: rows < 2^31, a row's elements < 2^31. */
 
@@ -143,12 +146,12 @@ static rvit_status prepare_layernorm(rvit_op *op)
     return RVIT_OK;
 }
 
-static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *stride, int64_t width)
+static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *stride, int64_t width, int64_t factor)
 {
     if (*stride == 0)
         *stride = width;
     RVIT_TRY(check_range(op, name, *stride, width, 1 << 28));
-    return check_multiple(op, name, *stride, 8);
+    return check_multiple(op, name, *stride, factor);
 }
 
 static rvit_status prepare_attention(rvit_op *op)
@@ -166,35 +169,98 @@ static rvit_status prepare_attention(rvit_op *op)
     if (a->scale == 0.0f)
         a->scale = 1.0f / sqrtf((float)a->head_dim);
     const int64_t width = (int64_t)a->n_heads * a->head_dim;
-    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width));
-    RVIT_TRY(check_stride(op, "k_stride", &a->k_stride, width));
-    RVIT_TRY(check_stride(op, "v_stride", &a->v_stride, width));
-    return check_stride(op, "out_stride", &a->out_stride, width);
+    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
+    RVIT_TRY(check_stride(op, "k_stride", &a->k_stride, width, 8));
+    RVIT_TRY(check_stride(op, "v_stride", &a->v_stride, width, 8));
+    return check_stride(op, "out_stride", &a->out_stride, width, 8);
 }
 
+/* The arrays and sizes that a score is made from. */
 static rvit_status prepare_score(rvit_op *op)
 {
-    const rvit_score_args *a = &op->score;
-    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
-    RVIT_TRY(check_range(op, "type", a->type, RVIT_SCORE_L2, RVIT_SCORE_CLS_ATTENTION));
-    if (a->type == RVIT_SCORE_CLS_ATTENTION)
-        return check_range(op, "n_heads", a->n_heads, 1, 1 << 16);
+    rvit_select_args *a = &op->select;
+    RVIT_TRY(check_range(op, "score", a->score, RVIT_SCORE_GIVEN, RVIT_SCORE_POSITION));
+    if (a->score == RVIT_SCORE_CLS_ATTENTION || a->score == RVIT_SCORE_CLS_NORM)
+        RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
+    if (a->score != RVIT_SCORE_L2 && a->score != RVIT_SCORE_CLS_NORM && a->score != RVIT_SCORE_PREDICTOR)
+        return RVIT_OK;
     RVIT_TRY(check_dtype(op, "dtype", a->dtype));
-    return check_dim(op, "dim", a->dim);
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    return check_stride(op, "x_stride", &a->x_stride, a->dim, 4);
 }
 
 static rvit_status prepare_select(rvit_op *op)
 {
     const rvit_select_args *a = &op->select;
-    RVIT_TRY(check_range(op, "mode", a->mode, RVIT_SELECT_TOP_K, RVIT_SELECT_MASK));
+    RVIT_TRY(check_range(op, "mode", a->mode, RVIT_SELECT_TOP_K, RVIT_SELECT_MASS));
     RVIT_TRY(check_images(op, a->n_images));
     RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_range(op, "prefix_competes", a->prefix_competes, 0, 1));
-    if (a->mode == RVIT_SELECT_THRESHOLD && isnan(a->threshold))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: threshold is NaN");
-    return RVIT_OK;
+    switch (a->mode) {
+    case RVIT_SELECT_THRESHOLD:
+        if (isnan(a->threshold))
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: threshold is NaN");
+        RVIT_TRY(check_range(op, "k_min", a->k_min, 0, INT32_MAX - 1));
+        break;
+    case RVIT_SELECT_SAMPLE:
+        RVIT_TRY(check_range(op, "n_samples", a->n_samples, 1, MAX_SUMMED));
+        RVIT_TRY(check_range(op, "max_len", a->max_len, 0, MAX_SUMMED));
+        break;
+    case RVIT_SELECT_MASS:
+        if (!(a->mass >= 0.0 && a->mass <= 1.0))
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: mass is %g, expected 0..1", a->mass);
+        RVIT_TRY(check_range(op, "max_len", a->max_len, 0, MAX_SUMMED));
+        break;
+    case RVIT_SELECT_TOP_K:
+    case RVIT_SELECT_MASK:
+        break;
+    }
+    if (a->fuse_x.buffer != NULL) {
+        if (a->mode != RVIT_SELECT_TOP_K)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: fuse_x is given, but only the k best can be fused");
+        RVIT_TRY(check_dtype(op, "fuse_dtype", a->fuse_dtype));
+        RVIT_TRY(check_dim(op, "fuse_dim", a->fuse_dim));
+    }
+    return a->mode == RVIT_SELECT_MASK ? RVIT_OK : prepare_score(op);
+}
+
+static rvit_status prepare_mean(rvit_op *op)
+{
+    const rvit_mean_args *a = &op->mean;
+    RVIT_TRY(check_dtype(op, "dtype", a->dtype));
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    RVIT_TRY(check_range(op, "first_column", a->first_column, 0, a->dim - 1));
+    return check_multiple(op, "first_column", a->first_column, 4);
+}
+
+static rvit_status prepare_match(rvit_op *op)
+{
+    rvit_match_args *a = &op->match;
+    RVIT_TRY(check_dtype(op, "dtype", a->dtype));
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 1, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
+    RVIT_TRY(check_range(op, "head_dim", a->head_dim, 8, 128));
+    RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 8));
+    RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
+    return check_stride(op, "k_stride", &a->k_stride, (int64_t)a->n_heads * a->head_dim, 8);
+}
+
+static rvit_status prepare_merge(rvit_op *op)
+{
+    const rvit_merge_args *a = &op->merge;
+    RVIT_TRY(check_dtype(op, "dtype", a->dtype));
+    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
+    RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
+    return check_dim(op, "dim", a->dim);
 }
 
 static rvit_status prepare_pack(rvit_op *op)
@@ -241,10 +307,14 @@ rvit_status rvit_op_prepare(rvit_op *op)
         return prepare_layernorm(op);
     case RVIT_OP_ATTENTION:
         return prepare_attention(op);
-    case RVIT_OP_SCORE:
-        return prepare_score(op);
     case RVIT_OP_SELECT:
         return prepare_select(op);
+    case RVIT_OP_MEAN:
+        return prepare_mean(op);
+    case RVIT_OP_MATCH:
+        return prepare_match(op);
+    case RVIT_OP_MERGE:
+        return prepare_merge(op);
     case RVIT_OP_PACK:
         return prepare_pack(op);
     case RVIT_OP_UNPACK:
@@ -293,7 +363,7 @@ static void access_patchify(const rvit_patchify_args *a, access_list *list)
     const int64_t tokens = a->n_prefix + grid * grid;
     const int64_t width = (int64_t)a->channels * a->patch_size * a->patch_size;
     add(list, "live_images", a->live_images, 4, 4, READ | OPTIONAL);
-    add(list, "images", a->images, a->n_images * a->channels * area * 4, 16, READ);
+    add(list, "images", a->images, a->n_images * area * a->channels * 4, 16, READ);
     add(list, "out", a->out, a->n_images * tokens * width * rvit_dtype_size(a->dtype), 16, WRITE);
     add(list, "cu_seqlens", a->cu_seqlens, (a->n_images + 1) * (int64_t)4, 4, WRITE | OPTIONAL);
 }
@@ -340,15 +410,22 @@ static void access_attention(const rvit_attention_args *a, access_list *list)
     add(list, "lse", a->lse, a->rows * a->n_heads * 4, 16, WRITE | OPTIONAL);
 }
 
-static void access_score(const rvit_score_args *a, access_list *list)
+/* What the scores are made from, and the scores. */
+static void access_score(const rvit_select_args *a, access_list *list)
 {
-    const int64_t rows = a->rows.capacity;
-    add(list, "rows.live", a->rows.live, 4, 4, READ | OPTIONAL);
-    if (a->type == RVIT_SCORE_L2)
-        add(list, "x", a->x, rows * a->dim * rvit_dtype_size(a->dtype), 16, READ);
-    else
-        add(list, "cls_probs", a->cls_probs, rows * a->n_heads * 4, 16, READ);
-    add(list, "scores", a->scores, rows * 4, 16, WRITE);
+    const int64_t element = rvit_dtype_size(a->dtype);
+    const int alignment = element == 4 ? 16 : 8;
+    if (a->score == RVIT_SCORE_L2 || a->score == RVIT_SCORE_CLS_NORM || a->score == RVIT_SCORE_PREDICTOR)
+        add(list, "x", a->x, strided(a->rows, a->x_stride, a->dim, element), alignment, READ);
+    if (a->score == RVIT_SCORE_CLS_ATTENTION || a->score == RVIT_SCORE_CLS_NORM)
+        add(list, "cls_probs", a->cls_probs, a->rows * a->n_heads * 4, 16, READ);
+    if (a->score == RVIT_SCORE_PREDICTOR) {
+        add(list, "weight", a->weight, 2 * a->dim * element, 16, READ);
+        add(list, "bias", a->bias, 8, 4, READ);
+    }
+    if (a->score == RVIT_SCORE_POSITION)
+        add(list, "position_scores", a->position_scores, (int64_t)a->max_len * 4, 16, READ);
+    add(list, "scores", a->scores, a->rows * 4, 16, a->score == RVIT_SCORE_GIVEN ? READ : WRITE);
 }
 
 static void access_select(const rvit_select_args *a, access_list *list)
@@ -358,12 +435,45 @@ static void access_select(const rvit_select_args *a, access_list *list)
     if (a->mode == RVIT_SELECT_MASK)
         add(list, "keep_in", a->keep_in, a->rows, 16, READ);
     else
-        add(list, "scores", a->scores, a->rows * 4, 16, READ);
+        access_score(a, list);
     add(list, "cu_seqlens", a->cu_seqlens, (a->n_images + (int64_t)1) * 4, 4, READ);
+    if (a->fuse_x.buffer != NULL)
+        add(list, "fuse_x", a->fuse_x, a->rows * a->fuse_dim * rvit_dtype_size(a->fuse_dtype), 16, READ | WRITE);
     add(list, "keep", a->keep, a->rows, 16, WRITE);
     add(list, "out_cu_seqlens", a->out_cu_seqlens, (a->n_images + (int64_t)1) * 4, 4, WRITE);
     add(list, "src_rows", a->src_rows, a->rows * 4, 16, WRITE);
     add(list, "error", a->error, 4, 4, WRITE | OPTIONAL);
+}
+
+static void access_mean(const rvit_mean_args *a, access_list *list)
+{
+    add(list, "cu_seqlens", a->cu_seqlens, (a->n_images + (int64_t)1) * 4, 4, READ);
+    add(list, "x", a->x, a->rows * a->dim * rvit_dtype_size(a->dtype), 16, READ | WRITE);
+}
+
+static void access_match(const rvit_match_args *a, access_list *list)
+{
+    const int64_t element = rvit_dtype_size(a->dtype);
+    add(list, "k", a->k, strided(a->rows, a->k_stride, (int64_t)a->n_heads * a->head_dim, element), 16, READ);
+    add(list, "cu_seqlens", a->cu_seqlens, (a->n_images + (int64_t)1) * 4, 4, READ);
+    add(list, "metric", a->metric, a->rows * a->head_dim * 4, 16, WRITE);
+    add(list, "keep", a->keep, a->rows, 16, WRITE);
+    add(list, "out_cu_seqlens", a->out_cu_seqlens, (a->n_images + (int64_t)1) * 4, 4, WRITE);
+    add(list, "src_rows", a->src_rows, a->rows * 4, 16, WRITE);
+    add(list, "next_rows", a->next_rows, a->rows * 4, 16, WRITE);
+}
+
+static void access_merge(const rvit_merge_args *a, access_list *list)
+{
+    const int64_t element = rvit_dtype_size(a->dtype);
+    add(list, "rows.live", a->rows.live, 4, 4, READ | OPTIONAL);
+    add(list, "x", a->x, a->x_rows * a->dim * element, 16, READ);
+    add(list, "sizes", a->sizes, a->x_rows * 4, 16, READ | OPTIONAL);
+    add(list, "src_rows", a->src_rows, a->rows.capacity * 4, 16, READ);
+    add(list, "next_rows", a->next_rows, a->x_rows * 4, 16, READ);
+    add(list, "out_x", a->out_x, a->rows.capacity * a->dim * element, 16, WRITE);
+    add(list, "out_sizes", a->out_sizes, a->rows.capacity * 4, 16, WRITE);
+    add(list, "out_key_bias", a->out_key_bias, a->rows.capacity * 4, 16, WRITE);
 }
 
 static void access_pack(const rvit_pack_args *a, access_list *list)
@@ -420,11 +530,17 @@ int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES])
     case RVIT_OP_ATTENTION:
         access_attention(&op->attention, &list);
         break;
-    case RVIT_OP_SCORE:
-        access_score(&op->score, &list);
-        break;
     case RVIT_OP_SELECT:
         access_select(&op->select, &list);
+        break;
+    case RVIT_OP_MEAN:
+        access_mean(&op->mean, &list);
+        break;
+    case RVIT_OP_MATCH:
+        access_match(&op->match, &list);
+        break;
+    case RVIT_OP_MERGE:
+        access_merge(&op->merge, &list);
         break;
     case RVIT_OP_PACK:
         access_pack(&op->pack, &list);
@@ -459,8 +575,8 @@ static rvit_status check_access(const rvit_device *device, const char *op_name, 
 
 static int overlap(const rvit_access *a, const rvit_access *b)
 {
-    return a->view.buffer != NULL && a->view.buffer == b->view.buffer && a->view.offset < b->view.offset + b->size &&
-           b->view.offset < a->view.offset + a->size;
+    return a->view.buffer != NULL && a->view.buffer == b->view.buffer && a->size > 0 && b->size > 0 &&
+           a->view.offset < b->view.offset + b->size && b->view.offset < a->view.offset + a->size;
 }
 
 rvit_status rvit_op_check(rvit_device *device, rvit_op *op)

@@ -11,8 +11,10 @@ typedef enum rvit_op_type {
     RVIT_OP_LINEAR,
     RVIT_OP_LAYERNORM,
     RVIT_OP_ATTENTION,
-    RVIT_OP_SCORE,
     RVIT_OP_SELECT,
+    RVIT_OP_MEAN,
+    RVIT_OP_MATCH,
+    RVIT_OP_MERGE,
     RVIT_OP_PACK,
     RVIT_OP_UNPACK,
     RVIT_OP_HEAD,
@@ -27,8 +29,10 @@ typedef struct rvit_op {
         rvit_linear_args linear;
         rvit_layernorm_args layernorm;
         rvit_attention_args attention;
-        rvit_score_args score;
         rvit_select_args select;
+        rvit_mean_args mean;
+        rvit_match_args match;
+        rvit_merge_args merge;
         rvit_pack_args pack;
         rvit_unpack_args unpack;
         rvit_head_args head;

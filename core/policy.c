@@ -8,30 +8,87 @@
 #include "core/args.h"
 #include "core/status.h"
 
+#define INFO(type_, name_, source_, summary_) \
+    .struct_size = sizeof(rvit_prune_info), .type = type_, .name = name_, .source = source_, .summary = summary_
+/* Below 0: none. */
+#define DEFAULTS(keep_, threshold_, mass_) .default_keep = keep_, .default_threshold = threshold_, .default_mass = mass_
+#define AFTER_BLOCK "after the block"
+#define BEFORE_BLOCK "before the block"
+#define INSIDE_BLOCK "between attention and MLP"
+#define ONCE .n_default_blocks = 1, .default_blocks = {3}
+#define THREE_TIMES .n_default_blocks = 3, .default_blocks = {3, 6, 9}
+#define PAPER "arXiv 2604.15408"
+
 static const rvit_policy policies[] = {
-    {.info = {sizeof(rvit_prune_info), RVIT_PRUNE_NONE, "none", "no pruning", "-", 1.0, 0, {0}}},
-    {.info =
-         {sizeof(rvit_prune_info), RVIT_PRUNE_L2, "l2", "top-k by the L2 norm of a block's output, once", "arXiv 2604.15408", 0.5, 1, {3}},
+    {.info = {INFO(RVIT_PRUNE_NONE, "none", "-", "no pruning"), .site = "-", DEFAULTS(-1.0, -1.0, -1.0)}},
+    {.info = {INFO(RVIT_PRUNE_L2, "l2", PAPER, "the tokens of largest L2 norm, once"), .site = AFTER_BLOCK,
+              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
      .site = RVIT_SITE_AFTER_BLOCK,
      .select = RVIT_SELECT_TOP_K,
      .score = RVIT_SCORE_L2,
      .prefix_competes = 1,
-     .count = RVIT_COUNT_FLOOR,
-     .k_min = 1},
-    {.info = {sizeof(rvit_prune_info),
-              RVIT_PRUNE_EVIT,
-              "evit",
-              "top-k by the CLS token's attention, between attention and MLP, no fused token",
-              "arXiv 2202.07800",
-              0.7,
-              3,
-              {3, 6, 9}},
+     .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_L2_THRESHOLD, "l2-threshold", "this library", "the tokens whose L2 norm reaches a threshold"),
+              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), ONCE},
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_THRESHOLD,
+     .score = RVIT_SCORE_L2},
+    {.info = {INFO(RVIT_PRUNE_EVIT, "evit", "arXiv 2202.07800", "the tokens the CLS token attends to most"), .site = INSIDE_BLOCK,
+              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES},
      .site = RVIT_SITE_AFTER_ATTENTION,
      .select = RVIT_SELECT_TOP_K,
      .score = RVIT_SCORE_CLS_ATTENTION,
-     .count = RVIT_COUNT_CEIL,
-     .k_min = 1},
-    {.info = {sizeof(rvit_prune_info), RVIT_PRUNE_MASK, "mask", "a keep mask given with each run", "the caller", 1.0, 1, {3}},
+     .count = RVIT_POLICY_CEIL},
+    {.info = {INFO(RVIT_PRUNE_EVIT_FUSED, "evit-fused", "arXiv 2202.07800", "the same, the dropped tokens fused into one"),
+              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES},
+     .site = RVIT_SITE_AFTER_ATTENTION,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_CLS_ATTENTION,
+     .count = RVIT_POLICY_CEIL,
+     .fuses = 1},
+    {.info = {INFO(RVIT_PRUNE_EVIT_PAPER, "evit-paper", PAPER, "the tokens the CLS token attends to most, once"), .site = AFTER_BLOCK,
+              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_CLS_ATTENTION,
+     .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_DYNAMICVIT, "dynamicvit", "arXiv 2106.02034", "the tokens the checkpoint's predictors rank highest"),
+              .site = BEFORE_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.7, -1.0, -1.0), THREE_TIMES},
+     .site = RVIT_SITE_BEFORE_BLOCK,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_PREDICTOR,
+     .count = RVIT_POLICY_POWER},
+    {.info = {INFO(RVIT_PRUNE_DYNAMICVIT_GATE, "dynamicvit-gate", "arXiv 2106.02034",
+                   "the tokens the checkpoint's predictors keep with a probability above a threshold"),
+              .site = BEFORE_BLOCK, .parameters = RVIT_PRUNE_THRESHOLD | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, 0.5, -1.0), THREE_TIMES},
+     .site = RVIT_SITE_BEFORE_BLOCK,
+     .select = RVIT_SELECT_THRESHOLD,
+     .score = RVIT_SCORE_PREDICTOR},
+    {.info = {INFO(RVIT_PRUNE_ATS, "ats", "arXiv 2111.15667", "a sample of the tokens by CLS attention times value norm"),
+              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_SAMPLES | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0),
+              .n_default_blocks = -1, .default_blocks = {3}},
+     .site = RVIT_SITE_AFTER_ATTENTION,
+     .select = RVIT_SELECT_SAMPLE,
+     .score = RVIT_SCORE_CLS_NORM},
+    {.info = {INFO(RVIT_PRUNE_ATS_PAPER, "ats-paper", PAPER, "the best tokens by CLS attention times norm, up to a share of the sum"),
+              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, 0.9), ONCE},
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_MASS,
+     .score = RVIT_SCORE_CLS_NORM,
+     .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_TOME, "tome", "arXiv 2210.09461", "merges the pairs of tokens with the most similar keys"),
+              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_MERGES | RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), .default_merges = 8,
+              .n_default_blocks = -1, .default_blocks = {0}},
+     .site = RVIT_SITE_AFTER_ATTENTION,
+     .merges = 1},
+    {.info = {INFO(RVIT_PRUNE_RANDOM, "random", "this library", "tokens at random places, the same for every image"), .site = AFTER_BLOCK,
+              .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_POSITION,
+     .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_MASK, "mask", "the caller", "a keep mask given with each run"), .site = AFTER_BLOCK,
+              .parameters = RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), ONCE},
      .site = RVIT_SITE_AFTER_BLOCK,
      .select = RVIT_SELECT_MASK},
 };
@@ -60,46 +117,173 @@ rvit_status rvit_prune_from_name(const char *name, rvit_prune_type *out_type)
     return rvit_fail(RVIT_INVALID_ARGUMENT, "no pruning policy is called '%.64s': there are %s", name, names);
 }
 
-rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, rvit_prune_plan *out_plan)
+static rvit_status find_policy(rvit_prune_type type, const rvit_policy **out_policy)
+{
+    for (int i = 0; i < N_POLICIES; i++) {
+        if (policies[i].info.type == type) {
+            *out_policy = &policies[i];
+            return RVIT_OK;
+        }
+    }
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: type is %d, which is none", (int)type);
+}
+
+/* A parameter that the policy does not look at must have been left alone. */
+static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_desc *desc)
+{
+    const struct {
+        rvit_prune_parameter parameter;
+        int given;
+        const char *name;
+    } fields[] = {
+        {RVIT_PRUNE_KEEP, !(desc->keep < 0.0), "keep"},
+        {RVIT_PRUNE_BLOCKS, desc->n_blocks != 0, "blocks"},
+        {RVIT_PRUNE_THRESHOLD, !(desc->threshold < 0.0), "threshold"},
+        {RVIT_PRUNE_MASS, !(desc->mass < 0.0), "mass"},
+        {RVIT_PRUNE_SAMPLES, desc->n_samples != 0, "n_samples"},
+        {RVIT_PRUNE_MERGES, desc->merges >= 0, "merges"},
+        {RVIT_PRUNE_SEED, desc->seed != 0, "seed"},
+    };
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].given && (policy->info.parameters & (int32_t)fields[i].parameter) == 0)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s is given, but the policy %s has no such parameter", fields[i].name,
+                             policy->info.name);
+    return RVIT_OK;
+}
+
+static rvit_status check_fraction(const char *name, double value)
+{
+    if (isnan(value) || value > 1.0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s is %g, expected 0..1", name, value);
+    return RVIT_OK;
+}
+
+/* The smallest float that is at least `value`, or above it. */
+static float at_least(double value, int above)
+{
+    const float nearest = (float)value;
+    return (double)nearest < value || (above && (double)nearest == value) ? nextafterf(nearest, INFINITY) : nearest;
+}
+
+/* The thresholds users give are of the norm and of a probability; scores are the norm's square and the probability's logarithm. */
+static rvit_status resolve_threshold(const rvit_prune_desc *desc, rvit_prune_plan *plan)
+{
+    const rvit_prune_info *info = &plan->policy->info;
+    const double threshold = desc->threshold < 0.0 ? info->default_threshold : desc->threshold;
+    if (isnan(threshold))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: threshold is NaN");
+    if (threshold < 0.0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s needs a threshold: no L2 norm suits every model", info->name);
+    if (plan->policy->score == RVIT_SCORE_L2) {
+        plan->threshold = at_least(threshold * threshold, 0);
+        return RVIT_OK;
+    }
+    plan->k_min = 1;
+    plan->threshold = at_least(log(threshold), 1);
+    return check_fraction("threshold", threshold);
+}
+
+static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rvit_prune_plan *plan)
+{
+    const rvit_prune_info *info = &plan->policy->info;
+    if (desc->n_blocks < 0 || desc->n_blocks > RVIT_PRUNE_MAX_STAGES)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: n_blocks is %d, expected 0..%d", (int)desc->n_blocks, RVIT_PRUNE_MAX_STAGES);
+    const int defaults = desc->n_blocks == 0, to_last = defaults && info->n_default_blocks < 0;
+    plan->n_stages = to_last ? depth - info->default_blocks[0] : defaults ? info->n_default_blocks : desc->n_blocks;
+    if (plan->n_stages > RVIT_PRUNE_MAX_STAGES)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s would prune in %d blocks, a session has at most %d prune stages",
+                         info->name, (int)plan->n_stages, RVIT_PRUNE_MAX_STAGES);
+    if (to_last && plan->n_stages < 1)
+        plan->n_stages = 1;
+    for (int32_t s = 0; s < plan->n_stages; s++) {
+        plan->blocks[s] = to_last ? info->default_blocks[0] + s : defaults ? info->default_blocks[s] : desc->blocks[s];
+        if (plan->blocks[s] < 0 || plan->blocks[s] >= depth)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in block %d, the model has blocks 0..%d", info->name,
+                             (int)plan->blocks[s], (int)depth - 1);
+        if (s > 0 && plan->blocks[s] <= plan->blocks[s - 1])
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: block %d comes after block %d, expected ascending blocks",
+                             (int)plan->blocks[s], (int)plan->blocks[s - 1]);
+    }
+    return RVIT_OK;
+}
+
+rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int32_t n_patches, rvit_prune_plan *out_plan)
 {
     /* A desc left all zero asks for no pruning. */
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
     if (given->struct_size != 0)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "prune desc"));
-    const rvit_policy *policy = NULL;
-    for (int i = 0; i < N_POLICIES; i++)
-        if (policies[i].info.type == desc.type)
-            policy = &policies[i];
-    if (policy == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: type is %d, which is none", (int)desc.type);
-    if (isnan(desc.keep) || desc.keep > 1.0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: keep is %g, expected 0..1", desc.keep);
-    rvit_prune_plan plan = {.policy = policy, .keep = desc.keep < 0.0 ? policy->info.default_keep : desc.keep};
-    if (desc.n_blocks < 0 || desc.n_blocks > RVIT_PRUNE_MAX_STAGES)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: n_blocks is %d, expected 0..%d", (int)desc.n_blocks, RVIT_PRUNE_MAX_STAGES);
-    const int defaults = desc.n_blocks == 0;
-    plan.n_stages = defaults ? policy->info.n_default_blocks : desc.n_blocks;
-    if (desc.type == RVIT_PRUNE_NONE)
-        plan.n_stages = 0;
-    for (int32_t s = 0; s < plan.n_stages; s++) {
-        plan.blocks[s] = defaults ? policy->info.default_blocks[s] : desc.blocks[s];
-        if (plan.blocks[s] < 0 || plan.blocks[s] >= depth)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in block %d, the model has blocks 0..%d", policy->info.name,
-                             (int)plan.blocks[s], (int)depth - 1);
-        if (s > 0 && plan.blocks[s] <= plan.blocks[s - 1])
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: block %d comes after block %d, expected ascending blocks",
-                             (int)plan.blocks[s], (int)plan.blocks[s - 1]);
+    for (size_t i = 0; i < sizeof desc.reserved / sizeof *desc.reserved; i++)
+        if (desc.reserved[i] != 0)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved[%d] is not 0", (int)i);
+    rvit_prune_plan plan = {.n_patches = n_patches, .seed = desc.seed};
+    RVIT_TRY(find_policy(desc.type, &plan.policy));
+    const rvit_prune_info *info = &plan.policy->info;
+    RVIT_TRY(check_fraction("keep", desc.keep));
+    RVIT_TRY(check_fraction("mass", desc.mass));
+    RVIT_TRY(check_parameters(plan.policy, &desc));
+    plan.select = plan.policy->select;
+    plan.keep = desc.keep < 0.0 ? info->default_keep : desc.keep;
+    if (plan.select == RVIT_SELECT_MASS && plan.keep >= 0.0) {
+        if (desc.mass >= 0.0)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s takes keep or mass, not both", info->name);
+        plan.select = RVIT_SELECT_TOP_K;
     }
+    plan.mass = desc.mass < 0.0 ? info->default_mass : desc.mass;
+    if (desc.n_samples < 0 || desc.n_samples > 1 << 16)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: n_samples is %d, expected 1..%d, or 0", (int)desc.n_samples, 1 << 16);
+    plan.n_samples = desc.n_samples == 0 ? n_patches : desc.n_samples;
+    plan.merges = desc.merges < 0 ? info->default_merges : desc.merges;
+    if (desc.type != RVIT_PRUNE_NONE)
+        RVIT_TRY(resolve_blocks(&desc, depth, &plan));
+    if (plan.policy->merges && plan.merges == 0)
+        plan.n_stages = 0;
+    if (plan.select == RVIT_SELECT_THRESHOLD)
+        RVIT_TRY(resolve_threshold(&desc, &plan));
     *out_plan = plan;
     return RVIT_OK;
+}
+
+rvit_status rvit_prune_counts(const rvit_prune_plan *plan, int32_t stage, int32_t max_n, int32_t *out_counts)
+{
+    switch (plan->policy->count) {
+    case RVIT_POLICY_FLOOR:
+        return rvit_count_table(RVIT_COUNT_FLOOR, plan->keep, 1, max_n, out_counts);
+    case RVIT_POLICY_CEIL:
+        return rvit_count_table(RVIT_COUNT_CEIL, plan->keep, 1, max_n, out_counts);
+    case RVIT_POLICY_POWER:
+        break;
+    }
+    const int32_t k = (int32_t)trunc((double)plan->n_patches * pow(plan->keep, (double)stage + 1.0));
+    for (int32_t n = 0; n <= max_n; n++)
+        out_counts[n] = k < 1 && n > 0 ? 1 : k < n ? k : n;
+    return RVIT_OK;
+}
+
+/* A step of splitmix64. */
+static uint64_t next_random(uint64_t *state)
+{
+    uint64_t bits = *state += UINT64_C(0x9e3779b97f4a7c15);
+    bits = (bits ^ bits >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    bits = (bits ^ bits >> 27) * UINT64_C(0x94d049bb133111eb);
+    return bits ^ bits >> 31;
+}
+
+void rvit_prune_random_scores(const rvit_prune_plan *plan, int32_t stage, int32_t n, float *out_scores)
+{
+    /* Mixed before they are counted on from, for near seeds not to give one sequence, moved by a few places. */
+    uint64_t seed = plan->seed, state = next_random(&seed) + (uint64_t)stage;
+    state = next_random(&state);
+    for (int32_t i = 0; i < n; i++)
+        out_scores[i] = (float)(next_random(&state) >> 40); /* 24 bits make a float */
 }
 
 rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts)
 {
     if (!(keep >= 0.0 && keep <= 1.0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: keep is %g, expected 0..1", keep);
-    if (k_min < 0 || max_n < 0 || out_counts == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: k_min or max_n is negative, or out_counts is NULL");
+    if (k_min < 0 || max_n < 0 || max_n == INT32_MAX || out_counts == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: k_min or max_n is out of range, or out_counts is NULL");
     if (rule != RVIT_COUNT_FLOOR && rule != RVIT_COUNT_CEIL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: rule is %d, which is none", (int)rule);
     for (int32_t n = 0; n <= max_n; n++) {

@@ -5,9 +5,17 @@
 #include <raggedvit/prune.h>
 
 typedef enum rvit_prune_site {
-    RVIT_SITE_AFTER_BLOCK,    /* on the output of a block; the next layernorm gathers */
-    RVIT_SITE_AFTER_ATTENTION /* between attention and MLP of a block; the MLP's layernorm gathers */
+    RVIT_SITE_BEFORE_BLOCK,    /* on the input of a block, whose first layernorm gathers */
+    RVIT_SITE_AFTER_ATTENTION, /* between attention and MLP of a block; the MLP's layernorm gathers */
+    RVIT_SITE_AFTER_BLOCK      /* on the output of a block; the next layernorm gathers */
 } rvit_prune_site;
+
+/* How many of n competing rows stay. */
+typedef enum rvit_policy_count {
+    RVIT_POLICY_FLOOR, /* max(1, trunc(n * keep)) */
+    RVIT_POLICY_CEIL,  /* max(1, ceil(keep * n)) */
+    RVIT_POLICY_POWER  /* max(1, trunc(N * keep^(stage + 1))), N patches of the unpruned image */
+} rvit_policy_count;
 
 typedef struct rvit_policy {
     rvit_prune_info info;
@@ -15,18 +23,32 @@ typedef struct rvit_policy {
     rvit_select_mode select;
     rvit_score_type score; /* unless the mask is given */
     int32_t prefix_competes;
-    rvit_count_rule count;
-    int32_t k_min;
+    rvit_policy_count count;
+    int32_t fuses;  /* 1: what is dropped leaves a fused token */
+    int32_t merges; /* 1: rows are merged (rvit_match, rvit_merge), not selected */
 } rvit_policy;
 
-/* A policy with its parameters settled for a model of `depth` blocks. n_stages 0: no pruning. */
+/* A policy with its parameters settled for a model. n_stages 0: no pruning. */
 typedef struct rvit_prune_plan {
     const rvit_policy *policy;
-    double keep;
+    rvit_select_mode select;
+    double keep, mass;
+    float threshold; /* of the scores */
+    int32_t k_min;
+    int32_t n_samples, merges;
+    uint64_t seed;
+    int32_t n_patches;
     int32_t n_stages;
     int32_t blocks[RVIT_PRUNE_MAX_STAGES];
 } rvit_prune_plan;
 
-rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, rvit_prune_plan *out_plan);
+/* depth and n_patches are the model's. */
+rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, int32_t n_patches, rvit_prune_plan *out_plan);
+
+/* out_counts [max_n + 1] of a stage that takes the k best. */
+rvit_status rvit_prune_counts(const rvit_prune_plan *plan, int32_t stage, int32_t max_n, int32_t *out_counts);
+
+/* out_scores [n] of a stage that scores places at random: the same for equal seeds on every machine. */
+void rvit_prune_random_scores(const rvit_prune_plan *plan, int32_t stage, int32_t n, float *out_scores);
 
 #endif

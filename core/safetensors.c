@@ -1,20 +1,18 @@
 #include "core/safetensors.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <jansson.h>
 
 #include <raggedvit/ragged.h>
 
+#include "core/file.h"
+#include "core/sort.h"
 #include "core/status.h"
 
-enum { SHOWN_PATH = 320, SHOWN_NAME = 96, SHOWN_ERROR = 200 };
+enum { SHOWN_NAME = 96, SHOWN_ERROR = 200 };
 
 /* A tensor takes 14 commas at most (3 fields, 8 extents, 2 offsets, its own), the metadata as many entries as there may be tensors: no
    legal header has more, and the JSON parser's memory stays bounded. */
@@ -27,16 +25,15 @@ typedef struct metadata_entry {
 
 struct rvit_safetensors {
     rvit_alloc *alloc;
-    int fd;
-    int64_t file_size, data_start, data_size;
-    struct timespec modified;
+    rvit_file disk;
+    const char *path; /* disk's */
+    int64_t data_start, data_size;
     int32_t n_tensors, n_metadata;
     rvit_file_tensor *tensors; /* in the order of the data */
     const rvit_file_tensor **by_name;
     metadata_entry *metadata;
     char *strings;
     size_t strings_size;
-    char path[SHOWN_PATH];
 };
 
 static const struct {
@@ -48,73 +45,6 @@ static const struct {
     {"F8_E4M3FNUZ", 8, -1}, {"F8_E5M2FNUZ", 8, -1}, {"I16", 16, -1},         {"U16", 16, -1},    {"I32", 32, -1},    {"U32", 32, -1},
     {"C64", 64, -1},        {"F64", 64, -1},        {"I64", 64, -1},         {"U64", 64, -1},
 };
-
-/* The length of the UTF-8 sequence at text that is fit to be printed; 0 if it is a control character or no such sequence. */
-static size_t printable_length(const unsigned char *text)
-{
-    const unsigned char c = text[0];
-    if (c < 0x80)
-        return c >= 0x20 && c != 0x7f;
-    const size_t length = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
-    if (c > 0xf4 || (c == 0xc2 && text[1] < 0xa0))
-        return 0;
-    for (size_t i = 1; i < length; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    return length;
-}
-
-void rvit_printable(char *out, size_t size, const char *text)
-{
-    const unsigned char *in = (const unsigned char *)text;
-    size_t at = 0, last_room = 0; /* last_room: up to where "..." still fits */
-    while (*in != '\0') {
-        const size_t length = printable_length(in);
-        const size_t step = length != 0 ? length : 4;
-        if (at + 4 <= size)
-            last_room = at;
-        if (at + step + 1 > size) {
-            memcpy(out + last_room, "...", 4);
-            return;
-        }
-        if (length != 0)
-            memcpy(out + at, in, length);
-        else
-            snprintf(out + at, size - at, "\\x%02x", *in);
-        at += step;
-        in += length != 0 ? length : 1;
-    }
-    out[at] = '\0';
-}
-
-/* Heap sort: qsort promises no bound on its time, and some take memory. */
-static void swap_bytes(unsigned char *a, unsigned char *b, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        const unsigned char byte = a[i];
-        a[i] = b[i];
-        b[i] = byte;
-    }
-}
-
-static void sort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *))
-{
-    unsigned char *const items = base;
-    size_t start = n / 2, end = n;
-    while (end > 1) {
-        if (start > 0)
-            start--;
-        else
-            swap_bytes(items, items + --end * size, size);
-        for (size_t root = start, child; (child = 2 * root + 1) < end; root = child) {
-            if (child + 1 < end && compare(items + child * size, items + (child + 1) * size) < 0)
-                child++;
-            if (compare(items + root * size, items + child * size) >= 0)
-                break;
-            swap_bytes(items + root * size, items + child * size, size);
-        }
-    }
-}
 
 static int compare_offsets(const void *left, const void *right)
 {
@@ -138,67 +68,14 @@ static int compare_keys(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-static rvit_status open_failed(const char *path, int error)
-{
-    switch (error) {
-    case ENOENT:
-    case ENOTDIR:
-        return rvit_fail(RVIT_BAD_FILE, "%s: there is no such file", path);
-    case EACCES:
-    case EPERM:
-        return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", path);
-    case EMFILE:
-    case ENFILE:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened, too many files are open", path);
-    default:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (error %d of the system)", path, error);
-    }
-}
-
-static rvit_status open_file(rvit_safetensors *file, const char *path)
-{
-    /* Not to hang on a pipe. */
-    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file->fd < 0)
-        return open_failed(file->path, errno);
-    struct stat info;
-    if (fstat(file->fd, &info) != 0)
-        return open_failed(file->path, errno);
-    if (S_ISDIR(info.st_mode))
-        return rvit_fail(RVIT_BAD_FILE, "%s: is a folder, not a .safetensors file", file->path);
-    if (!S_ISREG(info.st_mode))
-        return rvit_fail(RVIT_BAD_FILE, "%s: is not a regular file", file->path);
-    file->file_size = info.st_size;
-    file->modified = info.st_mtim;
-    return RVIT_OK;
-}
-
-static rvit_status read_at(const rvit_safetensors *file, int64_t offset, int64_t size, void *out_bytes)
-{
-    unsigned char *out = out_bytes;
-    while (size > 0) {
-        const ssize_t n = pread(file->fd, out, (size_t)size, (off_t)offset);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: cannot be read at byte %" PRId64 " (error %d of the system)", file->path, offset, errno);
-        if (n == 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ", it has shrunk since it was opened", file->path, offset);
-        out += n;
-        offset += n;
-        size -= n;
-    }
-    return RVIT_OK;
-}
-
 /* Sets data_start and data_size. */
 static rvit_status read_header_length(rvit_safetensors *file)
 {
-    if (file->file_size < 8)
+    if (file->disk.size < 8)
         return rvit_fail(RVIT_BAD_FILE, "%s: %" PRId64 " bytes are shorter than 8, the least a .safetensors file has", file->path,
-                         file->file_size);
+                         file->disk.size);
     unsigned char bytes[8];
-    RVIT_TRY(read_at(file, 0, 8, bytes));
+    RVIT_TRY(rvit_file_read(&file->disk, 0, 8, bytes));
     uint64_t length = 0;
     for (int i = 7; i >= 0; i--)
         length = length << 8 | bytes[i];
@@ -207,11 +84,11 @@ static rvit_status read_header_length(rvit_safetensors *file)
     if (length > RVIT_SAFETENSORS_MAX_HEADER)
         return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: the header length %" PRIu64 " is above %d", file->path, length,
                          RVIT_SAFETENSORS_MAX_HEADER);
-    if ((int64_t)length > file->file_size - 8)
+    if ((int64_t)length > file->disk.size - 8)
         return rvit_fail(RVIT_BAD_FILE, "%s: truncated: the header length is %" PRIu64 ", but only %" PRId64 " bytes follow it", file->path,
-                         length, file->file_size - 8);
+                         length, file->disk.size - 8);
     file->data_start = 8 + (int64_t)length;
-    file->data_size = file->file_size - file->data_start;
+    file->data_size = file->disk.size - file->data_start;
     return RVIT_OK;
 }
 
@@ -279,7 +156,7 @@ static rvit_status parse_header(rvit_safetensors *file, json_t **out_root)
     if (header == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     size_t length = 0;
-    rvit_status status = read_at(file, 8, (int64_t)size, header);
+    rvit_status status = rvit_file_read(&file->disk, 8, (int64_t)size, header);
     if (status == RVIT_OK)
         status = scan_header(file->path, header, size, &length);
     if (status == RVIT_OK) {
@@ -521,7 +398,7 @@ static rvit_status check_layout(const rvit_safetensors *file)
 
 static rvit_status load(rvit_safetensors *file, const char *path)
 {
-    RVIT_TRY(open_file(file, path));
+    RVIT_TRY(rvit_file_open(path, &file->disk));
     RVIT_TRY(read_header_length(file));
     json_t *root = NULL;
     RVIT_TRY(parse_header(file, &root));
@@ -529,12 +406,12 @@ static rvit_status load(rvit_safetensors *file, const char *path)
     json_decref(root);
     if (status != RVIT_OK)
         return status;
-    sort(file->tensors, (size_t)file->n_tensors, sizeof *file->tensors, compare_offsets);
+    rvit_sort(file->tensors, (size_t)file->n_tensors, sizeof *file->tensors, compare_offsets);
     RVIT_TRY(check_layout(file));
     for (int32_t i = 0; i < file->n_tensors; i++)
         file->by_name[i] = &file->tensors[i];
-    sort(file->by_name, (size_t)file->n_tensors, sizeof *file->by_name, compare_names);
-    sort(file->metadata, (size_t)file->n_metadata, sizeof *file->metadata, compare_keys);
+    rvit_sort(file->by_name, (size_t)file->n_tensors, sizeof *file->by_name, compare_names);
+    rvit_sort(file->metadata, (size_t)file->n_metadata, sizeof *file->metadata, compare_keys);
     return RVIT_OK;
 }
 
@@ -544,10 +421,8 @@ rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safe
     if (file == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     file->alloc = alloc;
-    file->fd = -1;
-    /* The end of a long path says more than its beginning. */
-    const size_t length = strlen(path);
-    rvit_printable(file->path, sizeof file->path, length > SHOWN_PATH / 2 ? path + (length - SHOWN_PATH / 2) : path);
+    file->disk.fd = -1;
+    file->path = file->disk.path;
     const rvit_status status = load(file, path);
     if (status != RVIT_OK) {
         rvit_safetensors_close(file);
@@ -561,8 +436,7 @@ void rvit_safetensors_close(rvit_safetensors *file)
 {
     if (file == NULL)
         return;
-    if (file->fd >= 0)
-        (void)close(file->fd);
+    rvit_file_close(&file->disk);
     rvit_alloc_free(file->alloc, file->strings);
     rvit_alloc_free(file->alloc, file->metadata);
     rvit_alloc_free(file->alloc, file->by_name);
@@ -640,10 +514,6 @@ rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, i
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor '%s': %" PRId64 " bytes from byte %" PRId64 " are not within its %" PRId64,
                          file->path, shown, size, offset, tensor->size);
     }
-    struct stat info;
-    if (fstat(file->fd, &info) != 0)
-        return open_failed(file->path, errno);
-    if (info.st_size != file->file_size || info.st_mtim.tv_sec != file->modified.tv_sec || info.st_mtim.tv_nsec != file->modified.tv_nsec)
-        return rvit_fail(RVIT_BAD_FILE, "%s: the file has changed since it was opened", file->path);
-    return read_at(file, file->data_start + tensor->offset + offset, size, out_bytes);
+    RVIT_TRY(rvit_file_check_unchanged(&file->disk));
+    return rvit_file_read(&file->disk, file->data_start + tensor->offset + offset, size, out_bytes);
 }

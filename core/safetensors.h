@@ -4,6 +4,7 @@
 #define RVIT_CORE_SAFETENSORS_H
 
 #include "core/alloc.h"
+#include "core/file.h"
 
 #define RVIT_SAFETENSORS_MAX_RANK 8
 #define RVIT_SAFETENSORS_MAX_NAME 1024
@@ -40,9 +41,5 @@ int32_t rvit_safetensors_find_prefix(const rvit_safetensors *file, const char *p
 const char *rvit_safetensors_metadata(const rvit_safetensors *file, const char *key);
 /* Reads size bytes of a tensor, from its byte offset on. BAD_FILE if the file changed since it was opened. */
 rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, int64_t offset, int64_t size, void *out_bytes);
-
-/* Copies text from a file or a user so that it may stand in a message: control characters and stray bytes become \xNN, a long text is
-   cut and ends with "...". size is at least 8. */
-void rvit_printable(char *out, size_t size, const char *text);
 
 #endif

@@ -49,39 +49,6 @@ rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_sta
     return rvit_args_return(out_stats, &stats, sizeof stats, "stats");
 }
 
-/* With debug_checks: the lengths an op is about to be given, read back and validated. */
-static rvit_status check_lengths(rvit_stream *stream, const rvit_op *op)
-{
-    rvit_view view;
-    int32_t n_images, max_len = INT32_MAX;
-    int64_t rows;
-    switch (op->type) {
-    case RVIT_OP_ATTENTION:
-        view = op->attention.cu_seqlens, n_images = op->attention.n_images;
-        rows = op->attention.rows, max_len = op->attention.max_len;
-        break;
-    case RVIT_OP_SELECT:
-        view = op->select.cu_seqlens, n_images = op->select.n_images;
-        rows = op->select.rows, max_len = op->select.max_len;
-        break;
-    case RVIT_OP_HEAD:
-        view = op->head.cu_seqlens, n_images = op->head.n_images;
-        rows = op->head.rows;
-        break;
-    default:
-        return RVIT_OK;
-    }
-    rvit_alloc *alloc = &stream->device->alloc;
-    int32_t *lengths = rvit_alloc_array(alloc, (size_t)n_images + 1, sizeof *lengths);
-    if (lengths == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    rvit_status status = rvit_stream_read(stream, view, lengths, (n_images + (int64_t)1) * 4);
-    if (status == RVIT_OK)
-        status = rvit_cu_seqlens_check(lengths, n_images, max_len, rows);
-    rvit_alloc_free(alloc, lengths);
-    return status;
-}
-
 static rvit_status collect(rvit_stream *stream, const rvit_op *op)
 {
     if (stream->n_recorded == stream->recorded_capacity) {
@@ -106,7 +73,7 @@ rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op)
     if (stream->recording)
         return collect(stream, op);
     if (stream->device->debug_checks)
-        RVIT_TRY(check_lengths(stream, op));
+        RVIT_TRY(rvit_op_check_lengths(stream, op));
     return stream->device->api->stream_enqueue(stream, op, 1);
 }
 

@@ -7,86 +7,137 @@
 
 #include "core/status.h"
 
-enum { SHOWN_NAME = 96, SHOWN_SHAPE = 192, MAX_EXTENT = 1 << 20, MAX_CHANNELS = 1024, MAX_PATCH = 1024 };
+enum {
+    SHOWN_NAME = 96,
+    SHOWN_SHAPE = 192,
+    MAX_EXTENT = 1 << 20,
+    MAX_CHANNELS = 64,
+    MAX_PATCH = 256,
+    MAX_IMAGE = 1 << 14,
+    MAX_REGISTERS = 256,
+    HEAD_DIM = 64
+};
 
 /* The extents that tensors are made of. */
 typedef enum extent {
     ONE,
-    TOKENS,
+    TWO,
+    REGISTERS,
+    POSITIONS,
     CHANNELS,
     PATCH,
     PATCH_VALUES, /* channels * patch^2 */
     DIM,
     DIM3,
+    HALF_DIM,
+    QUARTER_DIM,
     MLP,
     CLASSES,
     EXTENT_COUNT
 } extent;
 
-typedef struct expected_tensor {
-    const char *name;
-    int32_t distilled; /* 1: of distilled models only */
+/* The parts that not every model has. */
+typedef enum part { ALWAYS, DIST_TOKEN, REGISTER_TOKENS, HEAD, DIST_HEAD, LAYER_SCALE, PART_COUNT } part;
+
+typedef struct role_shape {
+    part part;
     int32_t rank;
     extent shape[4];
-} expected_tensor;
+} role_shape;
 
-static const expected_tensor model_tensors[] = {
-    {"cls_token", 0, 3, {ONE, ONE, DIM}},
-    {"dist_token", 1, 3, {ONE, ONE, DIM}},
-    {"pos_embed", 0, 3, {ONE, TOKENS, DIM}},
-    {"patch_embed.proj.weight", 0, 4, {DIM, CHANNELS, PATCH, PATCH}},
-    {"patch_embed.proj.bias", 0, 1, {DIM}},
-    {"norm.weight", 0, 1, {DIM}},
-    {"norm.bias", 0, 1, {DIM}},
-    {"head.weight", 0, 2, {CLASSES, DIM}},
-    {"head.bias", 0, 1, {CLASSES}},
-    {"head_dist.weight", 1, 2, {CLASSES, DIM}},
-    {"head_dist.bias", 1, 1, {CLASSES}},
-};
+static const role_shape shapes[RVIT_ROLE_COUNT] = {
+    [RVIT_ROLE_CLS] = {ALWAYS, 3, {ONE, ONE, DIM}},
+    [RVIT_ROLE_DIST] = {DIST_TOKEN, 3, {ONE, ONE, DIM}},
+    [RVIT_ROLE_REGISTERS] = {REGISTER_TOKENS, 3, {ONE, REGISTERS, DIM}},
+    [RVIT_ROLE_POSITION] = {ALWAYS, 3, {ONE, POSITIONS, DIM}},
+    [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
+    [RVIT_ROLE_PATCH_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_HEAD_WEIGHT] = {HEAD, 2, {CLASSES, DIM}},
+    [RVIT_ROLE_HEAD_BIAS] = {HEAD, 1, {CLASSES}},
+    [RVIT_ROLE_HEAD_DIST_WEIGHT] = {DIST_HEAD, 2, {CLASSES, DIM}},
+    [RVIT_ROLE_HEAD_DIST_BIAS] = {DIST_HEAD, 1, {CLASSES}},
 
-/* After "blocks.<index>." */
-static const expected_tensor block_tensors[] = {
-    {"norm1.weight", 0, 1, {DIM}},          {"norm1.bias", 0, 1, {DIM}},
-    {"attn.qkv.weight", 0, 2, {DIM3, DIM}}, {"attn.qkv.bias", 0, 1, {DIM3}},
-    {"attn.proj.weight", 0, 2, {DIM, DIM}}, {"attn.proj.bias", 0, 1, {DIM}},
-    {"norm2.weight", 0, 1, {DIM}},          {"norm2.bias", 0, 1, {DIM}},
-    {"mlp.fc1.weight", 0, 2, {MLP, DIM}},   {"mlp.fc1.bias", 0, 1, {MLP}},
-    {"mlp.fc2.weight", 0, 2, {DIM, MLP}},   {"mlp.fc2.bias", 0, 1, {DIM}},
+    [RVIT_ROLE_NORM1_GAMMA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM1_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_QKV_WEIGHT] = {ALWAYS, 2, {DIM3, DIM}},
+    [RVIT_ROLE_QKV_BIAS] = {ALWAYS, 1, {DIM3}},
+    [RVIT_ROLE_Q_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
+    [RVIT_ROLE_Q_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_K_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
+    [RVIT_ROLE_K_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_V_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
+    [RVIT_ROLE_V_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_PROJ_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
+    [RVIT_ROLE_PROJ_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_SCALE1] = {LAYER_SCALE, 1, {DIM}},
+    [RVIT_ROLE_NORM2_GAMMA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM2_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_FC1_WEIGHT] = {ALWAYS, 2, {MLP, DIM}},
+    [RVIT_ROLE_FC1_BIAS] = {ALWAYS, 1, {MLP}},
+    [RVIT_ROLE_FC2_WEIGHT] = {ALWAYS, 2, {DIM, MLP}},
+    [RVIT_ROLE_FC2_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_SCALE2] = {LAYER_SCALE, 1, {DIM}},
+
+    [RVIT_ROLE_PREDICTOR_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_PREDICTOR_NORM_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_PREDICTOR_IN_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
+    [RVIT_ROLE_PREDICTOR_IN_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_PREDICTOR_OUT0_WEIGHT] = {ALWAYS, 2, {HALF_DIM, DIM}},
+    [RVIT_ROLE_PREDICTOR_OUT0_BIAS] = {ALWAYS, 1, {HALF_DIM}},
+    [RVIT_ROLE_PREDICTOR_OUT1_WEIGHT] = {ALWAYS, 2, {QUARTER_DIM, HALF_DIM}},
+    [RVIT_ROLE_PREDICTOR_OUT1_BIAS] = {ALWAYS, 1, {QUARTER_DIM}},
+    [RVIT_ROLE_PREDICTOR_KEEP_WEIGHT] = {ALWAYS, 2, {TWO, QUARTER_DIM}},
+    [RVIT_ROLE_PREDICTOR_KEEP_BIAS] = {ALWAYS, 1, {TWO}},
 };
 
 /* The old form of the patch weight: the same values, flat. */
-static const expected_tensor flat_patch_weight = {"patch_embed.proj.weight", 0, 2, {DIM, PATCH_VALUES}};
+static const role_shape flat_patch_weight = {ALWAYS, 2, {DIM, PATCH_VALUES}};
 
-enum { N_MODEL_TENSORS = sizeof model_tensors / sizeof *model_tensors, N_BLOCK_TENSORS = sizeof block_tensors / sizeof *block_tensors };
+enum {
+    N_MODEL_ROLES = RVIT_FIRST_BLOCK_ROLE,
+    N_BLOCK_ROLES = RVIT_FIRST_PREDICTOR_ROLE - RVIT_FIRST_BLOCK_ROLE,
+};
 
 typedef struct plan {
-    const rvit_safetensors *file;
+    const rvit_tensor_set *set;
     const char *path;
-    int32_t distilled, depth;
+    const rvit_family *family;
+    int32_t has[PART_COUNT];
+    int32_t depth;
     int64_t extents[EXTENT_COUNT];
+    int64_t position_prefix, grid;
 } plan;
 
-static const rvit_file_tensor *find(const plan *p, const char *name)
+/* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
+static const rvit_file_tensor *find(const plan *p, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
 {
-    const int32_t index = rvit_safetensors_find(p->file, name);
-    return index < 0 ? NULL : rvit_safetensors_tensor(p->file, index);
+    name[0] = '\0';
+    if (rvit_family_name(p->family, role, index, name) == NULL)
+        return NULL;
+    const int32_t found = rvit_tensor_set_find(p->set, name);
+    return found < 0 ? NULL : rvit_tensor_set_tensor(p->set, found);
 }
 
-/* The i-th tensor that the plan asks for and its full name; NULL: this model does not have it. */
-static const expected_tensor *expected(const plan *p, int64_t i, char name[64])
+static int is_there(const plan *p, rvit_role role)
 {
-    if (i < N_MODEL_TENSORS) {
-        snprintf(name, 64, "%s", model_tensors[i].name);
-        return model_tensors[i].distilled && !p->distilled ? NULL : &model_tensors[i];
-    }
-    const expected_tensor *tensor = &block_tensors[(i - N_MODEL_TENSORS) % N_BLOCK_TENSORS];
-    snprintf(name, 64, "blocks.%d.%s", (int)((i - N_MODEL_TENSORS) / N_BLOCK_TENSORS), tensor->name);
-    return tensor;
+    char name[RVIT_NAME_SIZE];
+    return find(p, role, 0, name) != NULL;
+}
+
+/* The i-th tensor that this model must have: its role and, in *out_block, its block; -1: it does not have the i-th. */
+static int expected(const plan *p, int64_t i, int32_t *out_block)
+{
+    const int64_t in_blocks = i - N_MODEL_ROLES;
+    const int role = (int)(i < N_MODEL_ROLES ? i : N_MODEL_ROLES + in_blocks % N_BLOCK_ROLES);
+    *out_block = in_blocks < 0 ? 0 : (int32_t)(in_blocks / N_BLOCK_ROLES);
+    return p->has[shapes[role].part] && p->family->names[role] != NULL ? role : -1;
 }
 
 static int64_t n_expected(const plan *p)
 {
-    return N_MODEL_TENSORS + (int64_t)p->depth * N_BLOCK_TENSORS;
+    return N_MODEL_ROLES + (int64_t)p->depth * N_BLOCK_ROLES;
 }
 
 static void format_shape(char out[SHOWN_SHAPE], int32_t rank, const int64_t *shape)
@@ -97,70 +148,45 @@ static void format_shape(char out[SHOWN_SHAPE], int32_t rank, const int64_t *sha
     snprintf(out + at, (size_t)(SHOWN_SHAPE - at), "]");
 }
 
-/* What is known of other models. */
-static const struct {
-    const char *text;
-    int32_t prefix; /* 1: names begin with text, 0: names hold it */
-    const char *what;
-} foreign[] = {
-    {"register_tokens", 1, "register tokens"},
-    {"reg_token", 1, "register tokens"},
-    {".ls1.", 0, "layer scale"},
-    {".ls2.", 0, "layer scale"},
-    {".gamma_1", 0, "layer scale"},
-    {".gamma_2", 0, "layer scale"},
-    {".attn.q_norm.", 0, "normalised queries and keys"},
-    {".attn.k_norm.", 0, "normalised queries and keys"},
-    {".mlp.w12.", 0, "a gated (SwiGLU) MLP"},
-    {".mlp.fc1_g.", 0, "a gated (SwiGLU) MLP"},
-    {"relative_position_bias_table", 0, "a relative position bias"},
-    {"pre_logits.", 1, "a layer between norm and head"},
-    {"norm_pre.", 1, "a norm before the first block"},
-    {"fc_norm.", 1, "a head on averaged patches"},
-    {"attn_pool.", 1, "a head with attention pooling"},
-};
-
-static rvit_status check_family(const plan *p)
+/* The distillation token and its head come together, but that some of Hugging Face's models have the token without the head. */
+static rvit_status check_distillation(const plan *p, int has_head)
 {
-    static const char *const timm[] = {"cls_token", "pos_embed", "patch_embed.proj.weight", "blocks.0.norm1.weight"};
-    static const char *const hugging_face[] = {"vit.", "deit.", "dinov2.", "embeddings.", "encoder.layer."};
-    int known = 0;
-    for (size_t i = 0; i < sizeof timm / sizeof *timm; i++)
-        known |= find(p, timm[i]) != NULL;
-    if (!known) {
-        for (size_t i = 0; i < sizeof hugging_face / sizeof *hugging_face; i++)
-            if (rvit_safetensors_find_prefix(p->file, hugging_face[i]) >= 0)
-                return rvit_fail(RVIT_UNSUPPORTED, "%s: the tensors have Hugging Face names ('%s...'); timm's are read", p->path,
-                                 hugging_face[i]);
-        if (rvit_safetensors_count(p->file) == 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: holds no tensors", p->path);
-        char shown[SHOWN_NAME];
-        rvit_printable(shown, sizeof shown, rvit_safetensors_tensor(p->file, 0)->name);
-        return rvit_fail(RVIT_BAD_FILE, "%s: none of the tensors has the name of a Vision Transformer's in timm (the first is '%s')",
-                         p->path, shown);
-    }
-    for (int32_t i = 0; i < rvit_safetensors_count(p->file); i++) {
-        const char *name = rvit_safetensors_tensor(p->file, i)->name;
-        for (size_t j = 0; j < sizeof foreign / sizeof *foreign; j++) {
-            const int found =
-                foreign[j].prefix ? strncmp(name, foreign[j].text, strlen(foreign[j].text)) == 0 : strstr(name, foreign[j].text) != NULL;
-            if (found && strncmp(name, "score_predictor.", 16) != 0) {
-                char shown[SHOWN_NAME];
-                rvit_printable(shown, sizeof shown, name);
-                return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has %s (tensor '%s')", p->path, foreign[j].what, shown);
-            }
-        }
-    }
+    char token[RVIT_NAME_SIZE], weight[RVIT_NAME_SIZE], bias[RVIT_NAME_SIZE];
+    const int has_token = find(p, RVIT_ROLE_DIST, 0, token) != NULL;
+    const int has_weight = find(p, RVIT_ROLE_HEAD_DIST_WEIGHT, 0, weight) != NULL;
+    const int has_bias = find(p, RVIT_ROLE_HEAD_DIST_BIAS, 0, bias) != NULL;
+    if ((has_weight || has_bias) && !has_token)
+        return rvit_fail(RVIT_BAD_FILE, "%s: a distilled head ('%s') without its token: tensor '%s' is missing", p->path,
+                         has_weight ? weight : bias, token);
+    if (has_token && has_head && weight[0] != '\0' && !has_weight && !has_bias)
+        return rvit_fail(RVIT_BAD_FILE, "%s: a distillation token ('%s') without its head: tensor '%s' is missing", p->path, token, weight);
+    return RVIT_OK;
+}
+
+static rvit_status find_parts(plan *p)
+{
+    p->has[ALWAYS] = 1;
+    p->has[DIST_TOKEN] = p->family->always_dist || is_there(p, RVIT_ROLE_DIST);
+    p->has[REGISTER_TOKENS] = is_there(p, RVIT_ROLE_REGISTERS);
+    p->has[DIST_HEAD] = is_there(p, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(p, RVIT_ROLE_HEAD_DIST_BIAS);
+    p->has[HEAD] = p->has[DIST_HEAD] || is_there(p, RVIT_ROLE_HEAD_WEIGHT) || is_there(p, RVIT_ROLE_HEAD_BIAS);
+    p->has[LAYER_SCALE] = is_there(p, RVIT_ROLE_SCALE1) || is_there(p, RVIT_ROLE_SCALE2);
+    RVIT_TRY(check_distillation(p, p->has[HEAD]));
+    if (p->has[DIST_TOKEN] && p->has[REGISTER_TOKENS])
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has a distillation token and register tokens", p->path);
     return RVIT_OK;
 }
 
 /* The number of a "blocks.<index>." name without leading zeros; -1 if it is none. Saturates. */
-static int64_t block_index(const char *name)
+static int64_t block_index(const char *prefix, const char *name)
 {
-    if (strncmp(name, "blocks.", 7) != 0 || name[7] < '0' || name[7] > '9' || (name[7] == '0' && name[8] != '.'))
+    const size_t length = strlen(prefix);
+    if (strncmp(name, prefix, length) != 0)
+        return -1;
+    const char *digit = name + length;
+    if (*digit < '0' || *digit > '9' || (digit[0] == '0' && digit[1] != '.'))
         return -1;
     int64_t index = 0;
-    const char *digit = name + 7;
     for (; *digit >= '0' && *digit <= '9'; digit++)
         index = index > MAX_EXTENT ? index : index * 10 + (*digit - '0');
     return *digit == '.' ? index : -1;
@@ -168,14 +194,16 @@ static int64_t block_index(const char *name)
 
 static rvit_status count_blocks(plan *p)
 {
-    for (char prefix[32];; p->depth++) {
-        snprintf(prefix, sizeof prefix, "blocks.%d.", (int)p->depth);
-        if (rvit_safetensors_find_prefix(p->file, prefix) < 0)
+    char prefix[32];
+    for (;; p->depth++) {
+        snprintf(prefix, sizeof prefix, "%s%s%d.", p->family->prefix, p->family->blocks, (int)p->depth);
+        if (rvit_tensor_set_find_prefix(p->set, prefix) < 0)
             break;
     }
-    for (int32_t i = 0; i < rvit_safetensors_count(p->file); i++) {
-        const char *name = rvit_safetensors_tensor(p->file, i)->name;
-        if (block_index(name) > p->depth) {
+    snprintf(prefix, sizeof prefix, "%s%s", p->family->prefix, p->family->blocks);
+    for (int32_t i = 0; i < rvit_tensor_set_count(p->set); i++) {
+        const char *name = rvit_tensor_set_tensor(p->set, i)->name;
+        if (block_index(prefix, name) > p->depth) {
             char shown[SHOWN_NAME];
             rvit_printable(shown, sizeof shown, name);
             return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is there, but every tensor of block %d is missing", p->path, shown,
@@ -187,11 +215,13 @@ static rvit_status count_blocks(plan *p)
 
 static rvit_status check_missing(const plan *p)
 {
-    char first[64] = "";
+    char first[RVIT_NAME_SIZE] = "";
     int64_t n_missing = 0;
     for (int64_t i = 0; i < n_expected(p); i++) {
-        char name[64];
-        if (expected(p, i, name) == NULL || find(p, name) != NULL)
+        char name[RVIT_NAME_SIZE];
+        int32_t block;
+        const int role = expected(p, i, &block);
+        if (role < 0 || find(p, (rvit_role)role, block, name) != NULL)
             continue;
         if (n_missing++ == 0)
             memcpy(first, name, sizeof first);
@@ -199,14 +229,16 @@ static rvit_status check_missing(const plan *p)
     if (n_missing != 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing (%" PRId64 " missing in all)", p->path, first, n_missing);
     if (p->depth == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor 'blocks.0.norm1.weight' is missing: the model has no blocks", p->path);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing: the model has no blocks", p->path,
+                         rvit_family_name(p->family, RVIT_ROLE_NORM1_GAMMA, 0, first));
     return RVIT_OK;
 }
 
 /* One tensor's word on an extent; -1 if it has not this rank. */
-static int64_t vote(const plan *p, const char *name, int32_t rank, int32_t axis)
+static int64_t vote(const plan *p, rvit_role role, int32_t rank, int32_t axis)
 {
-    const rvit_file_tensor *tensor = find(p, name);
+    char name[RVIT_NAME_SIZE];
+    const rvit_file_tensor *tensor = find(p, role, 0, name);
     return tensor != NULL && tensor->rank == rank ? tensor->shape[axis] : -1;
 }
 
@@ -220,28 +252,33 @@ static int64_t majority(int64_t a, int64_t b, int64_t c)
     return a >= 0 ? a : b >= 0 ? b : c;
 }
 
-static rvit_status set_extent(plan *p, extent which, int64_t value, int64_t max, const char *what, const char *tensor)
+static rvit_status set_extent(plan *p, extent which, int64_t value, int64_t max, const char *what, rvit_role role)
 {
+    char name[RVIT_NAME_SIZE];
+    rvit_family_name(p->family, role, 0, name);
     if (value < 1)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': its shape does not give the %s", p->path, tensor, what);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': its shape does not give the %s", p->path, name, what);
     if (value > max)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: tensor '%s': the %s %" PRId64 " is above %" PRId64, p->path, tensor, what, value, max);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: tensor '%s': the %s %" PRId64 " is above %" PRId64, p->path, name, what, value, max);
     p->extents[which] = value;
     return RVIT_OK;
 }
 
 static rvit_status infer_width(plan *p)
 {
-    const rvit_file_tensor *patch = find(p, "patch_embed.proj.weight");
-    const int64_t dim =
-        majority(vote(p, "patch_embed.proj.bias", 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(p, "cls_token", 3, 2));
-    RVIT_TRY(set_extent(p, DIM, dim, MAX_EXTENT, "width", "patch_embed.proj.bias"));
-    if (dim % 64 != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the width %" PRId64 " is not a multiple of 64, the width of a head", p->path, dim);
+    char name[RVIT_NAME_SIZE];
+    const rvit_file_tensor *patch = find(p, RVIT_ROLE_PATCH_WEIGHT, 0, name);
+    const int64_t dim = majority(vote(p, RVIT_ROLE_PATCH_BIAS, 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(p, RVIT_ROLE_CLS, 3, 2));
+    RVIT_TRY(set_extent(p, DIM, dim, MAX_EXTENT, "width", RVIT_ROLE_PATCH_BIAS));
+    if (dim % HEAD_DIM != 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: the width %" PRId64 " is not a multiple of %d, the width of a head", p->path, dim,
+                         HEAD_DIM);
     /* The shapes do not tell the heads; the published models of these widths have heads of 72, 80, 88 and 104. */
     if (dim == 1152 || dim == 1280 || dim == 1408 || dim == 1664)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: models of width %" PRId64 " have heads that are not 64 wide", p->path, dim);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: models of width %" PRId64 " have heads that are not %d wide", p->path, dim, HEAD_DIM);
     p->extents[DIM3] = 3 * dim;
+    p->extents[HALF_DIM] = dim / 2;
+    p->extents[QUARTER_DIM] = dim / 4;
     return RVIT_OK;
 }
 
@@ -257,8 +294,8 @@ static int64_t integer_root(int64_t n)
 
 static rvit_status infer_patch(plan *p)
 {
-    static const char name[] = "patch_embed.proj.weight";
-    const rvit_file_tensor *tensor = find(p, name);
+    char name[RVIT_NAME_SIZE];
+    const rvit_file_tensor *tensor = find(p, RVIT_ROLE_PATCH_WEIGHT, 0, name);
     int64_t channels = 3, patch = -1;
     if (tensor->rank == 4 && tensor->shape[2] == tensor->shape[3]) {
         channels = tensor->shape[1];
@@ -273,93 +310,137 @@ static rvit_status infer_patch(plan *p)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels, patch, patch], found %s", p->path,
                          name, p->extents[DIM], shape);
     }
-    RVIT_TRY(set_extent(p, CHANNELS, channels, MAX_CHANNELS, "number of channels", name));
-    RVIT_TRY(set_extent(p, PATCH, patch, MAX_PATCH, "patch size", name));
+    RVIT_TRY(set_extent(p, CHANNELS, channels, MAX_CHANNELS, "number of channels", RVIT_ROLE_PATCH_WEIGHT));
+    RVIT_TRY(set_extent(p, PATCH, patch, MAX_PATCH, "patch size", RVIT_ROLE_PATCH_WEIGHT));
     if (patch % 2 != 0)
         return rvit_fail(RVIT_UNSUPPORTED, "%s: the patch size %" PRId64 " is odd", p->path, patch);
     p->extents[PATCH_VALUES] = channels * patch * patch;
     return RVIT_OK;
 }
 
-static rvit_status infer_grid(plan *p, int64_t *out_grid)
+/* The position table has a row for every patch, and for all prefix tokens, none of them, or those that are no registers. */
+static rvit_status infer_grid(plan *p, int32_t n_prefix)
 {
-    static const char name[] = "pos_embed";
-    const int64_t tokens = vote(p, name, 3, 1), n_prefix = 1 + p->distilled;
-    RVIT_TRY(set_extent(p, TOKENS, tokens, MAX_EXTENT, "number of tokens", name));
-    const int64_t patches = tokens - n_prefix, grid = patches > 0 ? integer_root(patches) : 0;
-    const int64_t bare_grid = integer_root(tokens);
-    if (grid * grid != patches && bare_grid * bare_grid == tokens)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: tensor '%s': its %" PRId64 " rows have no place for the prefix tokens", p->path, name,
-                         tokens);
-    if (patches < 1 || grid * grid != patches)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': %" PRId64 " rows less %" PRId64 " of prefix tokens do not make a square grid",
-                         p->path, name, tokens, n_prefix);
-    if (grid * p->extents[PATCH] > MAX_EXTENT)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the image size %" PRId64 " is above %d", p->path, grid * p->extents[PATCH], MAX_EXTENT);
-    *out_grid = grid;
-    return RVIT_OK;
+    char name[RVIT_NAME_SIZE];
+    const int64_t rows = vote(p, RVIT_ROLE_POSITION, 3, 1), n_registers = p->extents[REGISTERS];
+    rvit_family_name(p->family, RVIT_ROLE_POSITION, 0, name);
+    RVIT_TRY(set_extent(p, POSITIONS, rows, MAX_EXTENT, "number of positions", RVIT_ROLE_POSITION));
+    int64_t choices[2] = {n_prefix, n_prefix};
+    if (p->family->free_registers)
+        choices[0] = choices[1] = n_prefix - n_registers;
+    else if (!p->family->hugging_face)
+        choices[n_registers == 0] = 0;
+    for (int i = 0; i < 2; i++) {
+        const int64_t patches = rows - choices[i], grid = patches > 0 ? integer_root(patches) : 0;
+        if (grid < 1 || grid * grid != patches)
+            continue;
+        if (grid * p->extents[PATCH] > MAX_IMAGE)
+            return rvit_fail(RVIT_UNSUPPORTED, "%s: the image size %" PRId64 " is above %d", p->path, grid * p->extents[PATCH], MAX_IMAGE);
+        p->position_prefix = choices[i];
+        p->grid = grid;
+        return RVIT_OK;
+    }
+    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': %" PRId64 " rows, with or without %d for prefix tokens, do not make a square grid",
+                     p->path, name, rows, (int)n_prefix);
 }
 
 static rvit_status infer_mlp(plan *p)
 {
-    const int64_t mlp = majority(vote(p, "blocks.0.mlp.fc1.weight", 2, 0), vote(p, "blocks.0.mlp.fc1.bias", 1, 0),
-                                 vote(p, "blocks.0.mlp.fc2.weight", 2, 1));
-    RVIT_TRY(set_extent(p, MLP, mlp, MAX_EXTENT, "width of the MLP", "blocks.0.mlp.fc1.weight"));
+    const int64_t mlp =
+        majority(vote(p, RVIT_ROLE_FC1_WEIGHT, 2, 0), vote(p, RVIT_ROLE_FC1_BIAS, 1, 0), vote(p, RVIT_ROLE_FC2_WEIGHT, 2, 1));
+    RVIT_TRY(set_extent(p, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
     if (mlp % 4 != 0)
         return rvit_fail(RVIT_UNSUPPORTED, "%s: the MLP's width %" PRId64 " is not a multiple of 4", p->path, mlp);
     return RVIT_OK;
 }
 
-static rvit_status infer(plan *p, int64_t *out_grid)
+static rvit_status infer(plan *p)
 {
     p->extents[ONE] = 1;
+    p->extents[TWO] = 2;
     RVIT_TRY(infer_width(p));
     RVIT_TRY(infer_patch(p));
-    RVIT_TRY(infer_grid(p, out_grid));
+    if (p->has[REGISTER_TOKENS])
+        RVIT_TRY(
+            set_extent(p, REGISTERS, vote(p, RVIT_ROLE_REGISTERS, 3, 1), MAX_REGISTERS, "number of register tokens", RVIT_ROLE_REGISTERS));
+    RVIT_TRY(infer_grid(p, 1 + p->has[DIST_TOKEN] + (int32_t)p->extents[REGISTERS]));
     RVIT_TRY(infer_mlp(p));
-    const int64_t classes = majority(vote(p, "head.weight", 2, 0), vote(p, "head.bias", 1, 0), vote(p, "head_dist.weight", 2, 0));
-    return set_extent(p, CLASSES, classes, MAX_EXTENT, "number of classes", "head.weight");
+    if (!p->has[HEAD])
+        return RVIT_OK;
+    const int64_t classes =
+        majority(vote(p, RVIT_ROLE_HEAD_WEIGHT, 2, 0), vote(p, RVIT_ROLE_HEAD_BIAS, 1, 0), vote(p, RVIT_ROLE_HEAD_DIST_WEIGHT, 2, 0));
+    return set_extent(p, CLASSES, classes, MAX_EXTENT, "number of classes", RVIT_ROLE_HEAD_WEIGHT);
+}
+
+/* The shape that a role's tensor must have; 1 if it has it. */
+static int shape_of(const plan *p, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4])
+{
+    const role_shape *wanted = role == RVIT_ROLE_PATCH_WEIGHT && tensor->rank == 2 ? &flat_patch_weight : &shapes[role];
+    int same = tensor->rank == wanted->rank;
+    *out_rank = wanted->rank;
+    for (int32_t i = 0; i < wanted->rank; i++) {
+        out_shape[i] = p->extents[wanted->shape[i]];
+        same = same && tensor->shape[i] == out_shape[i];
+    }
+    return same;
 }
 
 /* Checks one tensor against its place and marks it. */
-static rvit_status check_tensor(const plan *p, const expected_tensor *wanted, const char *name, uint8_t *used, int64_t *n_parameters)
+static rvit_status check_tensor(const plan *p, rvit_role role, int32_t block, uint8_t *used, int64_t *n_parameters)
 {
-    const int32_t index = rvit_safetensors_find(p->file, name);
-    const rvit_file_tensor *tensor = rvit_safetensors_tensor(p->file, index);
-    if (wanted->shape[1] == CHANNELS && tensor->rank == 2)
-        wanted = &flat_patch_weight;
+    char name[RVIT_NAME_SIZE];
+    const rvit_file_tensor *tensor = find(p, role, block, name);
+    int32_t rank;
     int64_t shape[4];
-    int same = tensor->rank == wanted->rank;
-    for (int32_t i = 0; i < wanted->rank; i++) {
-        shape[i] = p->extents[wanted->shape[i]];
-        same = same && tensor->shape[i] == shape[i];
-    }
-    if (!same) {
+    if (!shape_of(p, role, tensor, &rank, shape)) {
         char want[SHOWN_SHAPE], found[SHOWN_SHAPE];
-        format_shape(want, wanted->rank, shape);
+        format_shape(want, rank, shape);
         format_shape(found, tensor->rank, tensor->shape);
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape %s, found %s", p->path, name, want, found);
     }
     if (tensor->dtype < 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", p->path, name, tensor->dtype_name);
-    used[index] = 1;
+    used[rvit_tensor_set_find(p->set, name)] = 1;
     *n_parameters += tensor->n_elements;
     return RVIT_OK;
 }
 
-/* Tensors that belong to nothing here, but often come along: pruning predictors, the mask of the training. */
+/* Counts the predictors that are complete; the name of the tensor that ends the count goes to missing. */
+static int32_t count_predictors(const plan *p, char missing[RVIT_NAME_SIZE])
+{
+    for (int32_t i = 0; i < RVIT_MAX_PREDICTORS; i++)
+        for (int role = (int)RVIT_FIRST_PREDICTOR_ROLE; role < (int)RVIT_ROLE_COUNT; role++) {
+            int32_t rank;
+            int64_t shape[4];
+            const rvit_file_tensor *tensor = find(p, (rvit_role)role, i, missing);
+            if (tensor == NULL || tensor->dtype < 0 || !shape_of(p, (rvit_role)role, tensor, &rank, shape))
+                return i;
+        }
+    missing[0] = '\0';
+    return RVIT_MAX_PREDICTORS;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), n = strlen(end);
+    return length >= n && strcmp(text + length - n, end) == 0;
+}
+
+/* Tensors that belong to nothing here, but often come along: pruning predictors, the mask of the training, a head of the training. */
 static int ignorable(const char *name)
 {
-    return strncmp(name, "score_predictor.", 16) == 0 || strcmp(name, "mask_token") == 0;
+    return strncmp(name, "score_predictor.", 16) == 0 || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
+           ends_with(name, "pooler.dense.bias");
 }
 
 static rvit_status count_tensors(const plan *p, int32_t lenient, const uint8_t *used, rvit_model_info *info)
 {
     const char *first = NULL;
     int32_t n_errors = 0;
-    info->n_tensors = rvit_safetensors_count(p->file);
+    info->n_tensors = rvit_tensor_set_count(p->set);
+    info->n_files = rvit_tensor_set_n_files(p->set);
     for (int32_t i = 0; i < info->n_tensors; i++) {
-        const rvit_file_tensor *tensor = rvit_safetensors_tensor(p->file, i);
+        const rvit_file_tensor *tensor = rvit_tensor_set_tensor(p->set, i);
         if (tensor->dtype >= 0)
             info->n_by_dtype[tensor->dtype]++;
         if (used[i])
@@ -376,53 +457,63 @@ static rvit_status count_tensors(const plan *p, int32_t lenient, const uint8_t *
                      (int)n_errors);
 }
 
-static void name_architecture(rvit_model_info *info)
+void rvit_vit_name(rvit_vit_config *config)
 {
     static const struct {
         const char *name;
-        int32_t dim;
-    } sizes[] = {{"tiny", 192}, {"small", 384}, {"base", 768}};
-    const char *distilled = info->n_prefix == 2 ? "_distilled" : "";
-    if (info->depth == 12 && info->mlp_dim == 4 * info->dim)
-        for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-            if (sizes[i].dim == info->dim) {
-                snprintf(info->architecture, sizeof info->architecture, "deit_%s%s_patch%d_%d", sizes[i].name, distilled,
-                         (int)info->patch_size, (int)info->image_size);
-                return;
-            }
-    snprintf(info->architecture, sizeof info->architecture, "vit_d%d_h%d_l%d%s_patch%d_%d", (int)info->dim, (int)info->n_heads,
-             (int)info->depth, distilled, (int)info->patch_size, (int)info->image_size);
+        int32_t dim, depth;
+    } sizes[] = {{"tiny", 192, 12}, {"small", 384, 12}, {"base", 768, 12}, {"large", 1024, 24}};
+    rvit_model_info *info = &config->info;
+    char *name = info->architecture;
+    const size_t room = sizeof info->architecture;
+    snprintf(name, room, "vit_d%d_h%d_l%d", (int)info->dim, (int)info->n_heads, (int)info->depth);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].dim == info->dim && sizes[i].depth == info->depth && info->mlp_dim == 4 * info->dim)
+            snprintf(name, room, "%s_%s", i == 3 || config->layer_scale || info->n_registers > 0 ? "vit" : "deit", sizes[i].name);
+    size_t at = strlen(name);
+    at += (size_t)snprintf(name + at, room - at, "%s_patch%d", info->n_prefix - info->n_registers == 2 ? "_distilled" : "",
+                           (int)info->patch_size);
+    if (info->n_registers > 0)
+        at += (size_t)snprintf(name + at, room - at, "_reg%d", (int)info->n_registers);
+    snprintf(name + at, room - at, "_%d", (int)info->image_size);
 }
 
-rvit_status rvit_vit_config(const rvit_safetensors *file, int32_t lenient, uint8_t *used, rvit_model_info *info)
+rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config)
 {
-    plan p = {.file = file, .path = rvit_safetensors_path(file)};
-    RVIT_TRY(check_family(&p));
-    p.distilled = find(&p, "dist_token") != NULL || find(&p, "head_dist.weight") != NULL || find(&p, "head_dist.bias") != NULL;
+    plan p = {.set = set, .path = rvit_tensor_set_path(set)};
+    RVIT_TRY(rvit_family_detect(set, &p.family));
+    RVIT_TRY(find_parts(&p));
     RVIT_TRY(count_blocks(&p));
     RVIT_TRY(check_missing(&p));
-    int64_t grid = 0;
-    RVIT_TRY(infer(&p, &grid));
+    RVIT_TRY(infer(&p));
 
-    rvit_model_info result = {.struct_size = sizeof result, .family = "timm", .eps = 1e-6f, .head_dim = 64};
+    rvit_vit_config result = {.family = p.family, .layer_scale = p.has[LAYER_SCALE], .position_prefix = (int32_t)p.position_prefix};
+    rvit_model_info *info = &result.info;
+    info->struct_size = sizeof *info;
     for (int64_t i = 0; i < n_expected(&p); i++) {
-        char name[64];
-        const expected_tensor *wanted = expected(&p, i, name);
-        if (wanted != NULL)
-            RVIT_TRY(check_tensor(&p, wanted, name, used, &result.n_parameters));
+        int32_t block;
+        const int role = expected(&p, i, &block);
+        if (role >= 0)
+            RVIT_TRY(check_tensor(&p, (rvit_role)role, block, used, &info->n_parameters));
     }
-    RVIT_TRY(count_tensors(&p, lenient, used, &result));
-    result.patch_size = (int32_t)p.extents[PATCH];
-    result.image_size = (int32_t)grid * result.patch_size;
-    result.channels = (int32_t)p.extents[CHANNELS];
-    result.dim = (int32_t)p.extents[DIM];
-    result.n_heads = result.dim / result.head_dim;
-    result.depth = p.depth;
-    result.mlp_dim = (int32_t)p.extents[MLP];
-    result.n_prefix = 1 + p.distilled;
-    result.tokens = (int32_t)p.extents[TOKENS];
-    result.n_classes = (int32_t)p.extents[CLASSES];
-    name_architecture(&result);
-    *info = result;
+    RVIT_TRY(count_tensors(&p, lenient, used, info));
+    snprintf(info->family, sizeof info->family, "%s", p.family->name);
+    info->eps = p.family->hugging_face ? 1e-12f : 1e-6f;
+    info->patch_size = (int32_t)p.extents[PATCH];
+    info->image_size = info->trained_size = (int32_t)p.grid * info->patch_size;
+    info->channels = (int32_t)p.extents[CHANNELS];
+    info->dim = (int32_t)p.extents[DIM];
+    info->head_dim = HEAD_DIM;
+    info->n_heads = info->dim / HEAD_DIM;
+    info->depth = p.depth;
+    info->mlp_dim = (int32_t)p.extents[MLP];
+    info->n_registers = (int32_t)p.extents[REGISTERS];
+    info->n_prefix = 1 + p.has[DIST_TOKEN] + info->n_registers;
+    info->tokens = info->n_prefix + (int32_t)(p.grid * p.grid);
+    info->n_classes = (int32_t)p.extents[CLASSES];
+    info->distilled = p.has[DIST_HEAD];
+    info->n_predictors = count_predictors(&p, result.missing_predictor);
+    rvit_vit_name(&result);
+    *config = result;
     return RVIT_OK;
 }

@@ -2,13 +2,25 @@
 #ifndef RVIT_CORE_VIT_CONFIG_H
 #define RVIT_CORE_VIT_CONFIG_H
 
-#include "core/safetensors.h"
+#include "core/vit_names.h"
 
 #include <raggedvit/vit.h>
 
-/* Fills *info (struct_size aside) and used [file's tensors]: 1 for each tensor the forward uses. timm's names only. BAD_FILE: a tensor is
-   missing, misshaped, of a type that holds no weights or, unless lenient, unknown. UNSUPPORTED: names or parts of a model that are
-   recognised, but not run. */
-rvit_status rvit_vit_config(const rvit_safetensors *file, int32_t lenient, uint8_t *used, rvit_model_info *info);
+#define RVIT_MAX_PREDICTORS 8
+
+typedef struct rvit_vit_config {
+    const rvit_family *family;
+    rvit_model_info info;
+    int32_t layer_scale;                    /* 1: its blocks scale what they add */
+    int32_t position_prefix;                /* rows of the position table for prefix tokens: the first of it, of the first of them */
+    char missing_predictor[RVIT_NAME_SIZE]; /* the tensor that keeps predictor info.n_predictors from being complete */
+} rvit_vit_config;
+
+/* Fills *config and used [set's tensors]: 1 for each tensor the dense forward uses. eps is that of the family. BAD_FILE: a tensor is
+   missing, misshaped, of a type that holds no weights or, unless lenient, unknown. UNSUPPORTED: parts of a model that are recognised, but
+   not run. */
+rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config);
+/* Fills info.architecture from the rest. */
+void rvit_vit_name(rvit_vit_config *config);
 
 #endif

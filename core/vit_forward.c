@@ -11,6 +11,8 @@ typedef struct forward {
     int32_t max_len;
     const rvit_stage *gather; /* selected, but x still holds the rows before it; the next layernorm gathers */
     int32_t n_stages;
+    rvit_view cls_probs; /* of this block's attention, where they are asked for */
+    rvit_view key_bias;  /* of merged tokens; absent until some are */
 } forward;
 
 static rvit_view at(rvit_view view, int64_t bytes)
@@ -52,19 +54,19 @@ static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weig
 }
 
 /* Normalises x; if rows are to be gathered, does that in the same pass. */
-static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
+static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
 {
     rvit_session *session = f->session;
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     args.dtype = session->model->x_dtype;
-    args.out_dtype = session->model->dtype;
+    args.out_dtype = out_dtype;
     args.rows = f->rows;
     args.dim = session->model->info.dim;
-    args.eps = session->model->info.eps;
+    args.eps = eps;
     args.x = f->x;
     args.gamma = gamma;
     args.beta = beta;
-    args.out = session->normed;
+    args.out = out;
     if (f->gather != NULL) {
         args.x_rows = f->gather->rows;
         args.src_rows = f->gather->src_rows;
@@ -79,7 +81,13 @@ static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
     return RVIT_OK;
 }
 
-static rvit_status attention(const forward *f, int with_cls_probs)
+static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
+{
+    const rvit_session *session = f->session;
+    return layernorm_to(f, gamma, beta, session->model->info.eps, session->model->dtype, session->normed);
+}
+
+static rvit_status attention(const forward *f)
 {
     const rvit_session *session = f->session;
     const rvit_model *model = session->model;
@@ -96,15 +104,15 @@ static rvit_status attention(const forward *f, int with_cls_probs)
     args.v = at(session->wide, 2 * dim * element);
     args.q_stride = args.k_stride = args.v_stride = 3 * dim;
     args.cu_seqlens = f->cu_seqlens;
+    args.key_bias = f->key_bias;
     args.out = session->normed;
-    if (with_cls_probs)
-        args.cls_probs = session->cls_probs;
+    args.cls_probs = f->cls_probs;
     return rvit_attention(f->stream, &args);
 }
 
 static rvit_status trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
 {
-    if (!f->session->trace)
+    if (!f->session->desc.trace)
         return RVIT_OK;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
     args.source = source;
@@ -116,46 +124,111 @@ static rvit_status trace(const forward *f, rvit_view source, int64_t size, rvit_
 static rvit_status trace_x(const forward *f, int32_t index)
 {
     const rvit_model *model = f->session->model;
-    const int64_t rows = f->gather != NULL ? f->gather->rows : f->rows.capacity;
-    return trace(f, f->x, rows * model->info.dim * rvit_dtype_size(model->x_dtype),
-                 f->session->trace ? f->session->trace_blocks[index] : f->x);
+    return trace(f, f->x, f->rows.capacity * model->info.dim * rvit_dtype_size(model->x_dtype),
+                 f->session->desc.trace ? f->session->trace_blocks[index] : f->x);
 }
 
-static rvit_status score(const forward *f, const rvit_policy *policy, const rvit_stage *stage)
-{
-    const rvit_model *model = f->session->model;
-    rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-    args.type = policy->score;
-    args.dtype = model->x_dtype;
-    args.rows = f->rows;
-    args.dim = model->info.dim;
-    args.n_heads = model->info.n_heads;
-    if (policy->score == RVIT_SCORE_L2)
-        args.x = f->x;
-    else
-        args.cls_probs = f->session->cls_probs;
-    args.scores = stage->scores;
-    RVIT_TRY(rvit_score(f->stream, &args));
-    return trace(f, stage->scores, stage->rows * 4, f->session->trace_scores[f->n_stages]);
-}
-
-/* Scores and selects; from here on rows, cu_seqlens and max_len are those after the stage. */
-static rvit_status prune(forward *f)
+/* After a stage, rows, cu_seqlens and max_len are those of what it leaves. */
+static void enter_stage(forward *f, const rvit_stage *stage)
 {
     const rvit_session *session = f->session;
+    f->cu_seqlens = stage->cu_seqlens;
+    f->rows.capacity = stage->rows_after;
+    f->rows.live = at(stage->cu_seqlens, (int64_t)session->max_images * 4);
+    f->rows.padded = 0;
+    if (session->desc.fixed_batch) {
+        /* Nearly as many rows as there can be are worth a dense product over all of them. */
+        f->rows.padded = session->plan.select == RVIT_SELECT_TOP_K;
+        if (stage->exact)
+            f->rows.live = (rvit_view){NULL, 0};
+    }
+    f->max_len = stage->max_len_after;
+    f->n_stages++;
+}
+
+/* The layers of a DynamicViT predictor but the last, over all rows; *out_hidden: [rows, dim / 4]. */
+static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_view *out_hidden)
+{
+    const rvit_session *session = f->session;
+    const rvit_model *model = session->model;
+    const int32_t dim = model->info.dim;
+    const int64_t row_size = f->rows.capacity * rvit_dtype_size(model->dtype);
+    const rvit_view features = session->wide, half = at(features, row_size * dim), quarter = at(half, row_size * (dim / 2));
+    RVIT_TRY(layernorm_to(f, w->norm_gamma, w->norm_beta, RVIT_PREDICTOR_EPS, model->dtype, session->normed));
+    RVIT_TRY(linear(f, session->normed, w->in_weight, w->in_bias, features, dim, dim, RVIT_ACTIVATION_GELU));
+    rvit_mean_args mean = RVIT_MEAN_ARGS_INIT;
+    mean.dtype = model->dtype;
+    mean.n_images = session->max_images;
+    mean.max_len = f->max_len;
+    mean.rows = f->rows.capacity;
+    mean.n_prefix = model->info.n_prefix;
+    mean.dim = dim;
+    mean.first_column = dim / 2;
+    mean.cu_seqlens = f->cu_seqlens;
+    mean.x = features;
+    RVIT_TRY(rvit_mean(f->stream, &mean));
+    RVIT_TRY(linear(f, features, w->out_weight[0], w->out_bias[0], half, dim, dim / 2, RVIT_ACTIVATION_GELU));
+    RVIT_TRY(linear(f, half, w->out_weight[1], w->out_bias[1], quarter, dim / 2, dim / 4, RVIT_ACTIVATION_GELU));
+    *out_hidden = quarter;
+    return RVIT_OK;
+}
+
+/* What the policy's score is made from. */
+static rvit_status fill_score(forward *f, const rvit_stage *stage, rvit_select_args *args)
+{
+    const rvit_session *session = f->session;
+    const rvit_model *model = session->model;
     const rvit_policy *policy = session->plan.policy;
-    const rvit_stage *stage = &session->stages[f->n_stages];
-    if (policy->select != RVIT_SELECT_MASK)
-        RVIT_TRY(score(f, policy, stage));
+    args->score = policy->score;
+    args->scores = stage->scores;
+    args->dtype = model->x_dtype;
+    args->dim = model->info.dim;
+    args->n_heads = model->info.n_heads;
+    args->cls_probs = f->cls_probs;
+    args->position_scores = stage->position_scores;
+    args->x = f->x;
+    if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION) {
+        args->dtype = model->dtype;
+        args->x = at(session->wide, 2 * (int64_t)model->info.dim * rvit_dtype_size(model->dtype));
+        args->x_stride = 3 * (int64_t)model->info.dim;
+    }
+    if (policy->score == RVIT_SCORE_PREDICTOR) {
+        const rvit_predictor_weights *weights = &model->predictors[f->n_stages];
+        RVIT_TRY(predict(f, weights, &args->x));
+        args->dtype = model->dtype;
+        args->dim = model->info.dim / 4;
+        args->weight = weights->keep_weight;
+        args->bias = weights->keep_bias;
+    }
+    return RVIT_OK;
+}
+
+/* Scores and selects; the rows are gathered later. */
+static rvit_status prune(forward *f)
+{
+    rvit_session *session = f->session;
+    const rvit_prune_plan *plan = &session->plan;
+    const rvit_policy *policy = plan->policy;
+    rvit_stage *stage = &session->stages[f->n_stages];
     rvit_select_args args = RVIT_SELECT_ARGS_INIT;
-    args.mode = policy->select;
+    args.mode = plan->select;
     args.n_images = session->max_images;
     args.max_len = stage->max_len;
     args.rows = stage->rows;
     args.n_prefix = session->model->info.n_prefix;
     args.prefix_competes = policy->prefix_competes;
+    args.threshold = plan->threshold;
+    args.k_min = plan->k_min;
+    args.n_samples = plan->n_samples;
+    args.mass = plan->mass;
+    if (args.mode != RVIT_SELECT_MASK)
+        RVIT_TRY(fill_score(f, stage, &args));
+    if (policy->fuses) {
+        args.fuse_dtype = session->model->x_dtype;
+        args.fuse_dim = session->model->info.dim;
+        args.fuse_x = f->x;
+    }
     args.counts = stage->counts;
-    args.scores = stage->scores;
     args.keep_in = stage->keep_in;
     args.cu_seqlens = f->cu_seqlens;
     args.keep = stage->keep;
@@ -163,12 +236,57 @@ static rvit_status prune(forward *f)
     args.src_rows = stage->src_rows;
     args.error = stage->error;
     RVIT_TRY(rvit_select(f->stream, &args));
+    stage->select = args;
+    if (args.mode != RVIT_SELECT_MASK)
+        RVIT_TRY(trace(f, stage->scores, stage->rows * 4, session->trace_scores[f->n_stages]));
     f->gather = stage;
-    f->cu_seqlens = stage->cu_seqlens;
-    f->rows.capacity = stage->rows_after;
-    f->rows.live = at(stage->cu_seqlens, (int64_t)session->max_images * 4);
-    f->max_len = stage->max_len_after;
-    f->n_stages++;
+    enter_stage(f, stage);
+    return RVIT_OK;
+}
+
+/* Merges rows whose keys, still in the wide array, are alike. */
+static rvit_status merge(forward *f)
+{
+    const rvit_session *session = f->session;
+    const rvit_model *model = session->model;
+    const rvit_stage *stage = &session->stages[f->n_stages];
+    rvit_match_args match = RVIT_MATCH_ARGS_INIT;
+    match.dtype = model->dtype;
+    match.n_images = session->max_images;
+    match.max_len = stage->max_len;
+    match.rows = stage->rows;
+    match.n_prefix = model->info.n_prefix;
+    match.n_heads = model->info.n_heads;
+    match.head_dim = model->info.head_dim;
+    match.merges = session->plan.merges;
+    match.k = at(session->wide, (int64_t)model->info.dim * rvit_dtype_size(model->dtype));
+    match.k_stride = 3 * (int64_t)model->info.dim;
+    match.cu_seqlens = f->cu_seqlens;
+    match.metric = session->metric;
+    match.keep = stage->keep;
+    match.out_cu_seqlens = stage->cu_seqlens;
+    match.src_rows = stage->src_rows;
+    match.next_rows = stage->next_rows;
+    RVIT_TRY(rvit_match(f->stream, &match));
+
+    rvit_merge_args args = RVIT_MERGE_ARGS_INIT;
+    args.dtype = model->x_dtype;
+    args.x_rows = stage->rows;
+    args.dim = model->info.dim;
+    args.x = f->x;
+    if (f->n_stages > 0)
+        args.sizes = session->stages[f->n_stages - 1].sizes;
+    args.src_rows = stage->src_rows;
+    args.next_rows = stage->next_rows;
+    args.out_x = f->spare;
+    args.out_sizes = stage->sizes;
+    args.out_key_bias = stage->key_bias;
+    enter_stage(f, stage);
+    args.rows = f->rows;
+    RVIT_TRY(rvit_merge(f->stream, &args));
+    f->spare = f->x;
+    f->x = args.out_x;
+    f->key_bias = stage->key_bias;
     return RVIT_OK;
 }
 
@@ -185,7 +303,8 @@ static rvit_status embed(forward *f)
     rvit_patchify_args patchify = RVIT_PATCHIFY_ARGS_INIT;
     patchify.dtype = model->dtype;
     patchify.n_images = session->max_images;
-    patchify.live_images = session->live_images;
+    if (!session->desc.fixed_batch)
+        patchify.live_images = session->live_images;
     patchify.channels = model->info.channels;
     patchify.image_size = model->info.image_size;
     patchify.patch_size = model->info.patch_size;
@@ -215,18 +334,23 @@ static rvit_status block(forward *f, int32_t index)
     rvit_session *session = f->session;
     const rvit_model_info *info = &session->model->info;
     const rvit_block_weights *w = &session->model->blocks[index];
+    if (prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
+        RVIT_TRY(prune(f));
     RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
     RVIT_TRY(linear(f, session->normed, w->qkv_weight, w->qkv_bias, session->wide, info->dim, 3 * info->dim, RVIT_ACTIVATION_NONE));
-    const int prunes_inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION);
-    RVIT_TRY(attention(f, prunes_inside && session->plan.policy->score == RVIT_SCORE_CLS_ATTENTION));
+    const int inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION), after = prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
+    f->cls_probs = (inside || after) && rvit_session_scores_cls(session) ? session->cls_probs : (rvit_view){NULL, 0};
+    if (index == info->depth - 1 && (session->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
+        f->cls_probs = session->cls_attention;
+    RVIT_TRY(attention(f));
     RVIT_TRY(linear_to_x(f, session->normed, w->proj_weight, w->proj_bias, info->dim));
-    if (prunes_inside)
-        RVIT_TRY(prune(f));
+    if (inside)
+        RVIT_TRY(session->plan.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
     RVIT_TRY(linear(f, session->normed, w->fc1_weight, w->fc1_bias, session->wide, info->dim, info->mlp_dim, RVIT_ACTIVATION_GELU));
     RVIT_TRY(linear_to_x(f, session->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
     RVIT_TRY(trace_x(f, index + 1));
-    return prunes_at(f, index, RVIT_SITE_AFTER_BLOCK) ? prune(f) : RVIT_OK;
+    return after ? prune(f) : RVIT_OK;
 }
 
 /* A stage after the last block has no layernorm to gather for it. */
@@ -258,7 +382,7 @@ static rvit_status head(const forward *f)
     args.n_images = session->max_images;
     args.rows = f->rows.capacity;
     args.dim = model->info.dim;
-    args.n_tokens = model->info.n_prefix;
+    args.n_tokens = model->info.distilled ? 2 : 1;
     args.n_classes = model->info.n_classes;
     args.eps = model->info.eps;
     args.x = f->x;
@@ -273,17 +397,22 @@ static rvit_status head(const forward *f)
 
 rvit_status rvit_forward_record(rvit_session *session)
 {
-    const rvit_model_info *info = &session->model->info;
+    const rvit_model *model = session->model;
+    const rvit_model_info *info = &model->info;
     forward f = {.session = session, .stream = session->stream, .x = session->x[0], .spare = session->x[1]};
     f.cu_seqlens = session->cu_seqlens;
     f.max_len = info->tokens;
     f.rows.capacity = (int64_t)session->max_images * info->tokens;
-    f.rows.live = at(session->cu_seqlens, (int64_t)session->max_images * 4);
+    if (!session->desc.fixed_batch)
+        f.rows.live = at(session->cu_seqlens, (int64_t)session->max_images * 4);
     RVIT_TRY(embed(&f));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));
+    if (session->desc.outputs & RVIT_OUTPUT_FEATURES)
+        RVIT_TRY(layernorm_to(&f, model->norm_gamma, model->norm_beta, info->eps, RVIT_F32, session->features));
     RVIT_TRY(finish_gather(&f));
-    RVIT_TRY(head(&f));
+    if (info->n_classes > 0)
+        RVIT_TRY(head(&f));
     if (session->plan.n_stages == 0)
         return RVIT_OK;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;

@@ -3,11 +3,22 @@
 #define RVIT_CORE_VIT_MODEL_H
 
 #include "core/device.h"
+#include "core/vit_config.h"
 
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;
 } rvit_block_weights;
+
+/* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
+typedef struct rvit_predictor_weights {
+    rvit_view norm_gamma, norm_beta;      /* in_conv.0: f32 [dim], eps RVIT_PREDICTOR_EPS */
+    rvit_view in_weight, in_bias;         /* in_conv.1: [dim, dim] */
+    rvit_view out_weight[2], out_bias[2]; /* out_conv.0: [dim / 2, dim], out_conv.2: [dim / 4, dim / 2] */
+    rvit_view keep_weight, keep_bias;     /* out_conv.4: [2, dim / 4] */
+} rvit_predictor_weights;
+
+#define RVIT_PREDICTOR_EPS 1e-5f
 
 struct rvit_model {
     rvit_device *device;
@@ -21,7 +32,9 @@ struct rvit_model {
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
     rvit_block_weights *blocks;
-    rvit_view norm_gamma, norm_beta, head_weight, head_bias;
+    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0 */
+    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
+    char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
 };
 
 void rvit_model_retain(rvit_model *model);

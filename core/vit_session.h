@@ -9,38 +9,53 @@
 typedef struct rvit_stage {
     int32_t max_len, max_len_after; /* tokens of an image at most */
     int64_t rows, rows_after;       /* max_images times that */
-    rvit_view counts, scores, src_rows, keep_in;
-    rvit_view keep, cu_seqlens, error; /* in the session's results, which one copy takes to the host */
+    int32_t exact;                  /* 1: every image has exactly max_len_after tokens afterwards */
+    rvit_view counts, position_scores, scores, src_rows, keep_in;
+    rvit_view sizes, key_bias;                    /* of the rows after it, where tokens are merged */
+    rvit_view keep, cu_seqlens, next_rows, error; /* in the session's results, which one copy takes to the host */
     const uint8_t *host_keep;
-    const int32_t *host_cu_seqlens, *host_error;
-    int32_t *kept; /* [rows_after], token numbers; filled when first asked for */
+    const int32_t *host_cu_seqlens, *host_next_rows, *host_error;
+    int32_t *host_counts;    /* what counts holds */
+    int32_t *kept;           /* [rows_after], token numbers; filled when first asked for, as is the next */
+    float *kept_sizes;       /* [rows_after], where tokens are merged */
+    rvit_select_args select; /* as recorded */
 } rvit_stage;
 
 struct rvit_session {
     rvit_model *model;
     rvit_stream *stream;
     rvit_program *program;
+    rvit_session_desc desc;
+    rvit_session_info info;
     rvit_prune_plan plan;
     int32_t max_images;
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
     int32_t has_results, has_kept;
-    int32_t trace;
 
     rvit_buffer *upload;   /* live image count, given masks, images */
     rvit_buffer *arena;    /* everything that lives on the device only */
-    rvit_buffer *readback; /* logits and the stages' results */
+    rvit_buffer *readback; /* logits, outputs and the stages' results */
     rvit_buffer *traced;   /* with trace */
 
-    rvit_view live_images, images, logits;
-    rvit_view cu_seqlens;                    /* of the unpruned batch */
-    rvit_view x[2], normed, wide, cls_probs; /* activations: see plan_activations */
+    rvit_view live_images, images, logits, features, cls_attention;
+    rvit_view cu_seqlens;                            /* of the unpruned batch */
+    rvit_view x[2], normed, wide, cls_probs, metric; /* activations: see plan_activations */
     rvit_view results, host_results;
     int64_t results_size;
+    int32_t *host_cu_seqlens; /* [max_images + 1], of the unpruned batch */
+    int32_t *token_row;       /* [2 * tokens], scratch of rvit_session_grid */
     rvit_stage stages[RVIT_PRUNE_MAX_STAGES];
     rvit_view *trace_blocks; /* [depth + 1]: embedding, then each block's output */
     rvit_view trace_scores[RVIT_PRUNE_MAX_STAGES];
 };
+
+/* Whether the policy looks at the CLS row of a stage's attention. */
+int rvit_session_scores_cls(const rvit_session *session);
+
+/* Plans and allocates a session's memory and fills what the device needs before the first run. model, stream, desc and plan are set. */
+rvit_status rvit_session_plan_memory(rvit_session *session);
+void rvit_session_free_memory(rvit_session *session);
 
 /* Calls the ops of one forward over the session's memory on its stream, which is recording. */
 rvit_status rvit_forward_record(rvit_session *session);

@@ -1,7 +1,6 @@
 /* From a checkpoint to weights on a device. */
 #include "core/vit_model.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #include "core/args.h"
@@ -41,55 +40,97 @@ static rvit_status write(loader *l, int64_t n, rvit_dtype dtype, rvit_view view)
     return rvit_stream_write(l->stream, view, halves, (n * 2 + 3) / 4 * 4);
 }
 
-static rvit_status load(loader *l, const char *name, int64_t n, rvit_dtype dtype, rvit_view *view)
+static rvit_status read(const loader *l, rvit_role role, int32_t index, int64_t n, float *values)
+{
+    char name[RVIT_NAME_SIZE];
+    if (rvit_family_name(l->checkpoint->config.family, role, index, name) == NULL)
+        return rvit_fail(RVIT_INTERNAL, "%s checkpoints have no tensor for role %d", l->checkpoint->config.family->name, (int)role);
+    return rvit_checkpoint_read(l->checkpoint, name, n, values);
+}
+
+static int has(const loader *l, rvit_role role)
+{
+    return l->checkpoint->config.family->names[role] != NULL;
+}
+
+static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
     RVIT_TRY(place(l, n, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(rvit_checkpoint_read(l->checkpoint, name, n, l->values));
+    RVIT_TRY(read(l, role, index, n, l->values));
     return write(l, n, dtype, *view);
 }
 
-static rvit_status load_block(loader *l, int32_t block)
+/* Queries, keys and values one after the other, whether the file has them so or apart; role is that of all three. */
+static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+{
+    if (has(l, role))
+        return load(l, role, block, 3 * n, dtype, view);
+    RVIT_TRY(place(l, 3 * n, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    static const rvit_role weights[] = {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT};
+    static const rvit_role biases[] = {RVIT_ROLE_Q_BIAS, RVIT_ROLE_K_BIAS, RVIT_ROLE_V_BIAS};
+    for (int64_t i = 0; i < 3; i++)
+        RVIT_TRY(read(l, role == RVIT_ROLE_QKV_WEIGHT ? weights[i] : biases[i], block, n, l->values + i * n));
+    return write(l, 3 * n, dtype, *view);
+}
+
+/* The weight [dim, n] or, with n 1, bias of a product that is added to the residual stream. What scales its sum scales its rows. */
+static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+{
+    if (!l->checkpoint->config.layer_scale)
+        return load(l, role, block, l->model->info.dim * n, dtype, view);
+    const int64_t dim = l->model->info.dim;
+    RVIT_TRY(place(l, dim * n, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, role, block, dim * n, l->values));
+    RVIT_TRY(read(l, scale, block, dim, l->more));
+    for (int64_t row = 0; row < dim; row++)
+        for (int64_t i = 0; i < n; i++)
+            l->values[row * n + i] *= l->more[row];
+    return write(l, dim * n, dtype, *view);
+}
+
+static rvit_status load_block(loader *l, int32_t b)
 {
     const int64_t dim = l->model->info.dim, mlp = l->model->info.mlp_dim;
     const rvit_dtype dtype = l->model->dtype;
-    rvit_block_weights *w = &l->model->blocks[block];
-    const struct {
-        const char *name;
-        int64_t n;
-        rvit_dtype dtype;
-        rvit_view *view;
-    } tensors[] = {
-        {"norm1.weight", dim, RVIT_F32, &w->norm1_gamma},          {"norm1.bias", dim, RVIT_F32, &w->norm1_beta},
-        {"attn.qkv.weight", 3 * dim * dim, dtype, &w->qkv_weight}, {"attn.qkv.bias", 3 * dim, RVIT_F32, &w->qkv_bias},
-        {"attn.proj.weight", dim * dim, dtype, &w->proj_weight},   {"attn.proj.bias", dim, RVIT_F32, &w->proj_bias},
-        {"norm2.weight", dim, RVIT_F32, &w->norm2_gamma},          {"norm2.bias", dim, RVIT_F32, &w->norm2_beta},
-        {"mlp.fc1.weight", mlp * dim, dtype, &w->fc1_weight},      {"mlp.fc1.bias", mlp, RVIT_F32, &w->fc1_bias},
-        {"mlp.fc2.weight", dim * mlp, dtype, &w->fc2_weight},      {"mlp.fc2.bias", dim, RVIT_F32, &w->fc2_bias},
-    };
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "blocks.%d.%s", (int)block, tensors[i].name);
-        RVIT_TRY(load(l, name, tensors[i].n, tensors[i].dtype, tensors[i].view));
-    }
-    return RVIT_OK;
+    rvit_block_weights *w = &l->model->blocks[b];
+    RVIT_TRY(load(l, RVIT_ROLE_NORM1_GAMMA, b, dim, RVIT_F32, &w->norm1_gamma));
+    RVIT_TRY(load(l, RVIT_ROLE_NORM1_BETA, b, dim, RVIT_F32, &w->norm1_beta));
+    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim * dim, dtype, &w->qkv_weight));
+    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_BIAS, b, dim, RVIT_F32, &w->qkv_bias));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dtype, &w->proj_weight));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, RVIT_F32, &w->proj_bias));
+    RVIT_TRY(load(l, RVIT_ROLE_NORM2_GAMMA, b, dim, RVIT_F32, &w->norm2_gamma));
+    RVIT_TRY(load(l, RVIT_ROLE_NORM2_BETA, b, dim, RVIT_F32, &w->norm2_beta));
+    RVIT_TRY(load(l, RVIT_ROLE_FC1_WEIGHT, b, mlp * dim, dtype, &w->fc1_weight));
+    RVIT_TRY(load(l, RVIT_ROLE_FC1_BIAS, b, mlp, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, dtype, &w->fc2_weight));
+    return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, RVIT_F32, &w->fc2_bias);
 }
 
 static rvit_status load_embedding(loader *l)
 {
     rvit_model *model = l->model;
-    const int64_t dim = model->info.dim, tokens = model->info.tokens, n_prefix = model->info.n_prefix;
-    const int64_t n = tokens * dim;
+    const rvit_model_info *info = &model->info;
+    const int64_t dim = info->dim, n_prefix = info->n_prefix, n = info->tokens * dim;
     RVIT_TRY(place(l, n, model->x_dtype, &model->embedding));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(rvit_checkpoint_read(l->checkpoint, "pos_embed", n, l->values));
-    RVIT_TRY(rvit_checkpoint_read(l->checkpoint, "cls_token", dim, l->more));
-    if (n_prefix == 2)
-        RVIT_TRY(rvit_checkpoint_read(l->checkpoint, "dist_token", dim, l->more + dim));
-    RVIT_TRY(rvit_checkpoint_read(l->checkpoint, "patch_embed.proj.bias", dim, l->more + n_prefix * dim));
-    for (int64_t t = 0; t < tokens; t++) {
+    RVIT_TRY(rvit_checkpoint_read_positions(l->checkpoint, &model->device->alloc, l->values));
+    /* In more: the prefix tokens in their order, then the bias of the patches. */
+    const int64_t n_registers = info->n_registers;
+    RVIT_TRY(read(l, RVIT_ROLE_CLS, 0, dim, l->more));
+    if (n_prefix - n_registers == 2)
+        RVIT_TRY(read(l, RVIT_ROLE_DIST, 0, dim, l->more + dim));
+    if (n_registers > 0)
+        RVIT_TRY(read(l, RVIT_ROLE_REGISTERS, 0, n_registers * dim, l->more + (n_prefix - n_registers) * dim));
+    RVIT_TRY(read(l, RVIT_ROLE_PATCH_BIAS, 0, dim, l->more + n_prefix * dim));
+    for (int64_t t = 0; t < info->tokens; t++) {
         const float *addend = l->more + (t < n_prefix ? t : n_prefix) * dim;
         for (int64_t i = 0; i < dim; i++)
             l->values[t * dim + i] += addend[i];
@@ -102,27 +143,44 @@ static rvit_status load_head(loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, classes = model->info.n_classes;
-    if (model->info.n_prefix == 1) {
-        RVIT_TRY(load(l, "head.weight", classes * dim, model->dtype, &model->head_weight));
-        return load(l, "head.bias", classes, RVIT_F32, &model->head_bias);
+    if (!model->info.distilled) {
+        RVIT_TRY(load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, model->dtype, &model->head_weight));
+        return load(l, RVIT_ROLE_HEAD_BIAS, 0, classes, RVIT_F32, &model->head_bias);
     }
     RVIT_TRY(place(l, classes * 2 * dim, model->dtype, &model->head_weight));
     RVIT_TRY(place(l, classes, RVIT_F32, &model->head_bias));
     if (l->stream == NULL)
         return RVIT_OK;
-    static const char *const weights[] = {"head.weight", "head_dist.weight"};
+    static const rvit_role weights[] = {RVIT_ROLE_HEAD_WEIGHT, RVIT_ROLE_HEAD_DIST_WEIGHT};
     for (int64_t h = 0; h < 2; h++) {
-        RVIT_TRY(rvit_checkpoint_read(l->checkpoint, weights[h], classes * dim, l->more));
+        RVIT_TRY(read(l, weights[h], 0, classes * dim, l->more));
         for (int64_t c = 0; c < classes; c++)
             for (int64_t i = 0; i < dim; i++)
                 l->values[(c * 2 + h) * dim + i] = 0.5f * l->more[c * dim + i];
     }
     RVIT_TRY(write(l, classes * 2 * dim, model->dtype, model->head_weight));
-    RVIT_TRY(rvit_checkpoint_read(l->checkpoint, "head.bias", classes, l->values));
-    RVIT_TRY(rvit_checkpoint_read(l->checkpoint, "head_dist.bias", classes, l->more));
+    RVIT_TRY(read(l, RVIT_ROLE_HEAD_BIAS, 0, classes, l->values));
+    RVIT_TRY(read(l, RVIT_ROLE_HEAD_DIST_BIAS, 0, classes, l->more));
     for (int64_t c = 0; c < classes; c++)
         l->values[c] = 0.5f * (l->values[c] + l->more[c]);
     return write(l, classes, RVIT_F32, model->head_bias);
+}
+
+static rvit_status load_predictor(loader *l, int32_t p)
+{
+    const int64_t dim = l->model->info.dim, half = dim / 2, quarter = dim / 4;
+    const rvit_dtype dtype = l->model->dtype;
+    rvit_predictor_weights *w = &l->model->predictors[p];
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_NORM_GAMMA, p, dim, RVIT_F32, &w->norm_gamma));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_NORM_BETA, p, dim, RVIT_F32, &w->norm_beta));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_IN_WEIGHT, p, dim * dim, dtype, &w->in_weight));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_IN_BIAS, p, dim, RVIT_F32, &w->in_bias));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT0_WEIGHT, p, half * dim, dtype, &w->out_weight[0]));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT0_BIAS, p, half, RVIT_F32, &w->out_bias[0]));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT1_WEIGHT, p, quarter * half, dtype, &w->out_weight[1]));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_OUT1_BIAS, p, quarter, RVIT_F32, &w->out_bias[1]));
+    RVIT_TRY(load(l, RVIT_ROLE_PREDICTOR_KEEP_WEIGHT, p, 2 * quarter, dtype, &w->keep_weight));
+    return load(l, RVIT_ROLE_PREDICTOR_KEEP_BIAS, p, 2, RVIT_F32, &w->keep_bias);
 }
 
 static rvit_status walk(loader *l)
@@ -131,13 +189,15 @@ static rvit_status walk(loader *l)
     const rvit_model_info *info = &model->info;
     const int64_t patch = (int64_t)info->channels * info->patch_size * info->patch_size;
     l->size = 0;
-    RVIT_TRY(load(l, "patch_embed.proj.weight", info->dim * patch, model->dtype, &model->patch_weight));
+    RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(load_block(l, b));
-    RVIT_TRY(load(l, "norm.weight", info->dim, RVIT_F32, &model->norm_gamma));
-    RVIT_TRY(load(l, "norm.bias", info->dim, RVIT_F32, &model->norm_beta));
-    return load_head(l);
+    RVIT_TRY(load(l, RVIT_ROLE_NORM_GAMMA, 0, info->dim, RVIT_F32, &model->norm_gamma));
+    RVIT_TRY(load(l, RVIT_ROLE_NORM_BETA, 0, info->dim, RVIT_F32, &model->norm_beta));
+    for (int32_t p = 0; p < info->n_predictors; p++)
+        RVIT_TRY(load_predictor(l, p));
+    return info->n_classes > 0 ? load_head(l) : RVIT_OK;
 }
 
 static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
@@ -151,7 +211,7 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
     RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));
     const size_t n = (size_t)l.largest + 4;
     l.values = rvit_alloc_array(alloc, n, sizeof *l.values);
-    l.more = rvit_alloc_array(alloc, n + 4 * (size_t)model->info.dim, sizeof *l.more);
+    l.more = rvit_alloc_array(alloc, n + ((size_t)model->info.n_prefix + 1) * (size_t)model->info.dim, sizeof *l.more);
     l.converted = rvit_alloc_array(alloc, n, sizeof(uint16_t));
     rvit_status status = l.values == NULL || l.more == NULL || l.converted == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
     if (status == RVIT_OK)
@@ -183,7 +243,8 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     model->device = device;
     rvit_device_retain(device);
     atomic_init(&model->references, 1);
-    model->info = checkpoint->info;
+    model->info = checkpoint->config.info;
+    memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

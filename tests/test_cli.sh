@@ -55,8 +55,13 @@ for command in devices classify verify inspect policies; do
     no_err
 done
 expect 0 classify --help
-for option in backend device tier threads prune keep blocks dtype batch top labels overlay tiles expect json; do
+for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample eps dtype batch \
+    top labels overlay features grid tiles expect json; do
     out "^  --$option "
+done
+for command in devices classify verify inspect policies; do
+    expect 0 $command --help
+    awk 'length > 100 {exit 1}' "$folder/out" || fail "help wider than 100 columns ($what)"
 done
 expect 0 --version
 out '^raggedvit [0-9]+\.[0-9]+\.[0-9]+$'
@@ -67,7 +72,12 @@ for arguments in "frobnicate" "classify" "classify $model" "verify" "inspect" "i
     "classify $model $cat --batch 2x" "classify $model $cat --keep 1.5 --prune l2" "classify $model $cat --keep -0.1 --prune l2" \
     "classify $model $cat --keep nan --prune l2" "classify $model $cat --keep 0.5" "classify $model $cat --prune some" \
     "classify $model $cat --prune mask" "classify $model $cat --prune l2 --blocks 6,3" "classify $model $cat --prune l2 --blocks 3," \
-    "classify $model $cat --backend cpu --prune l2 --blocks 12" "classify $model $cat --dtype f64" "classify $model $cat --backend tpu" \
+    "classify $model $cat --prune l2 --blocks -1" "classify $model $cat --backend cpu --prune l2 --blocks 12" \
+    "classify $model $cat --prune l2-threshold --threshold -1" "classify $model $cat --prune ats-paper --mass 1.1" \
+    "classify $model $cat --prune ats --samples 0" "classify $model $cat --prune tome --merge -1" \
+    "classify $model $cat --prune random --seed x" "classify $model $cat --grid" "classify $model $cat --image-size 0" \
+    "classify $model $cat --backend cpu --image-size 225" "classify $model $cat --resample some" "classify $model $cat --eps 0" \
+    "classify $model $cat --dtype f64" "classify $model $cat --backend tpu" \
     "classify $model $cat --top 0" "classify $model $cat --tiles 0" "verify $model --tiles 32" "verify $model --top 3"; do
     # shellcheck disable=SC2086
     expect 2 $arguments
@@ -75,7 +85,33 @@ for arguments in "frobnicate" "classify" "classify $model" "verify" "inspect" "i
     no_out
 done
 expect 2 classify "$model" "$cat" --prune some
-err "some.*none, l2, evit"
+err "some.*none, l2, .*evit"
+
+# every policy names what it takes, and refuses the rest
+refused() { # OPTION POLICY USERS
+    # shellcheck disable=SC2086
+    expect 2 classify "$model" "$cat" $1 --prune "$2"
+    err "^raggedvit: ${1%% *} is not used by --prune $2, but by: $3$"
+}
+refused "--mass 0.5" l2 ats-paper
+refused "--keep 0.5" none "l2, evit, .*random"
+refused "--keep 0.5" tome "l2, evit, .*random"
+refused "--blocks 3" none "l2, .*mask"
+refused "--samples 9" ats-paper ats
+refused "--merge 9" ats tome
+refused "--seed 9" mask random
+refused "--threshold 9" evit "l2-threshold, dynamicvit-gate"
+refused "--mask x" evit mask
+expect 2 verify "$model" --backend cpu --prune l2 --mass 0.5
+err "mass is not used by --prune l2"
+expect 2 classify "$model" "$cat" --prune l2-threshold
+err "l2-threshold needs --threshold"
+expect 2 classify "$model" "$cat" --prune mask
+err "mask needs --mask FILE"
+expect 2 classify "$model" "$cat" --prune ats-paper --keep 0.5 --mass 0.5
+err "--keep or --mass, not both"
+expect 2 classify "$model" "$cat" --backend cpu --prune dynamicvit --blocks 3,12
+err "block 12.*0\.\.11"
 
 # devices and policies
 expect 0 devices
@@ -91,7 +127,29 @@ done
 json "devices.$cpu.backend" cpu
 json "devices.$cpu.usable" true
 expect 0 policies
-out '^evit '
+policies=$(awk '/^[a-z]/ && $1 != "policy" {print $1}' "$folder/out")
+for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask; do
+    out "^$policy "
+done
+out '^evit +--keep 0\.7 --blocks 3,6,9 +between attention and MLP +arXiv 2202\.07800$'
+out '^tome .*--blocks 0\.\.last --merge 8 '
+awk 'length > 100 {exit 1}' "$folder/out" || fail "the table is wider than 100 columns"
+expect 0 policies --json
+json policies "$(wc -w <<<"$policies")"
+i=0
+for policy in $policies; do
+    json "policies.$i.name" "$policy"
+    for field in summary source site; do
+        json "policies.$i.$field" '.+'
+    done
+    [ "$policy" != ats-paper ] || ats_paper=$i
+    i=$((i + 1))
+done
+json "policies.$ats_paper.parameters" 3
+json "policies.$ats_paper.defaults.mass" '0\.9'
+json "policies.$ats_paper.defaults.keep" null
+json "policies.$ats_paper.defaults.blocks.0" 3
+json "policies.$ats_paper.blocks_to_last" false
 expect 3 classify "$model" "$cat" --backend cpu --device 99
 err "^raggedvit: cpu: "
 no_out
@@ -142,6 +200,8 @@ rm -f "$folder/kept.png"
 run 0 "$cat" --prune l2 --overlay "$folder/kept.png"
 run 0 "$folder/kept.png" # it can be read
 cmp -s "$cat" "$folder/kept.png" && fail "the overlay is the picture itself"
+run 0 "$cat" --prune tome --overlay "$folder/merged.png"
+cmp -s "$folder/merged.png" "$folder/kept.png" && fail "the overlay does not depend on the policy"
 run 1 "$cat" --prune l2 --overlay "$folder/no/such/folder.png"
 err "^raggedvit: $folder/no/such/folder.png: cannot be written"
 out 'cat$'
@@ -166,6 +226,213 @@ json images.0.top.0.probability '0\.[0-9]+'
 json images.0.tokens_kept 3
 json images.0.tokens_kept.0 139
 json images.0.tokens_kept.2 69
+json blocks.2 9
+json threshold null
+
+# every policy runs; what it kept is ascending patch numbers, each stage's a part of the one before
+kept() { # STAGE: what the image of "$folder/out" kept after it, one a line
+    local n i
+    n=$("$json_get" "images.0.kept.$1" <"$folder/out") || return
+    grep -o '"kept": \[\[.*' "$folder/out" | sed 's/\]\].*//; s/"kept": \[\[//; s/\], \[/\n/g' | sed -n "$(($1 + 1))p" |
+        tr -d ' ' | tr ',' '\n' | awk -v n="$n" '{print} END {exit NR != n}'
+}
+for policy in "l2" "l2-threshold --threshold 40" "evit" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" "ats --samples 60" \
+    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random"; do
+    # shellcheck disable=SC2086
+    run 0 "$cat" --top 1 --json --prune $policy
+    no_err
+    stages=$("$json_get" images.0.kept <"$folder/out")
+    [ "$("$json_get" images.0.tokens_kept <"$folder/out")" = "$stages" ] || fail "stages of kept ($policy)"
+    seq 0 195 >"$folder/before"
+    for stage in $(seq 0 $((stages - 1))); do
+        kept "$stage" >"$folder/after" || fail "kept of stage $stage ($policy)"
+        sort -nuc "$folder/after" || fail "kept of stage $stage is not ascending ($policy)"
+        [ -z "$(comm -13 <(sort "$folder/before") <(sort "$folder/after"))" ] || fail "stage $stage brings patches back ($policy)"
+        tokens=$("$json_get" "images.0.tokens_kept.$stage" <"$folder/out")
+        # Beside the patches there is the CLS token; with evit-fused a fused one, and those of earlier stages that were kept.
+        extra=$((tokens - $(wc -l <"$folder/after")))
+        if [ "$policy" = evit-fused ]; then
+            [ $extra -ge 2 ] && [ $extra -le $((stage + 2)) ]
+        else
+            [ $extra -eq 1 ]
+        fi || fail "$extra tokens that are no patches ($policy)"
+        cp "$folder/after" "$folder/before"
+    done
+    if [ "${policy%% *}" = tome ]; then
+        json images.0.sizes 3
+        for stage in 0 1 2; do
+            json "images.0.sizes.$stage" "$(kept $stage | wc -l)"
+        done
+        grep -o '"sizes": \[\[.*' "$folder/out" | sed 's/\]\].*//; s/"sizes": \[\[//; s/\], \[/\n/g' | tr ',' ' ' |
+            awk '{sum = 0; for (i = 1; i <= NF; i++) sum += $i; bad = bad || sum != 196} END {exit bad || NR != 3}' ||
+            fail "the sizes of a stage are not those of 196 patches"
+    else
+        grep -q '"sizes"' "$folder/out" && fail "sizes of $policy"
+    fi
+done
+run 0 "$cat" --json --prune random --seed 1
+kept 0 >"$folder/seed1"
+run 0 "$cat" --json --prune random --seed 1
+cmp -s <(kept 0) "$folder/seed1" || fail "equal seeds differ"
+run 0 "$cat" --json --prune random --seed 2
+json seed 2
+cmp -s <(kept 0) "$folder/seed1" && fail "different seeds agree"
+
+# a checkpoint without predictors
+sed 's/"score_predictor\.1\.out_conv\.4\.bias"/"score_predictor.1.out_conv.4.biax"/' "$model" >"$folder/predictors.safetensors"
+for policy in dynamicvit dynamicvit-gate; do
+    expect 3 classify "$folder/predictors.safetensors" "$cat" --backend cpu --prune $policy
+    err "score_predictor\.1\.out_conv\.4\.bias"
+    no_out
+done
+
+# a checkpoint without a head: its tensors renamed to what the forward passes over, the header's length kept
+LC_ALL=C sed '1s/"head\.bias"/"score_predictor.8"/; 1s/"head\.weight"/"score_predictor.9"/; 1s/airplane,automobile/plane/' "$model" \
+    >"$folder/headless.safetensors"
+expect 0 inspect "$folder/headless.safetensors"
+out '^classes +none'
+expect 2 classify "$folder/headless.safetensors" "$cat" --backend cpu
+err "headless.safetensors: has no head to classify with"
+expect 0 classify "$folder/headless.safetensors" "$cat" --backend cpu --prune l2 --features "$folder/features.npy"
+out '^model .* no head$'
+no_err
+expect 0 classify "$folder/headless.safetensors" "$cat" --backend cpu --prune l2 --json
+no_err
+json images.0.logits null
+json images.0.top 0
+json images.0.kept.0 98
+expect 0 verify "$folder/headless.safetensors" --backend cpu --tier scalar --against cpu --prune l2 --limit 1
+out '^features +largest difference '
+out '^result +within tolerance$'
+
+# a checkpoint in parts
+mkdir -p "$folder/parts"
+cp "$model" "$folder/parts/part.safetensors"
+"$tool" inspect "$model" --tensors | sed -n '/^all tensors/,$p' | awk 'NR > 1 {print $1}' >"$folder/tensors"
+index=$folder/parts/model.safetensors.index.json
+write_index() { # FILE: of every tensor
+    awk -v file="$1" 'BEGIN {printf "{\"metadata\": {}, \"weight_map\": {"}
+        {printf "%s\"%s\": \"%s\"", (NR == 1 ? "" : ", "), $1, file} END {print "}}"}' "$folder/tensors" >"$index"
+}
+write_index part.safetensors
+expect 0 classify "$index" "$cat" --backend cpu
+out '^ +82\.2 %  cat$'
+for file in none.safetensors ../parts/part.safetensors "$folder/parts/part.safetensors"; do
+    write_index "$file"
+    expect 4 classify "$index" "$cat" --backend cpu
+    err "^raggedvit: .*${file##*/}"
+    no_out
+done
+echo '{"weight_map": {' >"$index"
+expect 4 classify "$index" "$cat" --backend cpu
+err "^raggedvit: $index: "
+
+# another resolution, and how the position table gets there
+run 0 "$cat" --image-size 384 --top 1 --json
+json images.0.top.0.label cat
+json architecture '.*_384'
+"$json_get" images.0.logits.0 <"$folder/out" >"$folder/timm"
+run 0 "$cat" --image-size 384 --resample bilinear --top 1 --json
+[ "$("$json_get" images.0.logits.0 <"$folder/out")" != "$(cat "$folder/timm")" ] || fail "--resample changes nothing"
+expect 0 inspect "$model" --image-size 384 --eps 1e-12
+out '^tokens +577'
+out '^resampled .*224'
+out '^layernorm +eps 1e-12$'
+
+# masks
+bytes() { # N BYTE
+    head -c "$1" /dev/zero | tr '\0' "\\$2"
+}
+npy() { # TYPE SHAPE: the data follows on standard input
+    local header="{'descr': '$1', 'fortran_order': ${3:-False}, 'shape': $2, }"
+    printf '\223NUMPY\1\0\166\0%-117s\n' "$header"
+    cat
+}
+masked() { # CODE ARGUMENT...: with the mask of the file
+    run "$1" "$cat" --top 1 --prune mask --mask "$folder/mask" "${@:2}"
+}
+{ bytes 100 1; bytes 96 0; } | npy '|u1' '(196,)' >"$folder/mask"
+masked 0
+out '^tokens kept +101\.0 of 197 at block 3$'
+masked 0 --json
+json images.0.kept.0 100
+json images.0.kept.0.99 99
+json mask ".*/mask"
+{ bytes 99 1; bytes 97 0; } | npy '|b1' '(1, 196)' >"$folder/mask"
+masked 0 --blocks 5
+out '^tokens kept +100\.0 of 197 at block 5$'
+{ bytes 150 1; bytes 46 0; bytes 50 0; bytes 146 7; } | npy '|u1' '(2, 1, 196)' >"$folder/mask" # the second stage brings none back
+masked 0 --blocks 2,4
+out '^tokens kept +151\.0 of 197 at block 2$'
+out '^tokens kept +101\.0 of 197 at block 4$'
+masked 4
+err "mask: is for 2 prune stages, but 1 block prunes"
+run 0 "$cat" --prune evit-paper --json
+grep -o '"logits": [^]]*' "$folder/out" >"$folder/logits"
+cp "$folder/out" "$folder/mask"
+masked 0 --json
+grep -o '"logits": [^]]*' "$folder/out" | cmp -s - "$folder/logits" || fail "a run with its own mask gives other logits"
+run 0 "$cat" --prune dynamicvit --blocks 1,4 --json
+cp "$folder/out" "$folder/mask"
+masked 0
+out 'at block 4$'
+masked 4 --blocks 4
+err "mask: is for 2 prune stages"
+echo '[[[0, 3]], [[]]]' >"$folder/mask"
+run 0 "$cat" "$cat" --prune mask --mask "$folder/mask" --json
+json images.0.kept.0 2
+json images.1.kept.0 0
+bad_mask() { # MESSAGE: about the mask on standard input
+    cat >"$folder/mask"
+    masked 4
+    err "^raggedvit: $folder/mask: $1"
+    no_out
+}
+bytes 784 1 | npy '<f4' '(196,)' | bad_mask "holds elements of type '<f4'"
+bytes 195 1 | npy '|u1' '(195,)' | bad_mask "is for 195 patches, the model has 196"
+bytes 195 1 | npy '|u1' '(196,)' | bad_mask "the data is cut off"
+bytes 392 1 | npy '|u1' '(2, 196)' | bad_mask "is for 2 images, there are 1"
+bytes 196 1 | npy '|u1' '(1, 1, 1, 196)' | bad_mask "has 4 dimensions"
+bytes 196 1 | npy '|u1' '(1, 196)' True | bad_mask "is stored in Fortran order"
+bytes 196 1 | npy '|u1' '196' | bad_mask "the header cannot be read"
+npy '|u1' '(0, 196)' </dev/null | bad_mask "is for no image"
+bytes 196 1 | npy '|u1' '(1, 196)' | head -c 50 | bad_mask "the header is cut off"
+echo '[[[0, 196]]]' | bad_mask "image 0, stage 0: 196 is not a patch number from 0 to 195"
+echo '[[[0, -1]]]' | bad_mask "image 0, stage 0: -1 is not a patch number"
+echo '[[[0, "x"]]]' | bad_mask 'image 0, stage 0: "x" is not a patch number'
+echo '[[[0]], [[1]]]' | bad_mask "is for 2 images, there are 1"
+echo '[[[0], [1]], [[1]]]' | bad_mask "image 1 has 1 prune stages, image 0 has 2"
+echo '[[0]]' | bad_mask "image 0, stage 0: expected a list"
+echo '[7]' | bad_mask "image 0: expected a list"
+echo '[]' | bad_mask "is for no image"
+echo '{}' | bad_mask "is for no image"
+echo '[[[0]' | bad_mask "is not a NumPy array \(.npy\) or JSON: line 2"
+: | bad_mask "is not a NumPy array"
+run 4 "$cat" --prune mask --mask "$folder/none"
+err "none: cannot be read: No such file"
+run 4 "$cat" --prune mask --mask "$folder"
+err "is not a NumPy array"
+
+# features
+floats() { # FROM COUNT: of the array in "$folder/features.npy"
+    od -A n -v -t f4 -w4 -j $((128 + 4 * $1)) -N $((4 * $2)) "$folder/features.npy" | tr -d ' '
+}
+run 0 "$sheet" --tiles 32 --limit 5 --batch 2 --prune ats --features "$folder/features.npy" --quiet
+out '^features +.*features.npy$'
+head -c 128 "$folder/features.npy" | grep -aq "'shape': (5, 192), }" || fail "the shape of the features"
+[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 5 * 192)) ] || fail "the size of the features"
+floats 192 192 >"$folder/second"
+run 0 "$sheet" --tiles 32 --limit 2 --batch 1 --prune ats --features "$folder/features.npy" --quiet
+paste "$folder/second" <(floats 192 192) |
+    awk '{d = $1 - $2; n += $1 != 0; if (d > 1e-4 || d < -1e-4) bad = 1} END {exit bad || n < 190}' ||
+    fail "features at batch 2 and batch 1"
+run 0 "$cat" --prune evit --features "$folder/features.npy" --grid --json
+head -c 128 "$folder/features.npy" | grep -aq "'shape': (1, 14, 14, 192), }" || fail "the shape of the grid"
+floats 0 $((196 * 192)) | awk '{if ($1 != 0) some[int((NR - 1) / 192)] = 1} END {for (i = 0; i < 196; i++) if (i in some) print i}' \
+    >"$folder/places"
+cmp -s <(kept 2) "$folder/places" || fail "the grid has other patches than were kept"
+run 5 "$cat" --features "$folder/no/such/folder.npy"
+err "folder.npy: cannot be written"
 
 # a sheet
 run 0 "$sheet" --tiles 32 --limit 12 --batch 5 --expect "$data/cifar10_test_1000.txt"
@@ -269,8 +536,28 @@ json a.tier scalar
 json n_images 4
 json stages 3
 json stages.2.differ_same_scores 0
-json blocks 12
+json blocks 3
+json block_differences 12
 json first_diverging_block null
+json within_tolerance true
+json images_left_out 0
+for policy in "l2-threshold --threshold 40" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" \
+    "ats --blocks 3,7" "ats-paper" "random"; do
+    # shellcheck disable=SC2086
+    expect 0 verify "$model" --backend cpu --tier scalar --against cpu --images "$sheet" --tiles 32 --limit 2 --json --prune $policy
+    json stages.0.differ_same_scores 0
+    json within_tolerance true
+done
+expect 0 verify "$model" --backend cpu --tier scalar --against cpu --prune tome --images "$sheet" --tiles 32 --limit 2
+out '^tokens +block 11: 202 kept by A, '
+out '^result +within tolerance$'
+bytes 196 1 | npy '|u1' '(196,)' >"$folder/mask"
+expect 0 verify "$model" --backend cpu --tier scalar --against cpu --prune mask --mask "$folder/mask" --limit 1
+out '^tokens +block 3: 197 kept by A, 0 differ end to end$'
+# Here f16 and f32 keep different tokens, so that B runs again with A's.
+expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --prune ats --images "$sheet" --tiles 32 --limit 4 \
+    --json
+json images_remasked '[1-4]'
 json within_tolerance true
 expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --prune l2 --limit 2
 out 'tolerance 0.02'

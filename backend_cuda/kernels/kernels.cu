@@ -7,9 +7,11 @@
 #include "layernorm.cuh"
 #include "linear.cuh"
 #include "linear_f32.cuh"
+#include "match.cuh"
+#include "mean.cuh"
+#include "merge.cuh"
 #include "pack.cuh"
 #include "patchify.cuh"
-#include "score.cuh"
 #include "select.cuh"
 
 #include "../tile.h"
@@ -42,9 +44,9 @@ KERNEL(patchify_bf16, 256, 1, rvit_cu_patchify_params, patchify<bf16>)
 LINEAR(f16)
 LINEAR(bf16)
 KERNEL(linear_f32_64x64, 256, RVIT_CU_CTAS_F32, rvit_cu_linear_params, linear_f32_tile::run)
-KERNEL(gelu_f32, 256, 1, rvit_cu_gelu_params, gelu_in_place<float>)
-KERNEL(gelu_f16, 256, 1, rvit_cu_gelu_params, gelu_in_place<f16>)
-KERNEL(gelu_bf16, 256, 1, rvit_cu_gelu_params, gelu_in_place<bf16>)
+KERNEL(finish_f32, 256, 1, rvit_cu_finish_params, finish_product<float>)
+KERNEL(finish_f16, 256, 1, rvit_cu_finish_params, finish_product<f16>)
+KERNEL(finish_bf16, 256, 1, rvit_cu_finish_params, finish_product<bf16>)
 
 KERNEL(layernorm_f32, 256, 2, rvit_cu_layernorm_params, layernorm<float>::run)
 KERNEL(layernorm_f16, 256, 2, rvit_cu_layernorm_params, layernorm<f16>::run)
@@ -65,11 +67,14 @@ ATTENTIONS(f16)
 ATTENTIONS(bf16)
 KERNEL(attention_f32, 128, 1, rvit_cu_attention_params, attend_f32)
 
-KERNEL(score_l2_f32, 256, 1, rvit_cu_score_params, score_l2<float>)
-KERNEL(score_l2_f16, 256, 1, rvit_cu_score_params, score_l2<f16>)
-KERNEL(score_l2_bf16, 256, 1, rvit_cu_score_params, score_l2<bf16>)
-KERNEL(score_cls, 256, 1, rvit_cu_score_params, score_heads)
-KERNEL(select_rows, 256, 1, rvit_cu_select_params, select_image)
+KERNEL(select_rows, 256, 4, rvit_cu_select_params, select_image)
+KERNEL(mean_f32, 256, 4, rvit_cu_mean_params, mean_columns<float>)
+KERNEL(mean_f16, 256, 4, rvit_cu_mean_params, mean_columns<f16>)
+KERNEL(mean_bf16, 256, 4, rvit_cu_mean_params, mean_columns<bf16>)
+KERNEL(match_rows, RVIT_CU_MATCH_THREADS, 1, rvit_cu_match_params, match_image)
+KERNEL(merge_f32, 256, 1, rvit_cu_merge_params, merge_rows<float>)
+KERNEL(merge_f16, 256, 1, rvit_cu_merge_params, merge_rows<f16>)
+KERNEL(merge_bf16, 256, 1, rvit_cu_merge_params, merge_rows<bf16>)
 KERNEL(pack, 256, 1, rvit_cu_pack_params, pack_rows)
 KERNEL(unpack, 256, 1, rvit_cu_unpack_params, unpack_rows)
 KERNEL(head_f32, 256, 2, rvit_cu_head_params, classify<float>)

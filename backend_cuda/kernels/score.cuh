@@ -1,38 +1,78 @@
-/* Scores, in the order of additions that include/raggedvit/prune.h fixes: the same bits on every backend. */
+/* What rows are judged by. L2, CLS_ATTENTION and POSITION have an order of operations that include/raggedvit/prune.h fixes: the same bits
+   on every backend. */
 #ifndef RVIT_SCORE_CUH
 #define RVIT_SCORE_CUH
 
 #include "elements.cuh"
 
-template <typename T> RVIT_DEVICE void score_l2(const rvit_cu_score_params &params)
+enum { SCORE_GIVEN = 0, SCORE_L2 = 1, SCORE_CLS_ATTENTION = 2, SCORE_CLS_NORM = 3, SCORE_PREDICTOR = 4, SCORE_POSITION = 5 };
+
+/* By a warp: the sum of x[i] y[i] in 32 lanes, then pairwise; whole in lane 0. */
+template <typename T> RVIT_DEVICE float sum_products(const T *x, const T *y, int dim)
 {
-    const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32, rows = live_rows(params.rows);
-    const long long step = (long long)gridDim.x * warps;
-    for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += step) {
-        const T *x = static_cast<const T *>(params.x) + row * params.width;
-        float sum = 0.0f;
+    float sum = 0.0f;
 #pragma unroll 8
-        for (int i = lane; i < params.width; i += 32) {
-            const float value = to_float(x[i]);
-            sum = add_rn(sum, mul_rn(value, value));
+    for (int i = threadIdx.x & 31; i < dim; i += 32)
+        sum = add_rn(sum, mul_rn(to_float(x[i]), to_float(y[i])));
+    for (int half = 16; half > 0; half /= 2)
+        sum = add_rn(sum, shuffle_down(sum, half));
+    return sum;
+}
+
+RVIT_DEVICE float mean_over_heads(const rvit_cu_select_params &params, long long row)
+{
+    const float *probs = params.cls_probs + row * params.n_heads;
+    float sum = probs[0];
+    for (int head = 1; head < params.n_heads; head++)
+        sum = add_rn(sum, probs[head]);
+    return mul_rn(sum, params.factor);
+}
+
+/* log(e^o0 / (e^o0 + e^o1)) = -log(1 + e^d), d = o1 - o0, without overflow. */
+RVIT_DEVICE float log_softmax_of_first(float o0, float o1)
+{
+    const float d = o1 - o0;
+    return d <= 0.0f ? -log1pf(expf(d)) : -(d + log1pf(expf(-d)));
+}
+
+/* The scores that look at a row of x: a warp a row. */
+template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_params &params, int begin, int end)
+{
+    const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32;
+    for (int row = begin + (int)threadIdx.x / 32; row < end; row += warps) {
+        const T *x = static_cast<const T *>(params.x) + row * params.x_stride;
+        float score;
+        if (params.score == SCORE_PREDICTOR) {
+            const T *weight = static_cast<const T *>(params.weight);
+            const float o0 = sum_products(x, weight, params.dim) + params.bias[0];
+            const float o1 = sum_products(x, weight + params.dim, params.dim) + params.bias[1];
+            score = log_softmax_of_first(o0, o1);
+        } else {
+            score = sum_products(x, x, params.dim);
         }
-        for (int half = 16; half > 0; half /= 2)
-            sum = add_rn(sum, shuffle_down(sum, half));
-        if (lane == 0)
-            params.scores[row] = sum;
+        if (lane == 0) {
+            if (params.score == SCORE_CLS_NORM)
+                score = mul_rn(mean_over_heads(params, row), sqrtf(score));
+            params.scores[row] = score;
+        }
     }
 }
 
-RVIT_DEVICE void score_heads(const rvit_cu_score_params &params)
+/* Scores the rows begin .. end - 1 of the image whose rows start at first. */
+RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int begin, int end)
 {
-    const int rows = live_rows(params.rows);
-    const long long step = (long long)gridDim.x * blockDim.x;
-    for (long long row = (long long)blockIdx.x * blockDim.x + threadIdx.x; row < rows; row += step) {
-        const float *probs = static_cast<const float *>(params.x) + row * params.width;
-        float sum = probs[0];
-        for (int head = 1; head < params.width; head++)
-            sum = add_rn(sum, probs[head]);
-        params.scores[row] = mul_rn(sum, params.factor);
+    if (params.score == SCORE_CLS_ATTENTION) {
+        for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x)
+            params.scores[row] = mean_over_heads(params, row);
+    } else if (params.score == SCORE_POSITION) {
+        for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x)
+            params.scores[row] = params.position_scores[row - first];
+    } else if (params.dtype == RVIT_CU_F32) {
+        score_wide_rows<float>(params, begin, end);
+    } else if (params.dtype == RVIT_CU_F16) {
+        score_wide_rows<f16>(params, begin, end);
+    } else {
+        score_wide_rows<bf16>(params, begin, end);
     }
 }
 

@@ -59,12 +59,12 @@ typedef struct rvit_allocator {
 
 typedef struct rvit_device_desc {
     size_t struct_size;
-    rvit_backend backend;            /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
-    int32_t index;                   /* within the backend; -1: the first that is not software, else the first */
-    rvit_tier tier;                  /* UNSUPPORTED if the device lacks it */
-    int32_t n_threads;               /* CPU: worker threads; 0: one a core */
-    int32_t oracle;                  /* CPU: 1 for the plain reference with float64 accumulation; slow */
-    int32_t debug_checks;            /* 1: read back and validate the lengths an op is given before it runs; synchronises */
+    rvit_backend backend; /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
+    int32_t index;        /* within the backend; -1: the first that is not software, else the first */
+    rvit_tier tier;       /* UNSUPPORTED if the device lacks it */
+    int32_t n_threads;    /* CPU: worker threads; 0: one a core */
+    int32_t oracle;       /* CPU: 1 for the plain reference with float64 accumulation; slow */
+    int32_t debug_checks; /* 1: read back and validate cu_seqlens, rows.live and src_rows of an op before it runs; synchronises */
     const rvit_allocator *allocator; /* copied; NULL: malloc. It must outlive every object of the device */
     int32_t vector_bits;             /* CPU: widest vectors to use, 256 or 512 bits; 0: the widest found */
 } rvit_device_desc;
@@ -133,7 +133,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_copy(rvit_stream *stream, const rvit_co
 /* Between begin and end the ops called on the stream are not run but collected, in order, into a program. The program refers to the
    same buffers; the values it finds there, lengths included, are those at each launch. A launch costs one dispatch, allocates nothing
    and waits for nothing, and gives what the ops would have given one by one, bit for bit. end fails with INVALID_ARGUMENT on an empty
-   recording. An op that fails while recording is not collected. Launches of one program run one after another, whatever their streams. */
+   recording; the recording is over even if end fails. An op that fails while recording is not collected. Launches of one program run one
+   after another, whatever their streams. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_record_begin(rvit_stream *stream);
 RVIT_API RVIT_NODISCARD rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program);
 RVIT_API RVIT_NODISCARD rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream);

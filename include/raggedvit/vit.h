@@ -58,35 +58,54 @@ typedef struct rvit_checkpoint rvit_checkpoint;
 typedef struct rvit_model_info {
     size_t struct_size;
     char architecture[64]; /* "deit_tiny_patch16_224", made from the geometry */
-    char family[32];       /* naming of the tensors: "timm" */
+    char family[32];       /* naming of the tensors: "timm", "deit3" (timm's, but gamma_1 and gamma_2), "hf" (Hugging Face), "dinov2" */
     int32_t image_size, patch_size, channels;
     int32_t dim, n_heads, head_dim, depth, mlp_dim;
-    int32_t n_prefix; /* 1: CLS; 2: CLS and distillation */
-    int32_t tokens;   /* n_prefix + patches */
-    int32_t n_classes;
+    int32_t n_prefix;      /* CLS, then a distillation token if there is one, then registers */
+    int32_t tokens;        /* n_prefix + patches */
+    int32_t n_classes;     /* 0: the checkpoint has no head */
     float eps;             /* of the layernorms */
     int64_t n_parameters;  /* of the tensors the forward uses */
-    int32_t n_tensors;     /* in the file */
+    int32_t n_tensors;     /* in the files */
     int32_t n_unknown;     /* tensors the forward does not use (predictors of other policies included) */
     int32_t n_by_dtype[3]; /* tensors stored as F32, F16, BF16 */
+    int32_t distilled;     /* 1: the logits of the CLS token's head and of the distillation token's are averaged. 0 for a distillation token
+                              without a head of its own, as some of Hugging Face's have */
+    int32_t n_registers;
+    int32_t n_predictors; /* complete DynamicViT predictors: score_predictor.0 .. n_predictors - 1 */
+    int32_t n_files;      /* that hold the tensors */
+    int32_t trained_size; /* image size that the file's position table is for; another image_size means that it was resampled */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
+/* How a position table is brought to another grid. */
+typedef enum rvit_resample {
+    RVIT_RESAMPLE_TIMM = 0,    /* antialiased bicubic (a = -0.5), as timm does */
+    RVIT_RESAMPLE_BICUBIC = 1, /* bicubic (a = -0.75), as DeiT's and EViT's own code and Hugging Face do */
+    RVIT_RESAMPLE_BILINEAR = 2 /* as DynamicViT's and ATS's own code do */
+} rvit_resample;
+
 typedef struct rvit_checkpoint_desc {
     size_t struct_size;
-    int32_t lenient;                 /* 1: tensors that nothing uses are no error. score_predictor.* and mask_token never are one */
+    int32_t lenient; /* 1: tensors that nothing uses are no error. score_predictor.*, mask_token and pooler.dense.* never are one */
     const rvit_allocator *allocator; /* copied; NULL: malloc (the JSON parser uses malloc in any case) */
+    int32_t image_size;              /* 0: the one the position table is for; else it is resampled to this one's grid */
+    rvit_resample resample;          /* how */
+    float eps;                       /* of the layernorms; 0: 1e-6, or what a Hugging Face config.json beside the file says, else 1e-12 */
 } rvit_checkpoint_desc;
 #define RVIT_CHECKPOINT_DESC_INIT RVIT_INIT(rvit_checkpoint_desc)
 
-/* Reads a .safetensors file with timm's names for DeiT / ViT, infers the geometry and checks every tensor against it. BAD_FILE names
-   the file and the tensor, or the rule of the format that is broken; UNSUPPORTED what was recognised but is not handled (Hugging Face
-   names, registers, layer scale, head_dim other than 64). desc may be NULL. */
+/* Reads a .safetensors file, or the files that an index beside them (*.safetensors.index.json) names, infers the geometry and checks
+   every tensor against it. Read are the names of timm's ViT and DeiT (distilled, with registers, with layer scale, without a head),
+   of DeiT-III, of DINOv2 and of Hugging Face's ViT and DeiT. BAD_FILE names the file and the tensor, or the rule of the format that is
+   broken; UNSUPPORTED what was recognised but is not handled (gated MLPs, norms of queries and keys, heads on averaged patches, an
+   activation other than the exact GELU, head_dim other than 64); INVALID_ARGUMENT an image_size that is no multiple of the patch size. desc
+   may be NULL. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out);
 RVIT_API void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info);
-/* The index-th tensor in the order of the file's data: name, dtype name ("F16"), rank, shape, and whether the forward uses it. The
-   strings and the shape live as long as the checkpoint. INVALID_ARGUMENT past the last. */
+/* The index-th tensor in the order of the file's data, file after file: name, dtype name ("F16"), rank, shape, and whether the forward uses
+   it. The strings and the shape live as long as the checkpoint. INVALID_ARGUMENT past the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name,
                                                            const char **out_dtype, int32_t *out_rank, const int64_t **out_shape,
                                                            int32_t *out_used);
@@ -113,53 +132,101 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_model_get_info(const rvit_model *model,
 /* A recorded forward with its memory: planned and allocated once, run many times. One thread at a time. */
 typedef struct rvit_session rvit_session;
 
+/* What a run gives beside logits and kept tokens; added up in rvit_session_desc.outputs. */
+typedef enum rvit_output {
+    RVIT_OUTPUT_FEATURES = 1,     /* every kept row after the final layernorm */
+    RVIT_OUTPUT_CLS_ATTENTION = 2 /* the CLS row of the last block's attention */
+} rvit_output;
+
 typedef struct rvit_session_desc {
     size_t struct_size;
     int32_t max_images; /* capacity of a run, 1 or more */
     rvit_prune_desc prune;
-    int32_t trace; /* 1: keep what rvit_session_trace gives; costs memory and copies */
+    int32_t trace;       /* 1: keep what rvit_session_trace gives; costs memory and copies */
+    int32_t outputs;     /* rvit_output, added up */
+    int32_t fixed_batch; /* 1: every run has max_images images. Where the policy keeps a fixed number of tokens the host then knows all row
+                            counts, and products take the device's dense kernels. Results may differ in the last bits from those of
+                            a session without it */
+    int32_t dense_fallback; /* 1: time the pruned and the dense forward once while the session is created, and prune nothing if that is not
+                               slower: see rvit_session_info. Not with a given mask. 0: prune as asked */
+    rvit_stream *stream;    /* where runs are enqueued; must outlive the session. NULL: one of its own */
+    rvit_view images; /* optional: where every run finds its images, f32 [max_images, channels, image_size, image_size], in a buffer of
+                         the model's device, read when the run executes; rvit_run_args.images is then NULL */
+    rvit_view logits; /* optional: where every run leaves its logits, f32 [max_images, n_classes]; rvit_session_logits is then NULL */
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0}
+#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}}
 /* clang-format on */
 
-/* The session keeps its model alive. INVALID_ARGUMENT: a prune block the model does not have, keep outside 0..1. */
+/* The session keeps its model alive. INVALID_ARGUMENT: a prune block the model does not have, keep outside 0..1, a parameter that the
+   policy does not have; UNSUPPORTED: DynamicViT on a checkpoint without predictors (names the missing tensor). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session);
 /* Waits for a pending run. */
 RVIT_API void rvit_session_destroy(rvit_session *session);
 
+typedef struct rvit_session_info {
+    size_t struct_size;
+    int32_t n_stages;
+    int32_t fell_back;          /* 1: dense_fallback found the dense forward no slower; n_stages is 0 */
+    double dense_us, pruned_us; /* what it measured: microseconds of a forward of max_images images; 0 without dense_fallback */
+} rvit_session_info;
+#define RVIT_SESSION_INFO_INIT RVIT_INIT(rvit_session_info)
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_info(const rvit_session *session, rvit_session_info *out_info);
+
 /* One run. */
 typedef struct rvit_run_args {
     size_t struct_size;
-    int32_t n_images;    /* 0..max_images */
+    int32_t n_images;    /* 0..max_images; with fixed_batch max_images */
     const float *images; /* host, f32 [n_images, channels, image_size, image_size], normalised. NULL: they already lie in
-                            rvit_session_input */
+                            rvit_session_input, or in rvit_session_desc.images */
     const uint8_t *keep; /* RVIT_PRUNE_MASK: host, uint8 [n_stages, n_images, tokens] over the model's own tokens, nonzero = keep; a
                             stage may only drop (what an earlier one dropped stays dropped); prefix tokens must be kept */
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
 /* Enqueues a run: one dispatch, no allocation, no waiting. The images are free again on return. A run not yet waited for:
-   INVALID_ARGUMENT. */
+   INVALID_ARGUMENT, unless runs take nothing from the host (fixed_batch, rvit_session_desc.images, no mask given): these may be enqueued
+   one behind another, wait waits for all, and results and errors are those of the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
 /* Waits for the enqueued run; its results hold until the next enqueue. INVALID_ARGUMENT names the image and the prune stage whose
-   scores are NaN. */
+   scores are NaN, or cannot be added up (tome has no scores: an image that is NaN gives logits that are). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
 /* enqueue, wait, and a copy of the logits to out_logits, host f32 [n_images, n_classes] (NULL: none). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
-/* Where to put images to save a copy: f32 [max_images, channels, image_size, image_size]. Not while a run is pending. */
+/* Where to put images to save a copy: f32 [max_images, channels, image_size, image_size]. Not while a run is pending. NULL with
+   rvit_session_desc.images. */
 RVIT_API float *rvit_session_input(rvit_session *session);
-/* Results of the last run waited for; borrowed, and overwritten by the next enqueue. */
-RVIT_API const float *rvit_session_logits(const rvit_session *session); /* f32 [n_images, n_classes] */
+
+/* Results of the last run waited for; borrowed, and overwritten by the next enqueue. Stage -1 is the unpruned image. */
+RVIT_API const float *rvit_session_logits(const rvit_session *session); /* f32 [n_images, n_classes]; NULL for a model without head */
 RVIT_API int32_t rvit_session_n_stages(const rvit_session *session);
 /* cu_seqlens after prune stage `stage`: int32 [n_images + 1]; tokens of image i, prefix included: cu[i + 1] - cu[i]. NULL past the
    last stage. */
 RVIT_API const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage);
-/* The tokens of an image that are still there after a stage, as ascending token numbers of the unpruned image (prefix first; patch n
-   is n_prefix + n): int32 [cu[image + 1] - cu[image]]. NULL if there is no such stage or image. */
+/* For each row of an image after a stage, the token of the unpruned image that it holds (prefix first; patch n is n_prefix + n): int32
+   [cu[image + 1] - cu[image]]. Ascending, but: a fused token is -1, and comes last; merged tokens (tome) are in ToMe's order, each named by
+   the one that the others were merged into. NULL if there is no such stage or image. */
 RVIT_API const int32_t *rvit_session_kept(const rvit_session *session, int32_t stage, int32_t image);
+/* tome: for each row of an image after a stage, of how many tokens it is the mean: f32 [cu[image + 1] - cu[image]]. NULL otherwise. */
+RVIT_API const float *rvit_session_sizes(const rvit_session *session, int32_t stage, int32_t image);
+/* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens], 1 = kept. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_t image, uint8_t *out_mask);
+/* RVIT_OUTPUT_FEATURES: f32 [rows, dim], image after image as rvit_session_cu_seqlens of the last stage (-1 if there is none) says.
+   An image's CLS row comes first. NULL without that output. */
+RVIT_API const float *rvit_session_features(const rvit_session *session);
+/* The features of an image's patches back in their places: out f32 [tokens - n_prefix, dim], fill where a patch was dropped. A merged token
+   (tome) fills the places of all it stands for; fused tokens have none. UNSUPPORTED without RVIT_OUTPUT_FEATURES. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float fill, float *out_grid);
+/* RVIT_OUTPUT_CLS_ATTENTION: f32 [rows, n_heads], rows as they were in the last block's attention: *out_stage is the stage that laid
+   them out. NULL without that output. */
+RVIT_API const float *rvit_session_cls_attention(const rvit_session *session, int32_t *out_stage);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
+/* The select op of a stage as recorded, every view empty: for a caller who wants to repeat a selection. INVALID_ARGUMENT if there is no
+   such stage, UNSUPPORTED for tome, which merges. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args);
+/* The counts table of that op, host int32 [max_len + 1], borrowed; NULL if it has none. */
+RVIT_API const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage);
 
 /* With trace: intermediate values of the last run. */
 typedef enum rvit_trace {

@@ -2,6 +2,8 @@
 #ifndef GROUP_GLSL
 #define GROUP_GLSL
 
+#extension GL_EXT_control_flow_attributes : require // [[unroll]]
+
 layout(local_size_x_id = RVIT_SPEC_THREADS, local_size_y = 1, local_size_z = 1) in;
 
 #define THREADS gl_WorkGroupSize.x

@@ -12,20 +12,26 @@
 /* Largest workgroup, and so the largest number of subgroups in one. */
 #define RVIT_MAX_THREADS 128
 
-/* Group counts of indirect dispatches: counts[first + i] = groups of ceil(live * multiply / divide) * times. */
-#define RVIT_INDIRECT_MAX 8
-#define RVIT_INDIRECT_LIVE 0
-#define RVIT_INDIRECT_COUNTS 1
+/* Memory of a program's own, and one without grids of a device's: two words by which the groups of a select find out which of them is
+   the last, then the grids of indirect dispatches, triples of group counts, then for each the rule that it is made by from a row count
+   that the device alone knows: groups of ceil(rows * multiply / divide) * times. See common/grids.glsl. */
+#define RVIT_GRIDS_STATE_WORDS 2
+#define RVIT_GRIDS_WORDS 3
+#define RVIT_GRIDS_RULE_WORDS 5
+#define RVIT_GRIDS_MULTIPLY 0
+#define RVIT_GRIDS_DIVIDE 1
+#define RVIT_GRIDS_TIMES 2
+#define RVIT_GRIDS_CAPACITY 3 /* of the rows */
+#define RVIT_GRIDS_MAX_GROUPS 4
+
+/* indirect.comp */
+#define RVIT_INDIRECT_GRIDS 0
+#define RVIT_INDIRECT_LIVE 1
 #define RVIT_INDIRECT_N_BINDINGS 2
 struct rvit_indirect_push {
     int live_at;
-    int first; /* the first triple written */
-    int n;
-    int capacity; /* of the rows */
-    int max_groups;
-    int multiply[RVIT_INDIRECT_MAX];
-    int divide[RVIT_INDIRECT_MAX];
-    int times[RVIT_INDIRECT_MAX];
+    int n_grids;
+    int grids_at, rules_at; /* of the first, in words past the state */
 };
 
 /* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual.
@@ -105,43 +111,114 @@ struct rvit_attention_push {
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
-/* score_l2.comp: a group takes THREADS / 32 rows. score_cls.comp: a thread takes one. */
-#define RVIT_SCORE_N_SPECS 1
-#define RVIT_SCORE_LANES 32
-#define RVIT_SCORE_INPUT 0
-#define RVIT_SCORE_SCORES 1
-#define RVIT_SCORE_LIVE 2
-#define RVIT_SCORE_N_BINDINGS 3
-struct rvit_score_push {
-    int rows, live_at;
-    int width;   /* L2: dim; CLS: n_heads */
-    float scale; /* CLS: 1 / n_heads */
-    int input_at, scores_at;
-};
+/* Rows of an image whose scores, or pairs, are kept in shared memory. */
+#define RVIT_NEAR_KEYS 1024
 
-/* select_keep.comp marks the rows to keep and leaves each image's number of them, with a flag for its error, in out_cu_seqlens[image + 1];
-   select_scan.comp turns these into the layout; select_rows.comp lists the source rows. */
-#define RVIT_SELECT_MODE 1 /* as rvit_select_mode */
-#define RVIT_SELECT_HAS_ERROR 2
-#define RVIT_SELECT_N_SPECS 3
-#define RVIT_SELECT_COUNTS 0
-#define RVIT_SELECT_INPUT 1 /* scores or keep_in */
-#define RVIT_SELECT_CU_SEQLENS 2
-#define RVIT_SELECT_KEEP 3
-#define RVIT_SELECT_OUT_CU_SEQLENS 4
-#define RVIT_SELECT_SRC_ROWS 5
-#define RVIT_SELECT_ERROR 6
-#define RVIT_SELECT_N_BINDINGS 7
+/* select.comp: a group takes an image after the other: it scores the rows and marks those to keep; the group that finishes last lists
+   them. Where a device binds too few arrays for that, select_score.comp and select_fuse.comp do those parts, with bindings of their own. */
+#define RVIT_SELECT_MODE 1  /* as rvit_select_mode */
+#define RVIT_SELECT_SCORE 2 /* as rvit_score_type */
+#define RVIT_SELECT_FLAGS 3
+#define RVIT_SELECT_LONG 4 /* 1: images may have more rows than RVIT_NEAR_KEYS */
+#define RVIT_SELECT_N_SPECS 5
 #define RVIT_SELECT_TOP_K_MODE 0
 #define RVIT_SELECT_THRESHOLD_MODE 1
 #define RVIT_SELECT_MASK_MODE 2
-/* Set in out_cu_seqlens[image + 1] until the scan; a count is at most 2^30. */
-#define RVIT_SELECT_ERROR_FLAG 0x80000000u
+#define RVIT_SELECT_SAMPLE_MODE 3
+#define RVIT_SELECT_MASS_MODE 4
+#define RVIT_SELECT_GIVEN 0
+#define RVIT_SELECT_L2 1
+#define RVIT_SELECT_CLS_ATTENTION 2
+#define RVIT_SELECT_CLS_NORM 3
+#define RVIT_SELECT_PREDICTOR 4
+#define RVIT_SELECT_POSITION 5
+#define RVIT_SELECT_HAS_ERROR 1
+#define RVIT_SELECT_HALF_X 2 /* x and weight are f16 */
+#define RVIT_SELECT_HAS_FUSE 4
+#define RVIT_SELECT_HALF_FUSE 8
+#define RVIT_SELECT_PREFIX_COMPETES 16
+#define RVIT_SELECT_WHOLE_MASS 32
+#define RVIT_SELECT_CU_SEQLENS 0
+#define RVIT_SELECT_INPUT 1 /* scores or keep_in */
+#define RVIT_SELECT_KEEP 2
+#define RVIT_SELECT_OUT_CU_SEQLENS 3
+#define RVIT_SELECT_SRC_ROWS 4
+#define RVIT_SELECT_COUNTS 5
+#define RVIT_SELECT_ERROR 6
+#define RVIT_SELECT_GRIDS 7
+#define RVIT_SELECT_N_BINDINGS 8
+#define RVIT_SELECT_X 8     /* from here on: select_scored only */
+#define RVIT_SELECT_TABLE 9 /* cls_probs, weight or position_scores */
+#define RVIT_SELECT_BIAS 10
+#define RVIT_SELECT_FUSE_X 11
+#define RVIT_SELECT_N_SCORED_BINDINGS 12
+#define RVIT_SELECT_SCORE_X 2
+#define RVIT_SELECT_SCORE_TABLE 3
+#define RVIT_SELECT_SCORE_BIAS 4
+#define RVIT_SELECT_FUSE_FUSE_X 3
 struct rvit_select_push {
-    int n_images, max_len, rows;
-    int n_prefix, prefix_competes;
+    int n_images, max_len, rows, n_prefix;
     int threshold_key; /* the threshold in the order of common/order.glsl */
-    int counts_at, input_at, cu_seqlens_at, keep_at, out_cu_seqlens_at, src_rows_at, error_at;
+    int amount;        /* THRESHOLD: k_min; SAMPLE: n_samples; MASS: the mass in units of 2^-32 */
+    int n_heads;
+    float inverse_heads;
+    int dim4, x_stride4, fuse_dim4; /* elements / 4 */
+    int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at;
+    int x_at, table_at, bias_at, fuse_x_at; /* table_at in floats, but of a weight in fours of elements */
+    int n_grids, grids_at, rules_at;        /* of the grids that depend on the number of rows left; in words past the state */
+};
+
+/* mean.comp: a group takes MEAN_COLUMNS fours of columns of one image. */
+#define RVIT_MEAN_N_SPECS 1
+#define RVIT_MEAN_COLUMNS 16
+#define RVIT_MEAN_CU_SEQLENS 0
+#define RVIT_MEAN_X 1
+#define RVIT_MEAN_N_BINDINGS 2
+struct rvit_mean_push {
+    int n_images, max_len, rows, n_prefix;
+    int dim4, first4; /* elements / 4 */
+    int n_blocks;     /* of columns */
+    int cu_seqlens_at, x_at;
+};
+
+/* match.comp: a group takes `share` consecutive images. */
+#define RVIT_MATCH_HEAD_DIM 1
+#define RVIT_MATCH_LONG 2
+#define RVIT_MATCH_N_SPECS 3
+#define RVIT_MATCH_CU_SEQLENS 0
+#define RVIT_MATCH_K 1
+#define RVIT_MATCH_KEEP 2
+#define RVIT_MATCH_OUT_CU_SEQLENS 3
+#define RVIT_MATCH_SRC_ROWS 4
+#define RVIT_MATCH_METRIC 5
+#define RVIT_MATCH_NEXT_ROWS 6
+#define RVIT_MATCH_GRIDS 7
+#define RVIT_MATCH_N_BINDINGS 8
+struct rvit_match_push {
+    int n_images, max_len, rows, n_prefix;
+    int n_heads, k_stride4, merges;
+    int share;
+    int cu_seqlens_at, k_at, keep_at, out_cu_seqlens_at, src_rows_at, metric_at, next_rows_at;
+    int n_grids, grids_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
+};
+
+/* merge.comp: a thread takes four elements of a row. */
+#define RVIT_MERGE_HAS_SIZES 1
+#define RVIT_MERGE_N_SPECS 2
+#define RVIT_MERGE_X 0
+#define RVIT_MERGE_SIZES 1
+#define RVIT_MERGE_SRC_ROWS 2
+#define RVIT_MERGE_NEXT_ROWS 3
+#define RVIT_MERGE_OUT_X 4
+#define RVIT_MERGE_OUT_SIZES 5
+#define RVIT_MERGE_OUT_KEY_BIAS 6
+#define RVIT_MERGE_LIVE 7
+#define RVIT_MERGE_N_BINDINGS 8
+struct rvit_merge_push {
+    int rows, live_at;
+    int x_rows;
+    int dim4; /* dim / 4 */
+    int x_at, sizes_at, src_rows_at, next_rows_at, out_x_at, out_sizes_at, out_key_bias_at;
 };
 
 /* pack.comp: units are 16-byte or 4-byte words. */

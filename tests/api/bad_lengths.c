@@ -44,7 +44,8 @@ static void with_debug_checks(void (*body)(void))
 
 static void bad_lengths_on_a_checking_device(void)
 {
-    static const op_name with_lengths[] = {ATTENTION, SELECT_TOP_K, SELECT_THRESHOLD, SELECT_MASK, HEAD};
+    static const op_name with_lengths[] = {
+        ATTENTION, SELECT_TOP_K, SELECT_THRESHOLD, SELECT_MASK, SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS, MEAN, MATCH, HEAD};
     static const struct {
         int32_t cu[4];
         const char *names;
@@ -78,10 +79,61 @@ static void bad_lengths_on_a_checking_device(void)
     arrays_fetch(DEVICE);
 }
 
+static rvit_status call_with_ints(const good_op *op, const char *name, const array *values)
+{
+    any_args args = op->args;
+    for (const view_field *field = op->views; field->name; field++)
+        if (!strcmp(field->name, name))
+            *view_of(&args, field) = array_view(values, DEVICE);
+    return op->call(H.stream[DEVICE], &args);
+}
+
+/* The good ops have 10 live rows of 12. */
+static void bad_row_numbers_on_a_checking_device(void)
+{
+    static const op_name gathers[] = {LAYERNORM, MERGE, PACK, UNPACK}, with_live[] = {LINEAR, LAYERNORM, MERGE, PACK, UNPACK};
+    static const struct {
+        int at;
+        int32_t value;
+        int of_unpack; /* wrong only where numbers must ascend */
+    } bad[] = {{0, -1, 0}, {9, 12, 0}, {4, INT32_MIN, 0}, {7, INT32_MAX, 0}, {5, 4, 1}, {5, 7, 1}};
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    array *rows = array_input("src_rows", 48), *live = array_input("live", 4);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        for (int32_t r = 0; r < 12; r++)
+            memcpy(rows->host + r * 4, r == bad[i].at ? &bad[i].value : &r, 4);
+        arrays_upload();
+        for (int o = bad[i].of_unpack ? 3 : 0; o < 4; o++) {
+            expect_status(call_with_ints(&ops[gathers[o]], "src_rows", rows), RVIT_INVALID_ARGUMENT, "src_rows");
+            assert_non_null(strstr(rvit_status_detail(), ops[gathers[o]].name));
+        }
+    }
+    static const int32_t lives[] = {-1, INT32_MIN}; /* above the capacity means the capacity */
+    for (int i = 0; i < 2; i++) {
+        memcpy(live->host, &lives[i], 4);
+        arrays_upload();
+        for (int o = 0; o < 5; o++)
+            expect_status(call_with_ints(&ops[with_live[o]], "rows.live", live), RVIT_INVALID_ARGUMENT, "live");
+    }
+    arrays_fetch(DEVICE);
+    arrays_expect_unwritten(DEVICE);
+    /* Numbers past the live rows may be anything. */
+    static const int32_t unused[2] = {-1, 1 << 20};
+    for (int32_t r = 0; r < 10; r++)
+        memcpy(rows->host + r * 4, &r, 4);
+    memcpy(rows->host + 40, unused, 8);
+    arrays_upload();
+    for (int o = 0; o < 4; o++)
+        expect_ok(call_with_ints(&ops[gathers[o]], "src_rows", rows));
+    arrays_fetch(DEVICE);
+}
+
 static void debug_checks(void **state)
 {
     (void)state;
     with_debug_checks(bad_lengths_on_a_checking_device);
+    with_debug_checks(bad_row_numbers_on_a_checking_device);
 }
 
 SUITE(bad_lengths_suite, TEST(cu_seqlens_check), TEST(debug_checks));

@@ -106,13 +106,102 @@ static void rows_of_values(void **state)
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = 0);
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = -1e-6f);
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = NAN);
-    SPOIL(SCORE_L2, "type", args.score.type = (rvit_score_type)5);
-    SPOIL(SCORE_L2, "dtype", args.score.dtype = BAD_DTYPE);
-    SPOIL(SCORE_L2, "dim", args.score.dim = 0);
-    SPOIL(SCORE_L2, "dim", args.score.dim = 7);
-    SPOIL(SCORE_L2, "rows", args.score.rows.capacity = -3);
-    SPOIL(SCORE_CLS, "n_heads", args.score.n_heads = 0);
-    SPOIL(SCORE_CLS, "n_heads", args.score.n_heads = -2);
+    SPOIL(MERGE, "dtype", args.merge.dtype = BAD_DTYPE);
+    SPOIL(MERGE, "rows", args.merge.rows.capacity = -1);
+    SPOIL(MERGE, "rows", args.merge.rows.capacity = INT64_MAX);
+    SPOIL(MERGE, "src_rows", args.merge.rows.capacity = 1 << 20);
+    SPOIL(MERGE, "x_rows", args.merge.x_rows = -1);
+    SPOIL(MERGE, "x", args.merge.x_rows = 1 << 20);
+    SPOIL(MERGE, "dim", args.merge.dim = 0);
+    SPOIL(MERGE, "dim", args.merge.dim = 6);
+    expect_nothing_written();
+}
+
+static void selections(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(SELECT_TOP_K, "mode", args.select.mode = (rvit_select_mode)5);
+    SPOIL(SELECT_TOP_K, "mode", args.select.mode = (rvit_select_mode)-1);
+    SPOIL(SELECT_TOP_K, "score", args.select.score = (rvit_score_type)6);
+    SPOIL(SELECT_TOP_K, "score", args.select.score = (rvit_score_type)-1);
+    SPOIL(SELECT_TOP_K, "n_images", args.select.n_images = -1);
+    SPOIL(SELECT_TOP_K, "max_len", args.select.max_len = -1);
+    SPOIL(SELECT_TOP_K, "counts", args.select.max_len = 1 << 20);
+    SPOIL(SELECT_TOP_K, "rows", args.select.rows = -1);
+    SPOIL(SELECT_TOP_K, "scores", args.select.rows = 1 << 20);
+    SPOIL(SELECT_TOP_K, "n_prefix", args.select.n_prefix = -1);
+    SPOIL(SELECT_TOP_K, "prefix_competes", args.select.prefix_competes = 2);
+    SPOIL(SELECT_THRESHOLD, "threshold", args.select.threshold = NAN);
+    SPOIL(SELECT_THRESHOLD, "k_min", args.select.k_min = -1);
+    SPOIL(SELECT_MASK, "keep_in", args.select.rows = 1 << 20);
+    SPOIL(SELECT_SAMPLE, "n_samples", args.select.n_samples = 0);
+    SPOIL(SELECT_SAMPLE, "n_samples", args.select.n_samples = -1);
+    SPOIL(SELECT_SAMPLE, "n_samples", args.select.n_samples = 65537);
+    SPOIL(SELECT_SAMPLE, "max_len", args.select.max_len = 65537);
+    SPOIL(SELECT_MASS, "max_len", args.select.max_len = 65537);
+    SPOIL(SELECT_MASS, "mass", args.select.mass = -0x1p-60);
+    SPOIL(SELECT_MASS, "mass", args.select.mass = 1 + 0x1p-52);
+    SPOIL(SELECT_MASS, "mass", args.select.mass = NAN);
+    SPOIL(SELECT_MASS, "position_scores", args.select.max_len = 1 << 16);
+    SPOIL(SELECT_L2, "dtype", args.select.dtype = BAD_DTYPE);
+    SPOIL(SELECT_L2, "dim", args.select.dim = 0);
+    SPOIL(SELECT_L2, "dim", args.select.dim = 7);
+    SPOIL(SELECT_L2, "dim", args.select.dim = -16);
+    SPOIL(SELECT_L2, "x_stride", args.select.x_stride = 12);
+    SPOIL(SELECT_L2, "x_stride", args.select.x_stride = 18);
+    SPOIL(SELECT_L2, "x_stride", args.select.x_stride = -16);
+    SPOIL(SELECT_L2, "x", args.select.x_stride = 1 << 20);
+    SPOIL(SELECT_L2, "x_stride", args.select.x_stride = INT64_MAX / 4 * 4);
+    SPOIL(SELECT_FUSED, "n_heads", args.select.n_heads = 0);
+    SPOIL(SELECT_FUSED, "n_heads", args.select.n_heads = -2);
+    SPOIL(SELECT_FUSED, "cls_probs", args.select.n_heads = 1 << 16);
+    SPOIL(SELECT_FUSED, "fuse_dtype", args.select.fuse_dtype = BAD_DTYPE);
+    SPOIL(SELECT_FUSED, "fuse_dim", args.select.fuse_dim = 0);
+    SPOIL(SELECT_FUSED, "fuse_dim", args.select.fuse_dim = 6);
+    SPOIL(SELECT_FUSED, "fuse_x", args.select.fuse_dim = 1 << 20);
+    SPOIL(SELECT_FUSED, "fuse_x", args.select.mode = RVIT_SELECT_THRESHOLD);
+    SPOIL(SELECT_FUSED, "fuse_x", args.select.mode = RVIT_SELECT_SAMPLE);
+    SPOIL(SELECT_SAMPLE, "n_heads", args.select.n_heads = 0);
+    SPOIL(SELECT_SAMPLE, "dim", args.select.dim = 2);
+    SPOIL(SELECT_PREDICTOR, "dim", args.select.dim = -4);
+    SPOIL(SELECT_PREDICTOR, "dtype", args.select.dtype = BAD_DTYPE);
+    expect_nothing_written();
+}
+
+static void pairs_and_means(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(MEAN, "dtype", args.mean.dtype = BAD_DTYPE);
+    SPOIL(MEAN, "n_images", args.mean.n_images = -1);
+    SPOIL(MEAN, "cu_seqlens", args.mean.n_images = 1 << 20);
+    SPOIL(MEAN, "max_len", args.mean.max_len = -1);
+    SPOIL(MEAN, "rows", args.mean.rows = -1);
+    SPOIL(MEAN, "x", args.mean.rows = 1 << 20);
+    SPOIL(MEAN, "n_prefix", args.mean.n_prefix = -1);
+    SPOIL(MEAN, "dim", args.mean.dim = 0);
+    SPOIL(MEAN, "dim", args.mean.dim = 18);
+    SPOIL(MEAN, "first_column", args.mean.first_column = -4);
+    SPOIL(MEAN, "first_column", args.mean.first_column = 16);
+    SPOIL(MEAN, "first_column", args.mean.first_column = 6);
+    SPOIL(MATCH, "dtype", args.match.dtype = BAD_DTYPE);
+    SPOIL(MATCH, "n_images", args.match.n_images = -1);
+    SPOIL(MATCH, "max_len", args.match.max_len = -1);
+    SPOIL(MATCH, "rows", args.match.rows = -1);
+    SPOIL(MATCH, "k", args.match.rows = 1 << 20);
+    SPOIL(MATCH, "n_prefix", args.match.n_prefix = 0);
+    SPOIL(MATCH, "n_prefix", args.match.n_prefix = -1);
+    SPOIL(MATCH, "n_heads", args.match.n_heads = 0);
+    SPOIL(MATCH, "head_dim", args.match.head_dim = 0);
+    SPOIL(MATCH, "head_dim", args.match.head_dim = 12);
+    SPOIL(MATCH, "head_dim", args.match.head_dim = 136);
+    SPOIL(MATCH, "merges", args.match.merges = -1);
+    SPOIL(MATCH, "k_stride", args.match.k_stride = 8);
+    SPOIL(MATCH, "k_stride", args.match.k_stride = 28);
+    SPOIL(MATCH, "k", args.match.k_stride = 1 << 20);
     expect_nothing_written();
 }
 
@@ -141,16 +230,6 @@ static void images(void **state)
     SPOIL(ATTENTION, "v_stride", args.attention.v_stride = -16);
     SPOIL(ATTENTION, "out_stride", args.attention.out_stride = INT64_MAX / 8 * 8);
     SPOIL(ATTENTION, "k", args.attention.k_stride = 1 << 20);
-    SPOIL(SELECT_TOP_K, "mode", args.select.mode = (rvit_select_mode)4);
-    SPOIL(SELECT_TOP_K, "n_images", args.select.n_images = -1);
-    SPOIL(SELECT_TOP_K, "max_len", args.select.max_len = -1);
-    SPOIL(SELECT_TOP_K, "counts", args.select.max_len = 1 << 20);
-    SPOIL(SELECT_TOP_K, "rows", args.select.rows = -1);
-    SPOIL(SELECT_TOP_K, "scores", args.select.rows = 1 << 20);
-    SPOIL(SELECT_TOP_K, "n_prefix", args.select.n_prefix = -1);
-    SPOIL(SELECT_TOP_K, "prefix_competes", args.select.prefix_competes = 2);
-    SPOIL(SELECT_THRESHOLD, "threshold", args.select.threshold = NAN);
-    SPOIL(SELECT_MASK, "keep_in", args.select.rows = 1 << 20);
     SPOIL(HEAD, "dtype", args.head.dtype = BAD_DTYPE);
     SPOIL(HEAD, "weight_dtype", args.head.weight_dtype = BAD_DTYPE);
     SPOIL(HEAD, "n_images", args.head.n_images = -1);
@@ -174,4 +253,5 @@ static void images(void **state)
     expect_nothing_written();
 }
 
-SUITE(bad_values_suite, TEST(structs), TEST(structs_of_other_versions), TEST(copy_and_pack), TEST(rows_of_values), TEST(images));
+SUITE(bad_values_suite, TEST(structs), TEST(structs_of_other_versions), TEST(copy_and_pack), TEST(rows_of_values), TEST(selections),
+      TEST(pairs_and_means), TEST(images));

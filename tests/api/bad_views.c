@@ -186,6 +186,18 @@ static void overlapping_views(void **state)
     OVERLAP(LINEAR, "out", args.linear.out = args.linear.residual; args.linear.residual_period = 2);
     OVERLAP(SELECT_TOP_K, "out_cu_seqlens", args.select.out_cu_seqlens = args.select.cu_seqlens);
     OVERLAP(SELECT_MASK, "keep", args.select.keep = args.select.keep_in);
+    OVERLAP(SELECT_FUSED, "fuse_x", args.select.fuse_x = args.select.cls_probs; args.select.rows = 1; args.select.fuse_dim = 4);
+    OVERLAP(SELECT_L2, "scores", args.select.scores = args.select.x);
+    OVERLAP(SELECT_L2, "scores", args.select.scores = args.select.counts; args.select.rows = 6);
+    OVERLAP(SELECT_PREDICTOR, "keep", args.select.keep = args.select.scores);
+    OVERLAP(SELECT_SAMPLE, "src_rows", args.select.src_rows = args.select.scores);
+    OVERLAP(MEAN, "x", args.mean.cu_seqlens = args.mean.x);
+    OVERLAP(MATCH, "metric", args.match.metric = args.match.k);
+    OVERLAP(MATCH, "next_rows", args.match.next_rows = args.match.src_rows);
+    OVERLAP(MATCH, "out_cu_seqlens", args.match.out_cu_seqlens = args.match.cu_seqlens);
+    OVERLAP(MERGE, "out_x", args.merge.out_x = args.merge.x);
+    OVERLAP(MERGE, "out_sizes", args.merge.out_sizes = args.merge.sizes);
+    OVERLAP(MERGE, "out_key_bias", args.merge.out_key_bias = args.merge.out_sizes);
     OVERLAP(ATTENTION, "out", args.attention.out = args.attention.q);
     OVERLAP(ATTENTION, "lse", args.attention.lse = args.attention.cls_probs);
     OVERLAP(HEAD, "logits", args.head.logits = args.head.bias);

@@ -154,7 +154,8 @@ static void cpu_threads(void **state)
 {
     (void)state;
     static const int32_t counts[] = {1, 2, 3, 16};
-    float first[32];
+    enum { IMAGES = 40, LENGTH = 12, ROWS = IMAGES * LENGTH, DIM = 64, KEEP = 2048, CU = 2560, SRC_ROWS = 2816, SIZE = 4864 };
+    uint8_t first[SIZE];
     for (int i = 0; i < 5; i++) {
         rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
         desc.backend = RVIT_BACKEND_CPU;
@@ -162,26 +163,40 @@ static void cpu_threads(void **state)
         desc.oracle = i == 4;
         rvit_device *device = NULL;
         rvit_stream *stream = NULL;
-        rvit_buffer *x = NULL, *scores = NULL;
+        rvit_buffer *x = NULL, *cu = NULL, *results = NULL;
         expect_ok(rvit_device_create(&desc, &device));
         expect_ok(rvit_stream_create(device, &stream));
-        expect_ok(rvit_buffer_create(device, 32 * 64 * 4, RVIT_BUFFER_UPLOAD, &x));
-        expect_ok(rvit_buffer_create(device, 32 * 4, RVIT_BUFFER_READBACK, &scores));
+        expect_ok(rvit_buffer_create(device, ROWS * DIM * 4, RVIT_BUFFER_UPLOAD, &x));
+        expect_ok(rvit_buffer_create(device, (IMAGES + 1) * 4, RVIT_BUFFER_UPLOAD, &cu));
+        expect_ok(rvit_buffer_create(device, SIZE, RVIT_BUFFER_READBACK, &results));
         random_seed(9);
-        store_normal(RVIT_F32, rvit_buffer_host(x), 0, 32 * 64, 1);
-        rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-        args.rows.capacity = 32;
-        args.dim = 64;
+        store_normal(RVIT_F32, rvit_buffer_host(x), 0, ROWS * DIM, 1);
+        for (int32_t image = 0; image <= IMAGES; image++)
+            ((int32_t *)rvit_buffer_host(cu))[image] = image * LENGTH;
+        memset(rvit_buffer_host(results), SENTINEL, SIZE);
+        rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+        args.mode = RVIT_SELECT_SAMPLE;
+        args.score = RVIT_SCORE_L2;
+        args.n_images = IMAGES;
+        args.max_len = LENGTH;
+        args.rows = ROWS;
+        args.n_samples = 6;
+        args.dim = DIM;
         args.x.buffer = x;
-        args.scores.buffer = scores;
-        expect_ok(rvit_score(stream, &args));
+        args.cu_seqlens.buffer = cu;
+        args.scores.buffer = args.keep.buffer = args.out_cu_seqlens.buffer = args.src_rows.buffer = results;
+        args.keep.offset = KEEP;
+        args.out_cu_seqlens.offset = CU;
+        args.src_rows.offset = SRC_ROWS;
+        expect_ok(rvit_select(stream, &args));
         expect_ok(rvit_stream_synchronize(stream));
         if (i == 0)
-            memcpy(first, rvit_buffer_host(scores), sizeof first);
-        assert_memory_equal(first, rvit_buffer_host(scores), sizeof first);
+            memcpy(first, rvit_buffer_host(results), SIZE);
+        assert_memory_equal(first, rvit_buffer_host(results), SIZE);
         rvit_stream_destroy(stream);
         rvit_buffer_destroy(x);
-        rvit_buffer_destroy(scores);
+        rvit_buffer_destroy(cu);
+        rvit_buffer_destroy(results);
         rvit_device_destroy(device);
     }
 }

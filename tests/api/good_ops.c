@@ -12,8 +12,10 @@ CALL(patchify)
 CALL(linear)
 CALL(layernorm)
 CALL(attention)
-CALL(score)
 CALL(select)
+CALL(mean)
+CALL(match)
+CALL(merge)
 CALL(pack)
 CALL(unpack)
 CALL(head)
@@ -56,7 +58,7 @@ static rvit_view lengths(void)
 static rvit_rows rows(int64_t capacity)
 {
     static const int32_t live = 10;
-    const rvit_rows r = {capacity, ints("live", &live, 1)};
+    const rvit_rows r = {capacity, ints("live", &live, 1), 0};
     return r;
 }
 
@@ -166,32 +168,52 @@ static void make_attention(good_op *op)
     a->lse = output("lse", ROWS * 2 * 4);
 }
 
-static void make_score(good_op *op, rvit_score_type type)
+static void add_view(good_op *op, const char *name, size_t offset, int alignment, int optional)
 {
-    const good_op l2 = {"score",
-                        call_score,
-                        {.score = RVIT_SCORE_ARGS_INIT},
-                        {VIEW(rvit_score_args, rows.live, 4, 1), VIEW(rvit_score_args, x, 16, 0), VIEW(rvit_score_args, scores, 16, 0)}};
-    const good_op cls = {
-        "score",
-        call_score,
-        {.score = RVIT_SCORE_ARGS_INIT},
-        {VIEW(rvit_score_args, rows.live, 4, 1), VIEW(rvit_score_args, cls_probs, 16, 0), VIEW(rvit_score_args, scores, 16, 0)}};
-    rvit_score_args *a = &op->args.score;
-    *op = type == RVIT_SCORE_L2 ? l2 : cls;
-    a->type = type;
-    a->rows = rows(ROWS);
-    a->scores = output("scores", ROWS * 4);
-    if (type == RVIT_SCORE_L2) {
+    view_field *field = op->views;
+    while (field->name)
+        field++;
+    const view_field added = {name, offset, alignment, optional};
+    *field = added;
+}
+
+#define ADD(name, alignment, optional) add_view(op, #name, offsetof(rvit_select_args, name), alignment, optional)
+
+static void add_score(good_op *op, rvit_score_type score)
+{
+    rvit_select_args *a = &op->args.select;
+    a->score = score;
+    a->scores = score == RVIT_SCORE_GIVEN ? input("scores", ROWS * 4) : output("scores", ROWS * 4);
+    ADD(scores, 16, 0);
+    if (score == RVIT_SCORE_L2 || score == RVIT_SCORE_PREDICTOR) {
         a->dim = DIM;
         a->x = input("x", ROWS * DIM * 4);
-    } else {
+        ADD(x, 16, 0);
+    }
+    if (score == RVIT_SCORE_CLS_NORM) {
+        a->dim = DIM;
+        a->x_stride = DIM + 4;
+        a->x = input("x", ((ROWS - 1) * (DIM + 4) + DIM) * 4);
+        ADD(x, 16, 0);
+    }
+    if (score == RVIT_SCORE_CLS_ATTENTION || score == RVIT_SCORE_CLS_NORM) {
         a->n_heads = 2;
         a->cls_probs = input("cls_probs", ROWS * 2 * 4);
+        ADD(cls_probs, 16, 0);
+    }
+    if (score == RVIT_SCORE_PREDICTOR) {
+        a->weight = input("weight", 2 * DIM * 4);
+        a->bias = input("bias", 8);
+        ADD(weight, 16, 0);
+        ADD(bias, 4, 0);
+    }
+    if (score == RVIT_SCORE_POSITION) {
+        a->position_scores = input("position_scores", MAX_LEN * 4);
+        ADD(position_scores, 16, 0);
     }
 }
 
-static void make_select(good_op *op, rvit_select_mode mode)
+static void make_select(good_op *op, rvit_select_mode mode, rvit_score_type score, int fused)
 {
     static const int32_t counts[MAX_LEN + 1] = {0, 1, 1, 2, 2, 3, 3};
     const good_op made = {"select",
@@ -200,29 +222,101 @@ static void make_select(good_op *op, rvit_select_mode mode)
                           {VIEW(rvit_select_args, cu_seqlens, 4, 0), VIEW(rvit_select_args, keep, 16, 0),
                            VIEW(rvit_select_args, out_cu_seqlens, 4, 0), VIEW(rvit_select_args, src_rows, 16, 0),
                            VIEW(rvit_select_args, error, 4, 1)}};
-    const view_field more[3] = {VIEW(rvit_select_args, scores, 16, 0), VIEW(rvit_select_args, keep_in, 16, 0),
-                                VIEW(rvit_select_args, counts, 16, 0)};
     rvit_select_args *a = &op->args.select;
     *op = made;
-    op->views[5] = more[mode == RVIT_SELECT_MASK];
-    if (mode == RVIT_SELECT_TOP_K)
-        op->views[6] = more[2];
     a->mode = mode;
     a->n_images = IMAGES;
     a->max_len = MAX_LEN;
     a->rows = ROWS;
     a->n_prefix = 1;
+    a->n_samples = 3;
+    a->mass = 0.5;
     a->cu_seqlens = lengths();
     a->keep = output("keep", ROWS);
     a->out_cu_seqlens = output("out_cu_seqlens", (IMAGES + 1) * 4);
     a->src_rows = output("src_rows", ROWS * 4);
     a->error = output("error", 4);
-    if (mode == RVIT_SELECT_TOP_K)
+    if (mode == RVIT_SELECT_TOP_K) {
         a->counts = ints("counts", counts, MAX_LEN + 1);
-    if (mode == RVIT_SELECT_MASK)
+        ADD(counts, 16, 0);
+    }
+    if (mode == RVIT_SELECT_MASK) {
         a->keep_in = input("keep_in", ROWS);
-    else
-        a->scores = input("scores", ROWS * 4);
+        ADD(keep_in, 16, 0);
+    } else
+        add_score(op, score);
+    if (fused) {
+        a->fuse_dim = DIM;
+        a->fuse_x = output("fuse_x", ROWS * DIM * 4);
+        ADD(fuse_x, 16, 1);
+    }
+}
+
+static void make_mean(good_op *op)
+{
+    const good_op made = {
+        "mean", call_mean, {.mean = RVIT_MEAN_ARGS_INIT}, {VIEW(rvit_mean_args, cu_seqlens, 4, 0), VIEW(rvit_mean_args, x, 16, 0)}};
+    rvit_mean_args *a = &op->args.mean;
+    *op = made;
+    a->n_images = IMAGES;
+    a->max_len = MAX_LEN;
+    a->rows = ROWS;
+    a->n_prefix = 1;
+    a->dim = DIM;
+    a->first_column = DIM / 2;
+    a->cu_seqlens = lengths();
+    a->x = output("x", ROWS * DIM * 4);
+}
+
+static void make_match(good_op *op)
+{
+    const good_op made = {"match",
+                          call_match,
+                          {.match = RVIT_MATCH_ARGS_INIT},
+                          {VIEW(rvit_match_args, k, 16, 0), VIEW(rvit_match_args, cu_seqlens, 4, 0), VIEW(rvit_match_args, metric, 16, 0),
+                           VIEW(rvit_match_args, keep, 16, 0), VIEW(rvit_match_args, out_cu_seqlens, 4, 0),
+                           VIEW(rvit_match_args, src_rows, 16, 0), VIEW(rvit_match_args, next_rows, 16, 0)}};
+    rvit_match_args *a = &op->args.match;
+    *op = made;
+    a->n_images = IMAGES;
+    a->max_len = MAX_LEN;
+    a->rows = ROWS;
+    a->n_prefix = 1;
+    a->n_heads = 2;
+    a->head_dim = 8;
+    a->merges = 2;
+    a->k_stride = DIM + 8;
+    a->k = input("k", ((ROWS - 1) * (DIM + 8) + DIM) * 4);
+    a->cu_seqlens = lengths();
+    a->metric = output("metric", ROWS * 8 * 4);
+    a->keep = output("keep", ROWS);
+    a->out_cu_seqlens = output("out_cu_seqlens", (IMAGES + 1) * 4);
+    a->src_rows = output("src_rows", ROWS * 4);
+    a->next_rows = output("next_rows", ROWS * 4);
+}
+
+static void make_merge(good_op *op)
+{
+    static const int32_t ends[ROWS] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    const good_op made = {"merge",
+                          call_merge,
+                          {.merge = RVIT_MERGE_ARGS_INIT},
+                          {VIEW(rvit_merge_args, rows.live, 4, 1), VIEW(rvit_merge_args, x, 16, 0), VIEW(rvit_merge_args, sizes, 16, 1),
+                           VIEW(rvit_merge_args, src_rows, 16, 0), VIEW(rvit_merge_args, next_rows, 16, 0),
+                           VIEW(rvit_merge_args, out_x, 16, 0), VIEW(rvit_merge_args, out_sizes, 16, 0),
+                           VIEW(rvit_merge_args, out_key_bias, 16, 0)}};
+    rvit_merge_args *a = &op->args.merge;
+    *op = made;
+    a->rows = rows(ROWS);
+    a->x_rows = ROWS;
+    a->dim = DIM;
+    a->x = input("x", ROWS * DIM * 4);
+    a->sizes = input("sizes", ROWS * 4);
+    a->src_rows = row_numbers();
+    a->next_rows = ints("next_rows", ends, ROWS);
+    a->out_x = output("out_x", ROWS * DIM * 4);
+    a->out_sizes = output("out_sizes", ROWS * 4);
+    a->out_key_bias = output("out_key_bias", ROWS * 4);
 }
 
 static void make_pack(good_op *op)
@@ -293,11 +387,17 @@ void good_ops(good_op *out)
     make_linear(&out[LINEAR]);
     make_layernorm(&out[LAYERNORM]);
     make_attention(&out[ATTENTION]);
-    make_score(&out[SCORE_L2], RVIT_SCORE_L2);
-    make_score(&out[SCORE_CLS], RVIT_SCORE_CLS_ATTENTION);
-    make_select(&out[SELECT_TOP_K], RVIT_SELECT_TOP_K);
-    make_select(&out[SELECT_THRESHOLD], RVIT_SELECT_THRESHOLD);
-    make_select(&out[SELECT_MASK], RVIT_SELECT_MASK);
+    make_select(&out[SELECT_TOP_K], RVIT_SELECT_TOP_K, RVIT_SCORE_GIVEN, 0);
+    make_select(&out[SELECT_THRESHOLD], RVIT_SELECT_THRESHOLD, RVIT_SCORE_GIVEN, 0);
+    make_select(&out[SELECT_MASK], RVIT_SELECT_MASK, RVIT_SCORE_GIVEN, 0);
+    make_select(&out[SELECT_L2], RVIT_SELECT_TOP_K, RVIT_SCORE_L2, 0);
+    make_select(&out[SELECT_FUSED], RVIT_SELECT_TOP_K, RVIT_SCORE_CLS_ATTENTION, 1);
+    make_select(&out[SELECT_SAMPLE], RVIT_SELECT_SAMPLE, RVIT_SCORE_CLS_NORM, 0);
+    make_select(&out[SELECT_MASS], RVIT_SELECT_MASS, RVIT_SCORE_POSITION, 0);
+    make_select(&out[SELECT_PREDICTOR], RVIT_SELECT_TOP_K, RVIT_SCORE_PREDICTOR, 0);
+    make_mean(&out[MEAN]);
+    make_match(&out[MATCH]);
+    make_merge(&out[MERGE]);
     make_pack(&out[PACK]);
     make_unpack(&out[UNPACK]);
     make_head(&out[HEAD]);

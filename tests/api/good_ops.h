@@ -11,8 +11,10 @@ typedef union any_args {
     rvit_linear_args linear;
     rvit_layernorm_args layernorm;
     rvit_attention_args attention;
-    rvit_score_args score;
     rvit_select_args select;
+    rvit_mean_args mean;
+    rvit_match_args match;
+    rvit_merge_args merge;
     rvit_pack_args pack;
     rvit_unpack_args unpack;
     rvit_head_args head;
@@ -24,7 +26,7 @@ typedef struct view_field {
     int alignment, optional;
 } view_field;
 
-#define MAX_VIEWS 10
+#define MAX_VIEWS 12
 
 typedef struct good_op {
     const char *name;
@@ -39,11 +41,17 @@ typedef enum op_name {
     LINEAR,
     LAYERNORM,
     ATTENTION,
-    SCORE_L2,
-    SCORE_CLS,
     SELECT_TOP_K,
     SELECT_THRESHOLD,
     SELECT_MASK,
+    SELECT_L2,
+    SELECT_FUSED,     /* by CLS_ATTENTION */
+    SELECT_SAMPLE,    /* by CLS_NORM, of a part of wider rows */
+    SELECT_MASS,      /* by POSITION */
+    SELECT_PREDICTOR, /* by PREDICTOR, top k */
+    MEAN,
+    MATCH,
+    MERGE,
     PACK,
     UNPACK,
     HEAD,

@@ -41,23 +41,54 @@ static void names(void **state)
 static void policies(void **state)
 {
     (void)state;
-    static const char *const wanted[] = {"none", "l2", "evit", "mask"};
-    int32_t n = 0;
+    /* Parameters, and where each is not none, its default; blocks -1: from the first given on. */
+    static const struct {
+        const char *name;
+        rvit_prune_type type;
+        int32_t parameters;
+        double keep, threshold, mass;
+        int32_t merges, n_blocks, blocks[3];
+    } wanted[] = {{"none", RVIT_PRUNE_NONE, 0, -1, -1, -1, 0, 0, {0}},
+                  {"l2", RVIT_PRUNE_L2, RVIT_PRUNE_KEEP, 0.5, -1, -1, 0, 1, {3}},
+                  {"l2-threshold", RVIT_PRUNE_L2_THRESHOLD, RVIT_PRUNE_THRESHOLD, -1, -1, -1, 0, 1, {3}},
+                  {"evit", RVIT_PRUNE_EVIT, RVIT_PRUNE_KEEP, 0.7, -1, -1, 0, 3, {3, 6, 9}},
+                  {"evit-fused", RVIT_PRUNE_EVIT_FUSED, RVIT_PRUNE_KEEP, 0.7, -1, -1, 0, 3, {3, 6, 9}},
+                  {"evit-paper", RVIT_PRUNE_EVIT_PAPER, RVIT_PRUNE_KEEP, 0.5, -1, -1, 0, 1, {3}},
+                  {"dynamicvit", RVIT_PRUNE_DYNAMICVIT, RVIT_PRUNE_KEEP, 0.7, -1, -1, 0, 3, {3, 6, 9}},
+                  {"dynamicvit-gate", RVIT_PRUNE_DYNAMICVIT_GATE, RVIT_PRUNE_THRESHOLD, -1, 0.5, -1, 0, 3, {3, 6, 9}},
+                  {"ats", RVIT_PRUNE_ATS, RVIT_PRUNE_SAMPLES, -1, -1, -1, 0, -1, {3}},
+                  {"ats-paper", RVIT_PRUNE_ATS_PAPER, RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP, -1, -1, 0.9, 0, 1, {3}},
+                  {"tome", RVIT_PRUNE_TOME, RVIT_PRUNE_MERGES, -1, -1, -1, 8, -1, {0}},
+                  {"random", RVIT_PRUNE_RANDOM, RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED, 0.5, -1, -1, 0, 1, {3}},
+                  {"mask", RVIT_PRUNE_MASK, 0, -1, -1, -1, 0, 1, {3}}};
+    enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
+    int32_t n = 0, found = 0;
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
     for (; rvit_prune_list(n, &info) == RVIT_OK; n++) {
         rvit_prune_type type;
         expect_ok(rvit_prune_from_name(info.name, &type));
         assert_int_equal(type, info.type);
-        assert_true(info.summary && info.summary[0] && info.source && info.source[0]);
+        assert_true(info.summary[0] && info.source[0] && info.site[0]);
+        for (int i = 0; i < N_WANTED; i++) {
+            if (strcmp(info.name, wanted[i].name))
+                continue;
+            found++;
+            assert_int_equal(info.type, wanted[i].type);
+            assert_int_equal(info.parameters, wanted[i].parameters | (i > 0 ? RVIT_PRUNE_BLOCKS : 0));
+            assert_true(info.default_keep == wanted[i].keep || (info.default_keep < 0 && wanted[i].keep < 0));
+            assert_true(info.default_threshold == wanted[i].threshold || (info.default_threshold < 0 && wanted[i].threshold < 0));
+            assert_true(info.default_mass == wanted[i].mass || (info.default_mass < 0 && wanted[i].mass < 0));
+            assert_int_equal(info.default_samples, 0);
+            assert_int_equal(info.default_merges, wanted[i].merges);
+            assert_int_equal(info.n_default_blocks, wanted[i].n_blocks);
+            for (int j = 0; j < (wanted[i].n_blocks < 0 ? 1 : wanted[i].n_blocks); j++)
+                assert_int_equal(info.default_blocks[j], wanted[i].blocks[j]);
+        }
     }
-    for (int i = 0; i < 4; i++) {
-        rvit_prune_type type;
-        expect_ok(rvit_prune_from_name(wanted[i], &type));
-        assert_int_equal(type, i);
-    }
-    assert_true(n >= 4);
+    assert_int_equal(found, N_WANTED);
+    assert_int_equal(n, N_WANTED);
     rvit_prune_type type = (rvit_prune_type)77;
-    expect_status(rvit_prune_from_name("tome", &type), RVIT_INVALID_ARGUMENT, "evit");
+    expect_status(rvit_prune_from_name("evit2", &type), RVIT_INVALID_ARGUMENT, "evit");
     expect_status(rvit_prune_from_name("", &type), RVIT_INVALID_ARGUMENT, NULL);
     expect_status(rvit_prune_from_name(NULL, &type), RVIT_INVALID_ARGUMENT, "name");
     expect_status(rvit_prune_from_name("l2", NULL), RVIT_INVALID_ARGUMENT, "out_type");

@@ -4,10 +4,10 @@
 #include "backend_cuda/tile.h"
 
 static const rvit_cu_machine machines[] = {
-    {58, 101376, 102400},  /* architecture 89 */
-    {132, 232448, 233472}, /* 90 */
-    {108, 166912, 167936}, /* 80 */
-    {1, 101376, 102400},
+    {58, 101376, 102400, 0},  /* architecture 89 */
+    {132, 232448, 233472, 0}, /* 90 */
+    {108, 166912, 167936, 0}, /* 80 */
+    {1, 101376, 102400, 0},
 };
 enum { N_MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -112,17 +112,55 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_ctas(m, 0, 8, 8), 1);
     assert_int_equal(rvit_cu_tile_ctas(m, 17, 8, 8), 3);
     assert_int_equal(rvit_cu_tile_ctas(m, 1000000, 8, 8), 58 * 8);
-    for (int32_t len = 0; len < 2000; len++) {
-        const int32_t threads = rvit_cu_tile_select(len);
-        assert_true(threads % 32 == 0 && threads >= 32 && threads <= 256);
-        assert_true(threads >= len || threads == 256);
-    }
     assert_int_equal(rvit_cu_tile_head(m, 768, 2), 768 * 2 * 4);
     assert_int_equal(rvit_cu_tile_head(m, 1 << 20, 1), 0);
 }
 
+static void images_are_shared(void **state)
+{
+    (void)state;
+    static const int64_t images[] = {0, 1, 4, 64, 256, 70000};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
+            for (int32_t len = 0; len < 1500; len += 1 + len / 8) {
+                for (int32_t reads = 0; reads < 2; reads++) {
+                    const rvit_cu_image_tile t = rvit_cu_tile_select(&machines[m], images[i], len, reads);
+                    assert_true(t.threads % 32 == 0 && t.threads >= 32 && t.threads <= 256);
+                    assert_true(t.threads >= len || t.threads == 256);
+                    assert_true(t.parts == 1 || (reads && (int64_t)t.parts * images[i] <= 4 * (int64_t)machines[m].n_sms));
+                    assert_true(t.parts >= 1 && (t.parts == 1 || (t.parts - 1) * 8 < len));
+                }
+                for (int32_t dim = 8; dim <= 128; dim += 24) {
+                    const rvit_cu_image_tile t = rvit_cu_tile_match(&machines[m], images[i], len, dim);
+                    assert_int_equal(t.threads, RVIT_CU_MATCH_THREADS);
+                    assert_true(t.shared >= RVIT_CU_MATCH_FIXED + t.held_rows * (dim + 4) * 4 && t.shared <= machines[m].max_shared);
+                    assert_true(t.held_rows == len || len * (dim + 4) * 4 > machines[m].max_shared - RVIT_CU_MATCH_FIXED);
+                    assert_true(t.parts >= 1 && (t.parts == 1 || (int64_t)t.parts * images[i] <= machines[m].n_sms));
+                }
+            }
+    /* One image of 197 rows: a CTA of 8 warps for every 8 rows of select, of 16 for every 16 of match. */
+    assert_int_equal(rvit_cu_tile_select(&machines[1], 1, 197, 1).parts, 25);
+    assert_int_equal(rvit_cu_tile_match(&machines[1], 1, 197, 64).parts, 13);
+    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 197, 64).held_rows, 197);
+    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 577, 64).held_rows, 0);
+}
+
+static void products(void **state)
+{
+    (void)state;
+    rvit_cu_machine m = machines[1];
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 0, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 4, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 4, 1, 1), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 1, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 0, 1), RVIT_CU_PRODUCT_OWN);
+    m.finishes = 1;
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 1, 0), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 0, 0), RVIT_CU_PRODUCT_LT);
+}
+
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),
-      TEST(small_choices));
+      TEST(images_are_shared), TEST(products), TEST(small_choices));
 
 int main(int argc, char **argv)
 {

@@ -164,4 +164,108 @@ static void linear_variants(void **state)
             }
 }
 
-SUITE(variants_suite, TEST(attention_variants), TEST(negative_scale), TEST(linear_variants));
+static void run_select(void *context)
+{
+    expect_ok(rvit_select(H.stream[DEVICE], context));
+}
+
+/* Images are scored by one CTA or shared by several. */
+static void select_variants(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {197, 1, 65, 0, 130, 64, 300, 7};
+    static const machine_list list = {{1, 1 << 20, 20, 3}, 4};
+    enum { N_IMAGES = 8, DIM = 100 };
+    for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
+        for (int mode = RVIT_SELECT_TOP_K; mode <= RVIT_SELECT_MASS; mode++) {
+            if (mode == RVIT_SELECT_MASK)
+                continue;
+            const batch b = batch_of(lengths, N_IMAGES, 5);
+            array *x = array_input("x", b.rows * DIM * rvit_dtype_size((rvit_dtype)dtype)), *cu = array_cu(&b);
+            array *counts = array_input("counts", (b.max_len + 1) * 4), *scores = array_output("scores", b.rows * 4);
+            array *keep = array_output("keep", b.rows), *out_cu = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4);
+            array *src_rows = array_output("src_rows", b.rows * 4);
+            store_normal((rvit_dtype)dtype, x->host, 0, b.live * DIM, 1);
+            for (int32_t n = 0; n <= b.max_len; n++)
+                ((int32_t *)(void *)counts->host)[n] = n / 2;
+            rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+            args.mode = (rvit_select_mode)mode;
+            args.score = RVIT_SCORE_L2;
+            args.n_images = N_IMAGES;
+            args.max_len = b.max_len;
+            args.rows = b.rows;
+            args.n_prefix = 1;
+            args.threshold = DIM;
+            args.k_min = 3;
+            args.n_samples = 20;
+            args.mass = 0.6;
+            args.dtype = (rvit_dtype)dtype;
+            args.dim = DIM;
+            args.x = array_view(x, DEVICE);
+            args.counts = array_view(counts, DEVICE);
+            args.scores = array_view(scores, DEVICE);
+            args.cu_seqlens = array_view(cu, DEVICE);
+            args.keep = array_view(keep, DEVICE);
+            args.out_cu_seqlens = array_view(out_cu, DEVICE);
+            args.src_rows = array_view(src_rows, DEVICE);
+            array *const outputs[] = {scores, keep, out_cu, src_rows};
+            expect_equal(&list, run_select, &args, outputs, 4);
+            harness_teardown(NULL);
+        }
+}
+
+static void run_match(void *context)
+{
+    expect_ok(rvit_match(H.stream[DEVICE], context));
+}
+
+/* As before, and with the metrics in shared memory or not. */
+static void match_variants(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {197, 1, 65, 0, 130, 64, 300, 7};
+    static const machine_list list = {{1, 1 << 20, 20, 3}, 4};
+    static const int32_t dims[] = {8, 40, 64, 72, 128};
+    enum { N_IMAGES = 8, N_HEADS = 3 };
+    for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
+        for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++) {
+            const batch b = batch_of(lengths, N_IMAGES, 5);
+            const int64_t width = N_HEADS * dims[d];
+            array *k = array_input("k", b.rows * width * rvit_dtype_size((rvit_dtype)dtype)), *cu = array_cu(&b);
+            array *metric = array_output("metric", b.rows * dims[d] * 4), *keep = array_output("keep", b.rows);
+            array *out_cu = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4), *src_rows = array_output("src_rows", b.rows * 4);
+            array *next_rows = array_output("next_rows", b.rows * 4);
+            store_normal((rvit_dtype)dtype, k->host, 0, b.live * width, 1);
+            rvit_match_args args = RVIT_MATCH_ARGS_INIT;
+            args.dtype = (rvit_dtype)dtype;
+            args.n_images = N_IMAGES;
+            args.max_len = b.max_len;
+            args.rows = b.rows;
+            args.n_prefix = 1 + (int32_t)(d % 2);
+            args.n_heads = N_HEADS;
+            args.head_dim = dims[d];
+            args.merges = 20;
+            args.k = array_view(k, DEVICE);
+            args.cu_seqlens = array_view(cu, DEVICE);
+            args.metric = array_view(metric, DEVICE);
+            args.keep = array_view(keep, DEVICE);
+            args.out_cu_seqlens = array_view(out_cu, DEVICE);
+            args.src_rows = array_view(src_rows, DEVICE);
+            args.next_rows = array_view(next_rows, DEVICE);
+            array *const outputs[] = {keep, out_cu, src_rows, next_rows};
+            expect_equal(&list, run_match, &args, outputs, 4);
+            uint8_t *in_shared = scratch((size_t)next_rows->size);
+            memcpy(in_shared, next_rows->result[DEVICE], (size_t)next_rows->size);
+            rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+            const int32_t max_shared = device->machine.max_shared;
+            device->machine.max_shared = RVIT_CU_MATCH_FIXED;
+            arrays_upload();
+            run_match(&args);
+            device->machine.max_shared = max_shared;
+            arrays_fetch(DEVICE);
+            assert_memory_equal(in_shared, next_rows->result[DEVICE], (size_t)next_rows->size);
+            harness_teardown(NULL);
+        }
+}
+
+SUITE(variants_suite, TEST(attention_variants), TEST(negative_scale), TEST(linear_variants), TEST(select_variants), TEST(match_variants));

@@ -27,7 +27,7 @@ static void expect_same_image(const pipeline *a, int32_t image_a, const pipeline
     for (int o = 0; o < a->n_outputs; o++) {
         int64_t size_a, size_b;
         const uint8_t *part_a = pipeline_part(a, o, image_a, &size_a), *part_b = pipeline_part(b, o, image_b, &size_b);
-        if (!a->outputs[o].is_index && (size_a != size_b || memcmp(part_a, part_b, (size_t)size_a)))
+        if (a->outputs[o].content == VALUES && (size_a != size_b || memcmp(part_a, part_b, (size_t)size_a)))
             fail_msg("%s: %s of image %d (of %d rows) differs", what, a->outputs[o].a->name, image_a, lengths[image_a]);
     }
     int64_t size_a, size_b;
@@ -99,8 +99,10 @@ static void capacities_do_not_matter(void **state)
     for (int o = 0; o < wide->n_outputs; o++) {
         int64_t size_a, size_b;
         const uint8_t *a = pipeline_part(wide, o, 7, &size_a), *b = pipeline_part(tight, o, 0, &size_b);
+        if (wide->outputs[o].layout == SECOND) /* follows from scores that are off by rounding */
+            continue;
         assert_int_equal(size_a, size_b);
-        if (!wide->outputs[o].is_index && wide->outputs[o].row_size >= 4)
+        if (wide->outputs[o].content == VALUES && wide->outputs[o].row_size >= 4)
             for (int64_t i = 0; i < size_a / 4; i++) {
                 const double x = load(RVIT_F32, a, i), y = load(RVIT_F32, b, i);
                 if (!(fabs(x - y) <= 1e-5 * (1 + fabs(x))))
@@ -122,6 +124,8 @@ static void keeping_all_equals_dense(void **state)
     (void)state;
     for (int t = 0; t < 2; t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_MASK; prune++) {
+            if (!pipeline_can_keep_all((pipeline_prune)prune))
+                continue;
             const int64_t row = 32 * rvit_dtype_size(types[t]);
             pipeline *pruned = filled(types[t], (pipeline_prune)prune, NULL), *dense = filled(types[t], PRUNE_NOTHING, NULL);
             if (pruned->keep_in)
@@ -137,9 +141,11 @@ static void keeping_all_equals_dense(void **state)
             for (int32_t i = 0; i < ((const int32_t *)(const void *)pruned->cu->host)[N_IMAGES]; i++)
                 assert_int_equal(src_rows[i], i);
             expect_dense(pruned, pruned->x3, dense->x3, row);
-            expect_dense(pruned, pruned->unpacked, dense->x3, row);
+            if (pruned->unpacked)
+                expect_dense(pruned, pruned->unpacked, dense->x3, row);
             expect_dense(pruned, pruned->packed, dense->x1, row);
             expect_dense(pruned, pruned->scores_after, dense->scores_after, 4);
+            assert_memory_equal(pruned->cu_second->result[DEVICE], dense->cu_second->result[DEVICE], (N_IMAGES + 1) * 4);
             assert_memory_equal(pruned->logits->result[DEVICE], dense->logits->result[DEVICE], (size_t)dense->logits->size);
             harness_teardown(NULL);
         }
@@ -159,6 +165,27 @@ static void pack_gather_and_unpack_agree(void **state)
         for (int32_t i = 0; i < n_after; i++)
             assert_memory_equal(p->unpacked->result[DEVICE] + src_rows[i] * row, p->x3->result[DEVICE] + i * row, (size_t)row);
         assert_memory_equal(p->logits->result[DEVICE], p->logits_copy->result[DEVICE], (size_t)p->logits->size);
+        harness_teardown(NULL);
+    }
+}
+
+/* The row of a token that nothing was merged into is that of the pack; the sizes add up to the tokens there were. */
+static void pack_and_merge_agree(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        const int64_t row = 32 * rvit_dtype_size(types[t]);
+        pipeline *p = filled(types[t], PRUNE_MERGE, NULL);
+        pipeline_run(p);
+        const int32_t n_after = ((const int32_t *)(const void *)p->cu_after->result[DEVICE])[N_IMAGES];
+        float sum = 0;
+        for (int32_t i = 0; i < n_after; i++) {
+            const float size = load(RVIT_F32, p->sizes->result[DEVICE], i);
+            if (size == 1)
+                assert_memory_equal(p->packed->result[DEVICE] + i * row, p->x2->result[DEVICE] + i * row, (size_t)row);
+            sum += size;
+        }
+        assert_true(sum == (float)((const int32_t *)(const void *)p->cu->host)[N_IMAGES]);
         harness_teardown(NULL);
     }
 }
@@ -187,4 +214,4 @@ static void poison_changes_nothing(void **state)
 }
 
 SUITE(batch_suite, TEST(permuting_images_permutes_outputs), TEST(one_call_equals_many), TEST(capacities_do_not_matter),
-      TEST(keeping_all_equals_dense), TEST(pack_gather_and_unpack_agree), TEST(poison_changes_nothing));
+      TEST(keeping_all_equals_dense), TEST(pack_gather_and_unpack_agree), TEST(pack_and_merge_agree), TEST(poison_changes_nothing));

@@ -45,10 +45,12 @@ static void with_counting_device(void (*body)(void))
     H.stream[DEVICE] = stream;
 }
 
+static pipeline_prune the_prune;
+
 static pipeline *ready(void)
 {
     static const int32_t lengths[4] = {20, 0, 31, 9};
-    pipeline *p = pipeline_new(RVIT_F32, PRUNE_CLS, 4, 40, 100, 0);
+    pipeline *p = pipeline_new(RVIT_F32, the_prune, 4, 40, 100, 0);
     pipeline_set_lengths(p, lengths, 4);
     for (int32_t i = 0; i < 4; i++)
         pipeline_set_image(p, i, (uint64_t)i);
@@ -104,7 +106,42 @@ static void launches(void)
 static void a_launch_is_free(void **state)
 {
     (void)state;
-    with_counting_device(launches);
+    for (the_prune = PRUNE_CLS; the_prune <= PRUNE_NOTHING; the_prune++)
+        with_counting_device(launches);
+}
+
+/* Of a program with the stage that many times more. */
+static int64_t launches_with(pipeline_prune prune, int more_stages)
+{
+    the_prune = prune;
+    const pipeline *p = ready();
+    rvit_stream *stream = H.stream[DEVICE];
+    rvit_program *program = NULL;
+    expect_ok(rvit_record_begin(stream));
+    expect_ok(pipeline_enqueue(p, stream));
+    for (int i = 0; i < more_stages; i++)
+        expect_ok(pipeline_enqueue_stage(p, stream));
+    expect_ok(rvit_record_end(stream, &program));
+    expect_ok(rvit_program_launch(program, stream));
+    const rvit_stats before = stats_of(stream);
+    expect_ok(rvit_program_launch(program, stream));
+    const rvit_stats after = stats_of(stream);
+    rvit_program_destroy(program);
+    harness_teardown(NULL);
+    return after.launches - before.launches;
+}
+
+/* Scores and selection are one launch, fusing at most one more, and a predictor five. */
+static void a_stage_is_one_launch(void **state)
+{
+    (void)state;
+    static const int64_t most[] = {
+        [PRUNE_CLS] = 1, [PRUNE_L2] = 1, [PRUNE_FUSED] = 2, [PRUNE_PREDICTOR] = 6, [PRUNE_SAMPLE] = 1, [PRUNE_MERGE] = 4, [PRUNE_MASK] = 1};
+    for (pipeline_prune prune = PRUNE_CLS; prune <= PRUNE_MASK; prune++) {
+        const int64_t launches = launches_with(prune, 3) - launches_with(prune, 2);
+        if (launches < 1 || launches > most[prune])
+            fail_msg("stage %d costs %d launches, %d are allowed", prune, (int)launches, (int)most[prune]);
+    }
 }
 
 static void eager_ops(void)
@@ -130,7 +167,8 @@ static void eager_ops(void)
 static void eager_ops_are_free(void **state)
 {
     (void)state;
-    with_counting_device(eager_ops);
+    for (the_prune = PRUNE_CLS; the_prune <= PRUNE_NOTHING; the_prune++)
+        with_counting_device(eager_ops);
 }
 
 /* The counters count: what does allocate and wait is seen. */
@@ -161,4 +199,4 @@ static void the_counters_count(void **state)
     with_counting_device(set_up_is_counted);
 }
 
-SUITE(cost_suite, TEST(a_launch_is_free), TEST(eager_ops_are_free), TEST(the_counters_count));
+SUITE(cost_suite, TEST(a_launch_is_free), TEST(a_stage_is_one_launch), TEST(eager_ops_are_free), TEST(the_counters_count));

@@ -4,6 +4,7 @@
 
 #include "pipeline.h"
 
-extern const suite batch_suite, replay_suite, cost_suite, many_images_suite, garbage_suite, thread_suite, programs_suite;
+extern const suite batch_suite, replay_suite, cost_suite, many_images_suite, many_images_prune_suite, garbage_suite, thread_suite,
+    programs_suite;
 
 #endif

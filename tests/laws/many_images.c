@@ -1,12 +1,8 @@
-/* 70,000 images of length 4: more than a grid dimension of most devices holds. */
-#include "laws.h"
+#include "many_images.h"
 
 #include "reference/plain.h"
 
-enum { N_IMAGES = 70000, LENGTH = 4, KINDS = 7, DIM = 8 };
-
-/* Image i holds what image i mod 7 holds, so seven results are checked and the rest compared with them. */
-static array *repeated(const char *name, int64_t row_size)
+array *repeated(const char *name, int64_t row_size)
 {
     array *a = array_input(name, (int64_t)(N_IMAGES * LENGTH + 1) * row_size);
     store_normal(RVIT_F32, a->host, 0, KINDS * LENGTH * row_size / 4, 1);
@@ -15,7 +11,7 @@ static array *repeated(const char *name, int64_t row_size)
     return a;
 }
 
-static array *uniform_cu(int32_t length)
+array *uniform_cu(int32_t length)
 {
     array *a = array_input("cu_seqlens", (N_IMAGES + 1) * 4);
     for (int32_t i = 0; i <= N_IMAGES; i++) {
@@ -25,7 +21,7 @@ static array *uniform_cu(int32_t length)
     return a;
 }
 
-static void expect_repeated(const array *a, int64_t image_size)
+void expect_repeated(const array *a, int64_t image_size)
 {
     for (int64_t i = KINDS; i < N_IMAGES; i++)
         if (memcmp(a->result[DEVICE] + i * image_size, a->result[DEVICE] + i % KINDS * image_size, (size_t)image_size))
@@ -68,70 +64,6 @@ static void attention(void **state)
     }
     expect_repeated(out, LENGTH * DIM * 4);
     expect_repeated(cls_probs, LENGTH * 4);
-}
-
-/* Two of the four rows stay: the first, and the best of the others. */
-static void score_select_pack(void **state)
-{
-    (void)state;
-    const int64_t rows = N_IMAGES * LENGTH + 1;
-    array *x = repeated("x", DIM * 4), *cu = uniform_cu(LENGTH), *counts = array_input("counts", (LENGTH + 1) * 4);
-    array *scores = array_output("scores", rows * 4), *keep = array_output("keep", rows), *src_rows = array_output("src_rows", rows * 4);
-    array *cu_after = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4), *packed = array_output("packed", rows * DIM * 4);
-    array *error = array_output("error", 4);
-    for (int i = 0; i <= LENGTH; i++) {
-        const int32_t one = i > 0;
-        memcpy(counts->host + i * 4, &one, 4);
-    }
-    arrays_upload();
-    rvit_score_args score = RVIT_SCORE_ARGS_INIT;
-    score.rows.capacity = rows;
-    score.rows.live = array_view(cu, DEVICE);
-    score.rows.live.offset += N_IMAGES * 4;
-    score.dim = DIM;
-    score.x = array_view(x, DEVICE);
-    score.scores = array_view(scores, DEVICE);
-    expect_ok(rvit_score(H.stream[DEVICE], &score));
-    rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-    select.n_images = N_IMAGES;
-    select.max_len = LENGTH;
-    select.rows = rows;
-    select.n_prefix = 1;
-    select.counts = array_view(counts, DEVICE);
-    select.scores = array_view(scores, DEVICE);
-    select.cu_seqlens = array_view(cu, DEVICE);
-    select.keep = array_view(keep, DEVICE);
-    select.out_cu_seqlens = array_view(cu_after, DEVICE);
-    select.src_rows = array_view(src_rows, DEVICE);
-    select.error = array_view(error, DEVICE);
-    expect_ok(rvit_select(H.stream[DEVICE], &select));
-    rvit_pack_args pack = RVIT_PACK_ARGS_INIT;
-    pack.rows.capacity = rows;
-    pack.rows.live = array_view(cu_after, DEVICE);
-    pack.rows.live.offset += N_IMAGES * 4;
-    pack.source_rows = rows;
-    pack.row_size = DIM * 4;
-    pack.source = array_view(x, DEVICE);
-    pack.src_rows = array_view(src_rows, DEVICE);
-    pack.destination = array_view(packed, DEVICE);
-    expect_ok(rvit_pack(H.stream[DEVICE], &pack));
-    arrays_fetch(DEVICE);
-    const int32_t *cu_found = (const int32_t *)(void *)cu_after->result[DEVICE], *src = (const int32_t *)(void *)src_rows->result[DEVICE];
-    const float *s = (const float *)(void *)scores->result[DEVICE];
-    for (int32_t i = 0; i < N_IMAGES; i++) {
-        int32_t best = i * LENGTH + 1;
-        for (int32_t t = best + 1; t < (i + 1) * LENGTH; t++)
-            if (s[t] > s[best])
-                best = t;
-        if (cu_found[i + 1] != 2 * (i + 1) || src[2 * i] != i * LENGTH || src[2 * i + 1] != best)
-            fail_msg("image %d: cu_seqlens %d, rows %d and %d, should be %d, %d and %d", i, cu_found[i + 1], src[2 * i], src[2 * i + 1],
-                     2 * (i + 1), i * LENGTH, best);
-        assert_memory_equal(packed->result[DEVICE] + (int64_t)(2 * i + 1) * DIM * 4, x->host + (int64_t)best * DIM * 4, DIM * 4);
-    }
-    expect_repeated(scores, LENGTH * 4);
-    expect_repeated(packed, 2 * DIM * 4);
-    array_expect_untouched(keep, DEVICE, N_IMAGES * LENGTH);
-    assert_int_equal(*(const int32_t *)(void *)error->result[DEVICE], 0);
 }
 
 /* The ops that work on rows, over 280,000 of them. */
@@ -198,4 +130,4 @@ static void row_ops(void **state)
     expect_repeated(logits, 12);
 }
 
-SUITE(many_images_suite, TEST(attention), TEST(score_select_pack), TEST(row_ops));
+SUITE(many_images_suite, TEST(attention), TEST(row_ops));

@@ -16,9 +16,20 @@ static array *weights(rvit_dtype dtype, int64_t n, float scale)
     return a;
 }
 
-static void add_output(pipeline *p, array *a, pipeline_layout layout, int64_t row_size, int is_index)
+int pipeline_can_keep_all(pipeline_prune prune)
 {
-    const pipeline_output output = {a, layout, row_size, is_index};
+    return prune != PRUNE_SAMPLE && prune != PRUNE_MERGE && prune != PRUNE_NOTHING;
+}
+
+/* What is a strictly ascending list of rows can be unpacked by it. */
+static int unpacks(const pipeline *p)
+{
+    return p->prune != PRUNE_NOTHING && p->prune != PRUNE_FUSED && p->prune != PRUNE_MERGE;
+}
+
+static void add_output(pipeline *p, array *a, pipeline_layout layout, int64_t row_size, pipeline_content content)
+{
+    const pipeline_output output = {a, layout, row_size, content};
     if (a)
         p->outputs[p->n_outputs++] = output;
 }
@@ -26,8 +37,9 @@ static void add_output(pipeline *p, array *a, pipeline_layout layout, int64_t ro
 static void make_results(pipeline *p, int mapped)
 {
     const rvit_buffer_type type = mapped ? RVIT_BUFFER_READBACK : RVIT_BUFFER_DEVICE;
-    const int64_t row = p->dim * rvit_dtype_size(p->dtype), rows = p->rows;
-    const int prunes = p->prune != PRUNE_NOTHING, scores = p->prune == PRUNE_CLS || p->prune == PRUNE_L2;
+    const int64_t row = p->dim * rvit_dtype_size(p->dtype), rows = p->rows, cu = (p->n_images + 1) * 4;
+    const int prunes = p->prune != PRUNE_NOTHING, merges = p->prune == PRUNE_MERGE;
+    const int scores = prunes && !merges && p->prune != PRUNE_MASK;
     const struct {
         array **out;
         const char *name;
@@ -35,14 +47,21 @@ static void make_results(pipeline *p, int mapped)
     } results[] = {{&p->cls_probs, "cls_probs", rows * p->n_heads * 4},
                    {&p->lse, "lse", rows * p->n_heads * 4},
                    {&p->scores, "scores", scores ? rows * 4 : 0},
+                   {&p->metric, "metric", merges ? rows * p->dim / p->n_heads * 4 : 0},
                    {&p->keep, "keep", prunes ? rows : 0},
-                   {&p->cu_after, "cu_after", prunes ? (p->n_images + 1) * 4 : 0},
+                   {&p->cu_after, "cu_after", prunes ? cu : 0},
                    {&p->src_rows, "src_rows", prunes ? rows * 4 : 0},
-                   {&p->error, "error", prunes ? 4 : 0},
+                   {&p->next_rows, "next_rows", merges ? rows * 4 : 0},
+                   {&p->sizes, "sizes", merges ? rows * 4 : 0},
+                   {&p->key_bias, "key_bias", merges ? rows * 4 : 0},
+                   {&p->error, "error", prunes && !merges ? 4 : 0},
                    {&p->x3, "x3", rows * row},
                    {&p->packed, "packed", prunes ? rows * row : 0},
+                   {&p->unpacked, "unpacked", unpacks(p) ? rows * row : 0},
                    {&p->scores_after, "scores_after", rows * 4},
-                   {&p->unpacked, "unpacked", prunes ? rows * row : 0},
+                   {&p->keep_after, "keep_after", rows},
+                   {&p->cu_second, "cu_second", cu},
+                   {&p->src_second, "src_second", rows * 4},
                    {&p->logits, "logits", p->n_images * PIPELINE_CLASSES * 4},
                    {&p->logits_copy, "logits_copy", p->n_images * PIPELINE_CLASSES * 4}};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
@@ -51,17 +70,23 @@ static void make_results(pipeline *p, int mapped)
             (*results[i].out)->is_output = 1;
             memset((*results[i].out)->host, SENTINEL, (size_t)results[i].size);
         }
-    add_output(p, p->cls_probs, BEFORE, p->n_heads * 4, 0);
-    add_output(p, p->lse, BEFORE, p->n_heads * 4, 0);
-    add_output(p, p->scores, BEFORE, 4, 0);
-    add_output(p, p->keep, BEFORE, 1, 0);
-    add_output(p, p->src_rows, AFTER, 4, 1);
-    add_output(p, p->x3, AFTER, row, 0);
-    add_output(p, p->packed, AFTER, row, 0);
-    add_output(p, p->scores_after, AFTER, 4, 0);
-    add_output(p, p->unpacked, BEFORE, row, 0);
-    add_output(p, p->logits, PER_IMAGE, PIPELINE_CLASSES * 4, 0);
-    add_output(p, p->logits_copy, PER_IMAGE, PIPELINE_CLASSES * 4, 0);
+    add_output(p, p->cls_probs, BEFORE, p->n_heads * 4, VALUES);
+    add_output(p, p->lse, BEFORE, p->n_heads * 4, VALUES);
+    add_output(p, p->scores, BEFORE, 4, VALUES);
+    add_output(p, p->metric, BEFORE, p->dim / p->n_heads * 4, VALUES);
+    add_output(p, p->keep, BEFORE, 1, VALUES);
+    add_output(p, p->src_rows, AFTER, 4, ROWS_BEFORE);
+    add_output(p, p->next_rows, BEFORE, 4, ROWS_BEFORE);
+    add_output(p, p->sizes, AFTER, 4, VALUES);
+    add_output(p, p->key_bias, AFTER, 4, VALUES);
+    add_output(p, p->x3, AFTER, row, VALUES);
+    add_output(p, p->packed, AFTER, row, VALUES);
+    add_output(p, p->unpacked, BEFORE, row, VALUES);
+    add_output(p, p->scores_after, AFTER, 4, VALUES);
+    add_output(p, p->keep_after, AFTER, 1, VALUES);
+    add_output(p, p->src_second, SECOND, 4, ROWS_AFTER);
+    add_output(p, p->logits, PER_IMAGE, PIPELINE_CLASSES * 4, VALUES);
+    add_output(p, p->logits_copy, PER_IMAGE, PIPELINE_CLASSES * 4, VALUES);
 }
 
 pipeline *pipeline_new(rvit_dtype dtype, pipeline_prune prune, int32_t n_images, int32_t max_len, int64_t rows, int mapped)
@@ -91,7 +116,7 @@ pipeline *pipeline_new(rvit_dtype dtype, pipeline_prune prune, int32_t n_images,
     p->cu = array_mapped("cu_seqlens", (n_images + 1) * 4, type);
     if (prune == PRUNE_MASK)
         p->keep_in = array_mapped("keep_in", rows, type);
-    if (prune == PRUNE_CLS || prune == PRUNE_L2) {
+    if (pipeline_can_keep_all(prune) && prune != PRUNE_MASK) {
         p->counts = array_input("counts", (max_len + 1) * 4);
         expect_ok(rvit_count_table(RVIT_COUNT_CEIL, 0.6, 1, max_len, (int32_t *)(void *)p->counts->host));
     }
@@ -147,7 +172,7 @@ void pipeline_fill_unused(pipeline *p, uint8_t byte)
 
 void pipeline_update_mapped(pipeline *p)
 {
-    array *const inputs[] = {p->x, p->cu, p->keep_in, p->cu_after, p->error};
+    array *const inputs[] = {p->x, p->cu, p->keep_in, p->cu_after, p->cu_second, p->error};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         if (inputs[i])
             memcpy(array_mapping(inputs[i], DEVICE), inputs[i]->host, (size_t)inputs[i]->size);
@@ -157,7 +182,7 @@ void pipeline_update_mapped(pipeline *p)
 
 static rvit_rows live_rows(const pipeline *p, const array *cu)
 {
-    rvit_rows rows = {p->rows, array_view(cu, DEVICE)};
+    rvit_rows rows = {p->rows, array_view(cu, DEVICE), 0};
     rows.live.offset += p->n_images * 4;
     return rows;
 }
@@ -218,39 +243,130 @@ static rvit_status attention(const pipeline *p, rvit_stream *stream)
     return rvit_attention(stream, &args);
 }
 
-static rvit_status score(const pipeline *p, rvit_stream *stream, rvit_score_type type, rvit_rows rows, const array *x, const array *scores)
+/* LN, D -> D, the mean of the latter half, D -> D/2, D/2 -> D/4. */
+static rvit_status predict(const pipeline *p, rvit_stream *stream)
 {
-    rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-    args.type = type;
-    args.dtype = p->dtype;
-    args.rows = rows;
-    args.dim = p->dim;
-    args.n_heads = p->n_heads;
-    args.x = array_view(x, DEVICE);
-    args.cls_probs = array_view(p->cls_probs, DEVICE);
-    args.scores = array_view(scores, DEVICE);
-    return rvit_score(stream, &args);
+    const rvit_rows before = live_rows(p, p->cu);
+    const int32_t d = p->dim;
+    TRY(layernorm(p, stream, before, p->x1, NULL, p->y, NULL));
+    TRY(linear(p, stream, before, p->y, p->projection_weight, NULL, p->attended, d, d, RVIT_ACTIVATION_GELU));
+    rvit_mean_args mean = RVIT_MEAN_ARGS_INIT;
+    mean.dtype = p->dtype;
+    mean.n_images = p->n_images;
+    mean.max_len = p->max_len;
+    mean.rows = p->rows;
+    mean.n_prefix = 1;
+    mean.dim = d;
+    mean.first_column = d / 2;
+    mean.cu_seqlens = array_view(p->cu, DEVICE);
+    mean.x = array_view(p->attended, DEVICE);
+    TRY(rvit_mean(stream, &mean));
+    TRY(linear(p, stream, before, p->attended, p->up_weight, NULL, p->hidden, d, d / 2, RVIT_ACTIVATION_GELU));
+    return linear(p, stream, before, p->hidden, p->down_weight, NULL, p->y, d / 2, d / 4, RVIT_ACTIVATION_GELU);
 }
 
-static rvit_status prune(const pipeline *p, rvit_stream *stream)
+static rvit_select_args selection(const pipeline *p, const array *cu, const array *scores, const array *keep, const array *out_cu,
+                                  const array *src_rows)
 {
-    if (p->scores)
-        TRY(score(p, stream, p->prune == PRUNE_L2 ? RVIT_SCORE_L2 : RVIT_SCORE_CLS_ATTENTION, live_rows(p, p->cu), p->x1, p->scores));
     rvit_select_args args = RVIT_SELECT_ARGS_INIT;
-    args.mode = p->prune == PRUNE_MASK ? RVIT_SELECT_MASK : RVIT_SELECT_TOP_K;
     args.n_images = p->n_images;
     args.max_len = p->max_len;
     args.rows = p->rows;
     args.n_prefix = 1;
+    args.dtype = p->dtype;
+    args.dim = p->dim;
+    args.scores = array_view(scores, DEVICE);
+    args.cu_seqlens = array_view(cu, DEVICE);
+    args.keep = array_view(keep, DEVICE);
+    args.out_cu_seqlens = array_view(out_cu, DEVICE);
+    args.src_rows = array_view(src_rows, DEVICE);
+    return args;
+}
+
+static rvit_status merge(const pipeline *p, rvit_stream *stream)
+{
+    rvit_match_args match = RVIT_MATCH_ARGS_INIT;
+    match.dtype = p->dtype;
+    match.n_images = p->n_images;
+    match.max_len = p->max_len;
+    match.rows = p->rows;
+    match.n_prefix = 1;
+    match.n_heads = p->n_heads;
+    match.head_dim = p->dim / p->n_heads;
+    match.merges = 6;
+    match.k_stride = 3 * p->dim;
+    match.k = array_view(p->qkv, DEVICE);
+    match.k.offset += p->dim * rvit_dtype_size(p->dtype);
+    match.cu_seqlens = array_view(p->cu, DEVICE);
+    match.metric = array_view(p->metric, DEVICE);
+    match.keep = array_view(p->keep, DEVICE);
+    match.out_cu_seqlens = array_view(p->cu_after, DEVICE);
+    match.src_rows = array_view(p->src_rows, DEVICE);
+    match.next_rows = array_view(p->next_rows, DEVICE);
+    TRY(rvit_match(stream, &match));
+    rvit_merge_args args = RVIT_MERGE_ARGS_INIT;
+    args.dtype = p->dtype;
+    args.rows = live_rows(p, p->cu_after);
+    args.x_rows = p->rows;
+    args.dim = p->dim;
+    args.x = array_view(p->x1, DEVICE);
+    args.src_rows = match.src_rows;
+    args.next_rows = match.next_rows;
+    args.out_x = array_view(p->x2, DEVICE);
+    args.out_sizes = array_view(p->sizes, DEVICE);
+    args.out_key_bias = array_view(p->key_bias, DEVICE);
+    return rvit_merge(stream, &args);
+}
+
+rvit_status pipeline_enqueue_stage(const pipeline *p, rvit_stream *stream)
+{
+    if (p->prune == PRUNE_MERGE)
+        return merge(p, stream);
+    if (p->prune == PRUNE_PREDICTOR)
+        TRY(predict(p, stream));
+    rvit_select_args args = selection(p, p->cu, p->scores, p->keep, p->cu_after, p->src_rows);
+    args.mode = p->prune == PRUNE_MASK ? RVIT_SELECT_MASK : p->prune == PRUNE_SAMPLE ? RVIT_SELECT_SAMPLE : RVIT_SELECT_TOP_K;
     args.prefix_competes = p->prune == PRUNE_L2;
     args.counts = array_view(p->counts, DEVICE);
-    args.scores = array_view(p->scores, DEVICE);
     args.keep_in = array_view(p->keep_in, DEVICE);
-    args.cu_seqlens = array_view(p->cu, DEVICE);
-    args.keep = array_view(p->keep, DEVICE);
-    args.out_cu_seqlens = array_view(p->cu_after, DEVICE);
-    args.src_rows = array_view(p->src_rows, DEVICE);
     args.error = array_view(p->error, DEVICE);
+    args.n_heads = p->n_heads;
+    args.cls_probs = array_view(p->cls_probs, DEVICE);
+    args.n_samples = 16;
+    if (p->prune == PRUNE_CLS || p->prune == PRUNE_FUSED)
+        args.score = RVIT_SCORE_CLS_ATTENTION;
+    if (p->prune == PRUNE_L2) {
+        args.score = RVIT_SCORE_L2;
+        args.x = array_view(p->x1, DEVICE);
+    }
+    if (p->prune == PRUNE_SAMPLE) {
+        args.score = RVIT_SCORE_CLS_NORM;
+        args.x = array_view(p->qkv, DEVICE);
+        args.x.offset += 2 * p->dim * rvit_dtype_size(p->dtype);
+        args.x_stride = 3 * p->dim;
+    }
+    if (p->prune == PRUNE_PREDICTOR) {
+        args.score = RVIT_SCORE_PREDICTOR;
+        args.dim = p->dim / 4;
+        args.x = array_view(p->y, DEVICE);
+        args.weight = array_view(p->head_weight, DEVICE);
+        args.bias = array_view(p->bias, DEVICE);
+    }
+    if (p->prune == PRUNE_FUSED) {
+        args.fuse_dtype = p->dtype;
+        args.fuse_dim = p->dim;
+        args.fuse_x = array_view(p->x1, DEVICE);
+    }
+    return rvit_select(stream, &args);
+}
+
+static rvit_status second_stage(const pipeline *p, rvit_stream *stream)
+{
+    rvit_select_args args = selection(p, p->cu_after ? p->cu_after : p->cu, p->scores_after, p->keep_after, p->cu_second, p->src_second);
+    args.mode = RVIT_SELECT_MASS;
+    args.mass = 0.6;
+    args.score = RVIT_SCORE_L2;
+    args.x = array_view(p->x3, DEVICE);
     return rvit_select(stream, &args);
 }
 
@@ -264,6 +380,8 @@ static rvit_status pack_and_unpack(const pipeline *p, rvit_stream *stream)
     pack.src_rows = array_view(p->src_rows, DEVICE);
     pack.destination = array_view(p->packed, DEVICE);
     TRY(rvit_pack(stream, &pack));
+    if (!unpacks(p))
+        return RVIT_OK;
     rvit_unpack_args unpack = RVIT_UNPACK_ARGS_INIT;
     unpack.dtype = p->dtype;
     unpack.rows = live_rows(p, p->cu_after);
@@ -310,13 +428,18 @@ rvit_status pipeline_enqueue(const pipeline *p, rvit_stream *stream)
     TRY(attention(p, stream));
     TRY(linear(p, stream, before, p->attended, p->projection_weight, p->x, p->x1, d, d, RVIT_ACTIVATION_NONE));
     if (p->prune != PRUNE_NOTHING)
-        TRY(prune(p, stream));
-    TRY(layernorm(p, stream, after, p->x1, p->src_rows, p->z, p->src_rows ? p->x2 : NULL));
+        TRY(pipeline_enqueue_stage(p, stream));
+    /* The rows that stay: gathered by the layernorm, or already merged, or all of them. */
+    const array *stay = p->prune == PRUNE_NOTHING ? p->x1 : p->x2;
+    if (p->prune == PRUNE_NOTHING || p->prune == PRUNE_MERGE)
+        TRY(layernorm(p, stream, after, stay, NULL, p->z, NULL));
+    else
+        TRY(layernorm(p, stream, after, p->x1, p->src_rows, p->z, p->x2));
     TRY(linear(p, stream, after, p->z, p->up_weight, NULL, p->hidden, d, 2 * d, RVIT_ACTIVATION_GELU));
-    TRY(linear(p, stream, after, p->hidden, p->down_weight, p->src_rows ? p->x2 : p->x1, p->x3, 2 * d, d, RVIT_ACTIVATION_NONE));
+    TRY(linear(p, stream, after, p->hidden, p->down_weight, stay, p->x3, 2 * d, d, RVIT_ACTIVATION_NONE));
     if (p->prune != PRUNE_NOTHING)
         TRY(pack_and_unpack(p, stream));
-    TRY(score(p, stream, RVIT_SCORE_L2, after, p->x3, p->scores_after));
+    TRY(second_stage(p, stream));
     return head(p, stream);
 }
 
@@ -329,7 +452,7 @@ void pipeline_run(pipeline *p)
 
 static const int32_t *layout(const pipeline *p, pipeline_layout which)
 {
-    const array *cu = which == AFTER && p->cu_after ? p->cu_after : p->cu;
+    const array *cu = which == SECOND ? p->cu_second : which == AFTER && p->cu_after ? p->cu_after : p->cu;
     return (const int32_t *)(const void *)cu->result[DEVICE];
 }
 
@@ -355,11 +478,13 @@ uint8_t *pipeline_image(const pipeline *p, int32_t image, int64_t *out_size)
     }
     uint8_t *all = scratch((size_t)total), *at = all;
     for (int o = 0; o < p->n_outputs; o++) {
+        const pipeline_content content = p->outputs[o].content;
         const uint8_t *part = pipeline_part(p, o, image, &size);
         memcpy(at, part, (size_t)size);
-        for (int64_t i = 0; p->outputs[o].is_index && i < size / 4; i++) {
-            const int32_t row = int_at(part, i) - layout(p, BEFORE)[image];
-            memcpy(at + i * 4, &row, 4);
+        for (int64_t i = 0; content != VALUES && i < size / 4; i++) {
+            const int32_t row = int_at(part, i), relative = row - layout(p, content == ROWS_BEFORE ? BEFORE : AFTER)[image];
+            if (row >= 0)
+                memcpy(at + i * 4, &relative, 4);
         }
         at += size;
     }

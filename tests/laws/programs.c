@@ -76,7 +76,7 @@ static rvit_view at(const memory *m, int32_t offset)
 static rvit_status call(const memory *m, const step *s, rvit_stream *stream)
 {
     const rvit_view none = {NULL, 0};
-    const rvit_rows rows = {N_INDEX, s->live < 0 ? none : at(m, s->live)};
+    const rvit_rows rows = {N_INDEX, s->live < 0 ? none : at(m, s->live), 0};
     if (s->kind == STEP_COPY) {
         rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
         copy.source = at(m, s->from);

@@ -40,8 +40,8 @@ static void random_lengths(int32_t *lengths, int round)
 static size_t gather(const pipeline *p, uint8_t *to)
 {
     size_t n = 0;
-    const array *const more[] = {p->cu_after, p->error};
-    for (int i = 0; i < 2; i++)
+    const array *const more[] = {p->cu_after, p->cu_second, p->error};
+    for (int i = 0; i < 3; i++)
         if (more[i]) {
             if (to)
                 memcpy(to + n, array_mapping(more[i], DEVICE), (size_t)more[i]->size);
@@ -102,10 +102,12 @@ static void a_thousand_length_sets(void **state)
 static void other_policies_and_types(void **state)
 {
     (void)state;
-    replay(RVIT_F32, PRUNE_L2, 100);
-    replay(RVIT_F32, PRUNE_MASK, 100);
-    replay(RVIT_F32, PRUNE_NOTHING, 100);
+    for (int prune = PRUNE_L2; prune <= PRUNE_NOTHING; prune++)
+        replay(RVIT_F32, (pipeline_prune)prune, 100);
     replay(RVIT_F16, PRUNE_CLS, 100);
+    replay(RVIT_F16, PRUNE_FUSED, 50);
+    replay(RVIT_F16, PRUNE_PREDICTOR, 50);
+    replay(RVIT_F16, PRUNE_MERGE, 50);
 }
 
 /* Launches of one program run one after another, whatever their streams, and several may be enqueued before anyone waits. */

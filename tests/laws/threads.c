@@ -31,10 +31,10 @@ static void *work(void *argument)
     return NULL;
 }
 
-static pipeline *make(int seed)
+static pipeline *make(int seed, pipeline_prune prune)
 {
     static const int32_t lengths[5] = {20, 0, 31, 9, 40};
-    pipeline *p = pipeline_new(RVIT_F32, PRUNE_CLS, 5, 40, 110, 0);
+    pipeline *p = pipeline_new(RVIT_F32, prune, 5, 40, 110, 0);
     pipeline_set_lengths(p, lengths, 5);
     for (int32_t i = 0; i < 5; i++)
         pipeline_set_image(p, i, (uint64_t)(seed * 10 + i));
@@ -61,12 +61,13 @@ static void run_all(worker *workers)
 static void streams_in_threads(void **state)
 {
     (void)state;
+    static const pipeline_prune prunes[N_THREADS] = {PRUNE_FUSED, PRUNE_SAMPLE, PRUNE_MERGE, PRUNE_PREDICTOR};
     worker workers[N_THREADS];
     memset(workers, 0, sizeof workers);
     int64_t size[N_THREADS][5];
     uint8_t *wanted[N_THREADS][5];
     for (int i = 0; i < N_THREADS; i++) {
-        workers[i].p = make(i);
+        workers[i].p = make(i, prunes[i]);
         expect_ok(rvit_stream_create(H.device[DEVICE], &workers[i].stream));
     }
     arrays_upload();
@@ -93,7 +94,7 @@ static void streams_in_threads(void **state)
 static void one_program_in_threads(void **state)
 {
     (void)state;
-    const pipeline *p = make(0);
+    const pipeline *p = make(0, PRUNE_CLS);
     arrays_upload();
     rvit_program *program = NULL;
     expect_ok(rvit_record_begin(H.stream[DEVICE]));

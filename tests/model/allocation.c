@@ -2,7 +2,7 @@
 #include "failing_allocator.h"
 #include "model.h"
 
-static const toy_spec spec = {64, 2, 64, 32, 16, 5, 1, RVIT_F16, 51};
+static const toy_spec spec = {64, 2, 64, 32, 16, 5, 1, RVIT_F16, 51, 0};
 
 typedef struct context {
     failing_allocator f;

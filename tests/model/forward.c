@@ -4,12 +4,12 @@
 
 #include <math.h>
 
-static const toy_spec small = {64, 4, 128, 64, 16, 7, 0, RVIT_F32, 1};
-static const toy_spec two_heads = {128, 5, 256, 64, 8, 10, 0, RVIT_F32, 2};
-static const toy_spec distilled = {128, 4, 512, 48, 16, 7, 1, RVIT_F32, 3};
-static const toy_spec stored_f16 = {64, 4, 256, 32, 8, 9, 0, RVIT_F16, 4};
-static const toy_spec stored_bf16 = {192, 4, 256, 32, 8, 9, 1, RVIT_BF16, 5};
-static const toy_spec deep = {64, 12, 128, 64, 8, 5, 0, RVIT_F32, 6};
+static const toy_spec small = {64, 4, 128, 64, 16, 7, 0, RVIT_F32, 1, 0};
+static const toy_spec two_heads = {128, 5, 256, 64, 8, 10, 0, RVIT_F32, 2, 0};
+static const toy_spec distilled = {128, 4, 512, 48, 16, 7, 1, RVIT_F32, 3, 0};
+static const toy_spec stored_f16 = {64, 4, 256, 32, 8, 9, 0, RVIT_F16, 4, 0};
+static const toy_spec stored_bf16 = {192, 4, 256, 32, 8, 9, 1, RVIT_BF16, 5, 0};
+static const toy_spec deep = {64, 12, 128, 64, 8, 5, 0, RVIT_F32, 6, 0};
 static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_f16, &stored_bf16, &deep};
 #define N_SPECS ((int)(sizeof specs / sizeof specs[0]))
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const toy_spec spec = {64, 4, 128, 32, 8, 7, 0, RVIT_F32, 41};
+static const toy_spec spec = {64, 4, 128, 32, 8, 7, 0, RVIT_F32, 41, 0};
 static const int32_t blocks[] = {1, 2};
 
 static void session_descs(void **state)

@@ -4,7 +4,7 @@
 
 #include "toy.h"
 
-extern const suite forward_suite, session_suite, session_laws_suite, model_misuse_suite, model_allocation_suite;
+extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, model_misuse_suite, model_allocation_suite;
 
 /* Objects that end with the test. */
 rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name);

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 
-static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 21};
+static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 21, 0};
 static const int32_t blocks[] = {0, 2};
 
 static void fewer_images_than_the_capacity(void **state)
@@ -31,7 +31,8 @@ static void fewer_images_than_the_capacity(void **state)
         assert_null(rvit_session_kept(session, -1, 0));
         assert_null(rvit_session_kept(session, 0, -1));
         assert_null(rvit_session_cu_seqlens(session, 2));
-        assert_null(rvit_session_cu_seqlens(session, -1));
+        assert_null(rvit_session_cu_seqlens(session, -2));
+        assert_int_equal(rvit_session_cu_seqlens(session, -1)[counts[i]], counts[i] * 17);
     }
 }
 
@@ -138,7 +139,7 @@ static void traced_values(void **state)
             const toy *m = toy_new(&spec);
             const float *images = toy_images(m, N_IMAGES, 6);
             const int32_t n_stages = policy == RVIT_PRUNE_NONE ? 0 : 2;
-            rvit_session_desc desc = session_desc(N_IMAGES + 1, (rvit_prune_type)policy, 0.6, blocks, n_stages);
+            rvit_session_desc desc = session_desc(N_IMAGES + 1, (rvit_prune_type)policy, n_stages == 0 ? -1.0 : 0.6, blocks, n_stages);
             desc.trace = 1;
             rvit_session *session = open_session(open_model(m, types[t]), &desc);
             run_session(session, m, images, N_IMAGES, NULL);

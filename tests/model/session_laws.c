@@ -3,19 +3,39 @@
 
 #include <math.h>
 
-static const toy_spec spec = {128, 5, 256, 64, 8, 7, 0, RVIT_F32, 31};
-static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 32};
+static const toy_spec spec = {128, 5, 256, 64, 8, 7, 0, RVIT_F32, 31, 2};
+static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 32, 2};
 static const toy_spec *const specs[] = {&spec, &distilled};
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
 static const int32_t blocks[] = {0, 2};
 
 enum { N_IMAGES = 5, CLASSES = 7 };
 
-/* The desc of every policy; MASK takes the mask below. */
-static rvit_session_desc desc_of(int policy, double keep)
+/* The desc of every policy, with two stages that drop much; MASK takes the mask below. */
+static rvit_session_desc desc_of(int policy)
 {
-    return session_desc(N_IMAGES, (rvit_prune_type)policy, policy == RVIT_PRUNE_MASK ? -1 : keep, blocks,
-                        policy == RVIT_PRUNE_NONE ? 0 : 2);
+    rvit_session_desc desc = session_desc(N_IMAGES, (rvit_prune_type)policy, -1.0, blocks, policy == RVIT_PRUNE_NONE ? 0 : 2);
+    switch (policy) {
+    case RVIT_PRUNE_NONE:
+    case RVIT_PRUNE_MASK:
+    case RVIT_PRUNE_ATS:
+        break;
+    case RVIT_PRUNE_L2_THRESHOLD:
+        desc.prune.threshold = 13.0;
+        break;
+    case RVIT_PRUNE_DYNAMICVIT_GATE:
+        desc.prune.threshold = 0.6;
+        break;
+    case RVIT_PRUNE_ATS_PAPER:
+        desc.prune.mass = 0.5;
+        break;
+    case RVIT_PRUNE_TOME:
+        desc.prune.merges = 5;
+        break;
+    default:
+        desc.prune.keep = 0.4;
+    }
+    return desc;
 }
 
 /* [2 stages, n, tokens] for images order[0..n). */
@@ -37,13 +57,13 @@ static void permuting_images_permutes_logits(void **state)
     static const int32_t order[N_IMAGES] = {3, 0, 4, 2, 1};
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < 2; t++)
-            for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_MASK; policy++) {
+            for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
                 const toy *m = toy_new(specs[i]);
                 const float *images = toy_images(m, N_IMAGES, 1);
                 float *permuted = scratch((size_t)(N_IMAGES * m->pixels) * sizeof *permuted);
                 for (int n = 0; n < N_IMAGES; n++)
                     memcpy(permuted + n * m->pixels, images + order[n] * m->pixels, (size_t)m->pixels * sizeof *images);
-                const rvit_session_desc desc = desc_of(policy, 0.4);
+                const rvit_session_desc desc = desc_of(policy);
                 rvit_session *session = open_session(open_model(m, types[t]), &desc);
                 const int masked = policy == RVIT_PRUNE_MASK;
                 const float *a = run_session(session, m, images, N_IMAGES, masked ? masks(m, straight, N_IMAGES) : NULL);
@@ -60,10 +80,10 @@ static void one_run_equals_many(void **state)
     (void)state;
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < 2; t++)
-            for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_MASK; policy++) {
+            for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
                 const toy *m = toy_new(specs[i]);
                 const float *images = toy_images(m, N_IMAGES, 2);
-                const rvit_session_desc desc = desc_of(policy, 0.4);
+                const rvit_session_desc desc = desc_of(policy);
                 rvit_session_desc single = desc;
                 single.max_images = 1;
                 rvit_model *model = open_model(m, types[t]);
@@ -82,6 +102,21 @@ static void one_run_equals_many(void **state)
             }
 }
 
+/* The same with parameters that keep everything. */
+static rvit_session_desc all_kept(int policy)
+{
+    rvit_session_desc desc = desc_of(policy);
+    if (desc.prune.keep >= 0.0)
+        desc.prune.keep = 1.0;
+    if (desc.prune.threshold >= 0.0)
+        desc.prune.threshold = 0.0;
+    if (desc.prune.mass >= 0.0)
+        desc.prune.mass = 1.0;
+    if (desc.prune.merges >= 0)
+        desc.prune.merges = 0;
+    return desc;
+}
+
 static void keeping_all_equals_none(void **state)
 {
     (void)state;
@@ -90,16 +125,21 @@ static void keeping_all_equals_none(void **state)
             const toy *m = toy_new(specs[i]);
             const float *images = toy_images(m, N_IMAGES, 3);
             rvit_model *model = open_model(m, types[t]);
-            const rvit_session_desc none = desc_of(RVIT_PRUNE_NONE, -1);
+            const rvit_session_desc none = desc_of(RVIT_PRUNE_NONE);
             const float *dense = run_session(open_session(model, &none), m, images, N_IMAGES, NULL);
             uint8_t *ones = scratch((size_t)(2 * N_IMAGES * m->tokens));
             memset(ones, 1, (size_t)(2 * N_IMAGES * m->tokens));
-            for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_MASK; policy++) {
-                const rvit_session_desc desc = desc_of(policy, 1);
+            for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_RANDOM; policy++) {
+                if (policy == RVIT_PRUNE_ATS)
+                    continue; /* drops the token of lowest score always */
+                const rvit_session_desc desc = all_kept(policy);
                 rvit_session *session = open_session(model, &desc);
                 const float *kept = run_session(session, m, images, N_IMAGES, policy == RVIT_PRUNE_MASK ? ones : NULL);
                 assert_memory_equal(kept, dense, N_IMAGES * CLASSES * sizeof(float));
-                assert_int_equal(rvit_session_cu_seqlens(session, 1)[N_IMAGES], N_IMAGES * m->tokens);
+                if (policy == RVIT_PRUNE_TOME)
+                    assert_int_equal(rvit_session_n_stages(session), 0);
+                else
+                    assert_int_equal(rvit_session_cu_seqlens(session, 1)[N_IMAGES], N_IMAGES * m->tokens);
             }
             model_teardown(NULL);
         }
@@ -110,7 +150,7 @@ static void runs_repeat(void **state)
 {
     (void)state;
     const toy *m = toy_new(&spec);
-    const rvit_session_desc desc = desc_of(RVIT_PRUNE_EVIT, 0.5);
+    const rvit_session_desc desc = desc_of(RVIT_PRUNE_EVIT);
     rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
     const float *images = toy_images(m, N_IMAGES, 4), *others = toy_images(m, N_IMAGES, 5);
     const float *first = run_session(session, m, images, N_IMAGES, NULL);
@@ -125,9 +165,9 @@ static void runs_repeat(void **state)
 static void a_run_is_free(void **state)
 {
     (void)state;
-    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_MASK; policy++) {
+    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
         const toy *m = toy_new(&distilled);
-        const rvit_session_desc desc = desc_of(policy, 0.5);
+        const rvit_session_desc desc = desc_of(policy);
         rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = N_IMAGES;

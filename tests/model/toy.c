@@ -26,6 +26,27 @@ static const float *add_block(toy *m, int block, const char *name, int rank, int
     return add(m, full, rank, a, b, 0, 0, scale, offset);
 }
 
+static void add_predictor(toy *m, int index, const char *layer, int64_t out, int64_t in, float scale)
+{
+    char full[48];
+    snprintf(full, sizeof full, "score_predictor.%d.%s.weight", index, layer);
+    add(m, full, in > 0 ? 2 : 1, out, in, 0, 0, scale, in > 0 ? 0 : 1);
+    snprintf(full, sizeof full, "score_predictor.%d.%s.bias", index, layer);
+    add(m, full, 1, out, 0, 0, 0, 0.2f, 0);
+}
+
+static void add_predictors(toy *m)
+{
+    const int64_t d = m->spec.dim;
+    for (int i = 0; i < m->spec.n_predictors; i++) {
+        add_predictor(m, i, "in_conv.0", d, 0, 0.2f);
+        add_predictor(m, i, "in_conv.1", d, d, 1.5f / sqrtf((float)d));
+        add_predictor(m, i, "out_conv.0", d / 2, d, 1.5f / sqrtf((float)d));
+        add_predictor(m, i, "out_conv.2", d / 4, d / 2, 1.5f / sqrtf((float)d / 2));
+        add_predictor(m, i, "out_conv.4", 2, d / 4, 1.5f / sqrtf((float)d / 4));
+    }
+}
+
 const toy *toy_new(const toy_spec *spec)
 {
     toy *m = scratch(sizeof *m);
@@ -66,6 +87,7 @@ const toy *toy_new(const toy_spec *spec)
         m->head_dist_w = add(m, "head_dist.weight", 2, spec->n_classes, d, 0, 0, in_d, 0);
         m->head_dist_b = add(m, "head_dist.bias", 1, spec->n_classes, 0, 0, 0, 0.1f, 0);
     }
+    add_predictors(m);
     return m;
 }
 

@@ -9,6 +9,7 @@ typedef struct toy_spec {
     int32_t dim, depth, mlp, image_size, patch_size, n_classes, distilled;
     rvit_dtype stored; /* in the file; the weights are rounded to it */
     uint64_t seed;
+    int32_t n_predictors; /* of DynamicViT; the float64 forward takes decisions as given and needs none */
 } toy_spec;
 
 typedef struct toy_tensor {
@@ -19,6 +20,7 @@ typedef struct toy_tensor {
 } toy_tensor;
 
 #define TOY_MAX_DEPTH 12
+#define TOY_MAX_PREDICTORS 3
 
 typedef struct toy_block {
     const float *norm1_w, *norm1_b, *qkv_w, *qkv_b, *proj_w, *proj_b, *norm2_w, *norm2_b, *fc1_w, *fc1_b, *fc2_w, *fc2_b;
@@ -27,7 +29,7 @@ typedef struct toy_block {
 typedef struct toy {
     toy_spec spec;
     int32_t n_heads, n_prefix, tokens, pixels; /* floats of an image */
-    toy_tensor tensors[11 + 12 * TOY_MAX_DEPTH];
+    toy_tensor tensors[11 + 12 * TOY_MAX_DEPTH + 10 * TOY_MAX_PREDICTORS];
     int n_tensors;
     const float *cls, *dist, *pos, *patch_w, *patch_b, *norm_w, *norm_b, *head_w, *head_b, *head_dist_w, *head_dist_b;
     toy_block blocks[TOY_MAX_DEPTH];

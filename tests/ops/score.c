@@ -1,49 +1,25 @@
-/* Scores have the same bits on every backend: those of the order that prune.h fixes, done here once more. */
-#include "ops.h"
+/* Scoring inside select. Scores have the same bits on every backend where prune.h fixes the order; the rest is within rounding, and what is
+   selected follows from the scores that were given. */
+#include "select_run.h"
 
-/* 32 partial sums, then a pairwise tree; multiplication and addition are rounded one by one (the build forbids contraction). */
-static float l2_in_the_fixed_order(const float *x, int32_t dim)
+#include <math.h>
+
+static batch some_images(int64_t spare)
 {
-    float lanes[32] = {0};
-    for (int32_t i = 0; i < dim; i++) {
-        const float square = x[i] * x[i];
-        lanes[i % 32] = lanes[i % 32] + square;
-    }
-    for (int offset = 16; offset; offset /= 2)
-        for (int l = 0; l < offset; l++)
-            lanes[l] += lanes[l + offset];
-    return lanes[0];
+    static const int32_t lengths[] = {7, 0, 1, 33, 2, 24};
+    return batch_of(lengths, 6, spare);
 }
 
-static void l2_case(rvit_dtype dtype, int32_t dim, int32_t rows, int32_t spare, float magnitude)
+static void l2_case(rvit_dtype dtype, int32_t dim, batch b, float magnitude, int64_t gap)
 {
-    const int64_t capacity = rows + spare;
-    array *x = array_input("x", capacity * dim * rvit_dtype_size(dtype)), *scores = array_output("scores", capacity * 4);
-    array *live = spare ? array_live(rows) : NULL;
-    store_normal(dtype, x->host, 0, (int64_t)rows * dim, magnitude);
-    arrays_upload();
-    for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-        args.type = RVIT_SCORE_L2;
-        args.dtype = dtype;
-        args.rows.capacity = capacity;
-        args.rows.live = array_view(live, s);
-        args.dim = dim;
-        args.x = array_view(x, s);
-        args.scores = array_view(scores, s);
-        if (!supported(s, type_feature(dtype), rvit_score(H.stream[s], &args)))
-            continue;
-        arrays_fetch(s);
-        array_expect_untouched(scores, s, rows * 4);
-        for (int32_t t = 0; t < rows; t++) {
-            const float wanted = l2_in_the_fixed_order(loaded(dtype, x->host, (int64_t)t * dim, dim), dim);
-            const float got = load(RVIT_F32, scores->result[s], t);
-            if (memcmp(&wanted, &got, 4))
-                fail_msg("l2 %s: row %d of %d elements scores %a, should be %a (side %d)", rvit_dtype_name(dtype), t, dim, (double)got,
-                         (double)wanted, (int)s);
-        }
-    }
-    harness_teardown(NULL);
+    select_case c = {.mode = RVIT_SELECT_TOP_K, .score = RVIT_SCORE_L2, .b = b, .n_prefix = 1, .prefix_competes = dim % 8 == 0};
+    c.dtype = dtype;
+    c.dim = dim;
+    c.x_stride = gap ? dim + gap : 0;
+    c.x_column = gap / 2;
+    c.x = make_normal(b.live * dim, magnitude);
+    c.counts = count_table(0.5, b.max_len);
+    select_check(&c);
 }
 
 static void score_l2(void **state)
@@ -52,76 +28,170 @@ static void score_l2(void **state)
     static const int32_t dims[] = {4, 8, 28, 32, 36, 64, 100, 192, 384, 768, 1000};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
-            l2_case(stored_types[t], dims[i], 67, (int32_t)(i % 2 * 5), 1);
-    static const int32_t rows[] = {0, 1, 2, 31, 33, 300};
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        l2_case(RVIT_F32, 192, rows[i], 3, 1);
-    l2_case(RVIT_F32, 64, 50, 0, 1e-3f);
-    l2_case(RVIT_F32, 64, 50, 0, 1e10f);
+            l2_case(stored_types[t], dims[i], some_images((int64_t)(i % 2 * 5)), 1, i % 3 == 2 ? 8 : 0);
+    for (int32_t n = 0; n < 3; n++)
+        l2_case(RVIT_F32, 192, batch_of(&n, 1, 3), 1, 0);
+    l2_case(RVIT_F32, 64, some_images(0), 1e-3f, 0);
+    l2_case(RVIT_F32, 64, some_images(0), 1e10f, 0);
+    l2_case(RVIT_F32, 12, full_batch(9), 1, 0);
+    l2_case(RVIT_F16, 64, full_batch(0), 1, 0);
 }
 
 static void score_cls_attention(void **state)
 {
     (void)state;
-    static const int32_t heads[] = {1, 2, 3, 6, 7, 12, 16};
-    enum { ROWS = 70, CAPACITY = 80 };
-    for (size_t h = 0; h < sizeof heads / sizeof heads[0]; h++) {
-        const int32_t n_heads = heads[h];
-        array *probs = array_input("cls_probs", CAPACITY * n_heads * 4), *scores = array_output("scores", CAPACITY * 4);
-        array *live = array_live(ROWS);
-        for (int i = 0; i < ROWS * n_heads; i++)
-            store(RVIT_F32, probs->host, i, (float)(random_bits() >> 8) * 0x1p-24f);
-        arrays_upload();
-        for (side s = 0; (int)s < H.n_sides; s++) {
-            rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-            args.type = RVIT_SCORE_CLS_ATTENTION;
-            args.rows.capacity = CAPACITY;
-            args.rows.live = array_view(live, s);
-            args.n_heads = n_heads;
-            args.cls_probs = array_view(probs, s);
-            args.scores = array_view(scores, s);
-            expect_ok(rvit_score(H.stream[s], &args));
-            arrays_fetch(s);
-            array_expect_untouched(scores, s, ROWS * 4);
-            for (int t = 0; t < ROWS; t++) {
-                float wanted = 0;
-                for (int i = 0; i < n_heads; i++)
-                    wanted += load(RVIT_F32, probs->host, t * n_heads + i);
-                wanted *= 1.0f / (float)n_heads;
-                assert_true(load(RVIT_F32, scores->result[s], t) == wanted);
-            }
+    static const int32_t heads[] = {1, 2, 3, 6, 7, 12, 16, 25};
+    for (size_t h = 0; h < sizeof heads / sizeof heads[0]; h++)
+        for (int mode = 0; mode < 5; mode++) {
+            if (mode == RVIT_SELECT_MASK)
+                continue;
+            select_case c = {.mode = (rvit_select_mode)mode, .score = RVIT_SCORE_CLS_ATTENTION, .n_prefix = 1 + (int32_t)h % 2};
+            c.b = h % 4 == 0 ? full_batch(4) : some_images(10);
+            c.n_heads = heads[h];
+            c.cls_probs = make_probs(c.b.live * c.n_heads);
+            c.counts = count_table(0.7, c.b.max_len);
+            c.threshold = 0.5f;
+            c.n_samples = 20;
+            c.mass = 0.6;
+            select_check(&c);
         }
-        harness_teardown(NULL);
-    }
 }
 
-/* A NaN or an infinity in a row marks that row and no other. */
+/* The value part of a packed [rows, 3, heads, head_dim], and values that lie alone. */
+static void score_cls_norm(void **state)
+{
+    (void)state;
+    static const int32_t dims[] = {4, 32, 64, 100, 192, 768};
+    static const rvit_select_mode modes[] = {RVIT_SELECT_SAMPLE, RVIT_SELECT_MASS, RVIT_SELECT_TOP_K};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+            for (int packed = 0; packed < 2; packed++) {
+                select_case c = {.mode = modes[(i + (size_t)packed) % 3], .score = RVIT_SCORE_CLS_NORM, .n_prefix = 1};
+                c.b = dims[i] == 64 ? full_batch(3) : some_images(5);
+                c.dtype = stored_types[t];
+                c.dim = dims[i];
+                c.n_heads = 1 + (int32_t)i;
+                if (packed) {
+                    c.x_stride = 3 * c.dim;
+                    c.x_column = 2 * c.dim;
+                }
+                c.x = make_normal(c.b.live * c.dim, 0.7f);
+                c.cls_probs = make_probs(c.b.live * c.n_heads);
+                c.counts = count_table(0.5, c.b.max_len);
+                c.n_samples = 40;
+                c.mass = 0.9;
+                select_check(&c);
+            }
+}
+
+static void score_predictor(void **state)
+{
+    (void)state;
+    static const int32_t dims[] = {4, 8, 16, 48, 96, 192, 260};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++)
+            for (int gate = 0; gate < 2; gate++) {
+                select_case c = {.mode = gate ? RVIT_SELECT_THRESHOLD : RVIT_SELECT_TOP_K, .score = RVIT_SCORE_PREDICTOR, .n_prefix = 1};
+                c.b = dims[i] == 48 ? full_batch(3) : some_images(5);
+                c.dtype = stored_types[t];
+                c.dim = dims[i];
+                c.x = make_normal(c.b.live * c.dim, 1);
+                c.weight = make_normal(2 * c.dim, 1 / sqrtf((float)c.dim));
+                c.bias = make_normal(2, 1);
+                c.counts = count_table(0.7, c.b.max_len);
+                c.threshold = logf(0.5f);
+                c.k_min = 1;
+                select_check(&c);
+            }
+}
+
+/* The larger of two far apart logits must not overflow, nor the smaller vanish into NaN. */
+static void expect_far_apart(const select_case *c, side s, const selection *found, const float *scores, const float *fuse_x)
+{
+    (void)c, (void)s, (void)found, (void)fuse_x;
+    assert_true(fabsf(scores[0]) < 1e-30f);
+    assert_true(fabsf(scores[1] + 400) < 1e-3f);
+    assert_true(fabsf(scores[2] + 0.69314718f) < 1e-6f);
+}
+
+static void predictor_of_large_logits(void **state)
+{
+    (void)state;
+    static const float x[] = {200, -200, 0, 0, -200, 200, 0, 0, 1000, 1000, 0, 0}, weight[] = {1, 0, 0, 0, 0, 1, 0, 0}, bias[] = {0, 0};
+    static const int32_t length = 3;
+    select_case c = {.mode = RVIT_SELECT_TOP_K, .score = RVIT_SCORE_PREDICTOR, .dim = 4, .x = x, .weight = weight, .bias = bias};
+    c.b = batch_of(&length, 1, 1);
+    c.counts = count_table(0.3, 3);
+    select_check_and_observe(&c, expect_far_apart);
+}
+
+static void score_position(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < N_SCORE_KINDS; kind++)
+        for (int threshold = 0; threshold < 2; threshold++) {
+            select_case c = {.mode = threshold ? RVIT_SELECT_THRESHOLD : RVIT_SELECT_TOP_K, .score = RVIT_SCORE_POSITION};
+            c.n_prefix = kind % 3;
+            c.b = full_batch(7);
+            c.max_len = c.b.max_len + kind;
+            c.position_scores = make_scores(c.max_len, (score_kind)kind);
+            c.counts = count_table(0.4, c.max_len);
+            c.threshold = 0.5f;
+            select_check(&c);
+        }
+}
+
+/* A NaN or an infinity in a row marks that row and no other, and the image with the NaN is named, unless it stands in a prefix row that
+   does not compete. */
 static void score_special_values(void **state)
 {
     (void)state;
-    enum { DIM = 64, ROWS = 6 };
-    array *x = array_input("x", ROWS * DIM * 4), *scores = array_output("scores", ROWS * 4);
-    store_normal(RVIT_F32, x->host, 0, ROWS * DIM, 1);
-    const uint32_t nan = 0x7fc00000, infinity = 0xff800000;
-    memcpy(x->host + (1 * DIM + 40) * 4, &nan, 4);
-    memcpy(x->host + (4 * DIM + 3) * 4, &infinity, 4);
-    arrays_upload();
-    for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-        args.rows.capacity = ROWS;
-        args.dim = DIM;
-        args.x = array_view(x, s);
-        args.scores = array_view(scores, s);
-        expect_ok(rvit_score(H.stream[s], &args));
-        arrays_fetch(s);
-        for (int t = 0; t < ROWS; t++) {
-            const float got = load(RVIT_F32, scores->result[s], t);
-            if (t == 1)
-                assert_true(got != got);
-            else
-                assert_true(got == l2_in_the_fixed_order((const float *)(const void *)x->host + t * DIM, DIM));
-        }
-    }
+    enum { DIM = 64, LENGTH = 6, IMAGES = 4 };
+    static const int32_t lengths[IMAGES] = {LENGTH, LENGTH, LENGTH, LENGTH};
+    for (int score = RVIT_SCORE_L2; score <= RVIT_SCORE_PREDICTOR; score++)
+        for (int mode = 0; mode < 5; mode++)
+            for (int row = 0; row < 2; row++) {
+                if (mode == RVIT_SELECT_MASK)
+                    continue;
+                select_case c = {.mode = (rvit_select_mode)mode, .score = (rvit_score_type)score, .n_prefix = 1, .dim = DIM, .n_heads = 3};
+                c.b = batch_of(lengths, IMAGES, 2);
+                float *x = make_normal(c.b.live * DIM, 1), *probs = make_probs(c.b.live * 3);
+                const int32_t at = 2 * LENGTH + row * 3;
+                x[at * DIM + 40] = NAN;
+                probs[at * 3 + 2] = NAN;
+                if (score != RVIT_SCORE_PREDICTOR)
+                    x[(LENGTH + 3) * DIM + 5] = INFINITY;
+                c.x = x;
+                c.cls_probs = probs;
+                c.weight = make_normal(2 * DIM, 0.1f);
+                c.bias = make_normal(2, 0.1f);
+                c.counts = count_table(0.7, LENGTH);
+                c.threshold = 0.5f;
+                c.n_samples = 5;
+                c.mass = 0.5;
+                select_check(&c);
+            }
 }
 
-SUITE(score_suite, TEST(score_l2), TEST(score_cls_attention), TEST(score_special_values));
+/* Rows of zeros: the squared norm is 0, and so is what it multiplies. */
+static void score_of_zeros(void **state)
+{
+    (void)state;
+    enum { DIM = 64 };
+    for (int score = RVIT_SCORE_L2; score <= RVIT_SCORE_CLS_NORM; score++)
+        for (int mode = 0; mode < 5; mode++) {
+            if (mode == RVIT_SELECT_MASK)
+                continue;
+            select_case c = {.mode = (rvit_select_mode)mode, .score = (rvit_score_type)score, .n_prefix = 1, .dim = DIM, .n_heads = 2};
+            c.b = some_images(1);
+            c.x = scratch((size_t)(c.b.live * DIM) * 4);
+            c.cls_probs = scratch((size_t)(c.b.live * 2) * 4);
+            c.counts = count_table(0.7, c.b.max_len);
+            c.n_samples = 5;
+            c.mass = 0.5;
+            select_check(&c);
+        }
+}
+
+SUITE(score_suite, TEST(score_l2), TEST(score_cls_attention), TEST(score_cls_norm), TEST(score_predictor), TEST(predictor_of_large_logits),
+      TEST(score_position), TEST(score_special_values), TEST(score_of_zeros));

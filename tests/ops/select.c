@@ -2,44 +2,6 @@
 
 #include <math.h>
 
-/* counts[n] = ceil(keep * n). */
-static int32_t *count_table(double keep, int32_t max_len)
-{
-    int32_t *counts = scratch((size_t)(max_len + 1) * 4);
-    expect_ok(rvit_count_table(RVIT_COUNT_CEIL, keep, 0, max_len, counts));
-    return counts;
-}
-
-typedef enum score_kind { NORMAL, COARSE, EQUAL, SIGNED_ZEROS, EXTREME, SORTED, REVERSED, N_SCORE_KINDS } score_kind;
-
-static float *make_scores(int64_t n, score_kind kind)
-{
-    static const uint32_t extremes[] = {0x7f800000, 0xff800000, 0x00000001, 0x80000001, 0x7f7fffff, 0xff7fffff, 0, 0x80000000, 0x3f800000};
-    float *scores = scratch((size_t)n * 4);
-    for (int64_t i = 0; i < n; i++) {
-        scores[i] = random_normal();
-        if (kind == COARSE)
-            scores[i] = (float)random_below(4);
-        if (kind == EQUAL)
-            scores[i] = 1.5f;
-        if (kind == SIGNED_ZEROS)
-            scores[i] = random_below(2) ? 0.0f : -0.0f;
-        if (kind == EXTREME)
-            memcpy(&scores[i], &extremes[random_below(9)], 4);
-        if (kind == SORTED || kind == REVERSED)
-            scores[i] = kind == SORTED ? (float)i : (float)-i;
-    }
-    return scores;
-}
-
-/* Every length of the contract in one batch. */
-static batch full_batch(int64_t spare)
-{
-    int32_t lengths[EVERY_LENGTH];
-    const int32_t n = every_length(lengths);
-    return batch_of(lengths, n, spare);
-}
-
 static void select_top_k(void **state)
 {
     (void)state;
@@ -148,6 +110,28 @@ static void select_shapes(void **state)
             }
 }
 
+/* At least k_min of the competing rows stay, whatever the threshold; NaN is taken last. */
+static void select_threshold_least(void **state)
+{
+    (void)state;
+    static const int32_t least[] = {1, 2, 50, 576, INT32_MAX - 1};
+    static const float thresholds[] = {-INFINITY, 0.9f, 2.5f, INFINITY};
+    for (int kind = 0; kind < N_SCORE_KINDS; kind++)
+        for (size_t k = 0; k < sizeof least / sizeof least[0]; k++)
+            for (size_t t = 0; t < sizeof thresholds / sizeof thresholds[0]; t++) {
+                select_case c = {
+                    .mode = RVIT_SELECT_THRESHOLD, .n_prefix = (int32_t)(kind + k) % 3, .threshold = thresholds[t], .k_min = least[k]};
+                c.prefix_competes = t % 2;
+                c.b = full_batch((int64_t)t);
+                float *scores = make_scores(c.b.live, (score_kind)kind);
+                for (int64_t i = 0; kind % 2 && i < c.b.live; i++)
+                    if (random_below(3) == 0)
+                        scores[i] = NAN;
+                c.scores = scores;
+                select_check(&c);
+            }
+}
+
 /* Many images of all lengths: the scan over images crosses every block border. */
 static void select_many_images(void **state)
 {
@@ -169,11 +153,11 @@ static void select_many_images(void **state)
 static void select_long_images(void **state)
 {
     (void)state;
-    static const int32_t lengths[] = {1025, 4097, 0, 2048, 3000};
+    static const int32_t lengths[] = {1025, 4097, 0, 2048, 3000, 1369};
     for (int mode = 0; mode < 3; mode++)
         for (int kind = 0; kind < 3; kind++) {
             select_case c = {.mode = (rvit_select_mode)mode, .n_prefix = 2, .threshold = 0.5f};
-            c.b = batch_of(lengths, 5, 3);
+            c.b = batch_of(lengths, 6, 3);
             c.counts = count_table(0.35, c.b.max_len);
             c.scores = make_scores(c.b.live, (score_kind)kind);
             uint8_t *keep = scratch((size_t)c.b.live);
@@ -184,5 +168,5 @@ static void select_long_images(void **state)
         }
 }
 
-SUITE(select_suite, TEST(select_top_k), TEST(select_free_counts), TEST(select_threshold), TEST(select_mask), TEST(select_nan),
-      TEST(select_shapes), TEST(select_many_images), TEST(select_long_images));
+SUITE(select_suite, TEST(select_top_k), TEST(select_free_counts), TEST(select_threshold), TEST(select_threshold_least), TEST(select_mask),
+      TEST(select_nan), TEST(select_shapes), TEST(select_many_images), TEST(select_long_images));

@@ -1,31 +1,61 @@
-/* A select op with all its arrays, and the same selection by sorting. */
+/* A select op with all its arrays, and the same scores and selection by plain code. */
 #ifndef RVIT_TESTS_SELECT_RUN_H
 #define RVIT_TESTS_SELECT_RUN_H
 
 #include "ops.h"
+#include "reference/selection.h"
 
 typedef struct select_case {
     rvit_select_mode mode;
+    rvit_score_type score;
     batch b;
     int32_t max_len; /* 0: that of b */
-    int32_t n_prefix, prefix_competes;
+    int32_t n_prefix, prefix_competes, k_min, n_samples;
     float threshold;
+    double mass;
     const int32_t *counts;  /* [max_len + 1] */
-    const float *scores;    /* [live] */
+    const float *scores;    /* GIVEN: [live] */
     const uint8_t *keep_in; /* [live] */
+
+    /* What is scored, as floats that are rounded to dtype. */
+    rvit_dtype dtype;
+    int32_t dim, n_heads;
+    int64_t x_stride, x_column; /* x is a part of wider rows, the rest of which is NaN; stride 0: it is all of them */
+    const float *x;             /* [live, dim] */
+    const float *cls_probs;     /* [live, n_heads] */
+    const float *weight, *bias; /* [2, dim], [2] */
+    const float *position_scores;
+
+    rvit_dtype fuse_dtype;
+    int32_t fuse_dim;
+    const float *fuse_x; /* [live, fuse_dim] or NULL */
     int no_error_view;
 } select_case;
 
-typedef struct select_result {
-    uint8_t *keep;     /* [live] */
-    int32_t *cu;       /* [n_images + 1] */
-    int32_t *src_rows; /* [cu[n_images]] */
-    int32_t error;
-} select_result;
+/* Called with what a side gave, after all checks. */
+typedef void select_observer(const select_case *c, side s, const selection *found, const float *scores, const float *fuse_x);
 
-/* What select must give, found by sorting. */
-select_result select_by_sorting(const select_case *c);
-/* Runs the case on every side and compares each with select_by_sorting, bit for bit, and what must stay untouched. */
+/* counts[n] = ceil(keep * n). */
+int32_t *count_table(double keep, int32_t max_len);
+/* What select must give for these scores (NULL: those of the case). */
+selection select_wanted(const select_case *c, const float *scores);
+/* Runs the case on every side and compares scores, selection and fused tokens with plain code, and what must stay untouched. Scores
+   whose bits the header fixes must have them; others may be off by rounding, and the selection is then judged by the scores that were
+   given. */
 void select_check(const select_case *c);
+void select_check_and_observe(const select_case *c, select_observer *observer);
+
+/* The squared norm and the mean over heads in the order that prune.h fixes. */
+float l2_in_the_fixed_order(const float *x, int32_t dim);
+float heads_in_the_fixed_order(const float *probs, int32_t n_heads);
+
+/* Every length of the contract in one batch. */
+batch full_batch(int64_t spare);
+
+typedef enum score_kind { NORMAL, COARSE, EQUAL, SIGNED_ZEROS, EXTREME, SORTED, REVERSED, N_SCORE_KINDS } score_kind;
+float *make_scores(int64_t n, score_kind kind);
+float *make_normal(int64_t n, float scale);
+/* Probabilities: in 0..1, multiples of 2^-24. */
+float *make_probs(int64_t n);
 
 #endif

@@ -3,6 +3,15 @@
 
 #include <math.h>
 
+static uint32_t expected_mask;
+
+static void expect_mask(const select_case *c, side s, const selection *found, const float *scores, const float *fuse_x)
+{
+    (void)s, (void)scores, (void)fuse_x;
+    for (int32_t i = 0; i < c->b.cu[1]; i++)
+        assert_int_equal(found->keep[i], expected_mask >> i & 1);
+}
+
 /* One image without a prefix: the k best of n scores. */
 static void expect_top_k(const float *scores, int32_t n, int32_t k, uint32_t wanted)
 {
@@ -12,12 +21,13 @@ static void expect_top_k(const float *scores, int32_t n, int32_t k, uint32_t wan
     counts[n] = k;
     c.counts = counts;
     c.scores = scores;
-    const select_result r = select_by_sorting(&c);
+    const selection r = select_wanted(&c, NULL);
     for (int32_t i = 0; i < n; i++)
         assert_int_equal(r.keep[i], wanted >> i & 1);
     select_check(&c);
 }
 
+/* S1 to S5 and S9. */
 static void hand_made_selections(void **state)
 {
     (void)state;
@@ -47,48 +57,33 @@ static void paper_mode(void **state)
     for (int i = 0; i < 2; i++) {
         select_case c = {.mode = RVIT_SELECT_TOP_K, .n_prefix = 1, .prefix_competes = 1, .counts = counts, .scores = scores[i]};
         c.b = batch_of(&length, 1, 0);
-        const select_result r = select_by_sorting(&c);
+        const selection r = select_wanted(&c, NULL);
         for (int j = 0; j < 4; j++)
             assert_int_equal(r.keep[j], wanted[i] >> j & 1);
         select_check(&c);
     }
 }
 
-/* EViT's hand-made case: two heads' CLS rows, mean, ties to the lower index. */
-static void evit_scores(void **state)
+/* S8 again, with the norms taken from rows. S9: squared norms 1 and 1 + 2^-23 differ, their roots do not. */
+static void paper_mode_of_rows(void **state)
 {
     (void)state;
-    static const float rows[5][2] = {{.375f, .25f}, {.125f, .25f}, {.25f, .125f}, {.0625f, .25f}, {.1875f, .125f}};
-    static const float wanted[5] = {.3125f, .1875f, .1875f, .15625f, .15625f};
-    array *probs = array_input("cls_probs", sizeof rows), *scores = array_output("scores", sizeof wanted);
-    memcpy(probs->host, rows, sizeof rows);
-    arrays_upload();
-    for (side s = 0; (int)s < H.n_sides; s++) {
-        rvit_score_args args = RVIT_SCORE_ARGS_INIT;
-        args.type = RVIT_SCORE_CLS_ATTENTION;
-        args.rows.capacity = 5;
-        args.n_heads = 2;
-        args.cls_probs = array_view(probs, s);
-        args.scores = array_view(scores, s);
-        expect_ok(rvit_score(H.stream[s], &args));
-        arrays_fetch(s);
-        assert_memory_equal(scores->result[s], wanted, sizeof wanted);
+    static const float loses[] = {0, 1, 0, 0, 5, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 4},
+                       wins[] = {0, 9, 0, 0, 5, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 4};
+    static const float nearly[] = {1, 0, 0, 0, 1, 0x1.6a09e6p-12f, 0, 0};
+    static const float *const rows[] = {loses, wins, nearly};
+    static const uint32_t wanted[] = {0xb, 0x3, 0x2};
+    static const int32_t lengths[] = {4, 4, 2};
+    static const int32_t two_of_four[] = {0, 1, 1, 1, 2}, one[] = {0, 1, 1};
+    for (int i = 0; i < 3; i++) {
+        select_case c = {.mode = RVIT_SELECT_TOP_K, .score = RVIT_SCORE_L2, .n_prefix = i < 2, .prefix_competes = i < 2, .dim = 4};
+        c.b = batch_of(&lengths[i], 1, 1);
+        c.counts = i < 2 ? two_of_four : one;
+        c.x = rows[i];
+        expected_mask = wanted[i];
+        select_check_and_observe(&c, expect_mask);
     }
-    static const double keeps[] = {.5, .75, 1, .8};
-    static const int32_t wanted_counts[] = {2, 3, 4, 4};
-    static const uint32_t wanted_masks[] = {0x7, 0xf, 0x1f, 0x1f};
-    for (int i = 0; i < 4; i++) {
-        static const int32_t length = 5;
-        int32_t counts[6];
-        expect_ok(rvit_count_table(RVIT_COUNT_CEIL, keeps[i], 1, 5, counts));
-        assert_int_equal(counts[4], wanted_counts[i]);
-        select_case c = {.mode = RVIT_SELECT_TOP_K, .n_prefix = 1, .counts = counts, .scores = wanted};
-        c.b = batch_of(&length, 1, 0);
-        const select_result r = select_by_sorting(&c);
-        for (int j = 0; j < 5; j++)
-            assert_int_equal(r.keep[j], wanted_masks[i] >> j & 1);
-        select_check(&c);
-    }
+    assert_true(sqrtf(1 + 0x1p-23f) == 1);
 }
 
 static int32_t count_of(rvit_count_rule rule, double keep, int32_t n)
@@ -110,6 +105,23 @@ static void count_rules(void **state)
     assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.7, 97), 68);
     assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.5, 98), 49);
     assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.5, 49), 25);
+    /* EViT with the fused token, which later stages count; at 384 pixels; and for what is left of 196. */
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.7, 139), 98);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.7, 99), 70);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.5, 196), 98);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.5, 99), 50);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.5, 51), 26);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.7, 576), 404);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.7, 405), 284);
+    assert_int_equal(count_of(RVIT_COUNT_CEIL, 0.7, 285), 200);
+    /* DynamicViT: powers of 0.7 of the unpruned image. */
+    static const int32_t of_196[] = {137, 96, 67}, of_576[] = {403, 282, 197};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(count_of(RVIT_COUNT_FLOOR, pow(0.7, i + 1), 196), of_196[i]);
+        assert_int_equal(count_of(RVIT_COUNT_FLOOR, pow(0.7, i + 1), 576), of_576[i]);
+    }
+    assert_int_equal(count_of(RVIT_COUNT_FLOOR, 0.5, 196), 98);
+    assert_int_equal(count_of(RVIT_COUNT_FLOOR, 0, 197), 0);
     static const double keeps[] = {0.9, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.25, 0.2, 0.1};
     static const int32_t wanted[] = {177, 157, 147, 137, 118, 98, 78, 59, 49, 39, 19};
     for (size_t i = 0; i < sizeof keeps / sizeof keeps[0]; i++)
@@ -175,11 +187,11 @@ static void two_stages(void **state)
     static const int32_t lengths[] = {4, 4};
     select_case c = {.mode = RVIT_SELECT_MASK, .n_prefix = 1, .keep_in = first};
     c.b = batch_of(lengths, 2, 0);
-    const select_result one = select_by_sorting(&c);
+    const selection one = select_wanted(&c, NULL);
     static const int32_t after_first[] = {3, 2};
     select_case d = {.mode = RVIT_SELECT_MASK, .n_prefix = 1, .keep_in = second};
     d.b = batch_of(after_first, 2, 3);
-    const select_result two = select_by_sorting(&d);
+    const selection two = select_wanted(&d, NULL);
     static const int32_t cu_wanted[] = {0, 2, 4}, rows_wanted[] = {0, 3, 4, 5};
     assert_memory_equal(two.cu, cu_wanted, sizeof cu_wanted);
     for (int i = 0; i < 4; i++)
@@ -190,5 +202,5 @@ static void two_stages(void **state)
     select_check(&d);
 }
 
-SUITE(select_vectors_suite, TEST(hand_made_selections), TEST(paper_mode), TEST(evit_scores), TEST(count_rules), TEST(layouts_from_masks),
-      TEST(two_stages));
+SUITE(select_vectors_suite, TEST(hand_made_selections), TEST(paper_mode), TEST(paper_mode_of_rows), TEST(count_rules),
+      TEST(layouts_from_masks), TEST(two_stages));

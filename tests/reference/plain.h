@@ -42,4 +42,48 @@ typedef struct head_problem {
 void head_f64(const head_problem *p, double *logits);
 void head_f32(const head_problem *p, float *logits);
 
+/* The log-probability of the first of two classes. */
+typedef struct predictor_problem {
+    int64_t rows;
+    int32_t dim;
+    const float *x, *weight, *bias; /* [rows, dim], [2, dim], [2] */
+} predictor_problem;
+void predictor_f64(const predictor_problem *p, double *scores);
+void predictor_f32(const predictor_problem *p, float *scores);
+
+/* Per image, the sum of the rows that are not kept, each times its score. */
+typedef struct fuse_problem {
+    int32_t length, dim; /* one image */
+    const uint8_t *keep;
+    const float *scores, *x;
+} fuse_problem;
+void fuse_f64(const fuse_problem *p, double *row);
+void fuse_f32(const fuse_problem *p, float *row);
+
+/* The mean of the rows from `first` on, each column; 0 if there are none. */
+typedef struct mean_problem {
+    int32_t length, first, dim; /* one image */
+    const float *x;
+} mean_problem;
+void mean_f64(const mean_problem *p, double *row);
+void mean_f32(const mean_problem *p, float *row);
+
+/* Keys added up over the heads, scaled to length 1. */
+typedef struct metric_problem {
+    int64_t rows;
+    int32_t n_heads, head_dim;
+    const float *k; /* [rows, n_heads, head_dim] */
+} metric_problem;
+void metric_f64(const metric_problem *p, double *metric);
+void metric_f32(const metric_problem *p, float *metric);
+
+/* One list: the mean of n rows, weighted by their sizes. */
+typedef struct merge_problem {
+    int32_t n, dim;
+    const int32_t *list; /* rows of x, in order */
+    const float *x, *sizes;
+} merge_problem;
+void merge_f64(const merge_problem *p, double *row, double *size, double *key_bias);
+void merge_f32(const merge_problem *p, float *row, float *size, float *key_bias);
+
 #endif

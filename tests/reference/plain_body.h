@@ -113,3 +113,69 @@ void NAME(head)(const head_problem *p, REAL *logits)
     }
     free(row);
 }
+
+void NAME(predictor)(const predictor_problem *p, REAL *scores)
+{
+    for (int64_t t = 0; t < p->rows; t++) {
+        REAL o[2];
+        for (int c = 0; c < 2; c++) {
+            REAL sum = 0;
+            for (int32_t i = 0; i < p->dim; i++)
+                sum += (REAL)p->x[t * p->dim + i] * (REAL)p->weight[c * p->dim + i];
+            o[c] = sum + (REAL)p->bias[c];
+        }
+        const REAL largest = o[0] > o[1] ? o[0] : o[1];
+        scores[t] = o[0] - largest - LOG(EXP(o[0] - largest) + EXP(o[1] - largest));
+    }
+}
+
+void NAME(fuse)(const fuse_problem *p, REAL *row)
+{
+    for (int32_t i = 0; i < p->dim; i++) {
+        row[i] = 0;
+        for (int32_t t = 0; t < p->length; t++)
+            if (!p->keep[t])
+                row[i] += (REAL)p->scores[t] * (REAL)p->x[(int64_t)t * p->dim + i];
+    }
+}
+
+void NAME(mean)(const mean_problem *p, REAL *row)
+{
+    for (int32_t i = 0; i < p->dim; i++) {
+        row[i] = 0;
+        for (int32_t t = p->first; t < p->length; t++)
+            row[i] += (REAL)p->x[(int64_t)t * p->dim + i];
+        if (p->first < p->length)
+            row[i] /= (REAL)(p->length - p->first);
+    }
+}
+
+void NAME(metric)(const metric_problem *p, REAL *metric)
+{
+    for (int64_t t = 0; t < p->rows; t++) {
+        REAL *m = metric + t * p->head_dim, square = 0;
+        for (int32_t i = 0; i < p->head_dim; i++) {
+            m[i] = 0;
+            for (int32_t h = 0; h < p->n_heads; h++)
+                m[i] += (REAL)p->k[(t * p->n_heads + h) * p->head_dim + i];
+            square += m[i] * m[i];
+        }
+        for (int32_t i = 0; square > 0 && i < p->head_dim; i++)
+            m[i] /= SQRT(square);
+    }
+}
+
+void NAME(merge)(const merge_problem *p, REAL *row, REAL *size, REAL *key_bias)
+{
+    REAL total = 0;
+    for (int32_t j = 0; j < p->n; j++)
+        total += p->sizes ? (REAL)p->sizes[p->list[j]] : (REAL)1;
+    for (int32_t i = 0; i < p->dim; i++) {
+        REAL sum = 0;
+        for (int32_t j = 0; j < p->n; j++)
+            sum += (REAL)p->x[(int64_t)p->list[j] * p->dim + i] * (p->sizes ? (REAL)p->sizes[p->list[j]] : (REAL)1);
+        row[i] = sum / total;
+    }
+    *size = total;
+    *key_bias = LOG(total);
+}

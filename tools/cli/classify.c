@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "feature_file.h"
+#include "mask.h"
 #include "overlay.h"
 #include "progress.h"
 #include "report.h"
@@ -12,13 +14,18 @@
 struct classify {
     const struct options *options;
     struct engine engine;
+    struct prune prune; /* settled for the model */
     rvit_session *session;
     struct labels labels;
     struct inputs inputs;
     int32_t *expected; /* [inputs.n_given]; NULL: not known */
+    struct mask mask;  /* with --prune mask, else empty */
     int32_t batch;
     struct report_image *images; /* [batch], of the run */
-    struct image first_view;     /* for the overlay */
+    int64_t *positions;          /* [batch]: the same images among all that were given */
+    uint8_t *keep;               /* [n_stages, batch, tokens], with a mask */
+    struct feature_file features;
+    struct image first_view; /* for the overlay */
     bool has_infinite;
     struct report report;
 };
@@ -35,7 +42,9 @@ static int32_t fill_batch(struct classify *self)
         const int found = inputs_next_prepared(&self->inputs, size, out + (size_t)n * image_length, &input, view);
         if (found <= 0)
             return found < 0 ? -1 : n;
-        self->images[n] = (struct report_image){.path = input.path, .tile = input.tile, .expected = -1};
+        self->images[n] =
+            (struct report_image){.path = input.path, .tile = input.tile, .expected = -1, .session = self->session, .index = n};
+        self->positions[n] = input.position;
         if (self->expected)
             self->images[n].expected = self->expected[input.position];
     }
@@ -80,7 +89,7 @@ static void report_batch(struct classify *self, int32_t n)
     const float *logits = rvit_session_logits(self->session);
     for (int32_t i = 0; i < n; i++) {
         struct report_image *image = &self->images[i];
-        image->logits = logits + (int64_t)i * n_classes;
+        image->logits = n_classes > 0 ? logits + (int64_t)i * n_classes : NULL;
         for (int32_t c = 0; c < n_classes; c++)
             self->has_infinite |= !isfinite(image->logits[c]);
         for (int32_t s = 0; s < self->report.n_stages; s++) {
@@ -101,11 +110,15 @@ static int run_batches(struct classify *self)
             return n < 0 ? EXIT_FAULT : code;
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = n;
+        if (self->mask.keep) {
+            mask_fill(&self->mask, self->positions, n, self->engine.model_info.n_prefix, self->keep);
+            run.keep = self->keep;
+        }
         const double start = now();
         const rvit_status status = rvit_session_run(self->session, &run, NULL);
         self->report.seconds += now() - start;
         if (status != RVIT_OK) {
-            /* The arguments are sound, so an INVALID_ARGUMENT tells of the values: NaN scores. */
+            /* The arguments are sound, so an INVALID_ARGUMENT tells of the values: scores that are NaN, or that cannot be sampled. */
             code = complain_status(NULL, status);
             return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : code;
         }
@@ -116,6 +129,8 @@ static int run_batches(struct classify *self)
                 return code;
         }
         report_batch(self, n);
+        if (self->options->features && (code = feature_file_add(&self->features, self->session, n)) != EXIT_OK)
+            return code;
         progress_update(self->inputs.position);
     }
 }
@@ -130,28 +145,56 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = inputs_open(options->paths, options->n_paths, options->tiles, options->limit, &self->inputs);
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
+    if (code == EXIT_OK)
+        code = mask_open(&self->prune, &self->engine.model_info, self->inputs.total, self->inputs.n_given, &self->mask);
     if (code != EXIT_OK)
         return code;
     self->batch = options->batch ? options->batch : DEFAULT_BATCH;
     if (self->batch > self->inputs.total)
         self->batch = self->inputs.total > 0 ? (int32_t)self->inputs.total : 1;
-    self->images = allocate((size_t)self->batch, sizeof *self->images);
-    return self->images ? engine_session(&self->engine, &options->prune, self->batch, false, &self->session) : EXIT_FAULT;
+    const size_t batch = (size_t)self->batch;
+    self->images = allocate(batch, sizeof *self->images);
+    self->positions = allocate(batch, sizeof *self->positions);
+    self->keep = allocate((size_t)self->mask.n_stages * batch * (size_t)self->engine.model_info.tokens, 1);
+    if (!self->images || !self->positions || !self->keep)
+        return EXIT_FAULT;
+    code =
+        engine_session(&self->engine, &self->prune.desc, self->batch, false, options->features ? RVIT_OUTPUT_FEATURES : 0, &self->session);
+    if (code == EXIT_OK && options->features)
+        code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
+    return code;
+}
+
+static int check_head(const struct options *options, const rvit_checkpoint *checkpoint)
+{
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    const rvit_status status = rvit_checkpoint_get_info(checkpoint, &info);
+    if (status != RVIT_OK)
+        return complain_status(options->model, status);
+    if (info.n_classes > 0 || options->features || options->overlay || options->json)
+        return EXIT_OK;
+    complain(options->model, "has no head to classify with: --features, --overlay or --json give what it does without");
+    return EXIT_USAGE;
 }
 
 int run_classify(const struct options *options)
 {
-    struct classify self = {.options = options};
+    struct classify self = {.options = options, .prune = options->prune};
     rvit_checkpoint *checkpoint;
-    int code = engine_checkpoint(options->model, &checkpoint);
+    int code = engine_checkpoint(options, &checkpoint);
     if (code != EXIT_OK)
         return code;
-    code = prepare(&self, checkpoint);
+    code = check_head(options, checkpoint);
+    if (code == EXIT_OK)
+        code = prepare(&self, checkpoint);
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
-        report_begin(&self.report, options, &self.engine, &self.labels, rvit_session_n_stages(self.session), self.inputs.total, self.batch);
+        report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, rvit_session_n_stages(self.session), self.inputs.total,
+                     self.batch);
         code = run_batches(&self);
         progress_end();
+        if (code == EXIT_OK)
+            code = feature_file_close(&self.features);
         if (code == EXIT_OK && self.inputs.n_failures > 0)
             code = self.report.n_images > 0 ? EXIT_PARTLY : EXIT_FILE;
         if (code == EXIT_OK && self.has_infinite) {
@@ -160,6 +203,9 @@ int run_classify(const struct options *options)
         }
         report_end(&self.report, &self.inputs, code);
     }
+    if (feature_file_close(&self.features) != EXIT_OK)
+        code = EXIT_FAULT;
+    mask_free(&self.mask);
     rvit_session_destroy(self.session);
     engine_close(&self.engine);
     labels_free(&self.labels);
@@ -167,5 +213,7 @@ int run_classify(const struct options *options)
     image_free(&self.first_view);
     free(self.expected);
     free(self.images);
+    free(self.positions);
+    free(self.keep);
     return code;
 }

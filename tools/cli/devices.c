@@ -1,4 +1,4 @@
-/* raggedvit devices, raggedvit policies. */
+/* raggedvit devices. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -88,20 +88,4 @@ int run_devices(const struct options *options)
     json_decref(array);
     free(infos);
     return code;
-}
-
-int run_policies(const struct options *options)
-{
-    (void)options;
-    rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
-    for (int32_t i = 0; rvit_prune_list(i, &info) == RVIT_OK; i++) {
-        printf("%-6s %s%s\n", info.name, info.summary, info.type == RVIT_PRUNE_MASK ? " (for programs, not for --prune)" : "");
-        if (info.n_default_blocks > 0) {
-            printf("       keep %g, block%s", info.default_keep, info.n_default_blocks > 1 ? "s" : "");
-            for (int32_t s = 0; s < info.n_default_blocks; s++)
-                printf("%s%d", s ? ", " : " ", info.default_blocks[s]);
-            printf(" unless told otherwise; from %s\n", info.source);
-        }
-    }
-    return EXIT_OK;
 }

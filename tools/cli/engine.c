@@ -2,12 +2,12 @@
 
 #include <stdio.h>
 
-int engine_checkpoint(const char *path, rvit_checkpoint **out)
+int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
 {
-    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    const char *path = options->model;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     *out = NULL;
-    rvit_status status = rvit_checkpoint_open(path, &desc, out);
+    rvit_status status = rvit_checkpoint_open(path, &options->checkpoint, out);
     if (status == RVIT_OK)
         status = rvit_checkpoint_get_info(*out, &info);
     if (status == RVIT_OK && info.channels == 3)
@@ -61,12 +61,14 @@ void engine_close(struct engine *self)
     self->device = NULL;
 }
 
-int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, rvit_session **out)
+int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs,
+                   rvit_session **out)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = max_images;
     desc.prune = *prune;
     desc.trace = trace;
+    desc.outputs = outputs;
     const rvit_status status = rvit_session_create(self->model, &desc, out);
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }

@@ -15,13 +15,15 @@ struct engine {
 };
 
 /* Complains and returns an exit code. Also refuses a model that does not take square RGB images. */
-int engine_checkpoint(const char *path, rvit_checkpoint **out);
+int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 
 /* index -1: the backend's first choice. */
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
                 const rvit_checkpoint *checkpoint, struct engine *out);
 void engine_close(struct engine *self);
 
-int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, rvit_session **out);
+/* outputs: rvit_output, added up. */
+int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs,
+                   rvit_session **out);
 
 #endif

@@ -43,21 +43,44 @@ static json_t *tensors_to_json(const rvit_checkpoint *checkpoint)
     return array;
 }
 
+/* "CLS, distillation, 4 registers". */
+static void describe_prefix(const rvit_model_info *info, char *out, size_t out_size)
+{
+    const char *distillation = info->n_prefix - info->n_registers == 2 ? ", distillation" : "";
+    if (info->n_registers)
+        snprintf(out, out_size, "CLS%s, %d registers", distillation, info->n_registers);
+    else
+        snprintf(out, out_size, "CLS%s", distillation);
+}
+
 static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
     const int32_t grid = info->image_size / info->patch_size;
+    char prefix[64];
+    describe_prefix(info, prefix, sizeof prefix);
     printf("architecture  %s (%s names)\n", info->architecture, info->family);
     printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_size, info->image_size, info->channels,
            info->patch_size, info->patch_size);
-    printf("tokens        %d: %d x %d patches and %s\n", info->tokens, grid, grid, info->n_prefix == 2 ? "CLS, distillation" : "CLS");
+    printf("tokens        %d: %d x %d patches and %s\n", info->tokens, grid, grid, prefix);
+    if (info->trained_size != info->image_size)
+        printf("resampled     the position table, which is for %d x %d pixels\n", info->trained_size, info->trained_size);
     printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
     printf("depth         %d blocks\n", info->depth);
     printf("layernorm     eps %g\n", (double)info->eps);
-    printf("classes       %d%s%s\n", info->n_classes, classes ? ": " : "", classes ? classes : "");
+    if (info->n_predictors)
+        printf("predictors    %d, of DynamicViT\n", info->n_predictors);
+    if (info->n_classes > 0)
+        printf("classes       %d%s%s%s\n", info->n_classes, info->distilled ? ", the mean of two heads" : "", classes ? ": " : "",
+               classes ? classes : "");
+    else
+        printf("classes       none: there is no head\n");
     printf("parameters    %lld\n", (long long)info->n_parameters);
-    printf("tensors       %d: %d F32, %d F16, %d BF16\n", info->n_tensors, info->n_by_dtype[RVIT_F32], info->n_by_dtype[RVIT_F16],
+    printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, info->n_by_dtype[RVIT_F32], info->n_by_dtype[RVIT_F16],
            info->n_by_dtype[RVIT_BF16]);
+    if (info->n_files > 1)
+        printf("; in %d files", info->n_files);
+    putchar('\n');
     printf("missing       none\n"); /* the checkpoint would not have opened */
     if (info->n_unknown == 0)
         printf("not used      none\n");
@@ -80,12 +103,17 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
                   "refused", refusal[0] ? json_text(refusal) : json_null(), "tensors", tensors_to_json(checkpoint));
     json_object_update(object, rest);
     json_decref(rest);
+    json_object_set_new(object, "distilled", json_boolean(info->distilled));
+    json_object_set_new(object, "registers", json_integer(info->n_registers));
+    json_object_set_new(object, "predictors", json_integer(info->n_predictors));
+    json_object_set_new(object, "files", json_integer(info->n_files));
+    json_object_set_new(object, "trained_size", json_integer(info->trained_size));
     return object;
 }
 
 int run_inspect(const struct options *options)
 {
-    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    rvit_checkpoint_desc desc = options->checkpoint;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_checkpoint *checkpoint = NULL;
     char refusal[512] = ""; /* why classify would not take it */

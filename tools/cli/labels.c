@@ -9,7 +9,7 @@
 int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, struct labels *out)
 {
     *out = (struct labels){.n_classes = n_classes};
-    const char *metadata = rvit_checkpoint_metadata(checkpoint, "classes");
+    const char *metadata = n_classes > 0 ? rvit_checkpoint_metadata(checkpoint, "classes") : NULL;
     int code = EXIT_OK;
     if (path)
         code = lines_read(path, &out->names);

@@ -1,14 +1,10 @@
 #include "lines.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "cli.h"
-
-#define MAX_FILE_SIZE ((int64_t)1 << 30)
+#include "file.h"
 
 static bool is_blank(char c)
 {
@@ -48,25 +44,14 @@ static int split(char *memory, size_t size, char separator, struct lines *out)
 
 int lines_read(const char *path, struct lines *out)
 {
-    struct stat status;
-    FILE *file = stat(path, &status) == 0 ? fopen(path, "rb") : NULL;
-    if (!file) {
-        complain(path, "cannot be read: %s", strerror(errno));
-        return EXIT_FILE;
-    }
-    if (!S_ISREG(status.st_mode) || status.st_size > MAX_FILE_SIZE) {
-        fclose(file);
-        complain(path, "is not a text file of one item a line");
-        return EXIT_FILE;
-    }
-    const size_t size = (size_t)status.st_size;
-    char *memory = allocate(size + 1, 1);
-    const bool complete = memory && fread(memory, 1, size, file) == size;
-    fclose(file);
-    if (!memory)
-        return EXIT_FAULT;
-    if (!complete || memchr(memory, 0, size)) {
-        complain(path, complete ? "is not a text file of one item a line" : "cannot be read to its end");
+    static const char kind[] = "a text file of one item a line";
+    char *memory;
+    size_t size;
+    const int code = file_read(path, kind, &memory, &size);
+    if (code != EXIT_OK)
+        return code;
+    if (memchr(memory, 0, size)) {
+        complain(path, "is not %s", kind);
         free(memory);
         return EXIT_FILE;
     }

@@ -1,12 +1,13 @@
 #include "options.h"
 
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, RUNS = CLASSIFY | VERIFY };
+#include "parse.h"
+#include "wrap.h"
+
+enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, RUNS = CLASSIFY | VERIFY, MODELS = RUNS | INSPECT };
 
 struct command {
     unsigned bit;
@@ -20,25 +21,29 @@ struct command {
 
 static const struct command commands[] = {
     {DEVICES, "devices", "", "lists every device of every backend",
-     "Lists every device of every backend that is built in, in the order of preference: its driver, the tier chosen,\n"
-     "and why a backend, a device or a higher tier is passed over. '*' marks the device that --backend auto takes.",
+     "Lists every device of every backend that is built in, in the order of preference: its driver, the tier chosen, and why a "
+     "backend, a device or a higher tier is passed over. '*' marks the device that --backend auto takes.",
      "raggedvit devices", 0, 0, false, run_devices},
     {CLASSIFY, "classify", "MODEL IMAGE...", "classifies images, pruned or not",
-     "Classifies images with a .safetensors checkpoint (timm's names for DeiT and ViT). IMAGE is a PNG or JPEG file, a\n"
-     "folder (its PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list).\n"
-     "Images are prepared by timm's recipe: shorter edge to size / 0.9 (from 384 pixels on: to size), bicubic as Pillow\n"
-     "does it, centre crop, ImageNet mean and standard deviation. An unreadable image is reported and skipped.",
+     "Classifies images with a .safetensors checkpoint, or the index file of one in parts. IMAGE is a PNG or JPEG file, a folder (its "
+     "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
+     "recipe: shorter edge to size / 0.9 (from 384 pixels on: to size), bicubic as Pillow does it, centre crop, ImageNet mean and "
+     "standard deviation. An unreadable image is reported and skipped. With --json, an image's \"kept\" are the patches left after "
+     "each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many patches each is the mean.",
      "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, true, run_classify},
     {VERIFY, "verify", "MODEL", "compares two devices on the same images",
-     "Runs the same images on device A (--backend) and on the reference device B (--against) and reports the difference of\n"
-     "the logits, the kept tokens that differ, top-1 agreement, and the first block that diverges. When near-ties make the\n"
-     "two keep different tokens, B runs again with A's tokens, so that logits are compared like with like. Without --images\n"
-     "the input is seeded, smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
+     "Runs the same images on device A (--backend) and on the reference device B (--against) and reports the difference of the logits "
+     "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
+     "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
+     "tome and evit-fused cannot do that, and such images, at most half of all, are left out. Without --images the input is seeded, "
+     "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
      "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, true, run_verify},
     {INSPECT, "inspect", "MODEL", "shows what a checkpoint holds",
      "Shows a checkpoint's architecture and geometry, its parameters and tensors, and what is missing or not used.",
      "raggedvit inspect deit_tiny.safetensors --tensors", 1, 1, true, run_inspect},
-    {POLICIES, "policies", "", "lists the prune policies", "Lists the prune policies that --prune takes, with their defaults and sources.",
+    {POLICIES, "policies", "", "lists the prune policies",
+     "Lists the policies that --prune takes: the options each uses and their defaults, where in a block it prunes, and its source. "
+     "PATCHES: as many as the image has. An option in brackets, or in capitals, has no default; the latter must be given.",
      "raggedvit policies", 0, 0, false, run_policies},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -53,6 +58,15 @@ enum {
     OPT_PRUNE,
     OPT_KEEP,
     OPT_BLOCKS,
+    OPT_THRESHOLD,
+    OPT_MASS,
+    OPT_SAMPLES,
+    OPT_MERGE,
+    OPT_SEED,
+    OPT_MASK,
+    OPT_IMAGE_SIZE,
+    OPT_RESAMPLE,
+    OPT_EPS,
     OPT_DTYPE,
     OPT_AGAINST_DTYPE,
     OPT_BATCH,
@@ -63,6 +77,8 @@ enum {
     OPT_LABELS,
     OPT_EXPECT,
     OPT_OVERLAY,
+    OPT_FEATURES,
+    OPT_GRID,
     OPT_TENSORS,
     OPT_QUIET,
     OPT_JSON,
@@ -85,9 +101,22 @@ static const struct option_row option_rows[] = {
     {OPT_TIER, CLASSIFY, "tier", "NAME", "kernels: auto, scalar, subgroup or matrix (auto: the highest the device has)"},
     {OPT_TIER, VERIFY, "tier", "NAME", "A's kernels: auto, scalar, subgroup or matrix (auto, as B: the highest there is)"},
     {OPT_THREADS, RUNS, "threads", "N", "CPU threads, 0 to 1024 (0: one a core)"},
-    {OPT_PRUNE, RUNS, "prune", "NAME", "how patches are dropped: none, l2, evit; see 'policies' (none)"},
-    {OPT_KEEP, RUNS, "keep", "R", "fraction kept at a prune stage, 0 to 1 (the policy's own)"},
+    {OPT_PRUNE, RUNS, "prune", "NAME",
+     "how patches are dropped; 'raggedvit policies' says which of the options below each takes (none). One of:"},
+    {OPT_KEEP, RUNS, "keep", "R", "fraction kept, 0 to 1 (the policy's own)"},
     {OPT_BLOCKS, RUNS, "blocks", "LIST", "blocks that prune, from 0, as 3,6,9 (the policy's own)"},
+    {OPT_THRESHOLD, RUNS, "threshold", "T", "what a patch must reach, a norm or a probability (the policy's own)"},
+    {OPT_MASS, RUNS, "mass", "P", "share of the scores' sum that is kept, 0 to 1 (the policy's own)"},
+    {OPT_SAMPLES, RUNS, "samples", "K", "points sampled, 1 to 65536 (as many as there are patches)"},
+    {OPT_MERGE, RUNS, "merge", "R", "patches merged away at each stage (the policy's own)"},
+    {OPT_SEED, RUNS, "seed", "N", "of what is random (0)"},
+    {OPT_MASK, RUNS, "mask", "FILE",
+     "what to keep: a NumPy array of uint8 or bool, [patches], [images, patches] or [stages, images, patches]; or JSON, for each image a "
+     "list for each stage of patch numbers, or what classify --json wrote, with its blocks"},
+    {OPT_IMAGE_SIZE, MODELS, "image-size", "N", "pixels an edge of the model's input, to which its position table is resampled (its own)"},
+    {OPT_RESAMPLE, MODELS, "resample", "NAME",
+     "how: timm (its antialiased bicubic), bicubic (Hugging Face's, DeiT's, EViT's) or bilinear (DynamicViT's, ATS's)"},
+    {OPT_EPS, MODELS, "eps", "X", "of the layernorms (what the checkpoint's family has)"},
     {OPT_DTYPE, RUNS, "dtype", "TYPE", "storage of weights and activations: f32 or f16 (f32)"},
     {OPT_AGAINST_DTYPE, VERIFY, "against-dtype", "TYPE", "the same for the reference (as --dtype)"},
     {OPT_BATCH, RUNS, "batch", "N", "images a run, 1 to 4096 (32, or fewer if there are fewer)"},
@@ -98,24 +127,46 @@ static const struct option_row option_rows[] = {
     {OPT_TOP, CLASSIFY, "top", "K", "classes shown for an image, 1 to 100 (5)"},
     {OPT_LABELS, CLASSIFY, "labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)"},
     {OPT_EXPECT, CLASSIFY, "expect", "FILE", "the right class of each image, name or number, one a line: prints top-1 accuracy"},
-    {OPT_OVERLAY, CLASSIFY, "overlay", "OUT.png", "writes the first image as the model sees it, the dropped patches dimmed"},
+    {OPT_OVERLAY, CLASSIFY, "overlay", "OUT.png",
+     "writes the first image as the model sees it; patches that were dropped, or merged into others, are dimmed, the earlier the more"},
+    {OPT_FEATURES, CLASSIFY, "features", "OUT.npy",
+     "writes the CLS row of each image that was classified, after the final layernorm: float32 [images, dim]"},
+    {OPT_GRID, CLASSIFY, "grid", NULL, "makes --features write the patches in their places, 0 where dropped: [images, G, G, dim]"},
     {OPT_TENSORS, INSPECT, "tensors", NULL, "lists every tensor"},
     {OPT_QUIET, CLASSIFY, "quiet", NULL, "prints the summary, not the images"},
-    {OPT_JSON, DEVICES | RUNS | INSPECT, "json", NULL, "prints one JSON object instead"},
+    {OPT_JSON, ~0u, "json", NULL, "prints one JSON object instead"},
     {OPT_HELP, ~0u, "help", NULL, "prints this"},
 };
 #define N_OPTIONS (sizeof option_rows / sizeof option_rows[0])
 
+#define HELP_COLUMN 24
+
+static void print_option_help(const char *name, const char *value, const char *help)
+{
+    const int used = printf("  --%s%s%s", name, value ? " " : "", value ? value : "");
+    if (used + 2 > HELP_COLUMN)
+        putchar('\n');
+    printf("%*s", used + 2 > HELP_COLUMN ? HELP_COLUMN : HELP_COLUMN - used, "");
+    wrap_print(help, HELP_COLUMN, HELP_COLUMN);
+}
+
 static void print_command_help(const struct command *command)
 {
-    printf("usage: raggedvit %s%s%s [options]\n\n%s\n\noptions:\n", command->name, command->arguments[0] ? " " : "", command->arguments,
-           command->text);
-    for (size_t i = 0; i < N_OPTIONS; i++)
-        if (option_rows[i].commands & command->bit) {
-            char left[64];
-            snprintf(left, sizeof left, "--%s %s", option_rows[i].name, option_rows[i].value ? option_rows[i].value : "");
-            printf("  %-20s  %s\n", left, option_rows[i].help);
+    char text[1024], policies[512];
+    printf("usage: raggedvit %s%s%s [options]\n\n", command->name, command->arguments[0] ? " " : "", command->arguments);
+    wrap_print(command->text, 0, 0);
+    puts("\noptions:");
+    for (size_t i = 0; i < N_OPTIONS; i++) {
+        const struct option_row *row = &option_rows[i];
+        if (!(row->commands & command->bit))
+            continue;
+        snprintf(text, sizeof text, "%s", row->help);
+        if (row->id == OPT_PRUNE) {
+            prune_list_names(0, policies, sizeof policies);
+            snprintf(text, sizeof text, "%s %s", row->help, policies);
         }
+        print_option_help(row->name, row->value, text);
+    }
     printf("\nexample:\n  %s\n", command->example);
 }
 
@@ -139,79 +190,6 @@ static void print_help(void)
          "  raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5");
 }
 
-static bool parse_int(const char *name, const char *text, long low, long high, long *out)
-{
-    char *end;
-    const long value = strtol(text, &end, 10);
-    if (end == text || *end || value < low || value > high) {
-        complain(NULL, "--%s: '%s' is not a whole number from %ld to %ld", name, text, low, high);
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-static bool parse_name(const char *name, const char *text, const char *const *names, int n_names, int *out)
-{
-    for (int i = 0; i < n_names; i++)
-        if (names[i] && strcmp(text, names[i]) == 0) {
-            *out = i;
-            return true;
-        }
-    fprintf(stderr, "raggedvit: --%s: '%s' is none of", name, text);
-    for (int i = 0; i < n_names; i++)
-        if (names[i])
-            fprintf(stderr, " %s", names[i]);
-    fputc('\n', stderr);
-    return false;
-}
-
-static bool parse_keep(const char *text, double *out)
-{
-    char *end;
-    const double value = strtod(text, &end);
-    if (end == text || *end || !(value >= 0 && value <= 1)) {
-        complain(NULL, "--keep: '%s' is not a number from 0 to 1", text);
-        return false;
-    }
-    *out = value;
-    return true;
-}
-
-static bool parse_blocks(const char *text, rvit_prune_desc *out)
-{
-    out->n_blocks = 0;
-    for (const char *at = text;; at++) {
-        char *end;
-        const long block = strtol(at, &end, 10);
-        const bool ascends = out->n_blocks == 0 || block > out->blocks[out->n_blocks - 1];
-        if (end == at || (*end && *end != ',') || block < 0 || block > INT32_MAX || !ascends || out->n_blocks == RVIT_PRUNE_MAX_STAGES) {
-            complain(NULL, "--blocks: '%s' is not a list of ascending block numbers such as 3,6,9, at most %d of them", text,
-                     RVIT_PRUNE_MAX_STAGES);
-            return false;
-        }
-        out->blocks[out->n_blocks++] = (int32_t)block;
-        if (!*end)
-            return true;
-        at = end;
-    }
-}
-
-static bool parse_prune(const char *text, struct options *options)
-{
-    options->prune_name = text;
-    const rvit_status status = rvit_prune_from_name(text, &options->prune.type);
-    if (status != RVIT_OK) {
-        complain_status("--prune", status);
-        return false;
-    }
-    if (options->prune.type == RVIT_PRUNE_MASK) {
-        complain(NULL, "--prune: 'mask' takes a mask with each run, which only a program can give (rvit_run_args.keep)");
-        return false;
-    }
-    return true;
-}
-
 static bool parse_option(int id, const char *name, const char *value, struct options *options)
 {
     static const char *const backends[] = {[RVIT_BACKEND_AUTO] = "auto",
@@ -221,7 +199,10 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
                                            [RVIT_BACKEND_VULKAN + 1] = "oracle"};
     static const char *const tiers[] = {"auto", "scalar", "subgroup", "matrix"};
     static const char *const dtypes[] = {"f32", "f16"};
-    long number = 0;
+    static const char *const resamplers[] = {
+        [RVIT_RESAMPLE_TIMM] = "timm", [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear"};
+    int64_t number = 0;
+    double real = 0;
     int index = 0;
     bool ok = true;
     switch (id) {
@@ -236,11 +217,11 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         options->against = options->against_oracle ? RVIT_BACKEND_CPU : (rvit_backend)index;
         break;
     case OPT_DEVICE:
-        ok = parse_int(name, value, 0, INT32_MAX, &number);
+        ok = parse_integer(name, value, 0, INT32_MAX, &number);
         options->device = (int32_t)number;
         break;
     case OPT_AGAINST_DEVICE:
-        ok = parse_int(name, value, 0, INT32_MAX, &number);
+        ok = parse_integer(name, value, 0, INT32_MAX, &number);
         options->against_device = (int32_t)number;
         break;
     case OPT_TIER:
@@ -248,17 +229,47 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         options->tier = (rvit_tier)index;
         break;
     case OPT_THREADS:
-        ok = parse_int(name, value, 0, 1024, &number);
+        ok = parse_integer(name, value, 0, 1024, &number);
         options->threads = (int32_t)number;
         break;
     case OPT_PRUNE:
-        ok = parse_prune(value, options);
+        ok = prune_choose(&options->prune, value);
         break;
     case OPT_KEEP:
-        ok = parse_keep(value, &options->prune.keep);
+        ok = prune_set(&options->prune, RVIT_PRUNE_KEEP, value);
         break;
     case OPT_BLOCKS:
-        ok = parse_blocks(value, &options->prune);
+        ok = prune_set(&options->prune, RVIT_PRUNE_BLOCKS, value);
+        break;
+    case OPT_THRESHOLD:
+        ok = prune_set(&options->prune, RVIT_PRUNE_THRESHOLD, value);
+        break;
+    case OPT_MASS:
+        ok = prune_set(&options->prune, RVIT_PRUNE_MASS, value);
+        break;
+    case OPT_SAMPLES:
+        ok = prune_set(&options->prune, RVIT_PRUNE_SAMPLES, value);
+        break;
+    case OPT_MERGE:
+        ok = prune_set(&options->prune, RVIT_PRUNE_MERGES, value);
+        break;
+    case OPT_SEED:
+        ok = prune_set(&options->prune, RVIT_PRUNE_SEED, value);
+        break;
+    case OPT_MASK:
+        options->prune.mask = value;
+        break;
+    case OPT_IMAGE_SIZE:
+        ok = parse_integer(name, value, 1, 65536, &number);
+        options->checkpoint.image_size = (int32_t)number;
+        break;
+    case OPT_RESAMPLE:
+        ok = parse_name(name, value, resamplers, 3, &index);
+        options->checkpoint.resample = (rvit_resample)index;
+        break;
+    case OPT_EPS:
+        ok = parse_real(name, value, 1e-30, 1, &real);
+        options->checkpoint.eps = (float)real;
         break;
     case OPT_DTYPE:
         ok = parse_name(name, value, dtypes, 2, &index);
@@ -270,19 +281,19 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         options->against_dtype_given = true;
         break;
     case OPT_BATCH:
-        ok = parse_int(name, value, 1, 4096, &number);
+        ok = parse_integer(name, value, 1, 4096, &number);
         options->batch = (int32_t)number;
         break;
     case OPT_TOP:
-        ok = parse_int(name, value, 1, 100, &number);
+        ok = parse_integer(name, value, 1, 100, &number);
         options->top = (int32_t)number;
         break;
     case OPT_TILES:
-        ok = parse_int(name, value, 1, 65536, &number);
+        ok = parse_integer(name, value, 1, 65536, &number);
         options->tiles = (int32_t)number;
         break;
     case OPT_LIMIT:
-        ok = parse_int(name, value, 1, LONG_MAX, &number);
+        ok = parse_integer(name, value, 1, INT64_MAX, &number);
         options->limit = number;
         break;
     case OPT_LABELS:
@@ -293,6 +304,12 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         break;
     case OPT_OVERLAY:
         options->overlay = value;
+        break;
+    case OPT_FEATURES:
+        options->features = value;
+        break;
+    case OPT_GRID:
+        options->grid = true;
         break;
     case OPT_TENSORS:
         options->tensors = true;
@@ -324,9 +341,9 @@ static int run_command(const struct command *command, int argc, char **argv)
                               .against = RVIT_BACKEND_CPU,
                               .device = -1,
                               .against_device = -1,
-                              .prune = RVIT_PRUNE_DESC_INIT,
-                              .prune_name = "none",
+                              .checkpoint = RVIT_CHECKPOINT_DESC_INIT,
                               .top = 5};
+    prune_init(&options.prune);
     char *images = NULL;
     opterr = 0;
     for (;;) {
@@ -357,8 +374,10 @@ static int run_command(const struct command *command, int argc, char **argv)
                  command->name);
         return EXIT_USAGE;
     }
-    if (options.prune.type == RVIT_PRUNE_NONE && (options.prune.keep >= 0 || options.prune.n_blocks > 0)) {
-        complain(NULL, "--keep and --blocks need a policy: --prune l2 or evit");
+    if (!prune_check(&options.prune))
+        return EXIT_USAGE;
+    if (options.grid && !options.features) {
+        complain(NULL, "--grid needs --features");
         return EXIT_USAGE;
     }
     if (options.tiles && command->bit == VERIFY && !images) {
@@ -397,45 +416,4 @@ int options_run(int argc, char **argv)
             return run_command(&commands[i], argc - 1, argv + 1);
     complain(NULL, "'%s' is no command; see 'raggedvit --help'", name);
     return EXIT_USAGE;
-}
-
-static rvit_prune_info policy_info(rvit_prune_type type)
-{
-    rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
-    for (int32_t i = 0; rvit_prune_list(i, &info) == RVIT_OK; i++)
-        if (info.type == type)
-            return info;
-    return (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
-}
-
-double options_keep(const struct options *options)
-{
-    if (options->prune.type == RVIT_PRUNE_NONE)
-        return 1;
-    return options->prune.keep >= 0 ? options->prune.keep : policy_info(options->prune.type).default_keep;
-}
-
-int32_t options_blocks(const struct options *options, int32_t out_blocks[RVIT_PRUNE_MAX_STAGES])
-{
-    if (options->prune.n_blocks > 0) {
-        memcpy(out_blocks, options->prune.blocks, sizeof options->prune.blocks);
-        return options->prune.n_blocks;
-    }
-    const rvit_prune_info info = policy_info(options->prune.type);
-    memcpy(out_blocks, info.default_blocks, sizeof info.default_blocks);
-    return info.n_default_blocks;
-}
-
-void options_describe_prune(const struct options *options, char *out, size_t out_size)
-{
-    int32_t blocks[RVIT_PRUNE_MAX_STAGES];
-    const int32_t n_blocks = options_blocks(options, blocks);
-    if (options->prune.type == RVIT_PRUNE_NONE) {
-        snprintf(out, out_size, "none");
-        return;
-    }
-    size_t n =
-        (size_t)snprintf(out, out_size, "%s, keep %g at block%s", options->prune_name, options_keep(options), n_blocks > 1 ? "s" : "");
-    for (int32_t i = 0; i < n_blocks && n < out_size; i++)
-        n += (size_t)snprintf(out + n, out_size - n, "%s%d", i ? ", " : " ", blocks[i]);
 }

@@ -14,7 +14,7 @@ static float lateness(int32_t stage, int32_t n_stages)
 
 static void shade(uint8_t *pixel, float late)
 {
-    const float light = 0.26f + 0.5f * late, colour = 0.2f + 0.5f * late;
+    const float light = 0.26f + 0.34f * late, colour = 0.2f + 0.3f * late;
     const float grey = 0.299f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
     for (int c = 0; c < 3; c++) {
         const float faded = (1 - colour) * grey + colour * pixel[c];

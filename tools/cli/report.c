@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "json.h"
+#include "kept.h"
 #include "progress.h"
 
 #define COMPACT_FROM 5 /* images */
@@ -39,9 +40,12 @@ static void rank(const float *logits, int32_t n_classes, int32_t n, struct ranke
 
 static void print_prologue(const struct report *self)
 {
-    char prune[256];
-    options_describe_prune(self->options, prune, sizeof prune);
-    printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->engine->model_info.n_classes);
+    char prune[512];
+    prune_describe(self->prune, prune, sizeof prune);
+    if (self->engine->model_info.n_classes > 0)
+        printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->engine->model_info.n_classes);
+    else
+        printf("model   %s, no head\n", self->engine->model_info.architecture);
     printf("device  %s\n", self->engine->name);
     printf("prune   %s\n\n", prune);
 }
@@ -49,22 +53,24 @@ static void print_prologue(const struct report *self)
 static void print_json_prologue(const struct report *self, int32_t batch)
 {
     const rvit_device_info *device = &self->engine->device_info;
-    json_print_open(json_pack(
-        "{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
-        "architecture", self->engine->model_info.architecture, "backend", rvit_backend_name(device->backend), "device", device->name,
-        "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "prune", self->options->prune_name, "keep",
-        json_number(options_keep(self->options)), "blocks", json_integers(self->blocks, self->n_stages), "batch", batch));
+    json_t *object =
+        json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
+                  "architecture", self->engine->model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
+                  device->name, "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "batch", batch);
+    json_t *prune = prune_to_json(self->prune);
+    json_object_update(object, prune);
+    json_decref(prune);
+    json_print_open(object);
     printf(", \"images\": [");
 }
 
-void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct labels *labels,
-                  int32_t n_stages, int64_t n_images, int32_t batch)
+void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
+                  const struct labels *labels, int32_t n_stages, int64_t n_images, int32_t batch)
 {
     const int32_t n_classes = engine->model_info.n_classes;
-    *self =
-        (struct report){.options = options, .engine = engine, .labels = labels, .n_stages = n_stages, .compact = n_images >= COMPACT_FROM};
+    *self = (struct report){
+        .options = options, .engine = engine, .labels = labels, .prune = prune, .n_stages = n_stages, .compact = n_images >= COMPACT_FROM};
     self->n_top = options->top < n_classes ? options->top : n_classes;
-    options_blocks(options, self->blocks);
     for (int32_t s = 0; s < n_stages; s++)
         self->fewest[s] = INT32_MAX;
     if (options->json)
@@ -82,8 +88,12 @@ static void print_json_image(const struct report *self, const struct report_imag
                                                  json_number(top[i].probability)));
     json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o}", "file", json_text(image->path), "tile",
                                image->tile >= 0 ? json_integer(image->tile) : json_null(), "logits",
-                               json_floats(image->logits, self->engine->model_info.n_classes), "top", classes, "tokens_kept",
-                               json_integers(image->tokens_kept, self->n_stages));
+                               image->logits ? json_floats(image->logits, self->engine->model_info.n_classes) : json_null(), "top", classes,
+                               "tokens_kept", json_integers(image->tokens_kept, self->n_stages));
+    json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info));
+    json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info);
+    if (sizes)
+        json_object_set_new(object, "sizes", sizes);
     if (image->expected >= 0)
         json_object_set_new(object, "expected", json_integer(image->expected));
     fputs(self->n_images ? ",\n" : "\n", stdout);
@@ -95,6 +105,10 @@ static void print_image(const struct report *self, const struct report_image *im
     printf("%s", image->path);
     if (image->tile >= 0)
         printf(" #%d", image->tile);
+    if (!image->logits) {
+        putchar('\n');
+        return;
+    }
     if (self->compact) {
         printf("  %s %.1f %%", labels_name(self->labels, top[0].index), 100 * top[0].probability);
         if (image->expected >= 0 && image->expected != top[0].index)
@@ -112,7 +126,8 @@ static void print_image(const struct report *self, const struct report_image *im
 void report_add(struct report *self, const struct report_image *image)
 {
     struct ranked top[MAX_TOP];
-    rank(image->logits, self->engine->model_info.n_classes, self->n_top, top);
+    if (image->logits)
+        rank(image->logits, self->engine->model_info.n_classes, self->n_top, top);
     if (isatty(STDOUT_FILENO) && !self->options->quiet)
         progress_wipe();
     if (self->options->json)
@@ -121,7 +136,7 @@ void report_add(struct report *self, const struct report_image *image)
         print_image(self, image, top);
     self->n_images++;
     self->n_expected += image->expected >= 0;
-    self->n_right += image->expected == top[0].index;
+    self->n_right += image->expected >= 0 && image->expected == top[0].index;
     for (int32_t s = 0; s < self->n_stages; s++) {
         const int32_t kept = image->tokens_kept[s];
         self->tokens[s] += kept;
@@ -155,7 +170,7 @@ static void print_epilogue(const struct report *self)
         printf("top-1        %.1f %% (%lld of %lld)\n", 100 * (double)self->n_right / (double)self->n_expected, (long long)self->n_right,
                (long long)self->n_expected);
     for (int32_t s = 0; s < self->n_stages; s++) {
-        printf("tokens kept  %.1f of %d at block %d", self->tokens[s] / n, self->engine->model_info.tokens, self->blocks[s]);
+        printf("tokens kept  %.1f of %d at block %d", self->tokens[s] / n, self->engine->model_info.tokens, self->prune->desc.blocks[s]);
         if (self->fewest[s] != self->most[s])
             printf(" (%d to %d)", self->fewest[s], self->most[s]);
         putchar('\n');
@@ -166,6 +181,8 @@ static void print_epilogue(const struct report *self)
            (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds);
     if (self->has_overlay)
         printf("overlay      %s\n", self->options->overlay);
+    if (self->options->features)
+        printf("features     %s\n", self->options->features);
 }
 
 void report_end(struct report *self, const struct inputs *inputs, int code)

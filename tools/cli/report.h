@@ -10,8 +10,8 @@ struct report {
     const struct options *options;
     const struct engine *engine;
     const struct labels *labels;
+    const struct prune *prune;
     int32_t n_stages;
-    int32_t blocks[RVIT_PRUNE_MAX_STAGES];
     bool compact;     /* one line an image */
     bool has_overlay; /* it was written */
     int32_t n_top;
@@ -24,14 +24,16 @@ struct report {
 
 struct report_image {
     const char *path;
-    int32_t tile;     /* -1: the whole image */
-    int32_t expected; /* -1: not known */
-    const float *logits;
+    int32_t tile;                /* -1: the whole image */
+    int32_t expected;            /* -1: not known */
+    const float *logits;         /* NULL: the model has no head */
+    const rvit_session *session; /* whose last run's image `index` it is */
+    int32_t index;
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
 };
 
-void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct labels *labels,
-                  int32_t n_stages, int64_t n_images, int32_t batch);
+void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
+                  const struct labels *labels, int32_t n_stages, int64_t n_images, int32_t batch);
 void report_add(struct report *self, const struct report_image *image);
 /* code: what the command is going to return. */
 void report_end(struct report *self, const struct inputs *inputs, int code);

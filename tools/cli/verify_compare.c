@@ -1,6 +1,7 @@
 #include "verify_compare.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int32_t top1(const float *logits, int32_t n_classes, double *out_margin)
@@ -22,35 +23,42 @@ static double difference(double a, double b)
     return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
 }
 
-void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, int32_t n_classes)
+void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out)
 {
-    for (int32_t i = 0; i < n_images; i++, a += n_classes, b += n_classes) {
+    const int32_t n = self->n_values;
+    self->n_images += n_images;
+    for (int32_t i = 0; i < n_images; i++, a += n, b += n) {
         double margin_a, margin_b;
-        const bool equal = top1(a, n_classes, &margin_a) == top1(b, n_classes, &margin_b);
-        const bool decided = margin_b > 2 * self->tolerance;
-        self->n_equal += equal;
-        self->n_decided += decided;
-        self->n_decided_equal += decided && equal;
-        for (int32_t c = 0; c < n_classes; c++) {
+        if (left_out && left_out[i]) {
+            self->n_left_out++;
+            continue;
+        }
+        if (self->has_classes) {
+            const bool equal = top1(a, n, &margin_a) == top1(b, n, &margin_b);
+            const bool decided = margin_b > 2 * self->tolerance;
+            self->n_equal += equal;
+            self->n_decided += decided;
+            self->n_decided_equal += decided && equal;
+        }
+        for (int32_t c = 0; c < n; c++) {
             const double d = difference((double)a[c], (double)b[c]);
             self->largest = fmax(self->largest, d);
             self->sum += d;
         }
+        self->n_logits += n;
     }
-    self->n_images += n_images;
-    self->n_logits += (int64_t)n_images * n_classes;
 }
 
-/* Elements of two ascending lists that only one of them has. */
-static int64_t count_unshared(const int32_t *a, int32_t n_a, const int32_t *b, int32_t n_b)
+/* Rows of two ascending lists that only one of them has. */
+static int64_t count_unshared(const struct kept_row *a, int32_t n_a, const struct kept_row *b, int32_t n_b)
 {
     int64_t shared = 0;
     for (int32_t i = 0, j = 0; i < n_a && j < n_b;)
-        if (a[i] == b[j]) {
-            shared++;
+        if (a[i].token == b[j].token) {
+            shared += a[i].size == b[j].size;
             i++;
             j++;
-        } else if (a[i] < b[j]) {
+        } else if (a[i].token < b[j].token) {
             i++;
         } else {
             j++;
@@ -58,29 +66,29 @@ static int64_t count_unshared(const int32_t *a, int32_t n_a, const int32_t *b, i
     return n_a + n_b - 2 * shared;
 }
 
-static const int32_t *kept_tokens(const rvit_session *session, int32_t stage, int32_t image, int32_t *out_n)
-{
-    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage);
-    *out_n = cu_seqlens[image + 1] - cu_seqlens[image];
-    return rvit_session_kept(session, stage, image);
-}
-
-int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images)
+int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images, bool *out_differs)
 {
     int32_t n_different = 0;
     for (int32_t i = 0; i < n_images; i++) {
         int64_t unshared_in_image = 0;
         for (int32_t s = 0; s < self->n_stages; s++) {
-            int32_t n_a, n_b;
-            const int32_t *kept_a = kept_tokens(a, s, i, &n_a), *kept_b = kept_tokens(b, s, i, &n_b);
-            const int64_t unshared = count_unshared(kept_a, n_a, kept_b, n_b);
+            const int32_t n_a = kept_rows(a, s, i, self->kept[0]), n_b = kept_rows(b, s, i, self->kept[1]);
+            const int64_t unshared = count_unshared(self->kept[0], n_a, self->kept[1], n_b);
             self->stages[s].kept += n_a;
             self->stages[s].differ += unshared;
             unshared_in_image += unshared;
         }
-        n_different += unshared_in_image > 0;
+        out_differs[i] = unshared_in_image > 0;
+        n_different += out_differs[i];
     }
     return n_different;
+}
+
+static const int32_t *kept_tokens(const rvit_session *session, int32_t stage, int32_t image, int32_t *out_n)
+{
+    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage);
+    *out_n = cu_seqlens[image + 1] - cu_seqlens[image];
+    return rvit_session_kept(session, stage, image);
 }
 
 static double half_to_double(uint16_t half)
@@ -133,27 +141,22 @@ rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, cons
     return RVIT_OK;
 }
 
-const int32_t *session_layout_before(const rvit_session *session, int32_t stage, int32_t n_images, int32_t tokens, int32_t *scratch)
+int64_t session_count_unlike(const rvit_session *session, int32_t stage, int32_t n_images, const struct selection *selection,
+                             const int32_t *layout, bool fused)
 {
-    if (stage > 0)
-        return rvit_session_cu_seqlens(session, stage - 1);
-    for (int32_t i = 0; i <= n_images; i++)
-        scratch[i] = i * tokens;
-    return scratch;
-}
-
-void session_keep_bytes(const rvit_session *session, int32_t stage, int32_t n_images, int32_t tokens, uint8_t *out)
-{
+    int64_t count = 0;
     for (int32_t i = 0; i < n_images; i++) {
-        int32_t n_before = tokens, n_after;
+        int32_t n_before, n_after;
         const int32_t *before = stage > 0 ? kept_tokens(session, stage - 1, i, &n_before) : NULL;
-        const int32_t *after = kept_tokens(session, stage, i, &n_after);
-        for (int32_t j = 0, k = 0; j < n_before; j++) {
-            const bool kept = k < n_after && after[k] == (before ? before[j] : j);
-            *out++ = kept;
-            k += kept;
-        }
+        const int32_t *after = kept_tokens(session, stage, i, &n_after), *src_rows = selection->src_rows + selection->cu_seqlens[i];
+        const int32_t n_selected = selection->cu_seqlens[i + 1] - selection->cu_seqlens[i];
+        const bool one_more = fused && n_selected < layout[i + 1] - layout[i];
+        for (int32_t j = 0; j < n_selected && j < n_after; j++)
+            count += after[j] != (before ? before[src_rows[j] - layout[i]] : src_rows[j] - layout[i]);
+        count += abs(n_selected + one_more - n_after);
+        count += one_more && n_after == n_selected + 1 && after[n_selected] >= 0;
     }
+    return count;
 }
 
 void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens, uint8_t *out)

@@ -2,7 +2,8 @@
 #ifndef RVIT_CLI_VERIFY_COMPARE_H
 #define RVIT_CLI_VERIFY_COMPARE_H
 
-#include "engine.h"
+#include "kept.h"
+#include "verify_select.h"
 
 struct stage_figures {
     int64_t kept;          /* tokens A keeps */
@@ -13,12 +14,16 @@ struct stage_figures {
 
 struct figures {
     int64_t n_images;
-    double tolerance; /* of a logit */
-    /* logits of A and B, under the same mask */
+    double tolerance;         /* of a logit */
+    int32_t n_values;         /* logits of an image; CLS features of a model without head */
+    bool has_classes;         /* they are logits */
+    struct kept_row *kept[2]; /* [tokens of an image]: room for an image of A and of B */
+    /* logits of A and B, with the same tokens kept */
     double largest, sum;
     int64_t n_logits;
     int64_t n_equal, n_decided, n_decided_equal; /* top-1; decided: B's margin is above twice the tolerance */
     int64_t n_remasked;                          /* images for which B had to run with A's tokens */
+    int64_t n_left_out;                          /* images whose tokens differ, where B cannot run with A's */
     double largest_unmasked;                     /* over all images, each side with its own tokens */
     int32_t n_stages;
     struct stage_figures stages[RVIT_PRUNE_MAX_STAGES];
@@ -27,17 +32,17 @@ struct figures {
     double *blocks; /* [n_blocks]: largest difference over the block's largest value; -1: never comparable */
 };
 
-/* Adds the logits [n_images, n_classes] of one batch. */
-void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, int32_t n_classes);
-/* Adds one batch's kept tokens; returns how many images have different ones at any stage. */
-int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images);
+/* Adds one batch's kept tokens; out_differs [n_images] says which images have different ones at any stage, returns how many. */
+int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images, bool *out_differs);
+/* Adds the logits [n_images, n_values] of one batch, but for the images left out (NULL: none). */
+void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out);
 /* Adds the traced block outputs of one batch, where both have the same number of rows. */
 rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim);
 
-/* Tells of the row before a stage, for each row in order, whether the session kept it: out uint8 [rows before the stage]. */
-void session_keep_bytes(const rvit_session *session, int32_t stage, int32_t n_images, int32_t tokens, uint8_t *out);
-/* The layout before a stage: the one after the stage before it, or n_images times all tokens, written to scratch [n_images + 1]. */
-const int32_t *session_layout_before(const rvit_session *session, int32_t stage, int32_t n_images, int32_t tokens, int32_t *scratch);
+/* Rows that the session has after a stage, or misses, against a selection from the same scores. fused: a row more stands for what an
+   image drops. */
+int64_t session_count_unlike(const rvit_session *session, int32_t stage, int32_t n_images, const struct selection *selection,
+                             const int32_t *layout, bool fused);
 /* The mask over the model's own tokens that RVIT_PRUNE_MASK takes: out uint8 [n_stages, n_images, tokens]. */
 void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens, uint8_t *out);
 

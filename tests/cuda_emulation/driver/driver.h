@@ -41,7 +41,7 @@ namespace emu
 {
 /* Something that a stream does. */
 struct operation {
-    enum { LAUNCH, COPY, FILL, RECORD } kind;
+    enum { LAUNCH, COPY, FILL, RECORD, CALL } kind;
     CUfunction function;
     launch_shape shape;
     std::vector<char> parameters;
@@ -52,6 +52,8 @@ struct operation {
     size_t size;
     unsigned value, width; /* width bytes repeated */
     CUevent event;
+    CUhostFn function_of_host;
+    void *data; /* it is given */
 };
 } // namespace emu
 

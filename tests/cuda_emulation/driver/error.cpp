@@ -103,4 +103,11 @@ extern "C" int rvit_emulation_reports(void)
 {
     return reports();
 }
+
+/* For libraries beside the driver: whether one allocation holds all of that memory. */
+extern "C" int rvit_emulation_holds(const void *address, size_t size)
+{
+    const std::lock_guard<std::recursive_mutex> held(state().lock);
+    return allocation_of(address, size) != nullptr;
+}
 #pragma GCC visibility pop

@@ -106,6 +106,9 @@ void execute(const operation &op)
         op.event->recorded = true;
         op.event->seconds = now();
         break;
+    case operation::CALL:
+        op.function_of_host(op.data);
+        break;
     }
 }
 

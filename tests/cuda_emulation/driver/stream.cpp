@@ -178,6 +178,20 @@ CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t n, CUstream str
     return fill(stream, to, value, 4, n);
 }
 
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *data)
+{
+    EMU_CALL(CONTEXT);
+    if (!known(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (function == nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    operation op = {};
+    op.kind = operation::CALL;
+    op.function_of_host = function;
+    op.data = data;
+    return submit(stream, std::move(op));
+}
+
 CUresult cuEventCreate(CUevent *event, unsigned)
 {
     EMU_CALL(CONTEXT);

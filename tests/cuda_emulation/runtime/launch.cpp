@@ -120,7 +120,7 @@ void run_blocks(worker &w, grid &g)
     set_this_worker(nullptr);
 }
 
-/* Helpers wait for work; the thread that launches works too. */
+/* Further OS threads wait for work; the one that launches works too. */
 struct pool {
     std::mutex lock;
     std::condition_variable work, idle;
@@ -162,20 +162,20 @@ struct pool {
 
     void run(grid &g, unsigned n_threads)
     {
-        const unsigned helpers = g.n_blocks < n_threads ? (unsigned)g.n_blocks - 1 : n_threads - 1;
-        if (helpers > 0) {
+        const unsigned extra = g.n_blocks < n_threads ? (unsigned)g.n_blocks - 1 : n_threads - 1;
+        if (extra > 0) {
             std::lock_guard<std::mutex> guard(lock);
-            while (threads.size() < helpers) {
+            while (threads.size() < extra) {
                 const unsigned index = (unsigned)threads.size() + 1;
                 threads.emplace_back([this, index] { help(index); });
             }
             present = &g;
-            wanted = busy = helpers;
+            wanted = busy = extra;
             generation++;
             work.notify_all();
         }
         run_blocks(workers[0], g);
-        if (helpers > 0) {
+        if (extra > 0) {
             std::unique_lock<std::mutex> guard(lock);
             idle.wait(guard, [&] { return busy == 0; });
             wanted = 0;

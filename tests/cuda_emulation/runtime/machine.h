@@ -89,13 +89,14 @@ struct worker {
     uint32_t epoch; /* counts block barriers and blocks */
     context scheduler;
     char *stacks;
+    size_t stacks_size;
     int n_stacks;
     char *dynamic; /* of the present block; before it and behind it pages that cannot be touched */
     size_t dynamic_size;
     char *dynamic_pages;
     char *statics; /* the block's other shared variables */
     size_t statics_size;
-    void *cells;           /* what is known of accesses to them (races.cpp) */
+    void *accesses;        /* by the present block (races.cpp) */
     uint64_t seed, random; /* seed 0: ascending order, 1: descending, others: random */
     bool failed;           /* the block was given up */
     int fault_signal;      /* 0: none */

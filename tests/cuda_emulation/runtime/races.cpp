@@ -1,8 +1,11 @@
-/* Accesses of different threads to the same shared memory that no barrier orders. Where the kernels are compiled with -fsanitize=thread,
+/* Accesses of a block's threads to the same memory that no barrier orders. Where the kernels are compiled with -fsanitize=thread,
    the compiler calls the functions at the end of this file before each access; no sanitizer library is linked.
 
    Two accesses of a block are ordered by a block barrier between them, and those of one warp also by a warp barrier. Other collectives
-   make lanes wait for each other but order no memory. Threads that write the same value to the same place may do so at once. */
+   make lanes wait for each other but order no memory. Threads that write the same value to the same place may do so at once.
+
+   All of shared memory is watched. Of global memory, it is what the block itself has written, as far as a table of fixed size holds it;
+   what other blocks do with it is not seen. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,13 +21,21 @@ bool watching_races = false;
 namespace
 {
 enum : uint16_t { SEVERAL_LANES = 0x8000, SEVERAL_WARPS = 0xffff };
-enum { CELL = 2 };
 
-/* The last write to CELL bytes, and the reads since. epoch: block barriers, of all blocks that the worker has run; order: warp barriers.
-   A reader may stand for several: lanes of one warp, or threads of several. */
+/* The last write to a byte of shared memory, and the reads since. epoch: block barriers, of all blocks that the worker has run; order: warp
+   barriers. A reader may stand for several: lanes of one warp, or threads of several. */
 struct cell {
     uint32_t written_epoch, read_epoch, written_order, read_order, written_at, read_at;
     uint16_t writer, reader;
+};
+
+enum { GLOBAL_CELLS = 1 << 16, WORD = 4 };
+
+/* The last write to some of the WORD bytes of global memory from `word`, in the place that all words of one hash share. */
+struct global_cell {
+    uintptr_t word;
+    unsigned bytes;
+    cell c;
 };
 
 uint32_t place(const void *code)
@@ -67,8 +78,8 @@ namespace
         snprintf(who, sizeof(who), "lanes of warp %u", other & ~(unsigned)SEVERAL_LANES);
     else
         snprintf(who, sizeof(who), "thread %u", other);
-    fail("thread %u %s (byte %zu of %s shared memory, no barrier between); code at +%#x, and before it at +%#x by %s", f.id, what, offset,
-         memory, place(code), before, who);
+    fail("thread %u %s (%s %#zx, no barrier between); code at +%#x, and before it at +%#x by %s", f.id, what, memory, offset, place(code),
+         before, who);
 }
 
 void read_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, size_t offset, const void *code)
@@ -94,6 +105,8 @@ void write_cell(cell &c, uint32_t epoch, const fiber &f, const char *memory, siz
 {
     if (c.written_epoch == epoch && c.writer != f.id && !ordered(f, c.writer, c.written_order)) {
         this_suspect.size = 1; /* note_access fills in the rest */
+        this_suspect.memory = memory;
+        this_suspect.offset = offset;
         this_suspect.before = c.written_at;
         this_suspect.other = c.writer;
     }
@@ -126,6 +139,70 @@ void forget_suspect()
     this_suspect.size = 0;
 }
 
+namespace
+{
+struct table {
+    global_cell words[GLOBAL_CELLS];
+    cell shared[1]; /* of dynamic, then of static shared memory */
+};
+
+table &table_of(worker &w)
+{
+    if (w.accesses == nullptr) {
+        const size_t bytes = sizeof(table) + (MAX_SHARED + w.statics_size) * sizeof(cell);
+        w.accesses = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (w.accesses == MAP_FAILED)
+            abort();
+    }
+    return *static_cast<table *>(w.accesses);
+}
+
+void note_word(global_cell &g, uintptr_t word, unsigned bytes, const worker &w, bool writes, const void *code)
+{
+    static const char memory[] = "global memory,";
+    const fiber &f = *w.current;
+    const bool known = g.word == word && (g.bytes & bytes) != 0 && g.c.written_epoch == w.epoch;
+    if (!writes) {
+        if (known)
+            read_cell(g.c, w.epoch, f, memory, word * WORD, code);
+        return;
+    }
+    if (known) {
+        write_cell(g.c, w.epoch, f, memory, word * WORD, code);
+        g.bytes = bytes; /* what others wrote of the word is forgotten: it was theirs */
+        return;
+    }
+    g.word = word;
+    g.bytes = bytes;
+    g.c = {w.epoch, 0, f.home->order, 0, place(code), 0, (uint16_t)f.id, 0};
+}
+
+void note_global(worker &w, uintptr_t address, size_t size, bool writes, const void *code)
+{
+    if (w.stacks != nullptr && address - (uintptr_t)w.stacks < w.stacks_size)
+        return; /* the thread's own */
+    table &t = table_of(w);
+    for (uintptr_t word = address / WORD; word * WORD < address + size; word++) {
+        const unsigned from = word * WORD < address ? (unsigned)(address - word * WORD) : 0;
+        const unsigned to = address + size - word * WORD < WORD ? (unsigned)(address + size - word * WORD) : (unsigned)WORD;
+        global_cell &g = t.words[(word ^ word >> 16) % GLOBAL_CELLS];
+        note_word(g, word, (1u << to) - (1u << from), w, writes, code);
+    }
+}
+
+void note_shared(worker &w, const char *memory, size_t first, size_t offset, size_t size, bool writes, const void *code)
+{
+    table &t = table_of(w);
+    for (size_t i = offset; i < offset + size; i++) {
+        cell &c = t.shared[first + i];
+        if (writes)
+            write_cell(c, w.epoch, *w.current, memory, i, code);
+        else
+            read_cell(c, w.epoch, *w.current, memory, i, code);
+    }
+}
+} // namespace
+
 void note_access(const void *address, size_t size, bool writes, const void *code)
 {
     worker *const w = this_worker();
@@ -133,35 +210,16 @@ void note_access(const void *address, size_t size, bool writes, const void *code
         return;
     settle_suspect();
     const char *const at = static_cast<const char *>(address);
-    const char *memory = "dynamic";
-    size_t offset = (size_t)(at - w->dynamic), cells = 0;
-    if (offset >= w->dynamic_size) {
-        offset = (size_t)(at - w->statics);
-        if (offset >= w->statics_size)
-            return; /* global memory, or the thread's own */
-        memory = "static";
-        cells = MAX_SHARED / CELL;
-    }
-    if (w->cells == nullptr) {
-        const size_t bytes = (MAX_SHARED + w->statics_size) / CELL * sizeof(cell) + sizeof(cell);
-        w->cells = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (w->cells == MAP_FAILED)
-            abort();
-    }
-    const fiber &f = *w->current;
-    for (size_t i = offset / CELL; i <= (offset + size - 1) / CELL; i++) {
-        cell &c = static_cast<cell *>(w->cells)[cells + i];
-        if (writes)
-            write_cell(c, w->epoch, f, memory, i * CELL, code);
-        else
-            read_cell(c, w->epoch, f, memory, i * CELL, code);
-    }
+    if ((size_t)(at - w->dynamic) < w->dynamic_size)
+        note_shared(*w, "dynamic shared memory, byte", 0, (size_t)(at - w->dynamic), size, writes, code);
+    else if ((size_t)(at - w->statics) < w->statics_size)
+        note_shared(*w, "static shared memory, byte", MAX_SHARED, (size_t)(at - w->statics), size, writes, code);
+    else
+        note_global(*w, (uintptr_t)address, size, writes, code);
     suspect &s = this_suspect;
     if (s.size != 0) {
         s.size = size < sizeof(s.old) ? size : sizeof(s.old);
         s.address = address;
-        s.memory = memory;
-        s.offset = offset;
         s.code = code;
         memcpy(s.old, address, s.size);
     }
@@ -185,21 +243,21 @@ EMU_ACCESSES(4)
 EMU_ACCESSES(8)
 EMU_ACCESSES(16)
 
-extern "C" void __tsan_read_range(void *address, size_t size)
+extern "C" void __tsan_read_range(void *address, long size)
 {
-    emu::note_access(address, size, false, __builtin_return_address(0));
+    emu::note_access(address, (size_t)size, false, __builtin_return_address(0));
 }
 
-extern "C" void __tsan_write_range(void *address, size_t size)
+extern "C" void __tsan_write_range(void *address, long size)
 {
-    emu::note_access(address, size, true, __builtin_return_address(0));
+    emu::note_access(address, (size_t)size, true, __builtin_return_address(0));
 }
 
 extern "C" void __tsan_func_entry(void *)
 {
 }
 
-extern "C" void __tsan_func_exit(void)
+extern "C" void __tsan_func_exit(void *)
 {
 }
 

@@ -153,7 +153,8 @@ fiber *next_in_circle(worker &w, const fiber &f)
 void reserve(worker &w, int n)
 {
     if (w.stacks == nullptr) {
-        w.stacks = (char *)mmap(nullptr, MAX_THREADS * STACK_SIZE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        w.stacks_size = MAX_THREADS * STACK_SIZE;
+        w.stacks = (char *)mmap(nullptr, w.stacks_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (w.stacks == MAP_FAILED)
             abort();
         w.fibers = new fiber[MAX_THREADS]();

@@ -160,6 +160,8 @@ void copy_async(site at, uint32_t shared, const void *source, int size, bool val
         const volatile char *bytes = static_cast<const volatile char *>(source);
         (void)bytes[0];
         (void)bytes[size - 1];
+        if (watching_races)
+            note_access(source, (size_t)size, false, __builtin_return_address(0));
     }
     if (watching_races)
         note_access(to, (size_t)size, true, __builtin_return_address(0));

@@ -226,6 +226,35 @@ KERNEL(neighbour)
     static_cast<int *>(params.out)[i] = memory[2 * ((i + 32) % n)];
 }
 
+/* As shuffled, through global memory. */
+KERNEL(global_shuffled)
+{
+    int *const slots = static_cast<int *>(params.out);
+    const int i = (int)threadIdx.x;
+    slots[i] = i;
+    const int one = shuffle_xor(1, 1);
+    if (params.option == 1)
+        warp_sync();
+    slots[i + 32] = slots[(i + one) % 32];
+}
+
+/* Neighbouring bytes are nobody else's business: in shared memory, */
+KERNEL(shared_bytes)
+{
+    RVIT_SHARED unsigned char bytes[64];
+    bytes[threadIdx.x] = (unsigned char)threadIdx.x;
+    bytes[threadIdx.x] = (unsigned char)(bytes[threadIdx.x] + 1);
+    static_cast<int *>(params.out)[threadIdx.x] = bytes[threadIdx.x];
+}
+
+/* and in global memory. */
+KERNEL(global_bytes)
+{
+    unsigned char *const bytes = static_cast<unsigned char *>(params.out);
+    bytes[threadIdx.x] = (unsigned char)threadIdx.x;
+    bytes[threadIdx.x] = (unsigned char)(bytes[threadIdx.x] + 1);
+}
+
 KERNEL(bad_places)
 {
     (void)params;

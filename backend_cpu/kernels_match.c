@@ -1,0 +1,86 @@
+/* The kernels of match: the metric of rows, and the best partner of each. Compiled once for each instruction set, each time with
+   RVIT_CPU_ISA defined as its name. */
+#include <math.h>
+
+#include "backend_cpu/isa.h"
+#include "backend_cpu/product.h"
+
+_Static_assert(RVIT_CPU_MAX_HEAD_DIM *PANEL + TILE_ROWS * PANEL <= RVIT_CPU_SCRATCH_FLOATS, "a panel of match must fit the scratch memory");
+
+INLINE void metric_of(const rvit_cpu_metric_rows *r, int half)
+{
+    const int64_t head_dim = r->head_dim;
+    for (int64_t row = r->first; row < r->end; row++) {
+        float *out = r->metric + row * head_dim;
+        vec squares = {0};
+        for (int64_t i = 0; i < head_dim; i += VL) {
+            const int64_t width = head_dim - i < VL ? head_dim - i : VL;
+            vec sum = any_load(r->k, row * r->k_stride + i, width, half);
+            for (int64_t head = 1; head < r->n_heads; head++)
+                sum += any_load(r->k, row * r->k_stride + head * head_dim + i, width, half);
+            squares += sum * sum;
+            any_store(out, i, sum, width, 0);
+        }
+        const float length = sqrtf(vec_sum(squares));
+        if (length == 0.0f) {
+            memset(out, 0, (size_t)head_dim * sizeof *out);
+            continue;
+        }
+        for (int64_t i = 0; i < head_dim; i += VL) {
+            const int64_t width = head_dim - i < VL ? head_dim - i : VL;
+            any_store(out, i, any_load(out, i, width, 0) / length, width, 0);
+        }
+    }
+}
+
+void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows)
+{
+    if (rows->half)
+        metric_of(rows, 1);
+    else
+        metric_of(rows, 0);
+}
+
+/* Takes the first of n products that is the largest of them and above value; 1 if there is one. */
+INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
+{
+    float here = *value;
+    if (n == PANEL) {
+        const vec before = vec_set(here), low = vec_load(dots), high = vec_load(dots + VL);
+        here = vec_largest(vec_max(vec_select(low > before, low, before), vec_select(high > before, high, before)));
+    } else {
+        for (int j = 0; j < n; j++)
+            here = dots[j] > here ? dots[j] : here;
+    }
+    if (here == *value)
+        return 0;
+    int index = 0;
+    while (dots[index] != here)
+        index++;
+    *value = here;
+    *out_index = index;
+    return 1;
+}
+
+/* A panel of rows of B is transposed into scratch and multiplied with all rows of A. */
+void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratch)
+{
+    float *panel = scratch, *dots = panel + RVIT_CPU_MAX_HEAD_DIM * PANEL;
+    for (int64_t i = 0; i < t->n_a; i++) {
+        t->best[2 * i] = 0;
+        t->value[2 * i] = -INFINITY;
+    }
+    for (int64_t b = 0; b < t->n_b; b += PANEL) {
+        const int columns = t->n_b - b < PANEL ? (int)(t->n_b - b) : PANEL;
+        pack_panel(t->b + b * t->stride, t->stride, columns, t->head_dim, panel, 0);
+        for (int64_t a = 0; a < t->n_a; a += TILE_ROWS) {
+            const int rows = t->n_a - a < TILE_ROWS ? (int)(t->n_a - a) : TILE_ROWS;
+            products[rows - 1][columns > VL](t->a + a * t->stride, t->stride, panel, PANEL, t->head_dim, dots, PANEL, 0);
+            for (int i = 0; i < rows; i++) {
+                int index;
+                if (take_larger(dots + i * PANEL, columns, &t->value[2 * (a + i)], &index))
+                    t->best[2 * (a + i)] = (int32_t)(b + index);
+            }
+        }
+    }
+}

@@ -1,0 +1,274 @@
+/* Match, the first half of token merging, in one launch: the CTAs of an image compute metrics, the last of them finds each row of A its row
+   of B, takes the best pairs, and lists what is left. A's row i is row a0 + 2 i of the image, B's row i is row b0 + 2 i. */
+#ifndef RVIT_MATCH_CUH
+#define RVIT_MATCH_CUH
+
+#include "layout.cuh"
+#include "rank.cuh"
+
+#include "../tile.h"
+
+/* The products of a CTA: MATCH_A rows of A and MATCH_B rows of B a thread, those of A apart by the CTA's lines of threads, those of B by
+   the threads of a line, so that a line reads 16 neighbouring rows of B. */
+enum { MATCH_LINE = 16, MATCH_A = 2, MATCH_B = 4 };
+
+struct match_memory {
+    rank_memory rank;
+    float values[HELD_ROWS / 2]; /* of each row of A, its largest product */
+    int partners[HELD_ROWS / 2]; /* the row of B it is with; once the pairs are taken -1 if it is not merged */
+    uint8_t marks[HELD_ROWS / 2];
+    layout_memory layout;
+};
+static_assert(sizeof(match_memory) <= RVIT_CU_MATCH_FIXED, "the host plans with the size of match_memory");
+
+struct match_job {
+    int image, begin, len, prefix, a0, n_a, b0, n_b, merges;
+    const float *metric; /* of the image's rows from the prefix on, `pitch` apart */
+    int pitch;
+    float *values;
+    int *partners;
+    uint8_t *marks;
+};
+
+/* By a warp: the keys of a row added up over the heads and scaled to length 1. A lane holds 4 channels; lanes to spare share the heads. */
+template <typename T> RVIT_DEVICE void metric_of_row(const rvit_cu_match_params &params, long long row)
+{
+    const int lane = threadIdx.x & 31, lanes = params.head_dim / 4, groups = 32 / lanes, group = lane / lanes;
+    const T *k = static_cast<const T *>(params.k) + row * params.k_stride + lane % lanes * 4;
+    float4 part = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    if (group < groups) {
+#pragma unroll 4
+        for (int head = group; head < params.n_heads; head += groups) {
+            const float4 value = load_4(k + head * params.head_dim);
+            part.x += value.x, part.y += value.y, part.z += value.z, part.w += value.w;
+        }
+    }
+    float4 sum = part;
+    for (int g = 1; g < groups; g++) {
+        const int from = (lane + g * lanes) & 31;
+        sum.x += shuffle(part.x, from), sum.y += shuffle(part.y, from);
+        sum.z += shuffle(part.z, from), sum.w += shuffle(part.w, from);
+    }
+    const float squares = sum.x * sum.x + sum.y * sum.y + (sum.z * sum.z + sum.w * sum.w);
+    const float length = sqrtf(warp_sum(lane < lanes ? squares : 0.0f));
+    if (lane >= lanes)
+        return;
+    if (length == 0.0f)
+        sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    else
+        sum = make_float4(sum.x / length, sum.y / length, sum.z / length, sum.w / length);
+    store_4(params.metric + row * params.head_dim + lane * 4, sum);
+}
+
+template <typename T> RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end)
+{
+    for (int row = begin + (int)threadIdx.x / 32; row < end; row += (int)blockDim.x / 32)
+        metric_of_row<T>(params, row);
+}
+
+/* Better than the value so far: larger, or equal and earlier. index below 0: there is none yet. A NaN is never better. */
+RVIT_DEVICE bool is_better(float value, int index, float than_value, int than_index)
+{
+    return value > than_value || (value == than_value && index >= 0 && (unsigned)index < (unsigned)than_index);
+}
+
+/* Finds each row of A the row of B with the largest product, of equals the first. */
+RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
+{
+    const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE, lines = (int)blockDim.x / MATCH_LINE;
+    const float *a_rows = job.metric + (long long)(job.a0 - job.prefix) * job.pitch;
+    const float *b_rows = job.metric + (long long)(job.b0 - job.prefix) * job.pitch;
+    const long long step = 2 * (long long)job.pitch;
+    for (int a = 0; a < job.n_a; a += lines * MATCH_A) {
+        const float *x[MATCH_A];
+        float value[MATCH_A];
+        int index[MATCH_A];
+#pragma unroll
+        for (int i = 0; i < MATCH_A; i++) {
+            x[i] = a_rows + min(a + line + i * lines, job.n_a - 1) * step;
+            value[i] = bits_float(0xff800000u), index[i] = -1;
+        }
+        for (int b = 0; b < job.n_b; b += MATCH_LINE * MATCH_B) {
+            const float *y[MATCH_B];
+            float sum[MATCH_A][MATCH_B];
+#pragma unroll
+            for (int j = 0; j < MATCH_B; j++) {
+                y[j] = b_rows + min(b + column + j * MATCH_LINE, job.n_b - 1) * step;
+#pragma unroll
+                for (int i = 0; i < MATCH_A; i++)
+                    sum[i][j] = 0.0f;
+            }
+            for (int c = 0; c < head_dim; c += 4) {
+                float4 left[MATCH_A];
+#pragma unroll
+                for (int i = 0; i < MATCH_A; i++)
+                    left[i] = load_4(x[i] + c);
+#pragma unroll
+                for (int j = 0; j < MATCH_B; j++) {
+                    if (b + j * MATCH_LINE >= job.n_b)
+                        continue; /* for the whole CTA */
+                    const float4 right = load_4(y[j] + c);
+#pragma unroll
+                    for (int i = 0; i < MATCH_A; i++)
+                        sum[i][j] = fmaf(left[i].w, right.w,
+                                         fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
+                }
+            }
+#pragma unroll
+            for (int j = 0; j < MATCH_B; j++)
+#pragma unroll
+                for (int i = 0; i < MATCH_A; i++)
+                    if (b + column + j * MATCH_LINE < job.n_b && sum[i][j] > value[i])
+                        value[i] = sum[i][j], index[i] = b + column + j * MATCH_LINE;
+        }
+#pragma unroll
+        for (int i = 0; i < MATCH_A; i++) {
+            for (int mask = MATCH_LINE / 2; mask > 0; mask /= 2) {
+                const float other = shuffle_xor(value[i], mask);
+                const int other_index = shuffle_xor(index[i], mask);
+                if (is_better(other, other_index, value[i], index[i]))
+                    value[i] = other, index[i] = other_index;
+            }
+            const int row = a + line + i * lines;
+            if (column == 0 && row < job.n_a)
+                job.values[row] = value[i], job.partners[row] = max(index[i], 0);
+        }
+    }
+}
+
+/* The first merged row of A from `from` on that is with row b of B, as a row of the batch, or -1. */
+RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
+{
+    for (int a = from; a < job.n_a; a++)
+        if (job.partners[a] == b)
+            return job.begin + job.a0 + 2 * a;
+    return -1;
+}
+
+/* keep, and the lists of what is merged. */
+RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &job)
+{
+    for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
+        params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
+    for (int a = threadIdx.x; a < job.n_a; a += blockDim.x) {
+        const int row = job.begin + job.a0 + 2 * a, partner = job.partners[a];
+        params.keep[row] = partner < 0;
+        params.next_rows[row] = partner < 0 ? -1 : next_merged(job, partner, a + 1);
+    }
+    for (int b = threadIdx.x; b < job.n_b; b += blockDim.x) {
+        const int row = job.begin + job.b0 + 2 * b;
+        params.keep[row] = 1;
+        params.next_rows[row] = next_merged(job, b, 0);
+    }
+}
+
+/* From place `to` on: the prefix, the rows of A that stay, the rows of B. */
+RVIT_DEVICE void list_halves(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
+{
+    const int most = params.layout.rows;
+    int32_t *src_rows = params.layout.src_rows;
+    const auto put = [&](int place, int row) {
+        const int at = add_up_to(to, place, most);
+        if (at < most)
+            src_rows[at] = job.begin + row;
+    };
+    for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
+        put(i, i);
+    int before = job.prefix;
+    for (int base = 0; base < job.n_a; base += blockDim.x) {
+        const int a = base + (int)threadIdx.x;
+        const bool stays = a < job.n_a && params.keep[job.begin + job.a0 + 2 * a] != 0;
+        int all;
+        const int rank = block_rank(stays, memory.words, &all);
+        if (stays)
+            put(before + rank, job.a0 + 2 * a);
+        before += all;
+    }
+    for (int b = threadIdx.x; b < job.n_b; b += blockDim.x)
+        put(before + b, job.b0 + 2 * b);
+}
+
+/* How many of the numbers first, first + 2, ... are below end. */
+RVIT_DEVICE int every_second(int first, int end)
+{
+    return first < end ? (end - first + 1) / 2 : 0;
+}
+
+RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image)
+{
+    match_job job;
+    job.image = image;
+    const image_rows rows = rows_of_image(params.layout.cu_seqlens, image, params.layout.rows, params.layout.max_len);
+    job.begin = rows.begin, job.len = rows.len;
+    job.prefix = min(params.layout.n_prefix, job.len);
+    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.len);
+    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.len);
+    job.merges = min(params.merges, (job.len - job.prefix) / 2);
+    return job;
+}
+
+/* Where the image's metrics and lists lie: in shared memory if they fit, else in the arrays that its own rows have in the op's results and
+   that are written last. */
+RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
+{
+    const int n = job.len - job.prefix, head_dim = params.head_dim;
+    const float *metric = params.metric + (long long)(job.begin + job.prefix) * head_dim;
+    job.metric = metric, job.pitch = head_dim;
+    if (n <= params.held_rows) {
+        /* A pitch of an odd number of 16-byte units: neighbouring rows lie in different banks. */
+        const int pieces = head_dim / 4, pitch = head_dim + 4;
+        for (int i = threadIdx.x; i < n * pieces; i += blockDim.x)
+            store_4(held + i / pieces * pitch + i % pieces * 4, load_4(metric + i * 4));
+        job.metric = held, job.pitch = pitch;
+    }
+    const bool is_held = job.n_a <= HELD_ROWS / 2;
+    job.values = is_held ? memory.values : reinterpret_cast<float *>(params.next_rows + job.begin);
+    job.partners = is_held ? memory.partners : params.layout.src_rows + job.begin;
+    job.marks = is_held ? memory.marks : params.keep + job.begin;
+}
+
+RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
+{
+    RVIT_DYNAMIC_SHARED(dynamic);
+    match_memory &memory = *reinterpret_cast<match_memory *>(dynamic);
+    const rvit_cu_layout &layout = params.layout;
+    if (!take_ticket(layout, memory.layout))
+        return;
+    match_job job = match_job_of(params, memory.layout.image);
+    const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, memory.layout.part * each);
+    const int end = min(job.begin + job.len, begin + each);
+    if (params.dtype == RVIT_CU_F32)
+        metric_of_rows<float>(params, begin, end);
+    else if (params.dtype == RVIT_CU_F16)
+        metric_of_rows<f16>(params, begin, end);
+    else
+        metric_of_rows<bf16>(params, begin, end);
+    if (!is_last_part(layout, memory.layout))
+        return;
+    const unsigned tag = layout_tag(layout);
+    place_job(params, job, memory, reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED));
+    block_sync();
+    if (job.merges > 0) {
+        find_partners(job, params.head_dim);
+        block_sync();
+        (void)mark_best(job.values, job.n_a, job.merges, memory.rank, job.marks);
+        block_sync();
+    }
+    for (int a = threadIdx.x; a < job.n_a; a += blockDim.x)
+        if (job.merges == 0 || job.marks[a] == 0)
+            job.partners[a] = -1;
+    block_sync();
+    link_rows(params, job);
+    block_sync();
+    if (threadIdx.x < 32) {
+        const int before = look_back(layout, job.image, job.len - job.merges, tag);
+        if (threadIdx.x == 0) {
+            memory.layout.before = before;
+            finish_layout(layout, job.image, -1, tag);
+        }
+    }
+    block_sync();
+    list_halves(params, job, memory.rank, memory.layout.before);
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* The order of scores, (score descending, index ascending), as integers, and the k best of a list. */
+#ifndef RVIT_RANK_CUH
+#define RVIT_RANK_CUH
+
+#include "elements.cuh"
+
+#include "../tile.h"
+
+enum {
+    HELD_ROWS = RVIT_CU_HELD_ROWS, /* lists up to this long are ranked in shared memory */
+    DIGITS = 256,
+    MAX_WARPS = 16 /* of a CTA that ranks */
+};
+
+struct rank_memory {
+    alignas(16) uint32_t keys[HELD_ROWS];
+    int histogram[DIGITS];
+    unsigned words[MAX_WARPS];
+    int digit, need;
+};
+
+/* Orders scores as unsigned integers: NaN is 1, -infinity above it, and the two zeros are equal. 0 is left for no score. */
+RVIT_DEVICE uint32_t key_of(float score)
+{
+    const uint32_t bits = float_bits(score), magnitude = bits & 0x7fffffffu;
+    if (magnitude > 0x7f800000u)
+        return 1;
+    if (magnitude == 0)
+        return 0x80000001u;
+    return (bits & 0x80000000u ? ~bits : bits | 0x80000000u) + 1;
+}
+
+/* How many threads of the CTA with a lower number have the flag; *total: all of them. Every thread takes part. words: one for each warp. */
+RVIT_DEVICE int block_rank(bool flag, unsigned *words, int *total)
+{
+    const int warps = (int)blockDim.x / 32, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    const unsigned word = warp_ballot(flag);
+    block_sync();
+    if (lane == 0)
+        words[warp] = word;
+    block_sync();
+    int before = bit_count(word & ((1u << lane) - 1u)), all = 0;
+    for (int i = 0; i < warps; i++) {
+        const int n = bit_count(words[i]);
+        before += i < warp ? n : 0;
+        all += n;
+    }
+    *total = all;
+    return before;
+}
+
+/* The key of the k-th best score, digit by digit, and how many scores with that key are among the k best. 1 <= k <= n. */
+RVIT_DEVICE uint32_t find_threshold(const float *scores, int n, int k, rank_memory &memory, int *out_need)
+{
+    uint32_t found = 0, mask = 0;
+    int need = k;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        for (int d = threadIdx.x; d < DIGITS; d += blockDim.x)
+            memory.histogram[d] = 0;
+        block_sync();
+        for (int i = threadIdx.x; i < n; i += blockDim.x) {
+            const uint32_t key = key_of(scores[i]);
+            if ((key & mask) == found)
+                atomic_add(&memory.histogram[key >> shift & 255u], 1);
+        }
+        block_sync();
+        if (threadIdx.x == 0) {
+            int digit = DIGITS - 1;
+            while (digit > 0 && need > memory.histogram[digit])
+                need -= memory.histogram[digit--];
+            memory.digit = digit, memory.need = need;
+        }
+        block_sync();
+        found |= (uint32_t)memory.digit << shift;
+        mask |= 255u << shift;
+        need = memory.need;
+        block_sync();
+    }
+    *out_need = need;
+    return found;
+}
+
+/* Each score is compared with each. */
+RVIT_DEVICE bool mark_best_held(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+{
+    bool has_nan = false;
+    for (int i = threadIdx.x; i < (n + 3) / 4 * 4; i += blockDim.x) {
+        memory.keys[i] = i < n ? key_of(scores[i]) : 0u;
+        has_nan = has_nan || memory.keys[i] == 1u;
+    }
+    block_sync();
+    const bool is_ranked = k > 0 && k < n;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const uint32_t key = memory.keys[i];
+        int better = 0;
+        for (int j = 0; is_ranked && j < n; j += 4) {
+            const uint4 other = *reinterpret_cast<const uint4 *>(memory.keys + j);
+            /* On equal keys the earlier row is better. */
+            better +=
+                (other.x > key - (j < i)) + (other.y > key - (j + 1 < i)) + (other.z > key - (j + 2 < i)) + (other.w > key - (j + 3 < i));
+        }
+        marks[i] = better < k;
+    }
+    return has_nan;
+}
+
+RVIT_DEVICE bool mark_best_long(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+{
+    bool has_nan = false;
+    uint32_t threshold = 0xffffffffu;
+    int need = 0;
+    if (k > 0)
+        threshold = find_threshold(scores, n, k, memory, &need);
+    for (int base = 0; base < n; base += blockDim.x) {
+        const int i = base + (int)threadIdx.x;
+        const uint32_t key = i < n ? key_of(scores[i]) : 0u;
+        int all;
+        const int rank = block_rank(key == threshold, memory.words, &all);
+        has_nan = has_nan || key == 1u;
+        if (i < n)
+            marks[i] = key > threshold || (key == threshold && rank < need);
+        need -= all;
+    }
+    return has_nan;
+}
+
+/* Marks the k best of n scores, 0 <= k <= n, with 1 and the others with 0. True to a thread that came upon a NaN. Every thread takes part;
+   the marks are there for others after the next barrier. */
+RVIT_DEVICE bool mark_best(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+{
+    return n <= HELD_ROWS ? mark_best_held(scores, n, k, memory, marks) : mark_best_long(scores, n, k, memory, marks);
+}
+
+#endif

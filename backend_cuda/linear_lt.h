@@ -1,0 +1,57 @@
+/* The part of cuBLASLt that is used: its numbers, its structs, its functions. Its headers are not needed to build; where they are found, a
+   test compares (tests/cuda/lt_header.c). */
+#ifndef RVIT_CU_LINEAR_LT_H
+#define RVIT_CU_LINEAR_LT_H
+
+#include <cuda.h>
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    LT_R_32F = 0,
+    LT_R_16F = 2,
+    LT_R_16BF = 14,
+    LT_COMPUTE_32F = 68,
+    LT_OP_T = 1,
+    LT_EPILOGUE_BIAS = 4,
+    LT_DESC_TRANSA = 3,
+    LT_DESC_EPILOGUE = 7,
+    LT_DESC_BIAS_POINTER = 8,
+    LT_DESC_BIAS_DATA_TYPE = 26,
+    LT_PREF_WORKSPACE = 1,
+    LT_PREF_REDUCTION = 3,
+    LT_PREF_ALIGNMENT_A = 5 /* then B, C, D */
+};
+
+typedef struct lt_algorithm {
+    uint64_t data[8];
+} lt_algorithm;
+
+typedef struct lt_heuristic {
+    lt_algorithm algorithm;
+    size_t workspace;
+    int status;
+    float waves;
+    int reserved[4];
+} lt_heuristic;
+
+typedef struct lt_functions {
+    int (*cublasLtCreate)(void **handle);
+    int (*cublasLtDestroy)(void *handle);
+    int (*cublasLtMatmulDescCreate)(void **desc, int compute_type, int scale_type);
+    int (*cublasLtMatmulDescDestroy)(void *desc);
+    int (*cublasLtMatmulDescSetAttribute)(void *desc, int attribute, const void *value, size_t size);
+    int (*cublasLtMatrixLayoutCreate)(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride);
+    int (*cublasLtMatrixLayoutDestroy)(void *layout);
+    int (*cublasLtMatmulPreferenceCreate)(void **preference);
+    int (*cublasLtMatmulPreferenceDestroy)(void *preference);
+    int (*cublasLtMatmulPreferenceSetAttribute)(void *preference, int attribute, const void *value, size_t size);
+    int (*cublasLtMatmulAlgoGetHeuristic)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted,
+                                          lt_heuristic *results, int *out_found);
+    int (*cublasLtMatmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
+                          const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const lt_algorithm *algorithm,
+                          void *workspace, size_t workspace_size, CUstream stream);
+} lt_functions;
+
+#endif

@@ -1,0 +1,45 @@
+/* The match op. */
+#include "backend_vulkan/vulkan.h"
+
+#define MAX_GROUPS 1024 /* each of which adds up the lengths before its images */
+
+/* [subgroup][f16] */
+static const rvit_vk_shader shaders[2][2] = {
+    {RVIT_VK_MATCH_F32_VK_SCALAR, RVIT_VK_MATCH_F16_VK_SCALAR},
+    {RVIT_VK_MATCH_F32_VK_SUBGROUP, RVIT_VK_MATCH_F16_VK_SUBGROUP},
+};
+
+rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args)
+{
+    const int half = args->dtype == RVIT_F16;
+    const int share = args->n_images == 0 ? 1 : (args->n_images - 1) / MAX_GROUPS + 1;
+    struct rvit_match_push push = {.n_images = args->n_images,
+                                   .max_len = args->max_len,
+                                   .rows = (int)args->rows,
+                                   .n_prefix = args->n_prefix,
+                                   .n_heads = args->n_heads,
+                                   .k_stride4 = (int)(args->k_stride / 4),
+                                   .merges = args->merges,
+                                   .share = share};
+    rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half],
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                           [RVIT_MATCH_HEAD_DIM] = (uint32_t)args->head_dim,
+                                           [RVIT_MATCH_LONG] = args->max_len > RVIT_NEAR_KEYS},
+                                 .n_specs = RVIT_MATCH_N_SPECS,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->n_images == 0 ? 1 : args->n_images, .multiply = 1, .divide = share, .times = 1}};
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_CU_SEQLENS, "cu_seqlens", 4);
+    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_K, "k", half ? 8 : 16);
+    push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_KEEP, "keep", 4);
+    push.out_cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_OUT_CU_SEQLENS, "out_cu_seqlens", 4);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_SRC_ROWS, "src_rows", 4);
+    push.metric_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_METRIC, "metric", 16);
+    push.next_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_NEXT_ROWS, "next_rows", 4);
+    (void)rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_GRIDS, "grids", 4);
+    const rvit_vk_own_grids own = rvit_vk_find_own_grids(recorder);
+    push.n_grids = own.n;
+    push.grids_at = own.grids_at;
+    push.rules_at = own.rules_at;
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

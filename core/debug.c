@@ -1,0 +1,98 @@
+/* debug_checks: the lengths and source rows an op is about to be given, read back and validated. */
+#include "core/device.h"
+
+/* Reads n int32 of a view; the caller frees them. */
+static rvit_status read_ints(rvit_stream *stream, rvit_view view, int64_t n, int32_t **out_values)
+{
+    *out_values = rvit_alloc_array(&stream->device->alloc, (size_t)n, sizeof **out_values);
+    if (*out_values == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    const rvit_status status = rvit_stream_read(stream, view, *out_values, n * 4);
+    if (status != RVIT_OK)
+        rvit_alloc_free(&stream->device->alloc, *out_values);
+    return status;
+}
+
+static rvit_status check_layout(rvit_stream *stream, rvit_view view, int32_t n_images, int32_t max_len, int64_t rows)
+{
+    int32_t *lengths;
+    RVIT_TRY(read_ints(stream, view, n_images + (int64_t)1, &lengths));
+    const rvit_status status = rvit_cu_seqlens_check(lengths, n_images, max_len, rows);
+    rvit_alloc_free(&stream->device->alloc, lengths);
+    return status;
+}
+
+/* *out_live: the rows the op will work on. */
+static rvit_status check_live(rvit_stream *stream, const char *op, const rvit_rows *rows, int64_t *out_live)
+{
+    *out_live = rows->capacity;
+    if (rows->live.buffer == NULL)
+        return RVIT_OK;
+    int32_t live;
+    RVIT_TRY(rvit_stream_read(stream, rows->live, &live, sizeof live));
+    if (live < 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: rows.live holds %d, expected 0 or more", op, (int)live);
+    if (live < rows->capacity)
+        *out_live = live;
+    return RVIT_OK;
+}
+
+static rvit_status check_row_numbers(rvit_stream *stream, const char *op, rvit_view view, int64_t n, int64_t source_rows, int ascending)
+{
+    if (view.buffer == NULL || n == 0)
+        return RVIT_OK;
+    int32_t *numbers;
+    RVIT_TRY(read_ints(stream, view, n, &numbers));
+    rvit_status status = RVIT_OK;
+    for (int64_t i = 0; i < n && status == RVIT_OK; i++) {
+        if (numbers[i] < 0 || numbers[i] >= source_rows)
+            status = rvit_fail(RVIT_INVALID_ARGUMENT, "%s: src_rows[%lld] is %d, expected 0..%lld", op, (long long)i, (int)numbers[i],
+                               (long long)source_rows - 1);
+        else if (ascending && i > 0 && numbers[i] <= numbers[i - 1])
+            status = rvit_fail(RVIT_INVALID_ARGUMENT, "%s: src_rows[%lld] is %d, not above the one before it, %d", op, (long long)i,
+                               (int)numbers[i], (int)numbers[i - 1]);
+    }
+    rvit_alloc_free(&stream->device->alloc, numbers);
+    return status;
+}
+
+static rvit_status check_gather(rvit_stream *stream, const char *op, const rvit_rows *rows, rvit_view src_rows, int64_t source_rows,
+                                int ascending)
+{
+    int64_t live;
+    RVIT_TRY(check_live(stream, op, rows, &live));
+    return check_row_numbers(stream, op, src_rows, live, source_rows, ascending);
+}
+
+rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
+{
+    const char *name = rvit_op_name(op->type);
+    const rvit_view none = {NULL, 0};
+    switch (op->type) {
+    case RVIT_OP_ATTENTION:
+        return check_layout(stream, op->attention.cu_seqlens, op->attention.n_images, op->attention.max_len, op->attention.rows);
+    case RVIT_OP_SELECT:
+        return check_layout(stream, op->select.cu_seqlens, op->select.n_images, op->select.max_len, op->select.rows);
+    case RVIT_OP_MEAN:
+        return check_layout(stream, op->mean.cu_seqlens, op->mean.n_images, op->mean.max_len, op->mean.rows);
+    case RVIT_OP_MATCH:
+        return check_layout(stream, op->match.cu_seqlens, op->match.n_images, op->match.max_len, op->match.rows);
+    case RVIT_OP_HEAD:
+        return check_layout(stream, op->head.cu_seqlens, op->head.n_images, INT32_MAX, op->head.rows);
+    case RVIT_OP_LINEAR:
+        return check_gather(stream, name, &op->linear.rows, none, 0, 0);
+    case RVIT_OP_LAYERNORM:
+        return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, 0);
+    case RVIT_OP_MERGE:
+        return check_gather(stream, name, &op->merge.rows, op->merge.src_rows, op->merge.x_rows, 0);
+    case RVIT_OP_PACK:
+        return check_gather(stream, name, &op->pack.rows, op->pack.src_rows, op->pack.source_rows, 0);
+    case RVIT_OP_UNPACK:
+        return check_gather(stream, name, &op->unpack.rows, op->unpack.src_rows, op->unpack.destination_rows.capacity, 1);
+    case RVIT_OP_COPY:
+    case RVIT_OP_PATCHIFY:
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return RVIT_OK;
+}

@@ -1,0 +1,141 @@
+#include "core/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "core/status.h"
+
+/* The length of the UTF-8 sequence at text that is fit to be printed; 0 if it is a control character or no such sequence. */
+static size_t printable_length(const unsigned char *text)
+{
+    const unsigned char c = text[0];
+    if (c < 0x80)
+        return c >= 0x20 && c != 0x7f;
+    const size_t length = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
+    if (c > 0xf4 || (c == 0xc2 && text[1] < 0xa0))
+        return 0;
+    for (size_t i = 1; i < length; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    return length;
+}
+
+void rvit_printable(char *out, size_t size, const char *text)
+{
+    const unsigned char *in = (const unsigned char *)text;
+    size_t at = 0, last_room = 0; /* last_room: up to where "..." still fits */
+    while (*in != '\0') {
+        const size_t length = printable_length(in);
+        const size_t step = length != 0 ? length : 4;
+        if (at + 4 <= size)
+            last_room = at;
+        if (at + step + 1 > size) {
+            memcpy(out + last_room, "...", 4);
+            return;
+        }
+        if (length != 0)
+            memcpy(out + at, in, length);
+        else
+            snprintf(out + at, size - at, "\\x%02x", *in);
+        at += step;
+        in += length != 0 ? length : 1;
+    }
+    out[at] = '\0';
+}
+
+static rvit_status open_failed(const char *path, int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+        return rvit_fail(RVIT_BAD_FILE, "%s: there is no such file", path);
+    case EACCES:
+    case EPERM:
+        return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", path);
+    case EMFILE:
+    case ENFILE:
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened, too many files are open", path);
+    default:
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (error %d of the system)", path, error);
+    }
+}
+
+static rvit_status check_kind(rvit_file *file)
+{
+    struct stat info;
+    if (fstat(file->fd, &info) != 0)
+        return open_failed(file->path, errno);
+    if (S_ISDIR(info.st_mode))
+        return rvit_fail(RVIT_BAD_FILE, "%s: is a folder, not a file", file->path);
+    if (!S_ISREG(info.st_mode))
+        return rvit_fail(RVIT_BAD_FILE, "%s: is not a regular file", file->path);
+    file->size = info.st_size;
+    file->modified = info.st_mtim;
+    return RVIT_OK;
+}
+
+rvit_status rvit_file_open(const char *path, rvit_file *file)
+{
+    /* The end of a long path says more than its beginning. */
+    const size_t length = strlen(path);
+    rvit_printable(file->path, sizeof file->path, length > RVIT_SHOWN_PATH / 2 ? path + (length - RVIT_SHOWN_PATH / 2) : path);
+    /* Not to hang on a pipe. */
+    file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file->fd < 0)
+        return open_failed(file->path, errno);
+    const rvit_status status = check_kind(file);
+    if (status != RVIT_OK)
+        rvit_file_close(file);
+    return status;
+}
+
+void rvit_file_close(rvit_file *file)
+{
+    if (file->fd >= 0)
+        (void)close(file->fd);
+    file->fd = -1;
+}
+
+rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, void *out_bytes)
+{
+    unsigned char *out = out_bytes;
+    while (size > 0) {
+        const ssize_t n = pread(file->fd, out, (size_t)size, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: cannot be read at byte %" PRId64 " (error %d of the system)", file->path, offset, errno);
+        if (n == 0)
+            return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ", it has shrunk since it was opened", file->path, offset);
+        out += n;
+        offset += n;
+        size -= n;
+    }
+    return RVIT_OK;
+}
+
+rvit_status rvit_file_check_unchanged(const rvit_file *file)
+{
+    struct stat info;
+    if (fstat(file->fd, &info) != 0)
+        return open_failed(file->path, errno);
+    if (info.st_size != file->size || info.st_mtim.tv_sec != file->modified.tv_sec || info.st_mtim.tv_nsec != file->modified.tv_nsec)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the file has changed since it was opened", file->path);
+    return RVIT_OK;
+}
+
+rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const char *name)
+{
+    const char *slash = strrchr(beside, '/');
+    const size_t folder = slash == NULL ? 0 : (size_t)(slash - beside) + 1, length = strlen(name);
+    if (folder + length + 1 > size)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "a path is longer than %zu bytes", size - 1);
+    memcpy(out, beside, folder);
+    memcpy(out + folder, name, length + 1);
+    return RVIT_OK;
+}

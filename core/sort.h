@@ -1,0 +1,9 @@
+/* Heap sort: qsort promises no bound on its time, and some take memory. */
+#ifndef RVIT_CORE_SORT_H
+#define RVIT_CORE_SORT_H
+
+#include <stddef.h>
+
+void rvit_sort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *));
+
+#endif

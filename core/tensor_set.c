@@ -1,0 +1,267 @@
+#include "core/tensor_set.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/file.h"
+#include "core/json_file.h"
+#include "core/sort.h"
+#include "core/status.h"
+
+enum { SHOWN_NAME = 96, MAX_PATH = 4096, MAX_DETAIL = 640 };
+
+struct rvit_tensor_set {
+    rvit_alloc *alloc;
+    rvit_safetensors **files;
+    int32_t *first; /* [n_files + 1]: the set's index of each file's first tensor */
+    int32_t n_files;
+    char path[RVIT_SHOWN_PATH];
+};
+
+static rvit_status allocate(rvit_tensor_set *set, size_t n_files)
+{
+    set->files = rvit_alloc_array(set->alloc, n_files, sizeof *set->files);
+    if (set->files == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    set->first = rvit_alloc_array(set->alloc, n_files + 1, sizeof *set->first);
+    return set->first == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
+}
+
+static rvit_status add_file(rvit_tensor_set *set, const char *path)
+{
+    RVIT_TRY(rvit_safetensors_open(path, set->alloc, &set->files[set->n_files]));
+    const int32_t n = set->first[set->n_files], more = rvit_safetensors_count(set->files[set->n_files]);
+    set->first[++set->n_files] = n + more;
+    if (n + more > RVIT_SAFETENSORS_MAX_TENSORS)
+        return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors, at most %d are read", set->path, RVIT_SAFETENSORS_MAX_TENSORS);
+    return RVIT_OK;
+}
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), n = strlen(end);
+    return length >= n && strcmp(text + length - n, end) == 0;
+}
+
+/* A shard is a file of the index's folder, whatever the system takes for a separator. */
+static rvit_status check_shard_name(const rvit_tensor_set *set, const char *name)
+{
+    char shown[SHOWN_NAME];
+    rvit_printable(shown, sizeof shown, name);
+    if (strpbrk(name, "/\\:") != NULL || strcmp(name, "..") == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: an index file that points outside its folder: '%s'", set->path, shown);
+    if (!ends_with(name, ".safetensors"))
+        return rvit_fail(RVIT_BAD_FILE, "%s: the index names '%s', which is no .safetensors file", set->path, shown);
+    return RVIT_OK;
+}
+
+static int compare_texts(const void *left, const void *right)
+{
+    return strcmp(*(const char *const *)left, *(const char *const *)right);
+}
+
+/* Fills names with the distinct values of the map, ascending. */
+static rvit_status list_shards(const rvit_tensor_set *set, json_t *map, const char **names, size_t *out_n)
+{
+    size_t n = 0;
+    for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
+        const char *name = json_string_value(json_object_iter_value(i));
+        if (name == NULL) {
+            char shown[SHOWN_NAME];
+            rvit_printable(shown, sizeof shown, json_object_iter_key(i));
+            return rvit_fail(RVIT_BAD_FILE, "%s: weight_map: the file of tensor '%s' is not a string", set->path, shown);
+        }
+        RVIT_TRY(check_shard_name(set, name));
+        names[n++] = name;
+    }
+    rvit_sort(names, n, sizeof *names, compare_texts);
+    *out_n = 0;
+    for (size_t i = 0; i < n; i++)
+        if (i == 0 || strcmp(names[i], names[i - 1]) != 0)
+            names[(*out_n)++] = names[i];
+    if (*out_n > RVIT_MAX_SHARDS)
+        return rvit_fail(RVIT_BAD_FILE, "%s: the index names %zu files, at most %d are read", set->path, *out_n, RVIT_MAX_SHARDS);
+    return RVIT_OK;
+}
+
+static rvit_status open_shards(rvit_tensor_set *set, const char *path, const char *const *names, size_t n)
+{
+    RVIT_TRY(allocate(set, n));
+    for (size_t i = 0; i < n; i++) {
+        char shard[MAX_PATH];
+        RVIT_TRY(rvit_path_beside(shard, sizeof shard, path, names[i]));
+        const rvit_status status = add_file(set, shard);
+        if (status == RVIT_BAD_FILE) {
+            char detail[MAX_DETAIL];
+            snprintf(detail, sizeof detail, "%s", rvit_status_detail());
+            return rvit_fail(RVIT_BAD_FILE, "%s: a file that the index names: %s", set->path, detail);
+        }
+        RVIT_TRY(status);
+    }
+    return RVIT_OK;
+}
+
+/* Every tensor of the map is in its shard. */
+static rvit_status check_map(const rvit_tensor_set *set, json_t *map, const char *const *names)
+{
+    for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
+        const char *name = json_object_iter_key(i), *shard = json_string_value(json_object_iter_value(i));
+        int32_t file = 0;
+        while (strcmp(names[file], shard) != 0)
+            file++;
+        if (rvit_safetensors_find(set->files[file], name) < 0) {
+            char shown[SHOWN_NAME], shown_shard[SHOWN_NAME];
+            rvit_printable(shown, sizeof shown, name);
+            rvit_printable(shown_shard, sizeof shown_shard, shard);
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is not in '%s', where the index says it is", set->path, shown, shown_shard);
+        }
+    }
+    return RVIT_OK;
+}
+
+/* No tensor is in two shards. */
+static rvit_status check_unique(const rvit_tensor_set *set, const char *const *names)
+{
+    for (int32_t a = 0; a < set->n_files; a++)
+        for (int32_t i = 0; i < rvit_safetensors_count(set->files[a]); i++) {
+            const char *name = rvit_safetensors_tensor(set->files[a], i)->name;
+            for (int32_t b = a + 1; b < set->n_files; b++)
+                if (rvit_safetensors_find(set->files[b], name) >= 0) {
+                    char shown[SHOWN_NAME], shown_a[SHOWN_NAME], shown_b[SHOWN_NAME];
+                    rvit_printable(shown, sizeof shown, name);
+                    rvit_printable(shown_a, sizeof shown_a, names[a]);
+                    rvit_printable(shown_b, sizeof shown_b, names[b]);
+                    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is in two files, '%s' and '%s'", set->path, shown, shown_a, shown_b);
+                }
+        }
+    return RVIT_OK;
+}
+
+static rvit_status open_map(rvit_tensor_set *set, const char *path, json_t *map)
+{
+    if (!json_is_object(map))
+        return rvit_fail(RVIT_BAD_FILE, "%s: not an index of .safetensors files: weight_map is %s", set->path,
+                         map == NULL ? "missing" : "not an object");
+    if (json_object_size(map) == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: weight_map names no tensors", set->path);
+    const char **names = rvit_alloc_array(set->alloc, json_object_size(map), sizeof *names);
+    if (names == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    size_t n = 0;
+    rvit_status status = list_shards(set, map, names, &n);
+    if (status == RVIT_OK)
+        status = open_shards(set, path, names, n);
+    if (status == RVIT_OK)
+        status = check_map(set, map, names);
+    if (status == RVIT_OK)
+        status = check_unique(set, names);
+    rvit_alloc_free(set->alloc, names);
+    return status;
+}
+
+static rvit_status load(rvit_tensor_set *set, const char *path)
+{
+    if (!ends_with(path, ".json")) {
+        RVIT_TRY(allocate(set, 1));
+        RVIT_TRY(add_file(set, path));
+        snprintf(set->path, sizeof set->path, "%s", rvit_safetensors_path(set->files[0]));
+        return RVIT_OK;
+    }
+    const size_t length = strlen(path);
+    rvit_printable(set->path, sizeof set->path, length > RVIT_SHOWN_PATH / 2 ? path + (length - RVIT_SHOWN_PATH / 2) : path);
+    json_t *root = NULL;
+    RVIT_TRY(rvit_json_read(path, set->alloc, &root));
+    const rvit_status status = open_map(set, path, json_object_get(root, "weight_map"));
+    json_decref(root);
+    return status;
+}
+
+rvit_status rvit_tensor_set_open(const char *path, rvit_alloc *alloc, rvit_tensor_set **out_set)
+{
+    rvit_tensor_set *set = rvit_alloc_new(alloc, sizeof *set);
+    if (set == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    set->alloc = alloc;
+    const rvit_status status = load(set, path);
+    if (status != RVIT_OK) {
+        rvit_tensor_set_close(set);
+        return status;
+    }
+    *out_set = set;
+    return RVIT_OK;
+}
+
+void rvit_tensor_set_close(rvit_tensor_set *set)
+{
+    if (set == NULL)
+        return;
+    for (int32_t i = 0; i < set->n_files; i++)
+        rvit_safetensors_close(set->files[i]);
+    rvit_alloc_free(set->alloc, set->first);
+    rvit_alloc_free(set->alloc, set->files);
+    rvit_alloc_free(set->alloc, set);
+}
+
+const char *rvit_tensor_set_path(const rvit_tensor_set *set)
+{
+    return set->path;
+}
+
+int32_t rvit_tensor_set_n_files(const rvit_tensor_set *set)
+{
+    return set->n_files;
+}
+
+int32_t rvit_tensor_set_count(const rvit_tensor_set *set)
+{
+    return set->first[set->n_files];
+}
+
+/* The file that holds the set's index-th tensor. */
+static int32_t file_of(const rvit_tensor_set *set, int32_t index)
+{
+    int32_t file = 0;
+    while (index >= set->first[file + 1])
+        file++;
+    return file;
+}
+
+const rvit_file_tensor *rvit_tensor_set_tensor(const rvit_tensor_set *set, int32_t index)
+{
+    const int32_t file = file_of(set, index);
+    return rvit_safetensors_tensor(set->files[file], index - set->first[file]);
+}
+
+int32_t rvit_tensor_set_find(const rvit_tensor_set *set, const char *name)
+{
+    for (int32_t i = 0; i < set->n_files; i++) {
+        const int32_t found = rvit_safetensors_find(set->files[i], name);
+        if (found >= 0)
+            return set->first[i] + found;
+    }
+    return -1;
+}
+
+int32_t rvit_tensor_set_find_prefix(const rvit_tensor_set *set, const char *prefix)
+{
+    for (int32_t i = 0; i < set->n_files; i++) {
+        const int32_t found = rvit_safetensors_find_prefix(set->files[i], prefix);
+        if (found >= 0)
+            return set->first[i] + found;
+    }
+    return -1;
+}
+
+const char *rvit_tensor_set_metadata(const rvit_tensor_set *set, const char *key)
+{
+    const char *text = NULL;
+    for (int32_t i = 0; i < set->n_files && text == NULL; i++)
+        text = rvit_safetensors_metadata(set->files[i], key);
+    return text;
+}
+
+rvit_status rvit_tensor_set_read(const rvit_tensor_set *set, int32_t index, int64_t offset, int64_t size, void *out_bytes)
+{
+    const int32_t file = file_of(set, index);
+    return rvit_safetensors_read(set->files[file], index - set->first[file], offset, size, out_bytes);
+}

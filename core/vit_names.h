@@ -1,0 +1,78 @@
+/* How the checkpoints of each family name the tensors of a Vision Transformer. */
+#ifndef RVIT_CORE_VIT_NAMES_H
+#define RVIT_CORE_VIT_NAMES_H
+
+#include "core/tensor_set.h"
+
+/* What tensors are for. */
+typedef enum rvit_role {
+    RVIT_ROLE_CLS,
+    RVIT_ROLE_DIST,
+    RVIT_ROLE_REGISTERS,
+    RVIT_ROLE_POSITION,
+    RVIT_ROLE_PATCH_WEIGHT,
+    RVIT_ROLE_PATCH_BIAS,
+    RVIT_ROLE_NORM_GAMMA,
+    RVIT_ROLE_NORM_BETA,
+    RVIT_ROLE_HEAD_WEIGHT,
+    RVIT_ROLE_HEAD_BIAS,
+    RVIT_ROLE_HEAD_DIST_WEIGHT,
+    RVIT_ROLE_HEAD_DIST_BIAS,
+    /* Of each block. */
+    RVIT_ROLE_NORM1_GAMMA,
+    RVIT_ROLE_NORM1_BETA,
+    RVIT_ROLE_QKV_WEIGHT,
+    RVIT_ROLE_QKV_BIAS,
+    RVIT_ROLE_Q_WEIGHT,
+    RVIT_ROLE_Q_BIAS,
+    RVIT_ROLE_K_WEIGHT,
+    RVIT_ROLE_K_BIAS,
+    RVIT_ROLE_V_WEIGHT,
+    RVIT_ROLE_V_BIAS,
+    RVIT_ROLE_PROJ_WEIGHT,
+    RVIT_ROLE_PROJ_BIAS,
+    RVIT_ROLE_SCALE1,
+    RVIT_ROLE_NORM2_GAMMA,
+    RVIT_ROLE_NORM2_BETA,
+    RVIT_ROLE_FC1_WEIGHT,
+    RVIT_ROLE_FC1_BIAS,
+    RVIT_ROLE_FC2_WEIGHT,
+    RVIT_ROLE_FC2_BIAS,
+    RVIT_ROLE_SCALE2,
+    /* Of each of DynamicViT's predictors. */
+    RVIT_ROLE_PREDICTOR_NORM_GAMMA,
+    RVIT_ROLE_PREDICTOR_NORM_BETA,
+    RVIT_ROLE_PREDICTOR_IN_WEIGHT,
+    RVIT_ROLE_PREDICTOR_IN_BIAS,
+    RVIT_ROLE_PREDICTOR_OUT0_WEIGHT,
+    RVIT_ROLE_PREDICTOR_OUT0_BIAS,
+    RVIT_ROLE_PREDICTOR_OUT1_WEIGHT,
+    RVIT_ROLE_PREDICTOR_OUT1_BIAS,
+    RVIT_ROLE_PREDICTOR_KEEP_WEIGHT,
+    RVIT_ROLE_PREDICTOR_KEEP_BIAS,
+    RVIT_ROLE_COUNT
+} rvit_role;
+
+#define RVIT_FIRST_BLOCK_ROLE RVIT_ROLE_NORM1_GAMMA
+#define RVIT_FIRST_PREDICTOR_ROLE RVIT_ROLE_PREDICTOR_NORM_GAMMA
+
+typedef struct rvit_family {
+    const char *name;   /* "timm" */
+    const char *prefix; /* of all names but those that begin with '/' below, which stand without it */
+    const char *blocks; /* "blocks.": goes before a block's number and its names */
+    int32_t hugging_face;
+    int32_t always_dist;                /* 1: these models have a distillation token */
+    int32_t free_registers;             /* 1: the position table has no rows for registers, but has one for CLS */
+    const char *names[RVIT_ROLE_COUNT]; /* NULL: this family has none */
+} rvit_family;
+
+/* Room for every name of a tensor that is looked for, its end included. */
+#define RVIT_NAME_SIZE 96
+
+/* The family that accounts for most of the tensors; BAD_FILE if none does for any, UNSUPPORTED if a part of the model is recognised that
+   is not run. */
+rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family);
+/* The full name; NULL if the family has none. index: of the block or predictor. */
+const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE]);
+
+#endif

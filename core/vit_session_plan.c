@@ -1,0 +1,267 @@
+/* The memory of a session: what lies where, and what the device needs before the first run. */
+#include "core/vit_session.h"
+
+/* Places arrays one after another in a buffer that is created once its size is known: every plan runs twice, first to measure. */
+typedef struct region {
+    rvit_buffer *buffer;
+    int64_t size;
+} region;
+
+static rvit_view take(region *r, int64_t size)
+{
+    const rvit_view view = {r->buffer, r->size};
+    r->size += (size + 255) / 256 * 256;
+    return view;
+}
+
+int rvit_session_scores_cls(const rvit_session *s)
+{
+    const rvit_policy *policy = s->plan.policy;
+    return s->plan.n_stages > 0 && !policy->merges && s->plan.select != RVIT_SELECT_MASK &&
+           (policy->score == RVIT_SCORE_CLS_ATTENTION || policy->score == RVIT_SCORE_CLS_NORM);
+}
+
+static void plan_upload(rvit_session *s, region *r)
+{
+    const rvit_model_info *info = &s->model->info;
+    s->live_images = take(r, 4);
+    s->images = s->desc.images;
+    if (s->images.buffer == NULL)
+        s->images = take(r, (int64_t)s->max_images * info->channels * info->image_size * info->image_size * 4);
+    for (int32_t i = 0; i < s->plan.n_stages && s->plan.select == RVIT_SELECT_MASK; i++)
+        s->stages[i].keep_in = take(r, s->stages[i].rows);
+}
+
+/* The wide array holds, in turn, what is never needed at once: the cut patches, qkv, the MLP's hidden layer, a predictor's layers. The
+   normalised rows make room for the attention's output once qkv is computed. The second residual array is for the rows a prune stage
+   leaves. */
+static void plan_activations(rvit_session *s, region *r)
+{
+    const rvit_model *model = s->model;
+    const rvit_model_info *info = &model->info;
+    const int64_t rows = (int64_t)s->max_images * info->tokens;
+    const int64_t x_size = info->dim * rvit_dtype_size(model->x_dtype), element = rvit_dtype_size(model->dtype);
+    int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
+    if (width < 3 * (int64_t)info->dim)
+        width = 3 * (int64_t)info->dim;
+    if (width < info->mlp_dim)
+        width = info->mlp_dim;
+    s->x[0] = take(r, rows * x_size);
+    s->x[1] = take(r, s->plan.n_stages == 0 ? 0 : s->stages[0].rows_after * x_size);
+    s->normed = take(r, rows * info->dim * element);
+    s->wide = take(r, rows * width * element);
+    s->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
+    if (rvit_session_scores_cls(s))
+        s->cls_probs = take(r, rows * info->n_heads * 4);
+    if (s->plan.n_stages > 0 && s->plan.policy->merges)
+        s->metric = take(r, rows * info->head_dim * 4);
+}
+
+static void plan_stages(rvit_session *s, region *r)
+{
+    const rvit_policy *policy = s->plan.policy;
+    const int ranks = s->plan.select == RVIT_SELECT_TOP_K && !policy->merges;
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
+        stage->src_rows = take(r, stage->rows * 4);
+        if (policy->merges) {
+            stage->sizes = take(r, stage->rows_after * 4);
+            stage->key_bias = take(r, stage->rows_after * 4);
+        } else if (s->plan.select != RVIT_SELECT_MASK) {
+            stage->scores = take(r, stage->rows * 4);
+        }
+        if (ranks)
+            stage->counts = take(r, ((int64_t)stage->max_len + 1) * 4);
+        if (ranks && policy->score == RVIT_SCORE_POSITION)
+            stage->position_scores = take(r, (int64_t)stage->max_len * 4);
+    }
+    const int64_t begin = r->size;
+    s->results = take(r, 0);
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
+        stage->keep = take(r, stage->rows);
+        stage->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
+        stage->error = take(r, 4);
+        if (policy->merges)
+            stage->next_rows = take(r, stage->rows * 4);
+    }
+    s->results_size = r->size - begin;
+}
+
+static void plan_arena(rvit_session *s, region *r)
+{
+    plan_activations(s, r);
+    plan_stages(s, r);
+}
+
+static void plan_readback(rvit_session *s, region *r)
+{
+    const rvit_model_info *info = &s->model->info;
+    const int64_t rows = (int64_t)s->max_images * info->tokens;
+    s->logits = s->desc.logits;
+    if (s->logits.buffer == NULL)
+        s->logits = take(r, (int64_t)s->max_images * info->n_classes * 4);
+    const int64_t rows_left = s->plan.n_stages == 0 ? rows : s->stages[s->plan.n_stages - 1].rows_after;
+    if (s->desc.outputs & RVIT_OUTPUT_FEATURES)
+        s->features = take(r, rows_left * info->dim * 4);
+    if (s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION)
+        s->cls_attention = take(r, rows * info->n_heads * 4);
+    s->host_results = take(r, s->results_size);
+    if (r->buffer == NULL)
+        return;
+    const uint8_t *host = (const uint8_t *)rvit_buffer_host(r->buffer) + s->host_results.offset;
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
+        stage->host_keep = host + (stage->keep.offset - s->results.offset);
+        stage->host_cu_seqlens = (const int32_t *)(host + (stage->cu_seqlens.offset - s->results.offset));
+        stage->host_error = (const int32_t *)(host + (stage->error.offset - s->results.offset));
+        if (s->plan.policy->merges)
+            stage->host_next_rows = (const int32_t *)(host + (stage->next_rows.offset - s->results.offset));
+    }
+}
+
+static void plan_trace(rvit_session *s, region *r)
+{
+    const rvit_model *model = s->model;
+    const int64_t size = (int64_t)s->max_images * model->info.tokens * model->info.dim * rvit_dtype_size(model->x_dtype);
+    for (int32_t i = 0; i <= model->info.depth; i++)
+        s->trace_blocks[i] = take(r, size);
+    for (int32_t i = 0; i < s->plan.n_stages; i++)
+        s->trace_scores[i] = take(r, s->stages[i].rows * 4);
+}
+
+static rvit_status create_region(rvit_session *s, rvit_buffer **buffer, rvit_buffer_type type, void (*plan)(rvit_session *, region *))
+{
+    region r = {NULL, 0};
+    plan(s, &r);
+    RVIT_TRY(rvit_buffer_create(s->model->device, r.size > 0 ? r.size : 1, type, buffer));
+    r = (region){*buffer, 0};
+    plan(s, &r);
+    return RVIT_OK;
+}
+
+/* How many tokens a stage leaves an image that has `len`, at most; *exact is cleared if it may leave fewer. */
+static int32_t tokens_left(const rvit_session *s, const rvit_stage *stage, int32_t len, int32_t *exact)
+{
+    const rvit_policy *policy = s->plan.policy;
+    const int32_t n_prefix = s->model->info.n_prefix, patches = len > n_prefix ? len - n_prefix : 0;
+    if (policy->merges) {
+        const int32_t merges = s->plan.merges < patches / 2 ? s->plan.merges : patches / 2;
+        return len - merges;
+    }
+    if (s->plan.select == RVIT_SELECT_TOP_K) {
+        const int32_t competing = policy->prefix_competes ? len : patches;
+        const int32_t k = stage->host_counts[competing];
+        if (k == competing)
+            return len;
+        const int32_t left = k + n_prefix + policy->fuses;
+        *exact &= !policy->prefix_competes;
+        return left < len ? left : len;
+    }
+    *exact = 0;
+    if (s->plan.select == RVIT_SELECT_SAMPLE && patches > 1)
+        return n_prefix + (s->plan.n_samples < patches - 1 ? s->plan.n_samples : patches - 1);
+    return len;
+}
+
+/* Capacities follow from the rules alone. */
+static rvit_status plan_capacities(rvit_session *s)
+{
+    int32_t len = s->model->info.tokens, exact = 1;
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
+        stage->max_len = len;
+        stage->rows = (int64_t)s->max_images * len;
+        if (s->plan.select == RVIT_SELECT_TOP_K && !s->plan.policy->merges) {
+            stage->host_counts = rvit_alloc_array(&s->model->device->alloc, (size_t)len + 1, sizeof *stage->host_counts);
+            if (stage->host_counts == NULL)
+                return RVIT_OUT_OF_HOST_MEMORY;
+            RVIT_TRY(rvit_prune_counts(&s->plan, i, len, stage->host_counts));
+        }
+        len = tokens_left(s, stage, len, &exact);
+        stage->max_len_after = len;
+        stage->rows_after = (int64_t)s->max_images * len;
+        stage->exact = exact;
+    }
+    return RVIT_OK;
+}
+
+static rvit_status write_scores(rvit_session *s, int32_t index)
+{
+    const rvit_stage *stage = &s->stages[index];
+    if (stage->position_scores.buffer == NULL || stage->max_len == 0)
+        return RVIT_OK;
+    rvit_alloc *alloc = &s->model->device->alloc;
+    float *scores = rvit_alloc_array(alloc, (size_t)stage->max_len, sizeof *scores);
+    if (scores == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_prune_random_scores(&s->plan, index, stage->max_len, scores);
+    const rvit_status status = rvit_stream_write(s->stream, stage->position_scores, scores, (int64_t)stage->max_len * 4);
+    rvit_alloc_free(alloc, scores);
+    return status;
+}
+
+static rvit_status write_tables(rvit_session *s)
+{
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        const rvit_stage *stage = &s->stages[i];
+        if (stage->host_counts != NULL)
+            RVIT_TRY(rvit_stream_write(s->stream, stage->counts, stage->host_counts, ((int64_t)stage->max_len + 1) * 4));
+        RVIT_TRY(write_scores(s, i));
+    }
+    return s->plan.n_stages == 0 ? RVIT_OK : rvit_stream_synchronize(s->stream);
+}
+
+static rvit_status create_host_arrays(rvit_session *s)
+{
+    rvit_alloc *alloc = &s->model->device->alloc;
+    const int32_t tokens = s->model->info.tokens;
+    s->token_row = rvit_alloc_array(alloc, 2 * (size_t)tokens, sizeof *s->token_row);
+    s->host_cu_seqlens = rvit_alloc_array(alloc, (size_t)s->max_images + 1, sizeof *s->host_cu_seqlens);
+    if (s->token_row == NULL || s->host_cu_seqlens == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    for (int32_t i = 0; i <= s->max_images; i++)
+        s->host_cu_seqlens[i] = i * tokens;
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
+        stage->kept = rvit_alloc_array(alloc, (size_t)stage->rows_after, sizeof *stage->kept);
+        if (s->plan.policy->merges)
+            stage->kept_sizes = rvit_alloc_array(alloc, (size_t)stage->rows_after, sizeof *stage->kept_sizes);
+        if (stage->kept == NULL || (s->plan.policy->merges && stage->kept_sizes == NULL))
+            return RVIT_OUT_OF_HOST_MEMORY;
+    }
+    return RVIT_OK;
+}
+
+rvit_status rvit_session_plan_memory(rvit_session *s)
+{
+    RVIT_TRY(plan_capacities(s));
+    RVIT_TRY(create_region(s, &s->arena, RVIT_BUFFER_DEVICE, plan_arena));
+    RVIT_TRY(create_region(s, &s->upload, RVIT_BUFFER_UPLOAD, plan_upload));
+    RVIT_TRY(create_region(s, &s->readback, RVIT_BUFFER_READBACK, plan_readback));
+    if (s->desc.trace) {
+        s->trace_blocks = rvit_alloc_array(&s->model->device->alloc, (size_t)s->model->info.depth + 1, sizeof *s->trace_blocks);
+        if (s->trace_blocks == NULL)
+            return RVIT_OUT_OF_HOST_MEMORY;
+        RVIT_TRY(create_region(s, &s->traced, RVIT_BUFFER_READBACK, plan_trace));
+    }
+    RVIT_TRY(create_host_arrays(s));
+    return write_tables(s);
+}
+
+void rvit_session_free_memory(rvit_session *s)
+{
+    rvit_alloc *alloc = &s->model->device->alloc;
+    rvit_buffer_destroy(s->upload);
+    rvit_buffer_destroy(s->arena);
+    rvit_buffer_destroy(s->readback);
+    rvit_buffer_destroy(s->traced);
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_alloc_free(alloc, s->stages[i].host_counts);
+        rvit_alloc_free(alloc, s->stages[i].kept);
+        rvit_alloc_free(alloc, s->stages[i].kept_sizes);
+    }
+    rvit_alloc_free(alloc, s->host_cu_seqlens);
+    rvit_alloc_free(alloc, s->token_row);
+    rvit_alloc_free(alloc, s->trace_blocks);
+}

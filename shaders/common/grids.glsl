@@ -1,0 +1,31 @@
+// Grids (triples of group counts) of indirect dispatches, folded over two dimensions, from a row count. `push` has n_grids, grids_at and
+// rules_at. Define GRIDS_BINDING.
+#ifndef GRIDS_GLSL
+#define GRIDS_GLSL
+
+layout(binding = GRIDS_BINDING) coherent buffer Grids {
+    uint arrived;        // groups of a select; 0 between dispatches
+    uint smallest_error; // 2^32 - 1 less the smallest error so far; 0: none
+    uint grid_words[];
+};
+
+uint rule(uint i, uint field)
+{
+    return grid_words[uint(push.rules_at) + i * RVIT_GRIDS_RULE_WORDS + field];
+}
+
+void store_grids(uint live, uint rank)
+{
+    for (uint i = rank; i < uint(push.n_grids); i += THREADS) {
+        const uint units = min(live, rule(i, RVIT_GRIDS_CAPACITY)) * rule(i, RVIT_GRIDS_MULTIPLY);
+        const uint divide = rule(i, RVIT_GRIDS_DIVIDE);
+        const uint groups = (units / divide + uint(units % divide != 0)) * rule(i, RVIT_GRIDS_TIMES);
+        const uint width = max(min(groups, rule(i, RVIT_GRIDS_MAX_GROUPS)), 1);
+        const uint at = uint(push.grids_at) + i * 3;
+        grid_words[at] = width;
+        grid_words[at + 1] = groups / width + uint(groups % width != 0);
+        grid_words[at + 2] = 1;
+    }
+}
+
+#endif

@@ -1,0 +1,21 @@
+// The images of a ragged batch, for shaders that take an image at a time. `push` has n_images, max_len, rows, n_prefix, cu_seqlens_at.
+#ifndef IMAGES_GLSL
+#define IMAGES_GLSL
+
+#include "seqlens.glsl"
+
+layout(binding = 0) readonly buffer CuSeqlens { int cu_seqlens[]; };
+
+rvit_sequence image_rows(uint image)
+{
+    const uint at = uint(push.cu_seqlens_at) + image;
+    return clamp_sequence(cu_seqlens[at], cu_seqlens[at + 1], push.max_len, push.rows);
+}
+
+// Where the image's rows past the prefix begin.
+uint prefix_end(rvit_sequence image)
+{
+    return min(uint(push.n_prefix), image.len);
+}
+
+#endif

@@ -1,0 +1,117 @@
+// The scores of an image's rows. Sums have the order that prune.h fixes, and multiplications and additions stay separate, so that every
+// backend gives the same bits. Define SCORE_X_BINDING, SCORE_TABLE_BINDING and SCORE_BIAS_BINDING.
+#ifndef SCORE_GLSL
+#define SCORE_GLSL
+
+#include "math.glsl"
+
+layout(binding = SCORE_X_BINDING) readonly buffer X32 { vec4 x_f32[]; };
+layout(binding = SCORE_X_BINDING) readonly buffer X16 { uvec2 x_f16[]; };
+layout(binding = SCORE_TABLE_BINDING) readonly buffer Weight32 { vec4 weight_f32[]; };
+layout(binding = SCORE_TABLE_BINDING) readonly buffer Weight16 { uvec2 weight_f16[]; };
+layout(binding = SCORE_TABLE_BINDING) readonly buffer ClsProbs { float cls_probs[]; };
+layout(binding = SCORE_TABLE_BINDING) readonly buffer PositionScores { uint position_scores[]; };
+layout(binding = SCORE_BIAS_BINDING) readonly buffer Bias { float bias_values[]; };
+
+#define SCORE_TEAM 8 // threads that share a row; each holds four neighbouring ones of the 32 lanes
+#define SCORE_ITEMS 4 // loads of a thread under way
+shared vec4 team_sums[THREADS];
+
+vec4 x_vec4(uint row, uint i)
+{
+    const uint at = uint(push.x_at) + row * uint(push.x_stride4) + i;
+    return (FLAGS & RVIT_SELECT_HALF_X) != 0 ? half4_decode(x_f16[at]) : x_f32[at];
+}
+
+vec4 weight_vec4(uint i)
+{
+    const uint at = uint(push.table_at) + i;
+    return (FLAGS & RVIT_SELECT_HALF_X) != 0 ? half4_decode(weight_f16[at]) : weight_f32[at];
+}
+
+float cls_attention(uint row)
+{
+    const uint at = uint(push.table_at) + row * uint(push.n_heads);
+    precise float sum = cls_probs[at];
+    for (uint head = 1; head < uint(push.n_heads); head++)
+        sum = sum + cls_probs[at + head];
+    precise const float mean = sum * push.inverse_heads;
+    return mean;
+}
+
+// log(1 / (1 + e^d)), accurate where it is close to 0 too. NaN is passed on as bits, which a driver cannot reason away.
+uint log_sigmoid_bits(float d)
+{
+    if ((floatBitsToUint(d) & 0x7fffffffu) > 0x7f800000u)
+        return 0x7fc00000u;
+    const float e = exp(-abs(d));
+    precise const float u = 1.0 + e;
+    precise const float rounded = u - 1.0;
+    precise const float log_u = rounded == 0.0 ? e : log_accurate(u) * (e / rounded);
+    return floatBitsToUint(d > 0.0 ? -d - log_u : -log_u);
+}
+
+// A thread's part of a row: squares in its four lanes, or two dot products.
+vec4 row_part(uint row, uint lane)
+{
+    precise vec4 sum = vec4(0.0);
+    for (uint first = lane; first < uint(push.dim4); first += SCORE_TEAM * SCORE_ITEMS)
+        [[unroll]] for (uint j = 0; j < SCORE_ITEMS; j++) {
+            const uint i = first + j * SCORE_TEAM;
+            const bool live = i < uint(push.dim4);
+            const vec4 x = live ? x_vec4(row, i) : vec4(0.0);
+            if (SCORE == RVIT_SELECT_PREDICTOR) {
+                sum.x = sum.x + (live ? dot(x, weight_vec4(i)) : 0.0);
+                sum.y = sum.y + (live ? dot(x, weight_vec4(uint(push.dim4) + i)) : 0.0);
+            } else {
+                precise const vec4 squares = x * x;
+                sum = sum + squares;
+            }
+        }
+    return sum;
+}
+
+// The bits of a row's score from the parts of its team, which begin at `first`.
+uint score_of_parts(uint row, uint first)
+{
+    precise vec4 four[SCORE_TEAM / 2];
+    for (uint i = 0; i < SCORE_TEAM / 2; i++)
+        four[i] = team_sums[first + i] + team_sums[first + i + SCORE_TEAM / 2];
+    precise const vec4 low = four[0] + four[2];
+    precise const vec4 high = four[1] + four[3];
+    precise const vec4 all = low + high;
+    if (SCORE == RVIT_SELECT_PREDICTOR) {
+        const uint at = uint(push.bias_at);
+        return log_sigmoid_bits((all.y + bias_values[at + 1]) - (all.x + bias_values[at]));
+    }
+    precise const vec2 pair = all.xy + all.zw;
+    precise const float norm2 = pair.x + pair.y;
+    if (SCORE == RVIT_SELECT_L2)
+        return floatBitsToUint(norm2);
+    precise const float score = cls_attention(row) * sqrt(norm2);
+    return floatBitsToUint(score);
+}
+
+// All threads must call it.
+void score_image(rvit_sequence image)
+{
+    const uint index = gl_LocalInvocationIndex;
+    if (SCORE == RVIT_SELECT_CLS_ATTENTION || SCORE == RVIT_SELECT_POSITION) {
+        for (uint place = index; place < image.len; place += THREADS)
+            scores[uint(push.input_at) + image.begin + place] =
+                SCORE == RVIT_SELECT_POSITION ? position_scores[uint(push.table_at) + place]
+                                              : floatBitsToUint(cls_attention(image.begin + place));
+        return;
+    }
+    const uint lane = index % SCORE_TEAM;
+    for (uint first = 0; first < image.len; first += THREADS / SCORE_TEAM) {
+        const uint place = first + index / SCORE_TEAM;
+        team_sums[index] = place < image.len ? row_part(image.begin + place, lane) : vec4(0.0);
+        barrier();
+        if (lane == 0 && place < image.len)
+            scores[uint(push.input_at) + image.begin + place] = score_of_parts(image.begin + place, index);
+        barrier();
+    }
+}
+
+#endif

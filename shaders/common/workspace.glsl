@@ -1,0 +1,9 @@
+// Shared memory that the parts of a shader use one after the other.
+#ifndef WORKSPACE_GLSL
+#define WORKSPACE_GLSL
+
+#define WORKSPACE 1024
+#define NO_ROW 0xffffffffu
+shared uint workspace[WORKSPACE];
+
+#endif

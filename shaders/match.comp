@@ -1,0 +1,280 @@
+// Finds the pairs of rows to merge, an image at a time. How many rows stay depends on the lengths alone, so that every group finds its
+// place in the layout after by itself, from the lengths of the images before its own.
+//
+// Items are the rows of A that may merge: item i has the place image_first_a + 2 i in its image. Their keys, how good the best partner is,
+// lie in shared memory and, from a certain item on, in next_rows, which is written last. Their targets, the places of the partners, lie in
+// the workspace; where there are more items than it holds, they are found anew, a block of items at a time.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#if TIER_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/group_scan.glsl"
+#include "common/storage.glsl"
+
+layout(constant_id = RVIT_MATCH_HEAD_DIM) const uint HEAD_DIM = 64;
+layout(constant_id = RVIT_MATCH_LONG) const uint LONG = 1;
+const uint D4 = HEAD_DIM / 4;
+
+layout(push_constant) uniform Push { rvit_match_push push; };
+layout(binding = RVIT_MATCH_K) readonly buffer K { IN_VEC4 k_words[]; };
+layout(binding = RVIT_MATCH_OUT_CU_SEQLENS) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
+layout(binding = RVIT_MATCH_SRC_ROWS) writeonly buffer SrcRows { uint src_rows[]; };
+layout(binding = RVIT_MATCH_METRIC) coherent buffer Metric { vec4 metric[]; };
+layout(binding = RVIT_MATCH_NEXT_ROWS) coherent buffer NextRows { uint next_rows[]; };
+
+// The image in work.
+uint image_begin;
+uint image_first_a;
+
+uint item_place(uint item)
+{
+    return image_first_a + 2 * item;
+}
+
+uint next_at(uint place)
+{
+    return uint(push.next_rows_at) + image_begin + place;
+}
+
+#define far_key(item) next_rows[next_at(item_place(item))]
+#define KEEP_BINDING RVIT_MATCH_KEEP
+#define GRIDS_BINDING RVIT_MATCH_GRIDS
+#include "common/grids.glsl"
+#include "common/images.glsl"
+#include "common/keep_marks.glsl"
+#include "common/kth.glsl"
+#include "common/workspace.glsl"
+
+#define LAST 0xffffffffu // ends a list: -1
+
+#define BLOCK WORKSPACE
+
+uint n_merges(rvit_sequence image)
+{
+    return min(uint(push.merges), (image.len - prefix_end(image)) / 2);
+}
+
+#define METRIC_TEAM 8 // threads that share a row
+shared float team_sums[THREADS];
+
+// The sums of the keys over the heads, scaled to length 1.
+void store_metric(rvit_sequence image)
+{
+    const uint lane = gl_LocalInvocationIndex % METRIC_TEAM;
+    const uint team = gl_LocalInvocationIndex - lane;
+    for (uint first = 0; first < image.len; first += THREADS / METRIC_TEAM) {
+        const uint place = first + gl_LocalInvocationIndex / METRIC_TEAM;
+        const uint row = image.begin + place;
+        const bool live = place < image.len;
+        vec4 sums[(128 / 4) / METRIC_TEAM];
+        float squares = 0.0;
+        for (uint i = 0; i * METRIC_TEAM < D4; i++) {
+            const uint d4 = i * METRIC_TEAM + lane;
+            sums[i] = vec4(0.0);
+            const uint at = uint(push.k_at) + row * uint(push.k_stride4) + d4;
+            for (uint head = 0; live && d4 < D4 && head < uint(push.n_heads); head++)
+                sums[i] += in_vec4(k_words[at + head * D4]);
+            squares += dot(sums[i], sums[i]);
+        }
+        team_sums[gl_LocalInvocationIndex] = squares;
+        barrier();
+        squares = 0.0;
+        for (uint i = 0; i < METRIC_TEAM; i++)
+            squares += team_sums[team + i];
+        const float norm = sqrt(squares);
+        for (uint i = 0; i * METRIC_TEAM < D4; i++) {
+            const uint d4 = i * METRIC_TEAM + lane;
+            if (live && d4 < D4)
+                metric[uint(push.metric_at) + row * D4 + d4] = squares == 0.0 ? sums[i] : sums[i] / norm;
+        }
+        barrier();
+    }
+}
+
+// Rows of B staged at a time.
+#define TILE 8
+shared vec4 tile[TILE * D4];
+
+// The best partners of the items block .. end - 1, at most BLOCK of them, and how good they are.
+void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint n_b)
+{
+    for (uint first = block; first < end; first += THREADS) {
+        const uint item = first + gl_LocalInvocationIndex;
+        const uint own = uint(push.metric_at) + (image.begin + item_place(min(item, end - 1))) * D4;
+        uint best_key = 0, best = first_b;
+        for (uint start = 0; start < n_b; start += TILE) {
+            const uint n = min(TILE, n_b - start);
+            for (uint t = gl_LocalInvocationIndex; t < n * D4; t += THREADS)
+                tile[t] = metric[uint(push.metric_at) + (image.begin + first_b + 2 * (start + t / D4)) * D4 + t % D4];
+            barrier();
+            float products[TILE];
+            [[unroll]] for (uint b = 0; b < TILE; b++)
+                products[b] = 0.0;
+            for (uint d4 = 0; d4 < D4; d4++) {
+                const vec4 a = metric[own + d4];
+                [[unroll]] for (uint b = 0; b < TILE; b++)
+                    products[b] += dot(a, tile[b * D4 + d4]);
+            }
+            for (uint b = 0; b < n; b++) {
+                const uint key = score_key(floatBitsToUint(products[b]));
+                if (key > best_key) {
+                    best_key = key;
+                    best = first_b + 2 * (start + b);
+                }
+            }
+            barrier();
+        }
+        if (item < end) {
+            workspace[item - block] = best;
+            if (LONG == 0 || item < NEAR_KEYS)
+                near_keys[item] = best_key;
+            else
+                next_rows[next_at(item_place(item))] = best_key;
+        }
+    }
+    memoryBarrierBuffer();
+    barrier();
+}
+
+// Takes the mark of the items that merge; returns how many stay.
+uint choose(uint n_items, uint n_chosen, uint rank)
+{
+    if (n_chosen == 0)
+        return n_items;
+    uint need = n_chosen, n_equal;
+    const uint key = find_kth(0, n_items, rank, need, n_equal);
+    uint equal_before = 0, staying = 0;
+    for (uint first = 0; first < n_items; first += THREADS) {
+        const uint item = first + rank;
+        const uint own = item < n_items ? key_at(item) : 0;
+        const bool at_key = item < n_items && own == key;
+        uint total;
+        const uint equal = equal_before + group_exclusive_add(uint(at_key), total);
+        equal_before += total;
+        const bool merges = item < n_items && (own > key || (at_key && equal < need));
+        if (merges)
+            clear_mark(image_begin + item_place(item), KEPT);
+        group_exclusive_add(uint(item < n_items && !merges), total);
+        staying += total;
+    }
+    memoryBarrierBuffer();
+    barrier();
+    return staying;
+}
+
+bool stays(uint item)
+{
+    const uint row = image_begin + item_place(item);
+    return load_marks(row / 4, row, row + 1) != 0;
+}
+
+// The lists: a row of B, and the items merged into it in ascending order. They are built from the end, the one that each row of B has so
+// far beginning at its next row.
+void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n_b)
+{
+    for (uint place = gl_LocalInvocationIndex; place < image.len; place += THREADS)
+        next_rows[next_at(place)] = LAST;
+    if (n_chosen == 0)
+        return;
+    memoryBarrierBuffer();
+    barrier();
+    for (uint block = (n_items - 1) / BLOCK * BLOCK; block < n_items; block -= BLOCK) {
+        const uint n = min(BLOCK, n_items - block);
+        if (LONG != 0 && n_items > BLOCK)
+            find_partners(image, block, block + n, first_b, n_b);
+        for (uint i = gl_LocalInvocationIndex; i < n; i += THREADS) {
+            next_rows[next_at(item_place(block + i))] = LAST; // was the key
+            if (stays(block + i))
+                workspace[i] = NO_ROW;
+        }
+        memoryBarrierBuffer();
+        barrier();
+        for (uint b = gl_LocalInvocationIndex; b < n_b; b += THREADS) {
+            const uint place = first_b + 2 * b;
+            uint head = next_rows[next_at(place)];
+            for (uint i = n; i-- > 0;)
+                if (workspace[i] == place) {
+                    next_rows[next_at(item_place(block + i))] = head;
+                    head = image_begin + item_place(block + i);
+                }
+            next_rows[next_at(place)] = head;
+        }
+        barrier();
+    }
+}
+
+void store_source(uint at, uint place)
+{
+    if (at < uint(push.rows))
+        src_rows[uint(push.src_rows_at) + at] = image_begin + place;
+}
+
+// The rows that stay, from row `to` of the layout after: the prefix, the rest of A, B.
+void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_b, uint n_b, uint rank)
+{
+    for (uint place = rank; place < end_prefix; place += THREADS)
+        store_source(to + place, place);
+    uint at = to + end_prefix;
+    for (uint first = 0; first < n_items; first += THREADS) {
+        const bool stayed = first + rank < n_items && stays(first + rank);
+        uint total;
+        const uint before = group_exclusive_add(uint(stayed), total);
+        if (stayed)
+            store_source(at + before, item_place(first + rank));
+        at += total;
+    }
+    for (uint b = rank; b < n_b; b += THREADS)
+        store_source(to + end_prefix + staying + b, first_b + 2 * b);
+}
+
+// `to`: where the image begins in the layout after.
+void match_image(rvit_sequence image, uint to, uint rank)
+{
+    image_begin = image.begin;
+    const uint end_prefix = prefix_end(image);
+    image_first_a = (end_prefix + 1) / 2 * 2;
+    const uint first_b = end_prefix / 2 * 2 + 1;
+    const uint n_items = image.len > image_first_a ? (image.len - image_first_a + 1) / 2 : 0;
+    const uint n_b = image.len > first_b ? (image.len - first_b + 1) / 2 : 0;
+    for (uint word = image.begin / 4 + rank; word < (image.begin + image.len + 3) / 4; word += THREADS)
+        store_marks(word, image.begin, image.begin + image.len, KEPT * EACH_BYTE);
+    store_metric(image);
+    memoryBarrierBuffer();
+    barrier();
+    const uint n_chosen = n_merges(image);
+    for (uint block = 0; block < n_items && n_chosen > 0; block += BLOCK)
+        find_partners(image, block, min(block + BLOCK, n_items), first_b, n_b);
+    const uint staying = choose(n_items, n_chosen, rank);
+    link(image, n_items, n_chosen, first_b, n_b);
+    list_rows(to, end_prefix, n_items, staying, first_b, n_b, rank);
+    barrier();
+}
+
+void main()
+{
+    const uint rank = group_rank();
+    const uint n_images = uint(push.n_images);
+    const uint first = min(group_index() * uint(push.share), n_images);
+    const uint end = min(first + uint(push.share), n_images);
+    uint sum = 0, to;
+    for (uint image = rank; image < first; image += THREADS) {
+        const rvit_sequence rows = image_rows(image);
+        sum += rows.len - n_merges(rows);
+    }
+    group_exclusive_add(sum, to);
+    if (group_index() == 0 && rank == 0)
+        out_cu_seqlens[uint(push.out_cu_seqlens_at)] = 0;
+    for (uint image = first; image < end; image++) {
+        const rvit_sequence rows = image_rows(image);
+        match_image(rows, to, rank);
+        to = min(to + rows.len - n_merges(rows), uint(push.rows));
+        if (rank == 0)
+            out_cu_seqlens[uint(push.out_cu_seqlens_at) + image + 1] = to;
+    }
+    if (end == n_images)
+        store_grids(to, rank);
+}

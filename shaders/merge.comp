@@ -1,0 +1,62 @@
+// Weighted means of the rows that match.comp has put on a list; a thread takes four elements of a row.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/storage.glsl"
+#include "common/math.glsl"
+
+layout(constant_id = RVIT_MERGE_HAS_SIZES) const uint HAS_SIZES = 0;
+
+layout(binding = RVIT_MERGE_X) readonly buffer X { IN_VEC4 x_words[]; };
+layout(binding = RVIT_MERGE_SIZES) readonly buffer Sizes { float sizes[]; };
+layout(binding = RVIT_MERGE_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = RVIT_MERGE_NEXT_ROWS) readonly buffer NextRows { int next_rows[]; };
+layout(binding = RVIT_MERGE_OUT_X) writeonly buffer OutX { IN_VEC4 out_x_words[]; };
+layout(binding = RVIT_MERGE_OUT_SIZES) writeonly buffer OutSizes { float out_sizes[]; };
+layout(binding = RVIT_MERGE_OUT_KEY_BIAS) writeonly buffer OutKeyBias { float out_key_bias[]; };
+layout(binding = RVIT_MERGE_LIVE) readonly buffer Live { int live[]; };
+layout(push_constant) uniform Push { rvit_merge_push push; };
+
+float size_of(uint row)
+{
+    return HAS_SIZES != 0 ? sizes[uint(push.sizes_at) + row] : 1.0;
+}
+
+int next_of(uint row)
+{
+    return next_rows[uint(push.next_rows_at) + row];
+}
+
+void main()
+{
+    const uint n_rows = push.live_at < 0 ? uint(push.rows) : clamp_rows(live[push.live_at], push.rows);
+    const uint dim4 = uint(push.dim4);
+    const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
+    const uint row = at / dim4;
+    if (row >= n_rows)
+        return;
+    const uint i = at % dim4;
+    const uint source = uint(clamp(src_rows[uint(push.src_rows_at) + row], 0, push.x_rows - 1));
+    const IN_VEC4 own = x_words[uint(push.x_at) + source * dim4 + i];
+    IN_VEC4 result = own;
+    precise float size = size_of(source);
+    int next = next_of(source);
+    if (next >= 0 && next < push.x_rows) {
+        precise vec4 sum = in_vec4(own) * size;
+        // The list ascends; one that does not is no list, and might never end.
+        for (int before = -1; next > before && next < push.x_rows; next = next_of(uint(before))) {
+            const float weight = size_of(uint(next));
+            precise const vec4 product = in_vec4(x_words[uint(push.x_at) + uint(next) * dim4 + i]) * weight;
+            sum = sum + product;
+            size = size + weight;
+            before = next;
+        }
+        result = in_encode(sum / size);
+    }
+    out_x_words[uint(push.out_x_at) + at] = result;
+    if (i == 0) {
+        out_sizes[uint(push.out_sizes_at) + row] = size;
+        out_key_bias[uint(push.out_key_bias_at) + row] = log_accurate(size);
+    }
+}

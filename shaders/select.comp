@@ -1,0 +1,238 @@
+// Scores, selects and lays out what is left, in one dispatch: a group marks what an image keeps, and the last group lists it.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#if TIER_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/group_scan.glsl"
+#include "common/storage.glsl"
+
+layout(constant_id = RVIT_SELECT_MODE) const uint MODE = RVIT_SELECT_TOP_K_MODE;
+layout(constant_id = RVIT_SELECT_SCORE) const uint SCORE = RVIT_SELECT_GIVEN;
+layout(constant_id = RVIT_SELECT_FLAGS) const uint FLAGS = 0;
+layout(constant_id = RVIT_SELECT_LONG) const uint LONG = 1;
+
+layout(push_constant) uniform Push { rvit_select_push push; };
+#if SCORED
+layout(binding = RVIT_SELECT_INPUT) coherent buffer Scores { uint scores[]; };
+#else
+layout(binding = RVIT_SELECT_INPUT) readonly buffer Scores { uint scores[]; };
+#endif
+layout(binding = RVIT_SELECT_INPUT) readonly buffer KeepIn { uint keep_in[]; };
+layout(binding = RVIT_SELECT_COUNTS) readonly buffer Counts { int counts[]; };
+
+// The image in work: items of common/kth.glsl are its rows.
+uint image_begin;
+
+uint score_bits(uint item)
+{
+    return scores[uint(push.input_at) + image_begin + item];
+}
+
+#define far_key(item) score_key(score_bits(item))
+#define KEEP_BINDING RVIT_SELECT_KEEP
+#include "common/images.glsl"
+#include "common/keep_marks.glsl"
+#include "common/kth.glsl"
+#include "common/summand.glsl"
+#include "common/mass.glsl"
+#include "common/sample.glsl"
+#include "common/layout_after.glsl"
+#if SCORED
+#define SCORE_X_BINDING RVIT_SELECT_X
+#define SCORE_TABLE_BINDING RVIT_SELECT_TABLE
+#define SCORE_BIAS_BINDING RVIT_SELECT_BIAS
+#define FUSE_X_BINDING RVIT_SELECT_FUSE_X
+#include "common/score.glsl"
+#include "common/fuse.glsl"
+#endif
+
+const uint KIND_NAN = 0, KIND_PREFIX = 1, KIND_SUM = 2;
+
+// Kept are the rows with a key above this one, and the first `need` of those at it.
+struct cut {
+    uint key;
+    uint need;
+};
+
+const cut KEEP_ALL = cut(NAN_KEY, 0xffffffffu);
+const cut KEEP_NONE = cut(0xffffffffu, 0);
+
+cut best_cut(uint first, uint end, uint rank, uint n_best)
+{
+    if (n_best == 0)
+        return KEEP_NONE;
+    if (n_best >= end - first)
+        return KEEP_ALL;
+    uint n_equal;
+    const uint key = find_kth(first, end, rank, n_best, n_equal);
+    return cut(key, n_best);
+}
+
+cut threshold_cut(uint first, uint end, uint rank)
+{
+    const uint least = min(uint(push.amount), end - first);
+    uint n_passing = 0;
+    if (least > 0) {
+        uint n = 0;
+        for (uint item = first + rank; item < end; item += THREADS)
+            n += uint(key_at(item) >= uint(push.threshold_key));
+        group_exclusive_add(n, n_passing);
+    }
+    if (n_passing < least)
+        return best_cut(first, end, rank, least);
+    return cut(uint(push.threshold_key) - 1, 0);
+}
+
+cut mass_cut(uint first, uint end, uint rank, key_range range)
+{
+    const uvec2 sum = sum_of_all(first, end, rank, range);
+    const uvec2 bound = mass_bound(sum);
+    if (!less64(bound, sum))
+        return KEEP_ALL;
+    uint need;
+    const uint key = find_mass(first, end, rank, range, bound, need);
+    return cut(key, need);
+}
+
+// Marks the rows of the cut and the prefix.
+void mark(uint end_prefix, uint first, uint end, uint rank, cut chosen)
+{
+    uint equal_before = 0;
+    const uint begin = image_begin;
+    for (uint first_word = begin / 4; first_word < (begin + end + 3) / 4; first_word += THREADS) {
+        const uint word = first_word + rank;
+        uint keys[4];
+        uint n_equal = 0;
+        uint bytes = 0;
+        for (uint i = 0; i < 4; i++) {
+            const uint row = word * 4 + i;
+            keys[i] = 0xffffffffu;
+            if (row < begin || row >= begin + end)
+                continue;
+            const uint item = row - begin;
+            keys[i] = item < first ? 0xffffffffu : key_at(item);
+            if (item < end_prefix || (item >= first && keys[i] > chosen.key))
+                bytes |= KEPT << i * 8;
+            n_equal += uint(keys[i] == chosen.key);
+        }
+        if (chosen.need > 0) {
+            uint total;
+            uint equal = equal_before + group_exclusive_add(n_equal, total);
+            for (uint i = 0; i < 4; i++)
+                if (keys[i] == chosen.key && equal++ < chosen.need)
+                    bytes |= KEPT << i * 8;
+            equal_before += total;
+        }
+        store_marks(word, begin, begin + end, bytes);
+    }
+}
+
+// Marks the rows of the given mask and the prefix; true if the thread saw a prefix row that the mask drops.
+bool mark_given(uint end_prefix, uint end, uint rank)
+{
+    bool is_dropped = false;
+    for (uint word = image_begin / 4 + rank; word < (image_begin + end + 3) / 4; word += THREADS) {
+        const uint given = keep_in[uint(push.input_at) + word];
+        const uint in_prefix = bytes_inside(word, image_begin, image_begin + end_prefix);
+        uint bytes = in_prefix & EACH_BYTE;
+        for (uint i = 0; i < 4; i++) {
+            const uint byte = 0xffu << i * 8;
+            if ((given & byte) != 0)
+                bytes |= KEPT << i * 8;
+            is_dropped = is_dropped || ((in_prefix & byte) != 0 && (given & byte) == 0);
+        }
+        store_marks(word, image_begin, image_begin + end, bytes);
+    }
+    return is_dropped;
+}
+
+// The token that takes the dropped rows' place is the first of them.
+void mark_fused(uint end, uint rank)
+{
+    if (rank == 0)
+        n_collected = NO_ROW;
+    memoryBarrierBuffer();
+    barrier();
+    for (uint word = image_begin / 4 + rank; word < (image_begin + end + 3) / 4; word += THREADS) {
+        const uint inside = bytes_inside(word, image_begin, image_begin + end) & EACH_BYTE;
+        const uint dropped = inside & ~load_marks(word, image_begin, image_begin + end);
+        if (dropped != 0)
+            atomicMin(n_collected, word * 4 + uint(findLSB(dropped)) / 8);
+    }
+    barrier();
+    if (rank == 0 && n_collected != NO_ROW) {
+        add_mark(n_collected, FUSED);
+        add_mark(image_begin + end - 1, FUSED_END);
+    }
+}
+
+void select_image(uint image, uint rank)
+{
+    const rvit_sequence rows = image_rows(image);
+    image_begin = rows.begin;
+    const uint end = rows.len;
+    const uint end_prefix = prefix_end(rows);
+    if (MODE == RVIT_SELECT_MASK_MODE) {
+        if (mark_given(end_prefix, end, rank))
+            report(image, KIND_PREFIX);
+        return;
+    }
+#if SCORED
+    if (SCORE != RVIT_SELECT_GIVEN) {
+        score_image(rows);
+        memoryBarrierBuffer();
+        barrier();
+    }
+#endif
+    for (uint item = rank; item < min(end, NEAR_KEYS); item += THREADS)
+        near_keys[item] = score_key(score_bits(item));
+    const uint first = (FLAGS & RVIT_SELECT_PREFIX_COMPETES) != 0 ? 0 : end_prefix;
+    const uint n = end - first;
+    barrier();
+    const key_range range = find_range(first, end, rank);
+    if (range.has_nan && rank == 0)
+        report(image, KIND_NAN);
+
+    cut chosen = KEEP_ALL;
+    if (MODE == RVIT_SELECT_TOP_K_MODE) {
+        chosen = best_cut(first, end, rank, uint(clamp(counts[uint(push.counts_at) + n], 0, int(n))));
+    } else if (MODE == RVIT_SELECT_THRESHOLD_MODE) {
+        chosen = threshold_cut(first, end, rank);
+    } else if (n > 1 && !range.has_nan) {
+        const bool can_add = can_be_added(range);
+        if (!can_add && rank == 0)
+            report(image, KIND_SUM);
+        if (can_add)
+            chosen = MODE == RVIT_SELECT_MASS_MODE ? mass_cut(first, end, rank, range) : KEEP_NONE;
+    }
+    mark(end_prefix, first, end, rank, chosen);
+    if (MODE == RVIT_SELECT_SAMPLE_MODE && chosen == KEEP_NONE) {
+        memoryBarrierBuffer();
+        barrier();
+        sample_items(image_begin, first, end, rank, range);
+    }
+    if ((FLAGS & RVIT_SELECT_HAS_FUSE) != 0)
+        mark_fused(end, rank);
+#if SCORED
+    if ((FLAGS & RVIT_SELECT_HAS_FUSE) != 0) {
+        memoryBarrierBuffer();
+        barrier();
+        fuse_image(rows, rank);
+    }
+#endif
+    barrier();
+}
+
+void main()
+{
+    const uint rank = group_rank();
+    const uint n_groups = gl_NumWorkGroups.x * gl_NumWorkGroups.y;
+    for (uint image = group_index(); image < uint(push.n_images); image += n_groups)
+        select_image(image, rank);
+    if (arrives_last())
+        lay_out(rank);
+}

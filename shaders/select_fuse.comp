@@ -1,0 +1,30 @@
+// The fused tokens alone, for devices that cannot bind all that select.comp needs at once; an image to a group.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#if TIER_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/group_scan.glsl"
+#include "common/storage.glsl"
+
+layout(constant_id = RVIT_SELECT_FLAGS) const uint FLAGS = 0;
+
+layout(push_constant) uniform Push { rvit_select_push push; };
+layout(binding = RVIT_SELECT_INPUT) readonly buffer Scores { uint scores[]; };
+
+#define KEEP_BINDING RVIT_SELECT_KEEP
+#define FUSE_X_BINDING RVIT_SELECT_FUSE_FUSE_X
+#include "common/images.glsl"
+#include "common/keep_marks.glsl"
+#include "common/fuse.glsl"
+
+void main()
+{
+    const uint rank = group_rank();
+    const uint n_groups = gl_NumWorkGroups.x * gl_NumWorkGroups.y;
+    for (uint image = group_index(); image < uint(push.n_images); image += n_groups)
+        fuse_image(image_rows(image), rank);
+}

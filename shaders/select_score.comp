@@ -1,0 +1,25 @@
+// The scores alone, for devices that cannot bind all that select.comp needs at once; an image to a group.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common/interface.h"
+#include "common/group.glsl"
+#include "common/storage.glsl"
+
+layout(constant_id = RVIT_SELECT_SCORE) const uint SCORE = RVIT_SELECT_L2;
+layout(constant_id = RVIT_SELECT_FLAGS) const uint FLAGS = 0;
+
+layout(push_constant) uniform Push { rvit_select_push push; };
+layout(binding = RVIT_SELECT_INPUT) writeonly buffer Scores { uint scores[]; };
+
+#define SCORE_X_BINDING RVIT_SELECT_SCORE_X
+#define SCORE_TABLE_BINDING RVIT_SELECT_SCORE_TABLE
+#define SCORE_BIAS_BINDING RVIT_SELECT_SCORE_BIAS
+#include "common/images.glsl"
+#include "common/score.glsl"
+
+void main()
+{
+    const uint n_groups = gl_NumWorkGroups.x * gl_NumWorkGroups.y;
+    for (uint image = group_index(); image < uint(push.n_images); image += n_groups)
+        score_image(image_rows(image));
+}

@@ -1,0 +1,71 @@
+/* What backend_cuda/linear_lt.h says of cuBLASLt, compared with its own header where that is installed. There is nothing to run. */
+#include "backend_cuda/linear_lt.h"
+
+#if defined __has_include
+#if __has_include(<cublasLt.h>)
+#include <cublasLt.h>
+
+#define EQUAL(ours, theirs) _Static_assert((int)(ours) == (int)(theirs), #ours)
+EQUAL(LT_R_32F, CUDA_R_32F);
+EQUAL(LT_R_16F, CUDA_R_16F);
+EQUAL(LT_R_16BF, CUDA_R_16BF);
+EQUAL(LT_COMPUTE_32F, CUBLAS_COMPUTE_32F);
+EQUAL(LT_OP_T, CUBLAS_OP_T);
+EQUAL(LT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BIAS);
+EQUAL(LT_DESC_TRANSA, CUBLASLT_MATMUL_DESC_TRANSA);
+EQUAL(LT_DESC_EPILOGUE, CUBLASLT_MATMUL_DESC_EPILOGUE);
+EQUAL(LT_DESC_BIAS_POINTER, CUBLASLT_MATMUL_DESC_BIAS_POINTER);
+EQUAL(LT_DESC_BIAS_DATA_TYPE, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE);
+EQUAL(LT_PREF_WORKSPACE, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES);
+EQUAL(LT_PREF_REDUCTION, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK);
+EQUAL(LT_PREF_ALIGNMENT_A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES);
+EQUAL(LT_PREF_ALIGNMENT_A + 1, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
+EQUAL(LT_PREF_ALIGNMENT_A + 2, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
+EQUAL(LT_PREF_ALIGNMENT_A + 3, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
+EQUAL(0, CUBLAS_STATUS_SUCCESS);
+EQUAL(0, CUBLASLT_REDUCTION_SCHEME_NONE);
+
+#define SAME_PLACE(ours, theirs) _Static_assert(offsetof(lt_heuristic, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs), #ours)
+SAME_PLACE(algorithm, algo);
+SAME_PLACE(workspace, workspaceSize);
+SAME_PLACE(status, state);
+SAME_PLACE(waves, wavesCount);
+SAME_PLACE(reserved, reserved);
+EQUAL(sizeof(lt_heuristic), sizeof(cublasLtMatmulHeuristicResult_t));
+EQUAL(sizeof(lt_algorithm), sizeof(cublasLtMatmulAlgo_t));
+
+/* As many arguments, of the same size each: enumerations are ints, handles pointers. */
+EQUAL(sizeof(cudaDataType), sizeof(int));
+EQUAL(sizeof(cublasComputeType_t), sizeof(int));
+EQUAL(sizeof(cublasStatus_t), sizeof(int));
+EQUAL(sizeof(cublasLtMatmulDescAttributes_t), sizeof(int));
+EQUAL(sizeof(cublasLtMatmulPreferenceAttributes_t), sizeof(int));
+EQUAL(sizeof(cublasLtHandle_t), sizeof(void *));
+EQUAL(sizeof(cudaStream_t), sizeof(CUstream));
+_Static_assert(_Generic(&cublasLtMatmul,
+                        cublasStatus_t (*)(cublasLtHandle_t, cublasLtMatmulDesc_t, const void *, const void *, cublasLtMatrixLayout_t,
+                                           const void *, cublasLtMatrixLayout_t, const void *, const void *, cublasLtMatrixLayout_t, void *,
+                                           cublasLtMatrixLayout_t, const cublasLtMatmulAlgo_t *, void *, size_t, cudaStream_t) : 1,
+                        default : 0),
+               "cublasLtMatmul");
+_Static_assert(_Generic(&cublasLtMatmulAlgoGetHeuristic,
+                        cublasStatus_t (*)(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                           cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatmulPreference_t, int,
+                                           cublasLtMatmulHeuristicResult_t *, int *) : 1,
+                        default : 0),
+               "cublasLtMatmulAlgoGetHeuristic");
+_Static_assert(_Generic(&cublasLtMatrixLayoutCreate,
+                        cublasStatus_t (*)(cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t) : 1, default : 0),
+               "cublasLtMatrixLayoutCreate");
+_Static_assert(_Generic(&cublasLtMatmulDescCreate, cublasStatus_t (*)(cublasLtMatmulDesc_t *, cublasComputeType_t, cudaDataType_t) : 1,
+                        default : 0),
+               "cublasLtMatmulDescCreate");
+_Static_assert(_Generic(&cublasLtMatmulDescSetAttribute,
+                        cublasStatus_t (*)(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t, const void *, size_t) : 1, default : 0),
+               "cublasLtMatmulDescSetAttribute");
+_Static_assert(_Generic(&cublasLtMatmulPreferenceSetAttribute,
+                        cublasStatus_t (*)(cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t) : 1,
+                        default : 0),
+               "cublasLtMatmulPreferenceSetAttribute");
+#endif
+#endif

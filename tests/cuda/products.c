@@ -1,0 +1,184 @@
+/* Products by cuBLASLt where the host knows the rows, or may work on all there can be: right, and really made there. How many were is known
+   where the emulated library is the one that is found; without any library the backend's own kernels are checked. */
+#include "cuda_tests.h"
+
+#include <dlfcn.h>
+
+#include "backend_cuda/cu.h"
+#include "reference/plain.h"
+
+typedef enum residual_kind { NO_RESIDUAL, SEPARATE, IN_PLACE, PERIODIC, N_RESIDUALS } residual_kind;
+typedef enum rows_kind { KNOWN, PADDED, LIVE, N_ROWS_KINDS } rows_kind;
+
+typedef struct product_case {
+    rvit_dtype dtype, out_dtype;
+    int bias, gelu;
+    residual_kind residual;
+    rows_kind rows;
+} product_case;
+
+enum { CAPACITY = 37, LIVE_ROWS = 30, IN = 72, OUT = 52, PERIOD = 5 };
+
+/* -1: there is nobody to ask. */
+static long long products_made(void)
+{
+    void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
+    long long (*count)(void) = NULL;
+    if (library != NULL) {
+        void *symbol = dlsym(library, "rvit_emulation_products");
+        memcpy(&count, &symbol, sizeof count);
+        dlclose(library);
+    }
+    return count == NULL ? -1 : count();
+}
+
+static rvit_cu_product product_of(const product_case *c)
+{
+    const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
+    const rvit_cu_product product = rvit_cu_tile_product(machine, (int32_t)rvit_dtype_size(c->out_dtype), c->bias, c->gelu);
+    if (c->rows == LIVE || c->residual == PERIODIC || (product == RVIT_CU_PRODUCT_FINISHED && c->residual != NO_RESIDUAL))
+        return RVIT_CU_PRODUCT_OWN;
+    return product;
+}
+
+/* The tolerance of a product that is stored before it is finished: that of the same in plain code. */
+static void round_twice(const product_case *c, const linear_problem *p, float *plain, int64_t n)
+{
+    linear_problem bare = *p;
+    bare.gelu = 0;
+    if (rvit_dtype_size(c->out_dtype) == 2)
+        bare.bias = NULL;
+    linear_f32(&bare, plain);
+    for (int64_t i = 0; i < n; i++) {
+        const float stored = rounded(c->out_dtype, plain[i]);
+        const float one = 1, x = bare.bias == NULL && p->bias ? stored + p->bias[i % OUT] : stored;
+        const linear_problem activation = {1, 1, 1, p->gelu, &x, &one, NULL, NULL, 0};
+        linear_f32(&activation, &plain[i]);
+    }
+}
+
+static void check(const product_case *c)
+{
+    const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
+    const int64_t rows = c->rows == KNOWN ? CAPACITY : LIVE_ROWS, n = rows * OUT;
+    const int64_t residual_rows = c->residual == PERIODIC ? PERIOD : rows;
+    array *x = array_input("x", CAPACITY * IN * element), *weight = array_input("weight", OUT * IN * element);
+    array *bias = c->bias ? array_input("bias", OUT * 4) : NULL, *live = c->rows == KNOWN ? NULL : array_input("live", 4);
+    array *out = array_output("out", CAPACITY * OUT * out_element), *residual = c->residual == IN_PLACE ? out : NULL;
+    if (c->residual == SEPARATE || c->residual == PERIODIC)
+        residual = array_input("residual", (c->residual == PERIODIC ? PERIOD : CAPACITY) * OUT * out_element);
+    store_normal(c->dtype, x->host, 0, rows * IN, 1);
+    store_normal(c->dtype, weight->host, 0, OUT * IN, 0.12f);
+    if (bias)
+        store_normal(RVIT_F32, bias->host, 0, OUT, 1);
+    if (residual)
+        store_normal(c->out_dtype, residual->host, 0, residual_rows * OUT, 1);
+    const int32_t count = LIVE_ROWS;
+    if (live)
+        memcpy(live->host, &count, 4);
+    linear_problem p = {.rows = rows, .in_features = IN, .out_features = OUT, .gelu = c->gelu};
+    p.x = loaded(c->dtype, x->host, 0, rows * IN);
+    p.weight = loaded(c->dtype, weight->host, 0, OUT * IN);
+    p.bias = bias ? loaded(RVIT_F32, bias->host, 0, OUT) : NULL;
+    p.residual = residual ? loaded(c->out_dtype, residual->host, 0, residual_rows * OUT) : NULL;
+    p.period = c->residual == PERIODIC ? PERIOD : 0;
+    double *exact = scratch((size_t)n * sizeof *exact);
+    float *plain = scratch((size_t)n * sizeof *plain);
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+    if (product_of(c) == RVIT_CU_PRODUCT_FINISHED)
+        round_twice(c, &p, plain, n);
+
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = c->dtype;
+    args.out_dtype = c->out_dtype;
+    args.rows.capacity = CAPACITY;
+    args.rows.live = array_view(live, DEVICE);
+    args.rows.padded = c->rows == PADDED;
+    args.in_features = IN;
+    args.out_features = OUT;
+    args.activation = c->gelu ? RVIT_ACTIVATION_GELU : RVIT_ACTIVATION_NONE;
+    args.residual_period = p.period;
+    arrays_upload();
+    args.x = array_view(x, DEVICE);
+    args.weight = array_view(weight, DEVICE);
+    args.bias = array_view(bias, DEVICE);
+    args.residual = array_view(residual, DEVICE);
+    args.out = array_view(out, DEVICE);
+    const long long before = products_made();
+    expect_ok(rvit_linear(H.stream[DEVICE], &args));
+    const long long after = products_made();
+    /* The library is opened by the first product that could be its own. */
+    if (after >= 0 && after - (before < 0 ? 0 : before) != (product_of(c) != RVIT_CU_PRODUCT_OWN))
+        fail_msg("%s -> %s, bias %d, gelu %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
+                 rvit_dtype_name(c->out_dtype), c->bias, c->gelu, (int)c->residual, (int)c->rows, after - before);
+    arrays_fetch(DEVICE);
+    char what[96];
+    snprintf(what, sizeof what, "%s -> %s, bias %d, gelu %d, residual %d, rows %d", rvit_dtype_name(c->dtype),
+             rvit_dtype_name(c->out_dtype), c->bias, c->gelu, (int)c->residual, (int)c->rows);
+    check_close(what, c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
+    if (c->rows == LIVE)
+        array_expect_untouched(out, DEVICE, n * out_element);
+    harness_teardown(NULL);
+}
+
+static void check_all(int finishes)
+{
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const int32_t before = device->machine.finishes;
+    for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
+        for (int wide = 0; wide < 1 + (dtype != RVIT_F32); wide++)
+            for (int form = 0; form < 4; form++)
+                for (int residual = 0; residual < N_RESIDUALS; residual++)
+                    for (int rows = 0; rows < N_ROWS_KINDS; rows++) {
+                        const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
+                        const product_case c = {(rvit_dtype)dtype, out_dtype, form % 2, form / 2, (residual_kind)residual, (rows_kind)rows};
+                        device->machine.finishes = finishes;
+                        check(&c);
+                        device->machine.finishes = before;
+                    }
+}
+
+static void in_one_pass(void **state)
+{
+    (void)state;
+    check_all(0);
+}
+
+static void in_two_passes(void **state)
+{
+    (void)state;
+    check_all(1);
+}
+
+/* Eager products of ever new shapes: the oldest plans are forgotten, and made again. */
+static void many_shapes(void **state)
+{
+    (void)state;
+    enum { SHAPES = 80 };
+    array *x = array_input("x", SHAPES * 8 * 4), *weight = array_input("weight", 8 * 8 * 4), *out = array_output("out", SHAPES * 8 * 4);
+    store_normal(RVIT_F32, x->host, 0, SHAPES * 8, 1);
+    store_normal(RVIT_F32, weight->host, 0, 8 * 8, 1);
+    arrays_upload();
+    for (int round = 0; round < 2; round++)
+        for (int64_t rows = 1; rows <= SHAPES; rows++) {
+            rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+            args.rows.capacity = rows;
+            args.in_features = args.out_features = 8;
+            args.x = array_view(x, DEVICE);
+            args.weight = array_view(weight, DEVICE);
+            args.out = array_view(out, DEVICE);
+            expect_ok(rvit_linear(H.stream[DEVICE], &args));
+        }
+    arrays_fetch(DEVICE);
+    linear_problem p = {.rows = SHAPES, .in_features = 8, .out_features = 8};
+    p.x = loaded(RVIT_F32, x->host, 0, SHAPES * 8);
+    p.weight = loaded(RVIT_F32, weight->host, 0, 8 * 8);
+    double exact[SHAPES * 8];
+    float plain[SHAPES * 8];
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+    check_close("many shapes", RVIT_F32, loaded(RVIT_F32, out->result[DEVICE], 0, SHAPES * 8), exact, plain, SHAPES * 8);
+}
+
+SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes));

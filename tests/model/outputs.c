@@ -1,0 +1,355 @@
+/* Features, masks, grids and CLS attention; fixed batches, the caller's stream and buffers, the dense fallback. */
+#include "model.h"
+
+#include <math.h>
+
+static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 41, 0};
+static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 42, 0};
+static const int32_t blocks[] = {0, 2}, last_block[] = {3};
+
+enum { N_IMAGES = 3, CLASSES = 7 };
+
+/* The policies that need no predictors and no mask, with two stages and parameters that drop much. */
+static const rvit_prune_type policies[] = {RVIT_PRUNE_L2,  RVIT_PRUNE_EVIT,      RVIT_PRUNE_EVIT_FUSED, RVIT_PRUNE_EVIT_PAPER,
+                                           RVIT_PRUNE_ATS, RVIT_PRUNE_ATS_PAPER, RVIT_PRUNE_TOME,       RVIT_PRUNE_RANDOM};
+enum { N_POLICIES = sizeof policies / sizeof policies[0] };
+
+static rvit_session_desc desc_of(rvit_prune_type type, const int32_t *at, int32_t n_at)
+{
+    const int keeps = type != RVIT_PRUNE_ATS && type != RVIT_PRUNE_ATS_PAPER && type != RVIT_PRUNE_TOME;
+    rvit_session_desc desc = session_desc(N_IMAGES, type, keeps ? 0.5 : -1.0, at, n_at);
+    if (type == RVIT_PRUNE_ATS_PAPER)
+        desc.prune.mass = 0.6;
+    if (type == RVIT_PRUNE_TOME)
+        desc.prune.merges = 3;
+    return desc;
+}
+
+/* What rvit_session_mask, _cu_seqlens(-1) and _sizes say agrees with _kept. */
+static void expect_consistent(const rvit_session *session, const toy *m, rvit_prune_type type)
+{
+    const int32_t *unpruned = rvit_session_cu_seqlens(session, -1);
+    for (int32_t i = 0; i <= N_IMAGES; i++)
+        assert_int_equal(unpruned[i], i * m->tokens);
+    for (int32_t stage = 0; stage < rvit_session_n_stages(session); stage++)
+        for (int32_t image = 0; image < N_IMAGES; image++) {
+            const int32_t *cu = rvit_session_cu_seqlens(session, stage), *kept = rvit_session_kept(session, stage, image);
+            const int32_t n = cu[image + 1] - cu[image];
+            const float *sizes = rvit_session_sizes(session, stage, image);
+            assert_true((sizes != NULL) == (type == RVIT_PRUNE_TOME));
+            uint8_t *mask = scratch((size_t)m->tokens);
+            expect_ok(rvit_session_mask(session, stage, image, mask));
+            int32_t marked = 0, fused = 0;
+            double size = 0;
+            for (int32_t t = 0; t < m->tokens; t++)
+                marked += mask[t];
+            for (int32_t row = 0; row < n; row++) {
+                fused += kept[row] < 0;
+                if (row < m->n_prefix)
+                    assert_int_equal(kept[row], row);
+                if (kept[row] >= 0)
+                    assert_int_equal(mask[kept[row]], 1);
+                else
+                    assert_int_equal(type, RVIT_PRUNE_EVIT_FUSED);
+                size += sizes == NULL ? 0 : (double)sizes[row];
+            }
+            assert_int_equal(marked + fused, n);
+            if (type == RVIT_PRUNE_EVIT_FUSED) {
+                assert_true(fused >= 1 && fused <= stage + 1);
+                assert_int_equal(kept[n - 1], -1);
+            }
+            if (type == RVIT_PRUNE_TOME) {
+                assert_int_equal(n, m->tokens - 3 * (stage + 1));
+                assert_true(size == (double)m->tokens);
+            }
+        }
+}
+
+/* Features are the layernormed rows that the head reads: the head redone in float64 from the CLS rows gives the logits. */
+static void features_give_the_logits(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, N_IMAGES, 1);
+    rvit_model *model = open_model(m, RVIT_F32);
+    for (int p = -1; p < N_POLICIES; p++)
+        for (int late = 0; late < 2; late++) {
+            rvit_session_desc desc = p < 0 ? session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1.0, NULL, 0)
+                                           : desc_of(policies[p], late ? last_block : blocks, late ? 1 : 2);
+            const rvit_session_desc plain = desc;
+            desc.outputs = RVIT_OUTPUT_FEATURES;
+            rvit_session *session = open_session(model, &desc), *other = open_session(model, &plain);
+            const float *logits = run_session(session, m, images, N_IMAGES, NULL);
+            const float *same = run_session(other, m, images, N_IMAGES, NULL);
+            assert_memory_equal(logits, same, N_IMAGES * CLASSES * sizeof(float));
+            assert_null(rvit_session_features(other));
+            const float *features = rvit_session_features(session);
+            assert_non_null(features);
+            const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+            for (int32_t i = 0; i < N_IMAGES; i++)
+                for (int32_t c = 0; c < CLASSES; c++) {
+                    double sum = m->head_b[c];
+                    for (int32_t d = 0; d < spec.dim; d++)
+                        sum += (double)features[(int64_t)cu[i] * spec.dim + d] * m->head_w[c * spec.dim + d];
+                    assert_true(fabs(sum - (double)logits[i * CLASSES + c]) < 1e-4);
+                }
+            if (p >= 0)
+                expect_consistent(session, m, policies[p]);
+        }
+}
+
+static void grids(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&distilled);
+    const float *images = toy_images(m, N_IMAGES, 2);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const int32_t dim = distilled.dim, patches = m->tokens - m->n_prefix;
+    for (int p = 0; p < N_POLICIES; p++) {
+        rvit_session_desc desc = desc_of(policies[p], blocks, 2);
+        desc.outputs = RVIT_OUTPUT_FEATURES;
+        rvit_session *session = open_session(model, &desc);
+        run_session(session, m, images, N_IMAGES, NULL);
+        const int32_t stage = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, stage);
+        float *grid = scratch((size_t)(patches * dim) * sizeof *grid);
+        for (int32_t image = 0; image < N_IMAGES; image++) {
+            expect_ok(rvit_session_grid(session, image, -7.5f, grid));
+            const int32_t *kept = rvit_session_kept(session, stage, image);
+            const float *features = rvit_session_features(session) + (int64_t)cu[image] * dim;
+            int32_t filled = 0, with_features = 0;
+            for (int32_t n = 0; n < patches; n++)
+                filled += grid[n * dim] == -7.5f && grid[n * dim + dim - 1] == -7.5f;
+            for (int32_t row = m->n_prefix; row < cu[image + 1] - cu[image]; row++) {
+                if (kept[row] < 0)
+                    continue;
+                assert_memory_equal(grid + (kept[row] - m->n_prefix) * dim, features + row * dim, (size_t)dim * sizeof(float));
+                with_features++;
+            }
+            if (policies[p] == RVIT_PRUNE_TOME)
+                assert_int_equal(filled, 0); /* a merged token stands for its sources too */
+            else
+                assert_int_equal(filled, patches - with_features);
+        }
+        expect_status(rvit_session_grid(session, N_IMAGES, 0.0f, grid), RVIT_INVALID_ARGUMENT, "3");
+    }
+    const rvit_session_desc without = session_desc(1, RVIT_PRUNE_NONE, -1.0, NULL, 0);
+    float one;
+    expect_status(rvit_session_grid(open_session(model, &without), 0, 0.0f, &one), RVIT_UNSUPPORTED, "RVIT_OUTPUT_FEATURES");
+}
+
+/* The last block's CLS attention adds up to 1 for each head, and is laid out as the named stage says. */
+static void cls_attention(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, N_IMAGES, 3);
+    rvit_model *model = open_model(m, RVIT_F32);
+    for (int p = 0; p < N_POLICIES; p++)
+        for (int late = 0; late < 2; late++) {
+            rvit_session_desc desc = desc_of(policies[p], late ? last_block : blocks, late ? 1 : 2);
+            const rvit_session_desc plain = desc;
+            desc.outputs = RVIT_OUTPUT_CLS_ATTENTION;
+            rvit_session *session = open_session(model, &desc);
+            const float *logits = run_session(session, m, images, N_IMAGES, NULL);
+            assert_memory_equal(logits, run_session(open_session(model, &plain), m, images, N_IMAGES, NULL),
+                                N_IMAGES * CLASSES * sizeof(float));
+            int32_t stage = -9;
+            const float *probs = rvit_session_cls_attention(session, &stage);
+            assert_non_null(probs);
+            assert_int_equal(stage, late ? -1 : 1);
+            const int32_t *cu = rvit_session_cu_seqlens(session, stage);
+            for (int32_t i = 0; i < N_IMAGES; i++)
+                for (int32_t head = 0; head < m->n_heads; head++) {
+                    double sum = 0;
+                    for (int32_t row = cu[i]; row < cu[i + 1]; row++)
+                        sum += (double)probs[row * m->n_heads + head];
+                    assert_true(fabs(sum - 1.0) < 1e-5);
+                }
+        }
+}
+
+/* Known row counts change no more than the last bits, and keep the same tokens. */
+static void fixed_batches(void **state)
+{
+    (void)state;
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+    for (int t = 0; t < 2; t++) {
+        const toy *m = toy_new(&spec);
+        const float *images = toy_images(m, N_IMAGES, 4);
+        rvit_model *model = open_model(m, types[t]);
+        for (int p = 0; p < N_POLICIES; p++) {
+            rvit_session_desc desc = desc_of(policies[p], blocks, 2);
+            rvit_session *any = open_session(model, &desc);
+            desc.fixed_batch = 1;
+            rvit_session *fixed = open_session(model, &desc);
+            const float *a = run_session(any, m, images, N_IMAGES, NULL), *b = run_session(fixed, m, images, N_IMAGES, NULL);
+            assert_true(largest_difference(a, b, N_IMAGES * CLASSES) < (t ? 4e-3 : 1e-5));
+            const float *again = run_session(fixed, m, images, N_IMAGES, NULL);
+            assert_memory_equal(again, b, N_IMAGES * CLASSES * sizeof(float));
+            rvit_run_args args = RVIT_RUN_ARGS_INIT;
+            args.n_images = N_IMAGES - 1;
+            args.images = images;
+            expect_status(rvit_session_run(fixed, &args, NULL), RVIT_INVALID_ARGUMENT, "exactly");
+        }
+        model_teardown(NULL);
+    }
+}
+
+/* Runs from device memory to device memory on the caller's stream, one after another without waiting. */
+static void device_buffers(void **state)
+{
+    (void)state;
+    enum { RUNS = 3 };
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const int64_t image_size = (int64_t)N_IMAGES * m->pixels * 4, logits_size = N_IMAGES * CLASSES * 4;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 256 + RUNS * image_size + (RUNS + 1) * 256, RVIT_BUFFER_DEVICE, &buffer));
+    const int64_t logits_at = 256 + image_size, results_at = logits_at + 256;
+    rvit_session_desc desc = desc_of(RVIT_PRUNE_EVIT, blocks, 2);
+    const rvit_session_desc plain = desc;
+    desc.fixed_batch = 1;
+    desc.stream = stream;
+    desc.images = (rvit_view){buffer, 256};
+    desc.logits = (rvit_view){buffer, logits_at};
+    rvit_session *session = open_session(model, &desc), *reference = open_session(model, &plain);
+    assert_null(rvit_session_input(session));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = N_IMAGES;
+    for (uint64_t run = 0; run < RUNS; run++) {
+        const float *images = toy_images(m, N_IMAGES, 50 + run);
+        expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
+        expect_ok(rvit_session_enqueue(session, &args));
+        rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+        copy.source = desc.logits;
+        copy.destination = (rvit_view){buffer, results_at + (int64_t)run * 256};
+        copy.size = logits_size;
+        expect_ok(rvit_copy(stream, &copy));
+        expect_ok(rvit_session_enqueue(session, &args));
+    }
+    expect_ok(rvit_session_wait(session));
+    assert_null(rvit_session_logits(session));
+    assert_non_null(rvit_session_kept(session, 1, 0));
+    float logits[N_IMAGES * CLASSES];
+    for (uint64_t run = 0; run < RUNS; run++) {
+        expect_ok(rvit_stream_read(stream, (rvit_view){buffer, results_at + (int64_t)run * 256}, logits, logits_size));
+        const float *wanted = run_session(reference, m, toy_images(m, N_IMAGES, 50 + run), N_IMAGES, NULL);
+        assert_true(largest_difference(logits, wanted, N_IMAGES * CLASSES) < 1e-5);
+    }
+    const float *images = toy_images(m, N_IMAGES, 60);
+    args.images = images;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
+    args.images = NULL;
+    expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "out_logits");
+    model_teardown(NULL);
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(buffer);
+}
+
+static void bad_buffers(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    rvit_buffer *small = NULL;
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 1024, RVIT_BUFFER_DEVICE, &small));
+    rvit_session *session = NULL;
+    rvit_session_desc desc = session_desc(2, RVIT_PRUNE_NONE, -1.0, NULL, 0);
+    desc.images = (rvit_view){small, 0};
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "images");
+    desc.images.buffer = NULL;
+    desc.logits = (rvit_view){small, 1008};
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "logits");
+    desc.logits = (rvit_view){NULL, 0};
+    desc.outputs = 64;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs");
+    assert_null(session);
+    rvit_buffer_destroy(small);
+}
+
+/* Whatever is faster on this machine: the decision follows from the two times, and the runs follow the decision. */
+static void dense_fallback(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, N_IMAGES, 5);
+    rvit_model *model = open_model(m, RVIT_F32);
+    static const double keeps[] = {0.1, 0.99};
+    for (int k = 0; k < 2; k++) {
+        rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_L2, keeps[k], blocks, 1);
+        rvit_session *pruned = open_session(model, &desc);
+        desc.dense_fallback = 1;
+        rvit_session *session = open_session(model, &desc);
+        rvit_session_info info = RVIT_SESSION_INFO_INIT;
+        expect_ok(rvit_session_get_info(pruned, &info));
+        assert_true(info.n_stages == 1 && !info.fell_back && info.dense_us == 0.0 && info.pruned_us == 0.0);
+        expect_ok(rvit_session_get_info(session, &info));
+        assert_true(info.dense_us > 0.0 && info.pruned_us > 0.0);
+        assert_int_equal(info.fell_back, info.dense_us <= info.pruned_us);
+        assert_int_equal(info.n_stages, info.fell_back ? 0 : 1);
+        assert_int_equal(rvit_session_n_stages(session), info.n_stages);
+        const rvit_session_desc dense = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1.0, NULL, 0);
+        const float *wanted = run_session(info.fell_back ? open_session(model, &dense) : pruned, m, images, N_IMAGES, NULL);
+        assert_memory_equal(run_session(session, m, images, N_IMAGES, NULL), wanted, N_IMAGES * CLASSES * sizeof(float));
+    }
+}
+
+/* A stage's select op repeated by hand on the traced scores keeps the same rows. */
+static void selects_can_be_repeated(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const float *images = toy_images(m, N_IMAGES, 6);
+    rvit_model *model = open_model(m, RVIT_F32);
+    for (int p = 0; p < N_POLICIES; p++) {
+        rvit_session_desc desc = desc_of(policies[p], blocks, 2);
+        desc.trace = 1;
+        rvit_session *session = open_session(model, &desc);
+        run_session(session, m, images, N_IMAGES, NULL);
+        rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+        if (policies[p] == RVIT_PRUNE_TOME) {
+            expect_status(rvit_session_get_select(session, 0, &args), RVIT_UNSUPPORTED, "merges");
+            continue;
+        }
+        expect_status(rvit_session_get_select(session, 2, &args), RVIT_INVALID_ARGUMENT, "2");
+        expect_ok(rvit_session_get_select(session, 0, &args));
+        const void *scores = NULL;
+        rvit_dtype dtype;
+        int64_t rows = 0;
+        expect_ok(rvit_session_trace(session, RVIT_TRACE_SCORES, 0, &scores, &dtype, &rows));
+        assert_int_equal(rows, N_IMAGES * m->tokens);
+        args.score = RVIT_SCORE_GIVEN;
+        const int32_t *counts = rvit_session_counts(session, 0);
+        assert_true((counts != NULL) == (args.mode == RVIT_SELECT_TOP_K));
+        array *counts_in = array_input("counts", (args.max_len + (int64_t)1) * 4), *scores_in = array_input("scores", rows * 4);
+        array *cu_in = array_input("cu_seqlens", (N_IMAGES + 1) * 4), *cu_out = array_output("out_cu_seqlens", (N_IMAGES + 1) * 4);
+        array *keep_out = array_output("keep", rows), *src_out = array_output("src_rows", rows * 4);
+        if (counts != NULL)
+            memcpy(counts_in->host, counts, (size_t)counts_in->size);
+        memcpy(scores_in->host, scores, (size_t)scores_in->size);
+        memcpy(cu_in->host, rvit_session_cu_seqlens(session, -1), (size_t)cu_in->size);
+        arrays_upload();
+        args.counts = array_view(counts == NULL ? NULL : counts_in, DEVICE);
+        args.scores = array_view(scores_in, DEVICE);
+        args.cu_seqlens = array_view(cu_in, DEVICE);
+        args.keep = array_view(keep_out, DEVICE);
+        args.out_cu_seqlens = array_view(cu_out, DEVICE);
+        args.src_rows = array_view(src_out, DEVICE);
+        expect_ok(rvit_select(H.stream[DEVICE], &args));
+        arrays_fetch(DEVICE);
+        const int32_t *cu = (const int32_t *)(const void *)cu_out->result[DEVICE];
+        const int32_t *src = (const int32_t *)(const void *)src_out->result[DEVICE];
+        for (int32_t i = 0; i < N_IMAGES; i++) {
+            const int32_t *stage_cu = rvit_session_cu_seqlens(session, 0), *kept = rvit_session_kept(session, 0, i);
+            const int32_t fused = policies[p] == RVIT_PRUNE_EVIT_FUSED;
+            assert_int_equal(cu[i + 1] - cu[i], stage_cu[i + 1] - stage_cu[i] - fused);
+            for (int32_t row = cu[i]; row < cu[i + 1]; row++)
+                assert_int_equal(src[row] - i * m->tokens, kept[row - cu[i]]);
+        }
+    }
+}
+
+SUITE(outputs_suite, MODEL_TEST(features_give_the_logits), MODEL_TEST(grids), MODEL_TEST(cls_attention), MODEL_TEST(fixed_batches),
+      MODEL_TEST(device_buffers), MODEL_TEST(bad_buffers), MODEL_TEST(dense_fallback), MODEL_TEST(selects_can_be_repeated));

@@ -1,0 +1,418 @@
+/* Every policy on the demo checkpoint and tiles of its sheet, against a file that tools/reference/dump.py wrote in float64: the tokens kept
+   at each stage, and the logits. A test for each policy line of the file; its first argument may name another file than the one given at
+   build time (policies_8.txt). */
+#include <math.h>
+
+#include "harness.h"
+#include "tools/cli/image.h"
+#include "tools/cli/preprocess.h"
+
+enum { SIZE = 224, TILE = 32, BATCH = 8, MAX_TOKENS = 256, MAX_CLASSES = 16, MAX_CASES = 64, FUSED = -1 };
+#define IMAGE_LENGTH ((size_t)3 * SIZE * SIZE)
+#define LOGITS_TOLERANCE 1e-4
+
+typedef struct policy_case {
+    char title[128]; /* "evit keep=0.5" */
+    long offset;     /* of its first image in the file */
+} policy_case;
+
+static struct {
+    FILE *file;
+    int tokens, prefix, classes, patches, images;
+    policy_case cases[MAX_CASES];
+    int n_cases;
+    struct image sheet;
+    rvit_model *model;
+    double excused_margin; /* a decision closer than this may go either way */
+} T;
+
+/* What a session gave for one image. */
+typedef struct outcome {
+    int32_t n_stages, n_tokens[RVIT_PRUNE_MAX_STAGES];
+    int32_t kept[RVIT_PRUNE_MAX_STAGES][MAX_TOKENS];
+    float sizes[RVIT_PRUNE_MAX_STAGES][MAX_TOKENS]; /* 0 unless tokens are merged */
+    float logits[MAX_CLASSES];
+} outcome;
+
+static void read_images(int first, int n, float *out)
+{
+    const int columns = T.sheet.width / TILE;
+    for (int i = 0; i < n; i++) {
+        const int tile = first + i;
+        const size_t corner = ((size_t)(tile / columns) * TILE * (size_t)T.sheet.width + (size_t)(tile % columns) * TILE) * 3;
+        const struct image_view cut = {T.sheet.pixels + corner, (int64_t)T.sheet.width * 3, TILE, TILE};
+        struct image view;
+        struct image_error error;
+        if (!preprocess_tile(cut, SIZE, &view, &error))
+            fail_msg("tile %d: %s", tile, error.text);
+        preprocess_normalize(&view, out + (size_t)i * IMAGE_LENGTH);
+        image_free(&view);
+    }
+}
+
+static int32_t parse_blocks(const char *text, int32_t *out_blocks)
+{
+    int32_t n = 0;
+    for (char *end; *text && *text != ' '; text = *end == ',' ? end + 1 : end) {
+        assert_true(n < RVIT_PRUNE_MAX_STAGES);
+        out_blocks[n++] = (int32_t)strtol(text, &end, 10);
+        assert_true(end > text);
+    }
+    return n;
+}
+
+static rvit_prune_desc parse_settings(const char *title)
+{
+    rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
+    char words[sizeof((policy_case *)0)->title];
+    snprintf(words, sizeof words, "%s", title);
+    char *word = strtok(words, " ");
+    expect_ok(rvit_prune_from_name(word, &desc.type));
+    while ((word = strtok(NULL, " "))) {
+        char *value = strchr(word, '=');
+        assert_non_null(value);
+        *value++ = 0;
+        if (!strcmp(word, "keep"))
+            desc.keep = strtod(value, NULL);
+        else if (!strcmp(word, "threshold"))
+            desc.threshold = strtod(value, NULL);
+        else if (!strcmp(word, "mass"))
+            desc.mass = strtod(value, NULL);
+        else if (!strcmp(word, "samples"))
+            desc.n_samples = (int32_t)strtol(value, NULL, 10);
+        else if (!strcmp(word, "merges"))
+            desc.merges = (int32_t)strtol(value, NULL, 10);
+        else if (!strcmp(word, "blocks"))
+            desc.n_blocks = parse_blocks(value, desc.blocks);
+        else
+            fail_msg("'%s' is no setting", word);
+    }
+    return desc;
+}
+
+static void collect(const rvit_session *session, int32_t image, const float *logits, outcome *out)
+{
+    memset(out, 0, sizeof *out);
+    out->n_stages = rvit_session_n_stages(session);
+    for (int32_t s = 0; s < out->n_stages; s++) {
+        const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s), *kept = rvit_session_kept(session, s, image);
+        const float *sizes = rvit_session_sizes(session, s, image);
+        assert_non_null(kept);
+        const int32_t n = cu_seqlens[image + 1] - cu_seqlens[image];
+        assert_in_range(n, 1, MAX_TOKENS);
+        out->n_tokens[s] = n;
+        memcpy(out->kept[s], kept, (size_t)n * sizeof *kept);
+        if (sizes)
+            memcpy(out->sizes[s], sizes, (size_t)n * sizeof *sizes);
+    }
+    memcpy(out->logits, logits + (size_t)image * (size_t)T.classes, (size_t)T.classes * sizeof *logits);
+}
+
+static void run(rvit_session *session, const float *images, int n, const uint8_t *keep, outcome *out)
+{
+    float logits[BATCH * MAX_CLASSES];
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n;
+    args.images = images;
+    args.keep = keep;
+    expect_ok(rvit_session_run(session, &args, logits));
+    for (int i = 0; i < n; i++)
+        collect(session, i, logits, &out[i]);
+}
+
+/* A stage as the file has it. */
+typedef struct expected_stage {
+    int block, patches, fused;
+    double margin;
+    uint8_t kept[MAX_TOKENS]; /* of each token */
+} expected_stage;
+
+static expected_stage read_stage(const char *line)
+{
+    expected_stage stage = {0};
+    char digits[MAX_TOKENS];
+    assert_int_equal(sscanf(line, "stage %d %d %d %lf %255s", &stage.block, &stage.patches, &stage.fused, &stage.margin, digits), 5);
+    assert_int_equal(strlen(digits), (T.patches + 3) / 4);
+    memset(stage.kept, 1, (size_t)T.prefix);
+    for (int p = 0; p < T.patches; p++) {
+        const char digit[2] = {digits[p / 4], 0};
+        stage.kept[T.prefix + p] = (strtoul(digit, NULL, 16) >> p % 4) & 1;
+    }
+    return stage;
+}
+
+/* The tokens left, in the order they should stand in: ascending and then the fused ones, or as ToMe leaves them. */
+static int32_t expected_order(const expected_stage *stage, const int32_t *before, int32_t n_before, int merged, int32_t *out)
+{
+    int32_t n = 0;
+    for (int odd = 0; odd < (merged ? 2 : 1); odd++)
+        for (int32_t i = 0; i < n_before; i++)
+            if (before[i] != FUSED && stage->kept[before[i]] && (!merged || i % 2 == odd))
+                out[n++] = before[i];
+    for (int f = 0; f < stage->fused; f++)
+        out[n++] = FUSED;
+    return n;
+}
+
+static int same_stage(const outcome *got, int32_t s, const expected_stage *wanted, int merged)
+{
+    int32_t all[MAX_TOKENS], order[MAX_TOKENS];
+    for (int32_t t = 0; t < T.tokens; t++)
+        all[t] = t;
+    const int32_t n = expected_order(wanted, s ? got->kept[s - 1] : all, s ? got->n_tokens[s - 1] : T.tokens, merged, order);
+    assert_int_equal(n, T.prefix + wanted->patches + wanted->fused);
+    return got->n_tokens[s] == n && !memcmp(got->kept[s], order, (size_t)n * sizeof *order);
+}
+
+static int same_sizes(const outcome *got, int32_t s, char *line)
+{
+    int32_t row = T.prefix;
+    strtok(line, " ");
+    for (const char *word; (word = strtok(NULL, " \n")); row++)
+        if (row >= got->n_tokens[s] || got->sizes[s][row] != (float)strtol(word, NULL, 10))
+            return 0;
+    for (int32_t p = 0; p < T.prefix; p++)
+        if (got->sizes[s][p] != 1.0f)
+            return 0;
+    return row == got->n_tokens[s];
+}
+
+static void compare_logits(const char *title, int tile, const outcome *got, char *line, double *largest)
+{
+    strtok(line, " ");
+    for (int c = 0; c < T.classes; c++) {
+        const char *word = strtok(NULL, " \n");
+        assert_non_null(word);
+        const double difference = fabs((double)got->logits[c] - strtod(word, NULL));
+        if (!(difference <= LOGITS_TOLERANCE))
+            fail_msg("%s, tile %d: logit %d is off by %g", title, tile, c, difference);
+        *largest = fmax(*largest, difference);
+    }
+}
+
+/* Reads one image of the file up to its logits. Returns 1 if a decision went the other way and was close enough to: what follows it in the
+   image is then another story. Otherwise every difference fails the test. */
+static int compare_image(const char *title, int tile, const outcome *got, double *largest)
+{
+    char line[4096];
+    int found = -1, closer = 0;
+    int32_t s = 0;
+    assert_non_null(fgets(line, sizeof line, T.file));
+    assert_int_equal(sscanf(line, "image %d", &found), 1);
+    assert_int_equal(found, tile);
+    while (fgets(line, sizeof line, T.file)) {
+        if (!strncmp(line, "stage", 5)) {
+            const expected_stage wanted = read_stage(line);
+            if (s >= got->n_stages)
+                fail_msg("%s: there are %d stages, expected one at block %d", title, (int)got->n_stages, wanted.block);
+            if (!closer && !same_stage(got, s, &wanted, got->sizes[s][0] > 0)) {
+                if (wanted.margin >= T.excused_margin)
+                    fail_msg("%s, tile %d, block %d: %d tokens kept, not those expected (%d), and the closest decision had a margin of %g",
+                             title, tile, wanted.block, (int)got->n_tokens[s], T.prefix + wanted.patches + wanted.fused, wanted.margin);
+                closer = 1;
+            }
+            s++;
+        } else if (!strncmp(line, "sizes", 5)) {
+            if (!closer && !same_sizes(got, s - 1, line))
+                fail_msg("%s, tile %d, stage %d: sizes differ", title, tile, (int)s - 1);
+        } else {
+            assert_memory_equal(line, "logits", 6);
+            assert_int_equal(s, got->n_stages);
+            if (!closer)
+                compare_logits(title, tile, got, line, largest);
+            return closer;
+        }
+    }
+    fail_msg("%s, tile %d: the file ends early", title, tile);
+    return 0;
+}
+
+/* MASK is told what the file says was kept: [stages, n, tokens]. */
+static const uint8_t *read_masks(const policy_case *c, int first, int n, int n_stages)
+{
+    uint8_t *keep = scratch((size_t)(n_stages * n * T.tokens));
+    char line[4096];
+    int image = -1, s = 0;
+    fseek(T.file, c->offset, SEEK_SET);
+    while (image < first + n && fgets(line, sizeof line, T.file)) {
+        s = sscanf(line, "image %d", &image) == 1 ? 0 : s;
+        if (strncmp(line, "stage", 5) || image < first || image >= first + n)
+            continue;
+        const expected_stage stage = read_stage(line);
+        assert_true(s < n_stages);
+        memcpy(keep + (size_t)((s++ * n + image - first) * T.tokens), stage.kept, (size_t)T.tokens);
+    }
+    return keep;
+}
+
+static void expect_same_outcome(const char *title, int tile, const char *how, const outcome *a, const outcome *b)
+{
+    if (memcmp(a, b, sizeof *a))
+        fail_msg("%s, tile %d: %s gives other bits", title, tile, how);
+}
+
+/* An image's outcome has the same bits alone, and among others in another order. */
+static void expect_independence(const policy_case *c, rvit_session *session, const float *images, int first, int n, int n_stages,
+                                const outcome *among)
+{
+    outcome *other = scratch((size_t)n * sizeof *other);
+    float *reversed = scratch((size_t)n * IMAGE_LENGTH * sizeof *reversed);
+    const uint8_t *keep = NULL;
+    for (int i = 0; i < n; i++) {
+        memcpy(reversed + (size_t)(n - 1 - i) * IMAGE_LENGTH, images + (size_t)i * IMAGE_LENGTH, IMAGE_LENGTH * sizeof *reversed);
+        if (n_stages)
+            keep = read_masks(c, first + i, 1, n_stages);
+        run(session, images + (size_t)i * IMAGE_LENGTH, 1, keep, other);
+        expect_same_outcome(c->title, first + i, "a run alone", other, &among[i]);
+    }
+    if (n_stages)
+        return; /* the file's mask is the same for all images */
+    run(session, reversed, n, NULL, other);
+    for (int i = 0; i < n; i++)
+        expect_same_outcome(c->title, first + i, "the reversed batch", &other[n - 1 - i], &among[i]);
+}
+
+static void equals_the_reference(void **state)
+{
+    const policy_case *c = *state;
+    const rvit_prune_desc prune = parse_settings(c->title);
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    rvit_session *session;
+    desc.max_images = BATCH;
+    desc.prune = prune;
+    expect_ok(rvit_session_create(T.model, &desc, &session));
+    const int n_given = prune.type == RVIT_PRUNE_MASK ? rvit_session_n_stages(session) : 0;
+    outcome *outcomes = scratch(BATCH * sizeof *outcomes);
+    float *images = scratch(BATCH * IMAGE_LENGTH * sizeof *images);
+    double largest = 0;
+    int n_close = 0;
+    long at = c->offset;
+    for (int first = 0; first < T.images; first += BATCH) {
+        const int n = T.images - first < BATCH ? T.images - first : BATCH;
+        read_images(first, n, images);
+        run(session, images, n, n_given ? read_masks(c, first, n, n_given) : NULL, outcomes);
+        fseek(T.file, at, SEEK_SET);
+        for (int i = 0; i < n; i++)
+            n_close += compare_image(c->title, first + i, &outcomes[i], &largest);
+        at = ftell(T.file);
+        expect_independence(c, session, images, first, n, n_given, outcomes);
+    }
+    rvit_session_destroy(session);
+    print_message("%s: %d images, %d with a near-tie decided otherwise, logits within %.2g\n", c->title, T.images, n_close, largest);
+    assert_true(n_close * 4 <= T.images);
+}
+
+/* No reference says which tokens the random policy keeps; that they are as many as asked, the same for all images and for equal seeds, and
+   that keeping them is what it then does, can be said. */
+static void random_is_a_mask_drawn_from_the_seed(void **state)
+{
+    (void)state;
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT, masked = RVIT_SESSION_DESC_INIT;
+    rvit_session *session;
+    outcome *drawn = scratch(4 * BATCH * sizeof *drawn);
+    uint8_t *keep = scratch((size_t)(BATCH * T.tokens));
+    float *images = scratch(BATCH * IMAGE_LENGTH * sizeof *images);
+    const int n = T.images < BATCH ? T.images : BATCH;
+    read_images(0, n, images);
+    desc.max_images = masked.max_images = BATCH;
+    desc.prune.type = RVIT_PRUNE_RANDOM;
+    desc.prune.keep = 0.3;
+    for (int k = 0; k < 3; k++) {
+        desc.prune.seed = k == 1 ? 5 : 4;
+        expect_ok(rvit_session_create(T.model, &desc, &session));
+        run(session, images, n, NULL, drawn + k * BATCH);
+        rvit_session_destroy(session);
+    }
+    const int32_t n_tokens = T.prefix + (int32_t)(0.3 * T.patches);
+    for (int i = 0; i < n; i++) {
+        assert_int_equal(drawn[i].n_tokens[0], n_tokens);
+        assert_memory_equal(drawn[i].kept[0], drawn[0].kept[0], sizeof drawn->kept[0]);
+        expect_same_outcome("random", i, "the same seed", &drawn[2 * BATCH + i], &drawn[i]);
+        for (int32_t t = 0; t < n_tokens; t++)
+            keep[i * T.tokens + drawn[i].kept[0][t]] = 1;
+    }
+    assert_memory_not_equal(drawn[BATCH].kept[0], drawn[0].kept[0], sizeof drawn->kept[0]);
+    masked.prune.type = RVIT_PRUNE_MASK;
+    expect_ok(rvit_session_create(T.model, &masked, &session));
+    run(session, images, n, keep, drawn + 3 * BATCH);
+    rvit_session_destroy(session);
+    for (int i = 0; i < n; i++)
+        assert_memory_equal(drawn[3 * BATCH + i].logits, drawn[i].logits, sizeof drawn->logits);
+}
+
+static int close_model(void **state)
+{
+    rvit_model_destroy(T.model);
+    T.model = NULL;
+    return harness_teardown(state);
+}
+
+/* The harness opens the device after the tests are listed, so a test opens the model. */
+static int open_model(void **state)
+{
+    rvit_checkpoint *checkpoint = NULL;
+    if (harness_setup(state))
+        return -1;
+    expect_ok(rvit_checkpoint_open(RVIT_EXAMPLES_DATA "/deit_tiny_cifar10.safetensors", NULL, &checkpoint));
+    const rvit_status status = rvit_model_create(H.device[DEVICE], checkpoint, NULL, &T.model);
+    rvit_checkpoint_destroy(checkpoint);
+    expect_ok(status);
+    T.excused_margin = H.desc.backend == RVIT_BACKEND_CPU ? 1e-6 : 1e-4;
+    return 0;
+}
+
+/* Notes where each policy's images begin. */
+static int read_cases(const char *path)
+{
+    char line[4096];
+    T.file = fopen(path, "r");
+    if (!T.file || !fgets(line, sizeof line, T.file) || sscanf(line, "model %d %d %d", &T.tokens, &T.prefix, &T.classes) != 3)
+        return -1;
+    T.patches = T.tokens - T.prefix;
+    if (T.tokens < 2 || T.tokens > MAX_TOKENS || T.prefix < 1 || T.patches < 1 || T.classes < 1 || T.classes > MAX_CLASSES)
+        return -1;
+    while (fgets(line, sizeof line, T.file)) {
+        if (!strncmp(line, "policy ", 7)) {
+            if (T.n_cases == MAX_CASES - 1)
+                return -1;
+            policy_case *c = &T.cases[T.n_cases++];
+            snprintf(c->title, sizeof c->title, "%.*s", (int)strcspn(line + 7, "\n"), line + 7);
+            c->offset = ftell(T.file);
+        }
+        T.images += T.n_cases == 1 && !strncmp(line, "image ", 6);
+    }
+    return T.n_cases > 0 && T.images > 0 ? 0 : -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct image_error error;
+    const char *path = RVIT_MODEL_DATA "/policies_8.txt";
+    if (argc > 1 && argv[1][0] != '-') {
+        path = argv[1];
+        argv[1] = argv[0];
+        argc--;
+        argv++;
+    }
+    if (read_cases(path)) {
+        fprintf(stderr, "%s: not what tools/reference/dump.py writes\n", path);
+        return 1;
+    }
+    if (!image_load(RVIT_EXAMPLES_DATA "/cifar10_test_1000.png", &T.sheet, &error)) {
+        fprintf(stderr, "cifar10_test_1000.png: %s\n", error.text);
+        return 1;
+    }
+    struct CMUnitTest tests[MAX_CASES];
+    for (int i = 0; i < T.n_cases; i++) {
+        const struct CMUnitTest test = {T.cases[i].title, equals_the_reference, open_model, close_model, &T.cases[i]};
+        tests[i] = test;
+    }
+    const struct CMUnitTest random = {"random", random_is_a_mask_drawn_from_the_seed, open_model, close_model, NULL};
+    tests[T.n_cases] = random;
+    const suite policies = {"policies", tests, (size_t)T.n_cases + 1};
+    const suite *const suites[] = {&policies};
+    const int result = harness_main(argc, argv, 0, suites, 1);
+    image_free(&T.sheet);
+    fclose(T.file);
+    return result;
+}

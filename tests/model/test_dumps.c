@@ -1,0 +1,271 @@
+/* Whole models against timm and Hugging Face in float64: the dumps of tools/dump_reference.py, which says how they are made.
+
+     test_dumps [--dumps FOLDER] and what every test program takes */
+#include "harness.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <math.h>
+
+#include <jansson.h>
+
+static const char *folder = RVIT_DUMPS;
+
+/* Largest difference allowed by storage. float16 has 11 bits, and the outputs are of the order of 1. */
+static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+static const double tolerances[] = {1e-4, 1e-2};
+
+enum { IMAGE_STREAM = 1 << 20, MAX_DUMPS = 256 };
+
+/* -1 to 1, in steps that a float16 holds. */
+static float noise(uint64_t stream, uint64_t i)
+{
+    uint64_t x = (stream << 32) + i + UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    return (float)((int)(x >> 53) - 1024) / 1024;
+}
+
+static int64_t integer(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        fail_msg("%s is no integer", key);
+    return json_integer_value(value);
+}
+
+static const char *text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value == NULL)
+        fail_msg("%s is no text", key);
+    return value;
+}
+
+static rvit_dtype type_of(const char *name)
+{
+    return strcmp(name, "F32") == 0 ? RVIT_F32 : strcmp(name, "F16") == 0 ? RVIT_F16 : RVIT_BF16;
+}
+
+static void write_all(FILE *file, const void *bytes, size_t size)
+{
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+}
+
+/* The tensors [name, shape, offset, shift] as a checkpoint file. */
+static void write_checkpoint(const json_t *dump, const char *path)
+{
+    const json_t *tensors = json_object_get(dump, "tensors");
+    const rvit_dtype dtype = type_of(text(dump, "dtype"));
+    json_t *header = json_object();
+    int64_t end = 0;
+    size_t index;
+    json_t *tensor;
+    json_array_foreach((json_t *)tensors, index, tensor)
+    {
+        int64_t n = rvit_dtype_size(dtype);
+        size_t axis;
+        json_t *extent;
+        json_array_foreach(json_array_get(tensor, 1), axis, extent) n *= json_integer_value(extent);
+        json_object_set_new(header, json_string_value(json_array_get(tensor, 0)),
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", text(dump, "dtype"), "shape", json_array_get(tensor, 1),
+                                      "data_offsets", (json_int_t)end, (json_int_t)(end + n)));
+        end += n;
+    }
+    char *head = json_dumps(header, JSON_COMPACT);
+    assert_non_null(head);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    const uint64_t length = strlen(head);
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(length >> 8 * i);
+    write_all(file, bytes, 8);
+    write_all(file, head, length);
+    json_array_foreach((json_t *)tensors, index, tensor)
+    {
+        const json_t *place = json_object_get(json_object_get(header, json_string_value(json_array_get(tensor, 0))), "data_offsets");
+        const int64_t size = json_integer_value(json_array_get(place, 1)) - json_integer_value(json_array_get(place, 0));
+        const float offset = (float)json_number_value(json_array_get(tensor, 2));
+        const float scale = ldexpf(1, -(int)json_integer_value(json_array_get(tensor, 3)));
+        uint8_t *data = malloc((size_t)size);
+        assert_non_null(data);
+        for (int64_t i = 0; i < size / rvit_dtype_size(dtype); i++)
+            store(dtype, data, i, offset + scale * noise(index, (uint64_t)i));
+        write_all(file, data, (size_t)size);
+        free(data);
+    }
+    assert_int_equal(fclose(file), 0);
+    free(head);
+    json_decref(header);
+}
+
+/* Where the checkpoint of a dump lies; made if it has none. */
+static const char *checkpoint_of(const json_t *dump)
+{
+    if (json_object_get(dump, "file") != NULL)
+        return text(dump, "file");
+    const char *path = temporary_path("model.safetensors");
+    write_checkpoint(dump, path);
+    const char *config = temporary_path("config.json");
+    if (json_object_get(dump, "config") != NULL)
+        assert_int_equal(json_dump_file(json_object_get(dump, "config"), config, 0), 0);
+    return path;
+}
+
+static void fill_images(const rvit_model_info *info, int32_t n_images, float *images)
+{
+    const int64_t pixels = (int64_t)info->channels * info->image_size * info->image_size;
+    for (int32_t n = 0; n < n_images; n++)
+        for (int64_t i = 0; i < pixels; i++)
+            images[n * pixels + i] = 2 * noise((uint64_t)IMAGE_STREAM + (uint64_t)n, (uint64_t)i);
+}
+
+/* Runs the model and returns the largest difference from the dump's outputs: logits, or the features of the CLS token. */
+static double run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype)
+{
+    rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
+    model_desc.dtype = dtype;
+    rvit_model *model = NULL;
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    expect_ok(rvit_model_get_info(model, &info));
+    const int32_t n_images = (int32_t)integer(dump, "n_images"), with_features = (int32_t)integer(dump, "features");
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = n_images;
+    desc.outputs = with_features ? RVIT_OUTPUT_FEATURES : 0;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    fill_images(&info, n_images, rvit_session_input(session));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n_images;
+    expect_ok(rvit_session_run(session, &args, NULL));
+
+    const int32_t width = with_features ? info.dim : info.n_classes;
+    const float *got = with_features ? rvit_session_features(session) : rvit_session_logits(session);
+    assert_non_null(got);
+    assert_true(width > 0 && with_features == (info.n_classes == 0));
+    double largest = 0;
+    for (int32_t n = 0; n < n_images; n++) {
+        const json_t *wanted = json_array_get(json_object_get(dump, "outputs"), (size_t)n);
+        assert_int_equal(json_array_size(wanted), width);
+        const float *row = got + (int64_t)n * (with_features ? info.tokens : 1) * width;
+        for (int32_t c = 0; c < width; c++) {
+            const double difference = fabs(row[c] - json_number_value(json_array_get(wanted, (size_t)c)));
+            largest = difference <= largest ? largest : difference; /* NaN passes through */
+        }
+    }
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    return largest;
+}
+
+static json_t *load_dump(const char *in, const char *file_name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", in, file_name);
+    json_error_t error;
+    json_t *dump = json_load_file(path, 0, &error);
+    if (dump == NULL)
+        fail_msg("%s: %s", path, error.text);
+    return dump;
+}
+
+static int check(const char *file_name)
+{
+    json_t *dump = load_dump(folder, file_name);
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.image_size = (int32_t)integer(dump, "image_size");
+    desc.resample = (rvit_resample)integer(dump, "resample");
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+    int good = 1;
+    printf("%-28s %-38s %-7s", text(dump, "name"), info.architecture, info.family);
+    for (int t = 0; t < 2; t++) {
+        const double difference = run(dump, checkpoint, types[t]);
+        const int within = difference <= tolerances[t];
+        good &= within;
+        printf("  %s %.2e%s", rvit_dtype_name(types[t]), difference, within ? "" : " TOO MUCH");
+    }
+    printf("\n");
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+    return good;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void dumps(void **state)
+{
+    (void)state;
+    DIR *entries = opendir(folder);
+    if (entries == NULL)
+        fail_msg("%s: cannot be opened", folder);
+    char *names[MAX_DUMPS];
+    int n = 0, n_bad = 0;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;)
+        if (strstr(entry->d_name, ".json") != NULL) {
+            assert_true(n < MAX_DUMPS);
+            names[n] = scratch(strlen(entry->d_name) + 1);
+            strcpy(names[n++], entry->d_name);
+        }
+    closedir(entries);
+    assert_true(n > 0);
+    qsort(names, (size_t)n, sizeof *names, compare_names);
+    for (int i = 0; i < n; i++)
+        n_bad += !check(names[i]);
+    if (n_bad > 0)
+        fail_msg("%d of %d models differ", n_bad, n);
+}
+
+/* Choices that the tensors do not tell: the outputs show each wrong one. */
+static void choices(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file_name;
+        int32_t resample;
+        float eps;
+    } wrong[] = {
+        {"timm_resampled.json", RVIT_RESAMPLE_BICUBIC, 0},      {"timm_resampled.json", RVIT_RESAMPLE_BILINEAR, 0},
+        {"timm_bicubic.json", RVIT_RESAMPLE_TIMM, 0},           {"timm_bicubic.json", RVIT_RESAMPLE_BILINEAR, 0},
+        {"timm_bilinear.json", RVIT_RESAMPLE_TIMM, 0},          {"timm_bilinear.json", RVIT_RESAMPLE_BICUBIC, 0},
+        {"hf_vit_resampled.json", RVIT_RESAMPLE_TIMM, 0},       {"hf_vit_eps.json", RVIT_RESAMPLE_TIMM, 1e-12f},
+        {"timm_resampled_down.json", RVIT_RESAMPLE_BICUBIC, 0},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_t *dump = load_dump(RVIT_DUMPS, wrong[i].file_name);
+        rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+        desc.image_size = (int32_t)integer(dump, "image_size");
+        desc.resample = (rvit_resample)wrong[i].resample;
+        desc.eps = wrong[i].eps;
+        rvit_checkpoint *checkpoint = NULL;
+        expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+        const double difference = run(dump, checkpoint, RVIT_F32);
+        if (difference <= 10 * tolerances[0])
+            fail_msg("%s: a wrong choice (%d, %g) is within %g", wrong[i].file_name, (int)wrong[i].resample, (double)wrong[i].eps,
+                     difference);
+        rvit_checkpoint_destroy(checkpoint);
+        json_decref(dump);
+    }
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices));
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && strcmp(argv[1], "--dumps") == 0) {
+        folder = argv[2];
+        argv[2] = argv[0];
+        argv += 2;
+        argc -= 2;
+    }
+    const suite *const suites[] = {&dumps_suite};
+    return harness_main(argc, argv, 0, suites, 1);
+}

@@ -1,0 +1,33 @@
+/* A match op with all its arrays, and the layout that follows from the pairs it chose. */
+#ifndef RVIT_TESTS_MATCH_RUN_H
+#define RVIT_TESTS_MATCH_RUN_H
+
+#include "ops.h"
+
+typedef struct match_case {
+    rvit_dtype dtype;
+    batch b;
+    int32_t max_len; /* 0: that of b */
+    int32_t n_prefix, n_heads, head_dim, merges;
+    int64_t k_stride, k_column; /* k is a part of wider rows, the rest of which is NaN; stride 0: it is all of them */
+    const float *k;             /* [live, n_heads, head_dim], rounded to dtype */
+} match_case;
+
+typedef struct match_result {
+    const float *metric; /* [live, head_dim] */
+    const uint8_t *keep; /* [live] */
+    const int32_t *cu, *src_rows, *next_rows;
+} match_result;
+
+/* Judges the pairs that a side chose. */
+typedef void match_observer(const match_case *c, side s, const match_result *found);
+
+/* Runs the case on every side. Checks the metric against plain code, that the layout and the lists are those of the pairs they tell, that
+   as many rows are merged as must be, what must stay untouched (src_rows has room
+   for the rows before, and an op may use it as it likes while it works), and then lets the observer judge the pairs. */
+void match_check(const match_case *c, match_observer *judge);
+
+/* The row of B that each merged row of an image went to, counted from the image's first row; -1 for the others. */
+int32_t *match_targets(const match_case *c, int32_t image, const match_result *found);
+
+#endif

@@ -1,0 +1,135 @@
+/* Resampled position tables: weights worked out by hand, and what holds for every size. */
+#include "temp_file.h"
+
+#include <math.h>
+
+#include "core/pos_embed.h"
+
+static const rvit_resample ways[] = {RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_BILINEAR};
+
+static void weight_vectors(void **state)
+{
+    (void)state;
+    static const struct {
+        rvit_resample how;
+        int32_t n_in, n_out, row, n;
+        double weights[3];
+    } cases[] = {
+        {RVIT_RESAMPLE_BICUBIC, 2, 3, 0, 2, {1.086805556, -0.086805556}},
+        {RVIT_RESAMPLE_BICUBIC, 2, 3, 1, 2, {0.5, 0.5}},
+        {RVIT_RESAMPLE_TIMM, 2, 3, 0, 2, {1.065789474, -0.065789474}},
+        {RVIT_RESAMPLE_TIMM, 2, 3, 1, 2, {0.5, 0.5}},
+        {RVIT_RESAMPLE_BILINEAR, 2, 3, 0, 2, {1, 0}},
+        {RVIT_RESAMPLE_BILINEAR, 2, 3, 1, 2, {0.5, 0.5}},
+        {RVIT_RESAMPLE_BILINEAR, 2, 3, 2, 2, {0, 1}},
+        {RVIT_RESAMPLE_BICUBIC, 2, 4, 0, 2, {1.10546875, -0.10546875}},
+        {RVIT_RESAMPLE_BICUBIC, 2, 4, 1, 2, {0.7734375, 0.2265625}},
+        {RVIT_RESAMPLE_TIMM, 2, 4, 0, 2, {1.088235294, -0.088235294}},
+        {RVIT_RESAMPLE_TIMM, 2, 4, 1, 2, {0.792857143, 0.207142857}},
+        {RVIT_RESAMPLE_BICUBIC, 3, 2, 0, 3, {0.7734375, 0.26171875, -0.03515625}},
+        {RVIT_RESAMPLE_TIMM, 3, 2, 0, 3, {0.650080257, 0.390048154, -0.040128411}},
+        {RVIT_RESAMPLE_BICUBIC, 14, 24, 0, 2, {1.0979275, -0.0979275}},
+        {RVIT_RESAMPLE_TIMM, 14, 24, 0, 2, {1.0777414, -0.0777414}},
+        {RVIT_RESAMPLE_BICUBIC, 14, 24, 1, 3, {0.6396484, 0.4262695, -0.0659180}},
+        {RVIT_RESAMPLE_TIMM, 14, 24, 1, 3, {0.6778890, 0.3630573, -0.0409463}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double weights[14 * 24];
+        rvit_resample_weights(cases[i].how, cases[i].n_in, cases[i].n_out, weights);
+        for (int32_t j = 0; j < cases[i].n_in; j++) {
+            const double wanted = j < cases[i].n ? cases[i].weights[j] : 0, got = weights[cases[i].row * cases[i].n_in + j];
+            if (fabs(got - wanted) > 1e-7)
+                fail_msg("way %d, %d to %d, row %d: weight %d is %.9f, should be %.9f", (int)cases[i].how, cases[i].n_in, cases[i].n_out,
+                         cases[i].row, j, got, wanted);
+        }
+    }
+}
+
+static void grid_vectors(void **state)
+{
+    (void)state;
+    static const float table[] = {0, 1, 2, 3};
+    static const double corners[] = {0.197368421, 0.260416667, 0};
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, NULL);
+    for (int w = 0; w < 3; w++) {
+        float out[9];
+        assert_int_equal(rvit_resample_grid(&alloc, ways[w], table, 2, 3, 1, out), RVIT_OK);
+        assert_true(fabs(out[0] + corners[w]) < 1e-6);
+        assert_true(fabs(out[8] - 3 - corners[w]) < 1e-6);
+        assert_true(fabs(out[4] - 1.5) < 1e-6);
+        /* Rows of the grid come before its columns. */
+        assert_true(fabs(out[1] - out[0] - (0.5 + corners[w] / 3)) < 1e-6);
+        assert_true(fabs(out[3] - out[0] - (1 + corners[w] * 2 / 3)) < 1e-6);
+    }
+}
+
+/* Rows sum to 1; a constant stays one; mirrored in, mirrored out; equal sizes copy the bits. */
+static void laws(void **state)
+{
+    (void)state;
+    enum { MOST = 40, DIM = 3 };
+    static float table[MOST * MOST * DIM], mirrored[MOST * MOST * DIM], out[MOST * MOST * DIM], back[MOST * MOST * DIM];
+    static const int32_t sizes[][2] = {{1, 1}, {1, 5}, {5, 1}, {2, 40}, {40, 2}, {14, 24}, {24, 14}, {37, 16}, {7, 14}, {14, 7}, {13, 14}};
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, NULL);
+    for (int w = 0; w < 3; w++)
+        for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+            const int32_t n = sizes[s][0], m = sizes[s][1];
+            double weights[MOST * MOST];
+            rvit_resample_weights(ways[w], n, m, weights);
+            for (int32_t i = 0; i < m; i++) {
+                double sum = 0;
+                for (int32_t j = 0; j < n; j++)
+                    sum += weights[i * n + j];
+                assert_true(fabs(sum - 1) < 1e-12);
+            }
+            for (int32_t i = 0; i < n * n * DIM; i++)
+                table[i] = (float)(i % DIM) - 0.7f;
+            assert_int_equal(rvit_resample_grid(&alloc, ways[w], table, n, m, DIM, out), RVIT_OK);
+            for (int32_t i = 0; i < m * m * DIM; i++)
+                assert_true(fabs(out[i] - ((i % DIM) - 0.7)) < 1e-6);
+
+            for (int32_t y = 0; y < n; y++)
+                for (int32_t x = 0; x < n; x++)
+                    for (int32_t c = 0; c < DIM; c++) {
+                        table[(y * n + x) * DIM + c] = (float)((y * 7919 + x * 104729 + c * 31) % 1013) / 512;
+                        mirrored[(y * n + n - 1 - x) * DIM + c] = table[(y * n + x) * DIM + c];
+                    }
+            assert_int_equal(rvit_resample_grid(&alloc, ways[w], table, n, m, DIM, out), RVIT_OK);
+            assert_int_equal(rvit_resample_grid(&alloc, ways[w], mirrored, n, m, DIM, back), RVIT_OK);
+            for (int32_t y = 0; y < m; y++)
+                for (int32_t x = 0; x < m; x++)
+                    for (int32_t c = 0; c < DIM; c++)
+                        assert_true(fabs(out[(y * m + x) * DIM + c] - back[(y * m + m - 1 - x) * DIM + c]) < 1e-5);
+        }
+    table[0] = NAN;
+    assert_int_equal(rvit_resample_grid(&alloc, RVIT_RESAMPLE_TIMM, table, 14, 14, DIM, out), RVIT_OK);
+    assert_memory_equal(out, table, sizeof *out * 14 * 14 * DIM);
+}
+
+static void failed_allocations(void **state)
+{
+    (void)state;
+    static const float table[] = {0, 1, 2, 3};
+    for (int64_t i = 0; i < 2; i++) {
+        counter memory = {0, 0, i};
+        const rvit_allocator allocator = {&memory, counter_allocate, counter_release};
+        rvit_alloc alloc;
+        rvit_alloc_init(&alloc, &allocator);
+        float out[9];
+        assert_int_equal(rvit_resample_grid(&alloc, RVIT_RESAMPLE_TIMM, table, 2, 3, 1, out), RVIT_OUT_OF_HOST_MEMORY);
+        assert_int_equal(memory.live, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(weight_vectors),
+        cmocka_unit_test(grid_vectors),
+        cmocka_unit_test(laws),
+        cmocka_unit_test(failed_allocations),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,25 @@
+/* --features: what the model makes of each image before its head, as a .npy file. */
+#ifndef RVIT_CLI_FEATURE_FILE_H
+#define RVIT_CLI_FEATURE_FILE_H
+
+#include "cli.h"
+#include "npy.h"
+
+struct feature_file {
+    struct npy_writer writer;
+    bool grid;
+    int32_t dim;
+    float *values; /* [patches, dim], of one image's grid */
+};
+
+/* grid: [images, G, G, dim], zero where a patch was dropped; else the CLS rows, [images, dim]. Each complains and returns an exit code. */
+int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out);
+/* Of a session's last run, made with RVIT_OUTPUT_FEATURES. */
+int feature_file_add(struct feature_file *self, const rvit_session *session, int32_t n_images);
+/* Safe on one that was never opened. */
+int feature_file_close(struct feature_file *self);
+
+/* An image's CLS row, f32 [dim]. */
+const float *feature_cls(const rvit_session *session, int32_t image, int32_t dim);
+
+#endif

@@ -1,0 +1,46 @@
+#include "kept.h"
+
+#include <stdlib.h>
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct kept_row *row_a = a, *row_b = b;
+    return (row_a->token > row_b->token) - (row_a->token < row_b->token);
+}
+
+int32_t kept_rows(const rvit_session *session, int32_t stage, int32_t image, struct kept_row *out)
+{
+    const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage), *kept = rvit_session_kept(session, stage, image);
+    const float *sizes = rvit_session_sizes(session, stage, image);
+    const int32_t n = cu_seqlens && kept ? cu_seqlens[image + 1] - cu_seqlens[image] : 0;
+    for (int32_t i = 0; i < n; i++)
+        out[i] = (struct kept_row){kept[i], sizes ? (int32_t)sizes[i] : 1};
+    qsort(out, (size_t)n, sizeof *out, compare_rows);
+    return n;
+}
+
+static json_t *stages_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model, bool sizes)
+{
+    struct kept_row *rows = allocate((size_t)model->tokens, sizeof *rows);
+    json_t *stages = rows ? json_array() : NULL;
+    for (int32_t s = 0; stages && s < rvit_session_n_stages(session); s++) {
+        json_t *list = json_array();
+        const int32_t n = kept_rows(session, s, image, rows);
+        for (int32_t i = 0; i < n; i++)
+            if (rows[i].token >= model->n_prefix)
+                json_array_append_new(list, json_integer(sizes ? rows[i].size : rows[i].token - model->n_prefix));
+        json_array_append_new(stages, list);
+    }
+    free(rows);
+    return stages;
+}
+
+json_t *kept_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model)
+{
+    return stages_to_json(session, image, model, false);
+}
+
+json_t *kept_sizes_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model)
+{
+    return rvit_session_sizes(session, 0, image) ? stages_to_json(session, image, model, true) : NULL;
+}

@@ -1,0 +1,166 @@
+/* raggedvit policies. */
+#include <stdio.h>
+#include <string.h>
+
+#include "json.h"
+#include "options.h"
+#include "wrap.h"
+
+#define MAX_POLICIES 64
+
+struct listed {
+    rvit_prune_info info;
+    char options[160];
+};
+
+/* "3,6,9", "3" or, to the last block of the model, "3..last". */
+static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_size)
+{
+    size_t used = 0;
+    out[0] = 0;
+    if (info->n_default_blocks < 0)
+        snprintf(out, out_size, "%d..last", info->default_blocks[0]);
+    for (int32_t i = 0; i < info->n_default_blocks && used < out_size; i++)
+        used += (size_t)snprintf(out + used, out_size - used, "%s%d", i ? "," : "", info->default_blocks[i]);
+}
+
+/* The option with its default as it would be typed; in capitals what has none. */
+static void describe_option(const rvit_prune_info *info, const struct prune_parameter *parameter, char *out, size_t out_size)
+{
+    char blocks[64];
+    switch (parameter->bit) {
+    case RVIT_PRUNE_KEEP:
+        if (info->default_keep >= 0)
+            snprintf(out, out_size, "--keep %g", info->default_keep);
+        else
+            snprintf(out, out_size, "[--keep R]");
+        break;
+    case RVIT_PRUNE_BLOCKS:
+        describe_blocks(info, blocks, sizeof blocks);
+        snprintf(out, out_size, "--blocks %s", blocks);
+        break;
+    case RVIT_PRUNE_THRESHOLD:
+        if (info->default_threshold >= 0)
+            snprintf(out, out_size, "--threshold %g", info->default_threshold);
+        else
+            snprintf(out, out_size, "--threshold T");
+        break;
+    case RVIT_PRUNE_MASS:
+        snprintf(out, out_size, "--mass %g", info->default_mass);
+        break;
+    case RVIT_PRUNE_SAMPLES:
+        if (info->default_samples > 0)
+            snprintf(out, out_size, "--samples %d", info->default_samples);
+        else
+            snprintf(out, out_size, "--samples PATCHES");
+        break;
+    case RVIT_PRUNE_MERGES:
+        snprintf(out, out_size, "--merge %d", info->default_merges);
+        break;
+    case RVIT_PRUNE_SEED:
+        snprintf(out, out_size, "--seed 0");
+        break;
+    }
+}
+
+static void describe_options(struct listed *policy)
+{
+    policy->options[0] = 0;
+    for (int i = 0; i < PRUNE_N_PARAMETERS; i++)
+        if (policy->info.parameters & (int)prune_parameters[i].bit) {
+            const size_t used = strlen(policy->options);
+            char option[80];
+            describe_option(&policy->info, &prune_parameters[i], option, sizeof option);
+            snprintf(policy->options + used, sizeof policy->options - used, "%s%s", used ? " " : "", option);
+        }
+    if (policy->info.type == RVIT_PRUNE_MASK) {
+        const size_t used = strlen(policy->options);
+        snprintf(policy->options + used, sizeof policy->options - used, " --mask FILE");
+    }
+}
+
+static int width_of(int width, const char *text)
+{
+    const int length = (int)strlen(text);
+    return length > width ? length : width;
+}
+
+static void print_table(const struct listed *policies, int32_t n)
+{
+    static const char *const titles[] = {"policy", "options and defaults", "where", "source"};
+    int widths[3];
+    for (int c = 0; c < 3; c++)
+        widths[c] = (int)strlen(titles[c]);
+    for (int32_t i = 0; i < n; i++) {
+        widths[0] = width_of(widths[0], policies[i].info.name);
+        widths[1] = width_of(widths[1], policies[i].options);
+        widths[2] = width_of(widths[2], policies[i].info.site);
+    }
+    const int source_column = widths[0] + widths[1] + widths[2] + 6;
+    printf("%-*s  %-*s  %-*s  %s\n", widths[0], titles[0], widths[1], titles[1], widths[2], titles[2], titles[3]);
+    for (int32_t i = 0; i < n; i++) {
+        const rvit_prune_info *info = &policies[i].info;
+        printf("\n%-*s  %-*s  %-*s  ", widths[0], info->name, widths[1], policies[i].options, widths[2], info->site);
+        wrap_print(info->source, source_column, source_column);
+        printf("%*s", widths[0] + 2, "");
+        wrap_print(info->summary, widths[0] + 2, widths[0] + 2);
+    }
+}
+
+static json_t *default_to_json(const rvit_prune_info *info, rvit_prune_parameter bit)
+{
+    const int32_t n_blocks = info->n_default_blocks < 0 ? 1 : info->n_default_blocks;
+    switch (bit) {
+    case RVIT_PRUNE_KEEP:
+        return info->default_keep < 0 ? json_null() : json_number(info->default_keep);
+    case RVIT_PRUNE_BLOCKS:
+        return json_integers(info->default_blocks, n_blocks);
+    case RVIT_PRUNE_THRESHOLD:
+        return info->default_threshold < 0 ? json_null() : json_number(info->default_threshold);
+    case RVIT_PRUNE_MASS:
+        return info->default_mass < 0 ? json_null() : json_number(info->default_mass);
+    case RVIT_PRUNE_SAMPLES:
+        return info->default_samples > 0 ? json_integer(info->default_samples) : json_null();
+    case RVIT_PRUNE_MERGES:
+        return json_integer(info->default_merges);
+    case RVIT_PRUNE_SEED:
+        return json_integer(0);
+    }
+    return json_null();
+}
+
+static json_t *policy_to_json(const rvit_prune_info *info)
+{
+    json_t *parameters = json_array(), *defaults = json_object();
+    for (int i = 0; i < PRUNE_N_PARAMETERS; i++)
+        if (info->parameters & (int)prune_parameters[i].bit) {
+            json_array_append_new(parameters, json_string(prune_parameters[i].option));
+            json_object_set_new(defaults, prune_parameters[i].option, default_to_json(info, prune_parameters[i].bit));
+        }
+    if (info->type == RVIT_PRUNE_MASK)
+        json_array_append_new(parameters, json_string("mask"));
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:b}", "name", info->name, "summary", info->summary, "source", info->source, "site",
+                     info->site, "parameters", parameters, "defaults", defaults, "blocks_to_last", info->n_default_blocks < 0);
+}
+
+int run_policies(const struct options *options)
+{
+    struct listed policies[MAX_POLICIES];
+    int32_t n = 0;
+    for (; n < MAX_POLICIES; n++) {
+        policies[n].info = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
+        if (rvit_prune_list(n, &policies[n].info) != RVIT_OK)
+            break;
+        describe_options(&policies[n]);
+    }
+    if (!options->json) {
+        print_table(policies, n);
+        return EXIT_OK;
+    }
+    json_t *array = json_array();
+    for (int32_t i = 0; i < n; i++)
+        json_array_append_new(array, policy_to_json(&policies[i].info));
+    json_print(json_pack("{s:s, s:o}", "version", rvit_version(), "policies", array));
+    putchar('\n');
+    return EXIT_OK;
+}

@@ -1,0 +1,145 @@
+/* What verify prints, and its verdict. */
+#include <stdio.h>
+
+#include "json.h"
+#include "verify.h"
+
+double verify_by_dtype(const struct verify *self, double f32, double f16, double mixed)
+{
+    return self->a.dtype != self->b.dtype ? mixed : self->a.dtype == RVIT_F32 ? f32 : f16;
+}
+
+bool verify_is_same_device(const struct verify *self)
+{
+    const struct engine *a = &self->a, *b = &self->b;
+    return a->device_info.backend == b->device_info.backend && a->device_info.index == b->device_info.index && a->dtype == b->dtype &&
+           a->device_info.tier == b->device_info.tier && !b->is_oracle;
+}
+
+/* Above this a block counts as diverged, relative to its largest value: some ten times what sound devices differ by. */
+static double block_tolerance(const struct verify *self)
+{
+    return verify_by_dtype(self, 1e-5, 2e-3, 1e-2);
+}
+
+bool verify_within_tolerance(const struct figures *figures)
+{
+    int64_t n_wrong = 0;
+    for (int32_t s = 0; s < figures->n_stages; s++)
+        n_wrong += figures->stages[s].given_differ + figures->stages[s].replay_differ;
+    return figures->n_images > 0 && 2 * figures->n_left_out <= figures->n_images && n_wrong == 0 &&
+           figures->largest <= figures->tolerance && figures->n_decided_equal == figures->n_decided;
+}
+
+static int32_t first_diverging(const struct figures *figures, double tolerance)
+{
+    for (int32_t block = 0; block < figures->n_blocks; block++)
+        if (figures->blocks[block] > tolerance)
+            return block;
+    return -1;
+}
+
+static void print_blocks(const struct figures *figures, double tolerance)
+{
+    const int32_t first = first_diverging(figures, tolerance);
+    int32_t worst = -1;
+    for (int32_t block = 0; block < figures->n_blocks; block++)
+        if (figures->blocks[block] >= 0 && (worst < 0 || figures->blocks[block] > figures->blocks[worst]))
+            worst = block;
+    if (worst < 0)
+        return;
+    printf("blocks   largest relative difference %.2g, of block %d's output; ", figures->blocks[worst], worst);
+    if (first < 0)
+        printf("none above %g\n", tolerance);
+    else
+        printf("block %d is the first above %g (%.2g)\n", first, tolerance, figures->blocks[first]);
+}
+
+void verify_print_text(const struct verify *self)
+{
+    const struct figures *figures = &self->figures;
+    const double tolerance = block_tolerance(self);
+    const int32_t *blocks = self->prune.desc.blocks;
+    if (figures->n_images == 0)
+        return;
+    if (figures->n_logits)
+        printf("%-8s largest difference %.3g, mean %.3g; tolerance %g\n", figures->has_classes ? "logits" : "features", figures->largest,
+               figures->sum / (double)figures->n_logits, figures->tolerance);
+    if (figures->n_remasked)
+        printf("         %lld image%s kept different tokens; B ran again with A's for this. Each with its own: %.3g\n",
+               (long long)figures->n_remasked, figures->n_remasked > 1 ? "s" : "", figures->largest_unmasked);
+    if (figures->n_left_out)
+        printf("left out %lld of %lld images, which kept different tokens, and %s cannot run with given ones. With them: %.3g\n",
+               (long long)figures->n_left_out, (long long)figures->n_images, self->prune.policy.name, figures->largest_unmasked);
+    if (figures->has_classes)
+        printf("top-1    equal for %lld of %lld; where B's margin is above %g: %lld of %lld\n", (long long)figures->n_equal,
+               (long long)(figures->n_images - figures->n_left_out), 2 * figures->tolerance, (long long)figures->n_decided_equal,
+               (long long)figures->n_decided);
+    for (int32_t s = 0; s < figures->n_stages; s++) {
+        const struct stage_figures *stage = &figures->stages[s];
+        printf("tokens   block %d: %lld kept by A, %lld differ end to end", blocks[s], (long long)stage->kept, (long long)stage->differ);
+        if (figures->knows_rule)
+            printf(", %lld with the same scores given", (long long)stage->given_differ);
+        if (stage->replay_differ)
+            printf(", %lld between B's select and its session", (long long)stage->replay_differ);
+        putchar('\n');
+    }
+    print_blocks(figures, tolerance);
+    printf("result   %s\n", verify_within_tolerance(figures) ? "within tolerance" : "BEYOND TOLERANCE");
+}
+
+static json_t *side_to_json(const struct engine *engine)
+{
+    return json_pack("{s:s, s:o, s:s, s:s, s:b}", "backend", rvit_backend_name(engine->device_info.backend), "device",
+                     json_text(engine->device_info.name), "tier", tier_name(engine->device_info.tier), "dtype",
+                     rvit_dtype_name(engine->dtype), "oracle", engine->is_oracle);
+}
+
+void verify_print_json(const struct verify *self)
+{
+    const struct figures *figures = &self->figures;
+    const int32_t *blocks = self->prune.desc.blocks;
+    json_t *stages = json_array(), *block_differences = json_array();
+    for (int32_t s = 0; s < figures->n_stages; s++) {
+        const struct stage_figures *stage = &figures->stages[s];
+        json_array_append_new(stages,
+                              json_pack("{s:i, s:I, s:I, s:o}", "block", blocks[s], "kept", (json_int_t)stage->kept, "differ",
+                                        (json_int_t)stage->differ, "differ_same_scores",
+                                        figures->knows_rule ? json_integer(stage->given_differ + stage->replay_differ) : json_null()));
+    }
+    for (int32_t block = 0; block < figures->n_blocks; block++)
+        json_array_append_new(block_differences, figures->blocks[block] < 0 ? json_null() : json_number(figures->blocks[block]));
+    const int32_t first = first_diverging(figures, block_tolerance(self));
+    json_t *object =
+        json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:f, s:o, s:o, s:o}", "model", json_text(self->options->model), "a",
+                  side_to_json(&self->a), "b", side_to_json(&self->b), "dtype", rvit_dtype_name(self->options->dtype), "compared",
+                  figures->has_classes ? "logits" : "features", "n_images", (json_int_t)figures->n_images, "tolerance", figures->tolerance,
+                  "largest_difference", figures->n_logits ? json_number(figures->largest) : json_null(), "mean_difference",
+                  figures->n_logits ? json_number(figures->sum / (double)figures->n_logits) : json_null(), "largest_difference_own_tokens",
+                  json_number(figures->largest_unmasked));
+    json_t *prune = prune_to_json(&self->prune);
+    json_object_update(object, prune);
+    json_decref(prune);
+    json_t *rest = json_pack("{s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b}", "top1_equal", (json_int_t)figures->n_equal, "top1_decided",
+                             (json_int_t)figures->n_decided, "top1_decided_equal", (json_int_t)figures->n_decided_equal, "images_remasked",
+                             (json_int_t)figures->n_remasked, "images_left_out", (json_int_t)figures->n_left_out, "stages", stages,
+                             "block_differences", block_differences, "first_diverging_block", first < 0 ? json_null() : json_integer(first),
+                             "within_tolerance", verify_within_tolerance(figures));
+    json_object_update(object, rest);
+    json_decref(rest);
+    json_print(object);
+    putchar('\n');
+}
+
+void verify_print_prologue(const struct verify *self)
+{
+    char prune[512];
+    prune_describe(&self->prune, prune, sizeof prune);
+    printf("model    %s\nA        %s\nB        %s\nprune    %s\n", self->a.model_info.architecture, self->a.name, self->b.name, prune);
+    if (self->options->n_paths)
+        printf("images   %lld%s of %s\n\n", (long long)self->inputs.total, self->options->tiles ? " tiles" : "", self->options->paths[0]);
+    else
+        printf("images   %lld of seeded, smoothed noise\n\n", (long long)self->n_noise);
+    if (verify_is_same_device(self))
+        complain(NULL, "A and B are the same device, which proves little; --against oracle compares with float64 sums");
+}
