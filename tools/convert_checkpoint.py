@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Turns a PyTorch checkpoint (.pth, .pt, .bin) into a .safetensors file, which raggedvit reads.
+
+Names and types of the tensors stay as they are. A checkpoint that wraps its weights is unwrapped: {"model": ...}, {"state_dict": ...} and
+the like, one in the other if need be; what else such a file holds (optimizer, epoch) is left out. Nothing in the file is executed: torch
+loads weights only. Needs torch and safetensors from PyPI.
+"""
+import argparse
+import pathlib
+import re
+import sys
+
+try:
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+except ImportError as error:
+    sys.exit(f"convert_checkpoint.py: {error}; it needs torch and safetensors from PyPI: pip install torch safetensors")
+
+WRAPPERS = ("model", "state_dict", "model_state_dict", "model_ema", "teacher")
+
+
+def unwrap(content, key):
+    """The dictionary of tensors, and the keys that led to it."""
+    path = []
+    while isinstance(content, dict) and not any(isinstance(value, torch.Tensor) for value in content.values()):
+        names = [key] if key and not path else [name for name in WRAPPERS if isinstance(content.get(name), dict)]
+        if not names or names[0] not in content:
+            found = ", ".join(repr(name) for name in list(content)[:8]) or "nothing"
+            wanted = f"{key!r}" if key and not path else f"tensors, or one of {', '.join(WRAPPERS)}"
+            raise ValueError(f"expected {wanted} in it, found {found}")
+        path.append(names[0])
+        content = content[names[0]]
+    if not isinstance(content, dict):
+        raise ValueError(f"it holds a {type(content).__name__}, not a dictionary of tensors")
+    return content, path
+
+
+def load(source):
+    """What the file holds, of kinds that cannot run code when they are loaded. Training scripts often leave their arguments in it."""
+    torch.serialization.add_safe_globals([argparse.Namespace])
+    try:
+        return torch.load(source, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds
+        kind = re.search(r"GLOBAL ([\w.]+)", str(error))
+        if kind:
+            raise ValueError(f"it holds an object of kind {kind[1]}, and only weights are loaded, for safety") from error
+        raise ValueError(f"it is no PyTorch checkpoint, or a broken one ({str(error).splitlines()[0]})") from error
+
+
+def convert(source, key):
+    content = load(source)
+    weights, path = unwrap(content, key)
+    tensors, others = {}, []
+    for name, value in weights.items():
+        if isinstance(value, torch.Tensor):
+            # Each with memory of its own: the format knows no shared tensors.
+            tensors[str(name)] = value.detach().clone().contiguous()
+        else:
+            others.append(str(name))
+    return tensors, others, path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=pathlib.Path)
+    parser.add_argument("target", type=pathlib.Path, nargs="?", help="by default the source with the suffix .safetensors")
+    parser.add_argument("--key", help="the dictionary to take, where the file holds several (such as model_ema)")
+    parser.add_argument("--force", action="store_true", help="replace the target if it is there")
+    options = parser.parse_args()
+    target = options.target or options.source.with_suffix(".safetensors")
+    if target.suffix != ".safetensors":
+        sys.exit(f"convert_checkpoint.py: {target}: the name must end with .safetensors")
+    if target.exists() and not options.force:
+        sys.exit(f"convert_checkpoint.py: {target}: is there already (--force replaces it)")
+    try:
+        tensors, others, path = convert(options.source, options.key)
+        save_file(tensors, target, {"format": "pt"})
+    except OSError as error:
+        sys.exit(f"convert_checkpoint.py: {options.source}: {error.strerror or error}")
+    except (ValueError, SafetensorError) as error:
+        sys.exit(f"convert_checkpoint.py: {options.source}: {error}")
+    where = "".join(f"[{key!r}]" for key in path)
+    print(f"{target}: {len(tensors)} tensors" + (f" of {options.source.name}{where}" if where else ""))
+    for name in others:
+        print(f"  left out: {name!r} is no tensor")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+#!/usr/bin/env python3
+"""Reference outputs of timm's and Hugging Face's Vision Transformers, in float64, for weights and images that anyone can make again.
+
+Needs torch, timm, transformers, safetensors and numpy from PyPI.
+
+  dump_reference.py --out DIR
+      Small models of every kind, as JSON: names and shapes of the tensors as the library in question names them, how each was filled,
+      and the outputs. tests/model/data was made so; test_dumps reads it.
+  dump_reference.py --full PROGRAM [--only TEXT] [--keep DIR]
+      Models of full size, with checkpoint files written by safetensors and transformers, and runs PROGRAM (test_dumps) over them, which
+      prints the largest differences. Takes some minutes and 6 GB of memory; the files go to a temporary folder, or to DIR and stay.
+
+How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) / 1024, where mix is the finaliser of splitmix64. The k-th
+tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i).
+"""
+import argparse
+import json
+import math
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import safetensors.torch
+    import timm
+    import torch
+    import transformers
+    from timm.models.vision_transformer import checkpoint_filter_fn
+except ImportError as error:
+    sys.exit(f"dump_reference.py: {error}; it needs torch, timm, transformers, safetensors and numpy from PyPI")
+
+TIMM, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample
+IMAGE_STREAM = 1 << 20
+TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def noise(stream, n):
+    x = numpy.arange(n, dtype=numpy.uint64) + numpy.uint64(stream << 32)
+    with numpy.errstate(over="ignore"):
+        x += numpy.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+        x ^= x >> numpy.uint64(31)
+    return ((x >> numpy.uint64(53)).astype(numpy.float32) - 1024) / 1024
+
+
+def filling(name, shape):
+    """offset and shift of a tensor: so that activations stay of the order of 1 and logits tell images apart."""
+    if "gamma" in name:
+        return 0.5, 1
+    if "norm" in name and name.endswith("weight"):
+        return 1.0, 2
+    if len(shape) == 1:
+        return 0.0, 3
+    if "token" in name or "pos" in name:
+        return 0.0, 1
+    fan_in = math.prod(shape[1:])
+    return 0.0, max(0, round(math.log2(fan_in / 3) / 2) - ("head" in name or "classifier" in name))
+
+
+def fill(shapes, dtype):
+    """name -> tensor of that type, and the description of how they were filled."""
+    tensors, described = {}, []
+    for index, (name, shape) in enumerate(shapes.items()):
+        offset, shift = filling(name, shape)
+        values = numpy.float32(offset) + numpy.float32(2.0**-shift) * noise(index, math.prod(shape))
+        tensors[name] = torch.from_numpy(values).reshape(shape).to(TYPES[dtype])
+        described.append([name, list(shape), offset, shift])
+    return tensors, described
+
+
+def images_of(n, size, channels=3):
+    values = [2 * noise(IMAGE_STREAM + i, channels * size * size) for i in range(n)]
+    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, size, size).double()
+
+
+class Dump:
+    """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, and outputs(tensors, images)."""
+
+    features = False
+    config = None
+
+    def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=TIMM):
+        self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
+        self.run_at, self.resample = run_at, resample
+
+    def describe(self, tensors):
+        images = images_of(self.n_images, self.run_at or self.trained_size)
+        with torch.no_grad():
+            outputs = self.outputs({k: v.double() for k, v in tensors.items()}, images)
+        text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
+                "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
+        if self.config is not None:
+            text["config"] = self.config
+        text["outputs"] = outputs.double().tolist()
+        return text
+
+    def save(self, tensors, folder):
+        """Writes the checkpoint and returns its path."""
+        path = folder / f"{self.name}.safetensors"
+        safetensors.torch.save_file(tensors, path, {"format": "pt"})
+        return path
+
+
+def resampled(table, n_prefix, size, mode):
+    """A position table [1, n_prefix + n, dim] brought to a grid of that size."""
+    old = math.isqrt(table.shape[1] - n_prefix)
+    grid = table[:, n_prefix:].reshape(1, old, old, -1).permute(0, 3, 1, 2)
+    grid = torch.nn.functional.interpolate(grid, size=(size, size), mode=mode, align_corners=False)
+    return torch.cat([table[:, :n_prefix], grid.flatten(2).transpose(1, 2)], 1)
+
+
+class Timm(Dump):
+    """arch: a name of timm's. rename: pairs that make the file's names of timm's. extra: shapes that the file has instead, or beside."""
+
+    def __init__(self, name, arch, rename=(), extra=None, n_images=2, dtype="F32", run_at=0, resample=TIMM, **kwargs):
+        super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
+        self.arch, self.rename, self.kwargs = arch, rename, kwargs
+        model = self.create()
+        self.trained_size = model.patch_embed.img_size[0]
+        self.features = model.num_classes == 0
+        self.shapes = {}
+        for key, value in model.state_dict().items():
+            for ours, theirs in rename:
+                key = key.replace(ours, theirs)
+            self.shapes[key] = tuple(value.shape)
+        self.shapes.update(extra or {})
+
+    def create(self, **more):
+        return timm.create_model(self.arch, **{**self.kwargs, **more}).eval()
+
+    def outputs(self, tensors, images):
+        model = self.create(img_size=images.shape[-1]).double()
+        if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
+            for ours, theirs in self.rename:
+                tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
+        if self.resample != TIMM:
+            size = images.shape[-1] // model.patch_embed.patch_size[0]
+            mode = "bilinear" if self.resample == BILINEAR else "bicubic"
+            tensors["pos_embed"] = resampled(tensors["pos_embed"], model.num_prefix_tokens, size, mode)
+        model.load_state_dict(checkpoint_filter_fn(tensors, model))
+        return model.forward_features(images)[:, 0] if self.features else model(images)
+
+
+class HuggingFace(Dump):
+    """kind: a class of transformers. shard_size: how large the files are at most, with an index. The rest goes to the config."""
+
+    def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, **kwargs):
+        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at,
+                         BICUBIC if run_at else TIMM)
+        config = transformers.ViTConfig if kind.startswith("ViT") else transformers.DeiTConfig
+        self.kind, self.shard_size = getattr(transformers, kind), shard_size
+        self.model_config = config(**kwargs)
+        self.trained_size = self.model_config.image_size
+        self.features = kind in ("ViTModel", "DeiTModel")
+        with tempfile.TemporaryDirectory() as folder:
+            self.kind(self.model_config).save_pretrained(folder)
+            with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
+                self.shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}
+            config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        self.config = {key: config[key] for key in ("hidden_act", "layer_norm_eps", "num_attention_heads")}
+
+    def load(self, tensors):
+        """Through from_pretrained, which knows how the names of files stand for those in memory."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.model_config.save_pretrained(folder)
+            safetensors.torch.save_file(tensors, f"{folder}/model.safetensors", {"format": "pt"})
+            return self.kind.from_pretrained(folder, dtype=next(iter(tensors.values())).dtype).eval()
+
+    def outputs(self, tensors, images):
+        model = self.load(tensors)
+        assert all(p.dtype == torch.float64 for p in model.parameters())
+        out = model(images, interpolate_pos_encoding=bool(self.run_at))
+        return out.last_hidden_state[:, 0] if self.features else out.logits
+
+    def save(self, tensors, folder):
+        folder = folder / self.name
+        self.load(tensors).save_pretrained(folder, **({"max_shard_size": self.shard_size} if self.shard_size else {}))
+        index = folder / "model.safetensors.index.json"
+        assert index.exists() == bool(self.shard_size)
+        return index if self.shard_size else folder / "model.safetensors"
+
+
+DEIT3 = [("ls1.gamma", "gamma_1"), ("ls2.gamma", "gamma_2")]
+DINOV2 = [("reg_token", "register_tokens")]
+
+
+def small_models():
+    small = {"embed_dim": 64, "depth": 2, "num_heads": 1, "num_classes": 10}
+    larger = {"embed_dim": 128, "depth": 3, "num_heads": 2}
+    hf = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256, "image_size": 48,
+          "patch_size": 16, "num_labels": 10}
+    own = {"pos_embed": (1, 1 + 16, 128), "mask_token": (1, 128)}
+    return [
+        Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
+        Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
+        Timm("timm_patch32", "vit_base_patch32_224", dtype="BF16", img_size=96, **small),
+        Timm("timm_tiny_224", "deit_tiny_patch16_224", n_images=1, num_classes=100),
+        Timm("timm_resampled", "deit_tiny_distilled_patch16_224", run_at=112, img_size=64, **small),
+        Timm("timm_resampled_down", "deit_tiny_patch16_224", run_at=48, img_size=112, **small),
+        Timm("timm_bicubic", "deit_tiny_patch16_224", run_at=96, resample=BICUBIC, img_size=64, **small),
+        Timm("timm_bilinear", "deit_tiny_distilled_patch16_224", run_at=96, resample=BILINEAR, img_size=64, **small),
+        Timm("timm_registers", "vit_small_patch14_reg4_dinov2", img_size=56, **larger),
+        Timm("timm_registers_resampled", "vit_small_patch14_reg4_dinov2", run_at=84, img_size=56, num_classes=7, **larger),
+        Timm("deit3", "deit3_small_patch16_224", rename=DEIT3, img_size=64, **small),
+        Timm("deit3_timm_names", "deit3_small_patch16_224", run_at=80, img_size=64, **small),
+        Timm("dinov2", "vit_small_patch14_dinov2", img_size=56, **larger),
+        Timm("dinov2_registers", "vit_small_patch14_reg4_dinov2", rename=DINOV2, extra=own, img_size=56, **larger),
+        HuggingFace("hf_vit", "ViTForImageClassification", **hf),
+        HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),
+        HuggingFace("hf_vit_bare", "ViTModel", **hf),
+        HuggingFace("hf_vit_resampled", "ViTForImageClassification", run_at=80, **hf),
+        HuggingFace("hf_deit", "DeiTForImageClassification", **hf),
+        HuggingFace("hf_deit_bare", "DeiTModel", **hf),
+        HuggingFace("hf_deit_teacher", "DeiTForImageClassificationWithTeacher", dtype="F16", **hf),
+    ]
+
+
+def full_models():
+    """One at a time: they are large."""
+    tiny = {"hidden_size": 192, "num_attention_heads": 3, "intermediate_size": 768, "num_labels": 1000}
+    small = {"hidden_size": 384, "num_attention_heads": 6, "intermediate_size": 1536, "num_labels": 1000}
+    for size in ("tiny", "small", "base"):
+        yield lambda s=size: Timm(f"deit_{s}", f"deit_{s}_patch16_224")
+        yield lambda s=size: Timm(f"deit_{s}_distilled", f"deit_{s}_distilled_patch16_224")
+    yield lambda: Timm("vit_base_patch32", "vit_base_patch32_224")
+    yield lambda: Timm("vit_large", "vit_large_patch16_224", n_images=1)
+    yield lambda: Timm("deit_base_384", "deit_base_patch16_384", n_images=1)
+    yield lambda: Timm("deit_tiny_to_384", "deit_tiny_patch16_224", run_at=384)
+    yield lambda: Timm("deit_small_distilled_to_384", "deit_small_distilled_patch16_224", run_at=384)
+    yield lambda: Timm("deit_base_384_to_224", "deit_base_patch16_384", run_at=224)
+    yield lambda: Timm("deit_small_to_384_bicubic", "deit_small_patch16_224", run_at=384, resample=BICUBIC)
+    yield lambda: Timm("deit_small_to_384_bilinear", "deit_small_patch16_224", run_at=384, resample=BILINEAR)
+    yield lambda: Timm("deit3_small", "deit3_small_patch16_224", rename=DEIT3)
+    yield lambda: Timm("vit_small_reg4_dinov2_518", "vit_small_patch14_reg4_dinov2", n_images=1)
+    yield lambda: Timm("vit_base_reg4_dinov2_to_224", "vit_base_patch14_reg4_dinov2", run_at=224, num_classes=1000)
+    yield lambda: Timm("dinov2_small_reg4", "vit_small_patch14_reg4_dinov2", rename=DINOV2, run_at=224,
+                       extra={"pos_embed": (1, 1370, 384), "mask_token": (1, 384)})
+    yield lambda: HuggingFace("hf_vit_tiny", "ViTForImageClassification", **tiny)
+    yield lambda: HuggingFace("hf_vit_base_sharded", "ViTForImageClassification", shard_size="100MB", num_labels=1000)
+    yield lambda: HuggingFace("hf_vit_small_to_384", "ViTForImageClassification", run_at=384, **small)
+    yield lambda: HuggingFace("hf_vit_base_f16", "ViTModel", dtype="F16")
+    yield lambda: HuggingFace("hf_deit_tiny", "DeiTForImageClassification", **tiny)
+    yield lambda: HuggingFace("hf_deit_small_teacher", "DeiTForImageClassificationWithTeacher", **small)
+
+
+def dump_small(folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    for dump in small_models():
+        tensors, described = fill(dump.shapes, dump.dtype)
+        text = dump.describe(tensors)
+        path = folder / f"{dump.name}.json"
+        tensors = ",\n".join(json.dumps(entry) for entry in described)
+        path.write_text(json.dumps(text)[:-1] + ',\n"tensors": [\n' + tensors + "]}\n")
+        print(f"{path}: {path.stat().st_size} bytes, outputs of deviation {numpy.std(text['outputs']):.3f}")
+
+
+def run_full(program, only, folder):
+    failures = 0
+    for make in full_models():
+        dump = make()
+        if only and only not in dump.name:
+            continue
+        tensors, _ = fill(dump.shapes, dump.dtype)
+        text = dump.describe(tensors)
+        path = dump.save(tensors, folder)
+        del tensors
+        text["file"] = str(path)
+        text.pop("config", None)  # the real one lies beside the file
+        one = folder / f"dump_{dump.name}"
+        one.mkdir(exist_ok=True)
+        (one / f"{dump.name}.json").write_text(json.dumps(text))
+        print(f"{dump.name}: outputs of deviation {numpy.std(text['outputs']):.3f}", flush=True)
+        failures += subprocess.run([program, "--dumps", str(one), "--backend", "cpu"], check=False).returncode != 0
+    return failures
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, help="write the small dumps to this folder")
+    parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
+    parser.add_argument("--only", help="of the large models, those whose name holds this")
+    parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
+    options = parser.parse_args()
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    if options.out:
+        dump_small(options.out)
+    if options.full and options.keep:
+        options.keep.mkdir(parents=True, exist_ok=True)
+        sys.exit(run_full(options.full, options.only, options.keep) != 0)
+    if options.full:
+        with tempfile.TemporaryDirectory() as folder:
+            sys.exit(run_full(options.full, options.only, pathlib.Path(folder)) != 0)
+    if not options.out:
+        parser.error("nothing to do: --out or --full")
+
+
+if __name__ == "__main__":
+    main()
