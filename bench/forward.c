@@ -1,22 +1,31 @@
-/* How long a whole forward takes, dense and pruned, per batch size: host memory in, logits in host memory out, one synchronise.
+/* How long a whole forward takes, dense and pruned, per batch size: host memory in, logits in host memory out, one synchronise; or, with
+   --inputs device, from images to logits in device memory. Also how long the host takes to enqueue one, and the device to run one.
    The variants take turns, so that a change of clock or load touches all alike. */
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "device.h"
 #include "report.h"
 
-enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096 };
+enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16 };
+
+typedef struct clocks {
+    double total[MAX_SAMPLES];   /* enqueue to results, seconds */
+    double enqueue[MAX_SAMPLES]; /* of it, until the enqueue returned */
+    double device[MAX_SAMPLES];  /* between two events around another run; CUDA only */
+} clocks;
 
 typedef struct variant {
     int batch;
     double keep; /* 1: dense, no pruning */
     rvit_session *session;
-    double samples[MAX_SAMPLES];
+    rvit_buffer *images, *logits; /* --inputs device */
+    clocks *samples;
     int n_samples;
+    rvit_stats enqueued; /* what one enqueue added */
 } variant;
 
 typedef struct options {
@@ -24,64 +33,34 @@ typedef struct options {
     rvit_device_desc device;
     rvit_model_desc precision;
     rvit_prune_type prune;
-    int batches[16], n_batches;
-    double keeps[16], seconds;
+    int batches[LIST], n_batches, on_device, any_batch;
+    double keeps[LIST], seconds;
     int n_keeps;
 } options;
 
 static void usage(FILE *out)
 {
     fputs("usage: bench_forward MODEL [options]\n"
-          "  --backend cpu|vulkan|auto  default auto\n"
-          "  --threads N                CPU threads; default one a core\n"
-          "  --dtype f32|f16            default f32\n"
-          "  --prune NAME               policy of the pruned variants; default l2\n"
-          "  --batch N,N,...            default 1,32\n"
-          "  --keep R,R,...             kept fractions; 1 is the dense forward; default 1,0.5,0.2\n"
-          "  --seconds S                measuring time for each variant; default 3\n"
-          "  --json FILE                write the results there as well\n",
+          "  --backend cpu|vulkan|cuda|auto  default auto\n"
+          "  --threads N                     CPU threads; default one a core\n"
+          "  --dtype f32|f16                 default f32\n"
+          "  --prune NAME                    policy of the pruned variants; default l2\n"
+          "  --batch N,N,...                 default 1,32\n"
+          "  --keep R,R,...                  kept fractions; 1 is the dense forward; default 1,0.5,0.2\n"
+          "  --inputs host|device            where images and logits lie; default host\n"
+          "  --any-batch                     sessions that take fewer images too; default: always as many as --batch says\n"
+          "  --seconds S                     measuring time for each variant; default 3\n"
+          "  --json FILE                     write the results there as well\n",
           out);
-}
-
-static void check(rvit_status status, const char *what)
-{
-    if (status == RVIT_OK)
-        return;
-    fprintf(stderr, "bench_forward: %s: %s: %s\n", what, rvit_status_name(status), rvit_status_detail());
-    exit(1);
-}
-
-static int parse_list(const char *text, double *values, int capacity)
-{
-    int n = 0;
-    while (*text != '\0' && n < capacity) {
-        char *end;
-        values[n++] = strtod(text, &end);
-        if (end == text || (*end != ',' && *end != '\0')) {
-            fprintf(stderr, "bench_forward: '%s' is not a list of numbers\n", text);
-            exit(2);
-        }
-        text = *end == ',' ? end + 1 : end;
-    }
-    return n;
-}
-
-static rvit_backend parse_backend(const char *name)
-{
-    for (int b = RVIT_BACKEND_AUTO; b <= RVIT_BACKEND_VULKAN; b++)
-        if (strcmp(name, rvit_backend_name((rvit_backend)b)) == 0)
-            return (rvit_backend)b;
-    fprintf(stderr, "bench_forward: no backend is called '%s'\n", name);
-    exit(2);
 }
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"backend", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 't'},
-                                                 {"dtype", required_argument, NULL, 'y'},   {"prune", required_argument, NULL, 'p'},
-                                                 {"batch", required_argument, NULL, 'b'},   {"keep", required_argument, NULL, 'k'},
-                                                 {"seconds", required_argument, NULL, 's'}, {"json", required_argument, NULL, 'j'},
-                                                 {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {
+        {"backend", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 't'}, {"dtype", required_argument, NULL, 'y'},
+        {"prune", required_argument, NULL, 'p'},   {"batch", required_argument, NULL, 'b'},   {"keep", required_argument, NULL, 'k'},
+        {"inputs", required_argument, NULL, 'i'},  {"any-batch", no_argument, NULL, 'a'},     {"seconds", required_argument, NULL, 's'},
+        {"json", required_argument, NULL, 'j'},    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
     options o = {.device = RVIT_DEVICE_DESC_INIT,
                  .precision = RVIT_MODEL_DESC_INIT,
                  .prune = RVIT_PRUNE_L2,
@@ -90,12 +69,12 @@ static options parse(int argc, char **argv)
                  .keeps = {1.0, 0.5, 0.2},
                  .n_keeps = 3,
                  .seconds = 3.0};
-    double list[16];
+    double list[LIST];
     int c;
     while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
         switch (c) {
         case 'd':
-            o.device.backend = parse_backend(optarg);
+            o.device.backend = bench_backend(optarg);
             break;
         case 't':
             o.device.n_threads = atoi(optarg);
@@ -104,15 +83,21 @@ static options parse(int argc, char **argv)
             o.precision.dtype = strcmp(optarg, "f16") == 0 ? RVIT_F16 : RVIT_F32;
             break;
         case 'p':
-            check(rvit_prune_from_name(optarg, &o.prune), "--prune");
+            bench_check(rvit_prune_from_name(optarg, &o.prune), "--prune");
             break;
         case 'b':
-            o.n_batches = parse_list(optarg, list, 16);
+            o.n_batches = bench_list(optarg, list, LIST);
             for (int i = 0; i < o.n_batches; i++)
                 o.batches[i] = (int)list[i];
             break;
         case 'k':
-            o.n_keeps = parse_list(optarg, o.keeps, 16);
+            o.n_keeps = bench_list(optarg, o.keeps, LIST);
+            break;
+        case 'i':
+            o.on_device = strcmp(optarg, "device") == 0;
+            break;
+        case 'a':
+            o.any_batch = 1;
             break;
         case 's':
             o.seconds = atof(optarg);
@@ -150,98 +135,198 @@ static void fill_images(float *images, size_t n)
     }
 }
 
-static double run(variant *v, const float *images)
+static rvit_buffer *device_memory(bench_device *d, int64_t size)
 {
-    rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.n_images = v->batch;
-    args.images = images;
-    const double begin = report_seconds();
-    check(rvit_session_run(v->session, &args, NULL), "run");
-    return report_seconds() - begin;
+    rvit_buffer *buffer;
+    bench_check(rvit_buffer_create(d->device, size, RVIT_BUFFER_DEVICE, &buffer), "buffer");
+    return buffer;
 }
 
-static void measure(variant *variants, int n, const float *images, double seconds)
+static void open_variant(variant *v, bench_device *d, rvit_model *model, const rvit_model_info *info, const options *o, const float *images)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = v->batch;
+    desc.fixed_batch = !o->any_batch;
+    desc.stream = d->stream;
+    if (v->keep < 1.0) {
+        desc.prune.type = o->prune;
+        desc.prune.keep = v->keep;
+    }
+    if (o->on_device) {
+        const int64_t size = (int64_t)v->batch * info->channels * info->image_size * info->image_size * (int64_t)sizeof *images;
+        v->images = device_memory(d, size);
+        v->logits = device_memory(d, (int64_t)v->batch * info->n_classes * (int64_t)sizeof(float));
+        desc.images = (rvit_view){v->images, 0};
+        desc.logits = (rvit_view){v->logits, 0};
+        bench_check(rvit_stream_write(d->stream, desc.images, images, size), "images");
+    }
+    bench_check(rvit_session_create(model, &desc, &v->session), "session");
+    v->samples = calloc(1, sizeof *v->samples);
+}
+
+static void close_variant(variant *v)
+{
+    rvit_session_destroy(v->session);
+    rvit_buffer_destroy(v->images);
+    rvit_buffer_destroy(v->logits);
+    free(v->samples);
+}
+
+typedef struct run {
+    variant *v;
+    rvit_run_args args;
+} run;
+
+static run run_of(variant *v, const float *images)
+{
+    run r = {v, RVIT_RUN_ARGS_INIT};
+    r.args.n_images = v->batch;
+    r.args.images = v->images != NULL ? NULL : images;
+    return r;
+}
+
+static void enqueue(void *user)
+{
+    run *r = user;
+    bench_check(rvit_session_enqueue(r->v->session, &r->args), "enqueue");
+}
+
+static void wait_for(variant *v)
+{
+    bench_check(rvit_session_wait(v->session), "run");
+}
+
+static void sample(variant *v, bench_device *d, const float *images)
+{
+    run r = run_of(v, images);
+    const int s = v->n_samples++;
+    const double begin = report_seconds();
+    enqueue(&r);
+    const double enqueued = report_seconds();
+    wait_for(v);
+    v->samples->total[s] = report_seconds() - begin;
+    v->samples->enqueue[s] = enqueued - begin;
+    if (d->cuda != NULL) {
+        const timed work = {enqueue, bench_device_drain, &r};
+        v->samples->device[s] = bench_device_seconds(d, &work, 1);
+        wait_for(v);
+    }
+}
+
+static void measure(variant *variants, int n, bench_device *d, const float *images, double seconds)
 {
     for (int i = 0; i < n; i++) {
-        run(&variants[i], images);
-        run(&variants[i], images);
+        variant *v = &variants[i];
+        run r = run_of(v, images);
+        for (int warm = 0; warm < 3; warm++) {
+            rvit_stats before = RVIT_STATS_INIT;
+            bench_check(rvit_session_get_stats(v->session, &before), "stats");
+            v->enqueued = (rvit_stats)RVIT_STATS_INIT;
+            enqueue(&r);
+            bench_check(rvit_session_get_stats(v->session, &v->enqueued), "stats");
+            v->enqueued.submits -= before.submits;
+            v->enqueued.launches -= before.launches;
+            v->enqueued.synchronizations -= before.synchronizations;
+            v->enqueued.host_allocations -= before.host_allocations;
+            v->enqueued.device_allocations -= before.device_allocations;
+            wait_for(v);
+        }
     }
     const double end = report_seconds() + seconds * n;
-    for (int sample = 0; sample < MAX_SAMPLES && (sample < 5 || report_seconds() < end); sample++)
+    for (int turn = 0; turn < MAX_SAMPLES && (turn < 5 || report_seconds() < end); turn++)
         for (int i = 0; i < n; i++) {
             /* A turn is about equally long for every batch size. */
-            const int repeats = sample == 0 || variants[i].batch >= 8 ? 1 : 8 / variants[i].batch;
+            const int repeats = turn == 0 || variants[i].batch >= 8 ? 1 : 8 / variants[i].batch;
             for (int r = 0; r < repeats && variants[i].n_samples < MAX_SAMPLES; r++)
-                variants[i].samples[variants[i].n_samples++] = run(&variants[i], images);
+                sample(&variants[i], d, images);
         }
+}
+
+static json_t *describe(variant *v, const bench_device *d, const char *policy)
+{
+    const double image = 1.0 / v->batch;
+    clocks *s = v->samples;
+    json_t *per_image = report_samples(s->total, v->n_samples, 1e3 * image);
+    json_t *row = json_pack("{s:i, s:s, s:f, s:f, s:o, s:o}", "batch", v->batch, "prune", policy, "keep", v->keep, "images_per_second",
+                            1e3 / json_real_value(json_object_get(per_image, "median")), "ms_per_image", per_image, "enqueue_us",
+                            report_samples(s->enqueue, v->n_samples, 1e6));
+    if (d->cuda != NULL)
+        json_object_set_new(row, "device_us", report_samples(s->device, v->n_samples, 1e6));
+    const rvit_stats *e = &v->enqueued;
+    json_object_set_new(row, "one_enqueue",
+                        json_pack("{s:I, s:I, s:I, s:I, s:I}", "launches", (json_int_t)e->launches, "submits", (json_int_t)e->submits,
+                                  "synchronizations", (json_int_t)e->synchronizations, "host_allocations", (json_int_t)e->host_allocations,
+                                  "device_allocations", (json_int_t)e->device_allocations));
+    return row;
+}
+
+static double median_of(const json_t *row, const char *name)
+{
+    return json_real_value(json_object_get(json_object_get(row, name), "median"));
 }
 
 int main(int argc, char **argv)
 {
     const options o = parse(argc, argv);
-    rvit_device *device;
+    bench_device d = bench_device_open(&o.device);
     rvit_checkpoint *checkpoint;
     rvit_model *model;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    check(rvit_device_create(&o.device, &device), "device");
-    check(rvit_checkpoint_open(o.model, NULL, &checkpoint), "checkpoint");
-    check(rvit_checkpoint_get_info(checkpoint, &info), "checkpoint");
-    check(rvit_model_create(device, checkpoint, &o.precision, &model), "model");
+    bench_check(rvit_checkpoint_open(o.model, NULL, &checkpoint), "checkpoint");
+    bench_check(rvit_checkpoint_get_info(checkpoint, &info), "checkpoint");
+    bench_check(rvit_model_create(d.device, checkpoint, &o.precision, &model), "model");
     rvit_checkpoint_destroy(checkpoint);
 
     variant *variants = calloc(MAX_VARIANTS, sizeof *variants);
     int n = 0, largest = 0;
-    for (int b = 0; b < o.n_batches; b++) {
-        for (int k = 0; k < o.n_keeps; k++, n++) {
-            rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-            desc.max_images = variants[n].batch = o.batches[b];
-            variants[n].keep = o.keeps[k];
-            if (o.keeps[k] < 1.0) {
-                desc.prune.type = o.prune;
-                desc.prune.keep = o.keeps[k];
-            }
-            check(rvit_session_create(model, &desc, &variants[n].session), "session");
-        }
+    for (int b = 0; b < o.n_batches; b++)
         largest = o.batches[b] > largest ? o.batches[b] : largest;
-    }
     const size_t n_values = (size_t)largest * (size_t)info.channels * (size_t)info.image_size * (size_t)info.image_size;
     float *images = malloc(n_values * sizeof *images);
     fill_images(images, n_values);
-    measure(variants, n, images, o.seconds);
+    for (int b = 0; b < o.n_batches; b++)
+        for (int k = 0; k < o.n_keeps; k++, n++) {
+            variants[n].batch = o.batches[b];
+            variants[n].keep = o.keeps[k];
+            open_variant(&variants[n], &d, model, &info, &o, images);
+        }
+    json_t *report = report_new("forward", d.device), *rows = json_array();
+    measure(variants, n, &d, images, o.seconds);
+    json_object_set_new(report, "floor", bench_device_floor(&d));
 
     rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
     for (int32_t i = 0; rvit_prune_list(i, &policy) == RVIT_OK && policy.type != o.prune;)
         i++;
-    json_t *report = report_new("forward", device), *rows = json_array();
     json_object_set_new(report, "model", json_string(info.architecture));
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.precision.dtype)));
-    printf("%-6s %-8s %-5s %12s %12s %10s\n", "batch", "prune", "keep", "ms/image", "images/s", "speed-up");
+    json_object_set_new(report, "inputs", json_string(o.on_device ? "device" : "host"));
+    json_object_set_new(report, "fixed_batch", json_boolean(!o.any_batch));
+    printf("%-6s %-8s %-5s %12s %12s %11s %11s %9s\n", "batch", "prune", "keep", "ms/image", "images/s", "enqueue us", "device us",
+           "speed-up");
     for (int i = 0; i < n; i++) {
-        const variant *dense = &variants[i / o.n_keeps * o.n_keeps];
         const char *name = variants[i].keep < 1.0 ? policy.name : "none";
-        json_t *samples = report_samples(variants[i].samples, variants[i].n_samples, 1e3 / variants[i].batch);
-        const double ms = json_real_value(json_object_get(samples, "median"));
-        const double speed_up = dense->samples[dense->n_samples / 2] / variants[i].samples[variants[i].n_samples / 2];
-        json_array_append_new(rows, json_pack("{s:i, s:s, s:f, s:o, s:f}", "batch", variants[i].batch, "prune", name, "keep",
-                                              variants[i].keep, "ms_per_image", samples, "images_per_second", 1e3 / ms));
-        printf("%-6d %-8s %-5.2f %12.3f %12.1f", variants[i].batch, name, variants[i].keep, ms, 1e3 / ms);
-        if (dense->keep >= 1.0)
-            printf(" %9.2fx", speed_up);
+        json_t *row = describe(&variants[i], &d, name),
+               *dense = i % o.n_keeps == 0 ? row : json_array_get(rows, (size_t)(i - i % o.n_keeps));
+        json_array_append_new(rows, row);
+        printf("%-6d %-8s %-5.2f %12.3f %12.1f %11.2f", variants[i].batch, name, variants[i].keep, median_of(row, "ms_per_image"),
+               1e3 / median_of(row, "ms_per_image"), median_of(row, "enqueue_us"));
+        if (d.cuda != NULL)
+            printf(" %11.1f", median_of(row, "device_us"));
+        else
+            printf(" %11s", "-");
+        if (variants[i - i % o.n_keeps].keep >= 1.0)
+            printf(" %8.2fx", median_of(dense, "ms_per_image") / median_of(row, "ms_per_image"));
         putchar('\n');
-        rvit_session_destroy(variants[i].session);
     }
     json_object_set_new(report, "results", rows);
     json_object_set_new(report, "peak_memory_bytes", json_integer(report_peak_memory()));
     printf("peak memory %.0f MB\n", (double)report_peak_memory() / 1e6);
-    int code = 0;
-    if (o.json != NULL && json_dump_file(report, o.json, JSON_INDENT(1)) != 0) {
-        fprintf(stderr, "bench_forward: %s: cannot write\n", o.json);
-        code = 1;
-    }
-    json_decref(report);
+    const int code = report_write(report, o.json);
+    for (int i = 0; i < n; i++)
+        close_variant(&variants[i]);
     free(images);
     free(variants);
     rvit_model_destroy(model);
-    rvit_device_destroy(device);
+    bench_device_close(&d);
     return code;
 }

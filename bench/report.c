@@ -65,6 +65,17 @@ json_t *report_samples(double *samples, int n, double scale)
                      scale * samples[n - 1 - n / 10], "minimum", scale * samples[0], "count", n);
 }
 
+int report_write(json_t *report, const char *path)
+{
+    int code = 0;
+    if (path != NULL && json_dump_file(report, path, JSON_INDENT(1)) != 0) {
+        fprintf(stderr, "bench: %s: cannot write\n", path);
+        code = 1;
+    }
+    json_decref(report);
+    return code;
+}
+
 long report_peak_memory(void)
 {
     struct rusage usage;

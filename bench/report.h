@@ -14,6 +14,9 @@ json_t *report_new(const char *benchmark, const rvit_device *device);
 /* Object with median, p10, p90, minimum and count of n samples (sorted in place), each multiplied by scale. */
 json_t *report_samples(double *samples, int n, double scale);
 
+/* Writes a report to a file, if one is named, and lets go of it. Returns the program's exit code. */
+int report_write(json_t *report, const char *path);
+
 /* Highest resident memory of this process so far, bytes. */
 long report_peak_memory(void);
 

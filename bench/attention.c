@@ -1,0 +1,259 @@
+/* How long one attention takes: on the device by replaying a recording of many, and on the host to enqueue one, beside the floor that a
+   launch of an empty kernel sets. Batches of one length, [rows, 3, heads, head_dim] as a qkv product leaves them. */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "report.h"
+
+enum { LIST = 16, MAX_REPEATS = 1000 };
+
+typedef struct options {
+    const char *json;
+    rvit_device_desc device;
+    rvit_dtype dtype;
+    double batches[LIST], lengths[LIST];
+    int n_batches, n_lengths, heads, head_dim, calls, repeats;
+} options;
+
+typedef struct point {
+    bench_device *d;
+    rvit_attention_args args;
+    rvit_program *program;
+    rvit_buffer *qkv, *cu_seqlens, *out;
+    int batch, length;
+} point;
+
+static void usage(FILE *out)
+{
+    fputs("usage: bench_attention [options]\n"
+          "  --backend cpu|vulkan|cuda|auto  default auto\n"
+          "  --dtype f32|f16|bf16            default f16\n"
+          "  --batch N,N,...                 default 1,4,16,64,256\n"
+          "  --len N,N,...                   tokens of every image; default 197,99,41,21\n"
+          "  --heads N   --head-dim N        default 12, 64\n"
+          "  --calls N                       attentions in a recording; default 20\n"
+          "  --repeats N                     replays measured; default 20\n"
+          "  --json FILE                     write the results there as well\n",
+          out);
+}
+
+static rvit_dtype parse_dtype(const char *name)
+{
+    for (int t = RVIT_F32; t <= RVIT_BF16; t++)
+        if (strcmp(name, rvit_dtype_name((rvit_dtype)t)) == 0)
+            return (rvit_dtype)t;
+    fprintf(stderr, "bench_attention: '%s' is not f32, f16 or bf16\n", name);
+    exit(2);
+}
+
+static options parse(int argc, char **argv)
+{
+    static const struct option long_options[] = {{"backend", required_argument, NULL, 'b'},
+                                                 {"dtype", required_argument, NULL, 'y'},
+                                                 {"batch", required_argument, NULL, 'n'},
+                                                 {"len", required_argument, NULL, 'l'},
+                                                 {"heads", required_argument, NULL, 'h'},
+                                                 {"head-dim", required_argument, NULL, 'd'},
+                                                 {"calls", required_argument, NULL, 'c'},
+                                                 {"repeats", required_argument, NULL, 'r'},
+                                                 {"json", required_argument, NULL, 'j'},
+                                                 {"help", no_argument, NULL, '?'},
+                                                 {NULL, 0, NULL, 0}};
+    options o = {.device = RVIT_DEVICE_DESC_INIT,
+                 .dtype = RVIT_F16,
+                 .batches = {1, 4, 16, 64, 256},
+                 .n_batches = 5,
+                 .lengths = {197, 99, 41, 21},
+                 .n_lengths = 4,
+                 .heads = 12,
+                 .head_dim = 64,
+                 .calls = 20,
+                 .repeats = 20};
+    for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        switch (c) {
+        case 'b':
+            o.device.backend = bench_backend(optarg);
+            break;
+        case 'y':
+            o.dtype = parse_dtype(optarg);
+            break;
+        case 'n':
+            o.n_batches = bench_list(optarg, o.batches, LIST);
+            break;
+        case 'l':
+            o.n_lengths = bench_list(optarg, o.lengths, LIST);
+            break;
+        case 'h':
+            o.heads = atoi(optarg);
+            break;
+        case 'd':
+            o.head_dim = atoi(optarg);
+            break;
+        case 'c':
+            o.calls = atoi(optarg);
+            break;
+        case 'r':
+            o.repeats = atoi(optarg);
+            break;
+        case 'j':
+            o.json = optarg;
+            break;
+        default:
+            usage(optopt == 0 ? stdout : stderr);
+            exit(optopt == 0 ? 0 : 2);
+        }
+    }
+    if (optind != argc || o.calls < 1 || o.repeats < 1 || o.repeats > MAX_REPEATS) {
+        usage(stderr);
+        exit(2);
+    }
+    return o;
+}
+
+/* Random numbers of 1/8 to 2 with either sign, made as bits: sign, exponent, mantissa. */
+static void fill(void *data, int64_t n, rvit_dtype dtype)
+{
+    unsigned long long state = 0x9e3779b97f4a7c15ull;
+    for (int64_t i = 0; i < n; i++) {
+        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+        const uint32_t sign = (uint32_t)(state >> 63), step = (uint32_t)(state >> 40) & 3, mantissa = (uint32_t)(state >> 8) & 0x7fffff;
+        const uint32_t single = sign << 31 | (124 + step) << 23 | mantissa;
+        if (dtype == RVIT_F32)
+            ((uint32_t *)data)[i] = single;
+        else if (dtype == RVIT_BF16)
+            ((uint16_t *)data)[i] = (uint16_t)(single >> 16);
+        else
+            ((uint16_t *)data)[i] = (uint16_t)(sign << 15 | (12 + step) << 10 | mantissa >> 13);
+    }
+}
+
+static rvit_buffer *create(bench_device *d, int64_t size)
+{
+    rvit_buffer *buffer;
+    bench_check(rvit_buffer_create(d->device, size, RVIT_BUFFER_DEVICE, &buffer), "buffer");
+    return buffer;
+}
+
+static point open_point(bench_device *d, const options *o, int batch, int length)
+{
+    point p = {.d = d, .args = RVIT_ATTENTION_ARGS_INIT, .batch = batch, .length = length};
+    const int64_t rows = (int64_t)batch * length, width = (int64_t)o->heads * o->head_dim, element = rvit_dtype_size(o->dtype);
+    void *host = malloc((size_t)(rows * 3 * width * element));
+    int32_t *ends = malloc(((size_t)batch + 1) * sizeof *ends);
+    fill(host, rows * 3 * width, o->dtype);
+    for (int i = 0; i <= batch; i++)
+        ends[i] = i * length;
+    p.qkv = create(d, rows * 3 * width * element);
+    p.cu_seqlens = create(d, ((int64_t)batch + 1) * 4);
+    p.out = create(d, rows * width * element);
+    bench_check(rvit_stream_write(d->stream, (rvit_view){p.qkv, 0}, host, rows * 3 * width * element), "qkv");
+    bench_check(rvit_stream_write(d->stream, (rvit_view){p.cu_seqlens, 0}, ends, ((int64_t)batch + 1) * 4), "cu_seqlens");
+    free(host);
+    free(ends);
+    p.args.dtype = o->dtype;
+    p.args.n_images = batch;
+    p.args.n_heads = o->heads;
+    p.args.head_dim = o->head_dim;
+    p.args.max_len = length;
+    p.args.rows = rows;
+    p.args.q = (rvit_view){p.qkv, 0};
+    p.args.k = (rvit_view){p.qkv, width * element};
+    p.args.v = (rvit_view){p.qkv, 2 * width * element};
+    p.args.q_stride = p.args.k_stride = p.args.v_stride = 3 * width;
+    p.args.cu_seqlens = (rvit_view){p.cu_seqlens, 0};
+    p.args.out = (rvit_view){p.out, 0};
+    bench_check(rvit_attention(d->stream, &p.args), "attention"); /* what a first call sets up is not measured */
+    bench_check(rvit_record_begin(d->stream), "record");
+    for (int i = 0; i < o->calls; i++)
+        bench_check(rvit_attention(d->stream, &p.args), "attention");
+    bench_check(rvit_record_end(d->stream, &p.program), "record");
+    return p;
+}
+
+static void close_point(point *p)
+{
+    bench_device_drain(p->d);
+    rvit_program_destroy(p->program);
+    rvit_buffer_destroy(p->qkv);
+    rvit_buffer_destroy(p->cu_seqlens);
+    rvit_buffer_destroy(p->out);
+}
+
+static void call_once(void *user)
+{
+    point *p = user;
+    bench_check(rvit_attention(p->d->stream, &p->args), "attention");
+}
+
+static void replay(void *user)
+{
+    point *p = user;
+    bench_check(rvit_program_launch(p->program, p->d->stream), "launch");
+}
+
+static void drain(void *user)
+{
+    bench_device_drain(((point *)user)->d);
+}
+
+/* What the eager calls added to the stream's counters. */
+static json_t *count(const rvit_stats *before, const rvit_stats *after)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "launches", (json_int_t)(after->launches - before->launches), "submits",
+                     (json_int_t)(after->submits - before->submits), "synchronizations",
+                     (json_int_t)(after->synchronizations - before->synchronizations), "host_allocations",
+                     (json_int_t)(after->host_allocations - before->host_allocations), "device_allocations",
+                     (json_int_t)(after->device_allocations - before->device_allocations));
+}
+
+static json_t *measure(point *p, const options *o)
+{
+    double samples[MAX_REPEATS], host[CLOCK_SAMPLES];
+    const timed replays = {replay, drain, p}, calls = {call_once, drain, p};
+    for (int i = -3; i < o->repeats; i++) {
+        const double took = bench_device_seconds(p->d, &replays, 1) / o->calls;
+        if (i >= 0)
+            samples[i] = took;
+    }
+    bench_device_drain(p->d);
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+    bench_check(rvit_stream_get_stats(p->d->stream, &before), "stats");
+    for (int i = 0; i < CLOCK_CALLS; i++)
+        call_once(p);
+    bench_check(rvit_stream_get_stats(p->d->stream, &after), "stats");
+    bench_device_drain(p->d);
+    clock_host(&calls, host);
+    json_t *device_us = report_samples(samples, o->repeats, 1e6), *host_us = report_samples(host, CLOCK_SAMPLES, 1e6);
+    printf("%-6d %-6d %12.2f %12.2f\n", p->batch, p->length, json_real_value(json_object_get(device_us, "median")),
+           json_real_value(json_object_get(host_us, "median")));
+    return json_pack("{s:i, s:i, s:o, s:o, s:o}", "batch", p->batch, "length", p->length, "device_us", device_us, "host_us", host_us,
+                     "hundred_calls", count(&before, &after));
+}
+
+int main(int argc, char **argv)
+{
+    const options o = parse(argc, argv);
+    bench_device d = bench_device_open(&o.device);
+    json_t *report = report_new("attention", d.device), *rows = json_array();
+    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
+    json_object_set_new(report, "heads", json_integer(o.heads));
+    json_object_set_new(report, "head_dim", json_integer(o.head_dim));
+    json_object_set_new(report, "floor_before", bench_device_floor(&d));
+    if (d.cuda != NULL)
+        json_object_set_new(report, "copy_bytes_per_second", json_real(cuda_clock_copy(d.cuda, 1ll << 28)));
+    printf("%-6s %-6s %12s %12s\n", "batch", "len", "device us", "host us");
+    for (int b = 0; b < o.n_batches; b++)
+        for (int l = 0; l < o.n_lengths; l++) {
+            point p = open_point(&d, &o, (int)o.batches[b], (int)o.lengths[l]);
+            json_array_append_new(rows, measure(&p, &o));
+            close_point(&p);
+        }
+    json_object_set_new(report, "results", rows);
+    json_object_set_new(report, "floor_after", bench_device_floor(&d));
+    const int code = report_write(report, o.json);
+    bench_device_close(&d);
+    return code;
+}

@@ -1,0 +1,42 @@
+/* The clocks of the benchmarks: host time of calls that only enqueue, and GPU time between two events where there is a CUDA driver. */
+#ifndef RVIT_BENCH_CLOCK_H
+#define RVIT_BENCH_CLOCK_H
+
+/* call does or enqueues something; drain waits until it is done. */
+typedef struct timed {
+    void (*call)(void *user);
+    void (*drain)(void *user);
+    void *user;
+} timed;
+
+enum { CLOCK_CALLS = 100, CLOCK_SAMPLES = 50 };
+
+/* Seconds a call, CLOCK_SAMPLES times: CLOCK_CALLS calls back to back, the clock stopped before the drain, so that no call waits for room
+   in the queue. */
+void clock_host(const timed *work, double samples[CLOCK_SAMPLES]);
+/* Seconds from the first of n calls until the drain returns, divided by n. */
+double clock_drained(const timed *work, int n);
+
+/* The CUDA driver, opened at run time, with a stream of ours on the device's primary context. */
+typedef struct cuda_clock cuda_clock;
+
+/* NULL if there is no driver or device; *reason then says why. */
+cuda_clock *cuda_clock_open(const char **reason);
+void cuda_clock_close(cuda_clock *clock);
+void *cuda_clock_context(const cuda_clock *clock);
+void *cuda_clock_stream(const cuda_clock *clock);
+void cuda_clock_drain(void *clock);
+/* Seconds between two events around the work that n calls enqueue on the clock's stream, divided by n. */
+double cuda_clock_gpu(cuda_clock *clock, const timed *work, int n);
+
+/* Launches of a kernel that does nothing, by itself and as the one node of a graph: the floor of any call, and of any forward. user is the
+   cuda_clock. Both are NULL where the driver does not take the kernel; *reason then says why. */
+typedef struct cuda_floor {
+    void (*launch)(void *clock), (*graph)(void *clock);
+    const char *reason;
+} cuda_floor;
+cuda_floor cuda_clock_floor(cuda_clock *clock);
+/* Bytes read and written a second by the driver's device-to-device copy of `size` bytes; 0 if it fails. */
+double cuda_clock_copy(cuda_clock *clock, long long size);
+
+#endif

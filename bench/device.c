@@ -1,0 +1,100 @@
+#include "device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef RVIT_HAVE_CUDA
+#include <raggedvit/cuda.h>
+#endif
+
+#include "report.h"
+
+void bench_check(rvit_status status, const char *what)
+{
+    if (status == RVIT_OK)
+        return;
+    fprintf(stderr, "bench: %s: %s: %s\n", what, rvit_status_name(status), rvit_status_detail());
+    exit(1);
+}
+
+rvit_backend bench_backend(const char *name)
+{
+    for (int b = RVIT_BACKEND_AUTO; b <= RVIT_BACKEND_VULKAN; b++)
+        if (strcmp(name, rvit_backend_name((rvit_backend)b)) == 0)
+            return (rvit_backend)b;
+    fprintf(stderr, "bench: no backend is called '%s'\n", name);
+    exit(2);
+}
+
+int bench_list(const char *text, double *values, int capacity)
+{
+    int n = 0;
+    while (*text != '\0' && n < capacity) {
+        char *end;
+        values[n++] = strtod(text, &end);
+        if (end == text || (*end != ',' && *end != '\0')) {
+            fprintf(stderr, "bench: '%s' is not a list of numbers\n", text);
+            exit(2);
+        }
+        text = *end == ',' ? end + 1 : end;
+    }
+    return n;
+}
+
+bench_device bench_device_open(const rvit_device_desc *desc)
+{
+    bench_device d = {NULL, NULL, NULL};
+#ifdef RVIT_HAVE_CUDA
+    if (desc->backend == RVIT_BACKEND_CUDA && desc->index <= 0) {
+        const char *reason = "";
+        d.cuda = cuda_clock_open(&reason);
+        if (d.cuda == NULL) {
+            fprintf(stderr, "bench: %s\n", reason);
+            exit(1);
+        }
+        bench_check(rvit_cuda_device_create(cuda_clock_context(d.cuda), NULL, &d.device), "device");
+        bench_check(rvit_cuda_stream_wrap(d.device, cuda_clock_stream(d.cuda), &d.stream), "stream");
+        return d;
+    }
+#endif
+    bench_check(rvit_device_create(desc, &d.device), "device");
+    bench_check(rvit_stream_create(d.device, &d.stream), "stream");
+    return d;
+}
+
+void bench_device_close(bench_device *d)
+{
+    rvit_stream_destroy(d->stream);
+    rvit_device_destroy(d->device);
+    cuda_clock_close(d->cuda);
+}
+
+void bench_device_drain(void *user)
+{
+    bench_device *d = user;
+    bench_check(rvit_stream_synchronize(d->stream), "synchronize");
+}
+
+double bench_device_seconds(bench_device *d, const timed *work, int n)
+{
+    return d->cuda != NULL ? cuda_clock_gpu(d->cuda, work, n) : clock_drained(work, n);
+}
+
+json_t *bench_device_floor(bench_device *d)
+{
+    if (d->cuda == NULL)
+        return json_null();
+    const cuda_floor floor = cuda_clock_floor(d->cuda);
+    if (floor.launch == NULL)
+        return json_pack("{s:s}", "skipped", floor.reason);
+    json_t *out = json_object();
+    const timed works[] = {{floor.launch, cuda_clock_drain, d->cuda}, {floor.graph, cuda_clock_drain, d->cuda}};
+    static const char *const names[] = {"empty_launch_us", "empty_graph_launch_us"};
+    for (int i = 0; i < 2; i++) {
+        double samples[CLOCK_SAMPLES];
+        clock_host(&works[i], samples);
+        json_object_set_new(out, names[i], report_samples(samples, CLOCK_SAMPLES, 1e6));
+    }
+    return out;
+}

@@ -1,0 +1,33 @@
+/* The device of a benchmark. On CUDA it lies on a context and a stream of the benchmark's own, so that events can be put around the work.
+ */
+#ifndef RVIT_BENCH_DEVICE_H
+#define RVIT_BENCH_DEVICE_H
+
+#include <jansson.h>
+
+#include <raggedvit/raggedvit.h>
+
+#include "clock.h"
+
+typedef struct bench_device {
+    rvit_device *device;
+    rvit_stream *stream;
+    cuda_clock *cuda; /* NULL: host clocks only */
+} bench_device;
+
+/* Prints what failed, with the library's detail, and ends the program. */
+void bench_check(rvit_status status, const char *what);
+rvit_backend bench_backend(const char *name);
+/* "1,4,16" into values; ends the program on anything else. Returns how many. */
+int bench_list(const char *text, double *values, int capacity);
+
+bench_device bench_device_open(const rvit_device_desc *desc);
+void bench_device_close(bench_device *d);
+/* Seconds on the device of n calls, divided by n: events where there are any, else host time until all is done. */
+double bench_device_seconds(bench_device *d, const timed *work, int n);
+/* Waits for the stream; user is the bench_device. */
+void bench_device_drain(void *device);
+/* Object with the host time of an empty launch and of an empty graph's, in microseconds; JSON null where there is no CUDA, or a reason. */
+json_t *bench_device_floor(bench_device *d);
+
+#endif

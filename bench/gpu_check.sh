@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# What a debugger and a profiler say, on the machine with the GPU, in one call of ten minutes: compute-sanitizer's memcheck and racecheck
+# over the op tests, laws and model tests, Nsight Compute's counters for the kernels that matter, the time of each kernel of a forward,
+# and the registers of every kernel.
+#
+#   bench/gpu_check.sh FOLDER OUT     FOLDER from bench/gpu.sh pack; writes OUT/sanitizer.log, OUT/attention.csv, OUT/forward.csv,
+#                                     OUT/registers.txt and OUT/check.txt
+#
+# RVIT_BENCH_SECONDS (570) is when it must be over. RVIT_BENCH_MODEL: a checkpoint to profile; default the demo's.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+pack=$(cd "${1:?usage: bench/gpu_check.sh FOLDER OUT}" && pwd)
+mkdir -p "${2:?usage: bench/gpu_check.sh FOLDER OUT}/logs"
+out=$(cd "$2" && pwd)
+limit=${RVIT_BENCH_SECONDS:-570}
+model=${RVIT_BENCH_MODEL:-$root/examples/data/deit_tiny_cifar10.safetensors}
+export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$pack/lib
+for folder in /usr/local/cuda/bin /usr/local/cuda/compute-sanitizer /opt/nvidia/nsight-compute/*; do
+    [ -d "$folder" ] && PATH=$PATH:$folder
+done
+left() { echo $((limit - SECONDS)); }
+
+# The checks run side by side: they are bound by the processor. One log each, its last line the verdict.
+pids=()
+check() {
+    local tool=$1 program=$2 filter=$3 seconds=$4 name
+    name=$tool.$program.${filter//[^a-z0-9]/}
+    (
+        # 97 is compute-sanitizer's own finding, apart from a failed test. The tests make calls that the driver must refuse.
+        timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 97 --report-api-errors no --print-limit 20 \
+            "$pack/$program" --backend cuda ${filter:+--filter "$filter"} >"$out/logs/$name" 2>&1
+        code=$?
+        tests=$(grep -c '^\[       OK' "$out/logs/$name")
+        case $code in
+        0) verdict="clean, $tests tests" ;;
+        97) verdict=FINDINGS ;;
+        124) verdict="out of time after $seconds s, nothing found in $tests tests" ;;
+        *) verdict="exit $code after $tests tests" ;;
+        esac
+        [ "$code" = 0 ] && [ "$tests" = 0 ] && verdict="NO TESTS"
+        [ $code = 124 ] && grep -q '^========= .*\(Invalid\|hazard\|Race\)' "$out/logs/$name" && verdict=FINDINGS
+        echo "$tool $program ${filter:-all}: $verdict" | tee -a "$out/logs/$name"
+    ) &
+    pids+=($!)
+}
+
+if command -v compute-sanitizer >/dev/null; then
+    for program in test_ops test_laws test_model test_api test_cuda; do
+        check memcheck $program "" 300
+    done
+    # Shared memory is where races are: the kernels by op, so that one slow op does not keep the rest from being seen.
+    for filter in '*attention*' '*linear*' '*layernorm*' '*select*' '*score*' '*match*' '*merge*' '*mean*' \
+        '*head*' '*mass*' '*sampl*' '*fuse*' '*pack*' '*patchify*'; do
+        check racecheck test_ops "$filter" 300
+    done
+    check racecheck test_cuda "" 300
+    check racecheck test_model "" 300
+    check initcheck test_model "" 200
+    wait "${pids[@]}"
+else
+    echo "compute-sanitizer: not found"
+fi
+for name in "$out"/logs/*; do
+    [ -e "$name" ] || continue
+    echo "== $(basename "$name")"
+    grep -E '^=========|FAILED|: (clean|FINDINGS|NO TESTS|out of time|exit)' "$name" | head -120
+done >"$out/sanitizer.log"
+echo "sanitizers done after $SECONDS s"
+
+# One launch of each kernel at each point: what bounds it. The clocks are left as they are.
+metrics=gpu__time_duration.sum,launch__registers_per_thread,launch__occupancy_limit_registers,launch__occupancy_limit_shared_mem
+metrics+=,sm__warps_active.avg.pct_of_peak_sustained_active,dram__throughput.avg.pct_of_peak_sustained_elapsed
+metrics+=,lts__throughput.avg.pct_of_peak_sustained_elapsed,sm__inst_executed_pipe_tensor.sum,smsp__inst_executed.sum
+metrics+=,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active,smsp__issue_active.avg.pct_of_peak_sustained_active
+metrics+=,l1tex__data_bank_conflicts_pipe_lsu.sum,smsp__average_warps_issue_stalled_long_scoreboard_per_issue_active.ratio
+metrics+=,smsp__average_warps_issue_stalled_barrier_per_issue_active.ratio
+metrics+=,smsp__average_warps_issue_stalled_math_pipe_throttle_per_issue_active.ratio
+profile() {
+    local csv=$1 seconds=$2
+    shift 2
+    timeout "$seconds" ncu --clock-control none --cache-control none --csv --page raw "$@" >>"$csv" 2>>"$out/logs/ncu" ||
+        echo "ncu: exit $? ($*)"
+}
+if command -v ncu >/dev/null; then
+    # A counter this chip lacks would fail the whole call: only those it knows are asked for.
+    known=$(timeout 60 ncu --query-metrics-mode all --query-metrics 2>/dev/null | awk '{print $1}')
+    wanted=
+    for metric in ${metrics//,/ }; do
+        case $metric in
+        launch__*) wanted+=,$metric ;;
+        *) grep -qxF -e "${metric%%.*}" -e "$metric" <<<"$known" && wanted+=,$metric ;;
+        esac
+    done
+    [ -n "$known" ] || wanted=,gpu__time_duration.sum,launch__registers_per_thread
+    for point in "1 197" "16 197" "64 197" "64 41" "256 197" "256 21"; do
+        [ "$(left)" -gt 60 ] || break
+        profile "$out/attention.csv" 60 --metrics "${wanted#,}" --kernel-name regex:attention --launch-count 1 "$pack/bench_attention" \
+            --backend cuda --batch "${point% *}" --len "${point#* }" --calls 1 --repeats 1
+    done
+    for batch in 1 16 64; do
+        [ "$(left)" -gt 60 ] || break
+        # About 90 kernels make a forward.
+        profile "$out/forward.csv" 90 --metrics "${wanted#,}" --launch-count 110 "$pack/bench_forward" "$model" --backend cuda \
+            --dtype f16 --inputs device --batch $batch --keep 0.5 --seconds 0.01
+    done
+else
+    echo "ncu: not found"
+fi
+echo "profiles done after $SECONDS s"
+
+cp "$pack/registers.txt" "$out/registers.txt"
+command -v cuobjdump >/dev/null && cuobjdump -res-usage "$pack/kernels.fatbin" 2>/dev/null | grep -E 'Function|REG' >>"$out/registers.txt"
+{
+    grep -hE ': (clean|FINDINGS|NO TESTS|out of time|exit)' "$out/sanitizer.log"
+    bash "$root/tools/check_cuda_registers.sh" "$pack/registers.txt"
+    tail -5 "$out/logs/ncu" 2>/dev/null
+    python3 "$root/bench/peers/counters.py" "$out"/attention.csv "$out"/forward.csv
+} 2>&1 | tee "$out/check.txt"
+rm -rf "$out/logs"

@@ -1,0 +1,184 @@
+"""Attention alone: every rival on every batch of lengths, checked against float64, then timed."""
+
+import torch
+
+from . import flash, flex, ours, sdpa
+from .clock import first_line, summarize
+from .points import Batch, error
+
+OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
+# Where the rivals that take long to set up and are far behind are measured as well.
+THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
+
+
+def _rivals(place, clock, batch, thorough):
+    """name -> (call, result) or the reason why not, and the Triton tiles' times."""
+    makers = {
+        OURS: lambda: ours.attention(place, batch),
+        FLASH: lambda: flash.operator(batch),
+        "varlen_attn": lambda: flash.varlen_attn(batch),
+        "padded SDPA": lambda: sdpa.padded(batch),
+        "padded SDPA, key mask": lambda: sdpa.key_mask(batch),
+        "cuDNN SDPA": lambda: sdpa.cudnn(batch),
+        "cuDNN varlen": lambda: sdpa.cudnn_varlen(batch),
+    }
+    if thorough:
+        makers["NestedTensor SDPA"] = lambda: sdpa.nested(batch)
+        makers["FlexAttention"] = lambda: flex.attention(batch)
+    tiles = {}
+
+    def triton_best():
+        from . import triton_varlen
+
+        tile, times = triton_varlen.tune(clock, batch)
+        tiles.update({"chosen": "x".join(map(str, tile)), "us": times})
+        return triton_varlen.attention(batch, tile)
+
+    makers[TRITON] = triton_best
+    rivals, reasons = {}, {}
+    for name, make in makers.items():
+        try:
+            rivals[name] = make()
+        except Exception as failure:
+            if name == OURS:
+                raise
+            reasons[name] = first_line(failure)
+    return rivals, reasons, tiles
+
+
+def _errors(rivals, batch, reasons):
+    wanted, errors = batch.reference(), {}
+    for name, (_, result) in list(rivals.items()):
+        if result is None:
+            continue
+        try:
+            errors[name] = error(result().clone(), wanted)
+        except Exception as failure:
+            reasons[name] = first_line(failure)
+            del rivals[name]
+    return errors
+
+
+def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None):
+    rows = [] if rows is None else rows
+    for point in points:
+        if budget.spent():
+            rows.append({"point": point.name, "skipped": "out of time"})
+            continue
+        batch = Batch(place, point, heads, head_dim, dtype)
+        rivals, reasons, tiles = _rivals(place, clock, batch, point.name in THOROUGH)
+        errors = _errors(rivals, batch, reasons)
+        large = point.rows * point.longest > 64 * 197 * 197 * 2
+        times = clock.gpu_us({name: call for name, (call, _) in rivals.items()}, **({"calls": 5, "turns": 10} if large else {}))
+        times |= {name: {"skipped": reason} for name, reason in reasons.items()}
+        bytes_moved = 4 * point.rows * heads * head_dim * batch.qkv.element_size()
+        rows.append({"point": point.name, "batch": point.batch, "rows": point.rows, "longest": point.longest, "swept": point.swept,
+                     "bytes": bytes_moved, "gpu_us": times, "errors": errors, "triton_tiles": tiles})
+        print("  " + _line(rows[-1]), flush=True)
+        del rivals, batch
+        place.forget()
+        if place.torch_device.type == "cuda":
+            torch.cuda.empty_cache()
+    return rows
+
+
+def _line(row):
+    us = {n: t["median"] for n, t in row["gpu_us"].items() if "median" in t}
+    text = f"{row['point']:<24} error {row['errors'].get(OURS, {}).get('relative', float('nan')):.1e}  raggedvit {us[OURS]:8.2f} us"
+    for name in (FLASH, TRITON):
+        if name in us:
+            text += f"  {name} {us[name]:8.2f} ({us[name] / us[OURS]:.2f}x)"
+    return text
+
+
+def cold(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, copies=4):
+    """The same with several batches in turn, so that none finds its rows in the cache."""
+    rows = []
+    for point in points:
+        if budget.spent():
+            break
+        batches = [Batch(place, point, heads, head_dim, dtype) for _ in range(copies)]
+        makers = {OURS: lambda b: ours.attention(place, b), FLASH: flash.operator}
+        rivals = {}
+        for name, make in makers.items():
+            try:
+                calls = [make(b)[0] for b in batches]
+                rivals[name] = lambda c=calls: [one() for one in c]
+            except Exception as failure:
+                print(f"  {point.name} cold: {name} skipped: {first_line(failure)}", flush=True)
+        times = clock.gpu_us(rivals, calls=2, turns=10)
+        for r in times.values():
+            for key in ("median", "p10", "p90", "minimum"):
+                if key in r:
+                    r[key] /= copies
+        rows.append({"point": point.name, "bytes": 4 * point.rows * heads * head_dim * batches[0].qkv.element_size(), "gpu_us": times})
+        del batches, rivals
+        place.forget()
+    return rows
+
+
+def copy_bandwidth(clock, place, size=1 << 30):
+    """Bytes a second, read and written counted, of PyTorch's device-to-device copy."""
+    source = torch.empty(size // 4, dtype=torch.float32, device=place.torch_device).normal_()
+    target = torch.empty_like(source)
+    took = clock.gpu_us({"copy": lambda: target.copy_(source)}, calls=4, turns=10)["copy"]
+    return {"bytes": 2 * size, "us": took, "bytes_per_second": 2 * size / took["median"] * 1e6}
+
+
+def host(place, clock, points, extension, heads=12, head_dim=64, dtype=torch.float16):
+    """Host time of one eager call, the queue not full. From Python for all; from C++ where the extension was built."""
+    rows = []
+    for point in points:
+        batch = Batch(place, point, heads, head_dim, dtype)
+        row = {"point": point.name, "python_us": {}, "cpp_us": {}}
+        makers = {
+            OURS: lambda: ours.attention(place, batch)[0],
+            FLASH: lambda: flash.operator(batch)[0],
+            "varlen_attn": lambda: flash.varlen_attn(batch)[0],
+            "padded SDPA": lambda: sdpa.padded(batch)[0],
+            "cuDNN SDPA": lambda: sdpa.cudnn(batch)[0],
+            TRITON: lambda: _triton(batch, "attention"),
+            "Triton, prebuilt": lambda: _triton(batch, "prebuilt"),
+        }
+        for name, make in makers.items():
+            try:
+                row["python_us"][name] = clock.host_us(make())
+            except Exception as failure:
+                row["python_us"][name] = {"skipped": first_line(failure)}
+        if extension is not None:
+            q, k, v = batch.padded()
+            timed = {
+                FLASH: lambda n: extension.flash_varlen(batch.q, batch.k, batch.v, batch.cu_seqlens, point.longest, batch.scale, n),
+                "padded SDPA": lambda n: extension.padded(q, k, v, n),
+            }
+            for name, run in timed.items():
+                try:
+                    row["cpp_us"][name] = _cpp_us(clock, run)
+                except Exception as failure:
+                    row["cpp_us"][name] = {"skipped": first_line(failure)}
+        rows.append(row)
+        for where in ("python_us", "cpp_us"):
+            for name, r in row[where].items():
+                value = f"{r['median']:.2f} us" if "median" in r else f"skipped: {r['skipped']}"
+                print(f"  {point.name} host, {where[:-3]}: {name:<22} {value}", flush=True)
+        place.forget()
+    return rows
+
+
+def _triton(batch, kind):
+    from . import triton_varlen
+
+    return getattr(triton_varlen, kind)(batch, triton_varlen.PAPER_TILE)[0]
+
+
+def _cpp_us(clock, run, calls=100, repeats=30):
+    if clock.stream is None:
+        calls, repeats = 2, 3
+    samples = []
+    for repeat in range(repeats + 2):
+        clock.synchronize()
+        nanoseconds = run(calls)
+        clock.synchronize()
+        if repeat >= 2:
+            samples.append(nanoseconds / 1e3 / calls)
+    return summarize(samples)

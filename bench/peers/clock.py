@@ -1,0 +1,123 @@
+"""Two clocks. GPU: calls captured in one CUDA graph, its replays between two events, the rivals taking turns so that a change of clock or
+load touches all alike. Host: calls made back to back while the queue is not full, the time taken before the wait."""
+
+import contextlib
+import time
+
+import torch
+
+
+def summarize(samples):
+    ordered = sorted(samples)
+    n = len(ordered)
+    return {"median": ordered[n // 2], "p10": ordered[n // 10], "p90": ordered[n - 1 - n // 10], "minimum": ordered[0], "count": n}
+
+
+class GpuClock:
+    def __init__(self):
+        self.stream = torch.cuda.Stream()
+
+    def on(self):
+        """Everything runs, and is allocated, on one stream."""
+        return torch.cuda.stream(self.stream)
+
+    def synchronize(self):
+        torch.cuda.synchronize()
+
+    def _capture(self, call, calls):
+        for _ in range(3):
+            call()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=self.stream, capture_error_mode="thread_local"):
+            for _ in range(calls):
+                call()
+        return graph
+
+    def _turn(self, work):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        work()
+        end.record()
+        end.synchronize()
+        return 1e3 * begin.elapsed_time(end)
+
+    def gpu_us(self, rivals, calls=20, turns=20):
+        """rivals: name -> call. Microseconds a call of each: name -> summary, or {"skipped": reason}."""
+        works, results = {}, {}
+        for name, call in rivals.items():
+            try:
+                works[name] = (self._capture(call, calls).replay, "graph")
+            except Exception as error:  # what cannot be captured is timed eagerly: its host work shows, and the result says so
+                torch.cuda.synchronize()
+                try:
+                    call()
+                    torch.cuda.synchronize()
+                    works[name] = ((lambda c=call: [c() for _ in range(calls)]), f"events, not captured: {first_line(error)}")
+                except Exception as second:
+                    results[name] = {"skipped": first_line(second)}
+        samples = {name: [] for name in works}
+        for turn in range(turns + 2):
+            for name, (work, _) in works.items():
+                took = self._turn(work) / calls
+                if turn >= 2:
+                    samples[name].append(took)
+        for name, (_, how) in works.items():
+            results[name] = summarize(samples[name]) | {"how": how}
+        return results
+
+    def host_us(self, call, calls=100, repeats=30):
+        return _host_us(call, calls, repeats, torch.cuda.synchronize)
+
+
+class HostClock:
+    """The same questions where there is no GPU: for trying the programs out, not for results."""
+
+    stream = None
+
+    def __init__(self, synchronize):
+        self.synchronize = synchronize
+
+    def on(self):
+        return contextlib.nullcontext()
+
+    def gpu_us(self, rivals, calls=2, turns=3):
+        results, samples = {}, {name: [] for name in rivals}
+        for _ in range(turns):
+            for name, call in rivals.items():
+                if name in results:
+                    continue
+                try:
+                    begin = time.perf_counter_ns()
+                    for _ in range(calls):
+                        call()
+                    self.synchronize()
+                    samples[name].append((time.perf_counter_ns() - begin) / 1e3 / calls)
+                except Exception as error:
+                    results[name] = {"skipped": first_line(error)}
+        for name in rivals:
+            if name not in results:
+                results[name] = summarize(samples[name]) | {"how": "host clock"}
+        return results
+
+    def host_us(self, call, calls=2, repeats=3):
+        return _host_us(call, calls, repeats, self.synchronize)
+
+
+def _host_us(call, calls, repeats, synchronize):
+    samples = []
+    for repeat in range(repeats + 2):
+        synchronize()
+        begin = time.perf_counter_ns()
+        for _ in range(calls):
+            call()
+        took = time.perf_counter_ns() - begin
+        synchronize()
+        if repeat >= 2:
+            samples.append(took / 1e3 / calls)
+    return summarize(samples)
+
+
+def first_line(error):
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:200]

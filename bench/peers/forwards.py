@@ -1,0 +1,239 @@
+"""End to end: whole forwards, the library beside PyTorch's graph of the same forward, torch.compile, and the eager ragged pipeline."""
+
+import os
+import pathlib
+import time
+
+import torch
+
+from . import vit
+from .clock import first_line
+from .points import error
+from .sessions import Call, Graph, Model, Sessions, measure
+
+# What peers.md measured under torch.compile: model, batch, kept fraction (None: dense).
+COMPILE_POINTS = [
+    ("deit_base_patch16_224", 1, None), ("deit_base_patch16_224", 1, 0.5), ("deit_base_patch16_224", 64, None),
+    ("deit_base_patch16_224", 64, 0.5), ("deit_base_patch16_224", 64, 0.2), ("deit_base_patch16_224", 256, None),
+    ("deit_base_patch16_224", 256, 0.5), ("deit_tiny_patch16_224", 1, None), ("deit_tiny_patch16_224", 1, 0.5),
+    ("deit_tiny_patch16_224", 64, None), ("deit_tiny_patch16_224", 64, 0.5),
+]
+
+
+class Zoo:
+    """Checkpoints with random weights, written once, and what was made from the one in use."""
+
+    def __init__(self, place, clock, folder, tiny=False):
+        self.place, self.clock, self.folder, self.tiny = place, clock, pathlib.Path(folder), tiny
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.name = None
+
+    def shape(self, name):
+        return vit.TINY if self.tiny else vit.SHAPES[name]
+
+    def use(self, name):
+        """Loads a model for both sides; the one before is let go."""
+        if name == self.name:
+            return self
+        self.release()
+        self.name, shape = name, self.shape(name)
+        self.weights, self.origin = vit.random_weights(shape)
+        path = self.folder / f"{shape.name}.safetensors"
+        if not path.exists():
+            from safetensors.torch import save_file
+
+            own = path.with_suffix(f".{os.getpid()}")  # several processes may be at it
+            save_file(self.weights, str(own))
+            own.replace(path)
+        self.ours = Model(self.place, path)
+        self.dtype = torch.float16 if self.place.torch_device.type == "cuda" else torch.float32
+        self.theirs = vit.Vit(shape, self.weights, self.place.torch_device, self.dtype)
+        return self
+
+    def release(self):
+        if self.name is not None:
+            self.ours.close()
+            self.name = self.theirs = self.weights = None
+
+    def images(self, batch):
+        """The same pictures as float32 for the library and in PyTorch's own type, both on the device."""
+        size = self.shape(self.name).size
+        images = self.place.empty(batch, 3, size, size, dtype=torch.float32)
+        images.normal_()
+        return images, images.to(self.dtype)
+
+    def forward(self, images, keep):
+        theirs = self.theirs
+        return (lambda: theirs.dense(images)) if keep is None else (lambda: theirs.gather(images, keep))
+
+
+def _depth(place, batch):
+    """Sessions enqueued at once: more where a forward is short."""
+    return 2 if place.torch_device.type != "cuda" else 8 if batch <= 16 else 4 if batch <= 64 else 2
+
+
+def accuracy(zoo, names, batch=8):
+    """float16 logits of the library against float64."""
+    rows = []
+    for name in names:
+        zoo.use(name)
+        images, _ = zoo.images(batch)
+        wanted, who = vit.reference_logits(zoo.shape(name), zoo.weights, images)
+        ours = Sessions(zoo.ours, images)
+        ours.logits[0].fill_(float("nan"))
+        ours.enqueue()
+        ours.wait()
+        torch_error = error(zoo.theirs.dense(images.to(zoo.dtype)), wanted)
+        rows.append({"model": name, "images": batch, "reference": who, "weights": zoo.origin, "logits_norm": float(wanted.norm()),
+                     "raggedvit_f16": error(ours.logits[0], wanted), "pytorch": torch_error})
+        ours.close()
+        print(f"  {name}: largest difference of a logit {rows[-1]['raggedvit_f16']['largest']:.2e}, PyTorch's {torch_error['largest']:.2e}",
+              flush=True)
+    return rows
+
+
+def _stats_change(ours):
+    """What one run adds to the session's counters, beside the wait."""
+    before = ours.stats()
+    ours.enqueue()
+    enqueued = ours.stats()
+    ours.wait()
+    return {"enqueue": {k: enqueued[k] - before[k] for k in before}, "launches_in_all": enqueued["launches"]}
+
+
+def graphs(zoo, names, batches, keeps, budget, seconds=0.25, rows=None):
+    """Against PyTorch's forward in one CUDA graph."""
+    rows = [] if rows is None else rows
+    for name in names:
+        for batch in batches:
+            for keep in keeps:
+                if budget.spent():
+                    rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
+                    continue
+                try:
+                    zoo.use(name)
+                    images, theirs_images = zoo.images(batch)
+                    ours = Sessions(zoo.ours, images, keep, _depth(zoo.place, batch))
+                    theirs = Graph("pytorch graph", zoo.forward(theirs_images, keep), zoo.clock)
+                    result = measure([ours, theirs], zoo.clock, batch, seconds)
+                    row = {"model": name, "batch": batch, "keep": keep, "rows": ours.rows(),
+                           "pytorch_rows": None if keep is None else batch * zoo.theirs.kept(keep), "stats": _stats_change(ours)}
+                    rows.append(row | result)
+                    print(f"  {_label(name, batch, keep)}  {_pair(result, 'pytorch graph')}", flush=True)
+                    ours.close()
+                    del ours, theirs
+                except Exception as failure:
+                    rows.append({"model": name, "batch": batch, "keep": keep, "skipped": first_line(failure)})
+                    print(f"  {_label(name, batch, keep)}  failed: {first_line(failure)}", flush=True)
+                _collect(zoo)
+    return rows
+
+
+def compile_points(points, share):
+    """The share "i/n" of the points, for warming the compiler's cache from several processes."""
+    i, n = (int(part) for part in share.split("/"))
+    return points[i::n]
+
+
+def compiled(zoo, points, budget, warm_only=False, rows=None):
+    """Against torch.compile(mode="reduce-overhead")."""
+    rows = [] if rows is None else rows
+    for name, batch, keep in points:
+        if budget.spent():
+            rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
+            continue
+        try:
+            zoo.use(name)
+            torch._dynamo.reset()
+            images, theirs_images = zoo.images(batch)
+            # Neither the pictures nor the weights move: without this each call would copy them into the graph's own memory.
+            for tensor in [theirs_images, *zoo.theirs.w.values()]:
+                torch._dynamo.mark_static_address(tensor)
+            forward = zoo.forward(theirs_images, keep)
+            begin = time.perf_counter()
+            fast = torch.compile(forward, mode="reduce-overhead", dynamic=False)
+            with torch.no_grad():
+                fast()
+            took = time.perf_counter() - begin
+            print(f"  {_label(name, batch, keep)}  compiled in {took:.1f} s", flush=True)
+            if warm_only:
+                continue
+            theirs = Call("torch.compile", torch.no_grad()(fast), zoo.clock)
+            ours = Sessions(zoo.ours, images, keep, _depth(zoo.place, batch))
+            result = measure([ours, theirs], zoo.clock, batch, 0.25)
+            rows.append({"model": name, "batch": batch, "keep": keep, "compile_seconds": took} | result)
+            print(f"  {_label(name, batch, keep)}  {_pair(result, 'torch.compile')}", flush=True)
+            ours.close()
+            del ours, theirs
+        except Exception as failure:
+            rows.append({"model": name, "batch": batch, "keep": keep, "skipped": first_line(failure)})
+            print(f"  {_label(name, batch, keep)}  failed: {first_line(failure)}", flush=True)
+        _collect(zoo)
+    return rows
+
+
+def eager(zoo, names, keeps, batch=1, rows=None):
+    """Against the eager ragged pipeline, with the Triton kernel and with FA2: latency is what counts at batch 1."""
+    rows = [] if rows is None else rows
+    for name in names:
+        for keep in keeps:
+            zoo.use(name)
+            images, theirs_images = zoo.images(batch)
+            ours = Sessions(zoo.ours, images, keep, 2)
+            rivals = [ours]
+            row = {"model": name, "batch": batch, "keep": keep}
+            for label, attention in _eager_attentions(zoo).items():
+                try:
+                    rivals.append(Call(label, lambda a=attention: zoo.theirs.ragged_eager(theirs_images, keep, a), zoo.clock))
+                except Exception as failure:
+                    row[label] = {"skipped": first_line(failure)}
+                    print(f"  {_label(name, batch, keep)}  {label}: skipped: {first_line(failure)}", flush=True)
+            result = measure(rivals, zoo.clock, batch, 0.5)
+            rows.append(row | result)
+            for r in rivals[1:]:
+                print(f"  {_label(name, batch, keep)}  {_pair(result, r.name, 'latency')}", flush=True)
+            ours.close()
+            _collect(zoo)
+    return rows
+
+
+def _eager_attentions(zoo):
+    shape = zoo.shape(zoo.name)
+    head_dim = shape.dim // shape.heads
+
+    def triton_kernel(qkv, cu_seqlens, longest):
+        from . import triton_varlen
+
+        out = torch.empty(qkv.shape[0], shape.dim, device=qkv.device, dtype=qkv.dtype)
+        triton_varlen.launch(qkv, out, cu_seqlens, cu_seqlens.shape[0] - 1, longest, shape.heads, head_dim, triton_varlen.PAPER_TILE)
+        return out
+
+    def flash_kernel(qkv, cu_seqlens, longest):
+        q, k, v = qkv.view(-1, 3, shape.heads, head_dim).unbind(1)
+        return torch.ops.aten._flash_attention_forward(q, k, v, cu_seqlens, cu_seqlens, longest, longest, 0.0, False, False)[0].flatten(1)
+
+    def plain(qkv, cu_seqlens, longest):  # one image at a time: any device
+        q, k, v = qkv.view(-1, 3, shape.heads, head_dim).permute(1, 2, 0, 3)
+        return torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None])[0].transpose(0, 1).flatten(1)
+
+    if zoo.place.torch_device.type != "cuda":
+        return {"eager, plain": plain}
+    return {"eager, Triton varlen": triton_kernel, "eager, FA2 varlen": flash_kernel}
+
+
+def _collect(zoo):
+    import gc
+
+    gc.collect()
+    zoo.place.forget()
+    if zoo.place.torch_device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _label(name, batch, keep):
+    return f"{name:<22} B={batch:<4} {'dense  ' if keep is None else f'keep {keep}'}"
+
+
+def _pair(result, rival, what="throughput"):
+    a, b = result["raggedvit"][what]["median"], result[rival][what]["median"]
+    return f"{what}: raggedvit {a:9.1f} us, {rival} {b:9.1f} us: {b / a:.2f}x"

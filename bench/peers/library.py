@@ -1,0 +1,138 @@
+"""The shared library through ctypes, and where tensors live: on the GPU, in PyTorch's memory and on PyTorch's stream, or, where there is no
+GPU, in the library's own mapped buffers."""
+
+import ctypes
+
+import torch
+
+from .headers import Headers
+
+DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: "RVIT_BF16"}
+
+
+class Error(RuntimeError):
+    pass
+
+
+class Library:
+    """Functions as attributes: they raise Error on a failure. `raw` holds those of hot paths, which return their status."""
+
+    def __init__(self, path, include):
+        self.headers = Headers(include)
+        self.raw = ctypes.CDLL(path)
+        self.c, self.new = self.headers.constants, self.headers.new
+        for name, (result, arguments, _) in self.headers.functions.items():
+            function = getattr(self.raw, name, None)  # cuda.h's are missing from a build without the backend
+            if function is not None:
+                function.restype, function.argtypes = result, arguments
+
+    def __getattr__(self, name):
+        function = getattr(self.raw, name)
+
+        def checked(*arguments):
+            status = function(*arguments)
+            if status:
+                raise Error(f"{name}: {self.raw.rvit_status_name(status).decode()}: {self.raw.rvit_status_detail().decode()}")
+
+        call = checked if self.headers.functions[name][2] else function
+        setattr(self, name, call)
+        return call
+
+    def make(self, name, *arguments):
+        """What a function leaves in its last argument, an out-parameter of pointer type."""
+        out = ctypes.c_void_p()
+        getattr(self, name)(*arguments, ctypes.byref(out))
+        return out
+
+    def version(self):
+        return self.raw.rvit_version().decode()
+
+
+class Place:
+    """A device and a stream of the library, and tensors that both sides can use."""
+
+    def __init__(self, library):
+        self.library, self._buffers = library, {}
+
+    def view(self, tensor):
+        """The rvit_view of a contiguous tensor made here, or of a slice that begins 16-byte aligned in one."""
+        address = tensor.data_ptr()
+        storage = tensor.untyped_storage()
+        buffer = self._buffer(storage)
+        return self.library.headers.types["rvit_view"](buffer, address - storage.data_ptr())
+
+    def info(self):
+        info = self.library.new("rvit_device_info")
+        self.library.rvit_device_get_info(self.device, ctypes.byref(info))
+        return info
+
+    def stats(self, stream=None):
+        stats = self.library.new("rvit_stats")
+        self.library.rvit_stream_get_stats(stream or self.stream, ctypes.byref(stats))
+        return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
+
+
+class GpuPlace(Place):
+    """PyTorch's context, its memory, and a stream of PyTorch's."""
+
+    def __init__(self, library, torch_stream):
+        super().__init__(library)
+        torch.cuda.init()
+        self.torch_device, self.torch_stream = torch.device("cuda"), torch_stream
+        torch.zeros(1, device="cuda")  # makes the context current in this thread
+        self.device = library.make("rvit_cuda_device_create", None, None)
+        self.stream = library.make("rvit_cuda_stream_wrap", self.device, torch_stream.cuda_stream)
+
+    def _buffer(self, storage):
+        key = (storage.data_ptr(), storage.nbytes())
+        if key not in self._buffers:
+            self._buffers[key] = self.library.make("rvit_cuda_buffer_wrap", self.device, *key)
+        return self._buffers[key]
+
+    def empty(self, *shape, dtype):
+        return torch.empty(*shape, dtype=dtype, device="cuda")
+
+    def forget(self):
+        """Lets go of the wrapped buffers; their memory is PyTorch's."""
+        for buffer in self._buffers.values():
+            self.library.rvit_buffer_destroy(buffer)
+        self._buffers.clear()
+
+
+class HostPlace(Place):
+    """For a run without a GPU: the library's CPU device, or its CUDA backend on an emulated driver, entered through the functions of
+    cuda.h, so that the calls that a GPU run makes are the calls tried here."""
+
+    def __init__(self, library, backend):
+        super().__init__(library)
+        self.torch_device, self.torch_stream, self.wrap = torch.device("cpu"), None, backend == "cuda"
+        desc = library.new("rvit_device_desc", backend=library.c[f"RVIT_BACKEND_{backend.upper()}"])
+        self.device = library.make("rvit_device_create", ctypes.byref(desc))
+        self.stream = library.make("rvit_stream_create", self.device)
+        if self.wrap:
+            own_stream = self.stream
+            self.device = library.make("rvit_cuda_device_create", library.make("rvit_cuda_device_context", self.device), None)
+            self.stream = library.make("rvit_cuda_stream_wrap", self.device, library.make("rvit_cuda_stream_handle", own_stream))
+
+    def empty(self, *shape, dtype):
+        size = max(1, torch.Size(shape).numel()) * torch.empty(0, dtype=dtype).element_size()
+        size = (size + 63) // 64 * 64
+        buffer = self.library.make("rvit_buffer_create", self.device, size, self.library.c["RVIT_BUFFER_UPLOAD"])
+        memory = (ctypes.c_char * size).from_address(self.library.rvit_buffer_host(buffer))
+        tensor = torch.frombuffer(memory, dtype=torch.uint8)
+        handle = buffer
+        if self.wrap:
+            address = ctypes.c_uint64()
+            self.library.rvit_cuda_buffer_address(buffer, ctypes.byref(address))
+            handle = self.library.make("rvit_cuda_buffer_wrap", self.device, address.value, size)
+        self._buffers[tensor.untyped_storage().data_ptr()] = handle
+        return tensor.view(dtype)[: torch.Size(shape).numel()].view(*shape)
+
+    def _buffer(self, storage):
+        return self._buffers[storage.data_ptr()]
+
+    def synchronize(self):
+        self.library.rvit_stream_synchronize(self.stream)
+
+    def forget(self):
+        pass

@@ -1,0 +1,30 @@
+"""rvit_attention, called as a C program would: args filled once, one function call."""
+
+import ctypes
+
+from .library import DTYPES
+
+
+def attention(place, batch, **options):
+    """(call, result) of one eager rvit_attention on a batch; the args are laid out beforehand, as the caller of a C API does."""
+    library, point = place.library, batch.point
+    out = place.empty(point.rows, batch.heads * batch.head_dim, dtype=batch.dtype)
+    stride = 3 * batch.heads * batch.head_dim
+    args = library.new(
+        "rvit_attention_args", dtype=library.c[DTYPES[batch.dtype]], n_images=point.batch, n_heads=batch.heads,
+        head_dim=batch.head_dim, max_len=point.longest, rows=point.rows, q=place.view(batch.q), k=place.view(batch.k),
+        v=place.view(batch.v), q_stride=stride, k_stride=stride, v_stride=stride, cu_seqlens=place.view(batch.cu_seqlens),
+        out=place.view(out), **options)
+    pointer, function, stream = ctypes.addressof(args), library.raw.rvit_attention, place.stream
+    library.rvit_attention(stream, pointer)  # raises with the reason if the call is refused
+
+    def call(_args=args):  # keeps what pointer points at
+        if function(stream, pointer):
+            raise RuntimeError(library.raw.rvit_status_detail().decode())
+
+    def result():
+        out.fill_(float("nan"))
+        call()
+        return out
+
+    return call, result

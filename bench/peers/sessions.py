@@ -1,0 +1,147 @@
+"""Whole forwards: the library's sessions and PyTorch's graphs behind the same four verbs, and the clocks for them."""
+
+import ctypes
+import time
+
+import torch
+
+from .clock import summarize
+
+
+class Model:
+    def __init__(self, place, path, dtype="f16"):
+        library = place.library
+        self.place, self.library = place, library
+        checkpoint = library.make("rvit_checkpoint_open", str(path).encode(), None)
+        desc = library.new("rvit_model_desc", dtype=library.c["RVIT_" + dtype.upper()])
+        self.handle = library.make("rvit_model_create", place.device, checkpoint, ctypes.byref(desc))
+        library.rvit_checkpoint_destroy(checkpoint)
+        self.info = library.new("rvit_model_info")
+        library.rvit_model_get_info(self.handle, ctypes.byref(self.info))
+
+    def close(self):
+        self.library.rvit_model_destroy(self.handle)
+
+
+class Sessions:
+    """Some sessions of one model and batch size on one stream, so that one can be enqueued while another runs. Images and logits are the
+    caller's tensors on the device."""
+
+    name = "raggedvit"
+
+    def __init__(self, model, images, keep=None, n=1, fixed_batch=True):
+        self.model, self.library, place = model, model.library, model.place
+        library, batch = self.library, images.shape[0]
+        self.logits = [place.empty(batch, model.info.n_classes, dtype=torch.float32) for _ in range(n)]
+        self.handles = []
+        for logits in self.logits:
+            desc = library.new("rvit_session_desc", max_images=batch, fixed_batch=int(fixed_batch), stream=place.stream,
+                               images=place.view(images), logits=place.view(logits))
+            if keep is not None:
+                desc.prune.type, desc.prune.keep = library.c["RVIT_PRUNE_L2"], keep
+            self.handles.append(library.make("rvit_session_create", model.handle, ctypes.byref(desc)))
+        self._run = library.new("rvit_run_args", n_images=batch)
+        self._pointer = ctypes.addressof(self._run)
+        self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
+
+    def _ok(self, status):
+        if status:
+            raise RuntimeError(self.library.raw.rvit_status_detail().decode())
+
+    def enqueue(self, i=0):
+        self._ok(self._enqueue(self.handles[i], self._pointer))
+
+    def wait(self, i=0):
+        self._ok(self._wait(self.handles[i]))
+
+    def stats(self):
+        stats = self.library.new("rvit_stats")
+        self.library.rvit_session_get_stats(self.handles[0], ctypes.byref(stats))
+        return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
+
+    def rows(self):
+        """Rows left after the last stage of the last run; None without one."""
+        stages = self.library.rvit_session_n_stages(self.handles[0])
+        if stages == 0:
+            return None
+        address = self.library.rvit_session_cu_seqlens(self.handles[0], stages - 1)
+        return ctypes.cast(address, ctypes.POINTER(ctypes.c_int32))[self._run.n_images]
+
+    def close(self):
+        for handle in self.handles:
+            self.library.rvit_session_destroy(handle)
+
+
+class Graph:
+    """A PyTorch forward in one CUDA graph; where there is no GPU, the forward itself."""
+
+    def __init__(self, name, forward, clock):
+        self.name, self.clock = name, clock
+        if clock.stream is None:
+            self.enqueue = lambda i=0: forward()
+            return
+        for _ in range(3):
+            forward()
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=clock.stream):
+            self.logits = forward()
+
+    def enqueue(self, i=0):
+        self.graph.replay()
+
+    def wait(self, i=0):
+        if self.clock.stream is not None:
+            self.clock.stream.synchronize()
+
+
+class Call(Graph):
+    """A PyTorch forward called as it is: eager, or under torch.compile."""
+
+    def __init__(self, name, forward, clock):
+        self.name, self.clock = name, clock
+        self.enqueue = lambda i=0: forward()
+        for _ in range(4):
+            forward()
+            self.wait()
+
+
+def measure(rivals, clock, batch, seconds=0.3, least=5):
+    """rivals take turns. Microseconds of one forward, four ways: throughput (several enqueued, then one wait, divided), latency (enqueue
+    and wait), gpu (two events around one), host (the enqueue alone). name -> what -> summary, and images a second."""
+    samples = {r.name: {"throughput": [], "latency": [], "host": [], "gpu": []} for r in rivals}
+    deepest = min(len(getattr(r, "handles", range(8))) for r in rivals)
+    for r in rivals:
+        for _ in range(2):
+            r.enqueue()
+            r.wait()
+    end, turn = time.perf_counter() + seconds * len(rivals), 0
+    while turn < least or (time.perf_counter() < end and turn < 500):
+        for r in rivals:
+            s = samples[r.name]
+            begin = time.perf_counter()
+            for i in range(deepest):
+                r.enqueue(i)
+            for i in range(deepest):
+                r.wait(i)
+            s["throughput"].append((time.perf_counter() - begin) / deepest * 1e6)
+            begin = time.perf_counter()
+            r.enqueue()
+            enqueued = time.perf_counter()
+            r.wait()
+            s["latency"].append((time.perf_counter() - begin) * 1e6)
+            s["host"].append((enqueued - begin) * 1e6)
+            if clock.stream is not None:
+                events = [torch.cuda.Event(enable_timing=True) for _ in range(2)]
+                events[0].record()
+                r.enqueue()
+                events[1].record()
+                r.wait()
+                s["gpu"].append(events[0].elapsed_time(events[1]) * 1e3)
+        turn += 1
+    results = {}
+    for name, kinds in samples.items():
+        results[name] = {kind: summarize(values) for kind, values in kinds.items() if values}
+        results[name]["images_per_second"] = batch * 1e6 / results[name]["throughput"]["median"]
+        results[name]["enqueued_at_once"] = deepest
+    return results

@@ -1,0 +1,159 @@
+"""A ViT in plain PyTorch, from a state dict with timm's names: dense, pruned by a fixed-k gather, and the eager ragged pipeline."""
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    name: str
+    dim: int
+    heads: int
+    size: int
+    depth: int = 12
+    patch: int = 16
+    classes: int = 1000
+
+    @property
+    def tokens(self):
+        return 1 + (self.size // self.patch) ** 2
+
+
+SHAPES = {s.name: s for s in (
+    Shape("deit_tiny_patch16_224", 192, 3, 224), Shape("deit_small_patch16_224", 384, 6, 224),
+    Shape("deit_base_patch16_224", 768, 12, 224), Shape("deit_base_patch16_384", 768, 12, 384))}
+TINY = Shape("tiny", 128, 2, 32, depth=5, patch=8, classes=10)
+PRUNE_AFTER = 3  # block
+
+
+def random_weights(shape, seed=1):
+    """(state dict in float16, "timm" or why not timm). timm's own initialisation where timm is installed and knows the model."""
+    torch.manual_seed(seed)
+    try:
+        import timm
+
+        if shape.name == "tiny":
+            from timm.models.vision_transformer import VisionTransformer
+
+            model = VisionTransformer(img_size=shape.size, patch_size=shape.patch, embed_dim=shape.dim, depth=shape.depth,
+                                      num_heads=shape.heads, num_classes=shape.classes)
+        else:
+            model = timm.create_model(shape.name, pretrained=False, num_classes=shape.classes)
+        return {k: v.half() for k, v in model.state_dict().items()}, f"timm {timm.__version__}"
+    except ImportError as error:
+        d, p, made = shape.dim, shape.patch, {}
+
+        def add(name, *dims, std=0.02):
+            made[name] = (torch.randn(*dims) * std).half()
+
+        add("cls_token", 1, 1, d), add("pos_embed", 1, shape.tokens, d), add("patch_embed.proj.weight", d, 3, p, p)
+        layers = [("patch_embed.proj.bias", d), ("norm.bias", d), ("head.bias", shape.classes)]
+        add("head.weight", shape.classes, d)
+        norms = ["norm"]
+        for i in range(shape.depth):
+            b = f"blocks.{i}."
+            norms += [b + "norm1", b + "norm2"]
+            add(b + "attn.qkv.weight", 3 * d, d), add(b + "attn.proj.weight", d, d)
+            add(b + "mlp.fc1.weight", 4 * d, d), add(b + "mlp.fc2.weight", d, 4 * d)
+            layers += [(b + "attn.qkv.bias", 3 * d), (b + "attn.proj.bias", d), (b + "mlp.fc1.bias", 4 * d), (b + "mlp.fc2.bias", d)]
+        for name, n in layers + [(n + ".bias", d) for n in norms]:
+            made[name] = torch.zeros(n).half()
+        for name in norms:
+            made[name + ".weight"] = torch.ones(d).half()
+        return made, f"own random weights, timm is missing: {error}"
+
+
+def reference_logits(shape, weights, images):
+    """Logits in float64, by timm where it is installed. Returns them and by whom."""
+    images = images.double()
+    try:
+        import timm
+        from timm.models.vision_transformer import VisionTransformer
+
+        model = VisionTransformer(img_size=shape.size, patch_size=shape.patch, embed_dim=shape.dim, depth=shape.depth,
+                                  num_heads=shape.heads, num_classes=shape.classes)
+        model.load_state_dict({k: v.double() for k, v in weights.items()})
+        model = model.double().to(images.device).eval()
+        for block in model.blocks:
+            block.attn.fused_attn = False
+        with torch.no_grad():
+            return model(images), f"timm {timm.__version__}"
+    except ImportError:
+        return Vit(shape, weights, images.device, torch.float64).dense(images), "bench/peers/vit.py"
+
+
+class Vit:
+    def __init__(self, shape, weights, device, dtype):
+        self.shape, self.dtype = shape, dtype
+        self.w = {k: v.to(device=device, dtype=dtype) for k, v in weights.items()}
+
+    def _norm(self, x, name):
+        return F.layer_norm(x, (self.shape.dim,), self.w[name + ".weight"], self.w[name + ".bias"], 1e-6)
+
+    def _linear(self, x, name):
+        return F.linear(x, self.w[name + ".weight"], self.w[name + ".bias"])
+
+    def embed(self, images):
+        x = F.conv2d(images, self.w["patch_embed.proj.weight"], self.w["patch_embed.proj.bias"], stride=self.shape.patch)
+        x = x.flatten(2).transpose(1, 2)
+        return torch.cat([self.w["cls_token"].expand(x.shape[0], -1, -1), x], 1) + self.w["pos_embed"]
+
+    def _dense_attention(self, qkv):
+        b, s, _ = qkv.shape
+        q, k, v = qkv.view(b, s, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, s, -1)
+
+    def block(self, x, i, attention):
+        name = f"blocks.{i}."
+        x = x + self._linear(attention(self._linear(self._norm(x, name + "norm1"), name + "attn.qkv")), name + "attn.proj")
+        hidden = F.gelu(self._linear(self._norm(x, name + "norm2"), name + "mlp.fc1"))
+        return x + self._linear(hidden, name + "mlp.fc2")
+
+    def _head(self, cls_rows):
+        return self._linear(self._norm(cls_rows, "norm"), "head")
+
+    @torch.no_grad()
+    def dense(self, images):
+        x = self.embed(images)
+        for i in range(self.shape.depth):
+            x = self.block(x, i, self._dense_attention)
+        return self._head(x[:, 0])
+
+    def kept(self, keep):
+        """Rows an image keeps: the CLS row and the best patches, as many in all as the library's l2 keeps at the least."""
+        return max(1, int(keep * self.shape.tokens))
+
+    def _gather(self, x, k):
+        score = x[:, 1:].float().square().sum(-1)
+        best = score.topk(k - 1, sorted=False).indices
+        rows = x[:, 1:].gather(1, best[:, :, None].expand(-1, -1, x.shape[2]))
+        return torch.cat([x[:, :1], rows], 1)
+
+    @torch.no_grad()
+    def gather(self, images, keep):
+        x = self.embed(images)
+        for i in range(self.shape.depth):
+            x = self.block(x, i, self._dense_attention)
+            if i == PRUNE_AFTER:
+                x = self._gather(x, self.kept(keep))
+        return self._head(x[:, 0])
+
+    @torch.no_grad()
+    def ragged_eager(self, images, keep, attention):
+        """The pipeline of arXiv 2604.15408 as a PyTorch program has it: score, mask, pack, varlen attention; the lengths are read back
+        by the host. attention(qkv, cu_seqlens, longest) on packed rows."""
+        x = self.embed(images)
+        for i in range(PRUNE_AFTER + 1):
+            x = self.block(x, i, self._dense_attention)
+        score = x.float().norm(dim=-1)
+        mask = torch.zeros_like(score, dtype=torch.bool)
+        mask.scatter_(1, score.topk(self.kept(keep), sorted=False).indices, True)
+        mask[:, 0] = True
+        lengths = mask.sum(1, dtype=torch.int32)
+        cu_seqlens = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
+        packed, longest = x[mask], int(lengths.max())
+        for i in range(PRUNE_AFTER + 1, self.shape.depth):
+            packed = self.block(packed, i, lambda qkv: attention(qkv, cu_seqlens, longest))
+        return self._head(packed[cu_seqlens[:-1].long()])
