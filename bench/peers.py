@@ -4,7 +4,7 @@
     bench/peers.py --library build/libraggedvit.so --out results [--sections attention,forwards] [--deadline 300]
     bench/peers.py --library build/libraggedvit.so --out results --dry-run [--backend cuda]
 
-The library is loaded through ctypes, with the layouts of include/raggedvit/*.h, and works on PyTorch's tensors and stream. Results go to
+The library is loaded through python/raggedvit and works on PyTorch's tensors and stream. Results go to
 OUT/peers.json after each section. --dry-run tries everything at tiny sizes without a GPU, on the library's CPU device or, with --backend
 cuda, on whatever libcuda.so.1 is found; its figures mean nothing.
 """
@@ -38,7 +38,6 @@ class Budget:
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", required=True, help="libraggedvit.so")
-    parser.add_argument("--include", default=HERE.parent / "include", help="the headers it was built with")
     parser.add_argument("--data", default=HERE.parent / "examples" / "data", help="the demo checkpoint and images")
     parser.add_argument("--out", required=True, help="folder of the results")
     parser.add_argument("--work", default="/tmp/raggedvit-bench", help="folder for checkpoints and what is compiled")
@@ -46,7 +45,6 @@ def parse():
     parser.add_argument("--deadline", type=float, default=1e9, help="seconds after which no new point is begun")
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, without a GPU")
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
-    parser.add_argument("--check-layouts", action="store_true", help="compare the struct layouts with a C compiler's and stop")
     parser.add_argument("--warm-compile", metavar="I/N", help="only compile that share of the compiled forwards, for the cache")
     parser.add_argument("--prepare", action="store_true", help="only compile the C++ extension and the Triton kernel, write checkpoints")
     return parser.parse_args()
@@ -123,17 +121,14 @@ def prepare(options, zoo, clock, names):
 
 def main():
     options = parse()
-    sys.path.insert(0, str(HERE))
+    sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
     import torch
 
     from peers import forwards
     from peers.clock import GpuClock, HostClock
     from peers.library import GpuPlace, HostPlace, Library
 
-    library = Library(options.library, options.include)
-    if options.check_layouts:
-        print(f"{library.headers.check_layout()} structs are laid out as the compiler lays them out")
-        return 0
+    library = Library(options.library)
     torch.manual_seed(1)
     if options.dry_run:
         torch.set_num_threads(1)

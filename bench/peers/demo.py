@@ -6,6 +6,8 @@ import pathlib
 import numpy
 from PIL import Image
 
+from raggedvit._library import new
+
 from .sessions import Model
 
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -25,12 +27,12 @@ def run(place, data, dtype, limit=1000, batch=50):
     data = pathlib.Path(data)
     library = place.library
     model = Model(place, data / "deit_tiny_cifar10.safetensors", dtype)
-    session = library.make("rvit_session_create", model.handle, ctypes.byref(library.new("rvit_session_desc", max_images=batch)))
+    session = library.make("rvit_session_create", model.handle, ctypes.byref(new("rvit_session_desc", max_images=batch)))
     images, classes = tiles(data, limit), model.info.n_classes
     logits = numpy.full((limit, classes), numpy.nan, numpy.float32)
     for first in range(0, limit, batch):
         n = min(batch, limit - first)
-        args = library.new("rvit_run_args", n_images=n, images=images[first:].ctypes.data)
+        args = new("rvit_run_args", n_images=n, images=images[first:].ctypes.data)
         library.rvit_session_run(session, ctypes.byref(args), logits[first:].ctypes.data)
     library.rvit_session_destroy(session)
     model.close()

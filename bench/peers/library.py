@@ -5,47 +5,10 @@ import ctypes
 
 import torch
 
-from .headers import Headers
+from raggedvit import _layouts
+from raggedvit._library import CONSTANTS, Library, new
 
 DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: "RVIT_BF16"}
-
-
-class Error(RuntimeError):
-    pass
-
-
-class Library:
-    """Functions as attributes: they raise Error on a failure. `raw` holds those of hot paths, which return their status."""
-
-    def __init__(self, path, include):
-        self.headers = Headers(include)
-        self.raw = ctypes.CDLL(path)
-        self.c, self.new = self.headers.constants, self.headers.new
-        for name, (result, arguments, _) in self.headers.functions.items():
-            function = getattr(self.raw, name, None)  # cuda.h's are missing from a build without the backend
-            if function is not None:
-                function.restype, function.argtypes = result, arguments
-
-    def __getattr__(self, name):
-        function = getattr(self.raw, name)
-
-        def checked(*arguments):
-            status = function(*arguments)
-            if status:
-                raise Error(f"{name}: {self.raw.rvit_status_name(status).decode()}: {self.raw.rvit_status_detail().decode()}")
-
-        call = checked if self.headers.functions[name][2] else function
-        setattr(self, name, call)
-        return call
-
-    def make(self, name, *arguments):
-        """What a function leaves in its last argument, an out-parameter of pointer type."""
-        out = ctypes.c_void_p()
-        getattr(self, name)(*arguments, ctypes.byref(out))
-        return out
-
-    def version(self):
-        return self.raw.rvit_version().decode()
 
 
 class Place:
@@ -59,15 +22,15 @@ class Place:
         address = tensor.data_ptr()
         storage = tensor.untyped_storage()
         buffer = self._buffer(storage)
-        return self.library.headers.types["rvit_view"](buffer, address - storage.data_ptr())
+        return _layouts.rvit_view(buffer, address - storage.data_ptr())
 
     def info(self):
-        info = self.library.new("rvit_device_info")
+        info = new("rvit_device_info")
         self.library.rvit_device_get_info(self.device, ctypes.byref(info))
         return info
 
     def stats(self, stream=None):
-        stats = self.library.new("rvit_stats")
+        stats = new("rvit_stats")
         self.library.rvit_stream_get_stats(stream or self.stream, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
 
@@ -106,7 +69,7 @@ class HostPlace(Place):
     def __init__(self, library, backend):
         super().__init__(library)
         self.torch_device, self.torch_stream, self.wrap = torch.device("cpu"), None, backend == "cuda"
-        desc = library.new("rvit_device_desc", backend=library.c[f"RVIT_BACKEND_{backend.upper()}"])
+        desc = new("rvit_device_desc", backend=CONSTANTS[f"RVIT_BACKEND_{backend.upper()}"])
         self.device = library.make("rvit_device_create", ctypes.byref(desc))
         self.stream = library.make("rvit_stream_create", self.device)
         if self.wrap:
@@ -117,7 +80,7 @@ class HostPlace(Place):
     def empty(self, *shape, dtype):
         size = max(1, torch.Size(shape).numel()) * torch.empty(0, dtype=dtype).element_size()
         size = (size + 63) // 64 * 64
-        buffer = self.library.make("rvit_buffer_create", self.device, size, self.library.c["RVIT_BUFFER_UPLOAD"])
+        buffer = self.library.make("rvit_buffer_create", self.device, size, CONSTANTS["RVIT_BUFFER_UPLOAD"])
         memory = (ctypes.c_char * size).from_address(self.library.rvit_buffer_host(buffer))
         tensor = torch.frombuffer(memory, dtype=torch.uint8)
         handle = buffer

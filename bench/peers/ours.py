@@ -2,6 +2,8 @@
 
 import ctypes
 
+from raggedvit._library import CONSTANTS, new
+
 from .library import DTYPES
 
 
@@ -10,8 +12,8 @@ def attention(place, batch, **options):
     library, point = place.library, batch.point
     out = place.empty(point.rows, batch.heads * batch.head_dim, dtype=batch.dtype)
     stride = 3 * batch.heads * batch.head_dim
-    args = library.new(
-        "rvit_attention_args", dtype=library.c[DTYPES[batch.dtype]], n_images=point.batch, n_heads=batch.heads,
+    args = new(
+        "rvit_attention_args", dtype=CONSTANTS[DTYPES[batch.dtype]], n_images=point.batch, n_heads=batch.heads,
         head_dim=batch.head_dim, max_len=point.longest, rows=point.rows, q=place.view(batch.q), k=place.view(batch.k),
         v=place.view(batch.v), q_stride=stride, k_stride=stride, v_stride=stride, cu_seqlens=place.view(batch.cu_seqlens),
         out=place.view(out), **options)

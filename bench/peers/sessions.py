@@ -5,6 +5,8 @@ import time
 
 import torch
 
+from raggedvit._library import CONSTANTS, new
+
 from .clock import summarize
 
 
@@ -13,10 +15,10 @@ class Model:
         library = place.library
         self.place, self.library = place, library
         checkpoint = library.make("rvit_checkpoint_open", str(path).encode(), None)
-        desc = library.new("rvit_model_desc", dtype=library.c["RVIT_" + dtype.upper()])
+        desc = new("rvit_model_desc", dtype=CONSTANTS["RVIT_" + dtype.upper()])
         self.handle = library.make("rvit_model_create", place.device, checkpoint, ctypes.byref(desc))
         library.rvit_checkpoint_destroy(checkpoint)
-        self.info = library.new("rvit_model_info")
+        self.info = new("rvit_model_info")
         library.rvit_model_get_info(self.handle, ctypes.byref(self.info))
 
     def close(self):
@@ -35,12 +37,12 @@ class Sessions:
         self.logits = [place.empty(batch, model.info.n_classes, dtype=torch.float32) for _ in range(n)]
         self.handles = []
         for logits in self.logits:
-            desc = library.new("rvit_session_desc", max_images=batch, fixed_batch=int(fixed_batch), stream=place.stream,
+            desc = new("rvit_session_desc", max_images=batch, fixed_batch=int(fixed_batch), stream=place.stream,
                                images=place.view(images), logits=place.view(logits))
             if keep is not None:
-                desc.prune.type, desc.prune.keep = library.c["RVIT_PRUNE_L2"], keep
+                desc.prune.type, desc.prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
             self.handles.append(library.make("rvit_session_create", model.handle, ctypes.byref(desc)))
-        self._run = library.new("rvit_run_args", n_images=batch)
+        self._run = new("rvit_run_args", n_images=batch)
         self._pointer = ctypes.addressof(self._run)
         self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
 
@@ -55,7 +57,7 @@ class Sessions:
         self._ok(self._wait(self.handles[i]))
 
     def stats(self):
-        stats = self.library.new("rvit_stats")
+        stats = new("rvit_stats")
         self.library.rvit_session_get_stats(self.handles[0], ctypes.byref(stats))
         return {name: getattr(stats, name) for name, _ in stats._fields_[1:]}
 

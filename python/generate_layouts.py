@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""Writes raggedvit/_layouts.py, the library's structs, enums and functions for ctypes, from its public headers.
+
+    python/generate_layouts.py                  writes the module
+    python/generate_layouts.py --check [CC]     fails if it is out of date, or if a C compiler lays a struct out differently
+"""
+
+import argparse
+import ctypes
+import importlib.util
+import pathlib
+import re
+import subprocess
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+INCLUDE = HERE.parent / "include"
+MODULE = HERE / "raggedvit" / "_layouts.py"
+HEADERS = ["status.h", "device.h", "ragged.h", "prune.h", "vit.h", "cuda.h"]
+SCALARS = {
+    "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
+    "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",
+}
+HEAD = '''"""Structs, enums and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
+
+from ctypes import Structure, {names}, sizeof
+'''
+TAIL = '''
+
+def _fill(struct, values):
+    for field, value in values.items():
+        if isinstance(value, dict):
+            _fill(getattr(struct, field), value)
+        else:
+            setattr(struct, field, value)
+
+
+def new(name, **values):
+    """A struct as its RVIT_..._INIT makes it, then the fields given."""
+    struct = TYPES[name]()
+    _fill(struct, DEFAULTS.get(name, {}))
+    for field, value in values.items():
+        if not hasattr(struct, field):
+            raise AttributeError(f"{name} has no field {field}")
+        setattr(struct, field, value)
+    return struct
+'''
+
+
+def strip(text):
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S).replace("\\\n", " ")
+    return re.sub(r"//[^\n]*", " ", text)
+
+
+class Headers:
+    """constants: enum values and numeric macros; structs: name -> [(field, type)], types as Python source; defaults: what the
+    RVIT_..._INIT of a struct sets; functions: name -> (result, arguments, whether the result is an rvit_status)."""
+
+    def __init__(self):
+        text = "\n".join(strip((INCLUDE / "raggedvit" / name).read_text()) for name in HEADERS)
+        self.constants, self.structs, self.defaults, self.functions = {}, {}, {}, {}
+        self._types, self._macros = dict(SCALARS), {}
+        for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+)\s+(\d+)\s*$", text, flags=re.M):
+            self.constants[name] = int(value)
+        for name, value in re.findall(r"^\s*#\s*define\s+(RVIT_\w+_INIT)\s+(\{.*\}|RVIT_INIT\(\w+\))\s*$", text, flags=re.M):
+            self._macros[name] = value
+        body = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+        for name in re.findall(r"typedef\s+[\w\s*]+\(\s*\*\s*(\w+)\s*\)", body):
+            self._types[name] = "c_void_p"
+        for match in re.finditer(r"typedef\s+(enum|struct)\s+(\w+)\s*\{(.*?)\}\s*(\w+)\s*;", body, flags=re.S):
+            if match[1] == "enum":
+                self._enum(match[4], match[3])
+            else:
+                self._struct(match[4], match[3])
+        for result, name, arguments in re.findall(r"RVIT_API\s+([\w\s*]+?)\b(rvit_\w+)\s*\(([^()]*)\)\s*;", body):
+            result = result.replace("RVIT_NODISCARD", "").strip()
+            given = [] if arguments.strip() == "void" else [self._type(re.sub(r"\w+$", "", a.strip())) for a in arguments.split(",")]
+            self.functions[name] = (self._type(result), given, result == "rvit_status")
+        for name in self.structs:
+            macro = self._macros.get(name.upper() + "_INIT", "")
+            if macro.startswith("{"):
+                self.defaults[name] = self._values(name, self._tokens(macro))
+            elif self.structs[name][0][0] == "struct_size":
+                self.defaults[name] = {"struct_size": f"sizeof({name})"}
+
+    def _enum(self, name, body):
+        value = -1
+        for entry in filter(None, (e.strip() for e in body.split(","))):
+            label, _, number = (part.strip() for part in entry.partition("="))
+            value = int(number, 0) if number else value + 1
+            self.constants[label] = value
+        self._types[name] = "c_int"
+
+    def _type(self, text):
+        text = re.sub(r"\b(const|struct|enum)\b", "", text).strip()
+        if text.endswith("*"):
+            return "c_char_p" if text.replace(" ", "") == "char*" else "c_void_p"
+        return self._types[text]
+
+    def _struct(self, name, body):
+        fields = []
+        for line in filter(None, (l.strip() for l in body.split(";"))):
+            if "(*" in line.replace(" ", ""):
+                fields.append((re.search(r"\(\s*\*\s*(\w+)", line)[1], "c_void_p"))
+                continue
+            first, *rest = line.split(",")
+            base, declarator = re.match(r"((?:const\s+)?(?:struct\s+)?\w+)\s*(.*)", first, flags=re.S).groups()
+            for one in [declarator, *rest]:
+                stars, field, dimension = re.match(r"\s*(\**)\s*(\w+)\s*(?:\[(\w+)\])?", one).groups()
+                kind = self._type(base + " " + stars)
+                if dimension:
+                    kind += f" * {dimension if dimension.isdigit() else self.constants[dimension]}"
+                fields.append((field, kind))
+        self.structs[name] = fields
+        self._types[name] = name
+
+    def _tokens(self, macro):
+        stack = [[]]
+        for token in re.findall(r"sizeof\s*\(\w+\)|[{}]|[-\w.]+", macro):
+            if token == "{":
+                stack.append([])
+            elif token == "}":
+                done = stack.pop()
+                stack[-1].append(done)
+            elif token in self._macros:
+                stack[-1].append(self._tokens(self._macros[token]))
+            else:
+                stack[-1].append(token)
+        return stack[0][0]
+
+    def _values(self, name, tokens):
+        """The fields that an initialiser makes other than zero, as Python source."""
+        values = {}
+        for (field, kind), token in zip(self.structs[name], tokens):
+            if isinstance(token, list):
+                inner = self._values(kind, token) if kind in self.structs else {}
+                if inner:
+                    values[field] = inner
+            elif token.startswith("sizeof"):
+                values[field] = token.replace(" ", "")
+            elif token != "NULL":
+                number = self.constants[token] if token in self.constants else float(token)
+                if number:
+                    values[field] = repr(float(number) if kind in ("c_float", "c_double") else int(number))
+        return values
+
+    def module(self):
+        def source(value):
+            return "{" + ", ".join(f'"{k}": {source(v)}' for k, v in value.items()) + "}" if isinstance(value, dict) else value
+
+        lines = []
+        for name, fields in self.structs.items():
+            lines += ["", f"class {name}(Structure):", "    _fields_ = ["]
+            lines += [f'        ("{field}", {kind}),' for field, kind in fields] + ["    ]", ""]
+        lines += ["", "CONSTANTS = {"] + [f'    "{name}": {value},' for name, value in self.constants.items()] + ["}", ""]
+        lines += ["TYPES = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
+        lines.append("DEFAULTS = {")
+        for name, values in self.defaults.items():
+            lines += [f'    "{name}": {{'] + [f'        "{field}": {source(value)},' for field, value in values.items()] + ["    },"]
+        lines += ["}", ""]
+        lines += ["# name: (result, arguments, whether the result is an rvit_status)", "FUNCTIONS = {"]
+        for name, (result, arguments, checked) in self.functions.items():
+            lines.append(f'    "{name}": ({result}, [{", ".join(arguments)}], {checked}),')
+        text = "\n".join(lines + ["}"])
+        names = sorted(set(re.findall(r"\bc_\w+", text)))
+        return HEAD.replace("{names}", ", ".join(names)) + "\n" + text + "\n" + TAIL
+
+
+def check_layouts(layouts, headers, compiler):
+    """Compares every size, offset and default with a C compiler's. Returns the number of structs compared."""
+    lines = ["#include <stdio.h>", "#include <raggedvit/raggedvit.h>", "#include <raggedvit/cuda.h>", "int main(void) {"]
+    for name, fields in headers.structs.items():
+        lines.append(f'printf("{name} %zu", sizeof({name}));')
+        lines += [f'printf(" %zu", offsetof({name}, {field}));' for field, _ in fields]
+        lines.append('puts("");')
+        if name in headers.defaults:
+            lines.append(f"{{ {name} v = {name.upper()}_INIT; const unsigned char *b = (const unsigned char *)&v;"
+                         f' printf("{name}="); for (size_t i = 0; i < sizeof v; i++) printf("%02x", b[i]); puts(""); }}')
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "layout.c"
+        source.write_text("\n".join(lines + ["return 0; }"]))
+        subprocess.run([compiler, "-std=c11", f"-I{INCLUDE}", "-o", f"{folder}/layout", str(source)], check=True)
+        output = subprocess.run([f"{folder}/layout"], check=True, capture_output=True, text=True).stdout
+    for line in output.splitlines():
+        if "=" in line:
+            name, wanted = line.split("=")
+            found = bytes(layouts.new(name)).hex()
+        else:
+            name, *wanted = line.split()
+            struct = layouts.TYPES[name]
+            found = [str(ctypes.sizeof(struct))] + [str(getattr(struct, f).offset) for f, _ in headers.structs[name]]
+        if found != wanted:
+            raise SystemExit(f"{name}: the compiler says {wanted}, ctypes {found}")
+    return len(headers.structs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", nargs="?", const="cc", metavar="CC", help="compare instead of writing")
+    options = parser.parse_args()
+    headers = Headers()
+    text = headers.module()
+    if not options.check:
+        MODULE.write_text(text)
+        return
+    if not MODULE.exists() or MODULE.read_text() != text:
+        raise SystemExit("python/raggedvit/_layouts.py is out of date: run python/generate_layouts.py and commit what it writes")
+    spec = importlib.util.spec_from_file_location("layouts", MODULE)  # on its own: the package needs numpy
+    layouts = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(layouts)
+    print(f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Token-pruned Vision Transformers, run ragged: a thin layer over the C library raggedvit.
+
+    model = raggedvit.Model("deit_tiny.safetensors")
+    result = model.classify(images, policy="l2", keep=0.5)      # images: float32 [B, 3, H, W], normalised
+
+Every failure of the library is a RaggedVitError with its sentence and its status. The library is opened on first use: the file that the
+environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0. Nothing here may be
+used in a child of a fork whose parent has used it.
+"""
+
+from ._attention import attention
+from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
+from ._library import RaggedVitError, Status, library
+from ._model import Model, Result
+
+__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "attention", "devices", "policies",
+           "version"]
+
+
+def version() -> str:
+    """The version of the library that is in use, as "0.1.0"."""
+    return library().version()

@@ -1,0 +1,102 @@
+"""Other libraries' CUDA arrays, without importing them: PyTorch tensors, __cuda_array_interface__, DLPack."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from ._library import invalid
+
+ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4}
+TYPESTRS = {"<f4": "float32", "<f2": "float16", "<i4": "int32"}
+DLPACK_CUDA, DLPACK_CUDA_MANAGED = 2, 13
+DLPACK_KINDS = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (0, 32): "int32"}
+
+
+@dataclass
+class DeviceArray:
+    """Where an array lies. strides are in elements. `owner` keeps the memory alive."""
+
+    address: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    stream: int | None
+    owner: Any
+
+
+class _DLDevice(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32)]
+
+
+class _DLDataType(ctypes.Structure):
+    _fields_ = [("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16)]
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [("data", ctypes.c_void_p), ("device", _DLDevice), ("ndim", ctypes.c_int32), ("dtype", _DLDataType),
+                ("shape", ctypes.POINTER(ctypes.c_int64)), ("strides", ctypes.POINTER(ctypes.c_int64)),
+                ("byte_offset", ctypes.c_uint64)]
+
+
+def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def is_torch(array: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(array, torch.Tensor)
+
+
+def on_cuda(array: Any) -> bool:
+    """Whether an array lies in the memory of a CUDA device."""
+    if is_torch(array):
+        return bool(array.is_cuda)
+    if hasattr(array, "__cuda_array_interface__"):
+        return True
+    device = getattr(array, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
+
+
+def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:
+    """Describes a CUDA array. stream: where it will be used, for the exporter of a DLPack capsule to order itself before."""
+    if not on_cuda(array):
+        raise invalid(f"{argument} is a {type(array).__name__} in host memory; expected a CUDA array, as qkv is")
+    if is_torch(array):
+        return DeviceArray(array.data_ptr(), tuple(array.shape), tuple(array.stride()), str(array.dtype)[6:], None, array)
+    interface = getattr(array, "__cuda_array_interface__", None)
+    if interface is not None:
+        return from_interface(interface, array, argument)
+    return from_dlpack(array.__dlpack__(stream=stream or 1), argument)
+
+
+def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> DeviceArray:
+    if interface.get("mask") is not None:
+        raise invalid(f"{argument} has a mask, which is not supported")
+    dtype = TYPESTRS.get(interface["typestr"], interface["typestr"])
+    shape, strides = tuple(interface["shape"]), interface.get("strides")
+    size = ELEMENTS.get(dtype, 1)
+    if strides is not None and any(stride % size for stride in strides):
+        raise invalid(f"the strides of {argument} are no multiples of its element size")
+    steps = contiguous(shape) if strides is None else tuple(stride // size for stride in strides)
+    return DeviceArray(interface["data"][0], shape, steps, dtype, interface.get("stream"), owner)
+
+
+def from_dlpack(capsule: Any, argument: str) -> DeviceArray:
+    """Reads a capsule without consuming it: it frees the exporter's tensor when it goes."""
+    get = ctypes.pythonapi.PyCapsule_GetPointer
+    get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    tensor = _DLTensor.from_address(get(capsule, b"dltensor"))
+    kind = (tensor.dtype.code, tensor.dtype.bits)
+    if tensor.dtype.lanes != 1:
+        raise invalid(f"{argument} has vectors for elements, which is not supported")
+    shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+    strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else contiguous(shape)
+    address = (tensor.data or 0) + tensor.byte_offset
+    return DeviceArray(address, shape, strides, DLPACK_KINDS.get(kind, f"DLPack type {kind}"), None, capsule)

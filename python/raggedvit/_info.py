@@ -1,0 +1,127 @@
+"""What can be listed: devices, policies, and what is known of a model."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any
+
+from ._library import CONSTANTS, RaggedVitError, Status, library, new
+
+BACKENDS = {"auto": CONSTANTS["RVIT_BACKEND_AUTO"], "cpu": CONSTANTS["RVIT_BACKEND_CPU"], "cuda": CONSTANTS["RVIT_BACKEND_CUDA"],
+            "vulkan": CONSTANTS["RVIT_BACKEND_VULKAN"]}
+TIERS = {"auto": CONSTANTS["RVIT_TIER_AUTO"], "scalar": CONSTANTS["RVIT_TIER_SCALAR"], "subgroup": CONSTANTS["RVIT_TIER_SUBGROUP"],
+         "matrix": CONSTANTS["RVIT_TIER_MATRIX"]}
+PARAMETERS = {"keep": CONSTANTS["RVIT_PRUNE_KEEP"], "blocks": CONSTANTS["RVIT_PRUNE_BLOCKS"],
+              "threshold": CONSTANTS["RVIT_PRUNE_THRESHOLD"], "mass": CONSTANTS["RVIT_PRUNE_MASS"],
+              "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"]}
+
+
+def name_of(table: dict[str, int], value: int) -> str:
+    return next((name for name, number in table.items() if number == value), str(value))
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """A device, or with index -1 a backend that cannot be used: note says why."""
+
+    backend: str
+    index: int
+    name: str
+    driver: str
+    tier: str
+    is_software: bool
+    memory_size: int
+    uuid: bytes
+    note: str
+
+    @classmethod
+    def of(cls, info: Any) -> DeviceInfo:
+        text = {field: getattr(info, field).decode(errors="replace") for field in ("name", "driver", "note")}
+        return cls(backend=name_of(BACKENDS, info.backend), index=info.index, tier=name_of(TIERS, info.tier),
+                   is_software=bool(info.is_software), memory_size=info.memory_size, uuid=bytes(info.uuid), **text)
+
+
+@dataclass(frozen=True)
+class PolicyInfo:
+    """A pruning policy: its name, where it is defined, and its parameters with their defaults (None: none)."""
+
+    name: str
+    summary: str
+    source: str
+    site: str
+    parameters: tuple[str, ...]
+    keep: float | None
+    blocks: tuple[int, ...]
+    to_last_block: bool
+    threshold: float | None
+    mass: float | None
+    n_samples: int
+    merges: int
+
+
+@dataclass(frozen=True)
+class ModelInfo:
+    """A model's geometry, as include/raggedvit/vit.h describes rvit_model_info."""
+
+    architecture: str
+    family: str
+    image_size: int
+    patch_size: int
+    channels: int
+    dim: int
+    n_heads: int
+    head_dim: int
+    depth: int
+    mlp_dim: int
+    n_prefix: int
+    tokens: int
+    n_classes: int
+    eps: float
+    n_parameters: int
+    distilled: bool
+    n_registers: int
+    n_predictors: int
+    trained_size: int
+
+    @classmethod
+    def of(cls, info: Any) -> ModelInfo:
+        values = {field: getattr(info, field) for field in cls.__dataclass_fields__}
+        values["architecture"], values["family"] = info.architecture.decode(), info.family.decode()
+        values["distilled"] = bool(info.distilled)
+        return cls(**values)
+
+
+def devices() -> list[DeviceInfo]:
+    """Every device of every backend that is built in, in the order of preference. A backend that cannot be used is one entry of index
+    -1."""
+    lib, n = library(), ctypes.c_int32()
+    lib.rvit_device_list(None, 0, ctypes.byref(n))
+    kind = type(new("rvit_device_info"))
+    infos = (kind * n.value)()
+    for info in infos:
+        info.struct_size = ctypes.sizeof(kind)
+    lib.rvit_device_list(infos, len(infos), ctypes.byref(n))
+    return [DeviceInfo.of(info) for info in infos[: n.value]]
+
+
+def policies() -> list[PolicyInfo]:
+    """Every pruning policy there is; "none" among them."""
+    lib, found, info = library(), [], new("rvit_prune_info")
+
+    def given(value: float) -> float | None:
+        return None if value < 0 else value
+
+    while True:
+        try:
+            lib.rvit_prune_list(len(found), ctypes.byref(info))
+        except RaggedVitError as error:
+            if error.status != Status.INVALID_ARGUMENT:
+                raise
+            return found
+        text = {field: getattr(info, field).decode() for field in ("name", "summary", "source", "site")}
+        n = info.n_default_blocks
+        found.append(PolicyInfo(
+            **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=given(info.default_keep),
+            blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=given(info.default_threshold),
+            mass=given(info.default_mass), n_samples=info.default_samples, merges=info.default_merges))

@@ -1,0 +1,136 @@
+"""The shared library: where it is found, its functions, its errors, and the ownership of its objects."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+import os
+import pathlib
+import threading
+import weakref
+from typing import Any
+
+from . import _layouts
+
+CONSTANTS = _layouts.CONSTANTS
+new = _layouts.new
+
+
+class Status(enum.IntEnum):
+    """rvit_status: what a failed call returned."""
+
+    INVALID_ARGUMENT = CONSTANTS["RVIT_INVALID_ARGUMENT"]
+    UNSUPPORTED = CONSTANTS["RVIT_UNSUPPORTED"]
+    UNAVAILABLE = CONSTANTS["RVIT_UNAVAILABLE"]
+    OUT_OF_HOST_MEMORY = CONSTANTS["RVIT_OUT_OF_HOST_MEMORY"]
+    OUT_OF_DEVICE_MEMORY = CONSTANTS["RVIT_OUT_OF_DEVICE_MEMORY"]
+    DEVICE_LOST = CONSTANTS["RVIT_DEVICE_LOST"]
+    BAD_FILE = CONSTANTS["RVIT_BAD_FILE"]
+    INTERNAL = CONSTANTS["RVIT_INTERNAL"]
+
+
+class RaggedVitError(RuntimeError):
+    """A call failed. str() is a sentence on which argument or file is wrong, what was expected and what was found."""
+
+    def __init__(self, status: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.status: Status = Status(status)
+
+    def __reduce__(self) -> Any:
+        return RaggedVitError, (int(self.status), str(self))
+
+
+def invalid(sentence: str) -> RaggedVitError:
+    return RaggedVitError(Status.INVALID_ARGUMENT, sentence)
+
+
+class Library:
+    """Functions as attributes: those that return a rvit_status raise RaggedVitError on a failure. `raw` holds them as they are, for hot
+    paths."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = os.fspath(path)
+        try:
+            self.raw = ctypes.CDLL(self.path)
+            self.raw.rvit_version.restype = ctypes.c_char_p
+        except (OSError, AttributeError) as error:
+            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} cannot be used as libraggedvit: {error}") from error
+        wanted = tuple(CONSTANTS[f"RVIT_VERSION_{part}"] for part in ("MAJOR", "MINOR"))
+        if tuple(int(part) for part in self.version().split(".")[:2]) != wanted:
+            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} is version {self.version()}, this package is for {wanted[0]}.{wanted[1]}")
+        for name, (result, arguments, _) in _layouts.FUNCTIONS.items():
+            function = getattr(self.raw, name, None)  # cuda.h's are missing from a build without the backend
+            if function is not None:
+                function.restype, function.argtypes = result, arguments
+
+    def version(self) -> str:
+        return self.raw.rvit_version().decode()
+
+    def check(self, status: int) -> None:
+        """Raises what a status other than RVIT_OK stands for. In the thread of the failed call, before its next one."""
+        if status:
+            raise RaggedVitError(status, self.raw.rvit_status_detail().decode(errors="replace"))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _layouts.FUNCTIONS:
+            raise AttributeError(name)
+        function = getattr(self.raw, name, None)
+        if function is None:
+            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} was built without {name}")
+
+        def checked(*arguments: Any) -> None:
+            self.check(function(*arguments))
+
+        call = checked if _layouts.FUNCTIONS[name][2] else function
+        setattr(self, name, call)
+        return call
+
+    def make(self, name: str, *arguments: Any) -> ctypes.c_void_p:
+        """What a function leaves in its last argument, an out-parameter of pointer type."""
+        out = ctypes.c_void_p()
+        getattr(self, name)(*arguments, ctypes.byref(out))
+        return out
+
+    def own(self, kind: str, *arguments: Any, create: str | None = None, keeps: tuple[Any, ...] = ()) -> Handle:
+        """rvit_<kind>_create, or the function `create`, as an object that is destroyed when nothing refers to it any more."""
+        pointer = self.make(create or f"rvit_{kind}_create", *arguments)
+        return Handle(pointer, getattr(self, f"rvit_{kind}_destroy"), keeps)
+
+
+class Handle:
+    """An object of the library's; ctypes passes it as its pointer. `keeps` are freed after it."""
+
+    def __init__(self, pointer: ctypes.c_void_p, destroy: Any, keeps: tuple[Any, ...] = ()) -> None:
+        self.pointer = self._as_parameter_ = pointer
+        # The finalizer holds keeps: they outlive the call of destroy even when all of it becomes garbage in one cycle.
+        self._finalizer = weakref.finalize(self, Handle._end, destroy, pointer, keeps)
+
+    @staticmethod
+    def _end(destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
+        destroy(pointer)
+
+    def close(self) -> None:
+        self._finalizer()
+
+
+_lock = threading.Lock()
+_library: Library | None = None
+
+
+def find() -> str:
+    """The file that RAGGEDVIT_LIBRARY names alone; else the one beside this package's modules, else the system's."""
+    named = os.environ.get("RAGGEDVIT_LIBRARY")
+    if named:
+        return named
+    beside = pathlib.Path(__file__).resolve().parent / "libraggedvit.so.0"
+    return str(beside) if beside.exists() else "libraggedvit.so.0"
+
+
+def library() -> Library:
+    """The library, opened on first use. UNAVAILABLE says what was tried."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                _library = Library(find())
+    return _library

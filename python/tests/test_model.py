@@ -1,0 +1,179 @@
+"""The demo checkpoint through the package: timm's logits, the shapes and meaning of what comes back, ownership, threads, errors."""
+
+import gc
+import os
+import pickle
+import subprocess
+import sys
+import threading
+import unittest
+
+import numpy as np
+
+import support
+import raggedvit
+from raggedvit import RaggedVitError, Status
+
+
+class ModelTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.images = support.tiles(4)
+
+    def fails(self, status, words, function, *arguments, **named):
+        with self.assertRaises(RaggedVitError) as caught:
+            function(*arguments, **named)
+        self.assertEqual(caught.exception.status, status)
+        self.assertRegex(str(caught.exception), words)
+
+    def test_logits_are_those_of_timm(self):
+        images, wanted = support.tiles(64), support.reference_logits()
+        logits = np.concatenate([self.model.classify(images[i : i + 16], "none").logits for i in range(0, 64, 16)])
+        self.assertLess(np.abs(logits - wanted).max(), 1e-4)
+
+    def test_f16(self):
+        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype="f16", n_threads=2)
+        difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
+        self.assertTrue(0 < difference < 4e-2, difference)
+
+    def test_what_is_kept(self):
+        result = self.model.classify(self.images, "l2", keep=0.5)
+        self.assertEqual(result.logits.shape, (4, 10))
+        self.assertEqual(len(result.kept), 1)
+        for image, kept in enumerate(result.kept[0]):
+            self.assertIn(len(kept), (98, 99))
+            self.assertEqual(kept[0], 0)
+            self.assertTrue((np.diff(kept) > 0).all() and kept[-1] < 197)
+            self.assertEqual(len(kept), np.diff(result.cu_seqlens[0])[image])
+        self.assertEqual([len(k[0]) for k in self.model.classify(self.images, "evit", keep=0.7).kept], [139, 98, 69])
+        self.assertTrue((np.argmax(result, axis=1) == result.logits.argmax(1)).all())
+
+    def test_every_policy(self):
+        values = {"l2-threshold": {"threshold": 1.0}, "mask": {"mask": np.ones((4, 197))}}
+        for policy in raggedvit.policies():
+            with self.subTest(policy.name):
+                result = self.model.classify(self.images, policy.name, **values.get(policy.name, {}))
+                self.assertTrue(np.isfinite(result.logits).all())
+
+    def test_a_given_mask(self):
+        mask = np.ones((4, 197), bool)
+        mask[2, 5:100] = False
+        result = self.model.classify(self.images, "mask", mask=mask)
+        for image in range(4):
+            np.testing.assert_array_equal(result.kept[0][image], np.flatnonzero(mask[image]))
+        dense = self.model.classify(self.images, "none").logits
+        np.testing.assert_allclose(result.logits[[0, 1, 3]], dense[[0, 1, 3]], atol=1e-4)
+        self.assertGreater(np.abs(result.logits[2] - dense[2]).max(), 1e-3)
+        self.fails(Status.INVALID_ARGUMENT, "expected .1, 4, 197", self.model.classify, self.images, "mask", mask=mask[:, :9])
+        self.fails(Status.INVALID_ARGUMENT, "no mask", self.model.classify, self.images, "mask")
+        self.fails(Status.INVALID_ARGUMENT, "'mask'", self.model.classify, self.images, mask=mask)
+
+    def test_features_attention_and_sizes(self):
+        result = self.model.classify(self.images, "l2", keep=0.2, features=True, cls_attention=True)
+        rows = result.cu_seqlens[-1][-1]
+        self.assertEqual(result.features.shape, (rows, 192))
+        self.assertEqual(result.cls_attention.shape, (rows, 3))
+        sums = np.add.reduceat(result.cls_attention, result.cu_seqlens[-1][:-1])
+        np.testing.assert_allclose(sums, 1, atol=1e-5)
+        merged = self.model.classify(self.images, "tome", merges=8)
+        for sizes in merged.sizes[-1]:
+            self.assertAlmostEqual(float(sizes.sum()), 197, places=3)
+        self.assertEqual(self.model.classify(self.images, "none", features=True).features.shape, (4 * 197, 192))
+
+    def test_results_are_the_callers(self):
+        first = self.model.classify(self.images, features=True)
+        copies = first.logits.copy(), first.kept[0][1].copy(), first.features.copy()
+        self.model.classify(self.images[::-1], features=True)
+        for now, before in zip((first.logits, first.kept[0][1], first.features), copies):
+            np.testing.assert_array_equal(now, before)
+
+    def test_any_layout_of_images(self):
+        wanted = self.model.classify(self.images).logits
+        spread = np.asfortranarray(self.images.astype(np.float64))
+        np.testing.assert_array_equal(self.model.classify(spread).logits, wanted)
+        self.assertEqual(self.model.classify(self.images[:0]).logits.shape, (0, 10))
+
+    def test_errors(self):
+        fails, classify = self.fails, self.model.classify
+        fails(Status.INVALID_ARGUMENT, "no pruning policy is called 'best'", classify, self.images, "best")
+        fails(Status.INVALID_ARGUMENT, "tome has no such parameter", classify, self.images, "tome", keep=0.5)
+        fails(Status.INVALID_ARGUMENT, "keep", classify, self.images, keep=1.5)
+        fails(Status.INVALID_ARGUMENT, "keep is -1", classify, self.images, keep=-1)
+        fails(Status.INVALID_ARGUMENT, "block", classify, self.images, blocks=[99])
+        fails(Status.INVALID_ARGUMENT, "uint8", classify, np.zeros((1, 3, 224, 224), np.uint8))
+        fails(Status.INVALID_ARGUMENT, r"expected \[B, 3, 224, 224\]", classify, self.images[0])
+        broken = self.images.copy()
+        broken[2, 0, 100, 100] = np.nan
+        fails(Status.INVALID_ARGUMENT, "image 2: a score is NaN", classify, broken)
+        self.assertTrue(np.isfinite(classify(self.images).logits).all())
+        fails(Status.BAD_FILE, "there is no such file", raggedvit.Model, "/nonexistent.safetensors", backend="cpu")
+        fails(Status.BAD_FILE, "README.md", raggedvit.Model, support.DATA / "README.md", backend="cpu")
+        fails(Status.INVALID_ARGUMENT, "backend is 'tpu'", raggedvit.Model, support.CHECKPOINT, backend="tpu")
+        fails(Status.INVALID_ARGUMENT, "patch", raggedvit.Model, support.CHECKPOINT, backend="cpu", image_size=225)
+        error = pickle.loads(pickle.dumps(RaggedVitError(Status.BAD_FILE, "x")))
+        self.assertEqual((error.status, str(error)), (Status.BAD_FILE, "x"))
+
+    def test_another_resolution(self):
+        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", image_size=160, n_threads=2)
+        self.assertEqual((model.info.tokens, model.info.trained_size), (101, 224))
+        self.assertEqual(model.classify(self.images[:, :, :160, :160]).logits.shape, (4, 10))
+
+    def test_sessions_are_kept_and_let_go(self):
+        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, max_sessions=2)
+        for keep in (0.2, 0.5, 0.8, 0.8):
+            last = model.classify(self.images[:1], keep=keep).logits
+        self.assertEqual([key[2] for key in model._sessions], [0.5, 0.8])
+        np.testing.assert_array_equal(model.classify(self.images[:1], keep=0.8).logits, last)
+        model.close()
+        model.close()
+        self.fails(Status.INVALID_ARGUMENT, "closed", model.classify, self.images)
+        other = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        other.classify(self.images[:1])
+        other.itself = other  # garbage only a cycle collection finds
+        del other, model
+        gc.collect()
+
+    def test_threads_share_a_model(self):
+        wanted = {n: self.model.classify(self.images[:n]).logits for n in (1, 2)}
+        failures = []
+
+        def work(n):
+            for _ in range(4):
+                if not np.array_equal(self.model.classify(self.images[:n]).logits, wanted[n]):
+                    failures.append(n)
+
+        threads = [threading.Thread(target=work, args=(n,)) for n in (1, 1, 2, 2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_lists(self):
+        self.assertIn("cpu", [device.backend for device in raggedvit.devices()])
+        self.assertEqual(self.model.device.backend, "cpu")
+        self.assertEqual(self.model.info.depth, 12)
+        self.assertIn("cat", self.model.class_names)
+        l2 = next(p for p in raggedvit.policies() if p.name == "l2")
+        self.assertEqual((l2.keep, l2.blocks, l2.parameters), (0.5, (3,), ("keep", "blocks")))
+
+    def test_the_library_is_named_or_missed(self):
+        code = "import raggedvit\ntry: raggedvit.version()\nexcept raggedvit.RaggedVitError as e: print(e.status.name, e)"
+        for name in ("/nonexistent.so", support.CHECKPOINT):
+            environment = dict(os.environ, RAGGEDVIT_LIBRARY=str(name), PYTHONPATH=str(support.ROOT / "python"))
+            out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
+            self.assertTrue(out.startswith(f"UNAVAILABLE {name}"), out)
+
+    def test_the_interpreter_ends_with_everything_alive(self):
+        code = ("import support, raggedvit, numpy as np\n"
+                "m = raggedvit.Model(support.CHECKPOINT, backend='cpu', n_threads=2)\n"
+                "r = m.classify(support.tiles(1))\n"
+                "raggedvit.attention(np.ones((4, 3, 1, 8), np.float32), [0, 4])\n"
+                "print('done')")
+        run = subprocess.run([sys.executable, "-c", code], cwd=support.ROOT / "python" / "tests", capture_output=True, text=True)
+        self.assertEqual((run.returncode, run.stdout, run.stderr), (0, "done\n", ""))
+
+
+if __name__ == "__main__":
+    unittest.main()
