@@ -11,7 +11,7 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-programs="test_ops test_laws test_model test_api test_cuda test_demo"
+programs="test_ops test_laws test_model test_api test_cuda test_demo python"
 
 pack() {
     local build=$1 folder=$2 file
@@ -79,6 +79,7 @@ print(found[-1] if found else "")' 2>/dev/null)
             start $name 240 "$pack/$name" --backend cuda
         done
         start test_demo 240 "$pack/test_demo" cuda "$data" all
+        start python 240 env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
         for share in 0 1 2 3; do
             start compile_$share 280 "${peers[@]}" --warm-compile $share/4
         done

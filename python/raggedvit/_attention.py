@@ -46,6 +46,8 @@ def attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: in
         return _on_cuda(qkv, cu_seqlens, scale, max_len, out, stream)
     if stream is not None:
         raise invalid("a stream is given, but qkv is not on a CUDA device")
+    if on_cuda(cu_seqlens) or on_cuda(out):
+        raise invalid("cu_seqlens or out is on a CUDA device, qkv is not")
     if is_torch(qkv):
         torch = sys.modules["torch"]
         if out is None:
@@ -197,7 +199,9 @@ def _on_cuda(qkv: Any, cu_seqlens: Any, scale: float | None, max_len: int | None
                 raise invalid(f"{name} is on {other.device}, qkv on {qkv.device}")
         if stream is None:
             stream = torch.cuda.current_stream(index).cuda_stream
-        key, context = ("torch", index), None  # the context that PyTorch uses is the thread's current one
+        key, context = ("torch", index), None
+        if key not in _devices:
+            torch.zeros(1, device=qkv.device)  # makes PyTorch's context the thread's current one, which a device is made on
         _check_qkv(tuple(qkv.shape), str(qkv.dtype)[6:])
         if out is None:
             out = torch.empty((qkv.shape[0], *qkv.shape[2:]), dtype=qkv.dtype, device=qkv.device)
