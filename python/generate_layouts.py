@@ -23,11 +23,14 @@ SCALARS = {
 }
 HEAD = '''"""Structs, enums and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
 
+from __future__ import annotations
+
 from ctypes import Structure, {names}, sizeof
+from typing import Any
 '''
 TAIL = '''
 
-def _fill(struct, values):
+def _fill(struct: Any, values: dict[str, Any]) -> None:
     for field, value in values.items():
         if isinstance(value, dict):
             _fill(getattr(struct, field), value)
@@ -35,7 +38,7 @@ def _fill(struct, values):
             setattr(struct, field, value)
 
 
-def new(name, **values):
+def new(name: str, **values: Any) -> Any:
     """A struct as its RVIT_..._INIT makes it, then the fields given."""
     struct = TYPES[name]()
     _fill(struct, DEFAULTS.get(name, {}))
@@ -153,12 +156,13 @@ class Headers:
             lines += ["", f"class {name}(Structure):", "    _fields_ = ["]
             lines += [f'        ("{field}", {kind}),' for field, kind in fields] + ["    ]", ""]
         lines += ["", "CONSTANTS = {"] + [f'    "{name}": {value},' for name, value in self.constants.items()] + ["}", ""]
-        lines += ["TYPES = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
-        lines.append("DEFAULTS = {")
+        lines += ["TYPES: dict[str, Any] = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
+        lines.append("DEFAULTS: dict[str, dict[str, Any]] = {")
         for name, values in self.defaults.items():
             lines += [f'    "{name}": {{'] + [f'        "{field}": {source(value)},' for field, value in values.items()] + ["    },"]
         lines += ["}", ""]
-        lines += ["# name: (result, arguments, whether the result is an rvit_status)", "FUNCTIONS = {"]
+        lines += ["# name: (result, arguments, whether the result is an rvit_status)"]
+        lines += ["FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {"]
         for name, (result, arguments, checked) in self.functions.items():
             lines.append(f'    "{name}": ({result}, [{", ".join(arguments)}], {checked}),')
         text = "\n".join(lines + ["}"])

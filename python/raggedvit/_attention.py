@@ -213,7 +213,7 @@ def _on_cuda(qkv: Any, cu_seqlens: Any, scale: float | None, max_len: int | None
         if stream is None:
             stream = getattr(qkv, "__cuda_array_interface__", {}).get("stream") or 0
     arrays = [device_array(a, name, stream) for a, name in ((qkv, "qkv"), (cu_seqlens, "cu_seqlens"), (out, "out"))]
-    _enqueue(_cuda_place(key, context, stream), *arrays, scale, max_len)
+    _enqueue(_cuda_place(key, context, stream), arrays[0], arrays[1], arrays[2], scale, max_len)
     return out
 
 

@@ -107,7 +107,8 @@ def devices() -> list[DeviceInfo]:
 
 def policies() -> list[PolicyInfo]:
     """Every pruning policy there is; "none" among them."""
-    lib, found, info = library(), [], new("rvit_prune_info")
+    lib, info = library(), new("rvit_prune_info")
+    found: list[PolicyInfo] = []
 
     def given(value: float) -> float | None:
         return None if value < 0 else value

@@ -1,6 +1,9 @@
 """Structs, enums and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
 
+from __future__ import annotations
+
 from ctypes import Structure, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_uint8, c_void_p, sizeof
+from typing import Any
 
 
 class rvit_device_info(Structure):
@@ -485,7 +488,7 @@ CONSTANTS = {
     "RVIT_TRACE_SCORES": 2,
 }
 
-TYPES = {
+TYPES: dict[str, Any] = {
     "rvit_device_info": rvit_device_info,
     "rvit_allocator": rvit_allocator,
     "rvit_device_desc": rvit_device_desc,
@@ -514,7 +517,7 @@ TYPES = {
     "rvit_run_args": rvit_run_args,
 }
 
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_device_info": {
         "struct_size": sizeof(rvit_device_info),
     },
@@ -594,7 +597,7 @@ DEFAULTS = {
 }
 
 # name: (result, arguments, whether the result is an rvit_status)
-FUNCTIONS = {
+FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_status_name": (c_char_p, [c_int], False),
     "rvit_status_detail": (c_char_p, [], False),
     "rvit_version": (c_char_p, [], False),
@@ -677,7 +680,7 @@ FUNCTIONS = {
 }
 
 
-def _fill(struct, values):
+def _fill(struct: Any, values: dict[str, Any]) -> None:
     for field, value in values.items():
         if isinstance(value, dict):
             _fill(getattr(struct, field), value)
@@ -685,7 +688,7 @@ def _fill(struct, values):
             setattr(struct, field, value)
 
 
-def new(name, **values):
+def new(name: str, **values: Any) -> Any:
     """A struct as its RVIT_..._INIT makes it, then the fields given."""
     struct = TYPES[name]()
     _fill(struct, DEFAULTS.get(name, {}))

@@ -56,15 +56,16 @@ class Library:
         except (OSError, AttributeError) as error:
             raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} cannot be used as libraggedvit: {error}") from error
         wanted = tuple(CONSTANTS[f"RVIT_VERSION_{part}"] for part in ("MAJOR", "MINOR"))
-        if tuple(int(part) for part in self.version().split(".")[:2]) != wanted:
-            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} is version {self.version()}, this package is for {wanted[0]}.{wanted[1]}")
+        found = self.version()
+        if tuple(int(part) for part in found.split(".")[:2]) != wanted:
+            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} is version {found}, this package is for {wanted[0]}.{wanted[1]}")
         for name, (result, arguments, _) in _layouts.FUNCTIONS.items():
             function = getattr(self.raw, name, None)  # cuda.h's are missing from a build without the backend
             if function is not None:
                 function.restype, function.argtypes = result, arguments
 
     def version(self) -> str:
-        return self.raw.rvit_version().decode()
+        return str(self.raw.rvit_version().decode())
 
     def check(self, status: int) -> None:
         """Raises what a status other than RVIT_OK stands for. In the thread of the failed call, before its next one."""

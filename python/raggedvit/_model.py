@@ -12,7 +12,7 @@ from typing import Any, Sequence
 import numpy as np
 
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
-from ._library import CONSTANTS, Handle, Library, invalid, library, new
+from ._library import CONSTANTS, Handle, Library, RaggedVitError, Status, invalid, library, new
 
 DTYPES = {"f32": CONSTANTS["RVIT_F32"], "f16": CONSTANTS["RVIT_F16"], "bf16": CONSTANTS["RVIT_BF16"]}
 RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
@@ -29,6 +29,8 @@ def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarra
     """A copy of what the library lends."""
     out = np.empty(shape, dtype)
     if out.nbytes:
+        if address is None:
+            raise RaggedVitError(Status.INTERNAL, "the library gave no such result")
         ctypes.memmove(out.ctypes.data, address, out.nbytes)
     return out
 
@@ -119,8 +121,8 @@ class Model:
         tokens], or [n_stages, B, tokens] with several blocks. features, cls_attention: give these too.
 
         The first call with a batch size and a policy records a forward and allocates its memory; later ones run it.
-        Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the checkpoint
-        has no weights for.
+        Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
+        checkpoint has no weights for.
         """
         info = self.info
         images = np.asarray(images)
@@ -216,7 +218,7 @@ class Model:
         if features:
             result.features = copied(lib.rvit_session_features(session), (rows(stages - 1), self.info.dim), np.float32)
         if cls_attention:
-            stage = ctypes.c_int32(-1)
-            address = lib.rvit_session_cls_attention(session, ctypes.byref(stage))
-            result.cls_attention = copied(address, (rows(stage.value), self.info.n_heads), np.float32)
+            laid_out_by = ctypes.c_int32(-1)
+            address = lib.rvit_session_cls_attention(session, ctypes.byref(laid_out_by))
+            result.cls_attention = copied(address, (rows(laid_out_by.value), self.info.n_heads), np.float32)
         return result

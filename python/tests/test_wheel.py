@@ -38,7 +38,8 @@ class WheelTest(unittest.TestCase):
             environment = {k: v for k, v in os.environ.items() if k != "RAGGEDVIT_LIBRARY"}
             environment["PYTHONPATH"] = str(folder / "site")
             code = "import raggedvit; from raggedvit._library import library; raggedvit.devices(); print(library().path)"
-            out = subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True, check=True).stdout
+            out = subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, stdout=subprocess.PIPE, text=True,
+                                 check=True).stdout
             self.assertEqual(out.strip(), str(folder / "site" / "raggedvit" / "libraggedvit.so.0"))
 
 
