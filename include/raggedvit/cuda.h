@@ -1,5 +1,5 @@
-/* Working with CUDA code of the caller's: its context, its stream, its device memory. The functions are in builds that have the CUDA
-   backend (RVIT_CUDA).
+/* Working with CUDA code of the caller's: its context, its stream, its device memory. In builds without the CUDA backend (RVIT_CUDA)
+   every function returns UNAVAILABLE.
 
    cuda.h is not needed to include this header. Driver handles are passed as what they are in the driver's API: a CUcontext and a CUstream
    as void *, a CUdeviceptr as uint64_t. A cudaStream_t is a CUstream; memory from cudaMalloc is a CUdeviceptr. The library never uses the

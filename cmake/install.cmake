@@ -1,0 +1,52 @@
+# cmake --install, in three components (library, development, tool), and what lets find_package and pkg-config use the build tree itself:
+# raggedvit_DIR and PKG_CONFIG_PATH are then the build folder.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/raggedvit)
+
+install(TARGETS raggedvit EXPORT raggedvit-shared
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
+install(TARGETS raggedvit_static raggedvit_dependencies EXPORT raggedvit-static
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+set_target_properties(raggedvit_dependencies PROPERTIES EXPORT_NAME static_dependencies)
+install(DIRECTORY include/raggedvit DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development FILES_MATCHING PATTERN *.h)
+target_include_directories(raggedvit INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+target_include_directories(raggedvit_static INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
+if(TARGET raggedvit_cli)
+  # Relative, so that a prefix can be moved; /usr needs none.
+  if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+    file(RELATIVE_PATH library_from_tool ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+    set_target_properties(raggedvit_cli PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_tool})
+  endif()
+  install(TARGETS raggedvit_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
+endif()
+
+get_property(RVIT_STATIC_MODULES GLOBAL PROPERTY RVIT_STATIC_MODULES)
+configure_package_config_file(cmake/raggedvit-config.cmake.in ${PROJECT_BINARY_DIR}/raggedvit-config.cmake
+  INSTALL_DESTINATION ${package_folder} NO_SET_AND_CHECK_MACRO NO_CHECK_REQUIRED_COMPONENTS_MACRO)
+# Before 1.0 a minor version may break what an earlier one promised.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/raggedvit-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/raggedvit-config.cmake ${PROJECT_BINARY_DIR}/raggedvit-config-version.cmake
+  DESTINATION ${package_folder} COMPONENT development)
+foreach(kind shared static)
+  install(EXPORT raggedvit-${kind} FILE raggedvit-${kind}-targets.cmake NAMESPACE raggedvit:: DESTINATION ${package_folder}
+    COMPONENT development)
+  export(EXPORT raggedvit-${kind} FILE ${PROJECT_BINARY_DIR}/raggedvit-${kind}-targets.cmake NAMESPACE raggedvit::)
+endforeach()
+
+set(pc_requires ${RVIT_STATIC_MODULES})
+list(TRANSFORM pc_requires REPLACE ".*=" "")
+list(JOIN pc_requires " " pc_requires)
+set(pc_prefix ${PROJECT_SOURCE_DIR})
+set(pc_libdir ${PROJECT_BINARY_DIR})
+set(pc_includedir ${PROJECT_SOURCE_DIR}/include)
+configure_file(cmake/raggedvit.pc.in raggedvit-uninstalled.pc @ONLY)
+# Relative to the file, so that --prefix at install time and a moved prefix are right.
+file(RELATIVE_PATH prefix_from_pc ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" prefix_from_pc ${prefix_from_pc})
+set(pc_prefix \${pcfiledir}/${prefix_from_pc})
+set(pc_libdir \${prefix}/${CMAKE_INSTALL_LIBDIR})
+set(pc_includedir \${prefix}/${CMAKE_INSTALL_INCLUDEDIR})
+configure_file(cmake/raggedvit.pc.in raggedvit.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/raggedvit.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
