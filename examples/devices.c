@@ -1,0 +1,50 @@
+/* Lists the devices that the library can use, best first, and says why others are passed over.
+
+   usage: devices */
+#include <stdio.h>
+
+#include <raggedvit/raggedvit.h>
+
+enum { CAPACITY = 16 };
+
+int main(void)
+{
+    /* A struct that begins with its size lets a newer library know which fields an older program has. */
+    rvit_device_info infos[CAPACITY];
+    int32_t n = 0;
+    for (int i = 0; i < CAPACITY; i++)
+        infos[i] = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+
+    /* Every call returns a status. The detail is one sentence on what went wrong in this thread. */
+    const rvit_status status = rvit_device_list(infos, CAPACITY, &n);
+    if (status != RVIT_OK) {
+        fprintf(stderr, "%s: %s\n", rvit_status_name(status), rvit_status_detail());
+        return 1;
+    }
+
+    printf("raggedvit %s\n", rvit_version());
+    int usable = 0;
+    for (int32_t i = 0; i < n && i < CAPACITY; i++) {
+        /* Index -1 stands for a backend that is built in but has nothing to run on here: no driver, for instance. */
+        if (infos[i].index < 0) {
+            printf("  %-8s cannot be used: %s\n", rvit_backend_name(infos[i].backend), infos[i].note);
+            continue;
+        }
+        usable++;
+        printf("  %-8s %d  %s (%s), %lld MiB%s\n", rvit_backend_name(infos[i].backend), (int)infos[i].index, infos[i].name, infos[i].driver,
+               (long long)(infos[i].memory_size >> 20), infos[i].is_software ? ", software: used only when asked for" : "");
+        if (infos[i].note[0] != '\0')
+            printf("           note: %s\n", infos[i].note);
+    }
+
+    /* NULL asks for the best of them; a rvit_device_desc names one by backend and index. */
+    rvit_device *device = NULL;
+    rvit_device_info chosen = RVIT_DEVICE_INFO_INIT;
+    if (rvit_device_create(NULL, &device) != RVIT_OK || rvit_device_get_info(device, &chosen) != RVIT_OK) {
+        fprintf(stderr, "%s\n", rvit_status_detail());
+        return 1;
+    }
+    printf("chosen when none is named: %s, %s\n", rvit_backend_name(chosen.backend), chosen.name);
+    rvit_device_destroy(device);
+    return usable > 0 ? 0 : 1;
+}
