@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# usage: run.sh HOW SOURCE BUILD
+# Takes the library, built in BUILD from SOURCE, into other programs: find_package, pkg-config, build-tree, add_subdirectory, FetchContent
+# or package (Debian). CMAKE, CC, CXX (empty: C alone), CFLAGS and CXXFLAGS come from the environment. Exits 77 where a tool is missing.
+set -euo pipefail
+how=$1 source=$2 build=$3
+here=$source/tests/consume
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { echo "consume: $*" >&2; exit 1; }
+skip() { echo "skipped: $*"; exit 77; }
+languages=C
+[ -z "${CXX:-}" ] || languages='C;CXX'
+strict="-Wall -Wextra -Wpedantic -Werror"
+
+# Installs into a prefix that is then moved: nothing in it may know where it was, or where it was built.
+install_moved() {
+    "$CMAKE" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; fail "cmake --install failed"; }
+    mv "$work/first" "$work/prefix"
+    prefix=$work/prefix
+    if grep -rlF -e "$build" -e "$source" -e "$work/first" "$prefix" --include='*.cmake' --include='*.pc'; then
+        fail "these installed files name the build, the source or the first prefix"
+    fi
+    library=$(dirname "$(find "$prefix" -name libraggedvit.so)")
+    export PKG_CONFIG_PATH=$library/pkgconfig
+}
+
+# needs_shared PROGRAM yes|no: whether it is linked with the shared library.
+needs_shared() {
+    local found=no
+    ! readelf -d "$1" | grep -q 'NEEDED.*libraggedvit\.so\.0' || found=yes
+    [ "$found" = "$2" ] || fail "$1 needs libraggedvit.so.0: $found, not $2"
+}
+
+# cmake_project NAME LANGUAGES OPTIONS...: configures, builds and runs tests/consume/CMakeLists.txt.
+cmake_project() {
+    local folder=$work/$1 names="" language
+    "$CMAKE" -S "$here" -B "$folder" "-DLANGUAGES=$2" "${@:3}" >"$work/log" 2>&1 || { cat "$work/log"; fail "configuring failed"; }
+    ! grep -n "CMake Warning" "$work/log" || { cat "$work/log"; fail "configuring warns"; }
+    "$CMAKE" --build "$folder" --parallel 2 >"$work/log" 2>&1 || { cat "$work/log"; fail "building failed"; }
+    ! grep -n "warning:" "$work/log" || fail "building warns"
+    [[ ";$2;" != *";C;"* ]] || names="c"
+    [[ ";$2;" != *";CXX;"* ]] || names="$names cxx"
+    for language in $names; do
+        "$folder/${language}_shared"
+        "$folder/${language}_static"
+        needs_shared "$folder/${language}_shared" yes
+        needs_shared "$folder/${language}_static" no
+    done
+    # The programs are compiled as their own project says, not as the library's does.
+    if grep '"command"' "$folder/compile_commands.json" | grep -E 'program\.c(pp)? ' |
+        grep -E -e '-W[a-z]|-ffp-contract|-fvisibility|RVIT_|_GNU_SOURCE'; then
+        fail "the library's options have leaked into the program's"
+    fi
+}
+
+# compile OUTPUT FLAGS...: program.c as C99 and program.cpp as C++17 with these flags, run.
+compile() {
+    local output=$1
+    shift
+    # shellcheck disable=SC2086
+    $CC -std=c99 $strict ${CFLAGS:-} -o "$output.c" "$here/program.c" "$@" && "$output.c"
+    [ -z "${CXX:-}" ] || { $CXX -std=c++17 $strict ${CXXFLAGS:-} -o "$output.cxx" "$here/program.cpp" "$@" && "$output.cxx"; }
+}
+
+# The project that the README shows, with an example as its main.c.
+readme_project() {
+    mkdir "$work/app"
+    cp "$here/readme/CMakeLists.txt" "$work/app"
+    cp "$source/examples/attention.c" "$work/app/main.c"
+    while IFS= read -r line; do
+        grep -qxF -- "$line" "$source/README.md" || fail "README.md lacks the line: $line"
+    done <"$here/readme/CMakeLists.txt"
+    "$CMAKE" -S "$work/app" -B "$work/app/build" "-DCMAKE_PREFIX_PATH=$prefix" >/dev/null
+    "$CMAKE" --build "$work/app/build" >/dev/null
+    "$work/app/build/my_app"
+}
+
+case $how in
+find_package)
+    install_moved
+    cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
+    [ "$languages" = C ] || cmake_project cxx_alone CXX -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
+    readme_project
+    ;;
+pkg-config)
+    command -v pkg-config >/dev/null || skip "pkg-config is not installed"
+    install_moved
+    # shellcheck disable=SC2046
+    LD_LIBRARY_PATH=$library compile "$work/shared" $(pkg-config --cflags --libs raggedvit)
+    ! pkg-config --libs raggedvit | grep -q jansson || fail "a user of the shared library is made to link jansson"
+    rm "$library"/libraggedvit.so*
+    # shellcheck disable=SC2046
+    compile "$work/static" $(pkg-config --cflags --static --libs raggedvit)
+    ;;
+build-tree)
+    cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$build"
+    command -v pkg-config >/dev/null || exit 0
+    export PKG_CONFIG_PATH=$build
+    # shellcheck disable=SC2046
+    LD_LIBRARY_PATH=$build compile "$work/uninstalled" $(pkg-config --cflags --libs raggedvit)
+    ;;
+add_subdirectory | FetchContent)
+    cmake_project parent "$languages" "-DRVIT_HOW=$how" "-DRVIT_SOURCE=$source" -DRVIT_VULKAN=OFF -DRVIT_CUDA=OFF
+    "$CMAKE" --install "$work/parent" --prefix "$work/prefix" >/dev/null
+    [ ! -e "$work/prefix" ] || fail "the parent installs $(find "$work/prefix" -type f)"
+    ;;
+package)
+    for tool in dpkg-deb dpkg-shlibdeps cpack file; do
+        command -v "$tool" >/dev/null || skip "$tool is not installed (packages dpkg-dev and file)"
+    done
+    (cd "$build" && cpack -G DEB -B "$work/packages" >"$work/log" 2>&1) || { cat "$work/log"; fail "cpack failed"; }
+    field() { dpkg-deb -f "$work/packages/$1"_*.deb "$2"; }
+    for package in libraggedvit0 libraggedvit-dev raggedvit; do
+        [ -e "$work/packages/$package"_*.deb ] || { [ $package = raggedvit ] && [ ! -e "$build/tools/raggedvit" ]; } || fail "no $package"
+    done
+    depends=$(field libraggedvit0 Depends)
+    echo "libraggedvit0 depends on $depends, suggests $(field libraggedvit0 Suggests)"
+    [[ $depends == *libjansson4* && $depends == *libc6* ]] || fail "a dependency is missing"
+    [[ ! $depends =~ vulkan|cuda|nvidia|mesa ]] || fail "a GPU driver is a dependency"
+    [[ $(field libraggedvit0 Suggests) == *libvulkan1*libcuda1* ]] || fail "the drivers are not suggested"
+    [[ $(field libraggedvit-dev Depends) == *"libraggedvit0 (= $(field libraggedvit0 Version))"*libjansson-dev* ]] ||
+        fail "libraggedvit-dev depends on $(field libraggedvit-dev Depends)"
+    for deb in "$work"/packages/*.deb; do
+        dpkg-deb -x "$deb" "$work/root"
+    done
+    cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$work/root/usr;$work/root/usr/local"
+    tool=$(find "$work/root" -path '*/bin/raggedvit')
+    if [ -n "$tool" ]; then
+        LD_LIBRARY_PATH=$(dirname "$(find "$work/root" -name libraggedvit.so.0)") "$tool" devices >/dev/null
+    fi
+    ;;
+*)
+    fail "unknown: $how"
+    ;;
+esac
