@@ -81,6 +81,9 @@ find_package)
     install_moved
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
     [ "$languages" = C ] || cmake_project cxx_alone CXX -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
+    PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH="" "$CMAKE" -S "$here" -B "$work/without" -DLANGUAGES=C \
+        -DRVIT_HOW=find_package_without_jansson "-DCMAKE_PREFIX_PATH=$prefix" >"$work/log" 2>&1 ||
+        { cat "$work/log"; fail "without jansson"; }
     readme_project
     ;;
 pkg-config)
