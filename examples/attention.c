@@ -89,7 +89,7 @@ int main(void)
             for (int head = 0; head < HEADS; head++) {
                 plain_attention(values, row, starts[i], starts[i + 1], head, expected);
                 for (int d = 0; d < HEAD_DIM; d++)
-                    largest = fmax(largest, fabs(got[(size_t)row * DIM + head * HEAD_DIM + d] - expected[d]));
+                    largest = fmax(largest, fabs(got[row * DIM + head * HEAD_DIM + d] - expected[d]));
             }
     printf("%d rows of %d images, largest error %.2g\n", ROWS, IMAGES, largest);
 
