@@ -39,6 +39,7 @@ rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scrat
         return rvit_cu_fail(driver, result, "cuMemsetD8Async");
     }
     atomic_fetch_add(&queue->device->base.device_allocations, 1);
+    atomic_fetch_add(&queue->device->base.working_size, (long long)rounded - (long long)scratch->size);
     if (scratch->pointer != 0)
         (void)driver->cuMemFree(scratch->pointer);
     scratch->pointer = pointer;
@@ -50,9 +51,11 @@ void rvit_cu_queue_close(rvit_cu_queue *queue)
 {
     rvit_cu_lt_forget(queue);
     const rvit_cu_scratch *const all[] = {&queue->layout, &queue->sorted, &queue->workspace};
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
+        atomic_fetch_sub(&queue->device->base.working_size, (long long)all[i]->size);
         if (all[i]->pointer != 0)
             (void)queue->device->driver->cuMemFree(all[i]->pointer);
+    }
 }
 
 rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)

@@ -10,6 +10,7 @@ typedef struct vk_program {
     VkBufferView *views;
     uint32_t n_views;
     rvit_vk_buffer grids; /* of indirect dispatches */
+    int64_t working_size; /* its bytes, once it is there */
     int64_t launches, copies;
 } vk_program;
 
@@ -45,6 +46,8 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
         return RVIT_OK;
     RVIT_TRY(rvit_vk_grids_open(device, plan, &program->grids));
     atomic_fetch_add(&device->base.device_allocations, 1);
+    atomic_fetch_add(&device->base.working_size, program->grids.base.size);
+    program->working_size = program->grids.base.size;
     return RVIT_OK;
 }
 
@@ -81,6 +84,7 @@ static void close_program(rvit_vk_device *device, vk_program *program)
     device->vk.vkDestroyCommandPool(device->handle, program->pool, NULL);
     for (uint32_t i = 0; i < program->n_views; i++)
         device->vk.vkDestroyBufferView(device->handle, program->views[i], NULL);
+    atomic_fetch_sub(&device->base.working_size, program->working_size);
     rvit_vk_buffer_close(device, &program->grids);
     rvit_alloc_free(&device->base.alloc, program->views);
     rvit_alloc_free(&device->base.alloc, program);

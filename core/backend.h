@@ -22,12 +22,15 @@ struct rvit_device {
     rvit_alloc alloc;
     atomic_int references;
     atomic_llong device_allocations; /* a backend adds its own beside the buffers that core counts */
+    atomic_llong buffer_size[3];     /* bytes in buffers now, by type: counted by core */
+    atomic_llong working_size;       /* bytes of device memory in streams and programs now: counted by the backend */
     int32_t debug_checks;
 };
 
 struct rvit_buffer {
     rvit_device *device;
     int64_t size;
+    int64_t counted; /* core's own: its part of the device's buffer_size; 0 for memory of the caller's */
     rvit_buffer_type type;
     void *host; /* mapped pointer, or NULL */
 };

@@ -14,7 +14,9 @@ rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_ty
     buffer->device = device;
     buffer->size = size;
     buffer->type = type;
+    buffer->counted = size;
     atomic_fetch_add(&device->device_allocations, 1);
+    atomic_fetch_add(&device->buffer_size[type], size);
     rvit_device_retain(device);
     *out_buffer = buffer;
     return RVIT_OK;
@@ -25,6 +27,7 @@ void rvit_buffer_destroy(rvit_buffer *buffer)
     if (buffer == NULL)
         return;
     rvit_device *device = buffer->device;
+    atomic_fetch_sub(&device->buffer_size[buffer->type], buffer->counted);
     device->api->buffer_destroy(buffer);
     rvit_device_destroy(device);
 }

@@ -13,6 +13,9 @@ rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op);
 /* The same checks alone. */
 rvit_status rvit_op_check(rvit_device *device, rvit_op *op);
 
+/* Gives up the memory that recordings use; the next one takes it anew. */
+void rvit_stream_forget(rvit_stream *stream);
+
 /* Reads back the lengths and source rows that a prepared op is about to be given, and validates them. */
 rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op);
 

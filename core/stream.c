@@ -46,6 +46,10 @@ rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_sta
     rvit_stats stats = stream->stats;
     stats.host_allocations = atomic_load(&stream->device->alloc.count);
     stats.device_allocations = atomic_load(&stream->device->device_allocations);
+    stats.device_size = atomic_load(&stream->device->buffer_size[RVIT_BUFFER_DEVICE]);
+    stats.upload_size = atomic_load(&stream->device->buffer_size[RVIT_BUFFER_UPLOAD]);
+    stats.readback_size = atomic_load(&stream->device->buffer_size[RVIT_BUFFER_READBACK]);
+    stats.working_size = atomic_load(&stream->device->working_size);
     return rvit_args_return(out_stats, &stats, sizeof stats, "stats");
 }
 
@@ -98,6 +102,13 @@ rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program)
     if (stream->n_recorded == 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_end: nothing was recorded");
     return rvit_program_create(stream->device, stream->recorded, stream->n_recorded, out_program);
+}
+
+void rvit_stream_forget(rvit_stream *stream)
+{
+    rvit_alloc_free(&stream->device->alloc, stream->recorded);
+    stream->recorded = NULL;
+    stream->n_recorded = stream->recorded_capacity = 0;
 }
 
 /* Staging memory of at least size bytes, not in use by pending work. */

@@ -125,7 +125,7 @@ static rvit_status trace_x(const forward *f, int32_t index)
 {
     const rvit_model *model = f->session->model;
     return trace(f, f->x, f->rows.capacity * model->info.dim * rvit_dtype_size(model->x_dtype),
-                 f->session->desc.trace ? f->session->trace_blocks[index] : f->x);
+                 at(f->session->trace_blocks, index * f->session->trace_stride));
 }
 
 /* After a stage, rows, cu_seqlens and max_len are those of what it leaves. */

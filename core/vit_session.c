@@ -9,10 +9,12 @@
 static rvit_status record(rvit_session *s)
 {
     RVIT_TRY(rvit_record_begin(s->stream));
-    const rvit_status status = rvit_forward_record(s);
+    rvit_status status = rvit_forward_record(s);
     if (status == RVIT_OK)
-        return rvit_record_end(s->stream, &s->program);
+        status = rvit_record_end(s->stream, &s->program);
     s->stream->recording = 0;
+    if (s->stream != s->desc.stream)
+        rvit_stream_forget(s->stream);
     return status;
 }
 
@@ -38,6 +40,8 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)desc->outputs);
     if (desc->stream != NULL && desc->stream->device != model->device)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream belongs to another device");
+    if (desc->stream != NULL && desc->stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream is recording");
     return RVIT_OK;
 }
 
@@ -106,12 +110,19 @@ static rvit_status time_session(rvit_session *session, double *out_us)
     return RVIT_OK;
 }
 
-static rvit_status measure(rvit_model *model, const rvit_session_desc *given, const rvit_prune_plan *plan, double *out_us)
+/* Of the sessions that are timed: nothing of the caller's takes part. */
+static rvit_session_desc timed_desc(const rvit_session_desc *given)
 {
     rvit_session_desc desc = *given;
     desc.trace = desc.outputs = 0;
     desc.stream = NULL;
     desc.images = desc.logits = (rvit_view){NULL, 0};
+    return desc;
+}
+
+static rvit_status measure(rvit_model *model, const rvit_session_desc *given, const rvit_prune_plan *plan, double *out_us)
+{
+    const rvit_session_desc desc = timed_desc(given);
     rvit_session *session = NULL;
     RVIT_TRY(create(model, &desc, plan, &session));
     const rvit_status status = time_session(session, out_us);
@@ -138,20 +149,32 @@ static rvit_status fall_back(rvit_model *model, const rvit_session_desc *desc, r
     return RVIT_OK;
 }
 
+/* The caller's desc, complete and checked, and the plan that follows from it. */
+static rvit_status resolve(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc, rvit_prune_plan *plan)
+{
+    *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
+    if (given != NULL)
+        RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
+    RVIT_TRY(check_desc(model, desc));
+    RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, plan));
+    return check_predictors(model, plan);
+}
+
+/* A mask that the caller gives is no less work to honour for being measured. */
+static int may_fall_back(const rvit_session_desc *desc, const rvit_prune_plan *plan)
+{
+    return desc->dense_fallback && plan->n_stages > 0 && plan->select != RVIT_SELECT_MASK;
+}
+
 rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *given, rvit_session **out_session)
 {
     if (model == NULL || out_session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_create: model or out_session is NULL");
-    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    if (given != NULL)
-        RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "session desc"));
-    RVIT_TRY(check_desc(model, &desc));
+    rvit_session_desc desc;
     rvit_prune_plan plan;
-    RVIT_TRY(rvit_prune_resolve(&desc.prune, model->info.depth, model->info.tokens - model->info.n_prefix, &plan));
-    RVIT_TRY(check_predictors(model, &plan));
+    RVIT_TRY(resolve(model, given, &desc, &plan));
     rvit_session_info info = RVIT_SESSION_INFO_INIT;
-    /* A mask that the caller gives is no less work to honour for being measured. */
-    if (desc.dense_fallback && plan.n_stages > 0 && plan.select != RVIT_SELECT_MASK)
+    if (may_fall_back(&desc, &plan))
         RVIT_TRY(fall_back(model, &desc, &plan, &info));
     rvit_session *session = NULL;
     RVIT_TRY(create(model, &desc, &plan, &session));
@@ -159,6 +182,49 @@ rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *give
     session->info = info;
     *out_session = session;
     return RVIT_OK;
+}
+
+/* Raises *most to what a session of this desc and plan takes. */
+static rvit_status measure_memory(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_plan *plan, rvit_memory_info *most)
+{
+    rvit_alloc *alloc = &model->device->alloc;
+    rvit_session *session = rvit_alloc_new(alloc, sizeof *session);
+    if (session == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    session->model = model;
+    session->desc = *desc;
+    session->plan = *plan;
+    session->max_images = desc->max_images;
+    rvit_memory_info memory;
+    const rvit_status status = rvit_session_measure(session, &memory);
+    rvit_alloc_free(alloc, session);
+    RVIT_TRY(status);
+    const int64_t sizes[] = {memory.device_size, memory.upload_size, memory.readback_size, memory.trace_size, memory.host_size};
+    int64_t *const raised[] = {&most->device_size, &most->upload_size, &most->readback_size, &most->trace_size, &most->host_size};
+    for (int i = 0; i < 5; i++)
+        if (*raised[i] < sizes[i])
+            *raised[i] = sizes[i];
+    return RVIT_OK;
+}
+
+rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *given, rvit_memory_info *out_memory)
+{
+    if (model == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_memory: model is NULL");
+    rvit_session_desc desc;
+    rvit_prune_plan plan;
+    RVIT_TRY(resolve(model, given, &desc, &plan));
+    rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
+    RVIT_TRY(measure_memory(model, &desc, &plan, &memory));
+    if (may_fall_back(&desc, &plan)) {
+        const rvit_session_desc timed = timed_desc(&desc);
+        rvit_prune_plan dense = plan;
+        dense.n_stages = 0;
+        RVIT_TRY(measure_memory(model, &desc, &dense, &memory));
+        RVIT_TRY(measure_memory(model, &timed, &plan, &memory));
+        RVIT_TRY(measure_memory(model, &timed, &dense, &memory));
+    }
+    return rvit_args_return(out_memory, &memory, sizeof memory, "memory info");
 }
 
 void rvit_session_destroy(rvit_session *session)

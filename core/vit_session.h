@@ -41,18 +41,24 @@ struct rvit_session {
     rvit_view live_images, images, logits, features, cls_attention;
     rvit_view cu_seqlens;                            /* of the unpruned batch */
     rvit_view x[2], normed, wide, cls_probs, metric; /* activations: see plan_activations */
-    rvit_view results, host_results;
-    int64_t results_size;
+    rvit_view results, host_results;                 /* of all stages, on the device and where they are copied to */
+    rvit_view tables, host_tables;                   /* the stages' counts and position scores, and where they are copied from */
+    int64_t results_size, tables_size;
+    int32_t *counts;          /* host: the stages' tables of counts */
+    uint8_t *host;            /* host: the arrays below and those of the stages */
     int32_t *host_cu_seqlens; /* [max_images + 1], of the unpruned batch */
     int32_t *token_row;       /* [2 * tokens], scratch of rvit_session_grid */
     rvit_stage stages[RVIT_PRUNE_MAX_STAGES];
-    rvit_view *trace_blocks; /* [depth + 1]: embedding, then each block's output */
+    rvit_view trace_blocks; /* [depth + 1] arrays trace_stride bytes apart: embedding, then each block's output */
+    int64_t trace_stride;
     rvit_view trace_scores[RVIT_PRUNE_MAX_STAGES];
 };
 
 /* Whether the policy looks at the CLS row of a stage's attention. */
 int rvit_session_scores_cls(const rvit_session *session);
 
+/* What the plan will allocate, and nothing allocated; model, desc, plan and max_images are set. */
+rvit_status rvit_session_measure(rvit_session *session, rvit_memory_info *out_memory);
 /* Plans and allocates a session's memory and fills what the device needs before the first run. model, stream, desc and plan are set. */
 rvit_status rvit_session_plan_memory(rvit_session *session);
 void rvit_session_free_memory(rvit_session *session);

@@ -1,17 +1,33 @@
 /* The memory of a session: what lies where, and what the device needs before the first run. */
 #include "core/vit_session.h"
 
-/* Places arrays one after another in a buffer that is created once its size is known: every plan runs twice, first to measure. */
+#include <string.h>
+
+/* Places arrays one after another in memory that is allocated once its size is known: every plan runs twice, first to measure, and
+   rvit_session_memory runs it that first time alone. */
 typedef struct region {
-    rvit_buffer *buffer;
+    rvit_buffer *buffer; /* NULL to measure, and of host arrays */
+    uint8_t *host;       /* of host arrays; NULL to measure */
     int64_t size;
 } region;
+
+static int64_t rounded(int64_t size)
+{
+    return (size + 255) / 256 * 256;
+}
 
 static rvit_view take(region *r, int64_t size)
 {
     const rvit_view view = {r->buffer, r->size};
-    r->size += (size + 255) / 256 * 256;
+    r->size += rounded(size);
     return view;
+}
+
+static void *take_host(region *r, int64_t size)
+{
+    void *array = r->host == NULL ? NULL : r->host + r->size;
+    r->size += rounded(size);
+    return array;
 }
 
 int rvit_session_scores_cls(const rvit_session *s)
@@ -30,6 +46,7 @@ static void plan_upload(rvit_session *s, region *r)
         s->images = take(r, (int64_t)s->max_images * info->channels * info->image_size * info->image_size * 4);
     for (int32_t i = 0; i < s->plan.n_stages && s->plan.select == RVIT_SELECT_MASK; i++)
         s->stages[i].keep_in = take(r, s->stages[i].rows);
+    s->host_tables = take(r, s->tables_size);
 }
 
 /* The wide array holds, in turn, what is never needed at once: the cut patches, qkv, the MLP's hidden layer, a predictor's layers. The
@@ -70,12 +87,18 @@ static void plan_stages(rvit_session *s, region *r)
         } else if (s->plan.select != RVIT_SELECT_MASK) {
             stage->scores = take(r, stage->rows * 4);
         }
+    }
+    const int64_t tables = r->size;
+    s->tables = take(r, 0);
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
         if (ranks)
             stage->counts = take(r, ((int64_t)stage->max_len + 1) * 4);
         if (ranks && policy->score == RVIT_SCORE_POSITION)
             stage->position_scores = take(r, (int64_t)stage->max_len * 4);
     }
-    const int64_t begin = r->size;
+    s->tables_size = r->size - tables;
+    const int64_t results = r->size;
     s->results = take(r, 0);
     for (int32_t i = 0; i < s->plan.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
@@ -85,7 +108,7 @@ static void plan_stages(rvit_session *s, region *r)
         if (policy->merges)
             stage->next_rows = take(r, stage->rows * 4);
     }
-    s->results_size = r->size - begin;
+    s->results_size = r->size - results;
 }
 
 static void plan_arena(rvit_session *s, region *r)
@@ -123,19 +146,36 @@ static void plan_readback(rvit_session *s, region *r)
 static void plan_trace(rvit_session *s, region *r)
 {
     const rvit_model *model = s->model;
-    const int64_t size = (int64_t)s->max_images * model->info.tokens * model->info.dim * rvit_dtype_size(model->x_dtype);
-    for (int32_t i = 0; i <= model->info.depth; i++)
-        s->trace_blocks[i] = take(r, size);
+    s->trace_stride = rounded((int64_t)s->max_images * model->info.tokens * model->info.dim * rvit_dtype_size(model->x_dtype));
+    s->trace_blocks = take(r, (model->info.depth + 1) * s->trace_stride);
     for (int32_t i = 0; i < s->plan.n_stages; i++)
         s->trace_scores[i] = take(r, s->stages[i].rows * 4);
 }
 
-static rvit_status create_region(rvit_session *s, rvit_buffer **buffer, rvit_buffer_type type, void (*plan)(rvit_session *, region *))
+static void plan_host(rvit_session *s, region *r)
 {
-    region r = {NULL, 0};
+    s->token_row = take_host(r, 2 * (int64_t)s->model->info.tokens * 4);
+    s->host_cu_seqlens = take_host(r, ((int64_t)s->max_images + 1) * 4);
+    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+        rvit_stage *stage = &s->stages[i];
+        stage->kept = take_host(r, stage->rows_after * 4);
+        if (s->plan.policy->merges)
+            stage->kept_sizes = take_host(r, stage->rows_after * 4);
+    }
+}
+
+static int64_t measured(rvit_session *s, void (*plan)(rvit_session *, region *))
+{
+    region r = {NULL, NULL, 0};
     plan(s, &r);
-    RVIT_TRY(rvit_buffer_create(s->model->device, r.size > 0 ? r.size : 1, type, buffer));
-    r = (region){*buffer, 0};
+    return r.size > 0 ? r.size : 1;
+}
+
+static rvit_status create_region(rvit_session *s, int64_t size, rvit_buffer **buffer, rvit_buffer_type type,
+                                 void (*plan)(rvit_session *, region *))
+{
+    RVIT_TRY(rvit_buffer_create(s->model->device, size, type, buffer));
+    region r = {*buffer, NULL, 0};
     plan(s, &r);
     return RVIT_OK;
 }
@@ -164,18 +204,29 @@ static int32_t tokens_left(const rvit_session *s, const rvit_stage *stage, int32
     return len;
 }
 
+/* Bytes of the stages' tables of counts, which the capacities follow from. */
+static int64_t counts_size(const rvit_session *s)
+{
+    const int ranks = s->plan.select == RVIT_SELECT_TOP_K && !s->plan.policy->merges;
+    return ranks ? s->plan.n_stages * ((int64_t)s->model->info.tokens + 1) * 4 : 0;
+}
+
 /* Capacities follow from the rules alone. */
 static rvit_status plan_capacities(rvit_session *s)
 {
     int32_t len = s->model->info.tokens, exact = 1;
+    const int64_t size = counts_size(s);
+    if (size > 0) {
+        s->counts = rvit_alloc_new(&s->model->device->alloc, (size_t)size);
+        if (s->counts == NULL)
+            return RVIT_OUT_OF_HOST_MEMORY;
+    }
     for (int32_t i = 0; i < s->plan.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->max_len = len;
         stage->rows = (int64_t)s->max_images * len;
-        if (s->plan.select == RVIT_SELECT_TOP_K && !s->plan.policy->merges) {
-            stage->host_counts = rvit_alloc_array(&s->model->device->alloc, (size_t)len + 1, sizeof *stage->host_counts);
-            if (stage->host_counts == NULL)
-                return RVIT_OUT_OF_HOST_MEMORY;
+        if (s->counts != NULL) {
+            stage->host_counts = s->counts + i * ((int64_t)s->model->info.tokens + 1);
             RVIT_TRY(rvit_prune_counts(&s->plan, i, len, stage->host_counts));
         }
         len = tokens_left(s, stage, len, &exact);
@@ -186,66 +237,70 @@ static rvit_status plan_capacities(rvit_session *s)
     return RVIT_OK;
 }
 
-static rvit_status write_scores(rvit_session *s, int32_t index)
-{
-    const rvit_stage *stage = &s->stages[index];
-    if (stage->position_scores.buffer == NULL || stage->max_len == 0)
-        return RVIT_OK;
-    rvit_alloc *alloc = &s->model->device->alloc;
-    float *scores = rvit_alloc_array(alloc, (size_t)stage->max_len, sizeof *scores);
-    if (scores == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    rvit_prune_random_scores(&s->plan, index, stage->max_len, scores);
-    const rvit_status status = rvit_stream_write(s->stream, stage->position_scores, scores, (int64_t)stage->max_len * 4);
-    rvit_alloc_free(alloc, scores);
-    return status;
-}
-
+/* The tables go to the device by way of the upload buffer, which is theirs until the first run. */
 static rvit_status write_tables(rvit_session *s)
 {
+    if (s->tables_size == 0)
+        return RVIT_OK;
+    uint8_t *host = (uint8_t *)rvit_buffer_host(s->upload) + s->host_tables.offset - s->tables.offset;
     for (int32_t i = 0; i < s->plan.n_stages; i++) {
         const rvit_stage *stage = &s->stages[i];
-        if (stage->host_counts != NULL)
-            RVIT_TRY(rvit_stream_write(s->stream, stage->counts, stage->host_counts, ((int64_t)stage->max_len + 1) * 4));
-        RVIT_TRY(write_scores(s, i));
+        memcpy(host + stage->counts.offset, stage->host_counts, ((size_t)stage->max_len + 1) * sizeof *stage->host_counts);
+        if (stage->position_scores.buffer != NULL)
+            rvit_prune_random_scores(&s->plan, i, stage->max_len, (float *)(host + stage->position_scores.offset));
     }
-    return s->plan.n_stages == 0 ? RVIT_OK : rvit_stream_synchronize(s->stream);
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = s->host_tables;
+    args.destination = s->tables;
+    args.size = s->tables_size;
+    RVIT_TRY(rvit_copy(s->stream, &args));
+    return rvit_stream_synchronize(s->stream);
 }
 
-static rvit_status create_host_arrays(rvit_session *s)
+/* Host memory that is not the session's own arrays: itself, and the counts that come before all measuring. */
+static int64_t measured_host(rvit_session *s)
 {
-    rvit_alloc *alloc = &s->model->device->alloc;
-    const int32_t tokens = s->model->info.tokens;
-    s->token_row = rvit_alloc_array(alloc, 2 * (size_t)tokens, sizeof *s->token_row);
-    s->host_cu_seqlens = rvit_alloc_array(alloc, (size_t)s->max_images + 1, sizeof *s->host_cu_seqlens);
-    if (s->token_row == NULL || s->host_cu_seqlens == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    for (int32_t i = 0; i <= s->max_images; i++)
-        s->host_cu_seqlens[i] = i * tokens;
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        stage->kept = rvit_alloc_array(alloc, (size_t)stage->rows_after, sizeof *stage->kept);
-        if (s->plan.policy->merges)
-            stage->kept_sizes = rvit_alloc_array(alloc, (size_t)stage->rows_after, sizeof *stage->kept_sizes);
-        if (stage->kept == NULL || (s->plan.policy->merges && stage->kept_sizes == NULL))
-            return RVIT_OUT_OF_HOST_MEMORY;
-    }
+    return (int64_t)sizeof *s + counts_size(s) + measured(s, plan_host);
+}
+
+/* The order matters: readback and upload repeat what the arena holds of results and tables. */
+static rvit_status measure(rvit_session *s, rvit_memory_info *memory)
+{
+    RVIT_TRY(plan_capacities(s));
+    *memory = (rvit_memory_info)RVIT_MEMORY_INFO_INIT;
+    memory->device_size = measured(s, plan_arena);
+    memory->upload_size = measured(s, plan_upload);
+    memory->readback_size = measured(s, plan_readback);
+    if (s->desc.trace)
+        memory->trace_size = measured(s, plan_trace);
+    memory->host_size = measured_host(s);
     return RVIT_OK;
+}
+
+rvit_status rvit_session_measure(rvit_session *s, rvit_memory_info *out_memory)
+{
+    const rvit_status status = measure(s, out_memory);
+    rvit_alloc_free(&s->model->device->alloc, s->counts);
+    s->counts = NULL;
+    return status;
 }
 
 rvit_status rvit_session_plan_memory(rvit_session *s)
 {
-    RVIT_TRY(plan_capacities(s));
-    RVIT_TRY(create_region(s, &s->arena, RVIT_BUFFER_DEVICE, plan_arena));
-    RVIT_TRY(create_region(s, &s->upload, RVIT_BUFFER_UPLOAD, plan_upload));
-    RVIT_TRY(create_region(s, &s->readback, RVIT_BUFFER_READBACK, plan_readback));
-    if (s->desc.trace) {
-        s->trace_blocks = rvit_alloc_array(&s->model->device->alloc, (size_t)s->model->info.depth + 1, sizeof *s->trace_blocks);
-        if (s->trace_blocks == NULL)
-            return RVIT_OUT_OF_HOST_MEMORY;
-        RVIT_TRY(create_region(s, &s->traced, RVIT_BUFFER_READBACK, plan_trace));
-    }
-    RVIT_TRY(create_host_arrays(s));
+    rvit_memory_info memory;
+    RVIT_TRY(measure(s, &memory));
+    RVIT_TRY(create_region(s, memory.device_size, &s->arena, RVIT_BUFFER_DEVICE, plan_arena));
+    RVIT_TRY(create_region(s, memory.upload_size, &s->upload, RVIT_BUFFER_UPLOAD, plan_upload));
+    RVIT_TRY(create_region(s, memory.readback_size, &s->readback, RVIT_BUFFER_READBACK, plan_readback));
+    if (s->desc.trace)
+        RVIT_TRY(create_region(s, memory.trace_size, &s->traced, RVIT_BUFFER_READBACK, plan_trace));
+    s->host = rvit_alloc_new(&s->model->device->alloc, (size_t)measured(s, plan_host));
+    if (s->host == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    region r = {NULL, s->host, 0};
+    plan_host(s, &r);
+    for (int32_t i = 0; i <= s->max_images; i++)
+        s->host_cu_seqlens[i] = i * s->model->info.tokens;
     return write_tables(s);
 }
 
@@ -256,12 +311,6 @@ void rvit_session_free_memory(rvit_session *s)
     rvit_buffer_destroy(s->arena);
     rvit_buffer_destroy(s->readback);
     rvit_buffer_destroy(s->traced);
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
-        rvit_alloc_free(alloc, s->stages[i].host_counts);
-        rvit_alloc_free(alloc, s->stages[i].kept);
-        rvit_alloc_free(alloc, s->stages[i].kept_sizes);
-    }
-    rvit_alloc_free(alloc, s->host_cu_seqlens);
-    rvit_alloc_free(alloc, s->token_row);
-    rvit_alloc_free(alloc, s->trace_blocks);
+    rvit_alloc_free(alloc, s->counts);
+    rvit_alloc_free(alloc, s->host);
 }

@@ -264,7 +264,7 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
         if (what == RVIT_TRACE_BLOCK && (index < 0 || index >= session->model->info.depth))
             return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: block %d, the model has blocks 0..%d", (int)index,
                              (int)session->model->info.depth - 1);
-        *out_data = host + session->trace_blocks[block + 1].offset;
+        *out_data = host + session->trace_blocks.offset + (block + 1) * session->trace_stride;
         *out_dtype = session->model->x_dtype;
         *out_rows = rows_of(session, stage_of_output(session, block));
         return RVIT_OK;

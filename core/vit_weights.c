@@ -209,6 +209,7 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
     RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));
+    model->info.weights_size = l.size;
     const size_t n = (size_t)l.largest + 4;
     l.values = rvit_alloc_array(alloc, n, sizeof *l.values);
     l.more = rvit_alloc_array(alloc, n + ((size_t)model->info.n_prefix + 1) * (size_t)model->info.dim, sizeof *l.more);

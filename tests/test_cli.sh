@@ -227,6 +227,9 @@ json images.0.tokens_kept 3
 json images.0.tokens_kept.0 139
 json images.0.tokens_kept.2 69
 json blocks.2 9
+json memory.weights '[1-9][0-9]{7}'
+json memory.upload 604672
+json memory.host '[1-9][0-9]+'
 json threshold null
 
 # every policy runs; what it kept is ascending patch numbers, each stage's a part of the one before

@@ -96,7 +96,8 @@ typedef struct rvit_view {
     int64_t offset;
 } rvit_view;
 
-/* What a stream has done since it was created. The allocation counts are those of its whole device. */
+/* What a stream has done since it was created. The allocation counts are those of its whole device, and so are the sizes: bytes held
+   now. */
 typedef struct rvit_stats {
     size_t struct_size;
     int64_t launches;           /* kernels started by the device (CPU: ops run) */
@@ -105,6 +106,10 @@ typedef struct rvit_stats {
     int64_t copies;             /* copy ops and transfers */
     int64_t host_allocations;   /* device-wide */
     int64_t device_allocations; /* device-wide */
+    int64_t device_size;        /* in buffers of RVIT_BUFFER_DEVICE; memory wrapped from the caller is in none of the sizes */
+    int64_t upload_size;        /* in buffers of RVIT_BUFFER_UPLOAD */
+    int64_t readback_size;      /* in buffers of RVIT_BUFFER_READBACK */
+    int64_t working_size;       /* device memory that streams and programs hold beside buffers */
 } rvit_stats;
 #define RVIT_STATS_INIT RVIT_INIT(rvit_stats)
 

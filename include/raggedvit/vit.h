@@ -75,6 +75,7 @@ typedef struct rvit_model_info {
     int32_t n_predictors; /* complete DynamicViT predictors: score_predictor.0 .. n_predictors - 1 */
     int32_t n_files;      /* that hold the tensors */
     int32_t trained_size; /* image size that the file's position table is for; another image_size means that it was resampled */
+    int64_t weights_size; /* bytes of device memory that a model's weights take; 0 of a checkpoint */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
@@ -157,6 +158,42 @@ typedef struct rvit_session_desc {
 /* clang-format off */
 #define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}}
 /* clang-format on */
+
+/* Bytes that a session takes. */
+typedef struct rvit_memory_info {
+    size_t struct_size;
+    int64_t device_size;   /* device memory: activations, layouts, tables */
+    int64_t upload_size;   /* mapped memory: image count, images, given masks, tables */
+    int64_t readback_size; /* mapped memory: logits, outputs, the stages' results */
+    int64_t trace_size;    /* mapped memory: traced values; 0 without trace */
+    int64_t host_size;     /* from the device's allocator */
+} rvit_memory_info;
+#define RVIT_MEMORY_INFO_INIT RVIT_INIT(rvit_memory_info)
+
+/* What rvit_session_create with this desc would allocate, and nothing allocated that stays. Runs allocate nothing, whatever their images.
+   The figures come from the plan that the session is made by. With B = max_images, T = tokens, D = dim, H = n_heads, e = 4 (f32) or 2
+   (f16), L_i and M_i the most tokens that an image has before and after stage i (M_-1: T), each array rounded up to 256 bytes:
+
+     device    4 B T D, 4 B M_0 D (the residual stream, and what the first stage leaves), e B T D, e B T max(3 D, mlp_dim,
+               channels patch_size^2), 4 (B + 1); policies that score by CLS attention 4 B T H; tome 4 B T head_dim;
+               for each stage 4 B L_i (source rows), B L_i, 4 (B + 1), 4 (its results); by the policy 4 B L_i (scores: all but tome and
+   mask), 4 (L_i + 1) (counts: a fixed number kept), 4 L_i (random), 4 B M_i + 4 B M_i + 4 B L_i (tome: sizes, key bias, next rows) upload
+   4; the images, 4 B channels image_size^2, unless desc.images is given; B L_i for each stage of a given mask; the counts and position
+   scores once more readback  the logits, 4 B n_classes, unless desc.logits is given; features 4 B M D, M of the last stage; CLS attention 4
+   B T H; the stages' results once more trace     4 B T D for the embedding and for each block; 4 B L_i for each stage host      the session
+   object; 8 T, 4 (B + 1); for each stage 4 B M_i, tome twice that; 4 (T + 1) for each stage with counts
+
+   desc.dense_fallback times other sessions first, one after the other, and may replace the plan: then each figure is the largest of
+   them all.
+
+   Not in the figures is what a backend needs beside them. Its objects for buffers, stream and recorded program are of the host: at most 16
+   KiB, and 8 KiB for each block and stage, from the device's allocator. Its working memory is of the device (rvit_stats.working_size): CPU
+   none; Vulkan at most 1 KiB, and 1 KiB for each block and stage; CUDA at most 4 KiB + 32 bytes an image, for ats 4 KiB + 16 bytes
+   a token of the batch more, and 32 MiB where cuBLASLt is used. What drivers keep for themselves is not known. A stream of the caller's
+   keeps the list of ops of its longest recording. On the CPU all buffers come from the allocator, too.
+
+   Fails as rvit_session_create does where the desc is at fault; ops are not looked at. desc may be NULL. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *out_memory);
 
 /* The session keeps its model alive. INVALID_ARGUMENT: a prune block the model does not have, keep outside 0..1, a parameter that the
    policy does not have; UNSUPPORTED: DynamicViT on a checkpoint without predictors (names the missing tensor). */

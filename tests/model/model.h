@@ -4,7 +4,8 @@
 
 #include "toy.h"
 
-extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, model_misuse_suite, model_allocation_suite;
+extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
+    model_allocation_suite;
 
 /* Objects that end with the test. */
 rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name);
@@ -16,6 +17,8 @@ int model_teardown(void **state);
 
 /* A session for n images and a prune desc of one policy; n_blocks 0: the defaults. */
 rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double keep, const int32_t *blocks, int32_t n_blocks);
+/* A desc of every policy, with two stages, after blocks 0 and 2, that drop much. */
+rvit_session_desc policy_desc(int policy, int32_t max_images);
 /* Runs, and returns the logits in scratch memory. */
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);
 

@@ -7,35 +7,12 @@ static const toy_spec spec = {128, 5, 256, 64, 8, 7, 0, RVIT_F32, 31, 2};
 static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 32, 2};
 static const toy_spec *const specs[] = {&spec, &distilled};
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
-static const int32_t blocks[] = {0, 2};
 
 enum { N_IMAGES = 5, CLASSES = 7 };
 
-/* The desc of every policy, with two stages that drop much; MASK takes the mask below. */
 static rvit_session_desc desc_of(int policy)
 {
-    rvit_session_desc desc = session_desc(N_IMAGES, (rvit_prune_type)policy, -1.0, blocks, policy == RVIT_PRUNE_NONE ? 0 : 2);
-    switch (policy) {
-    case RVIT_PRUNE_NONE:
-    case RVIT_PRUNE_MASK:
-    case RVIT_PRUNE_ATS:
-        break;
-    case RVIT_PRUNE_L2_THRESHOLD:
-        desc.prune.threshold = 13.0;
-        break;
-    case RVIT_PRUNE_DYNAMICVIT_GATE:
-        desc.prune.threshold = 0.6;
-        break;
-    case RVIT_PRUNE_ATS_PAPER:
-        desc.prune.mass = 0.5;
-        break;
-    case RVIT_PRUNE_TOME:
-        desc.prune.merges = 5;
-        break;
-    default:
-        desc.prune.keep = 0.4;
-    }
-    return desc;
+    return policy_desc(policy, N_IMAGES);
 }
 
 /* [2 stages, n, tokens] for images order[0..n). */

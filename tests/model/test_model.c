@@ -58,6 +58,33 @@ rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double 
     return desc;
 }
 
+rvit_session_desc policy_desc(int policy, int32_t max_images)
+{
+    static const int32_t blocks[] = {0, 2};
+    rvit_session_desc desc = session_desc(max_images, (rvit_prune_type)policy, -1.0, blocks, policy == RVIT_PRUNE_NONE ? 0 : 2);
+    switch (policy) {
+    case RVIT_PRUNE_NONE:
+    case RVIT_PRUNE_MASK:
+    case RVIT_PRUNE_ATS:
+        break;
+    case RVIT_PRUNE_L2_THRESHOLD:
+        desc.prune.threshold = 13.0;
+        break;
+    case RVIT_PRUNE_DYNAMICVIT_GATE:
+        desc.prune.threshold = 0.6;
+        break;
+    case RVIT_PRUNE_ATS_PAPER:
+        desc.prune.mass = 0.5;
+        break;
+    case RVIT_PRUNE_TOME:
+        desc.prune.merges = 5;
+        break;
+    default:
+        desc.prune.keep = 0.4;
+    }
+    return desc;
+}
+
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep)
 {
     float *logits = scratch((size_t)n_images * (size_t)m->spec.n_classes * sizeof *logits + 4);
@@ -71,7 +98,7 @@ float *run_session(rvit_session *session, const toy *m, const float *images, int
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&forward_suite,      &session_suite,      &outputs_suite,
-                                   &session_laws_suite, &model_misuse_suite, &model_allocation_suite};
+    const suite *const suites[] = {&forward_suite, &session_suite,      &outputs_suite,         &session_laws_suite,
+                                   &memory_suite,  &model_misuse_suite, &model_allocation_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

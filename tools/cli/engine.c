@@ -61,14 +61,16 @@ void engine_close(struct engine *self)
     self->device = NULL;
 }
 
-int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs,
-                   rvit_session **out)
+int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = max_images;
     desc.prune = *prune;
     desc.trace = trace;
     desc.outputs = outputs;
-    const rvit_status status = rvit_session_create(self->model, &desc, out);
+    self->memory = (rvit_memory_info)RVIT_MEMORY_INFO_INIT;
+    rvit_status status = rvit_session_memory(self->model, &desc, &self->memory);
+    if (status == RVIT_OK)
+        status = rvit_session_create(self->model, &desc, out);
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }

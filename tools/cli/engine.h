@@ -9,6 +9,7 @@ struct engine {
     rvit_model *model;
     rvit_device_info device_info;
     rvit_model_info model_info;
+    rvit_memory_info memory; /* of the session last made */
     rvit_dtype dtype;
     bool is_oracle;
     char name[192]; /* "cpu 0: NAME, subgroup tier, f32" */
@@ -23,7 +24,6 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
 void engine_close(struct engine *self);
 
 /* outputs: rvit_output, added up. */
-int engine_session(const struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs,
-                   rvit_session **out);
+int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out);
 
 #endif

@@ -38,6 +38,11 @@ static void rank(const float *logits, int32_t n_classes, int32_t n, struct ranke
     }
 }
 
+static double megabytes(int64_t size)
+{
+    return (double)size * 1e-6;
+}
+
 static void print_prologue(const struct report *self)
 {
     char prune[512];
@@ -47,7 +52,11 @@ static void print_prologue(const struct report *self)
     else
         printf("model   %s, no head\n", self->engine->model_info.architecture);
     printf("device  %s\n", self->engine->name);
-    printf("prune   %s\n\n", prune);
+    printf("prune   %s\n", prune);
+    const rvit_memory_info *memory = &self->engine->memory;
+    printf("memory  device %.2f MB for weights, %.2f for the session; mapped %.2f up, %.2f down; host %.2f\n\n",
+           megabytes(self->engine->model_info.weights_size), megabytes(memory->device_size), megabytes(memory->upload_size),
+           megabytes(memory->readback_size), megabytes(memory->host_size));
 }
 
 static void print_json_prologue(const struct report *self, int32_t batch)
@@ -57,6 +66,11 @@ static void print_json_prologue(const struct report *self, int32_t batch)
         json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
                   "architecture", self->engine->model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
                   device->name, "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "batch", batch);
+    const rvit_memory_info *memory = &self->engine->memory;
+    json_object_set_new(object, "memory",
+                        json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)self->engine->model_info.weights_size, "device",
+                                  (json_int_t)memory->device_size, "upload", (json_int_t)memory->upload_size, "readback",
+                                  (json_int_t)memory->readback_size, "host", (json_int_t)memory->host_size));
     json_t *prune = prune_to_json(self->prune);
     json_object_update(object, prune);
     json_decref(prune);

@@ -1,0 +1,294 @@
+/* rvit_session_memory: what a session takes is known before, and stays what it is. */
+#include "model.h"
+
+#include <stdatomic.h>
+
+static const toy_spec spec = {128, 4, 256, 64, 8, 7, 0, RVIT_F32, 71, 2};
+
+enum { N_IMAGES = 5, CLASSES = 7, HEADER = 64 };
+
+/* An allocator that knows how many bytes it has given out. */
+typedef struct counter {
+    rvit_allocator allocator;
+    atomic_llong live;
+} counter;
+
+static void *counted_allocate(void *user, size_t size, size_t alignment)
+{
+    (void)alignment; /* at most HEADER */
+    uint8_t *memory = aligned_alloc(HEADER, (HEADER + size + HEADER - 1) / HEADER * HEADER);
+    if (!memory)
+        return NULL;
+    memcpy(memory, &size, sizeof size);
+    atomic_fetch_add(&((counter *)user)->live, (long long)size);
+    return memory + HEADER;
+}
+
+static void counted_release(void *user, void *pointer)
+{
+    if (!pointer)
+        return;
+    uint8_t *memory = (uint8_t *)pointer - HEADER;
+    size_t size;
+    memcpy(&size, memory, sizeof size);
+    atomic_fetch_sub(&((counter *)user)->live, (long long)size);
+    free(memory);
+}
+
+typedef struct fixture {
+    counter counter;
+    const toy *m;
+    rvit_device *device;
+    rvit_model *model;
+    rvit_stream *stream; /* watches the device; may be the session's */
+    rvit_buffer *images, *logits;
+} fixture;
+
+static fixture *open_fixture(rvit_dtype dtype)
+{
+    fixture *f = scratch(sizeof *f);
+    f->counter.allocator = (rvit_allocator){&f->counter, counted_allocate, counted_release};
+    f->m = toy_new(&spec);
+    rvit_device_desc device = H.desc;
+    device.allocator = &f->counter.allocator;
+    expect_ok(rvit_device_create(&device, &f->device));
+    expect_ok(rvit_stream_create(f->device, &f->stream));
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    desc.dtype = dtype;
+    expect_ok(rvit_model_create(f->device, open_checkpoint(f->m, "memory.safetensors"), &desc, &f->model));
+    expect_ok(rvit_buffer_create(f->device, (int64_t)N_IMAGES * f->m->pixels * 4, RVIT_BUFFER_DEVICE, &f->images));
+    expect_ok(rvit_buffer_create(f->device, N_IMAGES * CLASSES * 4, RVIT_BUFFER_DEVICE, &f->logits));
+    return f;
+}
+
+static void close_fixture(fixture *f)
+{
+    rvit_buffer_destroy(f->images);
+    rvit_buffer_destroy(f->logits);
+    rvit_model_destroy(f->model);
+    rvit_stream_destroy(f->stream);
+    rvit_device_destroy(f->device);
+    assert_int_equal(atomic_load(&f->counter.live), 0);
+}
+
+typedef struct holding {
+    rvit_stats stats;
+    long long host;
+} holding;
+
+static holding hold(const fixture *f)
+{
+    holding h = {RVIT_STATS_INIT, 0};
+    expect_ok(rvit_stream_get_stats(f->stream, &h.stats));
+    h.host = atomic_load(&f->counter.live);
+    return h;
+}
+
+enum { PLAIN, OUTPUTS, TRACED, FIXED, VIEWS, CALLERS_STREAM, N_VARIANTS };
+
+static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
+{
+    rvit_session_desc desc = policy_desc(policy, N_IMAGES);
+    desc.trace = variant == TRACED;
+    desc.fixed_batch = variant == FIXED || variant == VIEWS;
+    if (variant == OUTPUTS || variant == TRACED)
+        desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION;
+    if (variant == VIEWS) {
+        desc.images.buffer = f->images;
+        desc.logits.buffer = f->logits;
+    }
+    if (variant == CALLERS_STREAM)
+        desc.stream = f->stream;
+    return desc;
+}
+
+/* The bounds that vit.h states. */
+static long long most_working(int32_t stages)
+{
+    const int32_t tokens = 1 + 64;
+    switch (H.desc.backend) {
+    case RVIT_BACKEND_CPU:
+        return 0;
+    case RVIT_BACKEND_VULKAN:
+        return 1024 * (1 + spec.depth + stages);
+    default:
+        return 4096 + 32 * N_IMAGES + 4096 + 16 * N_IMAGES * tokens + (32 << 20);
+    }
+}
+
+static void expect_held(const char *what, int policy, int variant, long long found, long long low, long long high)
+{
+    if (found < low || found > high)
+        fail_msg("policy %d, variant %d: %s: %lld bytes, expected %lld to %lld", policy, variant, what, found, low, high);
+}
+
+static void check_session(fixture *f, int policy, int variant)
+{
+    const rvit_session_desc desc = variant_of(f, policy, variant);
+    rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
+    rvit_session *session = NULL;
+    /* What is made once for a device, and the list of ops of the caller's stream. */
+    expect_ok(rvit_session_create(f->model, &desc, &session));
+    rvit_session_destroy(session);
+
+    const holding before = hold(f);
+    expect_ok(rvit_session_memory(f->model, &desc, &memory));
+    const holding asked = hold(f);
+    assert_int_equal(asked.host, before.host);
+    assert_int_equal(asked.stats.device_allocations, before.stats.device_allocations);
+    expect_ok(rvit_session_create(f->model, &desc, &session));
+    const holding after = hold(f);
+    const int32_t stages = rvit_session_n_stages(session);
+    expect_held("device_size", policy, variant, after.stats.device_size - before.stats.device_size, memory.device_size, memory.device_size);
+    expect_held("upload_size", policy, variant, after.stats.upload_size - before.stats.upload_size, memory.upload_size, memory.upload_size);
+    const long long readback = memory.readback_size + memory.trace_size;
+    expect_held("readback_size", policy, variant, after.stats.readback_size - before.stats.readback_size, readback, readback);
+    assert_int_equal(memory.trace_size > 0, variant == TRACED);
+    expect_held("working_size", policy, variant, after.stats.working_size - before.stats.working_size, 0, most_working(stages));
+    long long host = memory.host_size;
+    if (H.desc.backend == RVIT_BACKEND_CPU)
+        host += memory.device_size + memory.upload_size + readback;
+    expect_held("host_size", policy, variant, after.host - before.host, host, host + 16384 + 8192 * (spec.depth + stages));
+    rvit_session_destroy(session);
+    const holding end = hold(f);
+    assert_int_equal(end.host, before.host);
+    assert_int_equal(end.stats.device_size, before.stats.device_size);
+    assert_int_equal(end.stats.upload_size, before.stats.upload_size);
+    assert_int_equal(end.stats.readback_size, before.stats.readback_size);
+    assert_int_equal(end.stats.working_size, before.stats.working_size);
+}
+
+static void memory_is_known_before(void **state)
+{
+    (void)state;
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+    for (int t = 0; t < 2; t++) {
+        fixture *f = open_fixture(types[t]);
+        for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++)
+            for (int variant = 0; variant < N_VARIANTS; variant++)
+                check_session(f, policy, variant);
+        close_fixture(f);
+    }
+}
+
+/* Every result that is made when first asked for. */
+static void look_at_results(rvit_session *session, const toy *m, int32_t n)
+{
+    uint8_t *mask = scratch((size_t)m->tokens);
+    float *grid = scratch((size_t)(m->tokens - m->n_prefix) * 128 * sizeof *grid);
+    for (int32_t i = 0; i < n; i++) {
+        expect_ok(rvit_session_mask(session, rvit_session_n_stages(session) - 1, i, mask));
+        expect_ok(rvit_session_grid(session, i, 0.0f, grid));
+    }
+}
+
+static void runs_allocate_nothing(void **state)
+{
+    (void)state;
+    static const int policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_EVIT, RVIT_PRUNE_ATS, RVIT_PRUNE_TOME, RVIT_PRUNE_MASK, RVIT_PRUNE_DYNAMICVIT};
+    fixture *f = open_fixture(RVIT_F32);
+    const float *images = toy_images(f->m, N_IMAGES, 1);
+    uint8_t *keep = scratch((size_t)(2 * N_IMAGES * f->m->tokens));
+    for (int i = 0; i < 2 * N_IMAGES * f->m->tokens; i++)
+        keep[i] = i % f->m->tokens == 0 || random_below(3) > 0;
+    for (int p = 0; p < 6; p++) {
+        rvit_session_desc desc = variant_of(f, policies[p], TRACED);
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(f->model, &desc, &session));
+        const holding before = hold(f);
+        for (int run = 0; run < 100; run++) {
+            const int32_t n = run * 7 % (N_IMAGES + 1);
+            run_session(session, f->m, images, n, policies[p] == RVIT_PRUNE_MASK ? keep : NULL);
+            if (run % 10 == 0)
+                look_at_results(session, f->m, n);
+        }
+        const holding after = hold(f);
+        assert_int_equal(after.host, before.host);
+        assert_int_equal(after.stats.host_allocations, before.stats.host_allocations);
+        assert_int_equal(after.stats.device_allocations, before.stats.device_allocations);
+        assert_int_equal(after.stats.device_size, before.stats.device_size);
+        assert_int_equal(after.stats.upload_size, before.stats.upload_size);
+        assert_int_equal(after.stats.readback_size, before.stats.readback_size);
+        assert_int_equal(after.stats.working_size, before.stats.working_size);
+        rvit_session_destroy(session);
+    }
+    close_fixture(f);
+}
+
+/* With dense_fallback the plan is open, so the figures are bounds. */
+static void fallback_is_bounded(void **state)
+{
+    (void)state;
+    fixture *f = open_fixture(RVIT_F32);
+    for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_TOME; policy++) {
+        if (policy == RVIT_PRUNE_MASK)
+            continue; /* is never replaced */
+        rvit_session_desc desc = policy_desc(policy, N_IMAGES);
+        rvit_memory_info pruned = RVIT_MEMORY_INFO_INIT, most = RVIT_MEMORY_INFO_INIT, dense = RVIT_MEMORY_INFO_INIT;
+        const rvit_session_desc none = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);
+        expect_ok(rvit_session_memory(f->model, &desc, &pruned));
+        expect_ok(rvit_session_memory(f->model, &none, &dense));
+        desc.outputs = RVIT_OUTPUT_FEATURES;
+        desc.dense_fallback = 1;
+        desc.images.buffer = f->images;
+        expect_ok(rvit_session_memory(f->model, &desc, &most));
+        assert_true(most.device_size >= pruned.device_size && most.device_size >= dense.device_size);
+        assert_true(most.upload_size >= dense.upload_size); /* the timed sessions have images of their own */
+        const holding before = hold(f);
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(f->model, &desc, &session));
+        const holding after = hold(f);
+        assert_true(after.stats.device_size - before.stats.device_size <= most.device_size);
+        assert_true(after.stats.upload_size - before.stats.upload_size <= most.upload_size);
+        assert_true(after.stats.readback_size - before.stats.readback_size <= most.readback_size);
+        rvit_session_destroy(session);
+    }
+    close_fixture(f);
+}
+
+static void weights_are_counted(void **state)
+{
+    (void)state;
+    fixture *f = open_fixture(RVIT_F32);
+    const holding before = hold(f);
+    rvit_checkpoint *checkpoint = open_checkpoint(f->m, "weights.safetensors");
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+    assert_int_equal(info.weights_size, 0);
+    rvit_model *model = NULL;
+    expect_ok(rvit_model_create(f->device, checkpoint, NULL, &model));
+    expect_ok(rvit_model_get_info(model, &info));
+    assert_int_equal(hold(f).stats.device_size - before.stats.device_size, info.weights_size);
+    assert_true(info.weights_size >= info.n_parameters * 4);
+    rvit_model_destroy(model);
+    close_fixture(f);
+}
+
+static void bad_descs_are_refused(void **state)
+{
+    (void)state;
+    fixture *f = open_fixture(RVIT_F32);
+    rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
+    rvit_session_desc desc = policy_desc(RVIT_PRUNE_L2, N_IMAGES);
+    rvit_session *session = NULL;
+    expect_status(rvit_session_memory(NULL, &desc, &memory), RVIT_INVALID_ARGUMENT, "model");
+    expect_status(rvit_session_memory(f->model, &desc, NULL), RVIT_INVALID_ARGUMENT, NULL);
+    expect_ok(rvit_session_memory(f->model, NULL, &memory));
+    desc.max_images = 0;
+    expect_status(rvit_session_memory(f->model, &desc, &memory), RVIT_INVALID_ARGUMENT, "max_images");
+    desc = policy_desc(RVIT_PRUNE_L2, N_IMAGES);
+    desc.prune.blocks[1] = spec.depth;
+    expect_status(rvit_session_memory(f->model, &desc, &memory), RVIT_INVALID_ARGUMENT, NULL);
+    /* A recording stream is left as it was. */
+    desc = variant_of(f, RVIT_PRUNE_L2, CALLERS_STREAM);
+    expect_ok(rvit_record_begin(f->stream));
+    expect_status(rvit_session_create(f->model, &desc, &session), RVIT_INVALID_ARGUMENT, "stream");
+    rvit_program *program = NULL;
+    expect_status(rvit_record_end(f->stream, &program), RVIT_INVALID_ARGUMENT, NULL);
+    expect_ok(rvit_session_create(f->model, &desc, &session));
+    rvit_session_destroy(session);
+    close_fixture(f);
+}
+
+SUITE(memory_suite, MODEL_TEST(memory_is_known_before), MODEL_TEST(runs_allocate_nothing), MODEL_TEST(fallback_is_bounded),
+      MODEL_TEST(weights_are_counted), MODEL_TEST(bad_descs_are_refused));
