@@ -34,5 +34,16 @@ out=$(wc -l $code | awk '$2 != "total" && ($1 > 800 || ($2 ~ /^shaders/ && $1 > 
 [ -z "$out" ] || fail "files over 800 lines (shaders: 400)" "$out"
 out=$(git grep -nE '[[:space:]]+$' -- '*.c' '*.h' '*.comp' '*.glsl' '*.sh' '*.md' '*.txt' ':!LICENSE' || true)
 [ -z "$out" ] || fail "trailing white space" "$out"
+doxygen=$(command -v doxygen || true)
+if [ -z "$doxygen" ] && [ "$(id -u)" = 0 ] && apt-cache show doxygen >/dev/null 2>&1; then
+    apt-get -qq install -y --no-install-recommends doxygen >/dev/null && doxygen=found
+fi
+if [ -n "$doxygen" ]; then
+    folder=$(mktemp -d)
+    out=$(tools/docs.sh "$folder" 2>&1) || fail "Doxygen warns" "$out"
+    rm -r "$folder"
+else
+    echo "check: the reference skipped: doxygen is not here"
+fi
 [ $bad = 0 ] && echo "check: the tree is clean"
 exit $bad

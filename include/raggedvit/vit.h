@@ -174,14 +174,19 @@ typedef struct rvit_memory_info {
    The figures come from the plan that the session is made by. With B = max_images, T = tokens, D = dim, H = n_heads, e = 4 (f32) or 2
    (f16), L_i and M_i the most tokens that an image has before and after stage i (M_-1: T), each array rounded up to 256 bytes:
 
-     device    4 B T D, 4 B M_0 D (the residual stream, and what the first stage leaves), e B T D, e B T max(3 D, mlp_dim,
-               channels patch_size^2), 4 (B + 1); policies that score by CLS attention 4 B T H; tome 4 B T head_dim;
-               for each stage 4 B L_i (source rows), B L_i, 4 (B + 1), 4 (its results); by the policy 4 B L_i (scores: all but tome and
-   mask), 4 (L_i + 1) (counts: a fixed number kept), 4 L_i (random), 4 B M_i + 4 B M_i + 4 B L_i (tome: sizes, key bias, next rows) upload
-   4; the images, 4 B channels image_size^2, unless desc.images is given; B L_i for each stage of a given mask; the counts and position
-   scores once more readback  the logits, 4 B n_classes, unless desc.logits is given; features 4 B M D, M of the last stage; CLS attention 4
-   B T H; the stages' results once more trace     4 B T D for the embedding and for each block; 4 B L_i for each stage host      the session
-   object; 8 T, 4 (B + 1); for each stage 4 B M_i, tome twice that; 4 (T + 1) for each stage with counts
+     device    4 B T D, 4 B M_0 D (the residual stream, and what the first stage leaves), e B T D, 4 (B + 1),
+               e B T max(3 D, mlp_dim, channels patch_size^2)
+               policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
+               each stage: 4 B L_i (source rows); its results, B L_i, 4 (B + 1), 4, tome 4 B L_i more (next rows)
+               each stage, by the policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts, where a fixed number is kept),
+               4 L_i (position scores; random), 4 B M_i twice (sizes and key bias; tome)
+     upload    4; 4 B channels image_size^2 (unless desc.images is given)
+               each stage: B L_i (mask); the counts and position scores again
+     readback  4 B n_classes (unless desc.logits is given); features 4 B M D, M of the last stage; CLS attention 4 B T H
+               each stage: its results again
+     trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
+     host      the session object; 8 T; 4 (B + 1)
+               each stage: 4 B M_i, tome twice; 4 (T + 1) where a fixed number is kept, all stages' together and not rounded
 
    desc.dense_fallback times other sessions first, one after the other, and may replace the plan: then each figure is the largest of
    them all.

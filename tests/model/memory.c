@@ -171,6 +171,68 @@ static void memory_is_known_before(void **state)
     }
 }
 
+/* Sums of arrays, each rounded up as vit.h says. */
+static int64_t sum_of(const int64_t *sizes, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += (sizes[i] + 255) / 256 * 256;
+    return sum;
+}
+#define SUM(...) sum_of((const int64_t[]){__VA_ARGS__}, (int)(sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t)))
+
+/* The formula of vit.h, written down a second time. */
+static void formula_holds(void **state)
+{
+    (void)state;
+    static const int policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2,     RVIT_PRUNE_EVIT,        RVIT_PRUNE_MASK,
+                                   RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM, RVIT_PRUNE_L2_THRESHOLD};
+    enum { B = N_IMAGES, T = 65, D = 128, HEADS = 2, E = 2, STAGES = 2 };
+    fixture *f = open_fixture(RVIT_F16);
+    for (int p = 0; p < 7; p++) {
+        const int policy = policies[p], tome = policy == RVIT_PRUNE_TOME, mask = policy == RVIT_PRUNE_MASK;
+        const int fixed = policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_RANDOM;
+        const int stages = policy == RVIT_PRUNE_NONE ? 0 : STAGES;
+        rvit_session_desc desc = variant_of(f, policy, TRACED);
+        rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_memory(f->model, &desc, &memory));
+        int64_t len[STAGES + 1] = {T, T, T};
+        if (fixed || tome) {
+            expect_ok(rvit_session_create(f->model, &desc, &session));
+            run_session(session, f->m, toy_images(f->m, 1, 2), 1, NULL);
+            for (int i = 0; i < stages; i++)
+                len[i + 1] = rvit_session_cu_seqlens(session, i)[1];
+            rvit_session_destroy(session);
+            assert_true(len[2] < len[1] && len[1] < T);
+        }
+        int64_t device = SUM(4 * B * T * D, stages > 0 ? 4 * B * len[1] * D : 0, E * B * T * D, E * B * T * 3 * D, 4 * (B + 1));
+        int64_t upload = SUM(4, 4 * B * 3 * 64 * 64), trace = (1 + spec.depth) * SUM(4 * B * T * D);
+        int64_t readback = SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS);
+        if (policy == RVIT_PRUNE_EVIT)
+            device += SUM(4 * B * T * HEADS);
+        if (tome)
+            device += SUM(4 * B * T * 64);
+        for (int i = 0; i < stages; i++) {
+            const int64_t results = SUM(B * len[i], 4 * (B + 1), 4, tome ? 4 * B * len[i] : 0);
+            int64_t tables = fixed ? SUM(4 * (len[i] + 1)) : 0;
+            if (policy == RVIT_PRUNE_RANDOM)
+                tables += SUM(4 * len[i]);
+            device += SUM(4 * B * len[i]) + results + tables + (tome || mask ? 0 : SUM(4 * B * len[i]));
+            if (tome)
+                device += 2 * SUM(4 * B * len[i + 1]);
+            upload += tables + (mask ? SUM(B * len[i]) : 0);
+            readback += results;
+            trace += SUM(4 * B * len[i]);
+        }
+        expect_held("device_size by the formula", policy, TRACED, memory.device_size, device, device);
+        expect_held("upload_size by the formula", policy, TRACED, memory.upload_size, upload, upload);
+        expect_held("readback_size by the formula", policy, TRACED, memory.readback_size, readback, readback);
+        expect_held("trace_size by the formula", policy, TRACED, memory.trace_size, trace, trace);
+    }
+    close_fixture(f);
+}
+
 /* Every result that is made when first asked for. */
 static void look_at_results(rvit_session *session, const toy *m, int32_t n)
 {
@@ -290,5 +352,5 @@ static void bad_descs_are_refused(void **state)
     close_fixture(f);
 }
 
-SUITE(memory_suite, MODEL_TEST(memory_is_known_before), MODEL_TEST(runs_allocate_nothing), MODEL_TEST(fallback_is_bounded),
-      MODEL_TEST(weights_are_counted), MODEL_TEST(bad_descs_are_refused));
+SUITE(memory_suite, MODEL_TEST(memory_is_known_before), MODEL_TEST(formula_holds), MODEL_TEST(runs_allocate_nothing),
+      MODEL_TEST(fallback_is_bounded), MODEL_TEST(weights_are_counted), MODEL_TEST(bad_descs_are_refused));
