@@ -4,6 +4,7 @@
 #include <stdatomic.h>
 
 static const toy_spec spec = {128, 4, 256, 64, 8, 7, 0, RVIT_F32, 71, 2};
+static const toy_spec small = {64, 3, 64, 32, 8, 7, 0, RVIT_F32, 72, 2}; /* for many runs */
 
 enum { N_IMAGES = 5, CLASSES = 7, HEADER = 64 };
 
@@ -44,11 +45,11 @@ typedef struct fixture {
     rvit_buffer *images, *logits;
 } fixture;
 
-static fixture *open_fixture(rvit_dtype dtype)
+static fixture *open_fixture_of(const toy_spec *of, rvit_dtype dtype)
 {
     fixture *f = scratch(sizeof *f);
     f->counter.allocator = (rvit_allocator){&f->counter, counted_allocate, counted_release};
-    f->m = toy_new(&spec);
+    f->m = toy_new(of);
     rvit_device_desc device = H.desc;
     device.allocator = &f->counter.allocator;
     expect_ok(rvit_device_create(&device, &f->device));
@@ -59,6 +60,11 @@ static fixture *open_fixture(rvit_dtype dtype)
     expect_ok(rvit_buffer_create(f->device, (int64_t)N_IMAGES * f->m->pixels * 4, RVIT_BUFFER_DEVICE, &f->images));
     expect_ok(rvit_buffer_create(f->device, N_IMAGES * CLASSES * 4, RVIT_BUFFER_DEVICE, &f->logits));
     return f;
+}
+
+static fixture *open_fixture(rvit_dtype dtype)
+{
+    return open_fixture_of(&spec, dtype);
 }
 
 static void close_fixture(fixture *f)
@@ -237,7 +243,7 @@ static void formula_holds(void **state)
 static void look_at_results(rvit_session *session, const toy *m, int32_t n)
 {
     uint8_t *mask = scratch((size_t)m->tokens);
-    float *grid = scratch((size_t)(m->tokens - m->n_prefix) * 128 * sizeof *grid);
+    float *grid = scratch((size_t)((m->tokens - m->n_prefix) * m->spec.dim) * sizeof *grid);
     for (int32_t i = 0; i < n; i++) {
         expect_ok(rvit_session_mask(session, rvit_session_n_stages(session) - 1, i, mask));
         expect_ok(rvit_session_grid(session, i, 0.0f, grid));
@@ -248,7 +254,7 @@ static void runs_allocate_nothing(void **state)
 {
     (void)state;
     static const int policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_EVIT, RVIT_PRUNE_ATS, RVIT_PRUNE_TOME, RVIT_PRUNE_MASK, RVIT_PRUNE_DYNAMICVIT};
-    fixture *f = open_fixture(RVIT_F32);
+    fixture *f = open_fixture_of(&small, RVIT_F32);
     const float *images = toy_images(f->m, N_IMAGES, 1);
     uint8_t *keep = scratch((size_t)(2 * N_IMAGES * f->m->tokens));
     for (int i = 0; i < 2 * N_IMAGES * f->m->tokens; i++)
