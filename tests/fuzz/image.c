@@ -1,0 +1,88 @@
+/* What the tool reads beside checkpoints: PNG and JPEG, told by their first bytes, and masks as .npy or JSON. */
+#include "fuzz.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/cli/mask.h"
+#include "tools/cli/npy.h"
+#include "tools/cli/preprocess.h"
+
+/* The tool's own print, and are not linked. */
+void complain(const char *subject, const char *format, ...)
+{
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (subject == NULL || text[0] == '\0')
+        fuzz_fail("a complaint that says nothing");
+}
+
+void *allocate(size_t n, size_t size)
+{
+    return n > ((size_t)256 << 20) / (size > 0 ? size : 1) ? NULL : calloc(n > 0 ? n : 1, size);
+}
+
+void prune_settle(struct prune *self, const rvit_model_info *model)
+{
+    (void)self;
+    (void)model;
+}
+
+static void preprocess(const struct image *picture)
+{
+    struct image view;
+    struct image_error error;
+    if ((int64_t)picture->width * picture->height > 1 << 16)
+        return;
+    if (preprocess_picture(image_whole(picture), 32, &view, &error)) {
+        static float values[3 * 32 * 32];
+        preprocess_normalize(&view, values);
+        image_free(&view);
+    }
+    if (preprocess_tile(image_whole(picture), 16, &view, &error))
+        image_free(&view);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    /* A header may ask for 600 MB of pixels: the tool allows that, the time here is better spent. */
+    struct image picture;
+    struct image_error error = {""};
+    const char *path = memory_file(data, size, 0);
+    int32_t width, height;
+    if (image_load_size(path, &width, &height, &error)) {
+        if (width < 1 || height < 1 || (int64_t)width * height > IMAGE_MAX_PIXELS)
+            fuzz_fail("a size that is none");
+        error.text[0] = '\0';
+        if ((int64_t)width * height <= 1 << 20) {
+            if (image_decode(data, size, &picture, &error)) {
+                if (picture.width != width || picture.height != height)
+                    fuzz_fail("two sizes of one picture");
+                preprocess(&picture);
+                image_free(&picture);
+            } else if (error.text[0] == '\0') {
+                fuzz_fail("a failure without a sentence");
+            }
+        }
+        return 0;
+    }
+    if (error.text[0] == '\0')
+        fuzz_fail("a failure without a sentence");
+
+    struct mask mask;
+    for (int32_t n_patches = 4; n_patches <= 196; n_patches += 192)
+        if (mask_read(path, n_patches, &mask) == EXIT_OK) {
+            const int64_t positions[2] = {0, mask.n_images > 1 ? mask.n_images - 1 : 0};
+            uint8_t *keep = malloc((size_t)mask.n_stages * 2 * (size_t)(n_patches + 1));
+            if (keep != NULL)
+                mask_fill(&mask, positions, 2, 1, keep);
+            free(keep);
+            mask_free(&mask);
+        }
+    return 0;
+}

@@ -1,0 +1,423 @@
+/* Ops on the CPU backend with arguments and contents from the input: lists of calls on buffers of exactly the size that each array needs,
+   so that the address sanitizer sees an access beside one. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/backend.h"
+
+enum { MAX_VIEWS = 16, MAX_SIZE = 1 << 18, MAX_CALLS = 4 };
+
+typedef struct draft {
+    rvit_op op;
+    rvit_view *views[MAX_VIEWS];
+    int n_views;
+} draft;
+
+static rvit_dtype dtype(choices *c)
+{
+    return (rvit_dtype)choose_int(c, 0, 2);
+}
+
+static int32_t dim(choices *c)
+{
+    const int32_t n = choose_int(c, 1, 24);
+    return n > 0 && n <= 24 ? 4 * n : n;
+}
+
+static void view(draft *d, rvit_view *v)
+{
+    d->views[d->n_views++] = v;
+}
+
+static void rows(draft *d, choices *c, rvit_rows *r)
+{
+    r->capacity = choose_int(c, 0, 40);
+    r->padded = choose_int(c, 0, 1);
+    view(d, &r->live);
+}
+
+static int64_t stride(choices *c, int64_t width)
+{
+    const int32_t kind = choose(c, 8);
+    return kind < 4 ? 0 : kind == 4 ? 3 * width : kind == 5 ? width + 8 : choose_int(c, 0, 200);
+}
+
+static void draft_copy(draft *d, choices *c)
+{
+    rvit_copy_args *a = &d->op.copy;
+    *a = (rvit_copy_args)RVIT_COPY_ARGS_INIT;
+    a->size = 4 * (int64_t)choose_int(c, 0, 100) + (choose(c, 16) == 1);
+    view(d, &a->source);
+    view(d, &a->destination);
+}
+
+static void draft_patchify(draft *d, choices *c)
+{
+    rvit_patchify_args *a = &d->op.patchify;
+    *a = (rvit_patchify_args)RVIT_PATCHIFY_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 4);
+    a->channels = choose_int(c, 1, 4);
+    a->patch_size = 2 * choose(c, 5) + (choose(c, 16) == 1);
+    a->image_size = a->patch_size * choose_int(c, 1, 4);
+    a->n_prefix = choose_int(c, 0, 3);
+    view(d, &a->live_images);
+    view(d, &a->images);
+    view(d, &a->out);
+    view(d, &a->cu_seqlens);
+}
+
+static void draft_linear(draft *d, choices *c)
+{
+    rvit_linear_args *a = &d->op.linear;
+    *a = (rvit_linear_args)RVIT_LINEAR_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->out_dtype = choose(c, 2) ? a->dtype : dtype(c);
+    rows(d, c, &a->rows);
+    a->in_features = dim(c);
+    a->out_features = dim(c);
+    a->activation = (rvit_activation)choose_int(c, 0, 1);
+    a->residual_period = choose(c, 2) ? 0 : choose_int(c, 0, 10);
+    view(d, &a->x);
+    view(d, &a->weight);
+    view(d, &a->bias);
+    view(d, &a->residual);
+    view(d, &a->out);
+}
+
+static void draft_layernorm(draft *d, choices *c)
+{
+    rvit_layernorm_args *a = &d->op.layernorm;
+    *a = (rvit_layernorm_args)RVIT_LAYERNORM_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->out_dtype = dtype(c);
+    rows(d, c, &a->rows);
+    a->x_rows = choose_int(c, 0, 50);
+    a->dim = dim(c);
+    a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    view(d, &a->x);
+    view(d, &a->src_rows);
+    view(d, &a->gamma);
+    view(d, &a->beta);
+    view(d, &a->out);
+    view(d, &a->out_x);
+}
+
+static void draft_attention(draft *d, choices *c)
+{
+    rvit_attention_args *a = &d->op.attention;
+    *a = (rvit_attention_args)RVIT_ATTENTION_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = 8 * choose_int(c, 1, 16);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->scale = choose(c, 4) ? 0 : choose_float(c);
+    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    a->q_stride = stride(c, width);
+    a->k_stride = stride(c, width);
+    a->v_stride = stride(c, width);
+    a->out_stride = stride(c, width);
+    view(d, &a->q);
+    view(d, &a->k);
+    view(d, &a->v);
+    view(d, &a->cu_seqlens);
+    view(d, &a->key_bias);
+    view(d, &a->out);
+    view(d, &a->cls_probs);
+    view(d, &a->lse);
+}
+
+static void draft_select(draft *d, choices *c)
+{
+    rvit_select_args *a = &d->op.select;
+    *a = (rvit_select_args)RVIT_SELECT_ARGS_INIT;
+    a->mode = (rvit_select_mode)choose_int(c, 0, 4);
+    a->score = (rvit_score_type)choose_int(c, 0, 5);
+    a->n_images = choose_int(c, 0, 6);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->prefix_competes = choose_int(c, 0, 1);
+    a->threshold = choose_float(c);
+    a->k_min = choose_int(c, 0, 5);
+    a->n_samples = choose_int(c, 1, 60);
+    a->mass = choose_double(c);
+    a->dtype = dtype(c);
+    a->dim = dim(c);
+    a->n_heads = choose_int(c, 1, 3);
+    a->x_stride = stride(c, a->dim);
+    a->fuse_dtype = dtype(c);
+    a->fuse_dim = dim(c);
+    rvit_view *views[] = {&a->x,       &a->cls_probs,  &a->weight, &a->bias, &a->position_scores, &a->counts,   &a->scores,
+                          &a->keep_in, &a->cu_seqlens, &a->fuse_x, &a->keep, &a->out_cu_seqlens,  &a->src_rows, &a->error};
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        view(d, views[i]);
+}
+
+static void draft_mean(draft *d, choices *c)
+{
+    rvit_mean_args *a = &d->op.mean;
+    *a = (rvit_mean_args)RVIT_MEAN_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->dim = dim(c);
+    a->first_column = 4 * choose_int(c, 0, 10);
+    view(d, &a->cu_seqlens);
+    view(d, &a->x);
+}
+
+static void draft_match(draft *d, choices *c)
+{
+    rvit_match_args *a = &d->op.match;
+    *a = (rvit_match_args)RVIT_MATCH_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->n_prefix = choose_int(c, 1, 3);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = 8 * choose_int(c, 1, 16);
+    a->merges = choose_int(c, 0, 20);
+    a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+    rvit_view *views[] = {&a->k, &a->cu_seqlens, &a->metric, &a->keep, &a->out_cu_seqlens, &a->src_rows, &a->next_rows};
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        view(d, views[i]);
+}
+
+static void draft_merge(draft *d, choices *c)
+{
+    rvit_merge_args *a = &d->op.merge;
+    *a = (rvit_merge_args)RVIT_MERGE_ARGS_INIT;
+    a->dtype = dtype(c);
+    rows(d, c, &a->rows);
+    a->x_rows = choose_int(c, 0, 50);
+    a->dim = dim(c);
+    rvit_view *views[] = {&a->x, &a->sizes, &a->src_rows, &a->next_rows, &a->out_x, &a->out_sizes, &a->out_key_bias};
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        view(d, views[i]);
+}
+
+static void draft_pack(draft *d, choices *c)
+{
+    rvit_pack_args *a = &d->op.pack;
+    *a = (rvit_pack_args)RVIT_PACK_ARGS_INIT;
+    rows(d, c, &a->rows);
+    a->source_rows = choose_int(c, 0, 50);
+    a->row_size = dim(c);
+    view(d, &a->source);
+    view(d, &a->src_rows);
+    view(d, &a->destination);
+}
+
+static void draft_unpack(draft *d, choices *c)
+{
+    rvit_unpack_args *a = &d->op.unpack;
+    *a = (rvit_unpack_args)RVIT_UNPACK_ARGS_INIT;
+    a->dtype = dtype(c);
+    rows(d, c, &a->rows);
+    rows(d, c, &a->destination_rows);
+    a->dim = dim(c);
+    a->fill = choose_float(c);
+    view(d, &a->source);
+    view(d, &a->src_rows);
+    view(d, &a->base);
+    view(d, &a->destination);
+}
+
+static void draft_head(draft *d, choices *c)
+{
+    rvit_head_args *a = &d->op.head;
+    *a = (rvit_head_args)RVIT_HEAD_ARGS_INIT;
+    a->dtype = dtype(c);
+    a->weight_dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->rows = choose_int(c, 0, 60);
+    a->dim = dim(c);
+    a->n_tokens = choose_int(c, 1, 2);
+    a->n_classes = choose_int(c, 1, 12);
+    a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    rvit_view *views[] = {&a->x, &a->cu_seqlens, &a->gamma, &a->beta, &a->weight, &a->bias, &a->logits};
+    for (size_t i = 0; i < sizeof views / sizeof *views; i++)
+        view(d, views[i]);
+}
+
+static void (*const drafts[RVIT_OP_COUNT])(draft *, choices *) = {
+    draft_copy, draft_patchify, draft_linear, draft_layernorm, draft_attention, draft_select,
+    draft_mean, draft_match,    draft_merge,  draft_pack,      draft_unpack,    draft_head,
+};
+
+static rvit_status call(rvit_stream *stream, const rvit_op *op)
+{
+    switch (op->type) {
+    case RVIT_OP_COPY:
+        return rvit_copy(stream, &op->copy);
+    case RVIT_OP_PATCHIFY:
+        return rvit_patchify(stream, &op->patchify);
+    case RVIT_OP_LINEAR:
+        return rvit_linear(stream, &op->linear);
+    case RVIT_OP_LAYERNORM:
+        return rvit_layernorm(stream, &op->layernorm);
+    case RVIT_OP_ATTENTION:
+        return rvit_attention(stream, &op->attention);
+    case RVIT_OP_SELECT:
+        return rvit_select(stream, &op->select);
+    case RVIT_OP_MEAN:
+        return rvit_mean(stream, &op->mean);
+    case RVIT_OP_MATCH:
+        return rvit_match(stream, &op->match);
+    case RVIT_OP_MERGE:
+        return rvit_merge(stream, &op->merge);
+    case RVIT_OP_PACK:
+        return rvit_pack(stream, &op->pack);
+    case RVIT_OP_UNPACK:
+        return rvit_unpack(stream, &op->unpack);
+    case RVIT_OP_HEAD:
+        return rvit_head(stream, &op->head);
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return RVIT_OK;
+}
+
+/* What an array holds: nothing is checked of it before the op runs. */
+static void fill(choices *c, uint8_t *bytes, int64_t size)
+{
+    int32_t *ints = (int32_t *)(void *)bytes;
+    const int32_t kind = choose(c, 7), step = choose_byte(c);
+    uint32_t random = (uint32_t)step * 2654435761u + 1;
+    for (int64_t i = 0; i < size / 4; i++) {
+        random = random * 1664525u + 1013904223u;
+        const float value = (float)(int32_t)(random >> 8) / 65536 - 100;
+        switch (kind) {
+        case 0: /* lengths, row numbers */
+            ints[i] = (int32_t)(i * (step % 16));
+            break;
+        case 1: /* the same, not in order */
+            ints[i] = (int32_t)(random >> 16) % (step + 1);
+            break;
+        case 2:
+            memcpy(&ints[i], &value, sizeof value);
+            break;
+        case 3: /* float16 and bfloat16 of every kind */
+            ints[i] = (int32_t)random;
+            break;
+        case 4:
+            ints[i] = choose_int(c, -2, 60);
+            break;
+        case 5:
+            memcpy(&ints[i], &(float){choose_float(c)}, sizeof value);
+            break;
+        default:
+            ints[i] = step % 2 ? -1 : 0;
+        }
+    }
+}
+
+typedef struct memory {
+    rvit_device *device;
+    rvit_buffer *buffers[MAX_CALLS * MAX_VIEWS];
+    int n;
+} memory;
+
+/* Gives each view of an op a buffer of the size that the op will find to be right, or spoils it. */
+static int give_buffers(draft *d, choices *c, memory *m)
+{
+    static rvit_buffer marks[MAX_VIEWS];
+    uint8_t plan[MAX_VIEWS];
+    for (int i = 0; i < d->n_views; i++) {
+        plan[i] = choose_byte(c);
+        if (plan[i] % 4 != 3)
+            d->views[i]->buffer = &marks[i];
+    }
+    rvit_op prepared = d->op;
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_prepare(&prepared) == RVIT_OK ? rvit_op_accesses(&prepared, accesses) : 0;
+    for (int i = 0; i < d->n_views; i++) {
+        if (d->views[i]->buffer == NULL)
+            continue;
+        int64_t size = 64;
+        for (int j = 0; j < n; j++)
+            if (accesses[j].view.buffer == &marks[i] && accesses[j].size <= MAX_SIZE)
+                size = accesses[j].size > 0 ? accesses[j].size : 1;
+        const uint8_t spoil = plan[i] >> 2;
+        if (spoil == 60)
+            size = size > 4 ? size - 4 : size;
+        if (spoil == 61 && m->n > 0) {
+            d->views[i]->buffer = m->buffers[choose(c, m->n)];
+            continue;
+        }
+        const int64_t offset = spoil >= 32 && spoil < 40 ? 16 : 0;
+        if (spoil == 62)
+            d->views[i]->offset = choose_int(c, -16, 64);
+        else if (spoil != 63)
+            d->views[i]->offset = offset;
+        rvit_buffer *buffer = NULL;
+        if (expect_status_of(
+                rvit_buffer_create(m->device, size + offset, spoil % 2 ? RVIT_BUFFER_UPLOAD : RVIT_BUFFER_READBACK, &buffer)) != RVIT_OK)
+            return 0;
+        m->buffers[m->n++] = buffer;
+        d->views[i]->buffer = buffer;
+        fill(c, rvit_buffer_host(buffer), size + offset);
+    }
+    return 1;
+}
+
+static rvit_device *device_of(int32_t kind)
+{
+    static rvit_device *devices[5];
+    if (devices[kind] == NULL) {
+        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+        desc.backend = RVIT_BACKEND_CPU;
+        desc.n_threads = 1;
+        desc.allocator = &fuzz_allocator;
+        desc.tier = kind == 1 ? RVIT_TIER_SCALAR : RVIT_TIER_AUTO;
+        desc.vector_bits = kind == 2 ? 256 : 0;
+        desc.oracle = kind == 3;
+        desc.debug_checks = kind == 4;
+        if (rvit_device_create(&desc, &devices[kind]) != RVIT_OK)
+            fuzz_fail(rvit_status_detail());
+    }
+    return devices[kind];
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    choices c = {data, size, 0};
+    const int32_t how = choose_byte(&c);
+    memory m = {.device = device_of(how % 5)};
+    const int recording = how >> 3 & 1;
+    rvit_stream *stream = NULL;
+    if (rvit_stream_create(m.device, &stream) != RVIT_OK)
+        fuzz_fail(rvit_status_detail());
+    if (recording)
+        (void)expect_status_of(rvit_record_begin(stream));
+    for (int i = 0; i < MAX_CALLS && c.at < c.size; i++) {
+        draft d = {.n_views = 0};
+        const int32_t type = choose(&c, RVIT_OP_COUNT);
+        d.op.type = (rvit_op_type)type;
+        drafts[type](&d, &c);
+        if (give_buffers(&d, &c, &m))
+            (void)expect_status_of(call(stream, &d.op));
+    }
+    if (recording) {
+        rvit_program *program = NULL;
+        if (expect_status_of(rvit_record_end(stream, &program)) == RVIT_OK) {
+            (void)expect_status_of(rvit_program_launch(program, stream));
+            (void)expect_status_of(rvit_program_launch(program, stream));
+            (void)expect_status_of(rvit_stream_synchronize(stream));
+        }
+        rvit_program_destroy(program);
+    }
+    (void)expect_status_of(rvit_stream_synchronize(stream));
+    rvit_stream_destroy(stream);
+    for (int i = 0; i < m.n; i++)
+        rvit_buffer_destroy(m.buffers[i]);
+    return 0;
+}

@@ -1,0 +1,85 @@
+/* A .safetensors file, its tensors read, and a checkpoint of it. The first byte says how the rest is taken. */
+#include "fuzz.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/safetensors.h"
+
+enum { MAX_READ = 1 << 16 };
+
+static void read_all(const char *path)
+{
+    static rvit_alloc alloc;
+    rvit_alloc_init(&alloc, &fuzz_allocator);
+    rvit_safetensors *file = NULL;
+    if (expect_status_of(rvit_safetensors_open(path, &alloc, &file)) != RVIT_OK)
+        return;
+    static uint8_t bytes[MAX_READ];
+    const int32_t n = rvit_safetensors_count(file);
+    for (int32_t i = 0; i < n; i++) {
+        const rvit_file_tensor *tensor = rvit_safetensors_tensor(file, i);
+        if (rvit_safetensors_find(file, tensor->name) != i || rvit_safetensors_find_prefix(file, tensor->name) < 0)
+            fuzz_fail("a tensor is not found by its name");
+        /* Open checks that the data is there. */
+        const int64_t size = tensor->size < MAX_READ ? tensor->size : MAX_READ;
+        if (rvit_safetensors_read(file, i, tensor->size - size, size, bytes) != RVIT_OK)
+            fuzz_fail("a tensor cannot be read");
+    }
+    (void)rvit_safetensors_find(file, "cls_token");
+    (void)rvit_safetensors_metadata(file, "format");
+    rvit_safetensors_close(file);
+}
+
+static void open_checkpoint(const char *path, uint8_t options)
+{
+    static const int32_t sizes[] = {0, 32, 48, 224};
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.allocator = &fuzz_allocator;
+    desc.lenient = options & 1;
+    desc.image_size = sizes[options >> 1 & 3];
+    desc.resample = (rvit_resample)(options >> 3 & 1);
+    rvit_checkpoint *checkpoint = NULL;
+    if (expect_status_of(rvit_checkpoint_open(path, &desc, &checkpoint)) != RVIT_OK)
+        return;
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    (void)expect_status_of(rvit_checkpoint_get_info(checkpoint, &info));
+    static rvit_device *device;
+    rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
+    device_desc.backend = RVIT_BACKEND_CPU;
+    device_desc.n_threads = 1;
+    device_desc.allocator = &fuzz_allocator;
+    if (device == NULL && rvit_device_create(&device_desc, &device) != RVIT_OK)
+        fuzz_fail(rvit_status_detail());
+    rvit_model *model = NULL;
+    if (info.n_parameters < 1 << 20)
+        (void)expect_status_of(rvit_model_create(device, checkpoint, NULL, &model));
+    rvit_model_destroy(model);
+    rvit_checkpoint_destroy(checkpoint);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 3)
+        return 0;
+    const uint8_t options = data[0];
+    const char *path;
+    if (options & 0x80) {
+        path = memory_file(data + 1, size - 1, 0);
+    } else {
+        /* The header alone, its length put before it, and a number of zeros as data: 2^n, or as many as two bytes say. */
+        const size_t header = size - 3;
+        const int64_t zeros = options & 0x40 ? (int64_t)1 << (data[1] % 26) : data[1] << 8 | data[2];
+        uint8_t *whole = malloc(header + 8);
+        if (whole == NULL)
+            return 0;
+        for (int i = 0; i < 8; i++)
+            whole[i] = (uint8_t)((uint64_t)header >> 8 * i);
+        memcpy(whole + 8, data + 3, header);
+        path = memory_file(whole, header + 8, (int64_t)header + 8 + zeros);
+        free(whole);
+    }
+    read_all(path);
+    open_checkpoint(path, options);
+    return 0;
+}

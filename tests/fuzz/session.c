@@ -1,0 +1,238 @@
+/* Sessions of a small model: a desc of any values, runs with any images and masks, and everything that gives results. */
+#include "fuzz.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIM = 64, DEPTH = 3, TOKENS = 5, IMAGE = 3 * 8 * 8, CLASSES = 4, MAX_IMAGES = 4, HEADER = 16384 };
+
+typedef struct writer {
+    char header[HEADER];
+    size_t used;
+    int64_t offset;
+} writer;
+
+static void add(writer *w, const char *name, const char *shape, int64_t n)
+{
+    w->used += (size_t)snprintf(w->header + w->used, sizeof w->header - w->used,
+                                "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}", w->used > 1 ? "," : "", name,
+                                shape, (long long)w->offset, (long long)(w->offset + 4 * n));
+    w->offset += 4 * n;
+}
+
+static void add_part(writer *w, const char *prefix, int index, const char *name, int64_t out, int64_t in)
+{
+    char full[96], shape[48];
+    snprintf(full, sizeof full, "%s.%d.%s.weight", prefix, index, name);
+    snprintf(shape, sizeof shape, in > 0 ? "%lld,%lld" : "%lld", (long long)out, (long long)in);
+    add(w, full, shape, in > 0 ? out * in : out);
+    snprintf(full, sizeof full, "%s.%d.%s.bias", prefix, index, name);
+    snprintf(shape, sizeof shape, "%lld", (long long)out);
+    add(w, full, shape, out);
+}
+
+/* The checkpoint's path: geometry as above, patches of 4 x 4, predictors for every block. */
+static const char *write_checkpoint(void)
+{
+    static writer w = {"{", 1, 0};
+    add(&w, "cls_token", "1,1,64", DIM);
+    add(&w, "pos_embed", "1,5,64", TOKENS * DIM);
+    add(&w, "patch_embed.proj.weight", "64,3,4,4", DIM * 48);
+    add(&w, "patch_embed.proj.bias", "64", DIM);
+    for (int i = 0; i < DEPTH; i++) {
+        add_part(&w, "blocks", i, "norm1", DIM, 0);
+        add_part(&w, "blocks", i, "attn.qkv", 3 * DIM, DIM);
+        add_part(&w, "blocks", i, "attn.proj", DIM, DIM);
+        add_part(&w, "blocks", i, "norm2", DIM, 0);
+        add_part(&w, "blocks", i, "mlp.fc1", 32, DIM);
+        add_part(&w, "blocks", i, "mlp.fc2", DIM, 32);
+        add_part(&w, "score_predictor", i, "in_conv.0", DIM, 0);
+        add_part(&w, "score_predictor", i, "in_conv.1", DIM, DIM);
+        add_part(&w, "score_predictor", i, "out_conv.0", DIM / 2, DIM);
+        add_part(&w, "score_predictor", i, "out_conv.2", DIM / 4, DIM / 2);
+        add_part(&w, "score_predictor", i, "out_conv.4", 2, DIM / 4);
+    }
+    add(&w, "norm.weight", "64", DIM);
+    add(&w, "norm.bias", "64", DIM);
+    add(&w, "head.weight", "4,64", CLASSES * DIM);
+    add(&w, "head.bias", "4", CLASSES);
+    w.header[w.used++] = '}';
+    const size_t size = 8 + w.used + (size_t)w.offset;
+    uint8_t *whole = calloc(size, 1);
+    if (whole == NULL)
+        fuzz_fail("no memory");
+    for (int i = 0; i < 8; i++)
+        whole[i] = (uint8_t)(w.used >> 8 * i);
+    memcpy(whole + 8, w.header, w.used);
+    uint32_t random = 1;
+    for (int64_t i = 0; i < w.offset / 4; i++) {
+        random = random * 1664525u + 1013904223u;
+        const float value = (float)(random >> 8) / (1 << 26) - 0.125f;
+        memcpy(whole + 8 + w.used + 4 * i, &value, sizeof value);
+    }
+    const char *path = memory_file(whole, size, 0);
+    free(whole);
+    return path;
+}
+
+static rvit_device *device;
+
+static rvit_model *model_of(int32_t kind)
+{
+    static rvit_model *models[2];
+    static rvit_checkpoint *checkpoint;
+    if (device == NULL) {
+        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+        desc.backend = RVIT_BACKEND_CPU;
+        desc.n_threads = 1;
+        desc.allocator = &fuzz_allocator;
+        if (rvit_device_create(&desc, &device) != RVIT_OK || rvit_checkpoint_open(write_checkpoint(), NULL, &checkpoint) != RVIT_OK)
+            fuzz_fail(rvit_status_detail());
+    }
+    if (models[kind] == NULL) {
+        rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+        desc.dtype = kind ? RVIT_F16 : RVIT_F32;
+        if (rvit_model_create(device, checkpoint, &desc, &models[kind]) != RVIT_OK)
+            fuzz_fail(rvit_status_detail());
+    }
+    return models[kind];
+}
+
+static rvit_prune_desc prune_of(choices *c)
+{
+    rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
+    desc.type = (rvit_prune_type)choose_int(c, 0, 12);
+    const uint8_t given = choose_byte(c);
+    if (given & 1)
+        desc.keep = choose_double(c);
+    if (given & 2) {
+        desc.n_blocks = choose_int(c, 0, 3);
+        for (int i = 0; i < 4; i++)
+            desc.blocks[i] = choose_int(c, 0, 3);
+    } else {
+        /* The defaults of most policies lie past the end of so small a model. */
+        desc.n_blocks = 2;
+        desc.blocks[1] = 1;
+    }
+    if (given & 4)
+        desc.threshold = choose_double(c);
+    if (given & 8)
+        desc.mass = choose_double(c);
+    if (given & 16)
+        desc.n_samples = choose_int(c, 0, 10);
+    if (given & 32)
+        desc.merges = choose_int(c, 0, 4);
+    if (given & 64)
+        desc.seed = choose_bits(c);
+    if (given & 128)
+        desc.n_blocks = 0;
+    return desc;
+}
+
+static void look(rvit_session *session, int32_t n_images)
+{
+    const int32_t n_stages = rvit_session_n_stages(session);
+    float grid[(TOKENS - 1) * DIM];
+    for (int32_t stage = -2; stage <= n_stages; stage++) {
+        const int32_t *cu = rvit_session_cu_seqlens(session, stage);
+        if (cu != NULL && rvit_cu_seqlens_check(cu, n_images, TOKENS + 1, (int64_t)n_images * (TOKENS + 1)) != RVIT_OK)
+            fuzz_fail(rvit_status_detail());
+        for (int32_t image = -1; image <= n_images; image++) {
+            uint8_t mask[TOKENS];
+            const int32_t *kept = rvit_session_kept(session, stage, image);
+            for (int32_t i = 0; kept != NULL && i < cu[image + 1] - cu[image]; i++)
+                if (kept[i] < -1 || kept[i] >= TOKENS)
+                    fuzz_fail("a kept token that there is not");
+            (void)rvit_session_sizes(session, stage, image);
+            (void)expect_status_of(rvit_session_mask(session, stage, image, mask));
+            (void)expect_status_of(rvit_session_grid(session, image, -1, grid));
+        }
+        rvit_select_args select = RVIT_SELECT_ARGS_INIT;
+        (void)expect_status_of(rvit_session_get_select(session, stage, &select));
+        (void)rvit_session_counts(session, stage);
+    }
+    for (int32_t what = -1; what <= 3; what++)
+        for (int32_t index = -1; index <= DEPTH; index++) {
+            const void *data;
+            rvit_dtype dtype;
+            int64_t rows;
+            (void)expect_status_of(rvit_session_trace(session, (rvit_trace)what, index, &data, &dtype, &rows));
+        }
+    int32_t stage;
+    (void)rvit_session_features(session);
+    (void)rvit_session_cls_attention(session, &stage);
+    rvit_session_info info = RVIT_SESSION_INFO_INIT;
+    (void)expect_status_of(rvit_session_get_info(session, &info));
+    rvit_stats stats = RVIT_STATS_INIT;
+    (void)expect_status_of(rvit_session_get_stats(session, &stats));
+}
+
+/* For max_images images, of which only MAX_IMAGES are here. */
+static void run(choices *c, rvit_session *session, int32_t max_images)
+{
+    static float images[MAX_IMAGES * IMAGE], logits[MAX_IMAGES * CLASSES];
+    static uint8_t keep[RVIT_PRUNE_MAX_STAGES * MAX_IMAGES * TOKENS];
+    const int32_t kind = choose(c, 4);
+    uint32_t random = choose_byte(c);
+    for (int i = 0; i < MAX_IMAGES * IMAGE; i++) {
+        random = random * 1664525u + 1013904223u;
+        images[i] = kind == 0 ? (float)(random >> 16) / 32768 - 1 : kind == 1 ? 0 : kind == 2 ? 1e30f : images[i];
+    }
+    if (kind == 3)
+        images[choose_byte(c)] = choose_float(c);
+    for (int i = 0; i < 4 * TOKENS; i++)
+        keep[i] = i % TOKENS == 0 || choose(c, 8) != 0;
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = choose_int(c, 0, max_images < MAX_IMAGES ? max_images : MAX_IMAGES);
+    if (args.n_images > MAX_IMAGES && args.n_images <= max_images)
+        args.n_images = MAX_IMAGES;
+    const uint8_t given = choose_byte(c);
+    args.images = given % 8 == 7 ? NULL : images;
+    args.keep = given % 2 ? keep : NULL;
+    if (given & 64) {
+        (void)expect_status_of(rvit_session_enqueue(session, &args));
+        (void)expect_status_of(rvit_session_enqueue(session, &args));
+        (void)expect_status_of(rvit_session_wait(session));
+    }
+    if (expect_status_of(rvit_session_run(session, &args, given & 128 ? NULL : logits)) == RVIT_OK)
+        look(session, args.n_images);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    choices c = {data, size, 0};
+    rvit_model *model = model_of(choose(&c, 2));
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = choose_int(&c, 1, MAX_IMAGES);
+    desc.prune = prune_of(&c);
+    const uint8_t options = choose_byte(&c);
+    desc.trace = options & 1;
+    desc.outputs = options >> 1 & 3;
+    desc.fixed_batch = options >> 3 & 1;
+    desc.dense_fallback = options >> 4 & 1;
+    if (options & 32)
+        desc.outputs = choose_int(&c, 0, 3);
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    if (options & 64 && rvit_stream_create(device, &stream) == RVIT_OK)
+        desc.stream = stream;
+    if (options & 128 && rvit_buffer_create(device, MAX_IMAGES * IMAGE * 4, RVIT_BUFFER_UPLOAD, &buffer) == RVIT_OK) {
+        memset(rvit_buffer_host(buffer), 0, MAX_IMAGES * IMAGE * 4);
+        if (choose(&c, 2))
+            desc.images.buffer = buffer;
+        else
+            desc.logits.buffer = buffer;
+        desc.images.offset = desc.logits.offset = choose(&c, 4) ? 0 : choose_int(&c, -16, 16);
+    }
+    rvit_session *session = NULL;
+    if (expect_status_of(rvit_session_create(model, &desc, &session)) == RVIT_OK) {
+        look(session, 0);
+        run(&c, session, desc.max_images);
+        run(&c, session, desc.max_images);
+    }
+    rvit_session_destroy(session);
+    rvit_buffer_destroy(buffer);
+    rvit_stream_destroy(stream);
+    return 0;
+}
