@@ -20,10 +20,16 @@ static rvit_dtype dtype(choices *c)
     return (rvit_dtype)choose_int(c, 0, 2);
 }
 
+/* A multiple, or a number out of range. */
+static int32_t multiple(choices *c, int32_t factor, int32_t least, int32_t most)
+{
+    const int32_t n = choose_int(c, least, most);
+    return n >= least && n <= most ? factor * n : n;
+}
+
 static int32_t dim(choices *c)
 {
-    const int32_t n = choose_int(c, 1, 24);
-    return n > 0 && n <= 24 ? 4 * n : n;
+    return multiple(c, 4, 1, 24);
 }
 
 static void view(draft *d, rvit_view *v)
@@ -61,7 +67,7 @@ static void draft_patchify(draft *d, choices *c)
     a->n_images = choose_int(c, 0, 4);
     a->channels = choose_int(c, 1, 4);
     a->patch_size = 2 * choose(c, 5) + (choose(c, 16) == 1);
-    a->image_size = a->patch_size * choose_int(c, 1, 4);
+    a->image_size = multiple(c, a->patch_size, 1, 4);
     a->n_prefix = choose_int(c, 0, 3);
     view(d, &a->live_images);
     view(d, &a->images);
@@ -112,7 +118,7 @@ static void draft_attention(draft *d, choices *c)
     a->dtype = dtype(c);
     a->n_images = choose_int(c, 0, 6);
     a->n_heads = choose_int(c, 1, 3);
-    a->head_dim = 8 * choose_int(c, 1, 16);
+    a->head_dim = multiple(c, 8, 1, 16);
     a->max_len = choose_int(c, 0, 40);
     a->rows = choose_int(c, 0, 60);
     a->scale = choose(c, 4) ? 0 : choose_float(c);
@@ -168,7 +174,7 @@ static void draft_mean(draft *d, choices *c)
     a->rows = choose_int(c, 0, 60);
     a->n_prefix = choose_int(c, 0, 3);
     a->dim = dim(c);
-    a->first_column = 4 * choose_int(c, 0, 10);
+    a->first_column = multiple(c, 4, 0, 10);
     view(d, &a->cu_seqlens);
     view(d, &a->x);
 }
@@ -183,7 +189,7 @@ static void draft_match(draft *d, choices *c)
     a->rows = choose_int(c, 0, 60);
     a->n_prefix = choose_int(c, 1, 3);
     a->n_heads = choose_int(c, 1, 3);
-    a->head_dim = 8 * choose_int(c, 1, 16);
+    a->head_dim = multiple(c, 8, 1, 16);
     a->merges = choose_int(c, 0, 20);
     a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
     rvit_view *views[] = {&a->k, &a->cu_seqlens, &a->metric, &a->keep, &a->out_cu_seqlens, &a->src_rows, &a->next_rows};

@@ -36,7 +36,7 @@ struct image_view image_whole(const struct image *picture);
    excepted). Damage that reaches pixels is an error. */
 bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error);
 bool image_load(const char *path, struct image *out, struct image_error *error);
-/* The size alone, from the header. */
+/* The size alone, from the header; refused where image_load would refuse it. */
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);
 
 bool image_write_png(const char *path, const struct image *picture, struct image_error *error);
