@@ -2,7 +2,7 @@
 #include "failing_allocator.h"
 #include "model.h"
 
-static const toy_spec spec = {64, 2, 64, 32, 16, 5, 1, RVIT_F16, 51, 0};
+static const toy_spec spec = {64, 2, 64, 32, 16, 5, 1, RVIT_F16, 51, 2};
 
 typedef struct context {
     failing_allocator f;
@@ -68,10 +68,14 @@ static void every_allocation(void **state)
     fail_every_allocation(&c->f, &model);
     expect_ok(create_model(c));
     static const int32_t blocks[] = {0, 1};
-    const rvit_prune_type types[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_EVIT, RVIT_PRUNE_MASK};
-    for (int i = 0; i < 3; i++) {
-        c->desc = session_desc(2, types[i], types[i] == RVIT_PRUNE_EVIT ? 0.5 : -1, blocks, i ? 2 : 0);
-        c->desc.trace = i == 1;
+    for (int type = RVIT_PRUNE_NONE; type <= RVIT_PRUNE_RANDOM; type++) {
+        c->desc = session_desc(2, (rvit_prune_type)type, -1, blocks, type == RVIT_PRUNE_NONE ? 0 : 2);
+        if (type == RVIT_PRUNE_L2_THRESHOLD)
+            c->desc.prune.threshold = 8;
+        c->desc.trace = type % 2;
+        c->desc.outputs = type % 3 == 0 ? RVIT_OUTPUT_FEATURES + RVIT_OUTPUT_CLS_ATTENTION : 0;
+        c->desc.fixed_batch = type % 5 == 1;
+        c->desc.dense_fallback = type == RVIT_PRUNE_EVIT;
         const allocation_trial session = {"rvit_session_create", create_session, destroy_session, c};
         fail_every_allocation(&c->f, &session);
     }

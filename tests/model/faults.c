@@ -1,0 +1,112 @@
+/* What fails below the library: a file that shrinks while it is read, device memory that runs out, a device that is lost. The last two on
+   the emulated CUDA driver alone, which fails when told to (tests/cuda_emulation/README.md). */
+#include "model.h"
+
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const toy_spec spec = {64, 2, 64, 32, 16, 5, 0, RVIT_F32, 91, 0};
+
+enum { N_IMAGES = 2, N_RUNS = 3, MOST_FAULTS = 500 };
+
+static void a_file_that_shrinks(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    for (int i = 0; i < 5; i++) {
+        const char *path = toy_write(m, "shrinking.safetensors");
+        struct stat info;
+        assert_int_equal(stat(path, &info), 0);
+        rvit_checkpoint *checkpoint = NULL;
+        expect_ok(rvit_checkpoint_open(path, NULL, &checkpoint));
+        const off_t sizes[5] = {0, 7, 100, info.st_size / 2, info.st_size - 1};
+        assert_int_equal(truncate(path, sizes[i]), 0);
+        rvit_model *model = NULL;
+        expect_status(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model), RVIT_BAD_FILE, NULL);
+        assert_non_null(strstr(rvit_status_detail(), "shrinking.safetensors"));
+        assert_null(model);
+        rvit_checkpoint_destroy(checkpoint);
+        expect_status(rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_BAD_FILE, NULL);
+    }
+    (void)open_model(m, RVIT_F32);
+}
+
+/* A whole life: device, model, session, runs. Everything is ended, whatever fails. */
+static rvit_status live(const rvit_checkpoint *checkpoint, const float *images)
+{
+    static const int32_t blocks[] = {0, 1};
+    rvit_device *device = NULL;
+    rvit_model *model = NULL;
+    rvit_session *session = NULL;
+    const rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = N_IMAGES;
+    args.images = images;
+    rvit_status status = rvit_device_create(&H.desc, &device);
+    if (status == RVIT_OK)
+        status = rvit_model_create(device, checkpoint, NULL, &model);
+    if (status == RVIT_OK)
+        status = rvit_session_create(model, &desc, &session);
+    for (int i = 0; i < N_RUNS && status == RVIT_OK; i++)
+        status = rvit_session_run(session, &args, NULL);
+    if (status != RVIT_OK && !rvit_status_detail()[0])
+        status = RVIT_INTERNAL;
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    rvit_device_destroy(device);
+    return status;
+}
+
+/* Lives in a process of its own, since a lost device stays lost as long as anybody has it open, with the n-th event failing. */
+static rvit_status live_with(const char *variable, int n, const rvit_checkpoint *checkpoint, const float *images)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", n);
+        setenv(variable, text, 1);
+        _exit((int)live(checkpoint, images));
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    if (!WIFEXITED(how))
+        fail_msg("%s=%d: ended by signal %d", variable, n, WTERMSIG(how));
+    return (rvit_status)WEXITSTATUS(how);
+}
+
+/* For every n, until there are fewer events. */
+static void every_fault(const char *variable, rvit_status one, rvit_status other)
+{
+    if (strstr(H.info.name, "CUDA emulation") == NULL)
+        skip();
+    const toy *m = toy_new(&spec);
+    const rvit_checkpoint *checkpoint = open_checkpoint(m, "faults.safetensors");
+    const float *images = toy_images(m, N_IMAGES, 3);
+    int n = 1;
+    for (; n < MOST_FAULTS; n++) {
+        const rvit_status status = live_with(variable, n, checkpoint, images);
+        if (status == RVIT_OK)
+            break;
+        if (status != one && status != other)
+            fail_msg("%s=%d: %s", variable, n, rvit_status_name(status));
+    }
+    assert_true(n > N_RUNS && n < MOST_FAULTS);
+    print_message("%s: %d places\n", variable, n - 1);
+    assert_int_equal(live(checkpoint, images), RVIT_OK);
+}
+
+static void device_memory_that_runs_out(void **state)
+{
+    (void)state;
+    every_fault("RVIT_EMU_FAIL_ALLOC", RVIT_OUT_OF_DEVICE_MEMORY, RVIT_OUT_OF_HOST_MEMORY);
+}
+
+static void a_device_that_is_lost(void **state)
+{
+    (void)state;
+    every_fault("RVIT_EMU_LOST", RVIT_DEVICE_LOST, RVIT_DEVICE_LOST);
+}
+
+SUITE(model_fault_suite, MODEL_TEST(a_file_that_shrinks), MODEL_TEST(device_memory_that_runs_out), MODEL_TEST(a_device_that_is_lost));

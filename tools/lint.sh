@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Static analysis of the library: gcc with -Wconversion over core, clang-tidy (.clang-tidy) and cppcheck over core, the CPU backend and the
+# tool. Minutes, so not a part of check.sh. A tool that is not here is skipped, with a line that says so.
+#
+# usage: tools/lint.sh [FILE...]      without files: all of them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bad=0
+[ $# -gt 0 ] || set -- $(git ls-files 'core/*.c' 'backend_cpu/*.c' 'tools/cli/*.c')
+flags=(-std=gnu11 -Iinclude -I. -Itools/cli -D_GNU_SOURCE -DRVIT_BUILDING)
+command -v pkg-config >/dev/null && read -ra jansson <<<"$(pkg-config --cflags jansson 2>/dev/null)" && flags+=("${jansson[@]}")
+
+# kernels*.c are compiled once for each instruction set, included by generated files that say which.
+files=()
+for file in "$@"; do
+    case $file in backend_cpu/kernels*.c) ;; *) files+=("$file") ;; esac
+done
+
+echo "lint: -Wconversion"
+for file in "${files[@]}"; do
+    case $file in core/*) ;; *) continue ;; esac
+    "${CC:-cc}" "${flags[@]}" -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Werror -fsyntax-only "$file" || bad=1
+done
+
+tidy=$(command -v clang-tidy-14 || command -v clang-tidy || true)
+if [ -n "$tidy" ]; then
+    echo "lint: $("$tidy" --version | grep -o 'version .*' | head -1) of clang-tidy"
+    printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 sh -c 'tidy=$0; "$tidy" --quiet "$@" 2>/dev/null' "$tidy" >lint.log.$$ \
+        --warnings-as-errors='*' -- "${flags[@]}" || bad=1
+    cat lint.log.$$
+    rm -f lint.log.$$
+else
+    echo "lint: clang-tidy skipped: it is not here (Debian: clang-tidy-14)"
+fi
+
+if command -v cppcheck >/dev/null; then
+    echo "lint: cppcheck"
+    cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
+        --suppress=missingIncludeSystem -Iinclude -I. -Itools/cli "${files[@]}" || bad=1
+else
+    echo "lint: cppcheck skipped: it is not here"
+fi
+[ $bad = 0 ] && echo "lint: nothing found"
+exit $bad
