@@ -27,6 +27,9 @@ out=$(git grep -nE '#include "(backend_cpu|backend_cuda|backend_vulkan|tools|tes
 out=$(git grep -nE '#include "core/' -- backend_cpu backend_cuda backend_vulkan |
     grep -vE 'core/(backend|op|status|log|alloc|half)\.h' || true)
 [ -z "$out" ] || fail "a backend includes more of core than backend.h, op.h and the small services" "$out"
+out=$(git grep -hoE '^typedef struct rvit_[a-z_]+ \{' -- include | awk '{print $3}' | while read -r name; do
+    grep -q "^SIZE($name, " tests/abi.c || echo "$name"; done)
+[ -z "$out" ] || fail "public structs without a line in tests/abi.c" "$out"
 code=$(git ls-files '*.c' '*.h' '*.cu' '*.cuh' '*.cpp' '*.comp' '*.glsl')
 out=$(awk 'length > 140 {print FILENAME ":" FNR}' $code $(git ls-files '*.sh' '*.cmake'))
 [ -z "$out" ] || fail "lines over 140 columns" "$out"

@@ -26,11 +26,14 @@ for target in "$@"; do
     mkdir -p "$build/corpus/$target"
     log=$build/fuzz_$target.log
     status=ok
-    nice -n 10 "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=8192 -print_final_stats=1 \
-        -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "tests/fuzz/corpus/$target" >"$log" 2>&1 || { status=FOUND; bad=1; }
+    nice -n 10 "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=8192 \
+        -print_final_stats=1 -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "tests/fuzz/corpus/$target" \
+        >"$log" 2>&1 || { status=FOUND; bad=1; }
     awk -v target="$target" -v status="$status" -v log_file="$log" '
         /^stat::number_of_executed_units/ { n = $2 }
         / cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") covered = $(i + 1) }
-        END { printf "%-12s %12d executions, %6d edges, %s%s\n", target, n, covered, status, status == "ok" ? "" : " (" log_file ")" }' "$log"
+        END {
+            printf "%-12s %12d executions, %6d edges, %s%s\n", target, n, covered, status, status == "ok" ? "" : " (" log_file ")"
+        }' "$log"
 done
 exit $bad

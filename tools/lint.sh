@@ -25,18 +25,17 @@ done
 tidy=$(command -v clang-tidy-14 || command -v clang-tidy || true)
 if [ -n "$tidy" ]; then
     echo "lint: $("$tidy" --version | grep -o 'version .*' | head -1) of clang-tidy"
-    printf '%s\n' "${files[@]}" | xargs -P "$(nproc)" -n 4 sh -c 'tidy=$0; "$tidy" --quiet "$@" 2>/dev/null' "$tidy" >lint.log.$$ \
-        --warnings-as-errors='*' -- "${flags[@]}" || bad=1
-    cat lint.log.$$
-    rm -f lint.log.$$
+    found=$(printf '%s\n' "${files[@]}" | flags="${flags[*]}" xargs -P "$(nproc)" -n 4 \
+        sh -c '"$0" --quiet --warnings-as-errors="*" "$@" -- $flags 2>/dev/null' "$tidy") || { echo "$found"; bad=1; }
 else
     echo "lint: clang-tidy skipped: it is not here (Debian: clang-tidy-14)"
 fi
 
 if command -v cppcheck >/dev/null; then
     echo "lint: cppcheck"
+    # It takes the loop's end in log.c for a level, and does not know that views are aligned.
     cppcheck --quiet --std=c11 --enable=warning,performance,portability --inline-suppr --error-exitcode=1 -j "$(nproc)" \
-        --suppress=missingIncludeSystem -Iinclude -I. -Itools/cli "${files[@]}" || bad=1
+        --suppress=arrayIndexOutOfBoundsCond:core/log.c --suppress=invalidPointerCast -Iinclude -I. -Itools/cli "${files[@]}" || bad=1
 else
     echo "lint: cppcheck skipped: it is not here"
 fi
