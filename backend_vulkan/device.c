@@ -1,6 +1,7 @@
 /* Devices, and the table that core sees. */
 #include "backend_vulkan/vulkan.h"
 
+#include <stdio.h>
 #include <string.h>
 
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
@@ -10,30 +11,75 @@ rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
     rvit_vk_physical physical;
     const rvit_status status = rvit_vk_instance_device(&instance, index, &physical);
     rvit_vk_instance_close(&instance);
-    if (status == RVIT_OK)
-        *out_info = physical.info;
-    return status;
+    if (status != RVIT_OK)
+        return status;
+    rvit_vk_apply_denied(&physical);
+    *out_info = physical.info;
+    return RVIT_OK;
 }
 
-static rvit_status choose_tier(const rvit_vk_physical *physical, rvit_tier asked, rvit_tier *out_tier)
+static rvit_status check_tier(const rvit_vk_physical *physical, rvit_tier tier)
 {
-    *out_tier = asked == RVIT_TIER_AUTO ? physical->info.tier : asked;
-    if (*out_tier == RVIT_TIER_MATRIX)
+    if (tier == RVIT_TIER_MATRIX)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the matrix tier is not in this build");
-    if (*out_tier == RVIT_TIER_SUBGROUP && !physical->has_subgroups)
+    if (tier == RVIT_TIER_SUBGROUP && !physical->has_subgroups)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s has no subgroup arithmetic in compute shaders", physical->info.name);
     return RVIT_OK;
 }
 
-static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc)
+/* An integrated GPU does some 1e11 multiply-adds a second, and drivers end a submit after two to ten seconds. */
+#define INTEGRATED_SUBMIT_WORK 5e10
+
+static double submit_work(const rvit_vk_physical *physical, int64_t asked)
+{
+    if (asked != 0)
+        return asked > 0 ? (double)asked : 0.0;
+    return physical->type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? INTEGRATED_SUBMIT_WORK : 0.0;
+}
+
+/* Passes the device's tier over, for a reason that also goes into the note. */
+static void lower_tier(rvit_vk_device *device, const char *reason)
+{
+    rvit_device_info *info = &device->base.info;
+    const char *name = info->tier == RVIT_TIER_MATRIX ? "matrix" : "subgroup";
+    rvit_log(RVIT_LOG_WARNING, "vulkan: %s: %s tier passed over: %s", info->name, name, reason);
+    const size_t n = strlen(info->note);
+    (void)snprintf(info->note + n, sizeof info->note - n, "%s%s tier: %s", n == 0 ? "" : "; ", name, reason);
+    info->tier = info->tier == RVIT_TIER_MATRIX && device->physical.has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
+}
+
+/* Leaves the device with a tier that gives right answers. */
+static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
+{
+    for (;;) {
+        const rvit_status status = rvit_vk_self_test(device);
+        if (status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY || status == RVIT_OUT_OF_DEVICE_MEMORY || status == RVIT_DEVICE_LOST)
+            return status;
+        char reason[192];
+        (void)snprintf(reason, sizeof reason, "%s", rvit_status_detail());
+        if (desc->tier != RVIT_TIER_AUTO || device->base.info.tier == RVIT_TIER_SCALAR)
+            return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s fails the self-test of its tier: %s", device->base.info.name, reason);
+        lower_tier(device, reason);
+    }
+}
+
+/* highest: as far up as AUTO may go. */
+static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
 {
     RVIT_TRY(rvit_vk_instance_open(&device->instance));
     rvit_status status = rvit_vk_instance_device(&device->instance, desc->index, &device->physical);
     if (status == RVIT_INVALID_ARGUMENT)
         status = RVIT_UNAVAILABLE;
     RVIT_TRY(status);
+    if (desc->tier == RVIT_TIER_AUTO && !desc->skip_self_test)
+        rvit_vk_apply_denied(&device->physical);
     device->base.info = device->physical.info;
-    RVIT_TRY(choose_tier(&device->physical, desc->tier, &device->base.info.tier));
+    while (desc->tier == RVIT_TIER_AUTO && device->base.info.tier > highest)
+        lower_tier(device, "the device was lost in its self-test");
+    if (desc->tier != RVIT_TIER_AUTO)
+        device->base.info.tier = desc->tier;
+    RVIT_TRY(check_tier(&device->physical, device->base.info.tier));
+    device->submit_work = submit_work(&device->physical, desc->submit_work);
 
     const float priority = 1.0f;
     const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
@@ -48,12 +94,12 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
         return rvit_vk_fail(result, "vkCreateDevice");
     rvit_vk_load_device_table(&device->instance, device->handle, &device->vk);
     device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
-    const VkPipelineCacheCreateInfo cache = {.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO};
-    RVIT_VK_TRY(device->vk, vkCreatePipelineCache, (device->handle, &cache, NULL, &device->pipeline_cache));
-    return rvit_vk_grids_open(device, NULL, &device->grids);
+    RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
+    RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
+    return desc->skip_self_test ? RVIT_OK : prove(device, desc);
 }
 
-rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
+static rvit_status create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_tier *highest, rvit_device **out_device)
 {
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
@@ -63,13 +109,26 @@ rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc
     rvit_alloc_copy(&device->base.alloc, &own);
     pthread_mutex_init(&device->queue_lock, NULL);
     pthread_mutex_init(&device->pipeline_lock, NULL);
-    const rvit_status status = open_device(device, desc);
+    const rvit_status status = open_device(device, desc, *highest);
+    *highest = device->base.info.tier;
     if (status != RVIT_OK) {
         rvit_vk_device_destroy(&device->base);
         return status;
     }
     *out_device = &device->base;
     return RVIT_OK;
+}
+
+rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
+{
+    rvit_tier tier = RVIT_TIER_MATRIX;
+    rvit_status status = create(desc, alloc, &tier, out_device);
+    /* A kernel that hangs or crashes takes the device with it. */
+    while (status == RVIT_DEVICE_LOST && desc->tier == RVIT_TIER_AUTO && tier > RVIT_TIER_SCALAR) {
+        tier = tier == RVIT_TIER_MATRIX ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
+        status = create(desc, alloc, &tier, out_device);
+    }
+    return status;
 }
 
 void rvit_vk_device_destroy(rvit_device *base)
@@ -160,7 +219,7 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
             return "an array is larger than the device's storage buffer range";
     if (!grid_fits(device, op))
         return "it needs more workgroups than the device dispatches";
-    return NULL;
+    return rvit_vk_loops_fit(device, op);
 }
 
 const rvit_backend_api rvit_backend_vulkan = {
@@ -168,6 +227,7 @@ const rvit_backend_api rvit_backend_vulkan = {
     .device_describe = rvit_vk_device_describe,
     .device_create = rvit_vk_device_create,
     .device_destroy = rvit_vk_device_destroy,
+    .device_get_cache = rvit_vk_device_get_cache,
     .supports = rvit_vk_supports,
     .buffer_create = rvit_vk_buffer_create,
     .buffer_destroy = rvit_vk_buffer_destroy,

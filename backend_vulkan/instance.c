@@ -122,6 +122,10 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
     instance->get_memory(handle, &physical->memory);
 
     physical->limits = properties.limits;
+    physical->type = properties.deviceType;
+    physical->driver = (rvit_vk_driver){
+        .vendor_id = properties.vendorID, .device_id = properties.deviceID, .version = properties.driverVersion, .id = driver.driverID};
+    memcpy(physical->driver.cache_uuid, properties.pipelineCacheUUID, sizeof physical->driver.cache_uuid);
     physical->subgroup_size = subgroup.subgroupSize;
     physical->has_subgroups = (subgroup.supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0 &&
                               (subgroup.supportedOperations & VK_SUBGROUP_FEATURE_ARITHMETIC_BIT) != 0;

@@ -9,10 +9,15 @@ static const rvit_vk_shader shaders[2][2] = {
     {RVIT_VK_MATCH_F32_VK_SUBGROUP, RVIT_VK_MATCH_F16_VK_SUBGROUP},
 };
 
+int rvit_vk_match_share(const rvit_match_args *args)
+{
+    return args->n_images == 0 ? 1 : (args->n_images - 1) / MAX_GROUPS + 1;
+}
+
 rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args)
 {
     const int half = args->dtype == RVIT_F16;
-    const int share = args->n_images == 0 ? 1 : (args->n_images - 1) / MAX_GROUPS + 1;
+    const int share = rvit_vk_match_share(args);
     struct rvit_match_push push = {.n_images = args->n_images,
                                    .max_len = args->max_len,
                                    .rows = (int)args->rows,

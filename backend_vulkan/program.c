@@ -1,11 +1,12 @@
-/* Programs: a command buffer recorded once. A dry run of the recording comes first; it counts the descriptors and finds which group counts
-   the device has to work out, and after which op. */
+/* Programs: a command buffer recorded once, or, past the device's bound on the work of a submit, several. A dry run of the recording comes
+   first; it counts the descriptors and finds which group counts the device has to work out, and after which op. */
 #include "backend_vulkan/vulkan.h"
 
 typedef struct vk_program {
     rvit_program base;
     VkCommandPool pool;
-    VkCommandBuffer commands;
+    VkCommandBuffer *commands;
+    int32_t n_commands;
     VkDescriptorPool descriptors;
     VkBufferView *views;
     uint32_t n_views;
@@ -21,6 +22,24 @@ static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, in
     return RVIT_OK;
 }
 
+/* Whether a new command buffer begins before the op; *work is that of the one being filled. */
+static int is_cut(const rvit_vk_device *device, const rvit_op *op, double *work)
+{
+    const double own = rvit_vk_work(op);
+    const int cut = device->submit_work > 0.0 && *work > 0.0 && *work + own > device->submit_work;
+    *work = cut ? own : *work + own;
+    return cut;
+}
+
+static int32_t count_commands(const rvit_vk_device *device, const rvit_op *ops, int32_t n_ops)
+{
+    int32_t n = 1;
+    double work = 0.0;
+    for (int32_t i = 0; i < n_ops; i++)
+        n += is_cut(device, &ops[i], &work);
+    return n;
+}
+
 static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, const rvit_vk_plan *plan, vk_program *program)
 {
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
@@ -29,8 +48,11 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     const VkCommandBufferAllocateInfo commands = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                                   .commandPool = program->pool,
                                                   .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                                  .commandBufferCount = 1};
-    RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, &program->commands));
+                                                  .commandBufferCount = (uint32_t)program->n_commands};
+    program->commands = rvit_alloc_array(&device->base.alloc, (size_t)program->n_commands, sizeof *program->commands);
+    if (program->commands == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, program->commands));
     /* A need costs one more set at most. A pool must not be empty, even that of a program of copies. */
     const uint32_t n_sets = dry->n_sets + (uint32_t)plan->n_needs + 1;
     const VkDescriptorPoolSize sizes[] = {
@@ -51,11 +73,19 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     return RVIT_OK;
 }
 
-static rvit_status record_program(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
+static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *program, const rvit_op *ops, int32_t n_ops)
 {
+    int32_t at = 0;
+    double work = 0.0;
+    recorder->commands = program->commands[at];
     RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
     RVIT_TRY(rvit_vk_record_grids(recorder, -1));
     for (int32_t i = 0; i < n_ops; i++) {
+        if (is_cut(recorder->device, &ops[i], &work)) {
+            RVIT_TRY(rvit_vk_record_end(recorder));
+            recorder->commands = program->commands[++at];
+            RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
+        }
         RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
         RVIT_TRY(rvit_vk_record_grids(recorder, i));
     }
@@ -67,11 +97,11 @@ static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_o
     rvit_vk_recorder dry = {.device = device, .plan = plan};
     RVIT_TRY(record_ops(&dry, ops, n_ops));
     rvit_vk_plan_grids(plan);
+    program->n_commands = count_commands(device, ops, n_ops);
     RVIT_TRY(open_program(device, &dry, plan, program));
     plan->grids = program->grids;
-    rvit_vk_recorder recorder = {
-        .device = device, .commands = program->commands, .descriptors = program->descriptors, .views = program->views, .plan = plan};
-    const rvit_status status = record_program(&recorder, ops, n_ops);
+    rvit_vk_recorder recorder = {.device = device, .descriptors = program->descriptors, .views = program->views, .plan = plan};
+    const rvit_status status = record_program(&recorder, program, ops, n_ops);
     program->n_views = recorder.n_views;
     program->launches = recorder.launches;
     program->copies = recorder.copies;
@@ -87,6 +117,7 @@ static void close_program(rvit_vk_device *device, vk_program *program)
     atomic_fetch_sub(&device->base.working_size, program->working_size);
     rvit_vk_buffer_close(device, &program->grids);
     rvit_alloc_free(&device->base.alloc, program->views);
+    rvit_alloc_free(&device->base.alloc, program->commands);
     rvit_alloc_free(&device->base.alloc, program);
 }
 
@@ -122,7 +153,7 @@ void rvit_vk_program_destroy(rvit_program *base)
 rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream)
 {
     const vk_program *program = (const vk_program *)base;
-    RVIT_TRY(rvit_vk_stream_submit(stream, program->commands));
+    RVIT_TRY(rvit_vk_stream_submit(stream, program->commands, program->n_commands));
     stream->stats.launches += program->launches;
     stream->stats.copies += program->copies;
     return RVIT_OK;

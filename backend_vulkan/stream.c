@@ -124,27 +124,41 @@ static rvit_status take_slot(vk_stream *stream, slot **out_slot)
     return wait_slot(stream, oldest);
 }
 
-static rvit_status submit(vk_stream *stream, slot *s, VkCommandBuffer commands)
+/* The last submit signals the slot's fence, and submits of a queue end in order. */
+static VkResult submit_each(rvit_vk_device *device, const VkCommandBuffer *commands, int32_t n_commands, VkFence fence)
+{
+    VkResult result = VK_SUCCESS;
+    int32_t i = 0;
+    pthread_mutex_lock(&device->queue_lock);
+    for (; i < n_commands && result == VK_SUCCESS; i++) {
+        const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands[i]};
+        result = device->vk.vkQueueSubmit(device->queue, 1, &info, i + 1 == n_commands ? fence : VK_NULL_HANDLE);
+    }
+    if (result != VK_SUCCESS && i > 1) /* no fence tells when those before are done */
+        (void)device->vk.vkQueueWaitIdle(device->queue);
+    pthread_mutex_unlock(&device->queue_lock);
+    return result;
+}
+
+static rvit_status submit(vk_stream *stream, slot *s, const VkCommandBuffer *commands, int32_t n_commands)
 {
     rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
     RVIT_VK_TRY(device->vk, vkResetFences, (device->handle, 1, &s->fence));
-    const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
-    pthread_mutex_lock(&device->queue_lock);
-    const VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, s->fence);
-    pthread_mutex_unlock(&device->queue_lock);
+    const VkResult result = submit_each(device, commands, n_commands, s->fence);
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkQueueSubmit");
     s->pending = 1;
-    s->submit = stream->base.stats.submits++;
+    s->submit = stream->base.stats.submits;
+    stream->base.stats.submits += n_commands;
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_stream_submit(rvit_stream *base, VkCommandBuffer commands)
+rvit_status rvit_vk_stream_submit(rvit_stream *base, const VkCommandBuffer *commands, int32_t n_commands)
 {
     vk_stream *stream = (vk_stream *)base;
     slot *s;
     RVIT_TRY(take_slot(stream, &s));
-    return submit(stream, s, commands);
+    return submit(stream, s, commands, n_commands);
 }
 
 static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
@@ -167,7 +181,7 @@ static rvit_status enqueue(vk_stream *stream, const rvit_op *ops, int32_t n_ops)
     const rvit_status status = record_ops(&recorder, ops, n_ops);
     s->n_views = recorder.n_views;
     RVIT_TRY(status);
-    RVIT_TRY(submit(stream, s, s->commands));
+    RVIT_TRY(submit(stream, s, &s->commands, 1));
     stream->base.stats.launches += recorder.launches;
     stream->base.stats.copies += recorder.copies;
     return RVIT_OK;

@@ -40,11 +40,20 @@ typedef struct rvit_vk_instance {
     PFN_vkCreateDevice create_device;
 } rvit_vk_instance;
 
+/* By what drivers are told apart. */
+typedef struct rvit_vk_driver {
+    uint32_t vendor_id, device_id, version;
+    VkDriverId id; /* 0: a device of Vulkan 1.1, which does not tell */
+    uint8_t cache_uuid[VK_UUID_SIZE];
+} rvit_vk_driver;
+
 /* A physical device as far as the backend cares. */
 typedef struct rvit_vk_physical {
     VkPhysicalDevice handle;
     VkPhysicalDeviceLimits limits;
     VkPhysicalDeviceMemoryProperties memory;
+    rvit_vk_driver driver;
+    VkPhysicalDeviceType type;
     uint32_t queue_family;
     int has_subgroups; /* subgroup arithmetic in compute shaders */
     uint32_t subgroup_size;
@@ -77,6 +86,7 @@ typedef struct rvit_vk_device {
     struct VolkDeviceTable vk;
     VkQueue queue;
     pthread_mutex_t queue_lock;
+    double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
     pthread_mutex_t pipeline_lock; /* guards what follows */
     VkPipelineCache pipeline_cache;
     rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1][RVIT_VK_MAX_BINDINGS + 1]; /* [texel buffers][bindings] */
@@ -116,6 +126,29 @@ rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
 void rvit_vk_device_destroy(rvit_device *device);
 const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
+
+/* denied.c: why a tier is not to be used with a driver unless it is asked for, a sentence without a full stop; NULL: it may. A driver
+   whose matrix tier is denied must not even be asked for its cooperative matrices. */
+const char *rvit_vk_denied(const rvit_vk_driver *driver, rvit_tier tier);
+/* Lowers physical->info.tier past what is denied and says so in the note. */
+void rvit_vk_apply_denied(rvit_vk_physical *physical);
+
+/* cache.c: the pipeline cache as a blob that the caller keeps. */
+
+/* NULL, or why the blob is of no use to the driver; *out_payload is what the driver may see. */
+const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, size_t size, const void **out_payload,
+                                size_t *out_payload_size);
+rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t size);
+rvit_status rvit_vk_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size);
+
+/* self_test.c: runs the device's tier on problems with known answers. INTERNAL with a detail: a wrong one. */
+rvit_status rvit_vk_self_test(rvit_vk_device *device);
+
+/* loops.c: NULL, or why the op's loops are too long for the driver. */
+const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op);
+
+/* work.c: multiply-adds of an op at capacity, roughly. */
+double rvit_vk_work(const rvit_op *op);
 
 /* buffer.c */
 rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
@@ -241,6 +274,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
 rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_args *args);
 rvit_status rvit_vk_record_mean(rvit_vk_recorder *recorder, const rvit_mean_args *args);
 rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args);
+int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images that a group takes */
 rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_args *args);
 rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args *args);
 rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_args *args);
@@ -251,8 +285,8 @@ rvit_status rvit_vk_stream_create(rvit_device *device, rvit_stream **out_stream)
 void rvit_vk_stream_destroy(rvit_stream *stream);
 rvit_status rvit_vk_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
 rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
-/* Submits a finished command buffer on the stream. */
-rvit_status rvit_vk_stream_submit(rvit_stream *stream, VkCommandBuffer commands);
+/* Submits finished command buffers on the stream, each by itself, nothing of another stream in between. */
+rvit_status rvit_vk_stream_submit(rvit_stream *stream, const VkCommandBuffer *commands, int32_t n_commands);
 
 /* program.c */
 rvit_status rvit_vk_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);

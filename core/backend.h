@@ -60,6 +60,9 @@ struct rvit_backend_api {
     rvit_status (*device_create)(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
     void (*device_destroy)(rvit_device *device);
 
+    /* As rvit_device_get_cache; NULL: the backend keeps none. */
+    rvit_status (*device_get_cache)(rvit_device *device, void *data, size_t capacity, size_t *out_size);
+
     /* NULL if the device can run this (prepared) op, else why not: a static sentence without a full stop. */
     const char *(*supports)(const rvit_device *device, const rvit_op *op);
 

@@ -112,6 +112,10 @@ static rvit_status check_desc(const rvit_device_desc *desc)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: vector_bits is %d, expected 0, 256 or 512", (int)desc->vector_bits);
     if (desc->index < -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index is %d, expected -1 or more", (int)desc->index);
+    if (desc->cache_data == NULL && desc->cache_size > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: cache_data is NULL, cache_size is %zu", desc->cache_size);
+    if (desc->submit_work < -1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: submit_work is %lld, expected -1 or more", (long long)desc->submit_work);
     return RVIT_OK;
 }
 
@@ -161,4 +165,14 @@ rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *ou
     if (device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_get_info: device is NULL");
     return rvit_args_return(out_info, &device->info, sizeof device->info, "device info");
+}
+
+rvit_status rvit_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size)
+{
+    if (device == NULL || out_size == NULL || (data == NULL && capacity > 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_get_cache: device, out_size or data is NULL");
+    if (device->api->device_get_cache != NULL)
+        return device->api->device_get_cache(device, data, capacity, out_size);
+    *out_size = 0;
+    return RVIT_OK;
 }

@@ -67,15 +67,34 @@ typedef struct rvit_device_desc {
     int32_t debug_checks; /* 1: read back and validate cu_seqlens, rows.live and src_rows of an op before it runs; synchronises */
     const rvit_allocator *allocator; /* copied; NULL: malloc. It must outlive every object of the device */
     int32_t vector_bits;             /* CPU: widest vectors to use, 256 or 512 bits; 0: the widest found */
+    /* Vulkan: 0: before the device is handed out, a few small ops of the tier are run three times and compared with what the host
+       computes. A tier that fails, or whose driver is on the list of those known to fail (backend_vulkan/denied.c), is passed over for
+       the next lower one, and rvit_device_info.note says why. With a tier named the list is not asked, and a failure is UNSUPPORTED.
+       1: neither the list nor the test: the tier is the named one, or the highest reported. */
+    int32_t skip_self_test;
+    /* Vulkan: what rvit_device_get_cache gave in an earlier run, borrowed for the call; NULL and 0: none. A blob that is damaged, or of
+       another device or driver, is ignored with a line in the log. */
+    const void *cache_data;
+    size_t cache_size;
+    /* Vulkan: a program whose work at capacity is above this many multiply-adds is launched as several queue submits, cut between ops,
+       each with about this much; for drivers with a watchdog that ends a submit of some seconds. One op is never cut. 0: 5e10 on
+       integrated GPUs, else unbounded; -1: unbounded. */
+    int64_t submit_work;
 } rvit_device_desc;
 /* clang-format off */
-#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0}
+#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0}
 /* clang-format on */
 
 /* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device);
 RVIT_API void rvit_device_destroy(rvit_device *device);
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info);
+
+/* What the device has compiled so far, for rvit_device_desc.cache_data of a later run: kernels are compiled when first needed, so ask
+   after the work is done. *out_size is the blob's size in bytes, 0 on a device that keeps none (CPU, CUDA); data [capacity] is written
+   only if the whole fits, so a first call with NULL and 0 tells the size. It carries a checksum and the identity of device and
+   driver. It may grow between two calls while other threads use the device. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size);
 
 typedef enum rvit_buffer_type {
     RVIT_BUFFER_DEVICE = 0,  /* the device's memory; not mapped */

@@ -1,0 +1,103 @@
+/* The pipeline cache, kept by the caller between runs. Drivers have crashed on damaged or foreign blobs, so that what they gave is wrapped
+   in a header by which we tell before they see it. */
+#include "backend_vulkan/vulkan.h"
+
+#include <string.h>
+
+/* In the byte order of the machine: on another the magic differs. Nothing in it is padding. */
+typedef struct header {
+    uint64_t magic;
+    uint64_t checksum; /* of all that follows */
+    uint64_t payload_size;
+    uint32_t vendor_id, device_id, driver_version, driver_id;
+    uint8_t cache_uuid[VK_UUID_SIZE];
+} header;
+
+#define MAGIC 0x3143505456495652u /* "RVIVTPC1" on little-endian machines */
+#define SUMMED (2 * sizeof(uint64_t))
+
+/* FNV-1a, 64 bits. */
+static uint64_t checksum(const unsigned char *bytes, size_t size)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < size; i++)
+        sum = (sum ^ bytes[i]) * 0x100000001b3u;
+    return sum;
+}
+
+const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, size_t size, const void **out_payload,
+                                size_t *out_payload_size)
+{
+    header h;
+    if (size < sizeof h)
+        return "it is shorter than its header";
+    memcpy(&h, blob, sizeof h);
+    if (h.magic != MAGIC)
+        return "it is none of this library's";
+    if (h.payload_size != size - sizeof h)
+        return "it is cut off, or longer than it was";
+    if (h.checksum != checksum((const unsigned char *)blob + SUMMED, size - SUMMED))
+        return "its checksum is wrong";
+    if (h.vendor_id != driver->vendor_id || h.device_id != driver->device_id)
+        return "it is of another device";
+    if (h.driver_version != driver->version || h.driver_id != (uint32_t)driver->id ||
+        memcmp(h.cache_uuid, driver->cache_uuid, sizeof h.cache_uuid) != 0)
+        return "it is of another driver, or of another version of it";
+    *out_payload = (const unsigned char *)blob + sizeof h;
+    *out_payload_size = size - sizeof h;
+    return NULL;
+}
+
+static VkResult create(rvit_vk_device *device, const void *payload, size_t size)
+{
+    const VkPipelineCacheCreateInfo info = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO, .initialDataSize = size, .pInitialData = size > 0 ? payload : NULL};
+    return device->vk.vkCreatePipelineCache(device->handle, &info, NULL, &device->pipeline_cache);
+}
+
+rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t size)
+{
+    const void *payload = NULL;
+    size_t payload_size = 0;
+    const char *why_not = size == 0 ? NULL : rvit_vk_cache_check(&device->physical.driver, blob, size, &payload, &payload_size);
+    if (why_not != NULL)
+        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: %s", why_not);
+    VkResult result = create(device, payload, payload_size);
+    if (result != VK_SUCCESS && payload_size > 0) {
+        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: the driver refuses it, VkResult %d", (int)result);
+        result = create(device, NULL, 0);
+    }
+    return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkCreatePipelineCache");
+}
+
+rvit_status rvit_vk_device_get_cache(rvit_device *base, void *data, size_t capacity, size_t *out_size)
+{
+    rvit_vk_device *device = rvit_vk_device_of(base);
+    header h = {.magic = MAGIC,
+                .vendor_id = device->physical.driver.vendor_id,
+                .device_id = device->physical.driver.device_id,
+                .driver_version = device->physical.driver.version,
+                .driver_id = (uint32_t)device->physical.driver.id};
+    memcpy(h.cache_uuid, device->physical.driver.cache_uuid, sizeof h.cache_uuid);
+    size_t size = 0;
+    RVIT_VK_TRY(device->vk, vkGetPipelineCacheData, (device->handle, device->pipeline_cache, &size, NULL));
+    if (capacity < sizeof h + size) {
+        *out_size = sizeof h + size;
+        return RVIT_OK;
+    }
+    unsigned char *bytes = data;
+    size = capacity - sizeof h;
+    VkResult result = device->vk.vkGetPipelineCacheData(device->handle, device->pipeline_cache, &size, bytes + sizeof h);
+    if (result == VK_INCOMPLETE) { /* it has grown: what was written of it is valid */
+        rvit_log(RVIT_LOG_DEBUG, "vulkan: the pipeline cache grew while it was read");
+        result = VK_SUCCESS;
+    }
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkGetPipelineCacheData");
+    h.payload_size = size;
+    memcpy(bytes, &h, sizeof h);
+    h.checksum = checksum(bytes + SUMMED, sizeof h - SUMMED + size);
+    memcpy(bytes, &h, sizeof h);
+    *out_size = sizeof h + size;
+    return RVIT_OK;
+}

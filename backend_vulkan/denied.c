@@ -1,0 +1,52 @@
+/* Drivers that are known to fail, as data. */
+#include "backend_vulkan/vulkan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define VENDOR_AMD 0x1002u
+#define VENDOR_INTEL 0x8086u
+
+typedef struct denial {
+    uint32_t vendor_id;   /* 0: any */
+    VkDriverId driver_id; /* 0: any */
+    uint32_t first, last; /* versions as the driver counts them; last 0: no end */
+    rvit_tier tier;       /* this one and those above it */
+    const char *reason;
+} denial;
+
+static const denial denials[] = {
+    /* ggml-org/llama.cpp 22750: integrated GPUs on Windows */
+    {VENDOR_AMD, VK_DRIVER_ID_AMD_PROPRIETARY, 0, 0, RVIT_TIER_MATRIX, "this driver crashes when asked for its cooperative matrices"},
+    /* ggml-org/llama.cpp 24005, 24404: Arc */
+    {VENDOR_INTEL, VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS, 0, 0, RVIT_TIER_MATRIX,
+     "this driver crashes with cooperative matrices, or is slower with them by orders of magnitude"},
+};
+
+static int concerns(const denial *d, const rvit_vk_driver *driver, rvit_tier tier)
+{
+    return (d->vendor_id == 0 || d->vendor_id == driver->vendor_id) && (d->driver_id == 0 || d->driver_id == driver->id) &&
+           driver->version >= d->first && (d->last == 0 || driver->version <= d->last) && tier >= d->tier;
+}
+
+const char *rvit_vk_denied(const rvit_vk_driver *driver, rvit_tier tier)
+{
+    for (size_t i = 0; i < sizeof denials / sizeof denials[0]; i++)
+        if (concerns(&denials[i], driver, tier))
+            return denials[i].reason;
+    return NULL;
+}
+
+void rvit_vk_apply_denied(rvit_vk_physical *physical)
+{
+    rvit_device_info *info = &physical->info;
+    while (info->tier > RVIT_TIER_SCALAR) {
+        const char *reason = rvit_vk_denied(&physical->driver, info->tier);
+        if (reason == NULL)
+            return;
+        const size_t n = strlen(info->note);
+        (void)snprintf(info->note + n, sizeof info->note - n, "%s%s tier: %s", n == 0 ? "" : "; ",
+                       info->tier == RVIT_TIER_MATRIX ? "matrix" : "subgroup", reason);
+        info->tier = info->tier == RVIT_TIER_MATRIX && physical->has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
+    }
+}

@@ -1,0 +1,146 @@
+/* Loops that a driver would end early. Mesa's software driver ends every loop of a shader, without a word, once an invocation has made
+   65,535 iterations of all its loops together. What is counted here is a bound: every image is as long as it may be, and one group takes
+   as many images as any does. Taken to be unrolled are loops that ask for it and short ones of a constant length; the subgroups of
+   a workgroup are such a constant to this driver. */
+#include "backend_vulkan/vulkan.h"
+
+#include <math.h>
+
+#define MOST_ITERATIONS 65535.0
+#define THREADS ((double)RVIT_MAX_THREADS)
+#define DIGIT_SHARE 2.0 /* of the 256 digits of kth.glsl, for a thread */
+
+/* Iterations of a loop over n items in steps, and the one that finds the end. */
+static double steps(double n, double step)
+{
+    return ceil(n / step) + 1.0;
+}
+
+/* group_exclusive_add(): by doubling distances, or over subgroups. */
+static double scan(const rvit_vk_device *device)
+{
+    return device->base.info.tier == RVIT_TIER_SCALAR ? 8.0 : 1.0;
+}
+
+/* find_kth(): four digits; far items are taken 16 at a time. */
+static double kth(double n_items, int is_long, double scan_once)
+{
+    return 4.0 * (steps(256.0, THREADS) + steps(n_items, THREADS * (is_long ? 16.0 : 1.0)) + 2.0 * (DIGIT_SHARE + 1.0) + scan_once + 1.0);
+}
+
+static double match_partners(double n_items, double n_b, double d4)
+{
+    return steps(n_items, THREADS) * (1.0 + steps(n_b, 8.0) * (1.0 + steps(8.0 * d4, THREADS) + d4 + 1.0 + 9.0));
+}
+
+static double match_image(const rvit_vk_device *device, const rvit_match_args *a, double len)
+{
+    const double n = (len + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
+    const double blocks = steps(n, 1024.0), s = scan(device), words = steps(len / 4.0 + 1.0, THREADS);
+    const int is_long = a->max_len > RVIT_NEAR_KEYS;
+    double sum = words + steps(len, THREADS / 8.0) * (1.0 + team * (2.0 + a->n_heads) + 9.0 + team);
+    sum += match_partners(n, n, d4) * (is_long && n > 1024.0 ? 2.0 : 1.0) + 2.0 * blocks;
+    sum += kth(n, is_long, s) + steps(n, THREADS) * (1.0 + 2.0 * s);
+    sum += steps(len, THREADS) + blocks + steps(n, THREADS) + steps(n, THREADS) * (n + 2.0 * blocks);
+    return sum + 2.0 * steps(len, THREADS) + steps(n, THREADS) * (1.0 + s);
+}
+
+static double match_loops(const rvit_vk_device *device, const rvit_match_args *a)
+{
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
+    const double share = rvit_vk_match_share(a);
+    return share * (1.0 + match_image(device, a, len)) + steps(a->n_images, THREADS) + 4.0 * scan(device);
+}
+
+static double score_loops(const rvit_select_args *a, double len)
+{
+    switch (a->score) {
+    case RVIT_SCORE_GIVEN:
+        return 0.0;
+    case RVIT_SCORE_CLS_ATTENTION:
+    case RVIT_SCORE_POSITION:
+        return steps(len, THREADS) * (1.0 + a->n_heads);
+    default:
+        return steps(len, THREADS / 8.0) * (1.0 + steps(a->dim / 4, 32.0) + 5.0 + a->n_heads);
+    }
+}
+
+/* sample_items(), a block: its boundary, its collection, a bitonic sort (10 widths, 45 more distances), and a binary search for each rank
+   that a thread has, and for one more. */
+static double sample_loops(const rvit_select_args *a, double len, int is_long, double scan_once)
+{
+    const double pass = 1.0 + (is_long ? steps(512.0, THREADS * 4.0) : steps(512.0, THREADS)), ranks = 1024.0 / THREADS;
+    const double collect = steps(1024.0, THREADS) + steps(len, THREADS * 32.0) * (1.0 + scan_once);
+    const double search = 2.0 + ceil(log2((double)a->n_samples + 1.0));
+    const double block = 55.0 * pass + 10.0 + 2.0 * (ranks + 1.0) + (ranks + 1.0) * search + 1.0 + 2.0 * scan_once;
+    return steps(len, 1024.0) + ceil(len / 1024.0) * (block + (is_long ? kth(len, 1, scan_once) + collect : ranks + 1.0));
+}
+
+static double select_image(const rvit_vk_device *device, const rvit_select_args *a, double len)
+{
+    const int is_long = a->max_len > RVIT_NEAR_KEYS;
+    const double s = scan(device), words = steps(len / 4.0 + 1.0, THREADS), far = steps(len, THREADS * (is_long ? 16.0 : 1.0));
+    if (a->mode == RVIT_SELECT_MASK)
+        return words;
+    double sum = score_loops(a, len) + steps(RVIT_NEAR_KEYS, THREADS) + far + words * (1.0 + s) + words;
+    switch (a->mode) {
+    case RVIT_SELECT_THRESHOLD:
+        sum += steps(len, THREADS) + s;
+        break;
+    case RVIT_SELECT_MASS:
+        sum += far + 2.0 * s + 18.0 + 4.0 * s;
+        break;
+    case RVIT_SELECT_SAMPLE:
+        sum += far + 2.0 * s + sample_loops(a, len, is_long, s);
+        break;
+    default:
+        break;
+    }
+    if (a->mode != RVIT_SELECT_SAMPLE)
+        sum += kth(len, is_long, s);
+    if (a->fuse_x.buffer != NULL)
+        sum += steps(a->fuse_dim / 4, THREADS) * (words * (2.0 + s) + len);
+    return sum;
+}
+
+/* lay_out(): done by one group. A thread takes an image, or one of the segments that it is cut into. */
+static double layout_loops(const rvit_vk_device *device, const rvit_select_args *a, double len)
+{
+    double segments = 1.0;
+    while (segments * 2.0 * a->n_images <= THREADS && segments < THREADS)
+        segments *= 2.0;
+    const double words = ceil((len / 4.0 + 1.0) / segments);
+    const double chunk = words / 4.0 + 2.0 + words + 2.0 + scan(device);
+    return 8.0 + steps(a->n_images * segments, THREADS) * chunk;
+}
+
+static double select_loops(const rvit_vk_device *device, const rvit_select_args *a)
+{
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
+    const double most = device->physical.limits.maxComputeWorkGroupCount[0];
+    const double images = a->n_images <= most ? 1.0 : steps(a->n_images, most);
+    return images * (1.0 + select_image(device, a, len)) + layout_loops(device, a, len) + 4.0 * scan(device);
+}
+
+static double attention_loops(const rvit_vk_device *device, const rvit_attention_args *a)
+{
+    const rvit_vk_attention_shape shape = rvit_vk_shape_attention(device, a);
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), d4 = a->head_dim / 4, keys = shape.keys;
+    const double loads = 2.0 * steps(keys * d4, shape.threads);
+    const double block = 1.0 + loads + d4 + keys + 4.0 * (keys / 4.0 + 2.0) + 4.0 * steps(keys, shape.threads);
+    return steps(a->n_images, 1.0e9) + 64.0 + steps(len, keys) * block + steps(shape.queries * d4, shape.threads);
+}
+
+const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
+{
+    if (device->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
+        return NULL;
+    double n = 0.0;
+    if (op->type == RVIT_OP_MATCH)
+        n = match_loops(device, &op->match);
+    else if (op->type == RVIT_OP_SELECT)
+        n = select_loops(device, &op->select);
+    else if (op->type == RVIT_OP_ATTENTION)
+        n = attention_loops(device, &op->attention);
+    return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
+}

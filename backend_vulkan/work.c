@@ -1,0 +1,39 @@
+/* How much an op computes, by which programs are cut into submits. */
+#include "backend_vulkan/vulkan.h"
+
+static double rows_of(int32_t max_len, int64_t rows, int32_t n_images)
+{
+    const double most = (double)max_len * n_images;
+    return most < (double)rows ? most : (double)rows;
+}
+
+/* Copies and the like count as a multiply-add for four bytes. */
+static double traffic(const rvit_op *op)
+{
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    double bytes = 0.0;
+    for (int i = 0; i < n; i++)
+        if (accesses[i].view.buffer != NULL)
+            bytes += (double)accesses[i].size;
+    return bytes / 4.0;
+}
+
+double rvit_vk_work(const rvit_op *op)
+{
+    const rvit_attention_args *a = &op->attention;
+    const rvit_linear_args *l = &op->linear;
+    const rvit_match_args *m = &op->match;
+    switch (op->type) {
+    case RVIT_OP_LINEAR:
+        return (double)l->rows.capacity * l->in_features * l->out_features;
+    case RVIT_OP_ATTENTION:
+        return 2.0 * rows_of(a->max_len, a->rows, a->n_images) * a->max_len * a->n_heads * a->head_dim;
+    case RVIT_OP_MATCH:
+        return rows_of(m->max_len, m->rows, m->n_images) * m->max_len / 4.0 * m->head_dim + traffic(op);
+    case RVIT_OP_HEAD:
+        return traffic(op) + (double)op->head.n_images * op->head.n_classes * op->head.dim;
+    default:
+        return traffic(op);
+    }
+}
