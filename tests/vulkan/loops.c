@@ -1,0 +1,137 @@
+/* Sizes at which Mesa's software driver would end loops early are refused, and those just below give right answers. */
+#include "vulkan_tests.h"
+
+#include "backend_vulkan/vulkan.h"
+
+enum { SELECT, MATCH, N_KINDS };
+#define MOST_ROWS 65536 /* that select adds up */
+
+/* One image of len rows. */
+static void fill(rvit_op *op, int kind, int32_t len)
+{
+    if (kind == SELECT) {
+        op->type = RVIT_OP_SELECT;
+        op->select.mode = RVIT_SELECT_SAMPLE;
+        op->select.n_samples = len / 2;
+        op->select.n_images = 1;
+        op->select.max_len = len;
+        op->select.rows = len;
+        op->select.n_prefix = 1;
+    } else {
+        op->type = RVIT_OP_MATCH;
+        op->match.n_images = 1;
+        op->match.max_len = len;
+        op->match.rows = len;
+        op->match.n_prefix = 1;
+        op->match.n_heads = 1;
+        op->match.head_dim = 8;
+        op->match.merges = len / 3;
+    }
+}
+
+static int fits(int kind, int32_t len)
+{
+    rvit_op op = {0};
+    op.select.struct_size = kind == SELECT ? sizeof op.select : sizeof op.match;
+    fill(&op, kind, len);
+    return rvit_vk_loops_fit((const rvit_vk_device *)H.device[DEVICE], &op) == NULL;
+}
+
+static int32_t longest(int kind)
+{
+    int32_t low = 1, high = 1 << 24;
+    assert_true(fits(kind, low));
+    assert_false(fits(kind, high));
+    while (high - low > 1) {
+        const int32_t middle = low + (high - low) / 2;
+        if (fits(kind, middle))
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Runs it at the longest length on the device and on the CPU: the rows that stay are the same. What is added up has one bit, so that no
+   rounding tells them apart. */
+static void compare_with_cpu(int kind, int32_t len)
+{
+    rvit_device *devices[2] = {H.device[DEVICE], NULL};
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    expect_ok(rvit_device_create(&desc, &devices[1]));
+    const int64_t align = ((int64_t)len * 4 + 255) / 256 * 256;
+    int32_t *kept[2];
+    for (int i = 0; i < 2; i++) {
+        rvit_stream *stream = NULL;
+        rvit_buffer *in = NULL, *out = NULL;
+        expect_ok(rvit_stream_create(devices[i], &stream));
+        expect_ok(rvit_buffer_create(devices[i], 256 + align * 8, RVIT_BUFFER_UPLOAD, &in));
+        expect_ok(rvit_buffer_create(devices[i], 256 + align * 16, RVIT_BUFFER_READBACK, &out));
+        ((int32_t *)rvit_buffer_host(in))[0] = 0;
+        ((int32_t *)rvit_buffer_host(in))[1] = len;
+        float *values = (float *)rvit_buffer_host(in) + 64;
+        random_seed(11);
+        for (int64_t r = 0; r < len * 8; r++)
+            values[r] = kind == SELECT ? (float)(1 + random_below(1 << 20)) : 0;
+        for (int32_t r = 0; r < len && kind == MATCH; r++)
+            values[r * 8 + random_below(8)] = random_below(2) ? 1.0f : -1.0f;
+        rvit_op op = {0};
+        fill(&op, kind, len);
+        const rvit_view v[] = {{out, 0}, {out, 256}, {out, 256 + align}, {out, 256 + 2 * align}, {out, 256 + 3 * align}};
+        if (kind == SELECT) {
+            op.select.struct_size = sizeof op.select;
+            op.select.cu_seqlens = (rvit_view){in, 0};
+            op.select.scores = (rvit_view){in, 256};
+            op.select.out_cu_seqlens = v[0];
+            op.select.src_rows = v[1];
+            op.select.keep = v[2];
+            expect_ok(rvit_select(stream, &op.select));
+        } else {
+            op.match.struct_size = sizeof op.match;
+            op.match.cu_seqlens = (rvit_view){in, 0};
+            op.match.k = (rvit_view){in, 256};
+            op.match.out_cu_seqlens = v[0];
+            op.match.src_rows = v[1];
+            op.match.keep = v[2];
+            op.match.next_rows = v[3];
+            op.match.metric = v[4];
+            expect_ok(rvit_match(stream, &op.match));
+        }
+        expect_ok(rvit_stream_synchronize(stream));
+        const char *host = rvit_buffer_host(out);
+        kept[i] = scratch((size_t)align + 8);
+        memcpy(kept[i], host, 8);
+        memcpy(kept[i] + 2, host + 256, (size_t)kept[i][1] * 4);
+        rvit_stream_destroy(stream);
+        rvit_buffer_destroy(in);
+        rvit_buffer_destroy(out);
+    }
+    rvit_device_destroy(devices[1]);
+    assert_true(kept[0][1] > len / 4 && kept[0][1] < len);
+    assert_memory_equal(kept[0], kept[1], (size_t)(kept[0][1] + 2) * 4);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    const rvit_vk_device *device = (const rvit_vk_device *)H.device[DEVICE];
+    if (device->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
+        skip();
+    for (int kind = 0; kind < N_KINDS; kind++) {
+        const int32_t len = longest(kind);
+        print_message("%s of one image: up to %d rows\n", kind == SELECT ? "select" : "match", (int)len);
+        assert_true(len >= 1369);
+        rvit_vk_device other = *device;
+        other.physical.driver.id = VK_DRIVER_ID_MESA_RADV;
+        rvit_op op = {0};
+        fill(&op, kind, len + 1);
+        const char *reason = rvit_vk_loops_fit(device, &op);
+        assert_non_null(reason);
+        assert_non_null(strstr(reason, "65,535"));
+        assert_null(rvit_vk_loops_fit(&other, &op));
+        compare_with_cpu(kind, len < MOST_ROWS ? len : MOST_ROWS);
+    }
+}
+
+SUITE(loops_suite, TEST(refused));

@@ -1,0 +1,279 @@
+/* What the Vulkan backend does about drivers that fail, on the installed driver with the test layer (layer.c) in front of it. */
+#include "vulkan_tests.h"
+
+static char *log_lines;
+
+static void collect(void *user, rvit_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    const size_t n = log_lines ? strlen(log_lines) : 0;
+    char *longer = realloc(log_lines, n + strlen(message) + 2);
+    assert_non_null(longer);
+    sprintf(longer + n, "%s\n", message);
+    log_lines = longer;
+}
+
+int logged(const char *text)
+{
+    return log_lines && strstr(log_lines, text);
+}
+
+void log_restart(void)
+{
+    free(log_lines);
+    log_lines = NULL;
+    rvit_log_set(collect, NULL);
+}
+
+void layer_does(const char *words)
+{
+    assert_int_equal(setenv("RVIT_TEST_LAYER", words, 1), 0);
+}
+
+static int no_layer(void **state)
+{
+    (void)state;
+    rvit_log_set(NULL, NULL);
+    free(log_lines);
+    log_lines = NULL;
+    layer_does("");
+    return 0;
+}
+
+rvit_device_desc auto_desc(void)
+{
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_VULKAN;
+    return desc;
+}
+
+rvit_device_info info_of(const rvit_device *device)
+{
+    rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+    expect_ok(rvit_device_get_info(device, &info));
+    return info;
+}
+
+void workload_open(workload *w, rvit_device *device)
+{
+    static const int32_t cu[] = {0, 7, 7, W_ROWS};
+    *w = (workload){.device = device};
+    expect_ok(rvit_stream_create(device, &w->stream));
+    expect_ok(rvit_buffer_create(device, W_SIZE, RVIT_BUFFER_UPLOAD, &w->in));
+    expect_ok(rvit_buffer_create(device, W_SIZE, RVIT_BUFFER_READBACK, &w->out));
+    random_seed(3);
+    store_normal(RVIT_F32, rvit_buffer_host(w->in), 0, W_ROWS * 3 * W_DIM, 1);
+    memcpy((char *)rvit_buffer_host(w->in) + W_CU, cu, sizeof cu);
+}
+
+rvit_status workload_attention(workload *w, int64_t out)
+{
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.n_images = 3;
+    args.n_heads = 1;
+    args.head_dim = W_DIM;
+    args.max_len = args.rows = W_ROWS;
+    args.q = (rvit_view){w->in, 0};
+    args.k = (rvit_view){w->in, W_DIM * 4};
+    args.v = (rvit_view){w->in, 2 * W_DIM * 4};
+    args.q_stride = args.k_stride = args.v_stride = 3 * W_DIM;
+    args.cu_seqlens = (rvit_view){w->in, W_CU};
+    args.out = (rvit_view){w->out, out};
+    return rvit_attention(w->stream, &args);
+}
+
+rvit_status workload_run(workload *w)
+{
+    const rvit_status status = workload_attention(w, 0);
+    return status != RVIT_OK ? status : rvit_stream_synchronize(w->stream);
+}
+
+void workload_close(workload *w)
+{
+    rvit_stream_destroy(w->stream);
+    rvit_buffer_destroy(w->in);
+    rvit_buffer_destroy(w->out);
+}
+
+/* How far the device is from the CPU. */
+double error_of(rvit_device *device)
+{
+    rvit_device *cpu = NULL;
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    expect_ok(rvit_device_create(&desc, &cpu));
+    workload w[2];
+    for (int i = 0; i < 2; i++) {
+        workload_open(&w[i], i == 0 ? cpu : device);
+        expect_ok(workload_run(&w[i]));
+    }
+    const double error = largest_difference(rvit_buffer_host(w[0].out), rvit_buffer_host(w[1].out), W_ROWS * W_DIM);
+    workload_close(&w[0]);
+    workload_close(&w[1]);
+    rvit_device_destroy(cpu);
+    return error;
+}
+
+static void wrong_tier(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_device_desc desc = auto_desc();
+    expect_ok(rvit_device_create(&desc, &device));
+    const rvit_tier before = info_of(device).tier;
+    rvit_device_destroy(device);
+    if (before == RVIT_TIER_SCALAR)
+        skip();
+    layer_does("wrong_subgroup");
+    log_restart();
+    expect_ok(rvit_device_create(&desc, &device));
+    rvit_device_info info = info_of(device);
+    assert_int_equal(info.tier, RVIT_TIER_SCALAR);
+    assert_non_null(strstr(info.note, "self-test"));
+    assert_true(logged("subgroup tier passed over: self-test: "));
+    assert_true(error_of(device) < 1e-5);
+    rvit_device_destroy(device);
+    desc.tier = RVIT_TIER_SUBGROUP;
+    expect_status(rvit_device_create(&desc, &device), RVIT_UNSUPPORTED, "tier");
+    desc.skip_self_test = 1;
+    expect_ok(rvit_device_create(&desc, &device));
+    assert_int_equal(info_of(device).tier, RVIT_TIER_SUBGROUP);
+    assert_true(!(error_of(device) < 1e-2));
+    rvit_device_destroy(device);
+}
+
+static void wrong_driver(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_device_desc desc = auto_desc();
+    layer_does("wrong");
+    expect_status(rvit_device_create(&desc, &device), RVIT_UNSUPPORTED, "self-test");
+    assert_null(device);
+    desc.skip_self_test = 1;
+    expect_ok(rvit_device_create(&desc, &device));
+    rvit_device_destroy(device);
+}
+
+static void lost_in_self_test(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_device_desc desc = auto_desc();
+    log_restart();
+    layer_does("lost_subgroup");
+    expect_ok(rvit_device_create(&desc, &device));
+    assert_int_equal(info_of(device).tier, RVIT_TIER_SCALAR);
+    assert_true(error_of(device) < 1e-5);
+    rvit_device_destroy(device);
+    desc.tier = RVIT_TIER_SUBGROUP;
+    expect_status(rvit_device_create(&desc, &device), RVIT_DEVICE_LOST, NULL);
+}
+
+static void lost(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_program *program = NULL;
+    const rvit_device_desc desc = auto_desc();
+    expect_ok(rvit_device_create(&desc, &device));
+    workload w;
+    workload_open(&w, device);
+    expect_ok(rvit_record_begin(w.stream));
+    expect_ok(workload_attention(&w, 0));
+    expect_ok(rvit_record_end(w.stream, &program));
+    expect_ok(rvit_program_launch(program, w.stream));
+    expect_ok(workload_attention(&w, 0));
+    layer_does("lost");
+    uint32_t words[4] = {0};
+    expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, "vkQueueSubmit");
+    expect_status(rvit_program_launch(program, w.stream), RVIT_DEVICE_LOST, NULL);
+    expect_status(rvit_stream_synchronize(w.stream), RVIT_DEVICE_LOST, NULL); /* what was submitted before */
+    expect_status(rvit_stream_read(w.stream, (rvit_view){w.out, 0}, words, sizeof words), RVIT_DEVICE_LOST, NULL);
+    rvit_device *second = NULL;
+    expect_status(rvit_device_create(&desc, &second), RVIT_DEVICE_LOST, NULL);
+    assert_null(second);
+    /* It stays lost, and a new one beside it works. */
+    layer_does("");
+    expect_status(workload_attention(&w, 0), RVIT_DEVICE_LOST, NULL);
+    expect_ok(rvit_device_create(&desc, &second));
+    assert_true(error_of(second) < 1e-5);
+    rvit_program_destroy(program);
+    workload_close(&w);
+    rvit_device_destroy(device);
+    assert_true(error_of(second) < 1e-5);
+    rvit_device_destroy(second);
+}
+
+/* Nothing is compiled before it is needed. */
+static void lazy_pipelines(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_device_desc desc = auto_desc();
+    desc.skip_self_test = 1;
+    log_restart();
+    expect_ok(rvit_device_create(&desc, &device));
+    assert_false(logged("pipeline "));
+    workload w;
+    workload_open(&w, device);
+    expect_ok(workload_run(&w));
+    assert_true(logged("pipeline attention_"));
+    assert_false(logged("pipeline linear_"));
+    log_restart();
+    expect_ok(workload_run(&w));
+    assert_false(logged("pipeline "));
+    workload_close(&w);
+    rvit_device_destroy(device);
+}
+
+/* A program above the bound goes out in several submits and gives the same bits. */
+static void split_submits(void **state)
+{
+    (void)state;
+    enum { N_OPS = 5 };
+    uint8_t first[W_SIZE];
+    static const int64_t bounds[] = {-1, 0, 1, (int64_t)2 * 2 * W_ROWS * W_ROWS * W_DIM};
+    static const int64_t wanted[] = {1, 1, N_OPS, (N_OPS + 1) / 2};
+    for (int i = 0; i < 4; i++) {
+        rvit_device *device = NULL;
+        rvit_program *program = NULL;
+        rvit_device_desc desc = auto_desc();
+        desc.submit_work = bounds[i];
+        expect_ok(rvit_device_create(&desc, &device));
+        workload w;
+        workload_open(&w, device);
+        memset(rvit_buffer_host(w.out), SENTINEL, W_SIZE);
+        expect_ok(rvit_record_begin(w.stream));
+        for (int op = 0; op < N_OPS; op++)
+            expect_ok(workload_attention(&w, op * W_ROWS * W_DIM * 4));
+        expect_ok(rvit_record_end(w.stream, &program));
+        rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+        expect_ok(rvit_stream_get_stats(w.stream, &before));
+        for (int run = 0; run < 100; run++) /* more than a stream has slots */
+            expect_ok(rvit_program_launch(program, w.stream));
+        expect_ok(rvit_stream_get_stats(w.stream, &after));
+        assert_int_equal(after.submits - before.submits, 100 * wanted[i]);
+        expect_ok(rvit_stream_synchronize(w.stream));
+        if (i == 0)
+            memcpy(first, rvit_buffer_host(w.out), W_SIZE);
+        assert_memory_equal(first, rvit_buffer_host(w.out), W_SIZE);
+        rvit_program_destroy(program);
+        workload_close(&w);
+        rvit_device_destroy(device);
+    }
+    rvit_device *device = NULL;
+    rvit_device_desc desc = auto_desc();
+    desc.submit_work = -2;
+    expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "submit_work");
+}
+
+#define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
+SUITE(drivers_suite, LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
+      LAYERED(split_submits));
+
+int main(int argc, char **argv)
+{
+    const suite *const suites[] = {&drivers_suite, &cache_suite, &loops_suite};
+    return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
+}

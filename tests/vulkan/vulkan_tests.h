@@ -1,0 +1,33 @@
+/* What the files of test_vulkan share. */
+#ifndef RVIT_TESTS_VULKAN_TESTS_H
+#define RVIT_TESTS_VULKAN_TESTS_H
+
+#include "harness.h"
+
+extern const suite drivers_suite, cache_suite, loops_suite;
+
+/* Sets what the test layer does from now on; "": nothing. */
+void layer_does(const char *words);
+
+/* Collects what the library logs from now on. */
+void log_restart(void);
+int logged(const char *text);
+
+rvit_device_desc auto_desc(void);
+rvit_device_info info_of(const rvit_device *device);
+
+/* A stream with something to do: attention over three images. */
+enum { W_ROWS = 40, W_DIM = 64, W_CU = W_ROWS * 3 * W_DIM * 4, W_SIZE = 5 * W_ROWS * W_DIM * 4 };
+typedef struct workload {
+    rvit_device *device;
+    rvit_stream *stream;
+    rvit_buffer *in, *out;
+} workload;
+void workload_open(workload *w, rvit_device *device);
+/* Leaves its output at byte out of w->out. */
+rvit_status workload_attention(workload *w, int64_t out);
+rvit_status workload_run(workload *w);
+void workload_close(workload *w);
+double error_of(rvit_device *device);
+
+#endif
