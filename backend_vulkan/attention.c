@@ -14,7 +14,8 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
         return RVIT_OK;
     const rvit_vk_attention_shape shape = rvit_vk_shape_attention(recorder->device, args);
     const int half = args->dtype == RVIT_F16;
-    const int unit = half ? 8 : 16;
+    const int unit = half && !shape.matrix ? 8 : 16, out_unit = half ? 8 : 16;
+    const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
     const int64_t tiles = (len + shape.queries - 1) / shape.queries;
     const uint32_t flags = (args->key_bias.buffer != NULL ? RVIT_ATTENTION_HAS_BIAS : 0u) |
                            (args->cls_probs.buffer != NULL ? RVIT_ATTENTION_HAS_CLS_PROBS : 0u) |
@@ -29,13 +30,17 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
                                        .k_stride4 = (int)(args->k_stride / 4),
                                        .v_stride4 = (int)(args->v_stride / 4),
                                        .out_stride4 = (int)(args->out_stride / 4)};
-    rvit_vk_dispatch dispatch = {.shader = shaders[shape.direct][half],
+    rvit_vk_dispatch dispatch = {.shader = shape.matrix ? RVIT_VK_ATTENTION_F16_VK_MATRIX : shaders[shape.direct][half],
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_ATTENTION_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_ATTENTION_QUERIES] = shape.queries,
                                            [RVIT_ATTENTION_KEYS] = shape.keys,
-                                           [RVIT_ATTENTION_FLAGS] = flags},
-                                 .n_specs = RVIT_ATTENTION_N_SPECS,
+                                           [RVIT_ATTENTION_FLAGS] = flags,
+                                           [RVIT_ATTENTION_SUBGROUP] = matrix->subgroup,
+                                           [RVIT_ATTENTION_MATRIX_M] = matrix->m,
+                                           [RVIT_ATTENTION_MATRIX_N] = matrix->n,
+                                           [RVIT_ATTENTION_MATRIX_K] = matrix->k},
+                                 .n_specs = shape.matrix ? RVIT_ATTENTION_N_MATRIX_SPECS : RVIT_ATTENTION_N_SPECS,
                                  .n_texels = shape.direct ? 3 : 0,
                                  .texel_format = rvit_vk_texel_format(half),
                                  .push = &push,
@@ -46,7 +51,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     push.v_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_V, "v", unit);
     push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CU_SEQLENS, "cu_seqlens", 4);
     push.key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_KEY_BIAS, "key_bias", 4);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_OUT, "out", unit);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_OUT, "out", out_unit);
     push.cls_probs_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CLS_PROBS, "cls_probs", 4);
     push.lse_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_LSE, "lse", 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);

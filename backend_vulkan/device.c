@@ -20,8 +20,8 @@ rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
 
 static rvit_status check_tier(const rvit_vk_physical *physical, rvit_tier tier)
 {
-    if (tier == RVIT_TIER_MATRIX)
-        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the matrix tier is not in this build");
+    if (tier == RVIT_TIER_MATRIX && physical->why_no_matrix != NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s has no matrix tier: %s", physical->info.name, physical->why_no_matrix);
     if (tier == RVIT_TIER_SUBGROUP && !physical->has_subgroups)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %s has no subgroup arithmetic in compute shaders", physical->info.name);
     return RVIT_OK;
@@ -86,10 +86,12 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
                                            .queueFamilyIndex = device->physical.queue_family,
                                            .queueCount = 1,
                                            .pQueuePriorities = &priority};
-    /* No feature is asked for: none is needed, and robust buffer access would cost. */
+    /* No feature is asked for below the matrix tier: none is needed, and robust buffer access would cost. */
     const VkDeviceCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
-    const VkResult result = device->instance.create_device(device->physical.handle, &create, NULL, &device->handle);
+    const VkResult result = device->base.info.tier == RVIT_TIER_MATRIX
+                                ? rvit_vk_create_matrix_device(device, &create, &device->handle)
+                                : device->instance.create_device(device->physical.handle, &create, NULL, &device->handle);
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateDevice");
     rvit_vk_load_device_table(&device->instance, device->handle, &device->vk);

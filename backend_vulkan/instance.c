@@ -45,11 +45,14 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed");
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateInstance");
+    instance.get_proc = vkGetInstanceProcAddr;
     rvit_status status = RVIT_OK;
     GET(destroy, vkDestroyInstance);
     GET(enumerate_devices, vkEnumeratePhysicalDevices);
     GET(get_properties, vkGetPhysicalDeviceProperties);
     GET(get_properties2, vkGetPhysicalDeviceProperties2);
+    GET(get_features2, vkGetPhysicalDeviceFeatures2);
+    GET(enumerate_extensions, vkEnumerateDeviceExtensionProperties);
     GET(get_memory, vkGetPhysicalDeviceMemoryProperties);
     GET(get_queue_families, vkGetPhysicalDeviceQueueFamilyProperties);
     GET(create_device, vkCreateDevice);
@@ -100,6 +103,20 @@ static void describe_driver(rvit_device_info *info, const VkPhysicalDeviceProper
                        VK_API_VERSION_MINOR(properties->driverVersion), VK_API_VERSION_PATCH(properties->driverVersion));
 }
 
+/* A software device has matrices to test with; its products are faster without. */
+static void choose_tier(rvit_vk_physical *physical)
+{
+    rvit_device_info *info = &physical->info;
+    info->tier = !physical->has_subgroups                                ? RVIT_TIER_SCALAR
+                 : physical->why_no_matrix == NULL && !info->is_software ? RVIT_TIER_MATRIX
+                                                                         : RVIT_TIER_SUBGROUP;
+    if (info->tier == RVIT_TIER_MATRIX)
+        return;
+    (void)snprintf(info->note, sizeof info->note, "%smatrix tier: %s",
+                   physical->has_subgroups ? "" : "subgroup tier: no subgroup arithmetic in compute shaders; ",
+                   physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand, since software does not gain by it");
+}
+
 /* NULL, or why the device cannot be used. */
 static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice handle, rvit_vk_physical *physical)
 {
@@ -135,10 +152,8 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
         if ((physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
             info->memory_size += (int64_t)physical->memory.memoryHeaps[i].size;
     info->is_software = properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    info->tier = physical->has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
-    (void)snprintf(info->note, sizeof info->note, "%s",
-                   physical->has_subgroups ? "matrix tier: not in this build"
-                                           : "subgroup tier: no subgroup arithmetic in compute shaders; matrix tier: not in this build");
+    physical->why_no_matrix = rvit_vk_find_matrix(instance, &properties, &subgroup, handle, &physical->matrix);
+    choose_tier(physical);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         return "it binds too few storage buffers at a time";
     if (!find_queue_family(instance, physical))

@@ -1,6 +1,9 @@
 /* The linear op. */
 #include "backend_vulkan/vulkan.h"
 
+/* [f16 out] */
+static const rvit_vk_shader matrix_shaders[2] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX};
+
 /* [direct][f16 in][f16 out] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK}, {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK}},
@@ -13,7 +16,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
         return RVIT_OK;
     const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
     const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
-    const int in_unit = half_in ? 8 : 16, out_unit = half_out ? 8 : 16;
+    const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) |
                            (args->activation == RVIT_ACTIVATION_GELU ? RVIT_LINEAR_HAS_GELU : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u);
@@ -21,15 +24,20 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                     .in4 = args->in_features / 4,
                                     .out4 = args->out_features / 4,
                                     .period = (int)args->residual_period};
-    rvit_vk_dispatch dispatch = {.shader = shaders[shape.direct][half_in][half_out],
+    const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
+    rvit_vk_dispatch dispatch = {.shader = shape.matrix ? matrix_shaders[half_out] : shaders[shape.direct][half_in][half_out],
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_LINEAR_ROWS] = shape.rows,
                                            [RVIT_LINEAR_COLUMNS] = shape.columns,
                                            [RVIT_LINEAR_TILE_M] = shape.tile_m,
                                            [RVIT_LINEAR_TILE_N] = shape.tile_n,
                                            [RVIT_LINEAR_TILE_K] = shape.tile_k,
-                                           [RVIT_LINEAR_FLAGS] = flags},
-                                 .n_specs = RVIT_LINEAR_N_SPECS,
+                                           [RVIT_LINEAR_FLAGS] = flags,
+                                           [RVIT_LINEAR_SUBGROUP] = matrix->subgroup,
+                                           [RVIT_LINEAR_MATRIX_M] = matrix->m,
+                                           [RVIT_LINEAR_MATRIX_N] = matrix->n,
+                                           [RVIT_LINEAR_MATRIX_K] = matrix->k},
+                                 .n_specs = shape.matrix ? RVIT_LINEAR_N_MATRIX_SPECS : RVIT_LINEAR_N_SPECS,
                                  .n_texels = shape.direct ? 2 : 0,
                                  .texel_format = rvit_vk_texel_format(half_in),
                                  .push = &push,

@@ -49,8 +49,14 @@ static rvit_status compile(rvit_vk_device *device, const rvit_vk_layout *layout,
     for (uint32_t i = 0; i < n_specs; i++)
         entries[i] = (VkSpecializationMapEntry){i, i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
     const VkSpecializationInfo specialization = {n_specs, entries, n_specs * sizeof(uint32_t), pipeline->specs};
+    const int matrix = rvit_vk_is_matrix_shader(pipeline->shader);
+    const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+        .requiredSubgroupSize = device->physical.matrix.subgroup};
     const VkComputePipelineCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
                                                 .stage = {.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO,
+                                                          .pNext = matrix ? &subgroup : NULL,
+                                                          .flags = matrix ? VK_PIPELINE_SHADER_STAGE_CREATE_REQUIRE_FULL_SUBGROUPS_BIT : 0,
                                                           .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                                                           .module = module,
                                                           .pName = "main",

@@ -4,7 +4,7 @@
 
 int rvit_vk_uses_subgroups(const rvit_vk_device *device)
 {
-    return device->base.info.tier == RVIT_TIER_SUBGROUP;
+    return device->base.info.tier >= RVIT_TIER_SUBGROUP;
 }
 
 /* A software device fetches texels as whole vectors but gathers other loads lane by lane: large register tiles fed by texel buffers are
@@ -14,8 +14,51 @@ static int direct_fits(const rvit_vk_device *device, int64_t n)
     return device->base.info.is_software && rvit_vk_uses_subgroups(device) && n <= (int64_t)device->physical.limits.maxTexelBufferElements;
 }
 
+/* Whether a group of so many subgroups, with so many bytes of shared memory, runs in the matrix tier. */
+static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, uint32_t shared_size)
+{
+    const VkPhysicalDeviceLimits *limits = &device->physical.limits;
+    const uint32_t threads = subgroups * device->physical.matrix.subgroup;
+    return threads <= limits->maxComputeWorkGroupSize[0] && threads <= limits->maxComputeWorkGroupInvocations &&
+           shared_size <= limits->maxComputeSharedMemorySize;
+}
+
+/* Tiles of linear_matrix.comp. The larger ones load less for a product, the smaller ones leave more groups. */
+static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, rvit_vk_linear_shape *out_shape)
+{
+    enum { TILE_K = 32 };
+    static const struct {
+        uint32_t subgroups_m, subgroups_n, rows, columns;
+        int64_t least_groups;
+    } tiles[] = {{2, 4, 4, 2, 128}, {2, 2, 2, 2, 0}};
+    const rvit_vk_matrix *matrix = &device->physical.matrix;
+    if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || args->in_features % 8 != 0)
+        return 0;
+    for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
+        const uint32_t subgroups = tiles[i].subgroups_m * tiles[i].subgroups_n;
+        const uint32_t tile_m = tiles[i].subgroups_m * tiles[i].rows * matrix->m,
+                       tile_n = tiles[i].subgroups_n * tiles[i].columns * matrix->n;
+        const uint32_t shared_size = (tile_m + tile_n) * (TILE_K + 8) * 2 + subgroups * matrix->m * (matrix->n + 4) * 4;
+        const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((args->out_features + (int64_t)tile_n - 1) / tile_n);
+        if (groups < tiles[i].least_groups || !matrix_group_fits(device, subgroups, shared_size))
+            continue;
+        *out_shape = (rvit_vk_linear_shape){.matrix = 1,
+                                            .threads = subgroups * matrix->subgroup,
+                                            .rows = tiles[i].rows,
+                                            .columns = tiles[i].columns,
+                                            .tile_m = tile_m,
+                                            .tile_n = tile_n,
+                                            .tile_k = TILE_K};
+        return 1;
+    }
+    return 0;
+}
+
 rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args)
 {
+    rvit_vk_linear_shape matrix;
+    if (shape_linear_matrix(device, args, &matrix))
+        return matrix;
     const int64_t in4 = args->in_features / 4;
     if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, args->out_features * in4))
         return args->rows.capacity < 64
@@ -28,6 +71,26 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32};
 }
 
+/* Tiles of attention_matrix.comp: as many subgroups as short images, shared memory and the group's size leave room for, 4 at most. */
+static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
+{
+    enum { KEYS = 32 };
+    const rvit_vk_matrix *matrix = &device->physical.matrix;
+    const uint32_t head_dim = (uint32_t)args->head_dim, m = matrix->m;
+    if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || head_dim % matrix->n != 0 || head_dim % matrix->k != 0 ||
+        args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
+        return 0;
+    for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
+        const uint32_t queries = subgroups * m, staged = queries > 2 * KEYS ? queries : 2 * KEYS;
+        const uint32_t shared_size = staged * (head_dim + 8) * 2 + queries * ((KEYS + 4) * 4 + (KEYS + 8) * 2);
+        if ((subgroups > 1 && args->max_len <= (int32_t)(queries - m)) || !matrix_group_fits(device, subgroups, shared_size))
+            continue;
+        *out_shape = (rvit_vk_attention_shape){.matrix = 1, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = KEYS};
+        return 1;
+    }
+    return 0;
+}
+
 /* Bytes of attention.comp's shared arrays. */
 static uint32_t attention_shared(uint32_t head_dim, rvit_vk_attention_shape shape)
 {
@@ -37,7 +100,10 @@ static uint32_t attention_shared(uint32_t head_dim, rvit_vk_attention_shape shap
 
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args)
 {
-    static const rvit_vk_attention_shape shapes[] = {{0, 128, 32, 32}, {0, 128, 16, 32}, {0, 128, 16, 16}, {0, 64, 8, 16}};
+    static const rvit_vk_attention_shape shapes[] = {{0, 0, 128, 32, 32}, {0, 0, 128, 16, 32}, {0, 0, 128, 16, 16}, {0, 0, 64, 8, 16}};
+    rvit_vk_attention_shape matrix;
+    if (shape_attention_matrix(device, args, &matrix))
+        return matrix;
     const int64_t widest = args->k_stride > args->v_stride ? args->k_stride : args->v_stride;
     const uint32_t lanes = device->physical.subgroup_size;
     if (direct_fits(device, args->rows * (widest > args->q_stride ? widest : args->q_stride) / 4) && lanes >= 4 && lanes <= 16)

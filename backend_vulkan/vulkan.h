@@ -22,7 +22,7 @@
 #define RVIT_VK_MIN_STORAGE 8   /* storage buffers that a shader can have bound on every device worked with */
 #define RVIT_VK_MAX_BINDINGS 12 /* those of a shader that is used on the devices that can */
 #define RVIT_VK_MAX_TEXELS 3    /* bindings that may be texel buffers: the first ones of a layout */
-#define RVIT_VK_MAX_SPECS 8
+#define RVIT_VK_MAX_SPECS 12
 #define RVIT_VK_PUSH_SIZE 128 /* what every device offers */
 #define RVIT_VK_MAX_RANGES 96
 #define RVIT_VK_SLOTS 64          /* submits of one stream in flight at most */
@@ -35,6 +35,9 @@ typedef struct rvit_vk_instance {
     PFN_vkEnumeratePhysicalDevices enumerate_devices;
     PFN_vkGetPhysicalDeviceProperties get_properties;
     PFN_vkGetPhysicalDeviceProperties2 get_properties2;
+    PFN_vkGetPhysicalDeviceFeatures2 get_features2;
+    PFN_vkEnumerateDeviceExtensionProperties enumerate_extensions;
+    PFN_vkGetInstanceProcAddr get_proc;
     PFN_vkGetPhysicalDeviceMemoryProperties get_memory;
     PFN_vkGetPhysicalDeviceQueueFamilyProperties get_queue_families;
     PFN_vkCreateDevice create_device;
@@ -47,6 +50,12 @@ typedef struct rvit_vk_driver {
     uint8_t cache_uuid[VK_UUID_SIZE];
 } rvit_vk_driver;
 
+/* What the shaders of the matrix tier are specialised for: products of m x k and k x n. m 0: there is no such tier. */
+typedef struct rvit_vk_matrix {
+    uint32_t m, n, k;
+    uint32_t subgroup; /* the size that they are run with */
+} rvit_vk_matrix;
+
 /* A physical device as far as the backend cares. */
 typedef struct rvit_vk_physical {
     VkPhysicalDevice handle;
@@ -57,6 +66,8 @@ typedef struct rvit_vk_physical {
     uint32_t queue_family;
     int has_subgroups; /* subgroup arithmetic in compute shaders */
     uint32_t subgroup_size;
+    rvit_vk_matrix matrix;
+    const char *why_no_matrix;
     rvit_device_info info;
 } rvit_vk_physical;
 
@@ -121,6 +132,15 @@ void rvit_vk_instance_close(rvit_vk_instance *instance);
 rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical);
 void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table);
 
+/* matrix.c */
+
+/* What the device offers for the matrix tier; NULL, or why there is none. */
+const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties,
+                                const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
+/* vkCreateDevice with the features of the matrix tier added. */
+VkResult rvit_vk_create_matrix_device(const rvit_vk_device *device, const VkDeviceCreateInfo *base, VkDevice *out_handle);
+int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
+
 /* device.c */
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
@@ -166,12 +186,14 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 /* shape.c: tile sizes, chosen from an op's host-known sizes and the device. */
 typedef struct rvit_vk_linear_shape {
     int direct; /* linear_direct.comp */
+    int matrix; /* linear_matrix.comp */
     uint32_t threads, rows, columns;
     uint32_t tile_m, tile_n, tile_k;
 } rvit_vk_linear_shape;
 rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args);
 typedef struct rvit_vk_attention_shape {
     int direct; /* attention_direct.comp */
+    int matrix; /* attention_matrix.comp */
     uint32_t threads, queries, keys;
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);

@@ -1,5 +1,6 @@
 # rvit_embed_spirv(TARGET LIST SHADER_DIR OUT_DIR): compiles the shaders that the file LIST names to SPIR-V and writes
-# OUT_DIR/vulkan_shaders.h (an enum and a table) and OUT_DIR/vulkan_shaders.c (the words); TARGET builds them.
+# OUT_DIR/vulkan_shaders.h (an enum and a table) and OUT_DIR/vulkan_shaders.c (the words); TARGET builds them. Shaders of the matrix tier
+# are compiled by RVIT_GLSLANG_MATRIX; without it the words in SHADER_DIR/spirv are taken. tools/regenerate_spirv.sh gives the same options.
 function(rvit_embed_spirv target list shader_dir out_dir)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
   file(GLOB common CONFIGURE_DEPENDS ${shader_dir}/common/*)
@@ -13,14 +14,25 @@ function(rvit_embed_spirv target list shader_dir out_dir)
     list(POP_FRONT fields name source)
     list(TRANSFORM fields PREPEND -D OUTPUT_VARIABLE definitions)
     set(words ${out_dir}/${name}.spv.h)
-    add_custom_command(
-      OUTPUT ${words}
-      COMMAND ${RVIT_GLSLANG} --quiet -V --target-env vulkan1.1 -g0 ${definitions} -I${shader_dir} --vn ${name} -o ${words}
-              ${shader_dir}/${source}.comp
-      DEPENDS ${shader_dir}/${source}.comp ${common}
-      COMMENT "Shader ${name}"
-      VERBATIM)
-    list(APPEND words_files ${words})
+    set(compiler ${RVIT_GLSLANG})
+    set(environment vulkan1.1)
+    if(name MATCHES "_matrix$")
+      set(compiler ${RVIT_GLSLANG_MATRIX})
+      set(environment vulkan1.2)
+    endif()
+    if(name MATCHES "_matrix$" AND NOT RVIT_GLSLANG_MATRIX)
+      file(COPY_FILE ${shader_dir}/spirv/${name}.inc ${words} ONLY_IF_DIFFERENT)
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${shader_dir}/spirv/${name}.inc)
+    else()
+      add_custom_command(
+        OUTPUT ${words}
+        COMMAND ${compiler} --quiet -V --target-env ${environment} -g0 ${definitions} -I${shader_dir} --vn ${name} -o ${words}
+                ${shader_dir}/${source}.comp
+        DEPENDS ${shader_dir}/${source}.comp ${common}
+        COMMENT "Shader ${name}"
+        VERBATIM)
+      list(APPEND words_files ${words})
+    endif()
     string(TOUPPER ${name} upper)
     string(APPEND names "    RVIT_VK_${upper},\n")
     string(APPEND includes "#include \"${name}.spv.h\"\n")

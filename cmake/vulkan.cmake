@@ -13,3 +13,22 @@ if(NOT RVIT_VULKAN STREQUAL "OFF")
     message(STATUS "Vulkan backend left out: needs the Vulkan headers, volk.h with volk.c, and glslangValidator")
   endif()
 endif()
+
+# The shaders of the matrix tier need a glslang that knows GL_KHR_cooperative_matrix (12 does not, 15 does). RVIT_GLSLANG_MATRIX names one
+# if the one found is not it; OFF, or none, and the words in shaders/spirv are built in.
+if(RVIT_HAVE_VULKAN AND NOT DEFINED CACHE{RVIT_GLSLANG_MATRIX})
+  set(probe ${CMAKE_BINARY_DIR}/cooperative_matrix_probe)
+  file(WRITE ${probe}.comp "#version 450
+#extension GL_KHR_cooperative_matrix : require
+#extension GL_KHR_memory_scope_semantics : require
+#define SUM coopmat<float, gl_ScopeSubgroup, 8, 8, gl_MatrixUseAccumulator>
+void main() { SUM sum = SUM(0.0); }
+")
+  execute_process(COMMAND ${RVIT_GLSLANG} --quiet -V --target-env vulkan1.2 -o ${probe}.spv ${probe}.comp
+                  RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+  set(found OFF)
+  if(result EQUAL 0)
+    set(found ${RVIT_GLSLANG})
+  endif()
+  set(RVIT_GLSLANG_MATRIX ${found} CACHE FILEPATH "A glslang that compiles GL_KHR_cooperative_matrix; OFF: shaders/spirv is built in")
+endif()

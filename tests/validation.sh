@@ -1,17 +1,20 @@
 #!/bin/sh
 # usage: validation.sh PROBE PROGRAM [ARGUMENT...]
+# RVIT_RUN in the environment is a command that both are run by, as tools/newer_vulkan.sh.
 # Runs a test program under Vulkan's validation layer, with synchronisation validation, and fails on any complaint. A clean run counts
 # only if the layer complains about PROBE, which breaks the rules on purpose, and if the loader says that it put the layer into PROGRAM.
 set -eu
 probe=$1
 shift
+run=${RVIT_RUN:-}
 export VK_INSTANCE_LAYERS=VK_LAYER_KHRONOS_validation
+export VK_KHRONOS_VALIDATION_VALIDATE_SYNC=1
 export VK_LAYER_ENABLES=VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 status=0
-"$probe" >"$work/probe" 2>&1 || status=$?
+$run "$probe" >"$work/probe" 2>&1 || status=$?
 if [ "$status" -eq 77 ]; then
     cat "$work/probe"
     exit 77
@@ -23,7 +26,7 @@ if [ "$status" -ne 0 ] || ! grep -q 'VUID-' "$work/probe" || ! grep -q 'SYNC-HAZ
     exit 1
 fi
 
-VK_LOADER_DEBUG=layer "$@" >"$work/out" 2>"$work/err" || status=$?
+VK_LOADER_DEBUG=layer $run "$@" >"$work/out" 2>"$work/err" || status=$?
 if [ "$status" -eq 77 ]; then
     cat "$work/out"
     exit 77

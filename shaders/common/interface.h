@@ -36,7 +36,9 @@ struct rvit_indirect_push {
 
 /* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual.
    linear.comp: a group computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
-   linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. */
+   linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. linear_matrix.comp: a subgroup
+   computes ROWS x COLUMNS cooperative matrices of MATRIX_M x MATRIX_N, adding MATRIX_K features at a time; x and weight begin at units of
+   eight elements. */
 #define RVIT_LINEAR_ROWS 1
 #define RVIT_LINEAR_COLUMNS 2
 #define RVIT_LINEAR_TILE_M 3
@@ -44,6 +46,11 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_TILE_K 5
 #define RVIT_LINEAR_FLAGS 6
 #define RVIT_LINEAR_N_SPECS 7
+#define RVIT_LINEAR_SUBGROUP 7
+#define RVIT_LINEAR_MATRIX_M 8
+#define RVIT_LINEAR_MATRIX_N 9
+#define RVIT_LINEAR_MATRIX_K 10
+#define RVIT_LINEAR_N_MATRIX_SPECS 11
 #define RVIT_LINEAR_HAS_BIAS 1
 #define RVIT_LINEAR_HAS_GELU 2
 #define RVIT_LINEAR_HAS_RESIDUAL 4
@@ -85,12 +92,18 @@ struct rvit_layernorm_push {
 
 /* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time.
    Threads: KEYS / 4 along the keys times as many along the queries as there are left. attention_direct.comp: q, k and v are texel buffers,
-   a group is one subgroup, KEYS a multiple of its size, which is at most 16. */
+   a group is one subgroup, KEYS a multiple of its size, which is at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries;
+   KEYS is a multiple of MATRIX_N and MATRIX_K, HEAD_DIM too; q, k and v begin, and their rows lie apart, at units of eight elements. */
 #define RVIT_ATTENTION_HEAD_DIM 1
 #define RVIT_ATTENTION_QUERIES 2
 #define RVIT_ATTENTION_KEYS 3
 #define RVIT_ATTENTION_FLAGS 4
 #define RVIT_ATTENTION_N_SPECS 5
+#define RVIT_ATTENTION_SUBGROUP 5
+#define RVIT_ATTENTION_MATRIX_M 6
+#define RVIT_ATTENTION_MATRIX_N 7
+#define RVIT_ATTENTION_MATRIX_K 8
+#define RVIT_ATTENTION_N_MATRIX_SPECS 9
 #define RVIT_ATTENTION_HAS_BIAS 1
 #define RVIT_ATTENTION_HAS_CLS_PROBS 2
 #define RVIT_ATTENTION_HAS_LSE 4

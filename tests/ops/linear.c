@@ -103,6 +103,16 @@ static void linear_sizes(void **state)
         }
 }
 
+/* Enough of both for the larger tiles of backends that choose by the number of groups. */
+static void linear_large(void **state)
+{
+    (void)state;
+    for (int t = 0; t < 2; t++) {
+        const linear_case c = {stored_types[t], stored_types[t], 40, 772, 700, 703, 1, 0, PERIODIC, 0};
+        run(&c);
+    }
+}
+
 static void linear_rows(void **state)
 {
     (void)state;
@@ -262,5 +272,5 @@ static void gelu_sweep(void **state)
     }
 }
 
-SUITE(linear_suite, TEST(linear_variants), TEST(linear_sizes), TEST(linear_rows), TEST(linear_padded), TEST(linear_position),
-      TEST(linear_live_out_of_range), TEST(gelu_vectors), TEST(gelu_sweep));
+SUITE(linear_suite, TEST(linear_variants), TEST(linear_sizes), TEST(linear_large), TEST(linear_rows), TEST(linear_padded),
+      TEST(linear_position), TEST(linear_live_out_of_range), TEST(gelu_vectors), TEST(gelu_sweep));

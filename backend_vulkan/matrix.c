@@ -1,0 +1,141 @@
+/* The matrix tier: whether a device offers what its shaders need, and what has to be said to Vulkan to get it. */
+#include <stdio.h>
+#include <string.h>
+
+#include "backend_vulkan/cooperative_matrix.h"
+
+#define MAX_SHAPES 64
+#define VENDOR_INTEL 0x8086u
+
+static int has_extension(const rvit_vk_instance *instance, VkPhysicalDevice device)
+{
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, NULL);
+    uint32_t n = 0;
+    if (instance->enumerate_extensions(device, NULL, &n, NULL) != VK_SUCCESS || n == 0)
+        return 0;
+    VkExtensionProperties *extensions = rvit_alloc_array(&alloc, n, sizeof *extensions);
+    int found = 0;
+    if (extensions != NULL && instance->enumerate_extensions(device, NULL, &n, extensions) == VK_SUCCESS)
+        for (uint32_t i = 0; i < n && !found; i++)
+            found = strcmp(extensions[i].extensionName, RVIT_VK_MATRIX_EXTENSION) == 0;
+    rvit_alloc_free(&alloc, extensions);
+    return found;
+}
+
+/* Sides that the shaders' units of eight and their way of dealing rows to lanes allow. */
+static int side_fits(uint32_t side)
+{
+    return side == 8 || side == 16 || side == 32;
+}
+
+static int shape_fits(const rvit_vk_matrix_shape *shape)
+{
+    return shape->AType == RVIT_VK_COMPONENT_F16 && shape->BType == RVIT_VK_COMPONENT_F16 && shape->CType == RVIT_VK_COMPONENT_F32 &&
+           shape->ResultType == RVIT_VK_COMPONENT_F32 && !shape->saturatingAccumulation && shape->scope == RVIT_VK_SCOPE_SUBGROUP &&
+           side_fits(shape->MSize) && side_fits(shape->NSize) && side_fits(shape->KSize);
+}
+
+/* 16x16x16, which vendors tune for, before others; of those the one with most products. */
+static uint32_t shape_rank(uint32_t m, uint32_t n, uint32_t k)
+{
+    return m == 16 && n == 16 && k == 16 ? UINT32_MAX : m * n * k;
+}
+
+static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice device, rvit_vk_matrix *matrix)
+{
+    const rvit_vk_get_matrix_shapes get =
+        (rvit_vk_get_matrix_shapes)instance->get_proc(instance->handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    if (get == NULL)
+        return "the loader does not know " RVIT_VK_MATRIX_EXTENSION;
+    rvit_vk_matrix_shape shapes[MAX_SHAPES];
+    for (int i = 0; i < MAX_SHAPES; i++)
+        shapes[i] = (rvit_vk_matrix_shape){.sType = RVIT_VK_MATRIX_SHAPE_TYPE};
+    uint32_t n = MAX_SHAPES;
+    const VkResult result = get(device, &n, shapes);
+    if (result != VK_SUCCESS && result != VK_INCOMPLETE)
+        return "its matrix shapes cannot be read";
+    for (uint32_t i = 0; i < n; i++)
+        if (shape_fits(&shapes[i]) &&
+            shape_rank(shapes[i].MSize, shapes[i].NSize, shapes[i].KSize) > shape_rank(matrix->m, matrix->n, matrix->k)) {
+            matrix->m = shapes[i].MSize;
+            matrix->n = shapes[i].NSize;
+            matrix->k = shapes[i].KSize;
+        }
+    return matrix->m == 0 ? "no matrix shape with sides of 8, 16 or 32 multiplies f16 into f32" : NULL;
+}
+
+static const char *find_subgroup(const VkPhysicalDeviceProperties *properties, uint32_t subgroup_size,
+                                 const VkPhysicalDeviceSubgroupSizeControlProperties *control, rvit_vk_matrix *matrix)
+{
+    /* Intel's driver names its widest size, and multiplies matrices with the narrowest. */
+    matrix->subgroup = properties->vendorID == VENDOR_INTEL ? control->minSubgroupSize : subgroup_size;
+    if ((control->requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0)
+        return "the subgroup size of a compute shader cannot be set";
+    if (matrix->subgroup < control->minSubgroupSize || matrix->subgroup > control->maxSubgroupSize || matrix->subgroup < 4)
+        return "its subgroup size is out of range";
+    return NULL;
+}
+
+const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties,
+                                const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix)
+{
+    *out_matrix = (rvit_vk_matrix){0};
+    if (properties->apiVersion < VK_API_VERSION_1_3)
+        return "Vulkan 1.3 is needed";
+    if (!has_extension(instance, device))
+        return "no " RVIT_VK_MATRIX_EXTENSION;
+    const VkSubgroupFeatureFlags needed =
+        VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
+    if ((subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 || (subgroup->supportedOperations & needed) != needed)
+        return "no subgroup arithmetic, votes or shuffles in compute shaders";
+
+    rvit_vk_matrix_features matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE};
+    VkPhysicalDeviceSubgroupSizeControlFeatures size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+                                                        .pNext = &matrix};
+    VkPhysicalDeviceVulkan12Features features12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .pNext = &size};
+    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &features12};
+    instance->get_features2(device, &features);
+    if (!matrix.cooperativeMatrix || !features12.shaderFloat16 || !features12.vulkanMemoryModel || !size.subgroupSizeControl ||
+        !size.computeFullSubgroups)
+        return "it lacks cooperativeMatrix, shaderFloat16, vulkanMemoryModel, subgroupSizeControl or computeFullSubgroups";
+
+    rvit_vk_matrix_properties stages = {.sType = RVIT_VK_MATRIX_PROPERTIES_TYPE};
+    VkPhysicalDeviceSubgroupSizeControlProperties control = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES,
+                                                             .pNext = &stages};
+    VkPhysicalDeviceProperties2 properties2 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &control};
+    instance->get_properties2(device, &properties2);
+    if ((stages.cooperativeMatrixSupportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0)
+        return "no cooperative matrices in compute shaders";
+    const char *reason = find_subgroup(properties, subgroup->subgroupSize, &control, out_matrix);
+    if (reason == NULL)
+        reason = find_shape(instance, device, out_matrix);
+    if (reason != NULL)
+        *out_matrix = (rvit_vk_matrix){0};
+    return reason;
+}
+
+VkResult rvit_vk_create_matrix_device(const rvit_vk_device *device, const VkDeviceCreateInfo *base, VkDevice *out_handle)
+{
+    static const char *const extensions[] = {RVIT_VK_MATRIX_EXTENSION};
+    rvit_vk_matrix_features matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE, .cooperativeMatrix = VK_TRUE};
+    VkPhysicalDeviceSubgroupSizeControlFeatures size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
+                                                        .pNext = &matrix,
+                                                        .subgroupSizeControl = VK_TRUE,
+                                                        .computeFullSubgroups = VK_TRUE};
+    VkPhysicalDeviceVulkan12Features features12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                                   .pNext = &size,
+                                                   .shaderFloat16 = VK_TRUE,
+                                                   .vulkanMemoryModel = VK_TRUE};
+    VkDeviceCreateInfo create = *base;
+    create.pNext = &features12;
+    create.enabledExtensionCount = 1;
+    create.ppEnabledExtensionNames = extensions;
+    return device->instance.create_device(device->physical.handle, &create, NULL, out_handle);
+}
+
+int rvit_vk_is_matrix_shader(rvit_vk_shader shader)
+{
+    return shader == RVIT_VK_LINEAR_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_F16_F32_VK_MATRIX ||
+           shader == RVIT_VK_ATTENTION_F16_VK_MATRIX;
+}

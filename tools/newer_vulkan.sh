@@ -1,0 +1,72 @@
+#!/usr/bin/env bash
+# A newer Vulkan software stack in a folder of its own, for tests of the matrix tier on machines whose Mesa has no cooperative matrices.
+# Debian 13's packages (loader, validation layers, glslang 15) and the Mesa of its backports, whose lavapipe multiplies 8x8x8, are unpacked,
+# not installed; the system stays as it is. Needs Debian with apt, and no root.
+#   newer_vulkan.sh fetch DIR                    fills DIR, about 1 GB
+#   newer_vulkan.sh run DIR PROGRAM [ARGS...]    runs a program of this machine, or one of DIR by its bare name (glslang, vulkaninfo)
+set -euo pipefail
+
+usage() { sed -n '5,6s/^# *//p' "$0" >&2; exit 2; }
+[ $# -ge 2 ] || usage
+action=$1 dir=$2
+shift 2
+libraries=usr/lib/x86_64-linux-gnu
+
+fetch() {
+    command -v apt-get >/dev/null || { echo "newer_vulkan.sh: no apt-get here" >&2; exit 1; }
+    [ "$(dpkg --print-architecture)" = amd64 ] || { echo "newer_vulkan.sh: written for amd64" >&2; exit 1; }
+    rm -rf "$dir"
+    mkdir -p "$dir/apt/lists/partial" "$dir/apt/archives/partial"
+    dir=$(cd "$dir" && pwd)
+    touch "$dir/apt/status"
+    # The mirror that the system uses.
+    local mirror
+    mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+        grep -oE 'https?://[^ ]+/debian/?( |$)' | head -1 | tr -d ' ') || true
+    [ -n "$mirror" ] || { echo "newer_vulkan.sh: the sources of apt name no mirror" >&2; exit 1; }
+    cat > "$dir/apt/sources.list" <<EOF
+deb $mirror trixie main
+deb $mirror trixie-backports main
+EOF
+    cat > "$dir/apt/conf" <<EOF
+Dir::Etc::SourceList "$dir/apt/sources.list";
+Dir::Etc::SourceParts "-";
+Dir::State::Lists "$dir/apt/lists";
+Dir::State::Status "$dir/apt/status";
+Dir::Cache::Archives "$dir/apt/archives";
+Dir::Cache::PkgCache "";
+Dir::Cache::SrcPkgCache "";
+Debug::NoLocking "1";
+APT::Sandbox::User "";
+APT::Install-Recommends "0";
+Acquire::Languages "none";
+EOF
+    export APT_CONFIG=$dir/apt/conf
+    apt-get -qq update
+    # The status file is empty, so that everything these need comes along.
+    apt-get -qq -y --download-only install libvulkan1 vulkan-tools vulkan-validationlayers glslang-tools spirv-tools \
+        mesa-vulkan-drivers/trixie-backports
+    for package in "$dir"/apt/archives/*.deb; do dpkg-deb -x "$package" "$dir"; done
+    rm -rf "$dir/apt"
+    # Manifests name their libraries by bare or by absolute names; here they lie elsewhere.
+    sed -i -E "s#(\"library_path\" *: *\")[^\"]*/?(lib[^\"/]*)\"#\1$dir/$libraries/\2\"#" \
+        "$dir"/usr/share/vulkan/icd.d/*.json "$dir"/usr/share/vulkan/explicit_layer.d/*.json
+    run vulkaninfo --summary 2>/dev/null | grep -E 'deviceName|driverInfo'
+}
+
+run() {
+    local program=$1 root
+    root=$(cd "$dir" && pwd)
+    shift
+    [ "$program" = "${program#*/}" ] && program=$root/usr/bin/$program
+    export VK_DRIVER_FILES=$root/usr/share/vulkan/icd.d/lvp_icd.json VK_LAYER_PATH=$root/usr/share/vulkan/explicit_layer.d
+    [ -f "$VK_DRIVER_FILES" ] || VK_DRIVER_FILES=$(ls "$root"/usr/share/vulkan/icd.d/lvp_icd*.json | head -1)
+    # Libraries opened at run time are searched for here too.
+    LD_LIBRARY_PATH=$root/$libraries "$root/$libraries/ld-linux-x86-64.so.2" "$program" "$@"
+}
+
+case $action in
+    fetch) fetch ;;
+    run) [ $# -ge 1 ] || usage; run "$@" ;;
+    *) usage ;;
+esac

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# The SPIR-V of the matrix tier's shaders, kept in shaders/spirv for machines whose glslang does not know GL_KHR_cooperative_matrix.
+#   regenerate_spirv.sh [GLSLANG...]           writes it anew; GLSLANG is a command, as `tools/newer_vulkan.sh run DIR glslang`
+#   regenerate_spirv.sh --check [GLSLANG...]   changes nothing: fails if the sources are not those that the words were made from, or if
+#                                              GLSLANG is the version that made them and makes others now
+set -euo pipefail
+cd "$(dirname "$0")/.."
+check=
+if [ "${1:-}" = --check ]; then check=1; shift; fi
+[ $# -gt 0 ] || set -- "$(command -v glslangValidator || command -v glslang || echo glslang)"
+kept=shaders/spirv
+
+# What the words depend on: the shaders, what they include, and the lines that name them.
+sources() {
+    sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | sha256sum | sed 's/-$/variants.txt/'
+    (cd shaders && sha256sum attention_matrix.comp linear_matrix.comp common/{attention,group,linear,math,matrix,seqlens,storage}.glsl \
+        common/interface.h)
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+version=$("$@" --version 2>/dev/null | head -1) || version=
+sources > "$work/sources.sha256"
+if [ -n "$check" ]; then
+    if ! diff "$kept/sources.sha256" "$work/sources.sha256"; then
+        echo "shaders/spirv is older than the shaders: run tools/regenerate_spirv.sh" >&2
+        exit 1
+    fi
+    if [ "$version" != "$(cat $kept/version)" ]; then
+        echo "the sources are those that the words were made from; not compiled: '${version:-no glslang}' is not '$(cat $kept/version)'"
+        exit 0
+    fi
+fi
+sed -nE '/^[a-z0-9_]+_matrix +/p' shaders/variants.txt | while read -r name source definitions; do
+    # shellcheck disable=SC2086
+    "$@" --quiet -V --target-env vulkan1.2 -g0 $(printf -- '-D%s ' $definitions) -I"$PWD/shaders" --vn "$name" -o "$work/$name.inc" \
+        "$PWD/shaders/$source.comp" > "$work/log" || { cat "$work/log" >&2; exit 1; }
+    sed -i 's/[[:space:]]*$//' "$work/$name.inc"
+    if [ -n "$check" ]; then
+        cmp "$work/$name.inc" "$kept/$name.inc"
+    else
+        mkdir -p $kept
+        cp "$work/$name.inc" $kept/
+    fi
+done
+if [ -n "$check" ]; then
+    echo "shaders/spirv is what $version makes of the shaders"
+else
+    cp "$work/sources.sha256" $kept/
+    echo "$version" > $kept/version
+    echo "written by $version:" && wc -c $kept/*.inc
+fi
