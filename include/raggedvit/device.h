@@ -27,7 +27,7 @@ typedef enum rvit_tier {
     RVIT_TIER_AUTO = 0,
     RVIT_TIER_SCALAR = 1,   /* Vulkan: shared memory only. CPU: portable C */
     RVIT_TIER_SUBGROUP = 2, /* Vulkan: subgroup arithmetic. CPU: the widest vector instructions found */
-    RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices. CUDA: tensor cores */
+    RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices for f16 attention and linear (AUTO: not in software). CUDA: tensor cores */
 } rvit_tier;
 
 /* What is known of a device before it is created. */
