@@ -152,7 +152,10 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
         if ((physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
             info->memory_size += (int64_t)physical->memory.memoryHeaps[i].size;
     info->is_software = properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
-    physical->why_no_matrix = rvit_vk_find_matrix(instance, &properties, &subgroup, handle, &physical->matrix);
+    /* Some drivers crash when they are asked. */
+    physical->why_no_matrix = rvit_vk_denied(&physical->driver, RVIT_TIER_MATRIX);
+    if (physical->why_no_matrix == NULL)
+        physical->why_no_matrix = rvit_vk_find_matrix(instance, &properties, &subgroup, handle, &physical->matrix);
     choose_tier(physical);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         return "it binds too few storage buffers at a time";

@@ -25,7 +25,7 @@ FIELD(rvit_allocator, user, 0);
 FIELD(rvit_allocator, allocate, 8);
 FIELD(rvit_allocator, release, 16);
 
-SIZE(rvit_device_desc, 48);
+SIZE(rvit_device_desc, 72);
 FIELD(rvit_device_desc, struct_size, 0);
 FIELD(rvit_device_desc, backend, 8);
 FIELD(rvit_device_desc, index, 12);
@@ -35,12 +35,16 @@ FIELD(rvit_device_desc, oracle, 24);
 FIELD(rvit_device_desc, debug_checks, 28);
 FIELD(rvit_device_desc, allocator, 32);
 FIELD(rvit_device_desc, vector_bits, 40);
+FIELD(rvit_device_desc, skip_self_test, 44);
+FIELD(rvit_device_desc, cache_data, 48);
+FIELD(rvit_device_desc, cache_size, 56);
+FIELD(rvit_device_desc, submit_work, 64);
 
 SIZE(rvit_view, 16);
 FIELD(rvit_view, buffer, 0);
 FIELD(rvit_view, offset, 8);
 
-SIZE(rvit_stats, 56);
+SIZE(rvit_stats, 88);
 FIELD(rvit_stats, struct_size, 0);
 FIELD(rvit_stats, launches, 8);
 FIELD(rvit_stats, submits, 16);
@@ -48,6 +52,10 @@ FIELD(rvit_stats, synchronizations, 24);
 FIELD(rvit_stats, copies, 32);
 FIELD(rvit_stats, host_allocations, 40);
 FIELD(rvit_stats, device_allocations, 48);
+FIELD(rvit_stats, device_size, 56);
+FIELD(rvit_stats, upload_size, 64);
+FIELD(rvit_stats, readback_size, 72);
+FIELD(rvit_stats, working_size, 80);
 
 SIZE(rvit_copy_args, 48);
 FIELD(rvit_copy_args, struct_size, 0);
@@ -272,7 +280,7 @@ FIELD(rvit_head_args, weight, 112);
 FIELD(rvit_head_args, bias, 128);
 FIELD(rvit_head_args, logits, 144);
 
-SIZE(rvit_model_info, 200);
+SIZE(rvit_model_info, 208);
 FIELD(rvit_model_info, struct_size, 0);
 FIELD(rvit_model_info, architecture, 8);
 FIELD(rvit_model_info, family, 72);
@@ -297,6 +305,7 @@ FIELD(rvit_model_info, n_registers, 184);
 FIELD(rvit_model_info, n_predictors, 188);
 FIELD(rvit_model_info, n_files, 192);
 FIELD(rvit_model_info, trained_size, 196);
+FIELD(rvit_model_info, weights_size, 200);
 
 SIZE(rvit_checkpoint_desc, 40);
 FIELD(rvit_checkpoint_desc, struct_size, 0);
@@ -321,6 +330,14 @@ FIELD(rvit_session_desc, dense_fallback, 412);
 FIELD(rvit_session_desc, stream, 416);
 FIELD(rvit_session_desc, images, 424);
 FIELD(rvit_session_desc, logits, 440);
+
+SIZE(rvit_memory_info, 48);
+FIELD(rvit_memory_info, struct_size, 0);
+FIELD(rvit_memory_info, device_size, 8);
+FIELD(rvit_memory_info, upload_size, 16);
+FIELD(rvit_memory_info, readback_size, 24);
+FIELD(rvit_memory_info, trace_size, 32);
+FIELD(rvit_memory_info, host_size, 40);
 
 SIZE(rvit_session_info, 32);
 FIELD(rvit_session_info, struct_size, 0);

@@ -40,6 +40,10 @@ class rvit_device_desc(Structure):
         ("debug_checks", c_int32),
         ("allocator", c_void_p),
         ("vector_bits", c_int32),
+        ("skip_self_test", c_int32),
+        ("cache_data", c_void_p),
+        ("cache_size", c_size_t),
+        ("submit_work", c_int64),
     ]
 
 
@@ -59,6 +63,10 @@ class rvit_stats(Structure):
         ("copies", c_int64),
         ("host_allocations", c_int64),
         ("device_allocations", c_int64),
+        ("device_size", c_int64),
+        ("upload_size", c_int64),
+        ("readback_size", c_int64),
+        ("working_size", c_int64),
     ]
 
 
@@ -356,6 +364,7 @@ class rvit_model_info(Structure):
         ("n_predictors", c_int32),
         ("n_files", c_int32),
         ("trained_size", c_int32),
+        ("weights_size", c_int64),
     ]
 
 
@@ -389,6 +398,17 @@ class rvit_session_desc(Structure):
         ("stream", c_void_p),
         ("images", rvit_view),
         ("logits", rvit_view),
+    ]
+
+
+class rvit_memory_info(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("device_size", c_int64),
+        ("upload_size", c_int64),
+        ("readback_size", c_int64),
+        ("trace_size", c_int64),
+        ("host_size", c_int64),
     ]
 
 
@@ -513,6 +533,7 @@ TYPES: dict[str, Any] = {
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
     "rvit_model_desc": rvit_model_desc,
     "rvit_session_desc": rvit_session_desc,
+    "rvit_memory_info": rvit_memory_info,
     "rvit_session_info": rvit_session_info,
     "rvit_run_args": rvit_run_args,
 }
@@ -588,6 +609,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "max_images": 1,
         "prune": {"struct_size": sizeof(rvit_prune_desc), "keep": -1.0, "threshold": -1.0, "mass": -1.0, "merges": -1},
     },
+    "rvit_memory_info": {
+        "struct_size": sizeof(rvit_memory_info),
+    },
     "rvit_session_info": {
         "struct_size": sizeof(rvit_session_info),
     },
@@ -608,6 +632,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_device_create": (c_int, [c_void_p, c_void_p], True),
     "rvit_device_destroy": (None, [c_void_p], False),
     "rvit_device_get_info": (c_int, [c_void_p, c_void_p], True),
+    "rvit_device_get_cache": (c_int, [c_void_p, c_void_p, c_size_t, c_void_p], True),
     "rvit_buffer_create": (c_int, [c_void_p, c_int64, c_int, c_void_p], True),
     "rvit_buffer_destroy": (None, [c_void_p], False),
     "rvit_buffer_host": (c_void_p, [c_void_p], False),
@@ -649,6 +674,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
+    "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),
     "rvit_session_get_info": (c_int, [c_void_p, c_void_p], True),
