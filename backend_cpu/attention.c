@@ -81,8 +81,9 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
        smaller than a few register tiles. */
     const int n_threads = rvit_cpu_pool_threads(device->pool);
     const int64_t heads = (int64_t)a->n_images * a->n_heads;
-    job.n_tiles = ((int64_t)a->max_len + RVIT_CPU_ATTENTION_QUERIES - 1) / RVIT_CPU_ATTENTION_QUERIES;
-    while (n_threads > 1 && job.n_tiles * heads < 3 * (int64_t)n_threads && a->max_len / (job.n_tiles + 1) >= 48)
+    const int64_t max_len = a->max_len < a->rows ? a->max_len : a->rows;
+    job.n_tiles = (max_len + RVIT_CPU_ATTENTION_QUERIES - 1) / RVIT_CPU_ATTENTION_QUERIES;
+    while (n_threads > 1 && job.n_tiles * heads < 3 * (int64_t)n_threads && max_len / (job.n_tiles + 1) >= 48)
         job.n_tiles++;
     const int64_t tasks = heads * job.n_tiles;
     const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ: finer than usual */
