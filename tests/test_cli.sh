@@ -526,11 +526,10 @@ json images 0
 if [ -w /dev/full ]; then
     "$tool" policies >/dev/full 2>"$folder/err"
     [ $? -eq 5 ] || fail "a full disk goes unnoticed"
-    for output in "--overlay /dev/full" "--features /dev/full"; do
-        # shellcheck disable=SC2086
-        run 5 "$cat" --prune l2 $output
-        err "/dev/full: cannot be written"
-    done
+    run 1 "$cat" --prune l2 --overlay /dev/full
+    err "/dev/full: cannot be written"
+    run 5 "$cat" --prune l2 --features /dev/full
+    err "/dev/full: cannot be written"
     "$tool" classify "$model" "$cat" --backend cpu --json >/dev/full 2>"$folder/err"
     [ $? -eq 5 ] || fail "a full disk goes unnoticed by --json"
 fi
