@@ -3,6 +3,7 @@
 # are compiled by RVIT_GLSLANG_MATRIX; without it the words in SHADER_DIR/spirv are taken. tools/regenerate_spirv.sh gives the same options.
 function(rvit_embed_spirv target list shader_dir out_dir)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${list})
+  file(MAKE_DIRECTORY ${out_dir})
   file(GLOB common CONFIGURE_DEPENDS ${shader_dir}/common/*)
   file(STRINGS ${list} lines REGEX "^[a-z]")
   set(names "")
