@@ -35,7 +35,8 @@ def why_not_plain():
     if not hasattr(library().raw, "rvit_cuda_device_create"):
         return "the library was built without CUDA"
     cuda = [d for d in raggedvit.devices() if d.backend == "cuda" and d.index >= 0]
-    return "" if cuda else "there is no CUDA device: " + next(d.note for d in raggedvit.devices() if d.backend == "cuda")
+    return "" if cuda else "there is no CUDA device: " + next(
+        (d.note for d in raggedvit.devices() if d.backend == "cuda"), "the library has no CUDA backend")
 
 
 @unittest.skipIf(why_not_torch(), why_not_torch())
