@@ -7,7 +7,7 @@ typedef struct expectation {
     const char *reason;
 } expectation;
 
-/* Legal in the API, and not implemented by the backend: the call gives UNSUPPORTED. */
+/* Legal in the API, and beyond the backend: the call gives UNSUPPORTED. */
 static const expectation unsupported[] = {
     {RVIT_BACKEND_CPU, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},
     {RVIT_BACKEND_VULKAN, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},

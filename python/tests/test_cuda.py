@@ -26,14 +26,10 @@ def why_not_torch():
         return "PyTorch is not here"
     if not torch.cuda.is_available():
         return "PyTorch finds no GPU"
-    if not hasattr(library().raw, "rvit_cuda_device_create"):
-        return "the library was built without CUDA"
-    return ""
+    return why_not_plain()
 
 
 def why_not_plain():
-    if not hasattr(library().raw, "rvit_cuda_device_create"):
-        return "the library was built without CUDA"
     cuda = [d for d in raggedvit.devices() if d.backend == "cuda" and d.index >= 0]
     return "" if cuda else "there is no CUDA device: " + next(
         (d.note for d in raggedvit.devices() if d.backend == "cuda"), "the library has no CUDA backend")
