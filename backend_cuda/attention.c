@@ -4,21 +4,28 @@
 
 static rvit_cu_attention_tile choose_tile(const rvit_cu_device *device, const rvit_attention_args *args)
 {
-    const int32_t len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows;
-    return rvit_cu_tile_attention(&device->machine, (int32_t)rvit_dtype_size(args->dtype), args->head_dim, args->n_images, args->n_heads,
-                                  len);
+    const rvit_cu_attention_size size = {
+        .element_size = (int32_t)rvit_dtype_size(args->dtype),
+        .head_dim = args->head_dim,
+        .n_heads = args->n_heads,
+        .n_images = args->n_images,
+        .rows = args->rows,
+        .len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows,
+        .extras = args->key_bias.buffer != NULL || args->cls_probs.buffer != NULL || args->lse.buffer != NULL,
+    };
+    return rvit_cu_tile_attention(&device->machine, &size);
 }
 
 static rvit_cu_kernel choose_kernel(const rvit_attention_args *args, const rvit_cu_attention_tile *tile)
 {
     if (args->dtype == RVIT_F32)
         return RVIT_CU_attention_f32;
-    rvit_cu_kernel first;
-    if (args->dtype == RVIT_F16)
-        first = tile->split ? RVIT_CU_attention_f16_d32_split : RVIT_CU_attention_f16_d32;
-    else
-        first = tile->split ? RVIT_CU_attention_bf16_d32_split : RVIT_CU_attention_bf16_d32;
-    return (rvit_cu_kernel)((int)first + tile->head_class);
+    const int is_f16 = args->dtype == RVIT_F16;
+    const rvit_cu_kernel plain = is_f16 ? RVIT_CU_attention_f16_d32 : RVIT_CU_attention_bf16_d32;
+    const rvit_cu_kernel other = is_f16 ? RVIT_CU_attention_f16_d64_2_warps : RVIT_CU_attention_bf16_d64_2_warps;
+    if (tile->shape == RVIT_CU_ATTENTION_PLAIN)
+        return (rvit_cu_kernel)((int)plain + tile->head_class);
+    return (rvit_cu_kernel)((int)other + (int)tile->shape - (int)RVIT_CU_ATTENTION_2_WARPS);
 }
 
 rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args)
@@ -43,8 +50,6 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
         .head_dim = args->head_dim,
         .max_len = args->max_len,
         .rows = (int32_t)args->rows,
-        .stages = tile.stages,
-        .stage_keys = tile.stage_keys,
         .scale = args->scale,
     };
     if (args->dtype != RVIT_F32) {

@@ -75,9 +75,8 @@ typedef struct rvit_cu_attention_params {
     int32_t q_stride, k_stride, v_stride, out_stride;
     int32_t n_heads, head_dim, max_len, rows;
     int32_t first_image;
-    int32_t stages, stage_keys; /* of the ring in shared memory */
-    float scale;                /* 16-bit kernels: |scale| * log2(e) */
-    uint32_t q_sign;            /* 16-bit kernels: flips the signs of a pair of elements if scale is negative */
+    float scale;     /* 16-bit kernels: |scale| * log2(e) */
+    uint32_t q_sign; /* 16-bit kernels: flips the signs of a pair of elements if scale is negative */
     int32_t unused;
 } rvit_cu_attention_params;
 

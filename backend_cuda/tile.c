@@ -12,14 +12,15 @@ static int32_t least(int64_t a, int64_t b)
 
 /* What depends on the class of head dimension. pitch: bytes of a key in shared memory. */
 typedef struct attention_class {
-    int32_t head_dim, pitch, stages, split_warps, max_warps;
+    int32_t head_dim, pitch, stages;
 } attention_class;
 
-static const attention_class classes[] = {
-    {32, 5 * 16, RVIT_CU_STAGES_D32, RVIT_CU_SPLIT_D32, 8},     {64, 8 * 16, RVIT_CU_STAGES_D64, RVIT_CU_SPLIT_D64, 8},
-    {80, 11 * 16, RVIT_CU_STAGES_D80, RVIT_CU_SPLIT_D80, 4},    {96, 13 * 16, RVIT_CU_STAGES_D96, RVIT_CU_SPLIT_D96, 4},
-    {128, 16 * 16, RVIT_CU_STAGES_D128, RVIT_CU_SPLIT_D128, 4},
-};
+#define CLASS(D)                                           \
+    {                                                      \
+        D, RVIT_CU_ATTENTION_PITCH(D), RVIT_CU_STAGES_D##D \
+    }
+static const attention_class classes[] = {CLASS(32), CLASS(64), CLASS(80), CLASS(96), CLASS(128)};
+enum { CLASS_64 = 1 };
 
 static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
 {
@@ -30,43 +31,46 @@ static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
     return tile;
 }
 
-/* For each warp a block of keys and values, the maxima of 16 rows, and 2 sums of each lane. */
-static int32_t split_shared(const attention_class *c)
+/* Rounds of CTAs, so many of them on an SM at once. */
+static int64_t waves(const rvit_cu_machine *machine, int32_t shared, int32_t most, int64_t ctas)
 {
-    return c->split_warps * (2 * 64 * c->pitch + 16 * 4 + 2 * 32 * 4);
+    const int32_t fit = machine->sm_shared / (shared + 1024);
+    return divide_up(ctas, (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
 }
 
-rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, int32_t element_size, int32_t head_dim, int64_t n_images,
-                                              int32_t n_heads, int32_t len)
+/* Warps of 32 rows read keys and values half as often, but a CTA of them takes 1.3 to 1.4 times as long (measured on an H200), and they fit
+   badly where most images are shorter than the longest may be. */
+static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len, int32_t shared)
 {
-    if (len < 1)
-        len = 1;
-    if (element_size == 4)
-        return tile_f32(head_dim, len);
+    const int64_t heads = size->n_images * size->n_heads;
+    if (size->extras || 5 * size->rows < 4 * size->n_images * len)
+        return 0;
+    return 13 * waves(machine, shared, RVIT_CU_CTAS_D64_TALL, heads * divide_up(len, 128)) <
+           10 * waves(machine, shared, RVIT_CU_CTAS_D64, heads * divide_up(len, 64));
+}
+
+rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    if (size->element_size == 4)
+        return tile_f32(size->head_dim, len);
     rvit_cu_attention_tile tile = {0};
-    while (classes[tile.head_class].head_dim < head_dim)
+    while (classes[tile.head_class].head_dim < size->head_dim)
         tile.head_class++;
     const attention_class *c = &classes[tile.head_class];
-    const int64_t heads = n_images * n_heads, row_tiles = divide_up(len, 16), n_blocks = divide_up(len, 64);
-    tile.stages = least(c->stages, n_blocks);
-    tile.stage_keys = len >= 64 ? 64 : (int32_t)row_tiles * 16;
-
-    /* Few tiles: each gets a CTA of its own, and its warps share the keys if there are enough. */
-    if (heads * row_tiles <= 2 * (int64_t)machine->n_sms && n_blocks > 1) {
-        tile.split = 1;
-        tile.threads = c->split_warps * 32;
-        tile.row_blocks = (int32_t)row_tiles;
-        tile.shared = split_shared(c);
-        return tile;
+    tile.shared = least(c->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * c->pitch;
+    int32_t warps = 4, warp_rows = 16;
+    if (tile.head_class == CLASS_64) {
+        /* Few rows, or so few tiles that more CTAs are worth more than shared copies. */
+        if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
+            tile.shape = RVIT_CU_ATTENTION_2_WARPS, warps = 2;
+        else if (len <= 48)
+            tile.shape = RVIT_CU_ATTENTION_3_WARPS, warps = 3;
+        else if (is_tall(machine, size, len, tile.shared))
+            tile.shape = RVIT_CU_ATTENTION_TALL, warp_rows = 32;
     }
-    /* As few CTAs for a head as hold its rows, evenly filled; more while the device has room for them. */
-    int64_t row_blocks = divide_up(row_tiles, c->max_warps);
-    while (row_blocks < row_tiles && heads * row_blocks < 2 * (int64_t)machine->n_sms)
-        row_blocks++;
-    const int64_t warps = divide_up(row_tiles, row_blocks);
-    tile.threads = (int32_t)warps * 32;
-    tile.row_blocks = (int32_t)divide_up(row_tiles, warps);
-    tile.shared = tile.stages * 2 * tile.stage_keys * c->pitch;
+    tile.threads = warps * 32;
+    tile.row_blocks = (int32_t)divide_up(len, warps * warp_rows);
     return tile;
 }
 

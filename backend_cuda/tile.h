@@ -13,17 +13,17 @@
 #define RVIT_CU_CTAS_64X128 3
 #define RVIT_CU_CTAS_128X128 2
 #define RVIT_CU_CTAS_F32 3
+/* Attention: keys of a block (a stage of the ring is two), bytes of a key (or value) in shared memory, stages of the ring. */
+#define RVIT_CU_ATTENTION_KEYS 32
+#define RVIT_CU_ATTENTION_PITCH(D) ((D) == 80 ? 192 : 2 * (D))
 #define RVIT_CU_STAGES_D32 3
 #define RVIT_CU_STAGES_D64 3
 #define RVIT_CU_STAGES_D80 2
 #define RVIT_CU_STAGES_D96 2
 #define RVIT_CU_STAGES_D128 2
-/* Warps that share the keys in the split kernels: each needs a block of keys and values in shared memory. */
-#define RVIT_CU_SPLIT_D32 4
-#define RVIT_CU_SPLIT_D64 4
-#define RVIT_CU_SPLIT_D80 4
-#define RVIT_CU_SPLIT_D96 2
-#define RVIT_CU_SPLIT_D128 2
+/* CTAs that registers leave room for on an SM, 16 and 32 rows a warp. */
+#define RVIT_CU_CTAS_D64 4
+#define RVIT_CU_CTAS_D64_TALL 3
 
 typedef struct rvit_cu_machine {
     int32_t n_sms;
@@ -32,18 +32,31 @@ typedef struct rvit_cu_machine {
     int32_t finishes;   /* 1: rvit_cu_tile_product may leave a product to be finished in a second pass */
 } rvit_cu_machine;
 
+/* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others. */
+typedef enum rvit_cu_attention_shape {
+    RVIT_CU_ATTENTION_PLAIN,
+    RVIT_CU_ATTENTION_2_WARPS,
+    RVIT_CU_ATTENTION_3_WARPS,
+    RVIT_CU_ATTENTION_TALL, /* 4 warps of 32 rows; no key bias, nothing but the output */
+} rvit_cu_attention_shape;
+
 typedef struct rvit_cu_attention_tile {
     int32_t head_class; /* index into {32, 64, 80, 96, 128}: the head dimension a kernel is made for */
-    int32_t split;      /* 1: the key-split kernel */
+    rvit_cu_attention_shape shape;
     int32_t threads;
     int32_t row_blocks; /* CTAs for each head of an image */
-    int32_t stages, stage_keys;
-    int32_t shared; /* bytes */
+    int32_t shared;     /* bytes */
 } rvit_cu_attention_tile;
 
-/* element_size: 2 or 4; 4 is the float32 kernel, which has no classes. len: the most rows an image can have. */
-rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, int32_t element_size, int32_t head_dim, int64_t n_images,
-                                              int32_t n_heads, int32_t len);
+typedef struct rvit_cu_attention_size {
+    int32_t element_size; /* 2 or 4; 4 is the float32 kernel, which has no classes */
+    int32_t head_dim, n_heads;
+    int64_t n_images, rows; /* rows: of all images together, at most */
+    int32_t len;            /* the most rows an image can have */
+    int32_t extras;         /* there is a key bias, or more than the output is wanted */
+} rvit_cu_attention_size;
+
+rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 typedef enum rvit_cu_linear_shape { RVIT_CU_LINEAR_64X64, RVIT_CU_LINEAR_64X128, RVIT_CU_LINEAR_128X128 } rvit_cu_linear_shape;
 

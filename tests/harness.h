@@ -119,8 +119,9 @@ void store_normal(rvit_dtype dtype, void *data, int64_t begin, int64_t n, float 
 float *loaded(rvit_dtype dtype, const void *data, int64_t begin, int64_t n);
 
 /* The tolerance of every op test: got's largest error against exact is at most twice that of plain (the same computation in float32, in
-   index order, rounded to the stored type) plus 2^-21 of the largest exact value, which is 4 units in the last place of a float32 and
-   matters only where plain is exact by luck. Reports the worst element. */
+   index order, rounded to the stored type), which counts as at least what rounding the largest value may cost, plus 2^-21 of the
+   largest exact value, which is 4 units in the last place of a float32: both matter only where plain is exact by luck. Reports the worst
+   element. */
 void check_close(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, int64_t n);
 /* The oracle: within half a unit in the last place of the stored type. */
 void check_oracle(const char *what, rvit_dtype stored, const float *got, const double *exact, int64_t n);

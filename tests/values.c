@@ -109,6 +109,7 @@ void check_close(const char *what, rvit_dtype stored, const float *got, const do
             worst = i;
         }
     }
+    plain_error = fmax(plain_error, unit_in_the_last_place(stored, largest) / 2);
     const double limit = 2 * plain_error + 0x1p-21 * largest;
     if (n > 0 && !(error <= limit))
         fail_msg("%s: element %lld of %lld is %.9g, should be %.9g: off by %.3g, twice the plain error is %.3g", what, (long long)worst,

@@ -1,28 +1,33 @@
-/* Ragged bidirectional attention on tensor cores: online softmax over blocks of 64 keys, 16 query rows a warp. */
+/* Ragged bidirectional attention on tensor cores: online softmax over blocks of 32 keys, 16 * MT query rows a warp. */
 #ifndef RVIT_ATTENTION_CUH
 #define RVIT_ATTENTION_CUH
 
 #include "elements.cuh"
 
-enum { KEYS = 64 }; /* of a block */
+#include "../tile.h"
+
+#include <float.h>
+
+enum { KEYS = RVIT_CU_ATTENTION_KEYS, STAGE_KEYS = 2 * KEYS }; /* of a block, of a stage of the ring */
 
 #define RVIT_LOG2_E 1.4426950408889634f
 #define RVIT_LN_2 0.6931471805599453f
 
-/* Rows of K or V in shared memory: D elements, a multiple of 16, as 16-byte chunks placed so that the 8 rows of an ldmatrix lie in
-   different banks. */
+/* Rows of K or V in shared memory, 16-byte chunks of 8 channels. Chunks change places by row, so that neither the 8 rows of an ldmatrix nor
+   the 4 chunks of 2 rows that 8 lanes load at once meet in a bank. */
 template <int D> struct tile_rows {
-    static const int CHUNKS = D / 8;
-    static const bool SWIZZLE = CHUNKS % 8 == 0;
-    static const int STRIDE = SWIZZLE ? CHUNKS : CHUNKS + 1; /* CHUNKS is even: an odd stride */
-    static __device__ __forceinline__ uint32_t at(int row, int chunk)
+    static const int PITCH = RVIT_CU_ATTENTION_PITCH(D), CHUNKS = D / 8, BYTES = STAGE_KEYS * PITCH;
+    static const int TURN = PITCH % 128 == 0 ? 8 : 4; /* chunks that trade places */
+    static __device__ __forceinline__ int at(int row, int chunk)
     {
-        return (uint32_t)(row * STRIDE + (SWIZZLE ? chunk ^ (row & 7) : chunk)) * 16;
+        const int turn = TURN == 8 ? (row & 1) << 2 | (row >> 1 & 3) : row >> 1 & 3;
+        return row * PITCH + (chunk ^ turn) * 16;
     }
-    /* The address `steps` 16-channel steps after one whose chunk is 0 or 1. The swizzle only flips bits below 128 bytes. */
-    static __device__ __forceinline__ uint32_t advance(uint32_t address, int steps)
+    /* The place `chunks` chunks after another. What is added must not carry into the bits below it: the first chunk is less than the
+       power of two in `chunks`. */
+    static __device__ __forceinline__ int advance(int place, int chunks)
     {
-        return SWIZZLE ? (address ^ (uint32_t)(steps % 4 * 32)) + (uint32_t)(steps / 4 * 128) : address + (uint32_t)(steps * 32);
+        return (place ^ chunks % TURN * 16) + chunks / TURN * TURN * 16;
     }
 };
 
@@ -51,110 +56,184 @@ RVIT_DEVICE float *first_number(float *array, const attention_work &work, const 
     return array + ((long long)work.begin * params.n_heads + work.head);
 }
 
-/* What one warp holds: 16 query rows, their output so far, and the running maximum and sum. Row g = lane / 4 is in the even halves of
-   each accumulator, row g + 8 in the odd ones. */
-template <int D> struct warp_state {
+/* What one warp holds: MT tiles of 16 query rows and their output so far. Row g = lane / 4 of a tile is in the even halves of each
+   accumulator, row g + 8 in the odd ones. Exponents are taken relative to `reference`: a maximum of the scores so far, or up to
+   RVIT_SLACK below it, so that what is summed up rarely has to be rescaled. The tile behind the output has the sum of the weights as they
+   were rounded for the product, which is what the output is divided by: a weight's rounding then cancels where it is the only large one.
+   `sum` has this lane's part of the exact sum, for what is asked for besides. */
+#define RVIT_SLACK 8.0f
+template <int D, int MT> struct warp_state {
     static const int STEPS = D / 16, TILES = D / 8;
-    uint32_t q[STEPS][4];
-    float out[TILES][4];
-    float maximum[2], sum[2];
+    uint32_t q[MT][STEPS][4];
+    float out[MT][TILES + 1][4];
+    float reference[MT][2], sum[MT][2];
 };
 
-/* Query rows past the length repeat the last one: their results are not stored. */
-template <typename T, int D>
-RVIT_DEVICE void load_q(warp_state<D> &w, const T *q, const rvit_cu_attention_params &params, int row, int length)
-{
-    const int lane = threadIdx.x & 31, g = lane >> 2, c = (lane & 3) * 2;
-    const T *p0 = q + min(row + g, length - 1) * params.q_stride, *p1 = q + min(row + g + 8, length - 1) * params.q_stride;
-#pragma unroll
-    for (int s = 0; s < warp_state<D>::STEPS; s++) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            const int channel = s * 16 + half * 8;
-            const bool there = channel < params.head_dim;
-            w.q[s][half * 2] = there ? *reinterpret_cast<const uint32_t *>(p0 + channel + c) ^ params.q_sign : 0u;
-            w.q[s][half * 2 + 1] = there ? *reinterpret_cast<const uint32_t *>(p1 + channel + c) ^ params.q_sign : 0u;
-        }
-    }
-#pragma unroll
-    for (int t = 0; t < warp_state<D>::TILES; t++)
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            w.out[t][i] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-        w.maximum[i] = -INFINITY, w.sum[i] = 0.0f;
-}
+/* Channels may be multiplied in any order that q and k share: a lane takes whole chunks of a row of each, 8 channels for two steps of the
+   product, and half chunks where 16 channels are left. */
 
-/* Starts the copy of keys [first, first + KEYS) of one head. What the products read and no key fills is zero: rows past the length up to
-   the next multiple of 16, channels past head_dim. A thread keeps to one chunk of a row; threads that would make up part of a row idle. */
-template <typename T, int D>
-RVIT_DEVICE void fetch(uint32_t shared, const T *source, int stride, int head_dim, int first, int length, int thread, int n_threads)
+/* Query rows past the length repeat the last one: their results are not stored. Channels past head_dim repeat the first: they meet zeros.
+ */
+template <typename T, int D, int MT>
+RVIT_DEVICE void load_q(warp_state<D, MT> &w, const T *q, const rvit_cu_attention_params &params, int row, int length)
 {
-    const int rows = min((int)KEYS, (length - first + 15) & ~15), step = n_threads / tile_rows<D>::CHUNKS;
-    const int chunk = thread % tile_rows<D>::CHUNKS;
-    int row = thread / tile_rows<D>::CHUNKS;
-    if (row >= step)
-        return;
-    const int keys = chunk * 8 < head_dim ? length - first : 0;
-    const T *from = source + (first + row) * stride + chunk * 8;
-    for (; row < rows; row += step, from += step * stride)
-        copy_async_16(shared + tile_rows<D>::at(row, chunk), from, row < keys);
-}
-
-/* Of keys and values: the values lie tile_bytes behind the keys. */
-template <typename T, int D>
-RVIT_DEVICE void fetch_both(uint32_t shared, uint32_t tile_bytes, attention_work work, const rvit_cu_attention_params &params, int first)
-{
-    const int thread = recompute(threadIdx.x);
-    work.begin = recompute(work.begin);
-    const T *k = first_row(static_cast<const T *>(params.k), params.k_stride, work, params);
-    const T *v = first_row(static_cast<const T *>(params.v), params.v_stride, work, params);
-    fetch<T, D>(shared, k, params.k_stride, params.head_dim, first, work.length, thread, blockDim.x);
-    fetch<T, D>(shared + tile_bytes, v, params.v_stride, params.head_dim, first, work.length, thread, blockDim.x);
-}
-
-/* s = the scores of 16 queries and the `live` keys of a block. */
-template <typename T, int D, bool FULL>
-RVIT_DEVICE void multiply_keys(float (&s)[KEYS / 8][4], const warp_state<D> &w, uint32_t k_shared, int live)
-{
-    const int lane = threadIdx.x & 31;
-    /* Four 8x8 matrices: keys 0-7 and 8-15 of the step, the two halves of 16 channels. */
-    const uint32_t k_lane = k_shared + tile_rows<D>::at((lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+    const int lane = threadIdx.x & 31, c = lane & 3;
 #pragma unroll
-    for (int n = 0; n < KEYS / 16; n++) {
+    for (int m = 0; m < MT; m++)
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            s[2 * n][i] = s[2 * n + 1][i] = 0.0f;
-        if (FULL || n * 16 < live) {
+        for (int h = 0; h < 2; h++) {
+            const T *from = q + (long long)min(row + m * 16 + h * 8 + (lane >> 2), length - 1) * params.q_stride;
 #pragma unroll
-            for (int step = 0; step < warp_state<D>::STEPS; step++) {
-                uint32_t b[4];
-                load_matrix_x4(b, tile_rows<D>::advance(k_lane, step) + n * 16 * tile_rows<D>::STRIDE * 16);
-                element<T>::mma(s[2 * n], w.q[step], b[0], b[1]);
-                element<T>::mma(s[2 * n + 1], w.q[step], b[2], b[3]);
+            for (int group = 0; group < D / 32; group++) {
+                const int channel = (group * 4 + c) * 8;
+                const uint4 x = *reinterpret_cast<const uint4 *>(from + (channel < params.head_dim ? channel : 0));
+                w.q[m][group * 2][h] = x.x, w.q[m][group * 2][h + 2] = x.y;
+                w.q[m][group * 2 + 1][h] = x.z, w.q[m][group * 2 + 1][h + 2] = x.w;
+            }
+            if (D % 32 == 16) {
+                const int channel = D / 32 * 32 + c * 4;
+                const uint2 x = *reinterpret_cast<const uint2 *>(from + (channel < params.head_dim ? channel : 0));
+                w.q[m][D / 16 - 1][h] = x.x, w.q[m][D / 16 - 1][h + 2] = x.y;
             }
         }
+}
+
+/* Flips the signs of pairs of elements: a negative scale. */
+template <int D, int MT> RVIT_DEVICE void negate_q(warp_state<D, MT> &w, uint32_t sign)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int s = 0; s < warp_state<D, MT>::STEPS; s++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                w.q[m][s][i] ^= sign;
+}
+
+template <int D, int MT> RVIT_DEVICE void begin_rows(warp_state<D, MT> &w)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+#pragma unroll
+        for (int t = 0; t <= warp_state<D, MT>::TILES; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                w.out[m][t][i] = 0.0f;
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+            w.reference[m][h] = -FLT_MAX, w.sum[m][h] = 0.0f;
     }
 }
 
-/* Brings scores into the form in which 2^(s * scale - maximum) is a weight, and returns scale: with a bias s becomes the whole exponent.
+/* What a thread of WARPS warps copies of keys and of values: one 16-byte chunk of every STEP-th row. Channels past head_dim and rows past
+   the length become zero. STEP is a multiple of 4, so that chunks change places in turns of two; threads past STEP rows idle. */
+template <typename T, int D, int WARPS> struct attention_copy {
+    static const int STEP = WARPS * 32 / tile_rows<D>::CHUNKS & ~3, ROWS = (STAGE_KEYS + STEP - 1) / STEP;
+    const unsigned char *k, *v; /* the chunk of this thread's first row */
+    int row, length, end, place, place_after;
+
+    __device__ __forceinline__ attention_copy(const rvit_cu_attention_params &params, const attention_work &work, int thread)
+    {
+        const int chunk = thread % tile_rows<D>::CHUNKS;
+        row = thread / tile_rows<D>::CHUNKS;
+        length = work.length, end = chunk * 8 < params.head_dim ? length - row : 0;
+        k = reinterpret_cast<const unsigned char *>(static_cast<const T *>(params.k) + work.head * params.head_dim + chunk * 8) +
+            (long long)(work.begin + row) * (params.k_stride * 2);
+        v = reinterpret_cast<const unsigned char *>(static_cast<const T *>(params.v) + work.head * params.head_dim + chunk * 8) +
+            (long long)(work.begin + row) * (params.v_stride * 2);
+        place = tile_rows<D>::at(row, chunk), place_after = tile_rows<D>::at(row + STEP, chunk) - STEP * tile_rows<D>::PITCH;
+    }
+    /* A stage: the keys, then the values. */
+    __device__ __forceinline__ void fetch(uint32_t shared, int first, const rvit_cu_attention_params &params) const
+    {
+        if (WARPS * 32 != STEP * tile_rows<D>::CHUNKS && row >= STEP)
+            return;
+        const unsigned char *from_k = k + (long long)first * (params.k_stride * 2), *from_v = v + (long long)first * (params.v_stride * 2);
+        const unsigned k_step = (unsigned)(params.k_stride * (2 * STEP)), v_step = (unsigned)(params.v_stride * (2 * STEP));
+        const int left = end - first;
+#pragma unroll
+        for (int i = 0; i < ROWS; i++) {
+            const uint32_t to = shared + (STEP % 8 == 0 || i % 2 == 0 ? place : place_after) + i * STEP * tile_rows<D>::PITCH;
+            /* A second block without a key is not read. */
+            if (KEYS % STEP == 0 ? i * STEP < KEYS || length - first > KEYS : row + i * STEP < STAGE_KEYS) {
+                copy_async_16(to, from_k, left > i * STEP);
+                copy_async_16(to + tile_rows<D>::BYTES, from_v, left > i * STEP);
+            }
+            from_k += k_step, from_v += v_step;
+        }
+    }
+};
+
+/* Where a lane finds its part of the first keys and values of a block, counted from the first byte of shared memory: kept, not computed
+   again for each block. */
+template <int D> struct lane_places {
+    int k, k_rest, v;
+
+    __device__ __forceinline__ lane_places(int lane)
+    {
+        const int c = lane & 3;
+        k = recompute(tile_rows<D>::at(lane >> 2, c));
+        k_rest = tile_rows<D>::at(lane >> 2, D / 32 * 4 + (c >> 1)) + (c & 1) * 8;
+        v = tile_rows<D>::at(lane & 15, lane >> 4) + tile_rows<D>::BYTES;
+    }
+};
+
+/* s = the scores of the warp's queries and the `live` keys of a block. */
+template <typename T, int D, int MT, bool FULL>
+RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_places<D> &places,
+                               const unsigned char *tile, int live)
+{
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int n = 0; n < KEYS / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                s[m][n][i] = 0.0f;
+#pragma unroll
+    for (int n = 0; n < KEYS / 8; n++) {
+        if (!FULL && n == 2 && live <= 16)
+            break;
+#pragma unroll
+        for (int group = 0; group < D / 32; group++) {
+            const int place = tile_rows<D>::advance(places.k, group * 4) + n * 8 * tile_rows<D>::PITCH;
+            const uint4 b = *reinterpret_cast<const uint4 *>(tile + place);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                element<T>::mma(s[m][n], w.q[m][group * 2], b.x, b.y);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                element<T>::mma(s[m][n], w.q[m][group * 2 + 1], b.z, b.w);
+        }
+        if (D % 32 == 16) {
+            const uint2 b = *reinterpret_cast<const uint2 *>(tile + places.k_rest + n * 8 * tile_rows<D>::PITCH);
+#pragma unroll
+            for (int m = 0; m < MT; m++)
+                element<T>::mma(s[m][n], w.q[m][D / 16 - 1], b.x, b.y);
+        }
+    }
+}
+
+/* Brings scores into the form in which 2^(s * scale - reference) is a weight, and returns scale: with a bias s becomes the whole exponent.
    What no key stands for is -infinity. The scores of the image's first row are left in cls_probs; finish_cls does the rest. */
-template <bool FULL>
-RVIT_DEVICE float complete_scores(float (&s)[KEYS / 8][4], const rvit_cu_attention_params &params, const attention_work &work, int row,
+template <int MT, bool FULL, bool EXTRAS>
+RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_attention_params &params, const attention_work &work, int row,
                                   int first, int live)
 {
     const int lane = recompute(threadIdx.x) & 31, c = (lane & 3) * 2;
     float scale = params.scale;
-    if (params.key_bias != nullptr) {
+    if (EXTRAS && params.key_bias != nullptr) {
         const float *bias = params.key_bias + work.begin + first;
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t++)
 #pragma unroll
             for (int j = 0; j < 2; j++) {
                 const float b = FULL || t * 8 + c + j < live ? bias[t * 8 + c + j] * RVIT_LOG2_E : 0.0f;
-                s[t][j] = fmaf(s[t][j], scale, b);
-                s[t][j + 2] = fmaf(s[t][j + 2], scale, b);
+#pragma unroll
+                for (int m = 0; m < MT; m++) {
+                    s[m][t][j] = fmaf(s[m][t][j], scale, b);
+                    s[m][t][j + 2] = fmaf(s[m][t][j + 2], scale, b);
+                }
             }
         scale = 1.0f;
     }
@@ -164,81 +243,107 @@ RVIT_DEVICE float complete_scores(float (&s)[KEYS / 8][4], const rvit_cu_attenti
 #pragma unroll
             for (int j = 0; j < 2; j++)
                 if (t * 8 + c + j >= live)
-                    s[t][j] = s[t][j + 2] = -INFINITY;
+#pragma unroll
+                    for (int m = 0; m < MT; m++)
+                        s[m][t][j] = s[m][t][j + 2] = -INFINITY;
     }
-    if (params.cls_probs != nullptr && row == 0 && lane < 4) {
+    if (EXTRAS && params.cls_probs != nullptr && row == 0 && lane < 4) {
         float *cls = first_number(params.cls_probs, work, params) + (long long)first * params.n_heads;
 #pragma unroll
         for (int t = 0; t < KEYS / 8; t++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
                 if (FULL || t * 8 + c + j < live)
-                    cls[(long long)(t * 8 + c + j) * params.n_heads] = s[t][j];
+                    cls[(long long)(t * 8 + c + j) * params.n_heads] = s[0][t][j];
     }
     return scale;
 }
 
-/* The largest exponent of the block's keys for row half h. Steps of 16 keys without a live one are passed over, here and below. */
-template <bool FULL> RVIT_DEVICE float block_maximum(const float (&s)[KEYS / 8][4], float scale, int h, int live)
+/* This lane's largest score of row half h. Here and below the second 16 keys of a block are passed over where none is live. */
+template <bool FULL> RVIT_DEVICE float lane_maximum(const float (&s)[KEYS / 8][4], int h, int live)
 {
-    float m = -INFINITY;
+    float m = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
 #pragma unroll
-    for (int n = 0; n < KEYS / 16; n++) {
-        if (!FULL && n * 16 >= live)
+    for (int t = 1; t < KEYS / 8; t++) {
+        if (!FULL && t == 2 && live <= 16)
             break;
-        m = fmaxf(m, fmaxf(s[2 * n][2 * h], s[2 * n][2 * h + 1]));
-        m = fmaxf(m, fmaxf(s[2 * n + 1][2 * h], s[2 * n + 1][2 * h + 1]));
+        m = fmaxf(m, fmaxf(s[t][2 * h], s[t][2 * h + 1]));
     }
-    m = fmaxf(m, shuffle_xor(m, 1));
-    m = fmaxf(m, shuffle_xor(m, 2));
-    return m * scale;
+    return m;
 }
 
-/* What is subtracted from exponents: nothing while every key is masked. */
-RVIT_DEVICE float shift_of(float maximum)
+/* Of the four lanes that hold a row. */
+RVIT_DEVICE float row_maximum(float m)
 {
-    return maximum == -INFINITY ? 0.0f : maximum;
+    m = fmaxf(m, shuffle_xor(m, 1));
+    return fmaxf(m, shuffle_xor(m, 2));
 }
 
-/* s becomes weights; returns this lane's part of their sum. */
-template <bool FULL> RVIT_DEVICE float weigh(float (&s)[KEYS / 8][4], float scale, float shift, int h, int live)
+RVIT_DEVICE bool exceeds(float maximum, float reference)
+{
+    return maximum > reference + RVIT_SLACK;
+}
+
+/* s becomes weights. */
+template <bool FULL> RVIT_DEVICE void weigh(float (&s)[KEYS / 8][4], float scale, float reference, int h, int live)
+{
+#pragma unroll
+    for (int t = 0; t < KEYS / 8; t++) {
+        if (!FULL && t == 2 && live <= 16)
+            break;
+        s[t][2 * h] = exp2_fast(fmaf(s[t][2 * h], scale, -reference));
+        s[t][2 * h + 1] = exp2_fast(fmaf(s[t][2 * h + 1], scale, -reference));
+    }
+}
+
+/* This lane's part of their sum. */
+template <bool FULL> RVIT_DEVICE float sum_weights(const float (&s)[KEYS / 8][4], int h, int live)
 {
     float sum = 0.0f;
 #pragma unroll
-    for (int n = 0; n < KEYS / 16; n++) {
-        if (!FULL && n * 16 >= live)
+    for (int t = 0; t < KEYS / 8; t++) {
+        if (!FULL && t == 2 && live <= 16)
             break;
-#pragma unroll
-        for (int t = 2 * n; t < 2 * n + 2; t++) {
-            s[t][2 * h] = exp2_fast(fmaf(s[t][2 * h], scale, -shift));
-            s[t][2 * h + 1] = exp2_fast(fmaf(s[t][2 * h + 1], scale, -shift));
-            sum += s[t][2 * h] + s[t][2 * h + 1];
-        }
+        sum += s[t][2 * h] + s[t][2 * h + 1];
     }
     return sum;
 }
 
-/* The softmax so far: rescales what was summed under a smaller maximum. */
-template <int D, bool FULL>
-RVIT_DEVICE void soften(float (&s)[KEYS / 8][4], warp_state<D> &w, const rvit_cu_attention_params &params, const attention_work &work,
-                        int row, int first, int live)
+/* Scores become weights. A row whose maximum outgrew its reference gets a new one, whatever the other rows do. */
+template <int D, int MT, bool FULL, bool EXTRAS>
+RVIT_DEVICE void soften(float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int live)
 {
-    const float scale = complete_scores<FULL>(s, params, work, row, first, live);
-    float factor[2];
+    bool outgrown = false;
+    float maximum[MT][2];
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        const float m = fmaxf(w.maximum[h], block_maximum<FULL>(s, scale, h, live)), shift = shift_of(m);
-        factor[h] = exp2_fast(w.maximum[h] - shift);
-        w.maximum[h] = m;
-        w.sum[h] = fmaf(w.sum[h], factor[h], weigh<FULL>(s, scale, shift, h, live));
-    }
-    if (first > 0) {
+    for (int m = 0; m < MT; m++)
 #pragma unroll
-        for (int t = 0; t < warp_state<D>::TILES; t++) {
-            w.out[t][0] *= factor[0], w.out[t][1] *= factor[0];
-            w.out[t][2] *= factor[1], w.out[t][3] *= factor[1];
+        for (int h = 0; h < 2; h++) {
+            maximum[m][h] = lane_maximum<FULL>(s[m], h, live) * scale;
+            outgrown = outgrown || exceeds(maximum[m][h], w.reference[m][h]);
         }
+    if (warp_ballot(outgrown) != 0u) {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float largest = row_maximum(maximum[m][h]), old = w.reference[m][h];
+                w.reference[m][h] = exceeds(largest, old) ? largest : old;
+                const float factor = exp2_fast(old - w.reference[m][h]);
+                w.sum[m][h] *= factor;
+#pragma unroll
+                for (int t = 0; t <= warp_state<D, MT>::TILES; t++)
+                    w.out[m][t][2 * h] *= factor, w.out[m][t][2 * h + 1] *= factor;
+            }
     }
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            weigh<FULL>(s[m], scale, w.reference[m][h], h, live);
+            if (EXTRAS)
+                w.sum[m][h] += sum_weights<FULL>(s[m], h, live);
+        }
 }
 
 /* The weights of 16 keys as the left matrix of a product. */
@@ -249,148 +354,189 @@ template <typename T> RVIT_DEVICE void pack_weights(uint32_t (&p)[4], const floa
 }
 
 /* Adds the values of a block, weighted. */
-template <typename T, int D, bool FULL>
-RVIT_DEVICE void multiply_values(warp_state<D> &w, const float (&s)[KEYS / 8][4], uint32_t v_shared, int live)
+template <typename T, int D, int MT, bool FULL>
+RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const float (&s)[MT][KEYS / 8][4], const lane_places<D> &places, uint32_t tile,
+                                 int live)
 {
-    const int lane = threadIdx.x & 31;
-    const uint32_t v_lane = v_shared + tile_rows<D>::at(lane & 15, lane >> 4);
+    const int place = (int)tile + places.v;
 #pragma unroll
     for (int n = 0; n < KEYS / 16; n++) {
-        if (FULL || n * 16 < live) {
-            uint32_t p[4];
-            pack_weights<T>(p, s, n);
+        if (!FULL && n * 16 >= live)
+            break;
+        uint32_t p[MT][4];
 #pragma unroll
-            for (int step = 0; step < warp_state<D>::STEPS; step++) {
-                uint32_t b[4];
-                load_matrix_x4_transposed(b, tile_rows<D>::advance(v_lane, step) + n * 16 * tile_rows<D>::STRIDE * 16);
-                element<T>::mma(w.out[step * 2], p, b[0], b[1]);
-                element<T>::mma(w.out[step * 2 + 1], p, b[2], b[3]);
+        for (int m = 0; m < MT; m++) {
+            pack_weights<T>(p[m], s[m], n);
+            element<T>::mma(w.out[m][warp_state<D, MT>::TILES], p[m], element<T>::ONES, element<T>::ONES);
+        }
+#pragma unroll
+        for (int step = 0; step < warp_state<D, MT>::STEPS; step++) {
+            uint32_t b[4];
+            load_matrix_x4_transposed(b, (uint32_t)tile_rows<D>::advance(place, step * 2) + n * 16 * tile_rows<D>::PITCH);
+#pragma unroll
+            for (int m = 0; m < MT; m++) {
+                element<T>::mma(w.out[m][step * 2], p[m], b[0], b[1]);
+                element<T>::mma(w.out[m][step * 2 + 1], p[m], b[2], b[3]);
             }
         }
     }
 }
 
-/* Normalises and writes 16 rows. Each group of four lanes holds 8 channels of a row in pieces of 2: they trade pieces so that a lane
-   writes 16 bytes. */
-template <typename T, int D>
-RVIT_DEVICE void store_rows(const warp_state<D> &w, T *out, const rvit_cu_attention_params &params, int row, int length,
-                            const float (&sum)[2])
+/* EXTRAS: there may be a key bias, or more than the output is wanted. */
+template <typename T, int D, int MT, bool FULL, bool EXTRAS>
+RVIT_DEVICE void attend_block(warp_state<D, MT> &w, const lane_places<D> &places, const unsigned char *memory, int tile,
+                              const rvit_cu_attention_params &params, const attention_work &work, int row, int first, int live)
 {
-    const int lane = threadIdx.x & 31, c = lane & 3;
+    float s[MT][KEYS / 8][4];
+    multiply_keys<T, D, MT, FULL>(s, w, places, memory + tile, live);
+    const float scale = complete_scores<MT, FULL, EXTRAS>(s, params, work, row, first, live);
+    soften<D, MT, FULL, EXTRAS>(s, w, scale, live);
+    multiply_values<T, D, MT, FULL>(w, s, places, shared_address(memory) + tile, live);
+}
+
+/* Normalises and writes 16 rows. Of two neighbouring tiles a lane holds 2 channels of each: pairs of lanes trade, so that one has 4
+   channels of the first tile and the other 4 of the second, and a row's 32 bytes are written at once. */
+template <typename T, int D>
+RVIT_DEVICE void store_rows(const float (&tiles)[D / 8 + 1][4], T *out, const rvit_cu_attention_params &params, int row, int length)
+{
+    const int lane = threadIdx.x & 31;
+    const bool odd = (lane & 1) != 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        const float inverse = sum[h] == 0.0f ? 0.0f : 1.0f / sum[h];
-        const int r = row + (lane >> 2) + 8 * h;
-        T *p = out + r * params.out_stride;
+        const float sum = tiles[D / 8][2 * h], inverse = sum == 0.0f ? 0.0f : reciprocal_fast(sum);
+        const int r = row + (lane >> 2) + 8 * h, channel = (lane & 1) * 8 + (lane & 2) * 2;
+        T *p = out + (long long)r * params.out_stride + channel;
 #pragma unroll
-        for (int t = 0; t < warp_state<D>::TILES; t += 4) {
-            uint32_t piece[4];
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                piece[i] =
-                    t + i < warp_state<D>::TILES ? element<T>::pack(w.out[t + i][2 * h] * inverse, w.out[t + i][2 * h + 1] * inverse) : 0u;
-            /* 4x4 transpose over the lanes of the group: lane c ends up with tile t + c. */
-            uint32_t a0 = c & 1 ? piece[0] : piece[1], a1 = c & 1 ? piece[2] : piece[3];
-            a0 = shuffle_xor(a0, 1), a1 = shuffle_xor(a1, 1);
-            if (c & 1)
-                piece[0] = a0, piece[2] = a1;
-            else
-                piece[1] = a0, piece[3] = a1;
-            uint32_t b0 = c & 2 ? piece[0] : piece[2], b1 = c & 2 ? piece[1] : piece[3];
-            b0 = shuffle_xor(b0, 2), b1 = shuffle_xor(b1, 2);
-            if (c & 2)
-                piece[0] = b0, piece[1] = b1;
-            else
-                piece[2] = b0, piece[3] = b1;
-            if (r < length && (t + c) * 8 < params.head_dim)
-                *reinterpret_cast<uint4 *>(p + (t + c) * 8) = make_uint4(piece[0], piece[1], piece[2], piece[3]);
+        for (int t = 0; t < D / 8; t += 2) {
+            const uint32_t first = element<T>::pack(tiles[t][2 * h] * inverse, tiles[t][2 * h + 1] * inverse);
+            const uint32_t second = element<T>::pack(tiles[t + 1][2 * h] * inverse, tiles[t + 1][2 * h + 1] * inverse);
+            const uint32_t other = shuffle_xor(odd ? first : second, 1);
+            if (r < length && t * 8 + channel < params.head_dim)
+                *reinterpret_cast<uint2 *>(p + t * 8) = odd ? make_uint2(other, second) : make_uint2(first, other);
         }
     }
 }
 
 /* The first row's probabilities from its scores, by the threads first, first + step, ... */
-RVIT_DEVICE void finish_cls(const rvit_cu_attention_params &params, const attention_work &work, float maximum, float total, int first,
+RVIT_DEVICE void finish_cls(const rvit_cu_attention_params &params, const attention_work &work, float reference, float total, int first,
                             int step)
 {
-    const float shift = shift_of(maximum), scale = params.key_bias == nullptr ? params.scale : 1.0f;
+    const float scale = params.key_bias == nullptr ? params.scale : 1.0f;
     for (int j = first; j < work.length; j += step) {
         float *p = first_number(params.cls_probs, work, params) + (long long)j * params.n_heads;
-        *p = total == 0.0f ? 0.0f : exp2_fast(fmaf(*p, scale, -shift)) / total;
+        *p = total == 0.0f ? 0.0f : exp2_fast(fmaf(*p, scale, -reference)) / total;
     }
 }
 
-RVIT_DEVICE float log_sum(float maximum, float sum)
+RVIT_DEVICE float log_sum(float reference, float sum)
 {
-    return (maximum + log2f(sum)) * RVIT_LN_2;
+    return (reference + log2f(sum)) * RVIT_LN_2;
 }
 
-/* A CTA of some warps takes 16 rows for each; K and V pass through a ring of STAGES stages that holds a short image whole. */
-template <typename T, int D, int STAGES> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
+/* A warp's rows against every key of the image. K and V pass through a ring of STAGES stages of two blocks. */
+template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS>
+RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, unsigned char *memory, const rvit_cu_attention_params &params,
+                             const attention_work &work, int row)
 {
+    const int BLOCK = KEYS * tile_rows<D>::PITCH, STAGE = 2 * tile_rows<D>::BYTES;
+    const lane_places<D> places(threadIdx.x & 31);
+    const bool active = row < work.length;
+    int tile = 0;
+#pragma unroll 1
+    for (int first = 0; first < work.length; first += KEYS) {
+        if (first % STAGE_KEYS == 0) {
+            copy_wait<STAGES - 2>();
+            block_sync(); /* this stage is there, and the last one has been read */
+            if (first > 0) {
+                const int next = first + (STAGES - 1) * STAGE_KEYS;
+                if (next < work.length) {
+
+                    const attention_copy<T, D, WARPS> copy(params, work, recompute(threadIdx.x));
+                    copy.fetch(shared_address(memory) + (tile == 0 ? STAGES * STAGE : tile) - STAGE, next, params);
+                }
+                copy_commit();
+            }
+        }
+        if (active) {
+            const int live = work.length - first;
+            if (live >= KEYS)
+                attend_block<T, D, MT, true, EXTRAS>(w, places, memory, tile, params, work, row, first, KEYS);
+            else
+                attend_block<T, D, MT, false, EXTRAS>(w, places, memory, tile, params, work, row, first, live);
+        }
+        if (first % STAGE_KEYS == 0)
+            tile += BLOCK;
+        else
+            tile = tile + STAGE - BLOCK == STAGES * STAGE ? 0 : tile + STAGE - BLOCK;
+    }
+}
+
+/* Writes what was asked for besides the output. */
+template <int D, int MT>
+RVIT_DEVICE void finish_extras(warp_state<D, MT> &w, const rvit_cu_attention_params &params, const attention_work &work, int row)
+{
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int m = 0; m < MT; m++)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            w.sum[m][h] += shuffle_xor(w.sum[m][h], 1);
+            w.sum[m][h] += shuffle_xor(w.sum[m][h], 2);
+            const int r = row + m * 16 + lane / 4 + 8 * h;
+            if (params.lse != nullptr && (lane & 3) == 0 && r < work.length)
+                first_number(params.lse, work, params)[(long long)r * params.n_heads] = log_sum(w.reference[m][h], w.sum[m][h]);
+        }
+    if (params.cls_probs != nullptr && row == 0) {
+        warp_sync();
+        finish_cls(params, work, shuffle(w.reference[0][0], 0), shuffle(w.sum[0][0], 0), lane, 32);
+    }
+}
+
+/* The first row of the warp. Cheaper computed again than kept. */
+template <int MT, int WARPS> RVIT_DEVICE int warp_row(const attention_work &work)
+{
+    return (work.row_block * WARPS + recompute(threadIdx.x) / 32) * (16 * MT);
+}
+
+/* A CTA takes 16 * MT rows of a head of an image for each of its warps. EXTRAS: key bias, cls_probs and lse are served. */
+template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
+{
+    const int STAGE = 2 * tile_rows<D>::BYTES;
     RVIT_DYNAMIC_SHARED(memory);
     const attention_work work = find_work(params);
     const int length = work.length;
-    const int row = (work.row_block * (int)blockDim.x / 32 + (int)threadIdx.x / 32) * 16;
-    if (work.row_block * (int)blockDim.x / 2 >= length)
+    int row = warp_row<MT, WARPS>(work);
+    if (work.row_block * (WARPS * 16 * MT) >= length)
         return;
-    const uint32_t tile_bytes = (uint32_t)(params.stage_keys * tile_rows<D>::STRIDE * 16);
-    const uint32_t shared = shared_address(memory);
+    /* Queries first: the products begin when they and the first stage are there. */
+    warp_state<D, MT> w;
+    if (row < length)
+        load_q<T, D, MT>(w, first_row(static_cast<const T *>(params.q), params.q_stride, work, params), params, row, length);
+    const attention_copy<T, D, WARPS> copy(params, work, threadIdx.x);
 #pragma unroll
     for (int b = 0; b < STAGES; b++) {
-        if (b * KEYS < length)
-            fetch_both<T, D>(shared + b * 2 * tile_bytes, tile_bytes, work, params, b * KEYS);
+        if (b * STAGE_KEYS < length)
+            copy.fetch(shared_address(memory) + b * STAGE, b * STAGE_KEYS, params);
         copy_commit();
     }
-    const bool active = row < length;
-    warp_state<D> w;
-    if (active)
-        load_q<T, D>(w, first_row(static_cast<const T *>(params.q), params.q_stride, work, params), params, row, length);
-    for (int b = 0; b * KEYS < length; b++) {
-        copy_wait<STAGES - 1>();
-        block_sync();
-        const uint32_t k_shared = shared + b % STAGES * 2 * tile_bytes, v_shared = k_shared + tile_bytes;
-        if (active) {
-            const int first = b * KEYS, live = length - first;
-            float s[KEYS / 8][4];
-            if (live >= KEYS) {
-                multiply_keys<T, D, true>(s, w, k_shared, KEYS);
-                soften<D, true>(s, w, params, work, row, first, KEYS);
-                multiply_values<T, D, true>(w, s, v_shared, KEYS);
-            } else {
-                multiply_keys<T, D, false>(s, w, k_shared, live);
-                soften<D, false>(s, w, params, work, row, first, live);
-                multiply_values<T, D, false>(w, s, v_shared, live);
-            }
-        }
-        if ((b + STAGES) * KEYS < length) {
-            block_sync();
-            fetch_both<T, D>(k_shared, tile_bytes, work, params, (b + STAGES) * KEYS);
-        }
-        copy_commit();
+    if (params.q_sign != 0u)
+        negate_q(w, params.q_sign);
+    begin_rows(w);
+    if (EXTRAS && (params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
+        attend_rows<T, D, MT, WARPS, STAGES, true>(w, memory, params, work, row);
+        row = warp_row<MT, WARPS>(work);
+        if (row < length)
+            finish_extras<D, MT>(w, params, work, row);
+    } else {
+        attend_rows<T, D, MT, WARPS, STAGES, false>(w, memory, params, work, row);
+        row = warp_row<MT, WARPS>(work);
     }
-    if (!active)
+    if (row >= length)
         return;
-    float sum[2];
+    T *out = first_row(static_cast<T *>(params.out), params.out_stride, work, params);
 #pragma unroll
-    for (int h = 0; h < 2; h++) {
-        sum[h] = w.sum[h] + shuffle_xor(w.sum[h], 1);
-        sum[h] += shuffle_xor(sum[h], 2);
-    }
-    store_rows<T, D>(w, first_row(static_cast<T *>(params.out), params.out_stride, work, params), params, row, length, sum);
-    const int lane = threadIdx.x & 31;
-    if (params.lse != nullptr && (lane & 3) == 0) {
-        float *lse = first_number(params.lse, work, params);
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            const int r = row + lane / 4 + 8 * h;
-            if (r < length)
-                lse[(long long)r * params.n_heads] = log_sum(w.maximum[h], sum[h]);
-        }
-    }
-    if (params.cls_probs != nullptr && row == 0) {
-        warp_sync();
-        finish_cls(params, work, shuffle(w.maximum[0], 0), shuffle(sum[0], 0), lane, 32);
-    }
+    for (int m = 0; m < MT; m++)
+        store_rows<T, D>(w.out[m], out, params, row + m * 16, length);
 }
 
 #endif

@@ -32,6 +32,7 @@ RVIT_DEVICE float to_float(bf16 x)
 template <typename T> struct element;
 
 template <> struct element<f16> {
+    static const uint32_t ONES = 0x3c003c00u; /* a pair */
     static __device__ __forceinline__ uint32_t pack(float low, float high)
     {
         return pack_f16(low, high);
@@ -47,6 +48,7 @@ template <> struct element<f16> {
 };
 
 template <> struct element<bf16> {
+    static const uint32_t ONES = 0x3f803f80u;
     static __device__ __forceinline__ uint32_t pack(float low, float high)
     {
         return pack_bf16(low, high);

@@ -122,6 +122,13 @@ RVIT_DEVICE float exp2_fast(float x)
     return y;
 }
 
+RVIT_DEVICE float reciprocal_fast(float x)
+{
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 RVIT_DEVICE float f16_float(uint16_t x)
 {
     float y;

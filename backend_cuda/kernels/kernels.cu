@@ -2,7 +2,6 @@
    the host launches with (tile.h). */
 #include "attention.cuh"
 #include "attention_f32.cuh"
-#include "attention_split.cuh"
 #include "head.cuh"
 #include "layernorm.cuh"
 #include "linear.cuh"
@@ -52,17 +51,24 @@ KERNEL(layernorm_f32, 256, 2, rvit_cu_layernorm_params, layernorm<float>::run)
 KERNEL(layernorm_f16, 256, 2, rvit_cu_layernorm_params, layernorm<f16>::run)
 KERNEL(layernorm_bf16, 256, 2, rvit_cu_layernorm_params, layernorm<bf16>::run)
 
-#define ATTENTION(T, D, THREADS, CTAS)                                                           \
-    INSTANCE(T##_d##D, rvit_cu_attention_params, attend<T, D, RVIT_CU_STAGES_D##D>)              \
-    INSTANCE(T##_d##D##_split, rvit_cu_attention_params, attend_split<T, D, RVIT_CU_SPLIT_D##D>) \
-    KERNEL(attention_##T##_d##D, THREADS, CTAS, rvit_cu_attention_params, T##_d##D)              \
-    KERNEL(attention_##T##_d##D##_split, RVIT_CU_SPLIT_D##D * 32, 1, rvit_cu_attention_params, T##_d##D##_split)
-#define ATTENTIONS(T)        \
-    ATTENTION(T, 32, 256, 2) \
-    ATTENTION(T, 64, 256, 2) \
-    ATTENTION(T, 80, 128, 3) \
-    ATTENTION(T, 96, 128, 2) \
-    ATTENTION(T, 128, 128, 2)
+/* On an SM of architecture 120 shared memory holds two, and three would not leave it registers enough. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
+#define TALL_CTAS 2
+#else
+#define TALL_CTAS RVIT_CU_CTAS_D64_TALL
+#endif
+#define ATTENTION(T, name, D, WARP_TILES, WARPS, CTAS, EXTRAS)                                                   \
+    INSTANCE(T##_##name, rvit_cu_attention_params, attend<T, D, WARP_TILES, WARPS, RVIT_CU_STAGES_D##D, EXTRAS>) \
+    KERNEL(attention_##T##_##name, WARPS * 32, CTAS, rvit_cu_attention_params, T##_##name)
+#define ATTENTIONS(T)                                   \
+    ATTENTION(T, d32, 32, 1, 4, 4, true)                \
+    ATTENTION(T, d64, 64, 1, 4, RVIT_CU_CTAS_D64, true) \
+    ATTENTION(T, d80, 80, 1, 4, 3, true)                \
+    ATTENTION(T, d96, 96, 1, 4, 3, true)                \
+    ATTENTION(T, d128, 128, 1, 4, 2, true)              \
+    ATTENTION(T, d64_2_warps, 64, 1, 2, 8, true)        \
+    ATTENTION(T, d64_3_warps, 64, 1, 3, 5, true)        \
+    ATTENTION(T, d64_tall, 64, 2, 4, TALL_CTAS, false)
 ATTENTIONS(f16)
 ATTENTIONS(bf16)
 KERNEL(attention_f32, 128, 1, rvit_cu_attention_params, attend_f32)

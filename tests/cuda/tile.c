@@ -17,11 +17,14 @@ static int64_t divide_up(int64_t n, int64_t by)
 }
 
 static void check_attention(const rvit_cu_machine *m, int32_t element_size, int32_t head_dim, int64_t n_images, int32_t n_heads,
-                            int32_t len)
+                            int32_t len, int32_t extras)
 {
-    const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, element_size, head_dim, n_images, n_heads, len);
-    const int32_t rows = element_size == 4 ? 32 : t.split ? 16 : t.threads / 32 * 16;
-    assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= (element_size == 2 && head_dim <= 64 ? 256 : 128));
+    const rvit_cu_attention_size size = {element_size, head_dim, n_heads, n_images, n_images * len, len, extras};
+    const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, &size);
+    const int32_t rows = element_size == 4 ? 32 : t.threads / 32 * (t.shape == RVIT_CU_ATTENTION_TALL ? 32 : 16);
+    assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= 128);
+    assert_true(t.shape != RVIT_CU_ATTENTION_TALL || !extras);
+    assert_true(t.shape == RVIT_CU_ATTENTION_PLAIN || (head_dim > 32 && head_dim <= 64));
     assert_true((int64_t)t.row_blocks * rows >= len);
     assert_true(t.row_blocks == 1 || (int64_t)(t.row_blocks - 1) * rows < len);
     assert_true(t.shared > 0 && t.shared + 1024 <= m->max_shared);
@@ -30,8 +33,6 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
     static const int32_t classes[] = {32, 64, 80, 96, 128};
     assert_true(t.head_class >= 0 && t.head_class < 5 && classes[t.head_class] >= head_dim);
     assert_true(t.head_class == 0 || classes[t.head_class - 1] < head_dim);
-    assert_true(t.stages >= 1 && t.stage_keys % 16 == 0 && t.stage_keys <= 64);
-    assert_true(t.stage_keys >= (len < 64 ? len : 64));
 }
 
 static void attention_covers_and_fits(void **state)
@@ -45,7 +46,7 @@ static void attention_covers_and_fits(void **state)
             for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
                 for (size_t i = 0; i < sizeof images / sizeof images[0]; i++)
                     for (int size = 2; size <= 4; size += 2)
-                        check_attention(&machines[m], size, dim, images[i], i % 2 ? 12 : 3, lens[l]);
+                        check_attention(&machines[m], size, dim, images[i], i % 2 ? 12 : 3, lens[l], (int32_t)(l % 2));
 }
 
 /* The cases that the kernels are tuned for. */
@@ -53,26 +54,35 @@ static void attention_choices(void **state)
 {
     (void)state;
     const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
-    /* 13 tiles of 16 rows: two CTAs of 7 warps, two of them on an SM. */
-    rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, 2, 64, 64, 12, 197);
-    assert_int_equal(t.split, 0);
-    assert_int_equal(t.threads, 7 * 32);
+    /* Large batches of like images: tall tiles, two CTAs on an SM of 100 KiB. */
+    rvit_cu_attention_size size = {2, 64, 12, 64, 64 * 197, 197, 0};
+    rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
     assert_int_equal(t.row_blocks, 2);
     assert_true(2 * (t.shared + 1024) <= ada->sm_shared);
-    /* A short image needs one CTA a head, and one stage no larger than itself. */
-    t = rvit_cu_tile_attention(hopper, 2, 64, 64, 12, 41);
-    assert_int_equal(t.split, 0);
-    assert_int_equal(t.threads, 3 * 32);
-    assert_int_equal(t.row_blocks, 1);
-    assert_int_equal(t.shared, 2 * 48 * 128);
-    /* One image leaves most of the device idle: the warps share the keys. */
-    t = rvit_cu_tile_attention(hopper, 2, 64, 1, 12, 197);
-    assert_int_equal(t.split, 1);
-    assert_int_equal(t.row_blocks, 13);
-    /* There is nothing to share where one block holds all keys. */
-    t = rvit_cu_tile_attention(hopper, 2, 64, 1, 12, 64);
-    assert_int_equal(t.split, 0);
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
+    /* Not where most are short, or more than the output is asked for. */
+    size.rows = 64 * 100;
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_PLAIN);
     assert_int_equal(t.row_blocks, 4);
+    size.rows = 64 * 197, size.extras = 1;
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_PLAIN);
+    /* One image leaves most of the device idle: more CTAs matter more. */
+    size = (rvit_cu_attention_size){2, 64, 12, 1, 197, 197, 0};
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_2_WARPS);
+    assert_int_equal(t.row_blocks, 7);
+    /* A short image needs one CTA of few warps, and one stage of the ring. */
+    size = (rvit_cu_attention_size){2, 64, 12, 64, 64 * 41, 41, 0};
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_3_WARPS);
+    assert_int_equal(t.row_blocks, 1);
+    assert_int_equal(t.shared, 2 * 64 * 128);
+    size.len = 21;
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_2_WARPS);
 }
 
 static void linear_covers_and_fits(void **state)

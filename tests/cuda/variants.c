@@ -46,22 +46,25 @@ static void attention_variants(void **state)
 {
     (void)state;
     static const int32_t dims[] = {8, 24, 32, 40, 64, 72, 80, 88, 96, 104, 128};
-    static const int32_t lengths[] = {197, 1, 65, 0, 130, 64, 300, 7};
+    static const int32_t ragged[] = {197, 1, 65, 0, 130, 64, 300, 7}, alike[] = {197, 190, 197, 180};
     static const machine_list list = {{1, 1 << 20, 20}, 3};
-    enum { N_HEADS = 3, N_IMAGES = 8 };
+    enum { N_HEADS = 3 };
     for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
         for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
-            const batch b = batch_of(lengths, N_IMAGES, 2);
+            /* The kernel for images of like lengths serves neither a bias nor probabilities. */
+            const int is_alike = d % 4 == 0, n_images = is_alike ? 4 : 8;
+            const batch b = batch_of(is_alike ? alike : ragged, n_images, 2);
             const int64_t width = N_HEADS * dims[d], size = b.rows * width * 2;
             array *qkv = array_input("qkv", 3 * size), *cu = array_cu(&b), *out = array_output("out", size);
             array *key_bias = d % 2 ? array_input("key_bias", b.rows * 4) : NULL;
-            array *cls = array_output("cls_probs", b.rows * N_HEADS * 4), *lse = array_output("lse", b.rows * N_HEADS * 4);
+            array *cls = is_alike ? NULL : array_output("cls_probs", b.rows * N_HEADS * 4),
+                  *lse = is_alike ? NULL : array_output("lse", b.rows * N_HEADS * 4);
             store_normal((rvit_dtype)dtype, qkv->host, 0, b.live * 3 * width, 1.5f);
             if (key_bias)
                 store_normal(RVIT_F32, key_bias->host, 0, b.live, 2);
             rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
             args.dtype = (rvit_dtype)dtype;
-            args.n_images = N_IMAGES;
+            args.n_images = n_images;
             args.n_heads = N_HEADS;
             args.head_dim = dims[d];
             args.max_len = b.max_len;
@@ -77,7 +80,7 @@ static void attention_variants(void **state)
             args.cls_probs = array_view(cls, DEVICE);
             args.lse = array_view(lse, DEVICE);
             array *const outputs[] = {out, cls, lse};
-            expect_equal(&list, run_attention, &args, outputs, 3);
+            expect_equal(&list, run_attention, &args, outputs, is_alike ? 1 : 3);
             harness_teardown(NULL);
         }
 }

@@ -207,6 +207,11 @@ RVIT_DEVICE float exp2_fast(float x)
     return y < 1.17549435e-38f ? 0.0f : y;
 }
 
+RVIT_DEVICE float reciprocal_fast(float x)
+{
+    return 1.0f / x;
+}
+
 RVIT_DEVICE float f16_float(uint16_t x)
 {
     return emu::f16_to_f32(x);
