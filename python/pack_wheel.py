@@ -18,6 +18,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 C_LIBRARY = re.compile(r"(libc|libm|libdl|libpthread|librt|libgcc_s|ld-linux[\w-]*)\.so")
 
 
+class UnknownLicence(SystemExit):
+    pass
+
+
 def version():
     text = (HERE.parent / "include" / "raggedvit" / "status.h").read_text()
     return ".".join(re.search(rf"RVIT_VERSION_{part} (\d+)", text)[1] for part in ("MAJOR", "MINOR", "PATCH"))
@@ -45,7 +49,7 @@ def licence(path):
         found = subprocess.run(["dpkg-query", "-S", str(name)], capture_output=True, text=True).stdout
         if found:
             return pathlib.Path("/usr/share/doc") / found.split(":")[0] / "copyright"
-    raise SystemExit(f"{path}: no Debian package holds it, so its licence is not known")
+    raise UnknownLicence(f"{path}: no Debian package holds it, so its licence is not known")
 
 
 def metadata():
