@@ -11,14 +11,14 @@
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(dirname "$here")
-programs="test_ops test_laws test_model test_api test_cuda test_demo python"
+programs="test_ops test_laws test_model test_api test_cuda test_dumps test_policies test_demo python"
 
 pack() {
     local build=$1 folder=$2 file
     set -e
     mkdir -p "$folder/lib"
     for file in bench/bench_attention bench/bench_forward tests/cuda/test_cuda \
-        $(printf 'tests/%s ' test_ops test_laws test_model test_api test_demo); do
+        $(printf 'tests/%s ' test_ops test_laws test_model test_api test_dumps test_policies test_demo); do
         cp "$build/$file" "$folder/"
     done
     cp -L "$build/libraggedvit.so.0" "$folder/lib/"
@@ -78,6 +78,8 @@ print(found[-1] if found else "")' 2>/dev/null)
         for name in test_ops test_laws test_model test_api test_cuda; do
             start $name 240 "$pack/$name" --backend cuda
         done
+        start test_dumps 240 "$pack/test_dumps" --data "$root/tests/model/data" --backend cuda
+        start test_policies 240 "$pack/test_policies" --data "$data" "$root/tests/model/data/policies_8.txt" --backend cuda
         start test_demo 240 "$pack/test_demo" cuda "$data" all
         start python 240 env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
         for share in 0 1 2 3; do

@@ -174,6 +174,17 @@ static int run_suite(const suite *tests)
     return n_failed;
 }
 
+const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise)
+{
+    if (*argc < 3 || strcmp((*argv)[1], option) != 0)
+        return otherwise;
+    const char *value = (*argv)[2];
+    (*argv)[2] = (*argv)[0];
+    *argv += 2;
+    *argc -= 2;
+    return value;
+}
+
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
     static const struct option options[] = {{"backend", required_argument, NULL, 'b'},

@@ -51,6 +51,9 @@ int harness_teardown(void **state);
    Exits 77 with the reason if the device is not there. */
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
 
+/* Takes the option and its value off the front of the arguments if it stands there; else gives `otherwise`. */
+const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise);
+
 /* The test fails, with the library's detail, unless the call gives the status. */
 #define expect_ok(call) expect_status_at((call), RVIT_OK, NULL, #call, __FILE__, __LINE__)
 /* word: must stand in the detail as a word of its own; NULL: any detail will do. */

@@ -1,6 +1,6 @@
 /* The main job on real input: the demo checkpoint against timm's float64 logits and known probabilities.
 
-   usage: test_demo BACKEND DATA_FOLDER [all]     all: also the accuracy on the sheet's 1000 tiles
+   usage: test_demo BACKEND[:TIER] DATA_FOLDER [all]     all: also the accuracy on the sheet's 1000 tiles
    Exits 77 if the backend is not there. */
 #include <math.h>
 #include <setjmp.h>
@@ -39,15 +39,20 @@ static void ok(rvit_status status)
         fail_msg("%s: %s", rvit_status_name(status), rvit_status_detail());
 }
 
-static rvit_session *open_session(rvit_prune_type type, double keep, int32_t max_images)
+static rvit_session *open_session_of(const rvit_model *of, rvit_prune_type type, double keep, int32_t max_images)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_session *session = NULL;
     desc.max_images = max_images;
     desc.prune.type = type;
     desc.prune.keep = keep;
-    ok(rvit_session_create(model, &desc, &session));
+    ok(rvit_session_create(of, &desc, &session));
     return session;
+}
+
+static rvit_session *open_session(rvit_prune_type type, double keep, int32_t max_images)
+{
+    return open_session_of(model, type, keep, max_images);
 }
 
 static struct image load(const char *name)
@@ -78,11 +83,10 @@ static void run_tiles(rvit_session *session, const struct image *sheet, int32_t 
     ok(rvit_session_run(session, &run, out_logits));
 }
 
-static void test_logits_equal_timm(void **state)
+static void expect_logits(const rvit_model *of, double tolerance)
 {
-    (void)state;
     struct image sheet = load("cifar10_test_1000.png");
-    rvit_session *session = open_session(RVIT_PRUNE_NONE, -1, BATCH);
+    rvit_session *session = open_session_of(of, RVIT_PRUNE_NONE, -1, BATCH);
     FILE *reference = fopen(data_path("cifar10_test_logits_64.txt"), "r");
     assert_non_null(reference);
     double largest = 0;
@@ -100,7 +104,24 @@ static void test_logits_equal_timm(void **state)
     rvit_session_destroy(session);
     image_free(&sheet);
     print_message("largest difference to timm's logits: %.3g\n", largest);
-    assert_true(largest <= 1e-4);
+    assert_true(largest <= tolerance);
+}
+
+static void test_logits_equal_timm(void **state)
+{
+    (void)state;
+    expect_logits(model, 1e-4);
+}
+
+static void test_logits_in_f16(void **state)
+{
+    (void)state;
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    rvit_model *half = NULL;
+    desc.dtype = RVIT_F16;
+    ok(rvit_model_create(device, checkpoint, &desc, &half));
+    expect_logits(half, 4e-3);
+    rvit_model_destroy(half);
 }
 
 static void classify_cat(rvit_prune_type type, double keep, double *out_probabilities, int32_t *out_tokens)
@@ -201,21 +222,27 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_logits_equal_timm),
+        cmocka_unit_test(test_logits_in_f16),
         cmocka_unit_test(test_cat_is_a_cat),
         cmocka_unit_test(test_half_a_cat_is_a_cat),
     };
     const struct CMUnitTest long_tests[] = {cmocka_unit_test(test_accuracy)};
     if (argc < 3) {
-        fprintf(stderr, "usage: %s BACKEND DATA_FOLDER [all]\n", argv[0]);
+        fprintf(stderr, "usage: %s BACKEND[:TIER] DATA_FOLDER [all]\n", argv[0]);
         return 2;
     }
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
-    desc.backend = strcmp(argv[1], "vulkan") == 0 ? RVIT_BACKEND_VULKAN
-                   : strcmp(argv[1], "cuda") == 0 ? RVIT_BACKEND_CUDA
-                                                  : RVIT_BACKEND_CPU;
+    desc.backend = strncmp(argv[1], "vulkan", 6) == 0 ? RVIT_BACKEND_VULKAN
+                   : strcmp(argv[1], "cuda") == 0     ? RVIT_BACKEND_CUDA
+                                                      : RVIT_BACKEND_CPU;
+    const char *tier = strchr(argv[1], ':');
+    if (tier != NULL)
+        desc.tier = strcmp(tier, ":scalar") == 0     ? RVIT_TIER_SCALAR
+                    : strcmp(tier, ":subgroup") == 0 ? RVIT_TIER_SUBGROUP
+                                                     : RVIT_TIER_MATRIX;
     data_folder = argv[2];
     rvit_status status = rvit_device_create(&desc, &device);
-    if (status == RVIT_UNAVAILABLE) {
+    if (status == RVIT_UNAVAILABLE || status == RVIT_UNSUPPORTED) {
         fprintf(stderr, "skipped: %s\n", rvit_status_detail());
         return 77;
     }

@@ -1,6 +1,9 @@
 /* Every policy on the demo checkpoint and tiles of its sheet, against a file that tools/reference/dump.py wrote in float64: the tokens kept
-   at each stage, and the logits. A test for each policy line of the file; its first argument may name another file than the one given at
-   build time (policies_8.txt). */
+   at each stage, and the logits. A test for each policy line of the file.
+
+     test_policies [--data FOLDER] [FILE] and what every test program takes
+
+   --data says where the checkpoint and the sheet lie now; FILE is another than the one given at build time (policies_8.txt). */
 #include <math.h>
 
 #include "harness.h"
@@ -23,6 +26,7 @@ static struct {
     int n_cases;
     struct image sheet;
     rvit_model *model;
+    const char *data;      /* the folder of checkpoint and sheet */
     double excused_margin; /* a decision closer than this may go either way */
 } T;
 
@@ -347,13 +351,20 @@ static int close_model(void **state)
     return harness_teardown(state);
 }
 
+static const char *data_path(const char *name, char *out, size_t size)
+{
+    snprintf(out, size, "%s/%s", T.data, name);
+    return out;
+}
+
 /* The harness opens the device after the tests are listed, so a test opens the model. */
 static int open_model(void **state)
 {
     rvit_checkpoint *checkpoint = NULL;
     if (harness_setup(state))
         return -1;
-    expect_ok(rvit_checkpoint_open(RVIT_EXAMPLES_DATA "/deit_tiny_cifar10.safetensors", NULL, &checkpoint));
+    char path[1024];
+    expect_ok(rvit_checkpoint_open(data_path("deit_tiny_cifar10.safetensors", path, sizeof path), NULL, &checkpoint));
     const rvit_status status = rvit_model_create(H.device[DEVICE], checkpoint, NULL, &T.model);
     rvit_checkpoint_destroy(checkpoint);
     expect_ok(status);
@@ -388,6 +399,8 @@ int main(int argc, char **argv)
 {
     struct image_error error;
     const char *path = RVIT_MODEL_DATA "/policies_8.txt";
+    char sheet[1024];
+    T.data = harness_first_option(&argc, &argv, "--data", RVIT_EXAMPLES_DATA);
     if (argc > 1 && argv[1][0] != '-') {
         path = argv[1];
         argv[1] = argv[0];
@@ -398,7 +411,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s: not what tools/reference/dump.py writes\n", path);
         return 1;
     }
-    if (!image_load(RVIT_EXAMPLES_DATA "/cifar10_test_1000.png", &T.sheet, &error)) {
+    if (!image_load(data_path("cifar10_test_1000.png", sheet, sizeof sheet), &T.sheet, &error)) {
         fprintf(stderr, "cifar10_test_1000.png: %s\n", error.text);
         return 1;
     }

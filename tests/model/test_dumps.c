@@ -1,6 +1,8 @@
 /* Whole models against timm and Hugging Face in float64: the dumps of tools/dump_reference.py, which says how they are made.
 
-     test_dumps [--dumps FOLDER] and what every test program takes */
+     test_dumps [--data FOLDER] [--dumps FOLDER] and what every test program takes
+
+   --data says where the committed dumps lie now, --dumps which others to take in their place. */
 #include "harness.h"
 
 #include <dirent.h>
@@ -9,7 +11,7 @@
 
 #include <jansson.h>
 
-static const char *folder = RVIT_DUMPS;
+static const char *data, *folder;
 
 /* Largest difference allowed by storage. float16 has 11 bits, and the outputs are of the order of 1. */
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
@@ -240,7 +242,7 @@ static void choices(void **state)
         {"timm_resampled_down.json", RVIT_RESAMPLE_BICUBIC, 0},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        json_t *dump = load_dump(RVIT_DUMPS, wrong[i].file_name);
+        json_t *dump = load_dump(data, wrong[i].file_name);
         rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
         desc.image_size = (int32_t)integer(dump, "image_size");
         desc.resample = (rvit_resample)wrong[i].resample;
@@ -260,12 +262,8 @@ SUITE(dumps_suite, TEST(dumps), TEST(choices));
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--dumps") == 0) {
-        folder = argv[2];
-        argv[2] = argv[0];
-        argv += 2;
-        argc -= 2;
-    }
+    data = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
+    folder = harness_first_option(&argc, &argv, "--dumps", data);
     const suite *const suites[] = {&dumps_suite};
     return harness_main(argc, argv, 0, suites, 1);
 }
