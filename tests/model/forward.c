@@ -14,7 +14,9 @@ static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_
 #define N_SPECS ((int)(sizeof specs / sizeof specs[0]))
 
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
-static const double tolerances[] = {1e-4, 4e-3};
+/* float16: twice what storage alone costs these random weights (3.0e-3 on the CPU, which sums in float32); other backends round attention's
+   weights too. */
+static const double tolerances[] = {1e-4, 6e-3};
 
 static void expect_logits(const toy *m, const float *got, const double *wanted, double tolerance, const char *what)
 {
