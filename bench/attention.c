@@ -30,6 +30,7 @@ static void usage(FILE *out)
 {
     fputs("usage: bench_attention [options]\n"
           "  --backend cpu|vulkan|cuda|auto  default auto\n"
+          "  --tier scalar|subgroup|matrix   default the device's\n"
           "  --dtype f32|f16|bf16            default f16\n"
           "  --batch N,N,...                 default 1,4,16,64,256\n"
           "  --len N,N,...                   tokens of every image; default 197,99,41,21\n"
@@ -52,6 +53,7 @@ static rvit_dtype parse_dtype(const char *name)
 static options parse(int argc, char **argv)
 {
     static const struct option long_options[] = {{"backend", required_argument, NULL, 'b'},
+                                                 {"tier", required_argument, NULL, 't'},
                                                  {"dtype", required_argument, NULL, 'y'},
                                                  {"batch", required_argument, NULL, 'n'},
                                                  {"len", required_argument, NULL, 'l'},
@@ -76,6 +78,9 @@ static options parse(int argc, char **argv)
         switch (c) {
         case 'b':
             o.device.backend = bench_backend(optarg);
+            break;
+        case 't':
+            o.device.tier = bench_tier(optarg);
             break;
         case 'y':
             o.dtype = parse_dtype(optarg);

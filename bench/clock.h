@@ -17,6 +17,9 @@ void clock_host(const timed *work, double samples[CLOCK_SAMPLES]);
 /* Seconds from the first of n calls until the drain returns, divided by n. */
 double clock_drained(const timed *work, int n);
 
+/* Host seconds to submit an empty command buffer with a fence on the first Vulkan device. 0 if there is none. */
+int vulkan_clock_floor(double samples[CLOCK_SAMPLES]);
+
 /* The CUDA driver, opened at run time, with a stream of ours on the device's primary context. */
 typedef struct cuda_clock cuda_clock;
 

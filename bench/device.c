@@ -27,6 +27,16 @@ rvit_backend bench_backend(const char *name)
     exit(2);
 }
 
+rvit_tier bench_tier(const char *name)
+{
+    static const char *const names[] = {"auto", "scalar", "subgroup", "matrix"};
+    for (int t = 0; t < 4; t++)
+        if (strcmp(name, names[t]) == 0)
+            return (rvit_tier)t;
+    fprintf(stderr, "bench: no tier is called '%s'\n", name);
+    exit(2);
+}
+
 int bench_list(const char *text, double *values, int capacity)
 {
     int n = 0;
@@ -83,8 +93,14 @@ double bench_device_seconds(bench_device *d, const timed *work, int n)
 
 json_t *bench_device_floor(bench_device *d)
 {
-    if (d->cuda == NULL)
-        return json_null();
+    if (d->cuda == NULL) {
+        rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+        double samples[CLOCK_SAMPLES];
+        bench_check(rvit_device_get_info(d->device, &info), "device");
+        return info.backend == RVIT_BACKEND_VULKAN && vulkan_clock_floor(samples)
+                   ? json_pack("{s:o}", "empty_submit_us", report_samples(samples, CLOCK_SAMPLES, 1e6))
+                   : json_null();
+    }
     const cuda_floor floor = cuda_clock_floor(d->cuda);
     if (floor.launch == NULL)
         return json_pack("{s:s}", "skipped", floor.reason);

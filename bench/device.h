@@ -18,6 +18,7 @@ typedef struct bench_device {
 /* Prints what failed, with the library's detail, and ends the program. */
 void bench_check(rvit_status status, const char *what);
 rvit_backend bench_backend(const char *name);
+rvit_tier bench_tier(const char *name);
 /* "1,4,16" into values; ends the program on anything else. Returns how many. */
 int bench_list(const char *text, double *values, int capacity);
 
@@ -27,7 +28,8 @@ void bench_device_close(bench_device *d);
 double bench_device_seconds(bench_device *d, const timed *work, int n);
 /* Waits for the stream; user is the bench_device. */
 void bench_device_drain(void *device);
-/* Object with the host time of an empty launch and of an empty graph's, in microseconds; JSON null where there is no CUDA, or a reason. */
+/* Object with the host time, in microseconds, of an empty launch and of an empty graph's on CUDA, of an empty submit on Vulkan; JSON null
+   elsewhere, or a reason. */
 json_t *bench_device_floor(bench_device *d);
 
 #endif

@@ -42,6 +42,7 @@ static void usage(FILE *out)
 {
     fputs("usage: bench_forward MODEL [options]\n"
           "  --backend cpu|vulkan|cuda|auto  default auto\n"
+          "  --tier scalar|subgroup|matrix   default the device's\n"
           "  --threads N                     CPU threads; default one a core\n"
           "  --dtype f32|f16                 default f32\n"
           "  --prune NAME                    policy of the pruned variants; default l2\n"
@@ -60,7 +61,8 @@ static options parse(int argc, char **argv)
         {"backend", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 't'}, {"dtype", required_argument, NULL, 'y'},
         {"prune", required_argument, NULL, 'p'},   {"batch", required_argument, NULL, 'b'},   {"keep", required_argument, NULL, 'k'},
         {"inputs", required_argument, NULL, 'i'},  {"any-batch", no_argument, NULL, 'a'},     {"seconds", required_argument, NULL, 's'},
-        {"json", required_argument, NULL, 'j'},    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+        {"json", required_argument, NULL, 'j'},    {"tier", required_argument, NULL, 'T'},    {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0}};
     options o = {.device = RVIT_DEVICE_DESC_INIT,
                  .precision = RVIT_MODEL_DESC_INIT,
                  .prune = RVIT_PRUNE_L2,
@@ -78,6 +80,9 @@ static options parse(int argc, char **argv)
             break;
         case 't':
             o.device.n_threads = atoi(optarg);
+            break;
+        case 'T':
+            o.device.tier = bench_tier(optarg);
             break;
         case 'y':
             o.precision.dtype = strcmp(optarg, "f16") == 0 ? RVIT_F16 : RVIT_F32;
