@@ -74,13 +74,12 @@ static void damaged(void **state)
     assert_null(rvit_vk_cache_check(driver, blob, size, &payload, &payload_size));
     assert_ptr_equal((const uint8_t *)payload + payload_size, blob + size);
     payload = NULL;
-    for (size_t i = 0; i < size; i++)
-        for (int bit = 0; bit < 8; bit += i < 512 ? 1 : 7) {
+    /* A GPU's blob is too large to try every byte: those of the header, and a sample. */
+    for (size_t i = 0; i < size; i += i < 256 ? 1 : 1 + size / 256)
+        for (int bit = 0; bit < 8; bit += i < 256 ? 1 : 7) {
             blob[i] ^= (uint8_t)(1 << bit);
             assert_non_null(rvit_vk_cache_check(driver, blob, size, &payload, &payload_size));
             blob[i] ^= (uint8_t)(1 << bit);
-            if (i > 4096)
-                break;
         }
     for (size_t shorter = 0; shorter < size && shorter < 1024; shorter++)
         assert_non_null(rvit_vk_cache_check(driver, blob, shorter, &payload, &payload_size));
