@@ -24,11 +24,13 @@ left() { echo $((limit - SECONDS)); }
 pids=()
 check() {
     local tool=$1 program=$2 filter=$3 seconds=$4 name
+    local arguments=(--backend cuda ${filter:+--filter "$filter"})
+    [ "$program" != test_policies ] || arguments=(--data "$root/examples/data" "$root/tests/model/data/policies_8.txt" "${arguments[@]}")
     name=$tool.$program.${filter//[^a-z0-9]/}
     (
         # 97 is compute-sanitizer's own finding, apart from a failed test. The tests make calls that the driver must refuse.
         timeout "$seconds" compute-sanitizer --tool "$tool" --error-exitcode 97 --report-api-errors no --print-limit 20 \
-            "$pack/$program" --backend cuda ${filter:+--filter "$filter"} >"$out/logs/$name" 2>&1
+            "$pack/$program" "${arguments[@]}" >"$out/logs/$name" 2>&1
         code=$?
         tests=$(grep -c '^\[       OK' "$out/logs/$name")
         case $code in
@@ -45,7 +47,7 @@ check() {
 }
 
 if command -v compute-sanitizer >/dev/null; then
-    for program in test_ops test_laws test_model test_api test_cuda; do
+    for program in test_ops test_laws test_model test_policies test_api test_cuda; do
         check memcheck $program "" 300
     done
     # Shared memory is where races are: the kernels by op, so that one slow op does not keep the rest from being seen.
@@ -55,6 +57,7 @@ if command -v compute-sanitizer >/dev/null; then
     done
     check racecheck test_cuda "" 300
     check racecheck test_model "" 300
+    check racecheck test_policies "" 300
     check initcheck test_model "" 200
     wait "${pids[@]}"
 else
