@@ -78,11 +78,11 @@ static int shape_attention_matrix(const rvit_vk_device *device, const rvit_atten
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const uint32_t head_dim = (uint32_t)args->head_dim, m = matrix->m;
     if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || head_dim % matrix->n != 0 || head_dim % matrix->k != 0 ||
-        args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
+        args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0 || matrix->subgroup * 4 > KEYS * m)
         return 0;
     for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
         const uint32_t queries = subgroups * m, staged = queries > 2 * KEYS ? queries : 2 * KEYS;
-        const uint32_t shared_size = staged * (head_dim + 8) * 2 + queries * ((KEYS + 4) * 4 + (KEYS + 8) * 2);
+        const uint32_t shared_size = staged * (head_dim + 8) * 2 + queries * (KEYS + 8) * (4 + 2);
         if ((subgroups > 1 && args->max_len <= (int32_t)(queries - m)) || !matrix_group_fits(device, subgroups, shared_size))
             continue;
         *out_shape = (rvit_vk_attention_shape){.matrix = 1, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = KEYS};

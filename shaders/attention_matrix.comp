@@ -28,10 +28,12 @@ const uint FETCHES = (UNITS + THREADS - 1) / THREADS;
 const uint STAGED_ROWS = 2 * KEYS > QUERIES ? 2 * KEYS : QUERIES;
 const uint Q_PARTS = HEAD_DIM / MATRIX_K;
 const uint OUT_PARTS = HEAD_DIM / MATRIX_N;
-const uint S_STEP = KEYS + 4;
-const uint P_STEP = KEYS / 4 + 2; // in fours of half floats
-// The softmax: ROW_LANES lanes a row, and as many rows at a time as there are lanes for.
+// Rows of logits and of weights, in fours; the two more keep rows below each other in different banks.
+const uint S_STEP = KEYS / 4 + 2;
+const uint P_STEP = KEYS / 4 + 2;
+// The softmax: ROW_LANES lanes a row, which take its fours of keys in turn, and as many rows at a time as there are lanes for.
 const uint ROW_LANES = SUBGROUP > MATRIX_M ? SUBGROUP / MATRIX_M : 1;
+const uint ROW_QUADS = KEYS / (4 * ROW_LANES);
 const uint ROW_STEP = SUBGROUP / ROW_LANES;
 const uint PASSES = MATRIX_M / ROW_STEP;
 
@@ -40,7 +42,7 @@ layout(binding = RVIT_ATTENTION_K) readonly buffer K { uvec4 k_units[]; };
 layout(binding = RVIT_ATTENTION_V) readonly buffer V { uvec4 v_units[]; };
 
 shared uvec4 staged[STAGED_ROWS * STEP8]; // the queries; then keys and, below them, values: [row][d / 8]
-shared float s_tile[QUERIES * S_STEP];    // logits; then factors, and at last results
+shared vec4 s_tile[QUERIES * S_STEP];     // logits; then factors, and at last results
 shared uvec2 p_tile[QUERIES * P_STEP];
 
 // Where a row's part for the tile's head begins, in units of eight.
@@ -86,6 +88,22 @@ float row_total(float value)
     [[unroll]] for (uint step = 1; step < ROW_LANES; step *= 2)
         value += subgroupShuffleXor(value, step);
     return value;
+}
+
+// Logits of four of the row's keys as the matrices left them, scaled and biased; past the block's keys minus infinity, whose weight is 0.
+vec4 finish_logits(attention_tile tile, vec4 logits, uint first_key, uint key, uint n_keys, bool keep)
+{
+    logits *= push.scale;
+    [[unroll]] for (uint i = 0; i < 4; i++)
+        if (key + i < n_keys) {
+            if ((FLAGS & RVIT_ATTENTION_HAS_BIAS) != 0)
+                logits[i] += key_bias[uint(push.key_bias_at) + tile.image.begin + first_key + key + i];
+            if (keep)
+                cls_probs[cls_probs_at(tile, first_key + key + i)] = logits[i];
+        } else {
+            logits[i] = negative_infinity();
+        }
+    return logits;
 }
 
 void main()
@@ -140,41 +158,33 @@ void main()
                     coopMatLoad(k, staged, c * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
                     logits = coopMatMulAdd(q[d], k, logits);
                 }
-                coopMatStore(logits, s_tile, s_at + c, S_STEP, ROW_MAJOR);
+                coopMatStore(logits, s_tile, s_at + c / 4, S_STEP, ROW_MAJOR);
             }
         subgroupBarrier();
 
-        // A lane goes over the same fours of keys each time, so that what it stores is there for it without a barrier.
         float factor[PASSES];
         bool grown = false;
         if (has_rows)
             [[unroll]] for (uint r = 0; r < PASSES; r++) {
                 const uint row = line + r * ROW_STEP;
-                const uint row_at = s_at + row * S_STEP;
+                vec4 quads[ROW_QUADS];
                 float block_maximum = maximum[r];
-                for (uint key = part * 4; key < n_keys; key += ROW_LANES * 4)
-                    [[unroll]] for (uint i = key; i < key + 4; i++)
-                        if (i < n_keys) {
-                            float logit = push.scale * s_tile[row_at + i];
-                            if ((FLAGS & RVIT_ATTENTION_HAS_BIAS) != 0)
-                                logit += key_bias[uint(push.key_bias_at) + tile.image.begin + first_key + i];
-                            s_tile[row_at + i] = logit;
-                            if (keeps_cls && row == 0)
-                                cls_probs[cls_probs_at(tile, first_key + i)] = logit;
-                            block_maximum = max(block_maximum, logit);
-                        }
+                [[unroll]] for (uint j = 0; j < ROW_QUADS; j++) {
+                    const uint quad = part + j * ROW_LANES;
+                    quads[j] = finish_logits(tile, s_tile[s_at + row * S_STEP + quad], first_key, quad * 4, n_keys, keeps_cls && row == 0);
+                    block_maximum = max(block_maximum, max(max(quads[j].x, quads[j].y), max(quads[j].z, quads[j].w)));
+                }
                 block_maximum = row_maximum(block_maximum);
                 factor[r] = softmax_term(maximum[r], block_maximum);
                 grown = grown || factor[r] != 1.0;
                 float block_total = 0.0;
-                for (uint key = part * 4; key < KEYS; key += ROW_LANES * 4) {
-                    vec4 p = vec4(0.0);
+                [[unroll]] for (uint j = 0; j < ROW_QUADS; j++) {
+                    vec4 p;
                     [[unroll]] for (uint i = 0; i < 4; i++) {
-                        if (key + i < n_keys)
-                            p[i] = softmax_term(s_tile[row_at + key + i], block_maximum);
+                        p[i] = softmax_term(quads[j][i], block_maximum);
                         block_total += p[i];
                     }
-                    p_tile[p_at + row * P_STEP + key / 4] = uvec2(packFloat2x16(f16vec2(p.xy)), packFloat2x16(f16vec2(p.zw)));
+                    p_tile[p_at + row * P_STEP + part + j * ROW_LANES] = uvec2(packFloat2x16(f16vec2(p.xy)), packFloat2x16(f16vec2(p.zw)));
                 }
                 total[r] = total[r] * factor[r] + row_total(block_total);
                 maximum[r] = block_maximum;
@@ -184,8 +194,8 @@ void main()
         const bool rescales = first_key > 0 && subgroupAny(grown);
         if (rescales)
             [[unroll]] for (uint r = 0; r < PASSES; r++)
-                for (uint i = part; i < MATRIX_N; i += ROW_LANES)
-                    s_tile[s_at + (line + r * ROW_STEP) * S_STEP + i] = factor[r];
+                for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES)
+                    s_tile[s_at + (line + r * ROW_STEP) * S_STEP + quad] = vec4(factor[r]);
         subgroupBarrier();
         if (rescales) {
             MATRIX_SUM factors;
@@ -213,11 +223,8 @@ void main()
         [[unroll]] for (uint r = 0; r < PASSES; r++) {
             const uint row = line + r * ROW_STEP;
             if (row < n_queries)
-                for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES) {
-                    const uint at = s_at + row * S_STEP + quad * 4;
-                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad,
-                              vec4(s_tile[at], s_tile[at + 1], s_tile[at + 2], s_tile[at + 3]), total[r]);
-                }
+                for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES)
+                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad, s_tile[s_at + row * S_STEP + quad], total[r]);
         }
         subgroupBarrier();
     }
