@@ -103,14 +103,18 @@ static void describe_driver(rvit_device_info *info, const VkPhysicalDeviceProper
                        VK_API_VERSION_MINOR(properties->driverVersion), VK_API_VERSION_PATCH(properties->driverVersion));
 }
 
-/* The matrix tier is taken on demand only, until a GPU has shown that it is right and faster. */
+/* A software device has nothing to gain from matrices. */
 static void choose_tier(rvit_vk_physical *physical)
 {
     rvit_device_info *info = &physical->info;
+    if (physical->why_no_matrix == NULL && !info->is_software) {
+        info->tier = RVIT_TIER_MATRIX;
+        return;
+    }
     info->tier = physical->has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
     (void)snprintf(info->note, sizeof info->note, "%smatrix tier: %s",
                    physical->has_subgroups ? "" : "subgroup tier: no subgroup arithmetic in compute shaders; ",
-                   physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand, since no GPU has run it yet");
+                   physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand on a software device");
 }
 
 /* NULL, or why the device cannot be used. */
