@@ -40,7 +40,7 @@ check() {
         *) verdict="exit $code after $tests tests" ;;
         esac
         [ "$code" = 0 ] && [ "$tests" = 0 ] && verdict="NO TESTS"
-        [ $code = 124 ] && grep -q '^========= .*\(Invalid\|hazard\|Race\)' "$out/logs/$name" && verdict=FINDINGS
+        [ $code = 124 ] && grep -q '^========= .*\(Invalid\|Uninitialized\|hazard\|Race\)' "$out/logs/$name" && verdict=FINDINGS
         echo "$tool $program ${filter:-all}: $verdict" | tee -a "$out/logs/$name"
     ) &
     pids+=($!)
