@@ -25,11 +25,6 @@ RVIT_DEVICE void warp_sync()
     __syncwarp();
 }
 
-RVIT_DEVICE void memory_fence()
-{
-    __threadfence();
-}
-
 template <typename T> RVIT_DEVICE T shuffle_xor(T value, int mask)
 {
     return __shfl_xor_sync(0xffffffffu, value, mask);
@@ -65,16 +60,25 @@ RVIT_DEVICE int atomic_max(int *p, int value)
     return atomicMax(p, value);
 }
 
-RVIT_DEVICE unsigned long long load_acquire(const unsigned long long *p)
+/* Also orders: what the block has written before its last barrier, before what a thread reads that finds the new value. */
+RVIT_DEVICE int atomic_add_ordered(int *p, int value)
+{
+    int before;
+    asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], %2;" : "=r"(before) : "l"(p), "r"(value) : "memory");
+    return before;
+}
+
+/* Seen by other blocks, in no order with what else is read and written. */
+RVIT_DEVICE unsigned long long load_relaxed(const unsigned long long *p)
 {
     unsigned long long value;
-    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(p) : "memory");
     return value;
 }
 
-RVIT_DEVICE void store_release(unsigned long long *p, unsigned long long value)
+RVIT_DEVICE void store_relaxed(unsigned long long *p, unsigned long long value)
 {
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(p), "l"(value) : "memory");
 }
 
 /* Bits and numbers. */
@@ -113,6 +117,12 @@ RVIT_DEVICE float mul_rn(float a, float b)
 RVIT_DEVICE float add_rn(float a, float b)
 {
     return __fadd_rn(a, b);
+}
+
+/* To 2 units in the last place. */
+RVIT_DEVICE float inverse_sqrt(float x)
+{
+    return rsqrtf(x);
 }
 
 RVIT_DEVICE float exp2_fast(float x)

@@ -5,9 +5,8 @@
 
 #include "elements.cuh"
 
-/* Which image a CTA works for, and which part of it. */
 struct layout_memory {
-    int image, part, before, is_last;
+    int ticket, before, is_last;
 };
 
 /* The state of an image: how many rows it keeps (AGGREGATE), or it and all images before it (INCLUSIVE); any other tag: not known yet. */
@@ -24,8 +23,8 @@ RVIT_DEVICE int add_up_to(int a, int b, int most)
     return (int)min((unsigned)a + (unsigned)b, (unsigned)most);
 }
 
-/* False: there is no image. Else memory.image and part are set. */
-RVIT_DEVICE bool take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
+/* The CTA's number: its image is the ticket / parts. Below 0: there is no image. */
+RVIT_DEVICE int take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
 {
     if (layout.n_images == 0) {
         if (threadIdx.x == 0) {
@@ -33,34 +32,31 @@ RVIT_DEVICE bool take_ticket(const rvit_cu_layout &layout, layout_memory &memory
             if (layout.error != nullptr)
                 *layout.error = 0;
         }
-        return false;
+        return -1;
     }
-    if (threadIdx.x == 0) {
-        const int ticket = atomic_add(&layout.scratch->tickets, 1);
-        memory.image = ticket / layout.parts;
-        memory.part = ticket % layout.parts;
-        if (ticket == 0)
-            layout.out_cu_seqlens[0] = 0;
+    int ticket = blockIdx.x; /* no CTA of a single image waits for another */
+    if (layout.n_images > 1) {
+        if (threadIdx.x == 0)
+            memory.ticket = atomic_add(&layout.scratch->tickets, 1);
+        block_sync();
+        ticket = memory.ticket;
     }
-    block_sync();
-    return true;
+    if (ticket == 0 && threadIdx.x == 0)
+        layout.out_cu_seqlens[0] = 0;
+    return ticket;
 }
 
 /* Ends the part of an image that its CTAs share. True in the last CTA to come, which then sees what the others have written. */
-RVIT_DEVICE bool is_last_part(const rvit_cu_layout &layout, layout_memory &memory)
+RVIT_DEVICE bool is_last_part(const rvit_cu_layout &layout, int image, layout_memory &memory)
 {
-    if (layout.parts == 1) {
-        block_sync();
-        return true;
-    }
-    memory_fence();
     block_sync();
+    if (layout.parts == 1)
+        return true;
     if (threadIdx.x == 0) {
-        int32_t *arrived = &layout.records[memory.image].arrived;
-        memory.is_last = atomic_add(arrived, 1) == layout.parts - 1;
+        int32_t *arrived = &layout.records[image].arrived;
+        memory.is_last = atomic_add_ordered(arrived, 1) == layout.parts - 1;
         if (memory.is_last)
             *arrived = 0;
-        memory_fence();
     }
     block_sync();
     return memory.is_last != 0;
@@ -76,15 +72,16 @@ RVIT_DEVICE unsigned layout_tag(const rvit_cu_layout &layout)
 RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, unsigned tag)
 {
     const int lane = threadIdx.x & 31, most = layout.rows;
-    if (lane == 0 && image > 0)
-        store_release(&layout.records[image].state, make_state(tag, AGGREGATE, kept));
+    const bool is_awaited = image + 1 < layout.n_images;
+    if (lane == 0 && image > 0 && is_awaited)
+        store_relaxed(&layout.records[image].state, make_state(tag, AGGREGATE, kept));
     int before = 0;
     for (int last = image - 1; last >= 0; last -= 32) {
         const int at = last - lane;
         unsigned long long state = make_state(tag, INCLUSIVE, 0);
         if (at >= 0)
             do {
-                state = load_acquire(&layout.records[at].state);
+                state = load_relaxed(&layout.records[at].state);
             } while ((unsigned)(state >> 34) != tag);
         const int nearest = find_first(warp_ballot((state >> 32 & 3) == INCLUSIVE));
         int sum = nearest < 0 || lane <= nearest ? (int)(unsigned)state : 0;
@@ -96,7 +93,8 @@ RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, uns
     }
     if (lane == 0) {
         const int inclusive = add_up_to(before, kept, most);
-        store_release(&layout.records[image].state, make_state(tag, INCLUSIVE, inclusive));
+        if (is_awaited)
+            store_relaxed(&layout.records[image].state, make_state(tag, INCLUSIVE, inclusive));
         layout.out_cu_seqlens[image + 1] = inclusive;
     }
     return before;
@@ -107,16 +105,17 @@ RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, uns
 RVIT_DEVICE void finish_layout(const rvit_cu_layout &layout, int image, int kind, unsigned tag)
 {
     rvit_cu_layout_scratch *scratch = layout.scratch;
-    if (kind >= 0)
-        atomic_max(&scratch->last_error, INT32_MAX - (int)min(3LL * image + kind + 1, (long long)INT32_MAX - 1));
-    memory_fence();
-    if (atomic_add(&scratch->finished, 1) != layout.n_images - 1)
-        return;
-    memory_fence();
-    const int last_error = atomic_max(&scratch->last_error, 0);
+    int last_error = kind < 0 ? 0 : INT32_MAX - (int)min(3LL * image + kind + 1, (long long)INT32_MAX - 1);
+    if (layout.n_images > 1) {
+        if (last_error != 0)
+            (void)atomic_max(&scratch->last_error, last_error);
+        if (atomic_add_ordered(&scratch->finished, 1) != layout.n_images - 1)
+            return;
+        last_error = atomic_max(&scratch->last_error, 0);
+        scratch->tickets = 0, scratch->finished = 0, scratch->last_error = 0;
+    }
     if (layout.error != nullptr)
         *layout.error = last_error == 0 ? 0 : INT32_MAX - last_error;
-    scratch->tickets = 0, scratch->finished = 0, scratch->last_error = 0;
     if (tag < (1u << 30) - 1u) {
         scratch->epoch = (int)tag;
         return;

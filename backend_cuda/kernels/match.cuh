@@ -232,10 +232,12 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     RVIT_DYNAMIC_SHARED(dynamic);
     match_memory &memory = *reinterpret_cast<match_memory *>(dynamic);
     const rvit_cu_layout &layout = params.layout;
-    if (!take_ticket(layout, memory.layout))
+    const int ticket = take_ticket(layout, memory.layout), image = ticket / layout.parts;
+    if (ticket < 0)
         return;
-    match_job job = match_job_of(params, memory.layout.image);
-    const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, memory.layout.part * each);
+    const unsigned tag = layout_tag(layout);
+    match_job job = match_job_of(params, image);
+    const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, (ticket - image * layout.parts) * each);
     const int end = min(job.begin + job.len, begin + each);
     if (params.dtype == RVIT_CU_F32)
         metric_of_rows<float>(params, begin, end);
@@ -243,9 +245,8 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
         metric_of_rows<f16>(params, begin, end);
     else
         metric_of_rows<bf16>(params, begin, end);
-    if (!is_last_part(layout, memory.layout))
+    if (!is_last_part(layout, image, memory.layout))
         return;
-    const unsigned tag = layout_tag(layout);
     place_job(params, job, memory, reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED));
     block_sync();
     if (job.merges > 0) {
@@ -262,13 +263,13 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     block_sync();
     if (threadIdx.x < 32) {
         const int before = look_back(layout, job.image, job.len - job.merges, tag);
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == 0)
             memory.layout.before = before;
-            finish_layout(layout, job.image, -1, tag);
-        }
     }
     block_sync();
     list_halves(params, job, memory.rank, memory.layout.before);
+    if (threadIdx.x == 0)
+        finish_layout(layout, job.image, -1, tag);
 }
 
 #endif

@@ -80,24 +80,38 @@ RVIT_DEVICE uint32_t find_threshold(const float *scores, int n, int k, rank_memo
     return found;
 }
 
-/* Each score is compared with each. */
+/* How many of the keys from .. end - 1, multiples of 4, are above key. */
+RVIT_DEVICE int count_above(const uint32_t *keys, int from, int end, uint32_t key)
+{
+    int above = 0;
+#pragma unroll 4
+    for (int j = from; j < end; j += 4) {
+        const uint4 other = *reinterpret_cast<const uint4 *>(keys + j);
+        above += (other.x > key) + (other.y > key) + (other.z > key) + (other.w > key);
+    }
+    return above;
+}
+
+/* Each score is compared with each. On equal keys the earlier row is better. */
 RVIT_DEVICE bool mark_best_held(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
     bool has_nan = false;
-    for (int i = threadIdx.x; i < (n + 3) / 4 * 4; i += blockDim.x) {
+    const int padded = (n + 3) / 4 * 4;
+    for (int i = threadIdx.x; i < padded; i += blockDim.x) {
         memory.keys[i] = i < n ? key_of(scores[i]) : 0u;
         has_nan = has_nan || memory.keys[i] == 1u;
     }
     block_sync();
     const bool is_ranked = k > 0 && k < n;
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        const uint32_t key = memory.keys[i];
         int better = 0;
-        for (int j = 0; is_ranked && j < n; j += 4) {
-            const uint4 other = *reinterpret_cast<const uint4 *>(memory.keys + j);
-            /* On equal keys the earlier row is better. */
-            better +=
-                (other.x > key - (j < i)) + (other.y > key - (j + 1 < i)) + (other.z > key - (j + 2 < i)) + (other.w > key - (j + 3 < i));
+        if (is_ranked) {
+            /* Only around a warp's own rows does the order depend on the lane. */
+            const uint32_t key = memory.keys[i];
+            const int own = i & ~31, own_end = min(own + 32, padded);
+            better = count_above(memory.keys, 0, own, key - 1) + count_above(memory.keys, own_end, padded, key);
+            for (int j = own; j < own_end; j++)
+                better += memory.keys[j] > key - (j < i);
         }
         marks[i] = better < k;
     }

@@ -10,10 +10,19 @@ enum { SCORE_GIVEN = 0, SCORE_L2 = 1, SCORE_CLS_ATTENTION = 2, SCORE_CLS_NORM = 
 /* By a warp: the sum of x[i] y[i] in 32 lanes, then pairwise; whole in lane 0. */
 template <typename T> RVIT_DEVICE float sum_products(const T *x, const T *y, int dim)
 {
+    enum { AHEAD = 8 };
     float sum = 0.0f;
-#pragma unroll 8
-    for (int i = threadIdx.x & 31; i < dim; i += 32)
-        sum = add_rn(sum, mul_rn(to_float(x[i]), to_float(y[i])));
+    for (int first = threadIdx.x & 31; first < dim; first += 32 * AHEAD) {
+        T left[AHEAD], right[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (first + i * 32 < dim)
+                left[i] = x[first + i * 32], right[i] = y[first + i * 32];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (first + i * 32 < dim)
+                sum = add_rn(sum, mul_rn(to_float(left[i]), to_float(right[i])));
+    }
     for (int half = 16; half > 0; half /= 2)
         sum = add_rn(sum, shuffle_down(sum, half));
     return sum;

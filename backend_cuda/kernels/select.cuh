@@ -30,6 +30,7 @@ struct select_memory {
 /* What decides over the rows of an image. */
 struct select_job {
     int image, begin, len, prefix, skip; /* rows skip .. len - 1 compete */
+    int k;                               /* TOP_K: how many of them stay */
     uint8_t *marks;                      /* of its rows: in shared memory if they fit, else keep itself */
 };
 
@@ -66,13 +67,11 @@ RVIT_DEVICE int mark_competing(const rvit_cu_select_params &params, const select
         const int flaw = mark_sums(params, params.mode == SELECT_SAMPLE, scores, n, longer, memory.sums, marks);
         return flaw == FLAW_NONE ? ERROR_NONE : flaw == FLAW_NAN ? ERROR_NAN : ERROR_SUM;
     }
-    int k = 0;
+    int k = job.k;
     if (params.mode == SELECT_THRESHOLD) {
         k = min(params.k_min, n);
         if (mark_passing(scores, n, params.threshold, memory, marks, &has_nan) >= k)
             return has_nan ? ERROR_NAN : ERROR_NONE;
-    } else {
-        k = min(max(params.counts[n], 0), n);
     }
     has_nan = mark_best(scores, n, k, memory.rank, marks) || has_nan;
     return has_nan ? ERROR_NAN : ERROR_NONE;
@@ -209,22 +208,25 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
 {
     RVIT_SHARED select_memory memory;
     const rvit_cu_layout &layout = params.layout;
-    if (!take_ticket(layout, memory.layout))
+    const int ticket = take_ticket(layout, memory.layout);
+    if (ticket < 0)
         return;
+    const unsigned tag = layout_tag(layout);
     select_job job;
-    job.image = memory.layout.image;
+    job.image = ticket / layout.parts;
     const image_rows rows = rows_of_image(layout.cu_seqlens, job.image, layout.rows, layout.max_len);
     job.begin = rows.begin, job.len = rows.len;
-    if (params.score != SCORE_GIVEN && params.mode != SELECT_MASK) {
-        const int each = (job.len + layout.parts - 1) / layout.parts, begin = min(job.len, memory.layout.part * each);
-        score_rows(params, job.begin, job.begin + begin, job.begin + min(job.len, begin + each));
-        if (!is_last_part(layout, memory.layout))
-            return;
-    }
-    const unsigned tag = layout_tag(layout);
-    const bool is_held = job.len <= HELD_ROWS;
     job.prefix = min(layout.n_prefix, job.len);
     job.skip = params.mode == SELECT_TOP_K && params.prefix_competes ? 0 : job.prefix;
+    const int n = job.len - job.skip;
+    job.k = params.mode == SELECT_TOP_K ? min(max(params.counts[n], 0), n) : 0;
+    if (params.score != SCORE_GIVEN && params.mode != SELECT_MASK) {
+        const int each = (job.len + layout.parts - 1) / layout.parts, begin = min(job.len, (ticket - job.image * layout.parts) * each);
+        score_rows(params, job.begin, job.begin + begin, job.begin + min(job.len, begin + each));
+        if (!is_last_part(layout, job.image, memory.layout))
+            return;
+    }
+    const bool is_held = job.len <= HELD_ROWS;
     job.marks = is_held ? memory.marks : params.keep + job.begin;
     if (threadIdx.x == 0)
         memory.error = -ERROR_NONE;
@@ -245,13 +247,13 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
     if (threadIdx.x < 32) {
         const bool is_fused = params.fuse_x != nullptr && kept < job.len;
         const int before = look_back(layout, job.image, kept + is_fused, tag);
-        if (threadIdx.x == 0) {
+        if (threadIdx.x == 0)
             memory.layout.before = before;
-            finish_layout(layout, job.image, memory.error == -ERROR_NONE ? -1 : -memory.error, tag);
-        }
     }
     block_sync();
     list_rows(params, job, memory, is_held, memory.layout.before, kept);
+    if (threadIdx.x == 0)
+        finish_layout(layout, job.image, memory.error == -ERROR_NONE ? -1 : -memory.error, tag);
     if (params.fuse_x != nullptr && kept < job.len)
         fuse(params, job, memory);
 }

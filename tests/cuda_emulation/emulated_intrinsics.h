@@ -100,11 +100,6 @@ RVIT_DEVICE void warp_sync(emu::site at = emu::site::here())
     emu::warp_collective(at, emu::collective::sync, 0, 0);
 }
 
-RVIT_DEVICE void memory_fence()
-{
-    emu::fence();
-}
-
 template <typename T> RVIT_DEVICE T emulated_shuffle(emu::site at, emu::collective kind, T value, int argument)
 {
     static_assert(sizeof(T) == 4, "a shuffle moves 4 bytes");
@@ -152,14 +147,19 @@ RVIT_DEVICE int atomic_max(int *p, int value)
     return emu::atomic_max(p, value);
 }
 
-RVIT_DEVICE unsigned long long load_acquire(const unsigned long long *p)
+RVIT_DEVICE int atomic_add_ordered(int *p, int value)
 {
-    return emu::load_acquire(p);
+    return emu::atomic_add(p, value);
 }
 
-RVIT_DEVICE void store_release(unsigned long long *p, unsigned long long value)
+RVIT_DEVICE unsigned long long load_relaxed(const unsigned long long *p)
 {
-    emu::store_release(p, value);
+    return emu::load_relaxed(p);
+}
+
+RVIT_DEVICE void store_relaxed(unsigned long long *p, unsigned long long value)
+{
+    emu::store_relaxed(p, value);
 }
 
 /* Bits and numbers. */
@@ -201,6 +201,11 @@ RVIT_DEVICE float add_rn(float a, float b)
 }
 
 /* Exact here, within 2 units in the last place on the device; both flush denormals. */
+RVIT_DEVICE float inverse_sqrt(float x)
+{
+    return 1.0f / sqrtf(x);
+}
+
 RVIT_DEVICE float exp2_fast(float x)
 {
     const float y = exp2f(x);

@@ -31,7 +31,7 @@ int atomic_max(int *p, int value)
     return old;
 }
 
-unsigned long long load_acquire(const unsigned long long *p)
+unsigned long long load_relaxed(const unsigned long long *p)
 {
     fiber &f = checked(p);
     if (++f.spins % SPIN_YIELD == 0)
@@ -41,14 +41,9 @@ unsigned long long load_acquire(const unsigned long long *p)
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
-void store_release(unsigned long long *p, unsigned long long value)
+void store_relaxed(unsigned long long *p, unsigned long long value)
 {
     checked(p).spins = 0;
     __atomic_store_n(p, value, __ATOMIC_RELEASE);
-}
-
-void fence()
-{
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 } // namespace emu

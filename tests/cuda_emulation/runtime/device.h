@@ -60,9 +60,8 @@ void copy_async_wait(int pending);
 /* Global memory that several blocks use. A thread that spins on a load lets others run. */
 int atomic_add(int *p, int value);
 int atomic_max(int *p, int value);
-unsigned long long load_acquire(const unsigned long long *p);
-void store_release(unsigned long long *p, unsigned long long value);
-void fence();
+unsigned long long load_relaxed(const unsigned long long *p);
+void store_relaxed(unsigned long long *p, unsigned long long value);
 
 /* Keeps the compiler from fusing the operation that made x with the next one. */
 inline float rounded(float x)

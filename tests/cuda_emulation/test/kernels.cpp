@@ -161,19 +161,19 @@ KERNEL(scan)
     }
     if (threadIdx.x == 0) {
         const unsigned long long own = 1ull << 32, all = 2ull << 32;
-        store_release(&params.states[ticket], (ticket == 0 ? all : own) | (unsigned)total);
+        store_relaxed(&params.states[ticket], (ticket == 0 ? all : own) | (unsigned)total);
         int sum = 0;
         for (int i = ticket - 1; i >= 0; i--) {
             unsigned long long state;
             do
-                state = load_acquire(&params.states[i]);
+                state = load_relaxed(&params.states[i]);
             while (state == 0);
             sum += (int)(unsigned)state;
             if (state >= all)
                 break;
         }
         if (ticket > 0)
-            store_release(&params.states[ticket], all | (unsigned)(sum + total));
+            store_relaxed(&params.states[ticket], all | (unsigned)(sum + total));
         before = sum;
     }
     block_sync();
@@ -185,9 +185,9 @@ KERNEL(scan)
 KERNEL(spin)
 {
     if (threadIdx.x + 1 == blockDim.x)
-        store_release(params.states, 5);
+        store_relaxed(params.states, 5);
     else
-        while (load_acquire(params.states) != 5) {
+        while (load_relaxed(params.states) != 5) {
         }
     static_cast<int *>(params.out)[threadIdx.x] = 1;
 }
