@@ -61,8 +61,8 @@ typedef struct rvit_cu_layernorm_params {
     const float *gamma, *beta;
     void *out, *out_x; /* out_x or NULL */
     rvit_cu_rows rows;
-    int32_t x_rows, dim, out_dtype;
-    float eps;
+    int32_t x_rows, dim, out_dtype, unused;
+    float inverse_dim, eps;
 } rvit_cu_layernorm_params;
 
 /* Strides in elements. A CTA takes row block blockIdx.x of head blockIdx.y of image first_image + blockIdx.z. */

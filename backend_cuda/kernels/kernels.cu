@@ -47,9 +47,9 @@ KERNEL(finish_f32, 256, 1, rvit_cu_finish_params, finish_product<float>)
 KERNEL(finish_f16, 256, 1, rvit_cu_finish_params, finish_product<f16>)
 KERNEL(finish_bf16, 256, 1, rvit_cu_finish_params, finish_product<bf16>)
 
-KERNEL(layernorm_f32, 256, 2, rvit_cu_layernorm_params, layernorm<float>::run)
-KERNEL(layernorm_f16, 256, 2, rvit_cu_layernorm_params, layernorm<f16>::run)
-KERNEL(layernorm_bf16, 256, 2, rvit_cu_layernorm_params, layernorm<bf16>::run)
+KERNEL(layernorm_f32, 128, 4, rvit_cu_layernorm_params, layernorm<float>::run)
+KERNEL(layernorm_f16, 128, 4, rvit_cu_layernorm_params, layernorm<f16>::run)
+KERNEL(layernorm_bf16, 128, 4, rvit_cu_layernorm_params, layernorm<bf16>::run)
 
 /* On an SM of architecture 120 shared memory holds two, and three would not leave it registers enough. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200

@@ -4,23 +4,49 @@
 
 #include "elements.cuh"
 
-/* Rows of up to 128 * PIECES elements stay in registers; longer ones are read again for each pass. */
+/* Rows of up to 1024 elements stay in registers, and gamma and beta too; longer ones are read again for each pass. */
 template <typename T> struct layernorm {
-    enum { PIECES = 8 };
-
     static __device__ __forceinline__ void run(const rvit_cu_layernorm_params &params)
     {
-        const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32, rows = params.x_rows > 0 ? live_rows(params.rows) : 0;
-        const long long step = (long long)gridDim.x * warps;
-        for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += step) {
-            const long long from = params.src_rows == nullptr ? row : min(max(params.src_rows[row], 0), params.x_rows - 1);
-            const T *x = static_cast<const T *>(params.x) + from * params.dim;
-            T *out_x = params.out_x == nullptr ? nullptr : static_cast<T *>(params.out_x) + row * params.dim;
-            if (params.dim <= 128 * PIECES)
-                held(params, x, out_x, row * params.dim, lane);
-            else
-                streamed(params, x, out_x, row * params.dim, lane);
-        }
+        if (params.dim <= 256)
+            held<2>(params);
+        else if (params.dim <= 384)
+            held<3>(params);
+        else if (params.dim <= 768)
+            held<6>(params);
+        else if (params.dim <= 1024)
+            held<8>(params);
+        else
+            streamed(params);
+    }
+
+    static __device__ __forceinline__ const T *source_row(const rvit_cu_layernorm_params &params, int row)
+    {
+        const int from = params.src_rows == nullptr ? row : min(max(params.src_rows[row], 0), params.x_rows - 1);
+        return static_cast<const T *>(params.x) + (long long)from * params.dim;
+    }
+
+    static __device__ __forceinline__ int lane_column()
+    {
+        return (int)(threadIdx.x & 31) * 4;
+    }
+
+    /* The lane's elements: every 32nd group of four. */
+    template <typename U, int PIECES> static __device__ __forceinline__ void load_pieces(float4 (&value)[PIECES], const U *from, int dim)
+    {
+#pragma unroll
+        for (int p = 0; p < PIECES; p++)
+            value[p] = p * 128 + lane_column() < dim ? load_4(from + p * 128 + lane_column()) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+
+    template <typename U, int PIECES>
+    static __device__ __forceinline__ void store_pieces(void *to, long long at, const float4 (&value)[PIECES], int dim)
+    {
+        U *out = static_cast<U *>(to) + at;
+#pragma unroll
+        for (int p = 0; p < PIECES; p++)
+            if (p * 128 + lane_column() < dim)
+                store_4(out + p * 128 + lane_column(), value[p]);
     }
 
     static __device__ __forceinline__ float square_distance(float4 x, float mean)
@@ -29,63 +55,78 @@ template <typename T> struct layernorm {
         return a * a + b * b + (c * c + d * d);
     }
 
-    static __device__ __forceinline__ void finish(const rvit_cu_layernorm_params &params, float4 x, float mean, float scale, int i,
-                                                  long long at)
+    static __device__ __forceinline__ float4 scaled(float4 x, float mean, float scale, float4 gamma, float4 beta)
     {
-        const float4 gamma = load_4(params.gamma + i), beta = load_4(params.beta + i);
-        store_4_as(params.out_dtype, params.out, at + i,
-                   make_float4((x.x - mean) * scale * gamma.x + beta.x, (x.y - mean) * scale * gamma.y + beta.y,
-                               (x.z - mean) * scale * gamma.z + beta.z, (x.w - mean) * scale * gamma.w + beta.w));
+        return make_float4((x.x - mean) * scale * gamma.x + beta.x, (x.y - mean) * scale * gamma.y + beta.y,
+                           (x.z - mean) * scale * gamma.z + beta.z, (x.w - mean) * scale * gamma.w + beta.w);
     }
 
-    static __device__ __forceinline__ void held(const rvit_cu_layernorm_params &params, const T *x, T *out_x, long long at, int lane)
+    template <int PIECES> static __device__ __forceinline__ void held(const rvit_cu_layernorm_params &params)
     {
-        const int dim = params.dim;
-        float4 value[PIECES];
-        float sum = 0.0f;
+        const int dim = params.dim, step = (int)(gridDim.x * (blockDim.x / 32));
+        int row = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
+        if (row >= params.rows.capacity)
+            return;
+        /* The number of live rows arrives with the row's source, not before it. */
+        const int rows = live_rows(params.rows);
+        const T *x = source_row(params, row);
+        if (row >= rows)
+            return;
+        float4 value[PIECES], gamma[PIECES], beta[PIECES];
+        load_pieces(value, x, dim);
+        load_pieces(gamma, params.gamma, dim);
+        load_pieces(beta, params.beta, dim);
+        for (;;) {
+            float sum = 0.0f, squares = 0.0f;
 #pragma unroll
-        for (int p = 0; p < PIECES; p++) {
-            const int i = p * 128 + lane * 4;
-            if (i < dim) {
-                value[p] = load_4(x + i);
+            for (int p = 0; p < PIECES; p++)
                 sum += value[p].x + value[p].y + (value[p].z + value[p].w);
-            }
-        }
-        const float mean = warp_sum(sum) / (float)dim;
-        float squares = 0.0f;
+            const float mean = warp_sum(sum) * params.inverse_dim;
 #pragma unroll
-        for (int p = 0; p < PIECES; p++)
-            if (p * 128 + lane * 4 < dim)
-                squares += square_distance(value[p], mean);
-        const float scale = 1.0f / sqrtf(warp_sum(squares) / (float)dim + params.eps);
+            for (int p = 0; p < PIECES; p++)
+                squares += p * 128 + lane_column() < dim ? square_distance(value[p], mean) : 0.0f;
+            const float scale = inverse_sqrt(warp_sum(squares) * params.inverse_dim + params.eps);
+            const long long at = (long long)row * dim;
+            if (params.out_x != nullptr)
+                store_pieces<T>(params.out_x, at, value, dim);
 #pragma unroll
-        for (int p = 0; p < PIECES; p++) {
-            const int i = p * 128 + lane * 4;
-            if (i < dim) {
-                if (out_x != nullptr)
-                    store_4(out_x + i, value[p]);
-                finish(params, value[p], mean, scale, i, at);
-            }
+            for (int p = 0; p < PIECES; p++)
+                value[p] = scaled(value[p], mean, scale, gamma[p], beta[p]);
+            if (params.out_dtype == RVIT_CU_F32)
+                store_pieces<float>(params.out, at, value, dim);
+            else if (params.out_dtype == RVIT_CU_F16)
+                store_pieces<f16>(params.out, at, value, dim);
+            else
+                store_pieces<bf16>(params.out, at, value, dim);
+            if (row >= rows - step)
+                return;
+            row += step;
+            load_pieces(value, source_row(params, row), dim);
         }
     }
 
-    static __device__ __forceinline__ void streamed(const rvit_cu_layernorm_params &params, const T *x, T *out_x, long long at, int lane)
+    static __device__ __forceinline__ void streamed(const rvit_cu_layernorm_params &params)
     {
-        const int dim = params.dim;
-        float sum = 0.0f, squares = 0.0f;
-        for (int i = lane * 4; i < dim; i += 128) {
-            const float4 value = load_4(x + i);
-            sum += value.x + value.y + (value.z + value.w);
-        }
-        const float mean = warp_sum(sum) / (float)dim;
-        for (int i = lane * 4; i < dim; i += 128)
-            squares += square_distance(load_4(x + i), mean);
-        const float scale = 1.0f / sqrtf(warp_sum(squares) / (float)dim + params.eps);
-        for (int i = lane * 4; i < dim; i += 128) {
-            const float4 value = load_4(x + i);
-            if (out_x != nullptr)
-                store_4(out_x + i, value);
-            finish(params, value, mean, scale, i, at);
+        const int dim = params.dim, column = lane_column(), rows = live_rows(params.rows);
+        const long long step = (long long)gridDim.x * (blockDim.x / 32);
+        for (long long row = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += step) {
+            const T *x = source_row(params, (int)row);
+            float sum = 0.0f, squares = 0.0f;
+            for (int i = column; i < dim; i += 128) {
+                const float4 value = load_4(x + i);
+                sum += value.x + value.y + (value.z + value.w);
+            }
+            const float mean = warp_sum(sum) * params.inverse_dim;
+            for (int i = column; i < dim; i += 128)
+                squares += square_distance(load_4(x + i), mean);
+            const float scale = inverse_sqrt(warp_sum(squares) * params.inverse_dim + params.eps);
+            for (int i = column; i < dim; i += 128) {
+                const float4 value = load_4(x + i);
+                if (params.out_x != nullptr)
+                    store_4(static_cast<T *>(params.out_x) + row * dim + i, value);
+                store_4_as(params.out_dtype, params.out, row * dim + i,
+                           scaled(value, mean, scale, load_4(params.gamma + i), load_4(params.beta + i)));
+            }
         }
     }
 };
