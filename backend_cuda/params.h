@@ -24,7 +24,7 @@ typedef struct rvit_cu_copy_params {
     int32_t wide, unused;
 } rvit_cu_copy_params;
 
-/* One CTA for each channel of each line of patches of an image. */
+/* CTAs: channels and lines of patches, images. */
 typedef struct rvit_cu_patchify_params {
     const float *images;
     void *out;

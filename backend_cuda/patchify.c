@@ -15,7 +15,7 @@ rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *arg
         .grid = grid,
         .n_prefix = args->n_prefix,
     };
-    const int64_t tasks = (int64_t)args->n_images * args->channels * grid;
-    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, tasks, 1, 8);
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_patchify_f32, args->dtype), ctas, 256, 0, &params);
+    const int32_t images = args->n_images < 1 ? 1 : args->n_images < RVIT_CU_MAX_GRID_Z ? args->n_images : RVIT_CU_MAX_GRID_Z;
+    const rvit_cu_grid ctas = {(unsigned)(args->channels * grid), (unsigned)images, 1};
+    return rvit_cu_launch_grid(queue, rvit_cu_of_dtype(RVIT_CU_patchify_f32, args->dtype), ctas, 256, 0, &params);
 }

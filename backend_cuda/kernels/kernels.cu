@@ -29,9 +29,9 @@
     }
 
 KERNEL(copy, 256, 1, rvit_cu_copy_params, copy_bytes)
-KERNEL(patchify_f32, 256, 1, rvit_cu_patchify_params, patchify<float>)
-KERNEL(patchify_f16, 256, 1, rvit_cu_patchify_params, patchify<f16>)
-KERNEL(patchify_bf16, 256, 1, rvit_cu_patchify_params, patchify<bf16>)
+KERNEL(patchify_f32, 256, 4, rvit_cu_patchify_params, patchify<float>)
+KERNEL(patchify_f16, 256, 4, rvit_cu_patchify_params, patchify<f16>)
+KERNEL(patchify_bf16, 256, 4, rvit_cu_patchify_params, patchify<bf16>)
 
 #define LINEAR(T)                                                                                                   \
     INSTANCE(T##_64x64, rvit_cu_linear_params, linear_tile<T, 64, 64, 64, 32, 32, RVIT_CU_STAGES_64X64>::run)       \

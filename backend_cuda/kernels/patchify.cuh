@@ -15,37 +15,74 @@ template <typename T> RVIT_DEVICE void store_2(T *p, float2 x)
     *reinterpret_cast<uint32_t *>(p) = element<T>::pack(x.x, x.y);
 }
 
+RVIT_DEVICE float4 load_piece(const float *p, float4)
+{
+    return load_4(p);
+}
+
+RVIT_DEVICE float2 load_piece(const float *p, float2)
+{
+    return *reinterpret_cast<const float2 *>(p);
+}
+
+template <typename T> RVIT_DEVICE void store_piece(T *p, float4 x)
+{
+    store_4(p, x);
+}
+
+template <typename T> RVIT_DEVICE void store_piece(T *p, float2 x)
+{
+    store_2(p, x);
+}
+
+/* A line of patches: a thread keeps its place in the rows of pixels, of which it takes every so many, so that it divides once. */
+template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels, T *out, int size, int patch, int width)
+{
+    enum { EACH = sizeof(V) / sizeof(float), AHEAD = 4 };
+    const int pieces = size / EACH, columns = min(pieces, (int)blockDim.x), lines = (int)blockDim.x / columns;
+    const int first = (int)threadIdx.x / columns;
+    if (first >= lines)
+        return;
+    for (int piece = (int)threadIdx.x - first * columns; piece < pieces; piece += columns) {
+        const int x = piece * EACH, column = x / patch;
+        const float *from = pixels + x;
+        T *to = out + (long long)column * width + (x - column * patch);
+        for (int y = first; y < patch; y += lines * AHEAD) {
+            V value[AHEAD];
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                if (y + i * lines < patch)
+                    value[i] = load_piece(from + (y + i * lines) * size, V());
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                if (y + i * lines < patch)
+                    store_piece(to + (y + i * lines) * patch, value[i]);
+        }
+    }
+}
+
+/* The grid: channels and lines of patches, images. */
 template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &params)
 {
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
     const int size = params.image_size, patch = params.patch_size, tokens = params.n_prefix + params.grid * params.grid;
-    const int width = params.channels * patch * patch, tasks = params.channels * params.grid;
-    if (params.cu_seqlens != nullptr) {
-        const long long step = (long long)gridDim.x * blockDim.x;
-        for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i <= params.n_images; i += step)
+    const int width = params.channels * patch * patch, channel = (int)blockIdx.x / params.grid, line = (int)blockIdx.x % params.grid;
+    if (params.cu_seqlens != nullptr && blockIdx.x == 0) {
+        const long long step = (long long)gridDim.y * blockDim.x;
+        for (long long i = (long long)blockIdx.y * blockDim.x + threadIdx.x; i <= params.n_images; i += step)
             params.cu_seqlens[i] = min((int)i, n) * tokens;
     }
-    for (long long task = blockIdx.x; task < (long long)n * tasks; task += gridDim.x) {
-        const int image = (int)(task / tasks), channel = (int)(task % tasks) / params.grid, line = (int)(task % tasks) % params.grid;
+    for (int image = blockIdx.y; image < n; image += gridDim.y) {
         const float *pixels = params.images + (((long long)image * params.channels + channel) * size + line * patch) * size;
-        T *out = static_cast<T *>(params.out) + ((long long)image * tokens + params.n_prefix + line * params.grid) * width +
-                 channel * patch * patch;
-        if (patch % 4 == 0) {
-            for (int i = threadIdx.x * 4; i < patch * size; i += blockDim.x * 4) {
-                const int y = i / size, x = i - y * size, column = x / patch;
-                store_4(out + (long long)column * width + y * patch + (x - column * patch), load_4(pixels + i));
-            }
-        } else {
-            for (int i = threadIdx.x * 2; i < patch * size; i += blockDim.x * 2) {
-                const int y = i / size, x = i - y * size, column = x / patch;
-                store_2(out + (long long)column * width + y * patch + (x - column * patch), *reinterpret_cast<const float2 *>(pixels + i));
-            }
-        }
-        if (channel == 0 && line == 0) {
-            T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * width;
+        T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * width;
+        T *out = prefix + (long long)(params.n_prefix + line * params.grid) * width + channel * patch * patch;
+        if (patch % 4 == 0)
+            cut_line<T, float4>(pixels, out, size, patch, width);
+        else
+            cut_line<T, float2>(pixels, out, size, patch, width);
+        if (blockIdx.x == 0)
             for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * width; i += blockDim.x * 2)
                 store_2(prefix + i, make_float2(0.0f, 0.0f));
-        }
     }
 }
 
