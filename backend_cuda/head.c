@@ -4,7 +4,8 @@ rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args)
 {
     if (args->n_images == 0)
         return RVIT_OK;
-    const int32_t shared = rvit_cu_tile_head(&queue->device->machine, args->dim, args->n_tokens);
+    const int32_t images = rvit_cu_tile_head(&queue->device->machine, args->n_images, args->n_classes);
+    const int32_t classes = RVIT_CU_HEAD_WARPS * (images == 1 ? 1 : RVIT_CU_HEAD_CLASSES);
     rvit_cu_head_params params = {
         .x = rvit_cu_at(args->x),
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
@@ -19,10 +20,10 @@ rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args)
         .n_tokens = args->n_tokens,
         .n_classes = args->n_classes,
         .x_dtype = (int32_t)args->dtype,
-        .class_tiles = (args->n_classes + RVIT_CU_HEAD_CLASSES - 1) / RVIT_CU_HEAD_CLASSES,
-        .held = shared > 0,
+        .class_tiles = (args->n_classes + classes - 1) / classes,
+        .images = images,
         .eps = args->eps,
     };
-    const int64_t ctas = (int64_t)args->n_images * params.class_tiles;
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_head_f32, args->weight_dtype), ctas, 256, shared, &params);
+    const int64_t ctas = ((int64_t)args->n_images + images - 1) / images * params.class_tiles;
+    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_head_f32, args->weight_dtype), ctas, RVIT_CU_HEAD_WARPS * 32, 0, &params);
 }

@@ -174,8 +174,8 @@ typedef struct rvit_cu_head_params {
     const float *bias; /* or NULL */
     float *logits;
     int32_t n_images, rows, dim, n_tokens, n_classes, x_dtype;
-    int32_t class_tiles; /* CTAs that share an image */
-    int32_t held;        /* 1: the normalised rows fit shared memory */
+    int32_t class_tiles; /* CTAs that share the images of a tile */
+    int32_t images;      /* of a tile: 1 or RVIT_CU_HEAD_IMAGES */
     float eps;
     int32_t unused;
 } rvit_cu_head_params;

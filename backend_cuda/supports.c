@@ -17,7 +17,8 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
         return NULL;
     }
     case RVIT_OP_HEAD:
-        if ((double)op->head.n_images * (op->head.n_classes / RVIT_CU_HEAD_CLASSES + 1) > INT32_MAX)
+        if (((double)op->head.n_images / RVIT_CU_HEAD_IMAGES + 1) * (op->head.n_classes / (RVIT_CU_HEAD_WARPS * RVIT_CU_HEAD_CLASSES) + 1) >
+            INT32_MAX)
             return "it needs more thread blocks than the device launches";
         return NULL;
     case RVIT_OP_MEAN:

@@ -155,8 +155,8 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
     return tile;
 }
 
-int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int32_t dim, int32_t n_tokens)
+int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int64_t n_images, int32_t n_classes)
 {
-    const int64_t bytes = (int64_t)dim * n_tokens * 4;
-    return bytes <= machine->max_shared ? (int32_t)bytes : 0;
+    const int64_t ctas = n_images * divide_up(n_classes, RVIT_CU_HEAD_WARPS);
+    return n_images == 1 || ctas <= 2 * (int64_t)machine->n_sms ? 1 : RVIT_CU_HEAD_IMAGES;
 }

@@ -102,8 +102,10 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 
 #define RVIT_CU_MEAN_COLUMNS 128 /* of a CTA */
 
-/* Bytes in which head keeps the normalised rows; 0: they do not fit and are computed again for each class. */
-int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int32_t dim, int32_t n_tokens);
-#define RVIT_CU_HEAD_CLASSES 32 /* of a CTA */
+/* Images that a CTA of head takes: several share the weights, a few alone are done sooner. */
+int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int64_t n_images, int32_t n_classes);
+#define RVIT_CU_HEAD_WARPS 8
+#define RVIT_CU_HEAD_IMAGES 8  /* of a CTA, if not 1 */
+#define RVIT_CU_HEAD_CLASSES 2 /* of a warp that takes several images; else 1 */
 
 #endif

@@ -63,27 +63,46 @@ template <> struct element<bf16> {
     }
 };
 
-/* Four elements from a place that is a multiple of four elements away from a 16-byte boundary. */
-RVIT_DEVICE float4 load_4(const float *p)
+/* Four elements from a place that is a multiple of four elements away from a 16-byte boundary; as stored and as numbers, so that many can
+   be on their way before the first is used. */
+template <typename T> struct raw_4 {
+    typedef uint2 type;
+    static __device__ __forceinline__ float4 floats(uint2 raw)
+    {
+        const float2 low = element<T>::unpack(raw.x), high = element<T>::unpack(raw.y);
+        return make_float4(low.x, low.y, high.x, high.y);
+    }
+    static __device__ __forceinline__ uint2 stored(float4 x)
+    {
+        return make_uint2(element<T>::pack(x.x, x.y), element<T>::pack(x.z, x.w));
+    }
+};
+
+template <> struct raw_4<float> {
+    typedef float4 type;
+    static __device__ __forceinline__ float4 floats(float4 raw)
+    {
+        return raw;
+    }
+    static __device__ __forceinline__ float4 stored(float4 x)
+    {
+        return x;
+    }
+};
+
+template <typename T> RVIT_DEVICE typename raw_4<T>::type load_raw_4(const T *p)
 {
-    return *reinterpret_cast<const float4 *>(p);
+    return *reinterpret_cast<const typename raw_4<T>::type *>(p);
 }
 
 template <typename T> RVIT_DEVICE float4 load_4(const T *p)
 {
-    const uint2 raw = *reinterpret_cast<const uint2 *>(p);
-    const float2 low = element<T>::unpack(raw.x), high = element<T>::unpack(raw.y);
-    return make_float4(low.x, low.y, high.x, high.y);
-}
-
-RVIT_DEVICE void store_4(float *p, float4 x)
-{
-    *reinterpret_cast<float4 *>(p) = x;
+    return raw_4<T>::floats(load_raw_4(p));
 }
 
 template <typename T> RVIT_DEVICE void store_4(T *p, float4 x)
 {
-    *reinterpret_cast<uint2 *>(p) = make_uint2(element<T>::pack(x.x, x.y), element<T>::pack(x.z, x.w));
+    *reinterpret_cast<typename raw_4<T>::type *>(p) = raw_4<T>::stored(x);
 }
 
 /* The same of elements whose type is known at run time: index counts elements. */

@@ -1,4 +1,5 @@
-/* The classifier: layernorm of an image's first rows, then their product with the weights, a warp to a class. */
+/* The classifier: layernorm of the first rows of a CTA's images, a warp an image, then their product with the weights of its classes. A
+   lane takes every 32nd group of four channels whatever the tile, so that an image's logits do not depend on it. */
 #ifndef RVIT_HEAD_CUH
 #define RVIT_HEAD_CUH
 
@@ -6,88 +7,164 @@
 
 #include "../tile.h"
 
-enum { HEAD_WARPS = 8 };
+enum { HEAD_WARPS = RVIT_CU_HEAD_WARPS, HEAD_CHUNK = 1024 /* channels that are held in shared memory */ };
 
-/* The sum over the CTA, the same bits in every thread. */
-RVIT_DEVICE float block_sum(float x, float *sums)
+struct head_norm {
+    float mean, scale;
+};
+
+/* body(channel, x) for the lane's groups of four of n channels from element `at` on, several of which are read before one is used. */
+template <typename F> RVIT_DEVICE void for_groups(const rvit_cu_head_params &params, long long at, int n, F body)
 {
-    x = warp_sum(x);
-    block_sync();
-    if ((threadIdx.x & 31) == 0)
-        sums[threadIdx.x / 32] = x;
-    block_sync();
-    float total = sums[0];
-    for (int i = 1; i < HEAD_WARPS; i++)
-        total += sums[i];
-    return total;
+    enum { AHEAD = 6 };
+    for (int first = (int)(threadIdx.x & 31) * 4; first < n; first += AHEAD * 128) {
+        float4 value[AHEAD];
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            if (first + a * 128 < n)
+                value[a] = load_4_as(params.x_dtype, params.x, at + first + a * 128);
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            if (first + a * 128 < n)
+                body(first + a * 128, value[a]);
+    }
 }
 
-RVIT_DEVICE float4 normal_4(const rvit_cu_head_params &params, float4 x, float mean, float scale, int i)
+/* By a warp. */
+RVIT_DEVICE head_norm norm_of_row(const rvit_cu_head_params &params, long long at)
 {
-    const float4 gamma = load_4(params.gamma + i), beta = load_4(params.beta + i);
-    return make_float4((x.x - mean) * scale * gamma.x + beta.x, (x.y - mean) * scale * gamma.y + beta.y,
-                       (x.z - mean) * scale * gamma.z + beta.z, (x.w - mean) * scale * gamma.w + beta.w);
+    const int dim = params.dim;
+    const float inverse_dim = 1.0f / (float)dim;
+    float sum = 0.0f, squares = 0.0f;
+    for_groups(params, at, dim, [&](int, float4 x) { sum += x.x + x.y + (x.z + x.w); });
+    const float mean = warp_sum(sum) * inverse_dim;
+    for_groups(params, at, dim, [&](int, float4 x) {
+        const float a = x.x - mean, b = x.y - mean, c = x.z - mean, d = x.w - mean;
+        squares += a * a + b * b + (c * c + d * d);
+    });
+    return {mean, inverse_sqrt(warp_sum(squares) * inverse_dim + params.eps)};
+}
+
+/* By a warp: n <= HEAD_CHUNK channels of a row from `first` on, normalised. */
+RVIT_DEVICE void hold_row(const rvit_cu_head_params &params, long long at, int first, int n, head_norm norm, float *normal)
+{
+    for_groups(params, at + first, n, [&](int i, float4 x) {
+        const float4 gamma = load_4(params.gamma + first + i), beta = load_4(params.beta + first + i);
+        store_4(normal + i,
+                make_float4((x.x - norm.mean) * norm.scale * gamma.x + beta.x, (x.y - norm.mean) * norm.scale * gamma.y + beta.y,
+                            (x.z - norm.mean) * norm.scale * gamma.z + beta.z, (x.w - norm.mean) * norm.scale * gamma.w + beta.w));
+    });
+}
+
+/* value[0] of lane l becomes the sum over the lanes of value[l % N], added up as warp_sum does. */
+template <int N, int MASK = 16> RVIT_DEVICE void sum_over_lanes(float *value)
+{
+    const bool upper = (threadIdx.x & MASK) != 0;
+#pragma unroll
+    for (int i = 0; i < (N > MASK ? MASK : N); i++) {
+        if constexpr (N > MASK) {
+            const float kept = upper ? value[i + MASK] : value[i], sent = upper ? value[i] : value[i + MASK];
+            value[i] = kept + shuffle_xor(sent, MASK);
+        } else {
+            value[i] += shuffle_xor(value[i], MASK);
+        }
+    }
+    if constexpr (MASK > 1)
+        sum_over_lanes<(N > MASK ? MASK : N), MASK / 2>(value);
+}
+
+/* IMAGES images; CLASSES classes a warp. */
+template <typename W, int IMAGES, int CLASSES>
+RVIT_DEVICE void classify_tile(const rvit_cu_head_params &params, int first_image, int first_class)
+{
+    enum { AHEAD = IMAGES == 1 ? 8 : 2 }; /* groups of weights that are read before they are used */
+    alignas(16) RVIT_SHARED float normal[IMAGES][HEAD_CHUNK];
+    RVIT_SHARED int has_tokens[IMAGES];
+    const int dim = params.dim, warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+    first_class += warp * CLASSES;
+    const W *weight[CLASSES];
+#pragma unroll
+    for (int c = 0; c < CLASSES; c++)
+        weight[c] = static_cast<const W *>(params.weight) + (long long)min(first_class + c, params.n_classes - 1) * params.n_tokens * dim +
+                    lane * 4;
+    typename raw_4<W>::type raw[AHEAD][CLASSES];
+    const auto load = [&](int at) {
+#pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+#pragma unroll
+            for (int c = 0; c < CLASSES; c++)
+                if (at + a * 128 + lane * 4 < params.n_tokens * dim)
+                    raw[a][c] = load_raw_4(weight[c] + at + a * 128);
+    };
+    load(0);
+
+    image_rows rows = {0, 0};
+    if (warp < IMAGES && first_image + warp < params.n_images)
+        rows = rows_of_image(params.cu_seqlens, first_image + warp, params.rows, params.rows);
+    const bool is_whole = rows.len >= params.n_tokens;
+    if (warp < IMAGES && lane == 0)
+        has_tokens[warp] = is_whole;
+    float sum[IMAGES * CLASSES];
+#pragma unroll
+    for (int i = 0; i < IMAGES * CLASSES; i++)
+        sum[i] = 0.0f;
+#pragma unroll 1
+    for (int token = 0; token < params.n_tokens; token++) {
+        const long long at = (long long)(rows.begin + token) * dim;
+        head_norm norm = {0.0f, 0.0f};
+        if (warp < IMAGES && is_whole)
+            norm = norm_of_row(params, at);
+        for (int first = 0; first < dim; first += HEAD_CHUNK) {
+            const int n = min(dim - first, (int)HEAD_CHUNK);
+            if (token + first > 0)
+                block_sync();
+            if (warp < IMAGES && is_whole)
+                hold_row(params, at, first, n, norm, normal[warp]);
+            block_sync();
+#pragma unroll 1
+            for (int base = 0; base < n; base += AHEAD * 128) {
+                float4 w[AHEAD][CLASSES];
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++)
+#pragma unroll
+                    for (int c = 0; c < CLASSES; c++)
+                        w[a][c] = raw_4<W>::floats(raw[a][c]);
+                load(token * dim + first + min(base + AHEAD * 128, n));
+#pragma unroll
+                for (int a = 0; a < AHEAD; a++) {
+                    const int i = base + a * 128 + lane * 4;
+                    if (i >= n)
+                        break;
+#pragma unroll
+                    for (int image = 0; image < IMAGES; image++) {
+                        const float4 x = load_4(normal[image] + i);
+#pragma unroll
+                        for (int c = 0; c < CLASSES; c++) {
+                            float &s = sum[c * IMAGES + image];
+                            s = fmaf(w[a][c].w, x.w, fmaf(w[a][c].z, x.z, fmaf(w[a][c].y, x.y, fmaf(w[a][c].x, x.x, s))));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    sum_over_lanes<IMAGES * CLASSES>(sum);
+    const int image = lane % IMAGES, c = first_class + lane / IMAGES;
+    if (lane < IMAGES * CLASSES && first_image + image < params.n_images && c < params.n_classes) {
+        const float bias = params.bias == nullptr ? 0.0f : params.bias[c];
+        params.logits[(long long)(first_image + image) * params.n_classes + c] = has_tokens[image] ? sum[0] + bias : 0.0f;
+    }
 }
 
 template <typename W> RVIT_DEVICE void classify(const rvit_cu_head_params &params)
 {
-    RVIT_DYNAMIC_SHARED(memory);
-    RVIT_SHARED float sums[HEAD_WARPS];
-    float *normal = reinterpret_cast<float *>(memory);
-    const int image = (int)blockIdx.x / params.class_tiles, first_class = (int)blockIdx.x % params.class_tiles * RVIT_CU_HEAD_CLASSES;
-    const int end_class = min(first_class + RVIT_CU_HEAD_CLASSES, params.n_classes), dim = params.dim;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
-    float *logits = params.logits + (long long)image * params.n_classes;
-    const image_rows rows = rows_of_image(params.cu_seqlens, image, params.rows, params.rows);
-    if (rows.len < params.n_tokens) {
-        for (int c = first_class + (int)threadIdx.x; c < end_class; c += HEAD_WARPS * 32)
-            logits[c] = 0.0f;
-        return;
-    }
-    float mean[2] = {0.0f, 0.0f}, scale[2] = {0.0f, 0.0f};
-#pragma unroll
-    for (int token = 0; token < 2; token++) {
-        if (token >= params.n_tokens)
-            continue;
-        const long long at = (long long)(rows.begin + token) * dim;
-        float sum = 0.0f, squares = 0.0f;
-        for (int i = threadIdx.x * 4; i < dim; i += HEAD_WARPS * 128) {
-            const float4 x = load_4_as(params.x_dtype, params.x, at + i);
-            sum += x.x + x.y + (x.z + x.w);
-        }
-        mean[token] = block_sum(sum, sums) / (float)dim;
-        for (int i = threadIdx.x * 4; i < dim; i += HEAD_WARPS * 128) {
-            const float4 x = load_4_as(params.x_dtype, params.x, at + i);
-            const float a = x.x - mean[token], b = x.y - mean[token], c = x.z - mean[token], d = x.w - mean[token];
-            squares += a * a + b * b + (c * c + d * d);
-        }
-        scale[token] = 1.0f / sqrtf(block_sum(squares, sums) / (float)dim + params.eps);
-        if (params.held)
-            for (int i = threadIdx.x * 4; i < dim; i += HEAD_WARPS * 128)
-                store_4(normal + token * dim + i,
-                        normal_4(params, load_4_as(params.x_dtype, params.x, at + i), mean[token], scale[token], i));
-    }
-    block_sync();
-    for (int c = first_class + warp; c < end_class; c += HEAD_WARPS) {
-        const W *weight = static_cast<const W *>(params.weight) + (long long)c * params.n_tokens * dim;
-        float sum = 0.0f;
-#pragma unroll
-        for (int token = 0; token < 2; token++) {
-            if (token >= params.n_tokens)
-                continue;
-            const long long at = (long long)(rows.begin + token) * dim;
-#pragma unroll 4
-            for (int i = lane * 4; i < dim; i += 128) {
-                const float4 w = load_4(weight + (long long)token * dim + i);
-                const float4 x = params.held ? load_4(normal + token * dim + i)
-                                             : normal_4(params, load_4_as(params.x_dtype, params.x, at + i), mean[token], scale[token], i);
-                sum = fmaf(w.w, x.w, fmaf(w.z, x.z, fmaf(w.y, x.y, fmaf(w.x, x.x, sum))));
-            }
-        }
-        sum = warp_sum(sum);
-        if (lane == 0)
-            logits[c] = params.bias == nullptr ? sum : sum + params.bias[c];
-    }
+    const int tile = (int)blockIdx.x / params.class_tiles, part = (int)blockIdx.x % params.class_tiles;
+    if (params.images == 1)
+        classify_tile<W, 1, 1>(params, tile, part * HEAD_WARPS);
+    else
+        classify_tile<W, RVIT_CU_HEAD_IMAGES, RVIT_CU_HEAD_CLASSES>(params, tile * RVIT_CU_HEAD_IMAGES,
+                                                                    part * HEAD_WARPS * RVIT_CU_HEAD_CLASSES);
 }
 
 #endif

@@ -122,8 +122,8 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_ctas(m, 0, 8, 8), 1);
     assert_int_equal(rvit_cu_tile_ctas(m, 17, 8, 8), 3);
     assert_int_equal(rvit_cu_tile_ctas(m, 1000000, 8, 8), 58 * 8);
-    assert_int_equal(rvit_cu_tile_head(m, 768, 2), 768 * 2 * 4);
-    assert_int_equal(rvit_cu_tile_head(m, 1 << 20, 1), 0);
+    assert_int_equal(rvit_cu_tile_head(m, 1, 1000), 1);
+    assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }
 
 static void images_are_shared(void **state)
