@@ -2,6 +2,7 @@
    the host launches with (tile.h). */
 #include "attention.cuh"
 #include "attention_f32.cuh"
+#include "finish.cuh"
 #include "head.cuh"
 #include "layernorm.cuh"
 #include "linear.cuh"
@@ -43,9 +44,9 @@ KERNEL(patchify_bf16, 256, 4, rvit_cu_patchify_params, patchify<bf16>)
 LINEAR(f16)
 LINEAR(bf16)
 KERNEL(linear_f32_64x64, 256, RVIT_CU_CTAS_F32, rvit_cu_linear_params, linear_f32_tile::run)
-KERNEL(finish_f32, 256, 1, rvit_cu_finish_params, finish_product<float>)
-KERNEL(finish_f16, 256, 1, rvit_cu_finish_params, finish_product<f16>)
-KERNEL(finish_bf16, 256, 1, rvit_cu_finish_params, finish_product<bf16>)
+KERNEL(finish_f32, 256, 4, rvit_cu_finish_params, finish_product<float>)
+KERNEL(finish_f16, 256, 4, rvit_cu_finish_params, finish_product<f16>)
+KERNEL(finish_bf16, 256, 4, rvit_cu_finish_params, finish_product<bf16>)
 
 KERNEL(layernorm_f32, 128, 4, rvit_cu_layernorm_params, layernorm<float>::run)
 KERNEL(layernorm_f16, 128, 4, rvit_cu_layernorm_params, layernorm<f16>::run)
