@@ -123,6 +123,9 @@ static rvit_status prepare_linear(rvit_op *op)
     RVIT_TRY(check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_dim(op, "out_features", a->out_features));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU));
+    if (a->bias_narrow.buffer != NULL && (a->bias.buffer == NULL || a->out_dtype == RVIT_F32))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: bias_narrow is given, but %s",
+                         a->bias.buffer == NULL ? "bias is not" : "out_dtype is f32");
     return check_rows(op, "residual_period", a->residual_period);
 }
 
@@ -381,6 +384,7 @@ static void access_linear(const rvit_linear_args *a, access_list *list)
     rvit_access *out = add(list, "out", a->out, rows * a->out_features * out_element, 16, WRITE);
     if (a->residual_period == 0)
         out->in_place = (int8_t)(list->n - 2);
+    add(list, "bias_narrow", a->bias_narrow, (int64_t)a->out_features * out_element, 16, READ | OPTIONAL);
 }
 
 static void access_layernorm(const rvit_layernorm_args *a, access_list *list)

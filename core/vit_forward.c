@@ -21,19 +21,35 @@ static rvit_view at(rvit_view view, int64_t bytes)
     return view;
 }
 
-static rvit_status linear(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
-                          int32_t out_features, rvit_activation activation)
+static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
+                               int32_t out_features)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = args.out_dtype = f->session->model->dtype;
     args.rows = f->rows;
     args.in_features = in_features;
     args.out_features = out_features;
-    args.activation = activation;
+    args.activation = RVIT_ACTIVATION_GELU;
     args.x = x;
     args.weight = weight;
     args.bias = bias;
     args.out = out;
+    return rvit_linear(f->stream, &args);
+}
+
+static rvit_status qkv(const forward *f, const rvit_block_weights *w)
+{
+    const rvit_session *session = f->session;
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = session->model->dtype;
+    args.rows = f->rows;
+    args.in_features = session->model->info.dim;
+    args.out_features = 3 * session->model->info.dim;
+    args.x = session->normed;
+    args.weight = w->qkv_weight;
+    args.bias = w->qkv_bias;
+    args.bias_narrow = w->qkv_bias_narrow;
+    args.out = session->wide;
     return rvit_linear(f->stream, &args);
 }
 
@@ -155,7 +171,7 @@ static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_vie
     const int64_t row_size = f->rows.capacity * rvit_dtype_size(model->dtype);
     const rvit_view features = session->wide, half = at(features, row_size * dim), quarter = at(half, row_size * (dim / 2));
     RVIT_TRY(layernorm_to(f, w->norm_gamma, w->norm_beta, RVIT_PREDICTOR_EPS, model->dtype, session->normed));
-    RVIT_TRY(linear(f, session->normed, w->in_weight, w->in_bias, features, dim, dim, RVIT_ACTIVATION_GELU));
+    RVIT_TRY(linear_gelu(f, session->normed, w->in_weight, w->in_bias, features, dim, dim));
     rvit_mean_args mean = RVIT_MEAN_ARGS_INIT;
     mean.dtype = model->dtype;
     mean.n_images = session->max_images;
@@ -167,8 +183,8 @@ static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_vie
     mean.cu_seqlens = f->cu_seqlens;
     mean.x = features;
     RVIT_TRY(rvit_mean(f->stream, &mean));
-    RVIT_TRY(linear(f, features, w->out_weight[0], w->out_bias[0], half, dim, dim / 2, RVIT_ACTIVATION_GELU));
-    RVIT_TRY(linear(f, half, w->out_weight[1], w->out_bias[1], quarter, dim / 2, dim / 4, RVIT_ACTIVATION_GELU));
+    RVIT_TRY(linear_gelu(f, features, w->out_weight[0], w->out_bias[0], half, dim, dim / 2));
+    RVIT_TRY(linear_gelu(f, half, w->out_weight[1], w->out_bias[1], quarter, dim / 2, dim / 4));
     *out_hidden = quarter;
     return RVIT_OK;
 }
@@ -337,7 +353,7 @@ static rvit_status block(forward *f, int32_t index)
     if (prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
         RVIT_TRY(prune(f));
     RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
-    RVIT_TRY(linear(f, session->normed, w->qkv_weight, w->qkv_bias, session->wide, info->dim, 3 * info->dim, RVIT_ACTIVATION_NONE));
+    RVIT_TRY(qkv(f, w));
     const int inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION), after = prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
     f->cls_probs = (inside || after) && rvit_session_scores_cls(session) ? session->cls_probs : (rvit_view){NULL, 0};
     if (index == info->depth - 1 && (session->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
@@ -347,7 +363,7 @@ static rvit_status block(forward *f, int32_t index)
     if (inside)
         RVIT_TRY(session->plan.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
-    RVIT_TRY(linear(f, session->normed, w->fc1_weight, w->fc1_bias, session->wide, info->dim, info->mlp_dim, RVIT_ACTIVATION_GELU));
+    RVIT_TRY(linear_gelu(f, session->normed, w->fc1_weight, w->fc1_bias, session->wide, info->dim, info->mlp_dim));
     RVIT_TRY(linear_to_x(f, session->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
     RVIT_TRY(trace_x(f, index + 1));
     return after ? prune(f) : RVIT_OK;

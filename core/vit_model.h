@@ -7,6 +7,7 @@
 
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
+    rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;
 } rvit_block_weights;
 

@@ -77,6 +77,15 @@ static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n,
     return write(l, 3 * n, dtype, *view);
 }
 
+static rvit_status load_qkv_bias(loader *l, int32_t block, rvit_block_weights *w)
+{
+    const int64_t n = l->model->info.dim;
+    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_BIAS, block, n, RVIT_F32, &w->qkv_bias));
+    if (l->model->dtype == RVIT_F32)
+        return RVIT_OK;
+    return load_qkv(l, RVIT_ROLE_QKV_BIAS, block, n, l->model->dtype, &w->qkv_bias_narrow);
+}
+
 /* The weight [dim, n] or, with n 1, bias of a product that is added to the residual stream. What scales its sum scales its rows. */
 static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
@@ -102,7 +111,7 @@ static rvit_status load_block(loader *l, int32_t b)
     RVIT_TRY(load(l, RVIT_ROLE_NORM1_GAMMA, b, dim, RVIT_F32, &w->norm1_gamma));
     RVIT_TRY(load(l, RVIT_ROLE_NORM1_BETA, b, dim, RVIT_F32, &w->norm1_beta));
     RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim * dim, dtype, &w->qkv_weight));
-    RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_BIAS, b, dim, RVIT_F32, &w->qkv_bias));
+    RVIT_TRY(load_qkv_bias(l, b, w));
     RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dtype, &w->proj_weight));
     RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, RVIT_F32, &w->proj_bias));
     RVIT_TRY(load(l, RVIT_ROLE_NORM2_GAMMA, b, dim, RVIT_F32, &w->norm2_gamma));

@@ -90,7 +90,7 @@ FIELD(rvit_attention_args, out_stride, 168);
 FIELD(rvit_attention_args, cls_probs, 176);
 FIELD(rvit_attention_args, lse, 192);
 
-SIZE(rvit_linear_args, 152);
+SIZE(rvit_linear_args, 168);
 FIELD(rvit_linear_args, struct_size, 0);
 FIELD(rvit_linear_args, dtype, 8);
 FIELD(rvit_linear_args, out_dtype, 12);
@@ -104,6 +104,7 @@ FIELD(rvit_linear_args, bias, 96);
 FIELD(rvit_linear_args, residual, 112);
 FIELD(rvit_linear_args, residual_period, 128);
 FIELD(rvit_linear_args, out, 136);
+FIELD(rvit_linear_args, bias_narrow, 152);
 
 SIZE(rvit_layernorm_args, 160);
 FIELD(rvit_layernorm_args, struct_size, 0);

@@ -77,6 +77,8 @@ typedef struct rvit_linear_args {
     rvit_view residual;      /* optional: [period or rows, out_features]; with period 0 it may be out itself */
     int64_t residual_period; /* 0: residual has a row for each row of out */
     rvit_view out;           /* [rows, out_features] */
+    rvit_view bias_narrow;   /* optional, with a bias and a 16-bit out_dtype: the bias rounded to out_dtype, which a device may add instead,
+                                where that is faster */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);

@@ -120,7 +120,7 @@ typedef struct rvit_model rvit_model;
 typedef struct rvit_model_desc {
     size_t struct_size;
     rvit_dtype dtype; /* storage of weights and activations: F32 or F16. The residual stream, LayerNorm, softmax, biases and sums are
-                         float32 always */
+                         float32 always, but for the bias of queries, keys and values, which a device may round to dtype */
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 

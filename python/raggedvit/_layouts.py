@@ -127,6 +127,7 @@ class rvit_linear_args(Structure):
         ("residual", rvit_view),
         ("residual_period", c_int64),
         ("out", rvit_view),
+        ("bias_narrow", rvit_view),
     ]
 
 

@@ -94,6 +94,8 @@ static void rows_of_values(void **state)
     SPOIL(LINEAR, "weight", args.linear.out_features = 1 << 20);
     SPOIL(LINEAR, "x", args.linear.rows.capacity = 1 << 20);
     SPOIL(LINEAR, "activation", args.linear.activation = (rvit_activation)9);
+    SPOIL(LINEAR, "bias_narrow", args.linear.bias_narrow = args.linear.bias);
+    SPOIL(LINEAR, "bias_narrow", args.linear.bias_narrow = args.linear.bias; args.linear.bias.buffer = NULL);
     SPOIL(LINEAR, "residual_period", args.linear.residual_period = -1);
     SPOIL(LINEAR, "residual", args.linear.residual_period = 1 << 20);
     SPOIL(LAYERNORM, "dtype", args.layernorm.dtype = BAD_DTYPE);
