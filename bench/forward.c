@@ -1,6 +1,7 @@
 /* How long a whole forward takes, dense and pruned, per batch size: host memory in, logits in host memory out, one synchronise; or, with
-   --inputs device, from images to logits in device memory. Also how long the host takes to enqueue one, and the device to run one.
-   The variants take turns, so that a change of clock or load touches all alike. */
+   --inputs device, from images to logits in device memory. Also how long the host takes to enqueue one, and the device to run one. The
+   first enqueue after a long wait finds the processor's caches cold; with --inputs device the cost is also taken of those behind it. The
+   variants take turns, so that a change of clock or load touches all alike. */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,12 +11,13 @@
 #include "device.h"
 #include "report.h"
 
-enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16 };
+enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4 };
 
 typedef struct clocks {
-    double total[MAX_SAMPLES];   /* enqueue to results, seconds */
-    double enqueue[MAX_SAMPLES]; /* of it, until the enqueue returned */
-    double device[MAX_SAMPLES];  /* between two events around another run; CUDA only */
+    double total[MAX_SAMPLES];          /* enqueue to results, seconds */
+    double enqueue[MAX_SAMPLES];        /* of it, until the enqueue returned */
+    double device[MAX_SAMPLES];         /* between two events around another run; CUDA only */
+    double next[ROWS * (IN_A_ROW - 1)]; /* enqueue behind a run that has not ended; --inputs device only */
 } clocks;
 
 typedef struct variant {
@@ -247,6 +249,20 @@ static void measure(variant *variants, int n, bench_device *d, const float *imag
         }
 }
 
+static void sample_next(variant *v)
+{
+    run r = run_of(v, NULL);
+    for (int row = 0; row < ROWS; row++) {
+        for (int i = 0; i < IN_A_ROW; i++) {
+            const double begin = report_seconds();
+            enqueue(&r);
+            if (i > 0)
+                v->samples->next[row * (IN_A_ROW - 1) + i - 1] = report_seconds() - begin;
+        }
+        wait_for(v);
+    }
+}
+
 static json_t *describe(variant *v, const bench_device *d, const char *policy)
 {
     const double image = 1.0 / v->batch;
@@ -257,6 +273,8 @@ static json_t *describe(variant *v, const bench_device *d, const char *policy)
                             report_samples(s->enqueue, v->n_samples, 1e6));
     if (d->cuda != NULL)
         json_object_set_new(row, "device_us", report_samples(s->device, v->n_samples, 1e6));
+    if (s->next[0] > 0)
+        json_object_set_new(row, "enqueue_next_us", report_samples(s->next, ROWS * (IN_A_ROW - 1), 1e6));
     const rvit_stats *e = &v->enqueued;
     json_object_set_new(row, "one_enqueue",
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "launches", (json_int_t)e->launches, "submits", (json_int_t)e->submits,
@@ -297,6 +315,8 @@ int main(int argc, char **argv)
         }
     json_t *report = report_new("forward", d.device), *rows = json_array();
     measure(variants, n, &d, images, o.seconds);
+    for (int i = 0; i < n && o.on_device && !o.any_batch; i++)
+        sample_next(&variants[i]);
     json_object_set_new(report, "floor", bench_device_floor(&d));
 
     rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
@@ -306,8 +326,8 @@ int main(int argc, char **argv)
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.precision.dtype)));
     json_object_set_new(report, "inputs", json_string(o.on_device ? "device" : "host"));
     json_object_set_new(report, "fixed_batch", json_boolean(!o.any_batch));
-    printf("%-6s %-8s %-5s %12s %12s %11s %11s %9s\n", "batch", "prune", "keep", "ms/image", "images/s", "enqueue us", "device us",
-           "speed-up");
+    printf("%-6s %-8s %-5s %12s %12s %11s %11s %11s %9s\n", "batch", "prune", "keep", "ms/image", "images/s", "enqueue us", "the next us",
+           "device us", "speed-up");
     for (int i = 0; i < n; i++) {
         const char *name = variants[i].keep < 1.0 ? policy.name : "none";
         json_t *row = describe(&variants[i], &d, name),
@@ -315,6 +335,10 @@ int main(int argc, char **argv)
         json_array_append_new(rows, row);
         printf("%-6d %-8s %-5.2f %12.3f %12.1f %11.2f", variants[i].batch, name, variants[i].keep, median_of(row, "ms_per_image"),
                1e3 / median_of(row, "ms_per_image"), median_of(row, "enqueue_us"));
+        if (variants[i].samples->next[0] > 0)
+            printf(" %11.2f", median_of(row, "enqueue_next_us"));
+        else
+            printf(" %11s", "-");
         if (d.cuda != NULL)
             printf(" %11.1f", median_of(row, "device_us"));
         else
