@@ -1,5 +1,5 @@
 /* Products by cuBLASLt, opened at run time when one is first asked for. It is given what it can do as we do it: float32 accumulation, a
-   bias of the type of the output, a residual as the matrix that is added to. Its own GELU is the tanh approximation. What it is not given
+   bias in the type of the output, a residual as the matrix that is added to. Its own GELU is the tanh approximation. What it is not given
    follows in place (rvit_cu_tile_product says when that is worth it); what it cannot do it says when asked for an algorithm, once for each
    shape, and then the backend's own kernel serves. */
 #include "backend_cuda/cu.h"
@@ -118,13 +118,21 @@ static int type_of(rvit_dtype dtype)
     return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : LT_R_16BF;
 }
 
+/* The bias in the type of the output; one that a GELU follows is not for cuBLASLt to round. */
+static rvit_view bias_of(const rvit_linear_args *args)
+{
+    if (args->out_dtype == RVIT_F32)
+        return args->bias;
+    return args->activation == RVIT_ACTIVATION_GELU ? (rvit_view){NULL, 0} : args->bias_narrow;
+}
+
 static shape shape_of(const rvit_linear_args *args)
 {
     shape s = {0};
     s.m = args->rows.capacity, s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
-    s.has_bias = args->bias.buffer != NULL && args->out_dtype == RVIT_F32, s.has_residual = args->residual.buffer != NULL;
-    const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(args->bias) |
+    s.has_bias = bias_of(args).buffer != NULL, s.has_residual = args->residual.buffer != NULL;
+    const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(bias_of(args)) |
                            (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->out) | 256;
     s.alignment = (uint32_t)(bits & (~bits + 1));
     return s;
@@ -159,18 +167,19 @@ void rvit_cu_lt_forget(rvit_cu_queue *queue)
     }
 }
 
-/* Asks for an algorithm. Sums split over CTAs are refused: the split may differ from row to row, and with it a row's bits. */
+/* Asks for an algorithm. One that splits sums over CTAs must leave the parts in the workspace: they are cut alike for all rows and added in
+   order, so that a row's bits depend on neither its place nor its mates. Without any, few rows of many channels keep few CTAs busy. */
 static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
 {
     const lt_functions *f = &lt->functions;
     const size_t workspace = WORKSPACE;
-    const uint32_t no_reduction = 0;
+    const uint32_t reduction = LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     int result = f->cublasLtMatmulPreferenceCreate(&preference);
     if (result == 0)
         result = f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_WORKSPACE, &workspace, sizeof workspace);
     if (result == 0)
-        result = f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTION, &no_reduction, sizeof no_reduction);
+        result = f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTION, &reduction, sizeof reduction);
     for (int i = 0; i < 4 && result == 0; i++)
         result =
             f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &plan->key.alignment, sizeof plan->key.alignment);
@@ -192,7 +201,7 @@ static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bi
 {
     const lt_functions *f = &lt->functions;
     const shape *s = &plan->key;
-    const int transpose = LT_OP_T, with_bias = LT_EPILOGUE_BIAS, bias_type = LT_R_32F;
+    const int transpose = LT_OP_T, with_bias = LT_EPILOGUE_BIAS, bias_type = s->out_dtype;
     int result = f->cublasLtMatmulDescCreate(&plan->desc, LT_COMPUTE_32F, LT_R_32F);
     if (result == 0)
         result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_TRANSA, &transpose, sizeof transpose);
@@ -220,8 +229,9 @@ static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *ar
     const int has_residual = args->residual.buffer != NULL;
     if ((args->rows.live.buffer != NULL && !args->rows.padded) || args->rows.capacity == 0 || (has_residual && args->residual_period != 0))
         return 0;
+    const int adds_bias = args->bias.buffer == NULL || bias_of(args).buffer != NULL;
     const rvit_cu_product product = rvit_cu_tile_product(&queue->device->machine, (int32_t)rvit_dtype_size(args->out_dtype),
-                                                         args->bias.buffer != NULL, args->activation == RVIT_ACTIVATION_GELU);
+                                                         args->out_features, adds_bias, args->activation == RVIT_ACTIVATION_GELU);
     return product == RVIT_CU_PRODUCT_LT || (product == RVIT_CU_PRODUCT_FINISHED && !has_residual);
 }
 
@@ -238,7 +248,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         if (plan == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
         plan->key = key;
-        plan->usable = make_plan(queue->device->lt, plan, rvit_cu_at(args->bias));
+        plan->usable = make_plan(queue->device->lt, plan, rvit_cu_at(bias_of(args)));
         plan->next = queue->plans;
         queue->plans = plan;
         /* Only eager use with ever new row counts gets here: the oldest shape is forgotten. */
@@ -263,7 +273,8 @@ static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, in
         .columns = args->out_features,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
     };
-    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, params.n / 4, 256, 8);
+    const int64_t chunks = params.n * rvit_dtype_size(args->out_dtype) / 16;
+    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, chunks, 256, RVIT_CU_CTAS_FINISH);
     return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_finish_f32, args->out_dtype), ctas, 256, 0, &params);
 }
 
@@ -271,7 +282,7 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
 {
     const rvit_cu_lt *lt = queue->device->lt;
     const float one = 1.0f, beta = plan->key.has_residual ? 1.0f : 0.0f;
-    const void *bias = rvit_cu_at(args->bias), *residual = rvit_cu_at(args->residual);
+    const void *bias = rvit_cu_at(bias_of(args)), *residual = rvit_cu_at(args->residual);
     void *out = rvit_cu_at(args->out);
     int result = 0;
     if (plan->key.has_bias)

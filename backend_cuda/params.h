@@ -51,7 +51,7 @@ typedef struct rvit_cu_finish_params {
     void *x;
     const float *bias; /* or NULL */
     int64_t n;         /* elements, a multiple of columns */
-    int32_t columns;   /* a multiple of 4 */
+    int32_t columns;   /* a multiple of what 16 bytes hold */
     int32_t gelu;
 } rvit_cu_finish_params;
 

@@ -113,12 +113,13 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t has_bias, int32_t has_gelu)
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t out_features, int32_t adds_bias,
+                                     int32_t has_gelu)
 {
-    if (!has_gelu && (!has_bias || out_size == 4))
+    if (adds_bias && !has_gelu)
         return RVIT_CU_PRODUCT_LT;
     /* Float32 loses nothing by a second pass. */
-    return machine->finishes || out_size == 4 ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
+    return out_features * out_size % 16 == 0 && (machine->finishes || out_size == 4) ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
 }
 
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)

@@ -13,6 +13,7 @@
 #define RVIT_CU_CTAS_64X128 3
 #define RVIT_CU_CTAS_128X128 2
 #define RVIT_CU_CTAS_F32 3
+#define RVIT_CU_CTAS_FINISH 4
 /* Attention: keys of a block (a stage of the ring is two), bytes of a key (or value) in shared memory, stages of the ring. */
 #define RVIT_CU_ATTENTION_KEYS 32
 #define RVIT_CU_ATTENTION_PITCH(D) ((D) == 80 ? 192 : 2 * (D))
@@ -29,7 +30,7 @@ typedef struct rvit_cu_machine {
     int32_t n_sms;
     int32_t max_shared; /* bytes a CTA may ask for */
     int32_t sm_shared;  /* bytes of an SM */
-    int32_t finishes;   /* 1: rvit_cu_tile_product may leave a product to be finished in a second pass */
+    int32_t finishes;   /* 1: products by cuBLASLt are so much faster than mma.sync allows that a second pass over them pays */
 } rvit_cu_machine;
 
 /* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others. */
@@ -69,15 +70,17 @@ typedef struct rvit_cu_linear_tile {
 
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t out_features);
 
-/* Who makes a product whose rows the host knows, if cuBLASLt is there. It adds a bias of the type of the output only, so that with 16-bit
-   outputs a bias, like the exact GELU, is left to a second pass over them, which rounds twice. */
+/* Who makes a product whose rows the host knows, if cuBLASLt is there. The exact GELU, like a bias that it cannot add, is left to a second
+   pass over the output, which in 16 bits rounds twice. */
 typedef enum rvit_cu_product {
     RVIT_CU_PRODUCT_OWN,      /* the kernel of the backend, all in one */
     RVIT_CU_PRODUCT_LT,       /* cuBLASLt, all in one */
     RVIT_CU_PRODUCT_FINISHED, /* cuBLASLt, then the kernel that finishes it */
 } rvit_cu_product;
 
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t has_bias, int32_t has_gelu);
+/* adds_bias: the bias is there in the type of the output, which is how cuBLASLt adds it, or there is none. */
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t out_features, int32_t adds_bias,
+                                     int32_t has_gelu);
 
 /* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
    stride over their items. */

@@ -4,55 +4,86 @@
 
 #include "gelu.cuh"
 
-/* A thread takes 16 or 8 bytes at a time, of type R, AHEAD of them on their way. */
-template <typename T, typename R> RVIT_DEVICE void finish_pieces(const rvit_cu_finish_params &params)
-{
-    enum { EACH = sizeof(R) / sizeof(T), AHEAD = 2 };
-    union piece {
-        R all;
-        typename raw_4<T>::type fours[EACH / 4];
-    };
-    R *x = static_cast<R *>(params.x);
-    const unsigned step = gridDim.x * blockDim.x, first = blockIdx.x * blockDim.x + threadIdx.x, pieces = (unsigned)params.columns / EACH;
-    const unsigned step_column = step % pieces;
-    const long long n = params.n / EACH;
-    unsigned column = first % pieces;
-    for (long long at = first; at < n; at += (long long)step * AHEAD) {
-        piece value[AHEAD];
-        float4 bias[AHEAD][EACH / 4];
+/* 16 bytes of outputs: as stored, as numbers, and their GELU. */
+template <typename T> struct chunk {
+    typedef uint4 raw;
+    static const int SIZE = 8;
+    static __device__ __forceinline__ void unpack(raw from, float (&x)[SIZE])
+    {
+        const uint32_t pairs[4] = {from.x, from.y, from.z, from.w};
 #pragma unroll
-        for (int a = 0; a < AHEAD; a++) {
-#pragma unroll
-            for (int i = 0; i < EACH / 4; i++)
-                bias[a][i] = params.bias == nullptr ? make_float4(0.0f, 0.0f, 0.0f, 0.0f) : load_4(params.bias + column * EACH + i * 4);
-            if (at + a * step < n)
-                value[a].all = x[at + a * step];
-            column += step_column;
-            column -= column >= pieces ? pieces : 0u;
-        }
-#pragma unroll
-        for (int a = 0; a < AHEAD; a++) {
-            if (at + a * step >= n)
-                break;
-#pragma unroll
-            for (int i = 0; i < EACH / 4; i++) {
-                float4 v = raw_4<T>::floats(value[a].fours[i]);
-                v = make_float4(v.x + bias[a][i].x, v.y + bias[a][i].y, v.z + bias[a][i].z, v.w + bias[a][i].w);
-                if (params.gelu)
-                    v = make_float4(gelu(v.x), gelu(v.y), gelu(v.z), gelu(v.w));
-                value[a].fours[i] = raw_4<T>::stored(v);
-            }
-            x[at + a * step] = value[a].all;
+        for (int i = 0; i < 4; i++) {
+            const float2 pair = element<T>::unpack(pairs[i]);
+            x[2 * i] = pair.x, x[2 * i + 1] = pair.y;
         }
     }
-}
+    static __device__ __forceinline__ raw pack(const float (&x)[SIZE])
+    {
+        return make_uint4(element<T>::pack(x[0], x[1]), element<T>::pack(x[2], x[3]), element<T>::pack(x[4], x[5]),
+                          element<T>::pack(x[6], x[7]));
+    }
+    static __device__ __forceinline__ float activate(float x)
+    {
+        return gelu_fast(x);
+    }
+};
 
+template <> struct chunk<float> {
+    typedef float4 raw;
+    static const int SIZE = 4;
+    static __device__ __forceinline__ void unpack(raw from, float (&x)[SIZE])
+    {
+        x[0] = from.x, x[1] = from.y, x[2] = from.z, x[3] = from.w;
+    }
+    static __device__ __forceinline__ raw pack(const float (&x)[SIZE])
+    {
+        return make_float4(x[0], x[1], x[2], x[3]);
+    }
+    static __device__ __forceinline__ float activate(float x)
+    {
+        return gelu(x);
+    }
+};
+
+/* What is left to do of a product that another library has made. From the end: the product's last rows are still in the cache, and the next
+   product's first ones are left there. */
 template <typename T> RVIT_DEVICE void finish_product(const rvit_cu_finish_params &params)
 {
-    if (sizeof(T) == 2 && params.columns % 8 == 0)
-        finish_pieces<T, uint4>(params);
-    else
-        finish_pieces<T, typename raw_4<T>::type>(params);
+    typedef chunk<T> C;
+    const int UNROLL = 2;
+    typename C::raw *x = static_cast<typename C::raw *>(params.x);
+    const int width = params.columns / C::SIZE, step = (int)(gridDim.x * blockDim.x), column_step = step % width;
+    long long at = params.n / C::SIZE - 1 - ((long long)blockIdx.x * blockDim.x + threadIdx.x);
+    int column = at < 0 ? 0 : (int)(at % width);
+    for (; at >= 0; at -= (long long)UNROLL * step) {
+        typename C::raw raw[UNROLL];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++)
+            if (at >= (long long)u * step)
+                raw[u] = x[at - (long long)u * step];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (at < (long long)u * step)
+                break;
+            float value[C::SIZE];
+            C::unpack(raw[u], value);
+            if (params.bias != nullptr) {
+#pragma unroll
+                for (int i = 0; i < C::SIZE; i += 4) {
+                    const float4 bias = load_4(params.bias + column * C::SIZE + i);
+                    value[i] += bias.x, value[i + 1] += bias.y, value[i + 2] += bias.z, value[i + 3] += bias.w;
+                }
+            }
+            if (params.gelu) {
+#pragma unroll
+                for (int i = 0; i < C::SIZE; i++)
+                    value[i] = C::activate(value[i]);
+            }
+            x[at - (long long)u * step] = C::pack(value);
+            column -= column_step;
+            column += column < 0 ? width : 0;
+        }
+    }
 }
 
 #endif

@@ -12,12 +12,12 @@ typedef enum rows_kind { KNOWN, PADDED, LIVE, N_ROWS_KINDS } rows_kind;
 
 typedef struct product_case {
     rvit_dtype dtype, out_dtype;
-    int bias, gelu;
+    int bias, narrow, gelu; /* narrow: the bias in the type of the output, too */
     residual_kind residual;
     rows_kind rows;
 } product_case;
 
-enum { CAPACITY = 37, LIVE_ROWS = 30, IN = 72, OUT = 52, PERIOD = 5 };
+enum { CAPACITY = 37, LIVE_ROWS = 30, IN = 72, OUT = 56, PERIOD = 5 };
 
 /* -1: there is nobody to ask. */
 static long long products_made(void)
@@ -35,7 +35,8 @@ static long long products_made(void)
 static rvit_cu_product product_of(const product_case *c)
 {
     const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const rvit_cu_product product = rvit_cu_tile_product(machine, (int32_t)rvit_dtype_size(c->out_dtype), c->bias, c->gelu);
+    const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && !c->gelu);
+    const rvit_cu_product product = rvit_cu_tile_product(machine, (int32_t)rvit_dtype_size(c->out_dtype), OUT, adds_bias, c->gelu);
     if (c->rows == LIVE || c->residual == PERIODIC || (product == RVIT_CU_PRODUCT_FINISHED && c->residual != NO_RESIDUAL))
         return RVIT_CU_PRODUCT_OWN;
     return product;
@@ -64,6 +65,7 @@ static void check(const product_case *c)
     const int64_t residual_rows = c->residual == PERIODIC ? PERIOD : rows;
     array *x = array_input("x", CAPACITY * IN * element), *weight = array_input("weight", OUT * IN * element);
     array *bias = c->bias ? array_input("bias", OUT * 4) : NULL, *live = c->rows == KNOWN ? NULL : array_input("live", 4);
+    array *narrow = c->narrow ? array_input("bias_narrow", OUT * out_element) : NULL;
     array *out = array_output("out", CAPACITY * OUT * out_element), *residual = c->residual == IN_PLACE ? out : NULL;
     if (c->residual == SEPARATE || c->residual == PERIODIC)
         residual = array_input("residual", (c->residual == PERIODIC ? PERIOD : CAPACITY) * OUT * out_element);
@@ -71,6 +73,10 @@ static void check(const product_case *c)
     store_normal(c->dtype, weight->host, 0, OUT * IN, 0.12f);
     if (bias)
         store_normal(RVIT_F32, bias->host, 0, OUT, 1);
+    for (int64_t i = 0; narrow && i < OUT; i++) {
+        store(c->out_dtype, narrow->host, i, load(RVIT_F32, bias->host, i));
+        store(RVIT_F32, bias->host, i, load(c->out_dtype, narrow->host, i));
+    }
     if (residual)
         store_normal(c->out_dtype, residual->host, 0, residual_rows * OUT, 1);
     const int32_t count = LIVE_ROWS;
@@ -103,6 +109,7 @@ static void check(const product_case *c)
     args.x = array_view(x, DEVICE);
     args.weight = array_view(weight, DEVICE);
     args.bias = array_view(bias, DEVICE);
+    args.bias_narrow = array_view(narrow, DEVICE);
     args.residual = array_view(residual, DEVICE);
     args.out = array_view(out, DEVICE);
     const long long before = products_made();
@@ -110,12 +117,13 @@ static void check(const product_case *c)
     const long long after = products_made();
     /* The library is opened by the first product that could be its own. */
     if (after >= 0 && after - (before < 0 ? 0 : before) != (product_of(c) != RVIT_CU_PRODUCT_OWN))
-        fail_msg("%s -> %s, bias %d, gelu %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
-                 rvit_dtype_name(c->out_dtype), c->bias, c->gelu, (int)c->residual, (int)c->rows, after - before);
+        fail_msg("%s -> %s, bias %d%s, gelu %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
+                 rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", c->gelu, (int)c->residual, (int)c->rows,
+                 after - before);
     arrays_fetch(DEVICE);
-    char what[96];
-    snprintf(what, sizeof what, "%s -> %s, bias %d, gelu %d, residual %d, rows %d", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), c->bias, c->gelu, (int)c->residual, (int)c->rows);
+    char what[112];
+    snprintf(what, sizeof what, "%s -> %s, bias %d%s, gelu %d, residual %d, rows %d", rvit_dtype_name(c->dtype),
+             rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", c->gelu, (int)c->residual, (int)c->rows);
     check_close(what, c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
     if (c->rows == LIVE)
         array_expect_untouched(out, DEVICE, n * out_element);
@@ -128,11 +136,19 @@ static void check_all(int finishes)
     const int32_t before = device->machine.finishes;
     for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
         for (int wide = 0; wide < 1 + (dtype != RVIT_F32); wide++)
-            for (int form = 0; form < 4; form++)
+            for (int form = 0; form < 6; form++)
                 for (int residual = 0; residual < N_RESIDUALS; residual++)
                     for (int rows = 0; rows < N_ROWS_KINDS; rows++) {
                         const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
-                        const product_case c = {(rvit_dtype)dtype, out_dtype, form % 2, form / 2, (residual_kind)residual, (rows_kind)rows};
+                        const product_case c = {.dtype = (rvit_dtype)dtype,
+                                                .out_dtype = out_dtype,
+                                                .bias = form / 2 > 0,
+                                                .narrow = form / 2 == 2,
+                                                .gelu = form % 2,
+                                                .residual = (residual_kind)residual,
+                                                .rows = (rows_kind)rows};
+                        if (c.narrow && out_dtype == RVIT_F32)
+                            continue;
                         device->machine.finishes = finishes;
                         check(&c);
                         device->machine.finishes = before;

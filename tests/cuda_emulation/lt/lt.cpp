@@ -419,8 +419,8 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     const layout *const layouts[4] = {reinterpret_cast<layout *>(a), reinterpret_cast<layout *>(b), reinterpret_cast<layout *>(c),
                                       reinterpret_cast<layout *>(d)};
     TRY(check_problem(pd, layouts[0], layouts[1], layouts[2], layouts[3]));
-    if (p->reduction != CUBLASLT_REDUCTION_SCHEME_NONE)
-        return refuse(CUBLAS_STATUS_SUCCESS, "sums may be split over CTAs: a row's bits would depend on the others");
+    if ((p->reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
+        return refuse(CUBLAS_STATUS_SUCCESS, "parts of a sum may be added in any order: a row's bits would depend on chance");
     if (pd->epilogue == CUBLASLT_EPILOGUE_BIAS && pd->bias == nullptr)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias must be known, for its alignment");
     cublasLtMatmulHeuristicResult_t result = {};
