@@ -20,6 +20,7 @@ static const char *const names[] = {
     "cublasLtMatmulPreferenceDestroy",
     "cublasLtMatmulPreferenceSetAttribute",
     "cublasLtMatmulAlgoGetHeuristic",
+    "cublasLtMatmulAlgoConfigGetAttribute",
     "cublasLtMatmul",
 };
 enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]), WORKSPACE = 32 << 20, MOST_PLANS = 64 };
@@ -47,6 +48,7 @@ struct rvit_cu_lt_plan {
     int usable;
     void *desc, *weight, *x, *out;
     lt_algorithm algorithm;
+    size_t workspace; /* that it needs */
 };
 
 rvit_status rvit_cu_lt_open(rvit_cu_device *device)
@@ -167,13 +169,19 @@ void rvit_cu_lt_forget(rvit_cu_queue *queue)
     }
 }
 
-/* Asks for an algorithm. One that splits sums over CTAs must leave the parts in the workspace: they are cut alike for all rows and added in
-   order, so that a row's bits depend on neither its place nor its mates. Without any, few rows of many channels keep few CTAs busy. */
-static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
+/* Whether an algorithm cuts sums into parts. */
+static int splits(const rvit_cu_lt *lt, const lt_heuristic *found)
+{
+    int32_t parts = 0;
+    size_t written = 0;
+    (void)lt->functions.cublasLtMatmulAlgoConfigGetAttribute(&found->algorithm, LT_ALGO_SPLIT_K, &parts, sizeof parts, &written);
+    return parts > 1;
+}
+
+/* Asks for an algorithm; 0: there is none. */
+static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspace, uint32_t reduction, lt_heuristic *found)
 {
     const lt_functions *f = &lt->functions;
-    const size_t workspace = WORKSPACE;
-    const uint32_t reduction = LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     int result = f->cublasLtMatmulPreferenceCreate(&preference);
     if (result == 0)
@@ -183,16 +191,28 @@ static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
     for (int i = 0; i < 4 && result == 0; i++)
         result =
             f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &plan->key.alignment, sizeof plan->key.alignment);
-    lt_heuristic found;
     int n_found = 0;
     if (result == 0)
         result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, plan->desc, plan->weight, plan->x, plan->out, plan->out, preference, 1,
-                                                   &found, &n_found);
+                                                   found, &n_found);
     if (preference != NULL)
         (void)f->cublasLtMatmulPreferenceDestroy(preference);
-    if (result != 0 || n_found < 1 || found.status != 0 || found.workspace > WORKSPACE)
+    return result == 0 && n_found > 0 && found->status == 0 && found->workspace <= workspace;
+}
+
+/* The library's first answer, so that an op always runs alike. Without a workspace: given one, the library deals out tiles by a counter in
+   it, and a graph holds a node that zeroes the counter, which costs the host a microsecond at each launch. But few rows of many channels
+   keep few CTAs busy unless sums are split. The parts are then left in the workspace; they are cut alike for all rows and added in order,
+   so that a row's bits depend on neither its place nor its mates. */
+static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
+{
+    lt_heuristic whole, parts;
+    const int has_whole = ask(lt, plan, 0, 0, &whole), has_parts = ask(lt, plan, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, &parts);
+    if (!has_whole && !has_parts)
         return 0;
-    plan->algorithm = found.algorithm;
+    const int takes_parts = !has_whole || (has_parts && splits(lt, &parts) && parts.waves > 4 * whole.waves);
+    plan->algorithm = takes_parts ? parts.algorithm : whole.algorithm;
+    plan->workspace = takes_parts ? parts.workspace : whole.workspace;
     return 1;
 }
 
@@ -227,11 +247,13 @@ static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bi
 static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int has_residual = args->residual.buffer != NULL;
-    if ((args->rows.live.buffer != NULL && !args->rows.padded) || args->rows.capacity == 0 || (has_residual && args->residual_period != 0))
+    const int repeats = has_residual && args->residual_period != 0 && args->residual_period < args->rows.capacity;
+    if ((args->rows.live.buffer != NULL && !args->rows.padded) || args->rows.capacity == 0 || repeats)
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(args).buffer != NULL;
-    const rvit_cu_product product = rvit_cu_tile_product(&queue->device->machine, (int32_t)rvit_dtype_size(args->out_dtype),
-                                                         args->out_features, adds_bias, args->activation == RVIT_ACTIVATION_GELU);
+    const rvit_cu_product product =
+        rvit_cu_tile_product(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
+                             (int32_t)rvit_dtype_size(args->out_dtype), adds_bias, args->activation == RVIT_ACTIVATION_GELU);
     return product == RVIT_CU_PRODUCT_LT || (product == RVIT_CU_PRODUCT_FINISHED && !has_residual);
 }
 
@@ -243,7 +265,6 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
     const shape key = shape_of(args);
     rvit_cu_lt_plan *plan = find_plan(queue, &key);
     if (plan == NULL) {
-        RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->workspace, WORKSPACE));
         plan = rvit_alloc_new(&queue->device->base.alloc, sizeof *plan);
         if (plan == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
@@ -260,6 +281,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
                 break;
             }
     }
+    RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->workspace, plan->workspace));
     *out_plan = plan->usable ? plan : NULL;
     return RVIT_OK;
 }
@@ -283,14 +305,14 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
     const rvit_cu_lt *lt = queue->device->lt;
     const float one = 1.0f, beta = plan->key.has_residual ? 1.0f : 0.0f;
     const void *bias = rvit_cu_at(bias_of(args)), *residual = rvit_cu_at(args->residual);
-    void *out = rvit_cu_at(args->out);
+    void *out = rvit_cu_at(args->out), *workspace = plan->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
     if (plan->key.has_bias)
         result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (result == 0)
         result = lt->functions.cublasLtMatmul(lt->handle, plan->desc, &one, rvit_cu_at(args->weight), plan->weight, rvit_cu_at(args->x),
                                               plan->x, &beta, residual != NULL ? residual : out, plan->out, out, plan->out,
-                                              &plan->algorithm, (void *)(uintptr_t)queue->workspace.pointer, WORKSPACE, queue->stream);
+                                              &plan->algorithm, workspace, plan->workspace, queue->stream);
     if (result != 0)
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;

@@ -16,6 +16,7 @@ enum {
     LT_OP_T = 1,
     LT_EPILOGUE_BIAS = 4,
     LT_REDUCTION_COMPUTE_TYPE = 2,
+    LT_ALGO_SPLIT_K = 2,
     LT_DESC_TRANSA = 3,
     LT_DESC_EPILOGUE = 7,
     LT_DESC_BIAS_POINTER = 8,
@@ -50,6 +51,7 @@ typedef struct lt_functions {
     int (*cublasLtMatmulPreferenceSetAttribute)(void *preference, int attribute, const void *value, size_t size);
     int (*cublasLtMatmulAlgoGetHeuristic)(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted,
                                           lt_heuristic *results, int *out_found);
+    int (*cublasLtMatmulAlgoConfigGetAttribute)(const lt_algorithm *algorithm, int attribute, void *value, size_t size, size_t *out_size);
     int (*cublasLtMatmul)(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout,
                           const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const lt_algorithm *algorithm,
                           void *workspace, size_t workspace_size, CUstream stream);

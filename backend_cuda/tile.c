@@ -113,13 +113,16 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t out_features, int32_t adds_bias,
-                                     int32_t has_gelu)
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
+                                     int32_t out_size, int32_t adds_bias, int32_t has_gelu)
 {
     if (adds_bias && !has_gelu)
         return RVIT_CU_PRODUCT_LT;
+    if (out_features * (int64_t)out_size % 16 != 0) /* which the second pass takes at a time */
+        return RVIT_CU_PRODUCT_OWN;
     /* Float32 loses nothing by a second pass. */
-    return out_features * out_size % 16 == 0 && (machine->finishes || out_size == 4) ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
+    const int is_large = machine->finished > 0 && (double)rows * in_features * out_features >= machine->finished;
+    return is_large || out_size == 4 ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
 }
 
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)

@@ -30,7 +30,7 @@ typedef struct rvit_cu_machine {
     int32_t n_sms;
     int32_t max_shared; /* bytes a CTA may ask for */
     int32_t sm_shared;  /* bytes of an SM */
-    int32_t finishes;   /* 1: products by cuBLASLt are so much faster than mma.sync allows that a second pass over them pays */
+    int32_t finished;   /* multiplications from which on cuBLASLt and a second pass are faster than mma.sync in one; 0: never */
 } rvit_cu_machine;
 
 /* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others. */
@@ -79,8 +79,8 @@ typedef enum rvit_cu_product {
 } rvit_cu_product;
 
 /* adds_bias: the bias is there in the type of the output, which is how cuBLASLt adds it, or there is none. */
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t out_size, int32_t out_features, int32_t adds_bias,
-                                     int32_t has_gelu);
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
+                                     int32_t out_size, int32_t adds_bias, int32_t has_gelu);
 
 /* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
    stride over their items. */

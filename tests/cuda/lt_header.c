@@ -23,6 +23,7 @@ EQUAL(LT_PREF_ALIGNMENT_A + 1, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES);
 EQUAL(LT_PREF_ALIGNMENT_A + 2, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES);
 EQUAL(LT_PREF_ALIGNMENT_A + 3, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES);
 EQUAL(0, CUBLAS_STATUS_SUCCESS);
+EQUAL(LT_ALGO_SPLIT_K, CUBLASLT_ALGO_CONFIG_SPLITK_NUM);
 EQUAL(LT_REDUCTION_COMPUTE_TYPE, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
 
 #define SAME_PLACE(ours, theirs) _Static_assert(offsetof(lt_heuristic, ours) == offsetof(cublasLtMatmulHeuristicResult_t, theirs), #ours)
@@ -54,6 +55,11 @@ _Static_assert(_Generic(&cublasLtMatmulAlgoGetHeuristic,
                                            cublasLtMatmulHeuristicResult_t *, int *) : 1,
                         default : 0),
                "cublasLtMatmulAlgoGetHeuristic");
+_Static_assert(_Generic(&cublasLtMatmulAlgoConfigGetAttribute,
+                        cublasStatus_t (*)(const cublasLtMatmulAlgo_t *, cublasLtMatmulAlgoConfigAttributes_t, void *, size_t,
+                                           size_t *) : 1,
+                        default : 0),
+               "cublasLtMatmulAlgoConfigGetAttribute");
 _Static_assert(_Generic(&cublasLtMatrixLayoutCreate,
                         cublasStatus_t (*)(cublasLtMatrixLayout_t *, cudaDataType, uint64_t, uint64_t, int64_t) : 1, default : 0),
                "cublasLtMatrixLayoutCreate");

@@ -36,7 +36,8 @@ static rvit_cu_product product_of(const product_case *c)
 {
     const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
     const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && !c->gelu);
-    const rvit_cu_product product = rvit_cu_tile_product(machine, (int32_t)rvit_dtype_size(c->out_dtype), OUT, adds_bias, c->gelu);
+    const rvit_cu_product product =
+        rvit_cu_tile_product(machine, CAPACITY, IN, OUT, (int32_t)rvit_dtype_size(c->out_dtype), adds_bias, c->gelu);
     if (c->rows == LIVE || c->residual == PERIODIC || (product == RVIT_CU_PRODUCT_FINISHED && c->residual != NO_RESIDUAL))
         return RVIT_CU_PRODUCT_OWN;
     return product;
@@ -130,10 +131,10 @@ static void check(const product_case *c)
     harness_teardown(NULL);
 }
 
-static void check_all(int finishes)
+static void check_all(int32_t finished)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
-    const int32_t before = device->machine.finishes;
+    const int32_t before = device->machine.finished;
     for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
         for (int wide = 0; wide < 1 + (dtype != RVIT_F32); wide++)
             for (int form = 0; form < 6; form++)
@@ -149,9 +150,9 @@ static void check_all(int finishes)
                                                 .rows = (rows_kind)rows};
                         if (c.narrow && out_dtype == RVIT_F32)
                             continue;
-                        device->machine.finishes = finishes;
+                        device->machine.finished = finished;
                         check(&c);
-                        device->machine.finishes = before;
+                        device->machine.finished = before;
                     }
 }
 

@@ -159,16 +159,17 @@ static void products(void **state)
 {
     (void)state;
     rvit_cu_machine m = machines[1];
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 8, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 4, 4, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 4, 4, 1, 1), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 8, 0, 0), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 8, 1, 1), RVIT_CU_PRODUCT_OWN);
-    m.finishes = 1;
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 8, 0, 0), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 8, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 4, 4, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 4, 4, 1, 1), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 50432, 768, 3072, 2, 1, 1), RVIT_CU_PRODUCT_OWN);
+    m.finished = 10 * 8 * 8;
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 9, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
     /* The second pass takes 16 bytes of a row at a time. */
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 12, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 12, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),

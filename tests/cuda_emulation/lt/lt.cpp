@@ -437,6 +437,20 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     return CUBLAS_STATUS_SUCCESS;
 }
 
+EXPORT cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algorithm,
+                                                           cublasLtMatmulAlgoConfigAttributes_t attribute, void *value, size_t size,
+                                                           size_t *out_size)
+{
+    const int32_t parts = 1;
+    if (algorithm == nullptr || algorithm->data[0] != ALGORITHM)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "attributes of no algorithm");
+    if (attribute != CUBLASLT_ALGO_CONFIG_SPLITK_NUM || value == nullptr || size != sizeof parts || out_size == nullptr)
+        return refuse(CUBLAS_STATUS_INVALID_VALUE, "attribute %d of an algorithm, %zu bytes", (int)attribute, size);
+    memcpy(value, &parts, sizeof parts);
+    *out_size = sizeof parts;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
 EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
                                      cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
                                      const void *c, cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout,
