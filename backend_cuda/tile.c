@@ -143,7 +143,7 @@ static int32_t parts_of(const rvit_cu_machine *machine, int64_t n_images, int32_
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows)
 {
     rvit_cu_image_tile tile = {0};
-    tile.parts = reads_rows ? parts_of(machine, n_images, len, 8, 4) : 1;
+    tile.parts = reads_rows ? parts_of(machine, n_images, len, 8, 3) : 1;
     tile.threads = len <= 32 && !reads_rows ? 32 : len >= 256 || reads_rows ? 256 : (int32_t)divide_up(len, 32) * 32;
     return tile;
 }

@@ -152,6 +152,23 @@ RVIT_DEVICE image_rows rows_of_image(const int32_t *cu_seqlens, int image, int r
     return r;
 }
 
+/* By a warp: n pieces, of which several are read before one is written. */
+template <typename V> RVIT_DEVICE void copy_pieces(V *to, const V *from, int n)
+{
+    enum { AHEAD = 8 };
+    for (int first = threadIdx.x & 31; first < n; first += 32 * AHEAD) {
+        V piece[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (first + i * 32 < n)
+                piece[i] = from[first + i * 32];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            if (first + i * 32 < n)
+                to[first + i * 32] = piece[i];
+    }
+}
+
 RVIT_DEVICE float warp_sum(float x)
 {
     for (int mask = 16; mask > 0; mask /= 2)

@@ -16,7 +16,7 @@ struct head_norm {
 /* body(channel, x) for the lane's groups of four of n channels from element `at` on, several of which are read before one is used. */
 template <typename F> RVIT_DEVICE void for_groups(const rvit_cu_head_params &params, long long at, int n, F body)
 {
-    enum { AHEAD = 6 };
+    enum { AHEAD = 4 };
     for (int first = (int)(threadIdx.x & 31) * 4; first < n; first += AHEAD * 128) {
         float4 value[AHEAD];
 #pragma unroll
@@ -77,7 +77,7 @@ template <int N, int MASK = 16> RVIT_DEVICE void sum_over_lanes(float *value)
 template <typename W, int IMAGES, int CLASSES>
 RVIT_DEVICE void classify_tile(const rvit_cu_head_params &params, int first_image, int first_class)
 {
-    enum { AHEAD = IMAGES == 1 ? 8 : 2 }; /* groups of weights that are read before they are used */
+    enum { AHEAD = IMAGES == 1 ? 6 : 1 }; /* groups of weights that are read before they are used */
     alignas(16) RVIT_SHARED float normal[IMAGES][HEAD_CHUNK];
     RVIT_SHARED int has_tokens[IMAGES];
     const int dim = params.dim, warp = threadIdx.x / 32, lane = threadIdx.x & 31;

@@ -74,7 +74,7 @@ ATTENTIONS(f16)
 ATTENTIONS(bf16)
 KERNEL(attention_f32, 128, 1, rvit_cu_attention_params, attend_f32)
 
-KERNEL(select_rows, 256, 4, rvit_cu_select_params, select_image)
+KERNEL(select_rows, 256, 3, rvit_cu_select_params, select_image)
 KERNEL(mean_f32, 256, 4, rvit_cu_mean_params, mean_columns<float>)
 KERNEL(mean_f16, 256, 4, rvit_cu_mean_params, mean_columns<f16>)
 KERNEL(mean_bf16, 256, 4, rvit_cu_mean_params, mean_columns<bf16>)

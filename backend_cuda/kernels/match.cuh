@@ -139,9 +139,18 @@ RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
 /* The first merged row of A from `from` on that is with row b of B, as a row of the batch, or -1. */
 RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 {
-    for (int a = from; a < job.n_a; a++)
-        if (job.partners[a] == b)
-            return job.begin + job.a0 + 2 * a;
+    enum { AHEAD = 8 };
+    for (int a = from; a < job.n_a; a += AHEAD) {
+        int partner[AHEAD], found = -1;
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++)
+            partner[i] = a + i < job.n_a ? job.partners[a + i] : -1;
+#pragma unroll
+        for (int i = AHEAD - 1; i >= 0; i--)
+            found = partner[i] == b ? a + i : found;
+        if (found >= 0)
+            return job.begin + job.a0 + 2 * found;
+    }
     return -1;
 }
 
@@ -216,9 +225,20 @@ RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, m
     job.metric = metric, job.pitch = head_dim;
     if (n <= params.held_rows) {
         /* A pitch of an odd number of 16-byte units: neighbouring rows lie in different banks. */
-        const int pieces = head_dim / 4, pitch = head_dim + 4;
-        for (int i = threadIdx.x; i < n * pieces; i += blockDim.x)
-            store_4(held + i / pieces * pitch + i % pieces * 4, load_4(metric + i * 4));
+        enum { AHEAD = 8 };
+        const int pieces = head_dim / 4, pitch = head_dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
+        const int column = ((int)threadIdx.x - line * pieces) * 4;
+        for (int row = line; line < lines && row < n; row += lines * AHEAD) {
+            float4 value[AHEAD];
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                if (row + i * lines < n)
+                    value[i] = load_4(metric + (row + i * lines) * head_dim + column);
+#pragma unroll
+            for (int i = 0; i < AHEAD; i++)
+                if (row + i * lines < n)
+                    store_4(held + (row + i * lines) * pitch + column, value[i]);
+        }
         job.metric = held, job.pitch = pitch;
     }
     const bool is_held = job.n_a <= HELD_ROWS / 2;

@@ -19,26 +19,28 @@ RVIT_DEVICE float size_of_row(const rvit_cu_merge_params &params, int row)
 
 template <typename T> RVIT_DEVICE void merge_list(const rvit_cu_merge_params &params, int first, T *out, float total, int lane)
 {
+    enum { GROUPS = 6 }; /* of four columns that a lane adds up in one walk through the list */
     const T *x = static_cast<const T *>(params.x);
-    for (int i = lane * 4; i < params.dim; i += 128) {
-        float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int column = lane * 4; column < params.dim; column += 128 * GROUPS) {
+        float4 sum[GROUPS];
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            sum[g] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         for (int row = first; row >= 0; row = next_in_list(params, first, row)) {
             const float size = size_of_row(params, row);
-            const float4 value = load_4(x + (long long)row * params.dim + i);
-            sum.x += size * value.x, sum.y += size * value.y, sum.z += size * value.z, sum.w += size * value.w;
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++) {
+                if (column + g * 128 >= params.dim)
+                    break;
+                const float4 value = load_4(x + (long long)row * params.dim + column + g * 128);
+                sum[g].x += size * value.x, sum[g].y += size * value.y, sum[g].z += size * value.z, sum[g].w += size * value.w;
+            }
         }
-        store_4(out + i, make_float4(sum.x / total, sum.y / total, sum.z / total, sum.w / total));
+#pragma unroll
+        for (int g = 0; g < GROUPS; g++)
+            if (column + g * 128 < params.dim)
+                store_4(out + column + g * 128, make_float4(sum[g].x / total, sum[g].y / total, sum[g].z / total, sum[g].w / total));
     }
-}
-
-template <typename T> RVIT_DEVICE void copy_row(const T *x, T *out, int dim, int lane)
-{
-    /* Four elements of either size are one or two of these. */
-    const uint2 *from = reinterpret_cast<const uint2 *>(x);
-    uint2 *to = reinterpret_cast<uint2 *>(out);
-#pragma unroll 4
-    for (int i = lane; i < dim * (int)sizeof(T) / 8; i += 32)
-        to[i] = from[i];
 }
 
 template <typename T> RVIT_DEVICE void merge_rows(const rvit_cu_merge_params &params)
@@ -53,7 +55,8 @@ template <typename T> RVIT_DEVICE void merge_rows(const rvit_cu_merge_params &pa
         for (int next = second; next >= 0; next = next_in_list(params, first, next))
             total += size_of_row(params, next);
         if (second < 0)
-            copy_row(static_cast<const T *>(params.x) + (long long)first * params.dim, out, params.dim, lane);
+            copy_pieces(reinterpret_cast<typename raw_4<T>::type *>(out),
+                        static_cast<const typename raw_4<T>::type *>(params.x) + (long long)first * (params.dim / 4), params.dim / 4);
         else
             merge_list(params, first, out, total, lane);
         if (lane == 0) {

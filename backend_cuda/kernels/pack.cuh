@@ -4,14 +4,9 @@
 
 #include "elements.cuh"
 
-template <typename V> RVIT_DEVICE void copy_pieces(void *to, const void *from, int size, int lane)
+template <typename V> RVIT_DEVICE void copy_row_as(void *to, const void *from, int size)
 {
-    V *destination = static_cast<V *>(to);
-    const V *source = static_cast<const V *>(from);
-    const int n = size / (int)sizeof(V);
-#pragma unroll 4
-    for (int i = lane; i < n; i += 32)
-        destination[i] = source[i];
+    copy_pieces(static_cast<V *>(to), static_cast<const V *>(from), size / (int)sizeof(V));
 }
 
 RVIT_DEVICE void copy_bytes(const rvit_cu_copy_params &params)
@@ -27,15 +22,15 @@ RVIT_DEVICE void copy_bytes(const rvit_cu_copy_params &params)
 
 RVIT_DEVICE void pack_rows(const rvit_cu_pack_params &params)
 {
-    const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32, rows = params.source_rows > 0 ? live_rows(params.rows) : 0;
+    const int warps = (int)blockDim.x / 32, rows = params.source_rows > 0 ? live_rows(params.rows) : 0;
     const long long step = (long long)gridDim.x * warps, size = params.row_size;
     for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += step) {
         const char *from = static_cast<const char *>(params.source) + min(max(params.src_rows[row], 0), params.source_rows - 1) * size;
         char *to = static_cast<char *>(params.destination) + row * size;
         if (size % 16 == 0)
-            copy_pieces<uint4>(to, from, params.row_size, lane);
+            copy_row_as<uint4>(to, from, params.row_size);
         else
-            copy_pieces<uint32_t>(to, from, params.row_size, lane);
+            copy_row_as<uint32_t>(to, from, params.row_size);
     }
 }
 
@@ -72,9 +67,9 @@ RVIT_DEVICE void unpack_rows(const rvit_cu_unpack_params &params)
             for (int i = lane; i < params.row_size / 4; i += 32)
                 reinterpret_cast<uint32_t *>(to)[i] = params.fill;
         } else if (size % 16 == 0) {
-            copy_pieces<uint4>(to, from, params.row_size, lane);
+            copy_row_as<uint4>(to, from, params.row_size);
         } else {
-            copy_pieces<uint2>(to, from, params.row_size, lane);
+            copy_row_as<uint2>(to, from, params.row_size);
         }
     }
 }

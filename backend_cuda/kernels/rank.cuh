@@ -84,7 +84,7 @@ RVIT_DEVICE uint32_t find_threshold(const float *scores, int n, int k, rank_memo
 RVIT_DEVICE int count_above(const uint32_t *keys, int from, int end, uint32_t key)
 {
     int above = 0;
-#pragma unroll 4
+#pragma unroll 8
     for (int j = from; j < end; j += 4) {
         const uint4 other = *reinterpret_cast<const uint4 *>(keys + j);
         above += (other.x > key) + (other.y > key) + (other.z > key) + (other.w > key);
@@ -108,10 +108,15 @@ RVIT_DEVICE bool mark_best_held(const float *scores, int n, int k, rank_memory &
         if (is_ranked) {
             /* Only around a warp's own rows does the order depend on the lane. */
             const uint32_t key = memory.keys[i];
-            const int own = i & ~31, own_end = min(own + 32, padded);
-            better = count_above(memory.keys, 0, own, key - 1) + count_above(memory.keys, own_end, padded, key);
-            for (int j = own; j < own_end; j++)
-                better += memory.keys[j] > key - (j < i);
+            const int own = i & ~31;
+            better = count_above(memory.keys, 0, own, key - 1) + count_above(memory.keys, own + 32, padded, key);
+#pragma unroll
+            for (int j = own; j < own + 32; j += 4)
+                if (j < padded) {
+                    const uint4 other = *reinterpret_cast<const uint4 *>(memory.keys + j);
+                    better += (other.x > key - (j < i)) + (other.y > key - (j + 1 < i)) + (other.z > key - (j + 2 < i)) +
+                              (other.w > key - (j + 3 < i));
+                }
         }
         marks[i] = better < k;
     }

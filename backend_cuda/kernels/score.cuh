@@ -7,21 +7,24 @@
 
 enum { SCORE_GIVEN = 0, SCORE_L2 = 1, SCORE_CLS_ATTENTION = 2, SCORE_CLS_NORM = 3, SCORE_PREDICTOR = 4, SCORE_POSITION = 5 };
 
-/* By a warp: the sum of x[i] y[i] in 32 lanes, then pairwise; whole in lane 0. */
-template <typename T> RVIT_DEVICE float sum_products(const T *x, const T *y, int dim)
+/* By a warp: the sum of x[i] y[i] in 32 lanes, then pairwise; whole in lane 0. AHEAD products are read before the first is used; IS_SQUARE:
+   y is x. */
+template <int AHEAD, bool IS_SQUARE, typename T> RVIT_DEVICE float sum_products(const T *x, const T *y, int dim)
 {
-    enum { AHEAD = 8 };
     float sum = 0.0f;
     for (int first = threadIdx.x & 31; first < dim; first += 32 * AHEAD) {
         T left[AHEAD], right[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            if (first + i * 32 < dim)
-                left[i] = x[first + i * 32], right[i] = y[first + i * 32];
+            if (first + i * 32 < dim) {
+                left[i] = x[first + i * 32];
+                if (!IS_SQUARE)
+                    right[i] = y[first + i * 32];
+            }
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             if (first + i * 32 < dim)
-                sum = add_rn(sum, mul_rn(to_float(left[i]), to_float(right[i])));
+                sum = add_rn(sum, mul_rn(to_float(left[i]), to_float(IS_SQUARE ? left[i] : right[i])));
     }
     for (int half = 16; half > 0; half /= 2)
         sum = add_rn(sum, shuffle_down(sum, half));
@@ -53,11 +56,11 @@ template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_para
         float score;
         if (params.score == SCORE_PREDICTOR) {
             const T *weight = static_cast<const T *>(params.weight);
-            const float o0 = sum_products(x, weight, params.dim) + params.bias[0];
-            const float o1 = sum_products(x, weight + params.dim, params.dim) + params.bias[1];
+            const float o0 = sum_products<6, false>(x, weight, params.dim) + params.bias[0];
+            const float o1 = sum_products<6, false>(x, weight + params.dim, params.dim) + params.bias[1];
             score = log_softmax_of_first(o0, o1);
         } else {
-            score = sum_products(x, x, params.dim);
+            score = sum_products<12, true>(x, x, params.dim);
         }
         if (lane == 0) {
             if (params.score == SCORE_CLS_NORM)
