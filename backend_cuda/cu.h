@@ -53,6 +53,7 @@ typedef struct rvit_cu_queue {
     rvit_cu_device *device;
     CUstream stream;
     int capturing;             /* memory is reserved beforehand */
+    int records;               /* a program's: its ops are prepared once and run often */
     rvit_cu_scratch layout;    /* of select and match: zeroed once; each leaves it ready for the next */
     rvit_cu_scratch sorted;    /* of select, for long images */
     rvit_cu_scratch workspace; /* of cuBLASLt */

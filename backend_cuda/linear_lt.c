@@ -7,6 +7,7 @@
 
 #include <dlfcn.h>
 #include <string.h>
+#include <time.h>
 
 static const char *const names[] = {
     "cublasLtCreate",
@@ -23,15 +24,15 @@ static const char *const names[] = {
     "cublasLtMatmulAlgoConfigGetAttribute",
     "cublasLtMatmul",
 };
-enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]), WORKSPACE = 32 << 20, MOST_PLANS = 64 };
-_Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
-
-struct rvit_cu_lt {
-    pthread_mutex_t lock;
-    int tried;
-    void *library, *handle;
-    lt_functions functions;
+enum {
+    N_FUNCTIONS = (int)(sizeof names / sizeof names[0]),
+    WORKSPACE = 32 << 20,
+    MOST_PLANS = 64,
+    CANDIDATES = 8,
+    ROUNDS = 4,
+    CHOICES = 128
 };
+_Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
 
 /* out^T [n, m] = weight^T-of-a-column-major-matrix x^T + c^T: what is row-major here is column-major there, transposed. */
 typedef struct shape {
@@ -41,6 +42,21 @@ typedef struct shape {
     uint32_t unused;                                  /* shapes are compared as bytes: no gaps */
 } shape;
 _Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 6 * sizeof(int32_t), "a shape has no gaps");
+
+/* What a trial has found out. */
+typedef struct lt_choice {
+    shape key;
+    lt_algorithm algorithm;
+} lt_choice;
+
+struct rvit_cu_lt {
+    pthread_mutex_t lock;
+    int tried;
+    void *library, *handle;
+    lt_functions functions;
+    lt_choice choices[CHOICES];
+    int n_choices; /* made so far: the oldest make room */
+};
 
 struct rvit_cu_lt_plan {
     rvit_cu_lt_plan *next;
@@ -178,8 +194,8 @@ static int splits(const rvit_cu_lt *lt, const lt_heuristic *found)
     return parts > 1;
 }
 
-/* Asks for an algorithm; 0: there is none. */
-static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspace, uint32_t reduction, lt_heuristic *found)
+/* Asks for algorithms, the library's preference first. Returns how many there are. */
+static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspace, uint32_t reduction, int most, lt_heuristic *found)
 {
     const lt_functions *f = &lt->functions;
     void *preference = NULL;
@@ -191,13 +207,16 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspa
     for (int i = 0; i < 4 && result == 0; i++)
         result =
             f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &plan->key.alignment, sizeof plan->key.alignment);
-    int n_found = 0;
+    int n_found = 0, n = 0;
     if (result == 0)
-        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, plan->desc, plan->weight, plan->x, plan->out, plan->out, preference, 1,
+        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, plan->desc, plan->weight, plan->x, plan->out, plan->out, preference, most,
                                                    found, &n_found);
     if (preference != NULL)
         (void)f->cublasLtMatmulPreferenceDestroy(preference);
-    return result == 0 && n_found > 0 && found->status == 0 && found->workspace <= workspace;
+    for (int i = 0; i < n_found && result == 0; i++)
+        if (found[i].status == 0 && found[i].workspace <= workspace)
+            found[n++] = found[i];
+    return n;
 }
 
 /* The library's first answer, so that an op always runs alike. Without a workspace: given one, the library deals out tiles by a counter in
@@ -207,7 +226,8 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspa
 static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
 {
     lt_heuristic whole, parts;
-    const int has_whole = ask(lt, plan, 0, 0, &whole), has_parts = ask(lt, plan, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, &parts);
+    const int has_whole = ask(lt, plan, 0, 0, 1, &whole) > 0;
+    const int has_parts = ask(lt, plan, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
     if (!has_whole && !has_parts)
         return 0;
     const int takes_parts = !has_whole || (has_parts && splits(lt, &parts) && parts.waves > 4 * whole.waves);
@@ -242,6 +262,161 @@ static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bi
     return result == 0 && choose_algorithm(lt, plan);
 }
 
+/* Launches the product alone. */
+static int multiply(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, const lt_algorithm *algorithm,
+                    const void *x, const void *residual, void *out)
+{
+    const rvit_cu_lt *lt = queue->device->lt;
+    const float one = 1.0f, beta = plan->key.has_residual ? 1.0f : 0.0f;
+    const void *bias = rvit_cu_at(bias_of(args));
+    void *workspace = plan->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
+    int result = 0;
+    if (plan->key.has_bias)
+        result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (result == 0)
+        result = lt->functions.cublasLtMatmul(lt->handle, plan->desc, &one, rvit_cu_at(args->weight), plan->weight, x, plan->x, &beta,
+                                              residual != NULL ? residual : out, plan->out, out, plan->out, algorithm, workspace,
+                                              plan->workspace, queue->stream);
+    return result;
+}
+
+/* Candidates being tried out on an input and an output of their own: the op's x may not be there yet, its output may hold what is needed.
+ */
+typedef struct trial {
+    CUdeviceptr x, out;             /* one allocation */
+    CUgraphExec graphs[CANDIDATES]; /* NULL: the algorithm cannot be run */
+    double seconds[CANDIDATES];
+} trial;
+
+/* x is filled with the weight's rows: how fast the device multiplies depends on the numbers. */
+static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, trial *t)
+{
+    const rvit_cu_driver *driver = queue->device->driver;
+    const shape *s = &plan->key;
+    const size_t row = (size_t)(s->k * rvit_dtype_size(args->dtype)), x_size = ((size_t)s->m * row + 255) / 256 * 256;
+    const size_t out_size = (size_t)(s->m * s->n * rvit_dtype_size(args->out_dtype));
+    RVIT_CU_TRY(driver, cuMemAlloc, (&t->x, x_size + out_size));
+    atomic_fetch_add(&queue->device->base.device_allocations, 1);
+    t->out = t->x + x_size;
+    RVIT_CU_TRY(driver, cuMemsetD8Async, (t->out, 0, out_size, queue->stream));
+    for (int64_t filled = 0; filled < s->m; filled += s->n) {
+        const int64_t rows = s->m - filled < s->n ? s->m - filled : s->n;
+        RVIT_CU_TRY(driver, cuMemcpyAsync,
+                    (t->x + (size_t)filled * row, (CUdeviceptr)(uintptr_t)rvit_cu_at(args->weight), (size_t)rows * row, queue->stream));
+    }
+    return RVIT_OK;
+}
+
+/* In a graph, which is how the product will run, and in place if it adds. A few times, but not many: after graphs of thousands of nodes the
+   forward's own was 5 % slower on the H200. */
+static rvit_status record_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan,
+                                const lt_algorithm *algorithm, const trial *t, CUgraphExec *graph_exec)
+{
+    const rvit_cu_driver *driver = queue->device->driver;
+    const double multiplications = (double)plan->key.m * (double)plan->key.n * (double)plan->key.k;
+    const int n = multiplications < 1e9 ? 10 : 1 + (int)(1e10 / multiplications);
+    void *x = (void *)(uintptr_t)t->x, *out = (void *)(uintptr_t)t->out;
+    rvit_cu_copy_params gap = {.source = out, .destination = out, .size = 16, .wide = 1};
+    rvit_status status = RVIT_OK;
+    int result = 0;
+    RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int i = 0; i < n && result == 0 && status == RVIT_OK; i++) {
+        /* Kernels of the library overlap their neighbours of the same kind; in a forward these are others. */
+        status = rvit_cu_launch(queue, RVIT_CU_copy, 1, 256, 0, &gap);
+        if (status == RVIT_OK)
+            result = multiply(queue, args, plan, algorithm, x, out, out);
+    }
+    CUgraph graph = NULL;
+    CUresult ended = driver->cuStreamEndCapture(queue->stream, &graph);
+    if (ended == CUDA_SUCCESS && status == RVIT_OK && result == 0)
+        ended = driver->cuGraphInstantiateWithFlags(graph_exec, graph, 0);
+    if (graph != NULL)
+        (void)driver->cuGraphDestroy(graph);
+    if (status != RVIT_OK || result != 0)
+        return status;
+    return ended == CUDA_SUCCESS ? RVIT_OK : rvit_cu_fail(driver, ended, "cuGraphInstantiateWithFlags");
+}
+
+static double seconds_now(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static rvit_status run_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, const lt_heuristic *found,
+                             int n, trial *t)
+{
+    const rvit_cu_driver *driver = queue->device->driver;
+    RVIT_TRY(prepare_trial(queue, args, plan, t));
+    for (int i = 0; i < n; i++)
+        RVIT_TRY(record_trial(queue, args, plan, &found[i].algorithm, t, &t->graphs[i]));
+    RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
+    /* In turns, so that a change of clock touches all alike. */
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < n; i++) {
+            if (t->graphs[i] == NULL)
+                continue;
+            const double begin = seconds_now();
+            RVIT_CU_TRY(driver, cuGraphLaunch, (t->graphs[i], queue->stream));
+            RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
+            const double took = seconds_now() - begin;
+            if (round == 0 || took < t->seconds[i])
+                t->seconds[i] = took;
+        }
+    return RVIT_OK;
+}
+
+/* Replaces the plan's algorithm by the fastest. A little faster is not faster. */
+static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_plan *plan)
+{
+    const rvit_cu_driver *driver = queue->device->driver;
+    lt_heuristic found[CANDIDATES];
+    const int n = ask(queue->device->lt, plan, 0, 0, CANDIDATES, found);
+    trial t = {0};
+    const int64_t launches = queue->launches;
+    const rvit_status status = n > 1 ? run_trial(queue, args, plan, found, n, &t) : RVIT_OK;
+    queue->launches = launches;
+    int best = 0;
+    for (int i = 1; i < n; i++)
+        if (t.graphs[i] != NULL && (t.graphs[best] == NULL || t.seconds[i] < 0.97 * t.seconds[best]))
+            best = i;
+    if (status == RVIT_OK && n > 0)
+        plan->algorithm = found[best].algorithm;
+    for (int i = 0; i < n; i++)
+        if (t.graphs[i] != NULL)
+            (void)driver->cuGraphExecDestroy(t.graphs[i]);
+    if (t.x != 0)
+        (void)driver->cuMemFree(t.x);
+    return status;
+}
+
+/* The library's first answer is a tenth slower than its best at many large products. Before a program is recorded the others that do not
+   split sums are tried out, once for a device. */
+static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_plan *plan)
+{
+    rvit_cu_lt *lt = queue->device->lt;
+    const int32_t least = queue->device->machine.tried;
+    const double multiplications = (double)plan->key.m * (double)plan->key.n * (double)plan->key.k;
+    if (!queue->records || queue->capturing || plan->workspace > 0 || least == 0 || multiplications < least)
+        return RVIT_OK;
+    pthread_mutex_lock(&lt->lock);
+    const lt_choice *known = NULL;
+    for (int i = 0; i < CHOICES && known == NULL; i++)
+        if (memcmp(&lt->choices[i].key, &plan->key, sizeof plan->key) == 0)
+            known = &lt->choices[i];
+    rvit_status status = RVIT_OK;
+    if (known != NULL) {
+        plan->algorithm = known->algorithm;
+    } else {
+        status = try_candidates(queue, args, plan);
+        if (status == RVIT_OK)
+            lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){plan->key, plan->algorithm};
+    }
+    pthread_mutex_unlock(&lt->lock);
+    return status;
+}
+
 /* The host knows the rows, or may work on all there can be. What the two steps cannot compose: a residual that repeats, or one that comes
    before what the second step does. */
 static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
@@ -272,6 +447,8 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         plan->usable = make_plan(queue->device->lt, plan, rvit_cu_at(bias_of(args)));
         plan->next = queue->plans;
         queue->plans = plan;
+        if (plan->usable)
+            RVIT_TRY(improve(queue, args, plan));
         /* Only eager use with ever new row counts gets here: the oldest shape is forgotten. */
         int n = 1;
         for (rvit_cu_lt_plan *last = plan; last->next != NULL; last = last->next)
@@ -302,17 +479,8 @@ static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, in
 
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan)
 {
-    const rvit_cu_lt *lt = queue->device->lt;
-    const float one = 1.0f, beta = plan->key.has_residual ? 1.0f : 0.0f;
-    const void *bias = rvit_cu_at(bias_of(args)), *residual = rvit_cu_at(args->residual);
-    void *out = rvit_cu_at(args->out), *workspace = plan->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
-    int result = 0;
-    if (plan->key.has_bias)
-        result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
-    if (result == 0)
-        result = lt->functions.cublasLtMatmul(lt->handle, plan->desc, &one, rvit_cu_at(args->weight), plan->weight, rvit_cu_at(args->x),
-                                              plan->x, &beta, residual != NULL ? residual : out, plan->out, out, plan->out,
-                                              &plan->algorithm, workspace, plan->workspace, queue->stream);
+    const int result =
+        multiply(queue, args, plan, &plan->algorithm, rvit_cu_at(args->x), rvit_cu_at(args->residual), rvit_cu_at(args->out));
     if (result != 0)
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;

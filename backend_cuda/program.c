@@ -67,6 +67,7 @@ rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_
     if (program == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     program->queue.device = device;
+    program->queue.records = 1;
     int entered = 0;
     rvit_status status = rvit_cu_enter(device, &entered);
     if (status == RVIT_OK) {

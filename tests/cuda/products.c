@@ -19,17 +19,33 @@ typedef struct product_case {
 
 enum { CAPACITY = 37, LIVE_ROWS = 30, IN = 72, OUT = 56, PERIOD = 5 };
 
+/* A function of the emulated library; NULL where there is none. */
+static void *emulated(const char *name)
+{
+    void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD), *symbol = NULL;
+    if (library != NULL) {
+        symbol = dlsym(library, name);
+        dlclose(library);
+    }
+    return symbol;
+}
+
 /* -1: there is nobody to ask. */
 static long long products_made(void)
 {
-    void *library = dlopen("libcublasLt.so.13", RTLD_NOW | RTLD_NOLOAD);
+    void *symbol = emulated("rvit_emulation_products");
     long long (*count)(void) = NULL;
-    if (library != NULL) {
-        void *symbol = dlsym(library, "rvit_emulation_products");
-        memcpy(&count, &symbol, sizeof count);
-        dlclose(library);
-    }
+    memcpy(&count, &symbol, sizeof count);
     return count == NULL ? -1 : count();
+}
+
+static void offer_algorithms(int n)
+{
+    void *symbol = emulated("rvit_emulation_algorithms");
+    void (*offer)(int) = NULL;
+    memcpy(&offer, &symbol, sizeof offer);
+    if (offer != NULL)
+        offer(n);
 }
 
 static rvit_cu_product product_of(const product_case *c)
@@ -198,4 +214,52 @@ static void many_shapes(void **state)
     check_close("many shapes", RVIT_F32, loaded(RVIT_F32, out->result[DEVICE], 0, SHAPES * 8), exact, plain, SHAPES * 8);
 }
 
-SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes));
+/* Before a program is recorded algorithms are tried out, on memory of their own: what the op would change is as it was. */
+static void recorded(void **state)
+{
+    (void)state;
+    rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
+    const int32_t tried = machine->tried;
+    machine->tried = 1;
+    offer_algorithms(3);
+    array *x = array_input("x", CAPACITY * IN * 4), *weight = array_input("weight", OUT * IN * 4);
+    array *out = array_output("out", CAPACITY * OUT * 4);
+    store_normal(RVIT_F32, x->host, 0, CAPACITY * IN, 1);
+    store_normal(RVIT_F32, weight->host, 0, OUT * IN, 0.12f);
+    store_normal(RVIT_F32, out->host, 0, CAPACITY * OUT, 1);
+    linear_problem p = {.rows = CAPACITY, .in_features = IN, .out_features = OUT};
+    p.x = loaded(RVIT_F32, x->host, 0, CAPACITY * IN);
+    p.weight = loaded(RVIT_F32, weight->host, 0, OUT * IN);
+    p.residual = loaded(RVIT_F32, out->host, 0, CAPACITY * OUT);
+    double exact[CAPACITY * OUT];
+    float plain[CAPACITY * OUT];
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+    arrays_upload();
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.rows.capacity = CAPACITY;
+    args.in_features = IN;
+    args.out_features = OUT;
+    args.x = array_view(x, DEVICE);
+    args.weight = array_view(weight, DEVICE);
+    args.residual = args.out = array_view(out, DEVICE);
+    rvit_program *program[2];
+    for (int i = 0; i < 2; i++) {
+        const long long before = products_made();
+        expect_ok(rvit_record_begin(H.stream[DEVICE]));
+        expect_ok(rvit_linear(H.stream[DEVICE], &args));
+        expect_ok(rvit_record_end(H.stream[DEVICE], &program[i]));
+        /* The second finds what the first has found out. */
+        if (before >= 0 && (products_made() == before + 1) != (i == 1))
+            fail_msg("program %d: %lld products by cuBLASLt", i, products_made() - before);
+    }
+    expect_ok(rvit_program_launch(program[1], H.stream[DEVICE]));
+    arrays_fetch(DEVICE);
+    check_close("recorded", RVIT_F32, loaded(RVIT_F32, out->result[DEVICE], 0, CAPACITY * OUT), exact, plain, CAPACITY * OUT);
+    for (int i = 0; i < 2; i++)
+        rvit_program_destroy(program[i]);
+    offer_algorithms(1);
+    machine->tried = tried;
+}
+
+SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded));

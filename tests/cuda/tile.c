@@ -4,10 +4,10 @@
 #include "backend_cuda/tile.h"
 
 static const rvit_cu_machine machines[] = {
-    {58, 101376, 102400, 0},  /* architecture 89 */
-    {132, 232448, 233472, 0}, /* 90 */
-    {108, 166912, 167936, 0}, /* 80 */
-    {1, 101376, 102400, 0},
+    {58, 101376, 102400, 0, 0},  /* architecture 89 */
+    {132, 232448, 233472, 0, 0}, /* 90 */
+    {108, 166912, 167936, 0, 0}, /* 80 */
+    {1, 101376, 102400, 0, 0},
 };
 enum { N_MACHINES = sizeof machines / sizeof machines[0] };
 

@@ -72,7 +72,7 @@ struct library_state {
     std::list<job> jobs;
     driver cuda = {nullptr, nullptr};
     long long products = 0;
-    int reports = 0;
+    int reports = 0, algorithms = 1;
 };
 
 library_state &state()
@@ -275,6 +275,12 @@ bool open_driver()
     } while (0)
 } // namespace
 
+EXPORT void rvit_emulation_algorithms(int n)
+{
+    const std::lock_guard<std::mutex> held(state().lock);
+    state().algorithms = n;
+}
+
 EXPORT long long rvit_emulation_products()
 {
     const std::lock_guard<std::mutex> held(state().lock);
@@ -402,7 +408,8 @@ EXPORT cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPrefere
     }
 }
 
-/* One algorithm, which needs as much of the alignment that it is promised as there is, and a workspace if it may have one. */
+/* One algorithm, or as many as rvit_emulation_algorithms asked for, all alike: it needs as much of the alignment that it is promised as
+   there is, and a workspace if it may have one. */
 EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
                                                      cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
                                                      cublasLtMatmulPreference_t object, int wanted,
@@ -432,8 +439,11 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     result.algo.data[3] = result.workspaceSize;
     result.state = CUBLAS_STATUS_SUCCESS;
     result.wavesCount = 1.0f;
-    results[0] = result;
-    *out_found = 1;
+    for (int i = 0; i < wanted && i < state().algorithms; i++) {
+        result.algo.data[4] = (uint64_t)i;
+        results[i] = result;
+        *out_found = i + 1;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
