@@ -24,15 +24,15 @@ const uint W_UNITS = TILE_N * K8;
 const uint X_FETCHES = (X_UNITS + THREADS - 1) / THREADS;
 const uint W_FETCHES = (W_UNITS + THREADS - 1) / THREADS;
 const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
-const uint SUM_STEP = MATRIX_N + 4;
 const uint SUM_QUADS = MATRIX_N / 4;
+const uint SUM_STEP = SUM_QUADS + 1;
 
 layout(binding = RVIT_LINEAR_X) readonly buffer X { uvec4 x_units[]; };
 layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { uvec4 weight_units[]; };
 
 shared uvec4 x_tile[TILE_M * STEP8]; // [row][k / 8]
 shared uvec4 w_tile[TILE_N * STEP8]; // [column][k / 8]
-shared float sum_tile[SUBGROUPS * MATRIX_M * SUM_STEP];
+shared vec4 sum_tile[SUBGROUPS * MATRIX_M * SUM_STEP];
 
 // Rows, columns and features past the end count as zeros.
 uvec4 fetch_x(uint unit, uint first_row, uint first_k8, uint n_rows)
@@ -105,17 +105,17 @@ void main()
         barrier();
     }
 
+    // Matrices are named by constants: indexed otherwise, they would lie in memory from the first product on.
     const uint sum_at = gl_SubgroupID * MATRIX_M * SUM_STEP;
-    [[unroll]] for (uint r = 0; r < ROWS; r++)
-        [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
-            coopMatStore(sums[r * COLUMNS + c], sum_tile, sum_at, SUM_STEP, ROW_MAJOR);
-            subgroupBarrier();
-            for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * SUM_QUADS; i += SUBGROUP) {
-                const uint at = sum_at + i / SUM_QUADS * SUM_STEP + i % SUM_QUADS * 4;
-                linear_finish(vec4(sum_tile[at], sum_tile[at + 1], sum_tile[at + 2], sum_tile[at + 3]),
-                              first_row + row + r * MATRIX_M + i / SUM_QUADS,
-                              (first_column + column + c * MATRIX_N) / 4 + i % SUM_QUADS, n_rows);
-            }
-            subgroupBarrier();
-        }
+    [[dont_unroll]] for (uint part = 0; part < ROWS * COLUMNS; part++) {
+        [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; i++)
+            if (i == part)
+                coopMatStore(sums[i], sum_tile, sum_at, SUM_STEP, ROW_MAJOR);
+        subgroupBarrier();
+        for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * SUM_QUADS; i += SUBGROUP)
+            linear_finish(sum_tile[sum_at + i / SUM_QUADS * SUM_STEP + i % SUM_QUADS],
+                          first_row + row + part / COLUMNS * MATRIX_M + i / SUM_QUADS,
+                          (first_column + column + part % COLUMNS * MATRIX_N) / 4 + i % SUM_QUADS, n_rows);
+        subgroupBarrier();
+    }
 }
