@@ -59,12 +59,19 @@ static void usage(FILE *out)
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"backend", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 't'}, {"dtype", required_argument, NULL, 'y'},
-        {"prune", required_argument, NULL, 'p'},   {"batch", required_argument, NULL, 'b'},   {"keep", required_argument, NULL, 'k'},
-        {"inputs", required_argument, NULL, 'i'},  {"any-batch", no_argument, NULL, 'a'},     {"seconds", required_argument, NULL, 's'},
-        {"json", required_argument, NULL, 'j'},    {"tier", required_argument, NULL, 'T'},    {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {{"backend", required_argument, NULL, 'd'},
+                                                 {"threads", required_argument, NULL, 't'},
+                                                 {"dtype", required_argument, NULL, 'y'},
+                                                 {"prune", required_argument, NULL, 'p'},
+                                                 {"batch", required_argument, NULL, 'b'},
+                                                 {"keep", required_argument, NULL, 'k'},
+                                                 {"inputs", required_argument, NULL, 'i'},
+                                                 {"any-batch", no_argument, NULL, 'a'},
+                                                 {"seconds", required_argument, NULL, 's'},
+                                                 {"json", required_argument, NULL, 'j'},
+                                                 {"tier", required_argument, NULL, 'T'},
+                                                 {"help", no_argument, NULL, 'h'},
+                                                 {NULL, 0, NULL, 0}};
     options o = {.device = RVIT_DEVICE_DESC_INIT,
                  .precision = RVIT_MODEL_DESC_INIT,
                  .prune = RVIT_PRUNE_L2,
