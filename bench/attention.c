@@ -52,18 +52,11 @@ static rvit_dtype parse_dtype(const char *name)
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"backend", required_argument, NULL, 'b'},
-                                                 {"tier", required_argument, NULL, 't'},
-                                                 {"dtype", required_argument, NULL, 'y'},
-                                                 {"batch", required_argument, NULL, 'n'},
-                                                 {"len", required_argument, NULL, 'l'},
-                                                 {"heads", required_argument, NULL, 'h'},
-                                                 {"head-dim", required_argument, NULL, 'd'},
-                                                 {"calls", required_argument, NULL, 'c'},
-                                                 {"repeats", required_argument, NULL, 'r'},
-                                                 {"json", required_argument, NULL, 'j'},
-                                                 {"help", no_argument, NULL, '?'},
-                                                 {NULL, 0, NULL, 0}};
+    static const struct option long_options[] = {
+        {"backend", required_argument, NULL, 'b'},  {"tier", required_argument, NULL, 't'},  {"dtype", required_argument, NULL, 'y'},
+        {"batch", required_argument, NULL, 'n'},    {"len", required_argument, NULL, 'l'},   {"heads", required_argument, NULL, 'h'},
+        {"head-dim", required_argument, NULL, 'd'}, {"calls", required_argument, NULL, 'c'}, {"repeats", required_argument, NULL, 'r'},
+        {"json", required_argument, NULL, 'j'},     {"help", no_argument, NULL, '?'},        {NULL, 0, NULL, 0}};
     options o = {.device = RVIT_DEVICE_DESC_INIT,
                  .dtype = RVIT_F16,
                  .batches = {1, 4, 16, 64, 256},

@@ -59,10 +59,8 @@ static int open_floor(vulkan_floor *f)
     if ((found != VK_SUCCESS && found != VK_INCOMPLETE) || n == 0 || !queue_family(physical, &family))
         return 0;
     const float priority = 1.0f;
-    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                           .queueFamilyIndex = family,
-                                           .queueCount = 1,
-                                           .pQueuePriorities = &priority};
+    const VkDeviceQueueCreateInfo queue = {
+        .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO, .queueFamilyIndex = family, .queueCount = 1, .pQueuePriorities = &priority};
     const VkDeviceCreateInfo device = {
         .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
     if (vkCreateDevice(physical, &device, NULL, &f->device) != VK_SUCCESS)

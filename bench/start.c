@@ -45,9 +45,12 @@ static void write_cache(rvit_device *device, const char *path)
 
 int main(int argc, char **argv)
 {
-    static const struct option options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
-                                            {"dtype", required_argument, NULL, 'y'},   {"cache", required_argument, NULL, 'c'},
-                                            {"json", required_argument, NULL, 'j'},    {"help", no_argument, NULL, 'h'},
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
+                                            {"tier", required_argument, NULL, 't'},
+                                            {"dtype", required_argument, NULL, 'y'},
+                                            {"cache", required_argument, NULL, 'c'},
+                                            {"json", required_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     static const char *const names[STEPS] = {"device_ms", "checkpoint_ms", "model_ms", "session_ms", "first_run_ms"};
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
