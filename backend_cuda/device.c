@@ -108,7 +108,7 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
 /* Kernels whose shared memory is chosen at launch. */
 static int has_dynamic_shared(int kernel)
 {
-    return (kernel >= RVIT_CU_linear_f16_64x64 && kernel <= RVIT_CU_linear_bf16_128x128) ||
+    return (kernel >= RVIT_CU_linear_f16_odd && kernel <= RVIT_CU_linear_bf16_128x128) ||
            (kernel >= RVIT_CU_attention_f32 && kernel <= RVIT_CU_attention_bf16_d64_tall) || kernel == RVIT_CU_match_rows;
 }
 

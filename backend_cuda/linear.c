@@ -4,7 +4,7 @@ static rvit_cu_kernel choose_kernel(rvit_dtype dtype, rvit_cu_linear_shape shape
 {
     if (dtype == RVIT_F32)
         return RVIT_CU_linear_f32_64x64;
-    const rvit_cu_kernel first = dtype == RVIT_F16 ? RVIT_CU_linear_f16_64x64 : RVIT_CU_linear_bf16_64x64;
+    const rvit_cu_kernel first = dtype == RVIT_F16 ? RVIT_CU_linear_f16_odd : RVIT_CU_linear_bf16_odd;
     return (rvit_cu_kernel)((int)first + (int)shape);
 }
 
@@ -27,7 +27,7 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
         .out_f32 = args->out_dtype == RVIT_F32,
     };
-    const rvit_cu_linear_tile tile =
-        rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity, args->out_features);
+    const rvit_cu_linear_tile tile = rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
+                                                         args->rows.capacity, args->in_features, args->out_features);
     return rvit_cu_launch(queue, choose_kernel(args->dtype, tile.shape), tile.ctas, tile.threads, tile.shared, &params);
 }

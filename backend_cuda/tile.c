@@ -75,40 +75,75 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
 }
 
 typedef struct linear_shape {
-    int32_t rows, columns, threads, shared, ctas;
+    int32_t rows, columns, threads, shared, roomy_shared, ctas, cost;
 } linear_shape;
 
 static const linear_shape shapes[] = {
-    [RVIT_CU_LINEAR_64X64] = {64, 64, 128, RVIT_CU_STAGES_64X64 *(64 + 64) * 64 * 2, RVIT_CU_CTAS_64X64},
-    [RVIT_CU_LINEAR_64X128] = {64, 128, 128, RVIT_CU_STAGES_64X128 *(64 + 128) * 32 * 2, RVIT_CU_CTAS_64X128},
-    [RVIT_CU_LINEAR_128X128] = {128, 128, 256, RVIT_CU_STAGES_128X128 *(128 + 128) * 32 * 2, RVIT_CU_CTAS_128X128},
+#define SHAPE(name, rows, columns, warp_rows, warp_columns, depth, stages, roomy_depth, roomy_stages, ctas, chunk, cost) \
+    [RVIT_CU_LINEAR_##name] = {rows,                                                                                     \
+                               columns,                                                                                  \
+                               RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns),                           \
+                               (stages) * ((rows) + (columns)) * (depth)*2,                                              \
+                               (roomy_stages) * ((rows) + (columns)) * (roomy_depth)*2,                                  \
+                               ctas,                                                                                     \
+                               cost},
+    RVIT_CU_LINEAR_SHAPES(SHAPE)
+#undef SHAPE
 };
 
-static const linear_shape shape_f32 = {64, 64, 256, 0, RVIT_CU_CTAS_F32};
+static const linear_shape shape_f32 = {64, 64, 256, 0, 0, RVIT_CU_CTAS_F32, 0};
+
+static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
+{
+    return machine->sm_shared >= RVIT_CU_ROOMY ? s->roomy_shared : s->shared;
+}
 
 /* CTAs on an SM: what registers leave room for, if shared memory does. 1 KiB of each CTA's is the system's. */
 static int32_t residency(const rvit_cu_machine *machine, const linear_shape *s)
 {
-    const int32_t fit = machine->sm_shared / (s->shared + 1024);
+    const int32_t fit = machine->sm_shared / (shared_of(machine, s) + 1024);
     return fit < 1 ? 1 : least(fit, s->ctas);
 }
 
-rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t out_features)
+static int64_t tiles_of(const linear_shape *s, int64_t rows, int32_t out_features)
 {
-    rvit_cu_linear_tile tile = {RVIT_CU_LINEAR_64X64, 0, 0, 0};
-    const linear_shape *s = element_size == 4 ? &shape_f32 : &shapes[RVIT_CU_LINEAR_64X64];
-    if (element_size != 4)
-        /* The largest tile that still gives every SM one. */
-        for (int shape = RVIT_CU_LINEAR_128X128; shape > RVIT_CU_LINEAR_64X64; shape--)
-            if (divide_up(rows, shapes[shape].rows) * divide_up(out_features, shapes[shape].columns) >= machine->n_sms) {
-                tile.shape = (rvit_cu_linear_shape)shape;
-                s = &shapes[shape];
-                break;
-            }
+    return divide_up(rows, s->rows) * divide_up(out_features, s->columns);
+}
+
+/* The time of the SM that has most to do. One that has a single tile left takes 6 fifths of the time that it needs in company. */
+static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
+{
+    const int64_t ctas = (int64_t)machine->n_sms * residency(machine, s), last = divide_up(tiles % ctas, machine->n_sms);
+    const int64_t fifths = tiles / ctas * residency(machine, s) * 5 + (last == 1 ? 6 : last * 5);
+    return fifths * s->rows * s->columns * s->cost;
+}
+
+static rvit_cu_linear_shape choose_shape(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
+{
+    int best = RVIT_CU_LINEAR_32x32;
+    int64_t least_time = INT64_MAX;
+    for (int shape = best; shape < RVIT_CU_N_LINEAR_SHAPES; shape++) {
+        const int64_t time = time_of(machine, &shapes[shape], tiles_of(&shapes[shape], rows, out_features));
+        if (time < least_time) {
+            least_time = time;
+            best = shape;
+        }
+    }
+    return (rvit_cu_linear_shape)best;
+}
+
+rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                        int32_t out_features)
+{
+    rvit_cu_linear_tile tile = {RVIT_CU_LINEAR_64x64, 0, 0, 0};
+    const linear_shape *s = &shape_f32;
+    if (element_size != 4) {
+        tile.shape = in_features % 8 != 0 ? RVIT_CU_LINEAR_odd : choose_shape(machine, rows, out_features);
+        s = &shapes[tile.shape];
+    }
     tile.threads = s->threads;
-    tile.shared = s->shared;
-    const int64_t tiles = divide_up(rows, s->rows) * divide_up(out_features, s->columns);
-    const int64_t most = (int64_t)machine->n_sms * residency(machine, s);
+    tile.shared = shared_of(machine, s);
+    const int64_t tiles = tiles_of(s, rows, out_features), most = (int64_t)machine->n_sms * residency(machine, s);
     tile.ctas = tiles < 1 ? 1 : least(tiles, most);
     return tile;
 }

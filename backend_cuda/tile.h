@@ -5,13 +5,20 @@
 
 #include <stdint.h>
 
-/* What kernels.cu is compiled with. Stages of the rings, and CTAs that registers leave room for on an SM. */
-#define RVIT_CU_STAGES_64X64 3
-#define RVIT_CU_STAGES_64X128 4
-#define RVIT_CU_STAGES_128X128 3
-#define RVIT_CU_CTAS_64X64 4
-#define RVIT_CU_CTAS_64X128 3
-#define RVIT_CU_CTAS_128X128 2
+/* What kernels.cu is compiled with: stages of the rings, and CTAs that registers leave room for on an SM. */
+
+/* Tiles of linear: name, rows, columns, rows and columns of a warp, channels of a step and stages, the same where an SM has RVIT_CU_ROOMY
+   bytes of shared memory, CTAs, elements that are copied at once (8 need rows of 16-byte multiples), and what an output costs in a full
+   device, in 20ths of the least. */
+#define RVIT_CU_LINEAR_SHAPES(SHAPE)                       \
+    SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)     \
+    SHAPE(32x32, 32, 32, 16, 32, 64, 6, 64, 6, 4, 8, 45)   \
+    SHAPE(64x64, 64, 64, 32, 32, 64, 3, 64, 3, 4, 8, 29)   \
+    SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
+    SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
+#define RVIT_CU_ROOMY (228 * 1024)
+#define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
+
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_FINISH 4
 /* Attention: keys of a block (a stage of the ring is two), bytes of a key (or value) in shared memory, stages of the ring. */
@@ -60,7 +67,14 @@ typedef struct rvit_cu_attention_size {
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
-typedef enum rvit_cu_linear_shape { RVIT_CU_LINEAR_64X64, RVIT_CU_LINEAR_64X128, RVIT_CU_LINEAR_128X128 } rvit_cu_linear_shape;
+typedef enum rvit_cu_linear_shape {
+    RVIT_CU_LINEAR_odd, /* for rows that are no multiple of 16 bytes */
+    RVIT_CU_LINEAR_32x32,
+    RVIT_CU_LINEAR_64x64,
+    RVIT_CU_LINEAR_64x128,
+    RVIT_CU_LINEAR_128x128,
+    RVIT_CU_N_LINEAR_SHAPES
+} rvit_cu_linear_shape;
 
 typedef struct rvit_cu_linear_tile {
     rvit_cu_linear_shape shape;
@@ -69,7 +83,9 @@ typedef struct rvit_cu_linear_tile {
     int32_t shared;
 } rvit_cu_linear_tile;
 
-rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t out_features);
+/* element_size: 2 or 4; 4 is the float32 kernel, whose shape is RVIT_CU_LINEAR_64x64. */
+rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                        int32_t out_features);
 
 /* Who makes a product whose rows the host knows, if cuBLASLt is there. The exact GELU, like a bias that it cannot add, is left to a second
    pass over the output, which in 16 bits rounds twice. */

@@ -34,15 +34,20 @@ KERNEL(patchify_f32, 256, 4, rvit_cu_patchify_params, patchify<float>)
 KERNEL(patchify_f16, 256, 4, rvit_cu_patchify_params, patchify<f16>)
 KERNEL(patchify_bf16, 256, 4, rvit_cu_patchify_params, patchify<bf16>)
 
-#define LINEAR(T)                                                                                                   \
-    INSTANCE(T##_64x64, rvit_cu_linear_params, linear_tile<T, 64, 64, 64, 32, 32, RVIT_CU_STAGES_64X64>::run)       \
-    INSTANCE(T##_64x128, rvit_cu_linear_params, linear_tile<T, 64, 128, 32, 64, 32, RVIT_CU_STAGES_64X128>::run)    \
-    INSTANCE(T##_128x128, rvit_cu_linear_params, linear_tile<T, 128, 128, 32, 64, 32, RVIT_CU_STAGES_128X128>::run) \
-    KERNEL(linear_##T##_64x64, 128, RVIT_CU_CTAS_64X64, rvit_cu_linear_params, T##_64x64)                           \
-    KERNEL(linear_##T##_64x128, 128, RVIT_CU_CTAS_64X128, rvit_cu_linear_params, T##_64x128)                        \
-    KERNEL(linear_##T##_128x128, 256, RVIT_CU_CTAS_128X128, rvit_cu_linear_params, T##_128x128)
-LINEAR(f16)
-LINEAR(bf16)
+/* Those with RVIT_CU_ROOMY bytes. What is compiled for others runs on them too, and leaves memory unused. */
+#if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
+#define RING(DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES) ROOMY_DEPTH, ROOMY_STAGES
+#else
+#define RING(DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES) DEPTH, STAGES
+#endif
+#define LINEAR(T, NAME, ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS, DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES, CTAS, CHUNK, COST)     \
+    INSTANCE(T##_##NAME, rvit_cu_linear_params,                                                                                  \
+             linear_tile<T, ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS, RING(DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES), CHUNK>::run) \
+    KERNEL(linear_##T##_##NAME, RVIT_CU_LINEAR_THREADS(ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS), CTAS, rvit_cu_linear_params, T##_##NAME)
+#define LINEAR_F16(...) LINEAR(f16, __VA_ARGS__)
+#define LINEAR_BF16(...) LINEAR(bf16, __VA_ARGS__)
+RVIT_CU_LINEAR_SHAPES(LINEAR_F16)
+RVIT_CU_LINEAR_SHAPES(LINEAR_BF16)
 KERNEL(linear_f32_64x64, 256, RVIT_CU_CTAS_F32, rvit_cu_linear_params, linear_f32_tile::run)
 KERNEL(finish_f32, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<float>)
 KERNEL(finish_f16, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<f16>)

@@ -5,182 +5,289 @@
 
 #include "gelu.cuh"
 
-/* BM x BN outputs in steps of BK channels; warps of WM x WN outputs each; STAGES tiles of x and weight in shared memory. */
-template <typename T, int BM, int BN, int BK, int WM, int WN, int STAGES> struct linear_tile {
+/* BM x BN outputs in steps of BK channels; warps of WM x WN outputs each; STAGES tiles of x and weight in shared memory. CHUNK: elements
+   that are copied at once, 8, or 4 for rows that are only 8-byte aligned. */
+template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK> struct linear_tile {
     static const int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
-    static const int CHUNKS = BK / 8;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
-    static const int TILES_M = WM / 16, TILES_N = WN / 8;
+    static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
+    /* A thread copies the same chunk of every COPY_ROWS-th row. */
+    static const int COPY_ROWS = THREADS / (BK / CHUNK), X_COPIES = BM / COPY_ROWS, COPIES = (BM + BN) / COPY_ROWS;
+    static_assert(BM % COPY_ROWS == 0 && BN % COPY_ROWS == 0 && COPY_ROWS % 8 == 0 && (COPY_ROWS & (COPY_ROWS - 1)) == 0 && WN % 32 == 0 &&
+                      COPIES <= 32,
+                  "every thread copies as much");
 
-    /* Where a 16-byte chunk of a row lies: the 8 rows of an ldmatrix in different banks. */
-    static __device__ __forceinline__ uint32_t at(int row, int chunk)
+    /* What is copied next: BK channels of a tile's rows of x and of weight. */
+    struct cursor {
+        const T *from[COPIES];
+        unsigned there; /* bit i: copy i has a row, and a channel */
+        int left;       /* channels from this thread's first on; nothing past the last tile */
+        int tile, steps;
+    };
+
+    /* Operands of 16 channels. */
+    struct fragments {
+        uint32_t x[TILES_M][4], weight[TILES_N / 2][4];
+    };
+
+    /* Where 8 channels of a row lie: the 8 rows of an ldmatrix in different banks. Rows 8 apart lie 8 * BK * 2 bytes apart. */
+    static __device__ __forceinline__ uint32_t at(int row, int channels)
     {
-        return (uint32_t)(row * CHUNKS + (chunk ^ (row / (8 / CHUNKS) & (CHUNKS - 1)))) * 16;
+        return (uint32_t)(row * (BK / 8) + (channels ^ (row / (64 / BK) & (BK / 8 - 1)))) * 16;
     }
 
-    /* Starts the copy of channels k .. k + BK - 1 of ROWS rows; zeroes past n_rows and past width. source is where this thread's first
-       chunk would lie for k 0. */
-    template <int ROWS> static __device__ __forceinline__ void fetch(uint32_t shared, const T *source, int n_rows, int k, int width)
+    /* Outputs of a lane, in each 32: two fours next to each other make 16 bytes of 16 bits; of float32 each four does. */
+    static __device__ __forceinline__ int lane_step(const rvit_cu_linear_params &params)
     {
-        const int row = (int)threadIdx.x / CHUNKS, chunk = (int)threadIdx.x % CHUNKS;
-        const int left = width - k - chunk * 8;
+        return params.out_f32 ? 4 : 8;
+    }
+
+    /* Where tiles t and t + 1 have four outputs of a lane. */
+    static __device__ __forceinline__ int output_of_tile(int t, int lane_step)
+    {
+        return t / 4 * 32 + t % 4 / 2 * (lane_step == 4 ? 16 : 4);
+    }
+
+    /* The output whose weights lie in a row of a stage. */
+    static __device__ __forceinline__ int output_of_row(int row, int lane_step)
+    {
+        return output_of_tile(row / 8, lane_step) + row / 2 % 4 * lane_step + row / 8 % 2 * 2 + row % 2;
+    }
+
+    static __device__ __forceinline__ void go_to(cursor &c, const rvit_cu_linear_params &params, int rows, int n_tiles, int tile)
+    {
+        const unsigned columns = (params.out_features + BN - 1) / BN;
+        const int thread_row = (int)threadIdx.x / (BK / CHUNK), first = (int)threadIdx.x % (BK / CHUNK) * CHUNK, width = params.in_features;
+        const int step = lane_step(params), row = (int)((unsigned)tile / columns) * BM + thread_row;
+        const int column = (int)((unsigned)tile % columns) * BN + output_of_row(thread_row, step);
+        const T *x = static_cast<const T *>(params.x) + (long long)row * width + first;
+        const T *weight = static_cast<const T *>(params.weight) + (long long)column * width + first;
+        c.left = tile < n_tiles ? width - first : 0;
+        c.there = 0;
 #pragma unroll
-        for (int i = 0; i < ROWS * CHUNKS / THREADS; i++) {
-            const int r = row + i * (THREADS / CHUNKS);
-            const T *from = source + (long long)(i * (THREADS / CHUNKS)) * width + k;
-            const bool there = r < n_rows && left > 0;
-            if (width % 8 == 0) {
-                copy_async_16(shared + at(r, chunk), from, there);
-            } else {
-                /* Rows are 8-byte aligned only, and the last chunk is half full. */
-                copy_async_8(shared + at(r, chunk), from, there);
-                copy_async_8(shared + at(r, chunk) + 8, from + 4, there && left > 4);
-            }
+        for (int i = 0; i < COPIES; i++) {
+            const bool is_x = i < X_COPIES;
+            const int offset = is_x ? i * COPY_ROWS : output_of_row((i - X_COPIES) * COPY_ROWS, step);
+            c.from[i] = (is_x ? x : weight) + (long long)offset * width;
+            if (offset < (is_x ? rows - row : params.out_features - column) && c.left > 0)
+                c.there |= 1u << i;
+        }
+        c.tile = tile;
+        c.steps = (width + BK - 1) / BK;
+    }
+
+    static __device__ __forceinline__ void advance(cursor &c, const rvit_cu_linear_params &params, int rows, int n_tiles)
+    {
+#pragma unroll
+        for (int i = 0; i < COPIES; i++)
+            c.from[i] += BK;
+        c.left -= BK, c.steps--;
+        if (c.left <= 0)
+            c.there = 0;
+        while (c.steps == 0) /* seldom: a loop is jumped over, where a branch would be predicated */
+            go_to(c, params, rows, n_tiles, c.tile + (int)gridDim.x);
+    }
+
+    /* Starts some of a thread's copies; zeroes for what is not there. */
+    template <int FIRST, int END> static __device__ __forceinline__ void copy(const cursor &c, uint32_t stage)
+    {
+        const int first = (int)threadIdx.x % (BK / CHUNK) * CHUNK;
+        const uint32_t to = stage + at((int)threadIdx.x / (BK / CHUNK), first / 8) + first % 8 * 2;
+#pragma unroll
+        for (int i = FIRST; i < END; i++) {
+            if (CHUNK == 8)
+                copy_async_16(to + i * COPY_ROWS * BK * 2, c.from[i], c.there >> i & 1);
+            else
+                copy_async_8(to + i * COPY_ROWS * BK * 2, c.from[i], c.there >> i & 1);
         }
     }
 
-    /* Adds the products of one stage. */
-    static __device__ __forceinline__ void multiply(float (&sum)[TILES_M][TILES_N][4], uint32_t stage)
+    static __device__ __forceinline__ void load(fragments &f, uint32_t stage, int part)
     {
         const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
         const int row = warp / WARPS_N * WM, column = warp % WARPS_N * WN;
         const uint32_t x_lane = stage + at(row + (lane & 15), lane >> 4);
         const uint32_t weight_lane = stage + X_BYTES + at(column + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+        load_matrix_x4(f.x[0], x_lane ^ (uint32_t)(part * 32));
 #pragma unroll
-        for (int step = 0; step < BK / 16; step++) {
-            uint32_t a[TILES_M][4], b[TILES_N / 2][4];
+        for (int n = 0; n < TILES_N / 2; n++)
+            load_matrix_x4(f.weight[n], (weight_lane ^ (uint32_t)(part * 32)) + n * 16 * BK * 2);
 #pragma unroll
-            for (int m = 0; m < TILES_M; m++)
-                load_matrix_x4(a[m], (x_lane ^ (uint32_t)(step * 32)) + m * 16 * CHUNKS * 16);
+        for (int m = 1; m < TILES_M; m++)
+            load_matrix_x4(f.x[m], (x_lane ^ (uint32_t)(part * 32)) + m * 16 * BK * 2);
+    }
+
+    static __device__ __forceinline__ void multiply(float (&sum)[TILES_M][TILES_N][4], const fragments &f)
+    {
 #pragma unroll
-            for (int n = 0; n < TILES_N / 2; n++)
-                load_matrix_x4(b[n], (weight_lane ^ (uint32_t)(step * 32)) + n * 16 * CHUNKS * 16);
+        for (int m = 0; m < TILES_M; m++)
 #pragma unroll
-            for (int m = 0; m < TILES_M; m++)
+            for (int n = 0; n < TILES_N; n++)
+                element<T>::mma(sum[m][n], f.x[m], f.weight[n / 2][n % 2 * 2], f.weight[n / 2][n % 2 * 2 + 1]);
+    }
+
+    /* One stage from PART on: 16 channels are multiplied while the next are loaded, and another stage is copied. */
+    template <int PART>
+    static __device__ __forceinline__ void do_parts(float (&sum)[TILES_M][TILES_N][4], fragments (&f)[2], uint32_t &stage,
+                                                    uint32_t &free_stage, uint32_t shared, const cursor &next)
+    {
+        if (PART == PARTS - 1) {
+            free_stage = stage;
+            stage = stage == shared + (STAGES - 1) * STAGE_BYTES ? shared : stage + STAGE_BYTES;
+            copy_wait<STAGES - 2>();
+            block_sync(); /* the next stage is there, and this one has been read */
+        }
+        load(f[(PART + 1) % 2], stage, (PART + 1) % PARTS);
+        multiply(sum, f[PART % 2]);
+        if (PART < PARTS - 1)
+            copy<COPIES * PART / (PARTS - 1), COPIES *(PART + 1) / (PARTS - 1)>(next, free_stage);
+        if (PART == PARTS - 2)
+            copy_commit();
+        if constexpr (PART < PARTS - 1)
+            do_parts<PART + 1>(sum, f, stage, free_stage, shared, next);
+    }
+
+    static __device__ __forceinline__ void load_bias(float2 (&bias)[TILES_N], const rvit_cu_linear_params &params, int column)
+    {
 #pragma unroll
-                for (int n = 0; n < TILES_N; n++)
-                    element<T>::mma(sum[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+        for (int t = 0; t < TILES_N; t += 2) {
+            const int to = column + output_of_tile(t, lane_step(params));
+            float4 value = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (params.bias != nullptr && to < params.out_features)
+                value = load_4(params.bias + to);
+            bias[t] = make_float2(value.x, value.y), bias[t + 1] = make_float2(value.z, value.w);
         }
     }
 
-    /* Four neighbouring 8-column pieces of a row in 16-bit elements: the four lanes of a group hold 2 columns of each piece and trade
-       them so that a lane writes one piece. */
-    static __device__ __forceinline__ void store_pieces(T *out, const rvit_cu_linear_params &params, int column, bool there,
-                                                        uint32_t (&piece)[4])
+    /* Adds to rows `row` and row + 8; all loads come before the first sum. */
+    template <typename U>
+    static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_N][4], int row, int column,
+                                                        int rows)
     {
-        const int c = threadIdx.x & 3;
-        if (params.out_features % 8 != 0) {
+        float4 more[2][TILES_N / 2];
 #pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (there && column + i * 8 + c * 2 < params.out_features)
-                    *reinterpret_cast<uint32_t *>(out + column + i * 8 + c * 2) = piece[i];
-            return;
-        }
-        uint32_t a0 = c & 1 ? piece[0] : piece[1], a1 = c & 1 ? piece[2] : piece[3];
-        a0 = shuffle_xor(a0, 1), a1 = shuffle_xor(a1, 1);
-        if (c & 1)
-            piece[0] = a0, piece[2] = a1;
-        else
-            piece[1] = a0, piece[3] = a1;
-        uint32_t b0 = c & 2 ? piece[0] : piece[2], b1 = c & 2 ? piece[1] : piece[3];
-        b0 = shuffle_xor(b0, 2), b1 = shuffle_xor(b1, 2);
-        if (c & 2)
-            piece[0] = b0, piece[1] = b1;
-        else
-            piece[2] = b0, piece[3] = b1;
-        if (there && column + c * 8 < params.out_features)
-            *reinterpret_cast<uint4 *>(out + column + c * 8) = make_uint4(piece[0], piece[1], piece[2], piece[3]);
-    }
-
-    static __device__ __forceinline__ float2 activate(const rvit_cu_linear_params &params, float x, float y)
-    {
-        return params.gelu ? make_float2(gelu(x), gelu(y)) : make_float2(x, y);
-    }
-
-    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int first_row,
-                                                  int first_column, int rows)
-    {
-        const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, c = (lane & 3) * 2;
-        const int row = first_row + warp / WARPS_N * WM + (lane >> 2), column = first_column + warp % WARPS_N * WN;
-        const int n = params.out_features;
-        if (params.bias != nullptr) {
+        for (int h = 0; h < 2; h++) {
+            const int r = row + h * 8;
+            const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
+            const U *from = static_cast<const U *>(params.residual) + (long long)from_row * params.out_features;
 #pragma unroll
-            for (int t = 0; t < TILES_N; t++) {
-                float2 bias = make_float2(0.0f, 0.0f);
-                if (column + t * 8 + c < n)
-                    bias = *reinterpret_cast<const float2 *>(params.bias + column + t * 8 + c);
-#pragma unroll
-                for (int m = 0; m < TILES_M; m++) {
-                    sum[m][t][0] += bias.x, sum[m][t][1] += bias.y;
-                    sum[m][t][2] += bias.x, sum[m][t][3] += bias.y;
-                }
+            for (int t = 0; t < TILES_N; t += 2) {
+                const int to = column + output_of_tile(t, sizeof(U) == 4 ? 4 : 8);
+                more[h][t / 2] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (r < rows && to < params.out_features)
+                    more[h][t / 2] = load_4(from + to);
             }
+        }
+#pragma unroll
+        for (int h = 0; h < 2; h++)
+#pragma unroll
+            for (int t = 0; t < TILES_N; t += 2) {
+                sum[t][2 * h] += more[h][t / 2].x, sum[t][2 * h + 1] += more[h][t / 2].y;
+                sum[t + 1][2 * h] += more[h][t / 2].z, sum[t + 1][2 * h + 1] += more[h][t / 2].w;
+            }
+    }
+
+    /* Four outputs of a row from tiles t and t + 1. */
+    static __device__ __forceinline__ float4 four(const float (&sum)[TILES_N][4], int t, int h)
+    {
+        return make_float4(sum[t][2 * h], sum[t][2 * h + 1], sum[t + 1][2 * h], sum[t + 1][2 * h + 1]);
+    }
+
+    static __device__ __forceinline__ void store_row(float *out, const float (&sum)[TILES_N][4], int h, int column, int n)
+    {
+#pragma unroll
+        for (int t = 0; t < TILES_N; t += 2) {
+            const int to = column + output_of_tile(t, 4);
+            if (to < n)
+                store_4(out + to, four(sum, t, h));
+        }
+    }
+
+    static __device__ __forceinline__ void store_row(T *out, const float (&sum)[TILES_N][4], int h, int column, int n)
+    {
+#pragma unroll
+        for (int t = 0; t < TILES_N; t += 4) {
+            const int to = column + output_of_tile(t, 8);
+            const float4 low = four(sum, t, h), high = four(sum, t + 2, h);
+            if (to >= n)
+                continue;
+            if (n % 8 == 0) {
+                *reinterpret_cast<uint4 *>(out + to) = make_uint4(element<T>::pack(low.x, low.y), element<T>::pack(low.z, low.w),
+                                                                  element<T>::pack(high.x, high.y), element<T>::pack(high.z, high.w));
+            } else {
+                store_4(out + to, low);
+                if (to + 4 < n)
+                    store_4(out + to + 4, high);
+            }
+        }
+    }
+
+    template <typename U>
+    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                  int column, int rows)
+    {
+        if (params.residual != nullptr) {
+#pragma unroll
+            for (int m = 0; m < TILES_M; m++)
+                add_residual<U>(params, sum[m], row + m * 16, column, rows);
         }
 #pragma unroll
         for (int m = 0; m < TILES_M; m++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 const int r = row + m * 16 + h * 8;
-                const bool there = r < rows;
-                const long long at = (long long)r * n;
-                const long long residual_at = params.residual_period == 0 ? at : (long long)(r % params.residual_period) * n;
-                if (params.out_f32) {
-                    float *out = static_cast<float *>(params.out) + at;
-                    const float *residual = static_cast<const float *>(params.residual) + residual_at;
-#pragma unroll
-                    for (int t = 0; t < TILES_N; t++) {
-                        const int to = column + t * 8 + c;
-                        if (!there || to >= n)
-                            continue;
-                        float2 value = activate(params, sum[m][t][2 * h], sum[m][t][2 * h + 1]);
-                        if (params.residual != nullptr) {
-                            const float2 more = *reinterpret_cast<const float2 *>(residual + to);
-                            value.x += more.x, value.y += more.y;
-                        }
-                        *reinterpret_cast<float2 *>(out + to) = value;
-                    }
-                    continue;
-                }
-                T *out = static_cast<T *>(params.out) + at;
-                const T *residual = static_cast<const T *>(params.residual) + residual_at;
-#pragma unroll
-                for (int t = 0; t < TILES_N; t += 4) {
-                    uint32_t piece[4];
-#pragma unroll
-                    for (int i = 0; i < 4; i++) {
-                        const int to = column + (t + i) * 8 + c;
-                        float2 value = activate(params, sum[m][t + i][2 * h], sum[m][t + i][2 * h + 1]);
-                        if (params.residual != nullptr && there && to < n) {
-                            const float2 more = element<T>::unpack(*reinterpret_cast<const uint32_t *>(residual + to));
-                            value.x += more.x, value.y += more.y;
-                        }
-                        piece[i] = element<T>::pack(value.x, value.y);
-                    }
-                    store_pieces(out, params, column + t * 8, there, piece);
-                }
+                if (r < rows)
+                    store_row(static_cast<U *>(params.out) + (long long)r * params.out_features, sum[m], h, column, params.out_features);
             }
+    }
+
+    static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4],
+                                                    const float2 (&bias)[TILES_N])
+    {
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int t = 0; t < TILES_N; t++) {
+                sum[m][t][0] += bias[t].x, sum[m][t][1] += bias[t].y;
+                sum[m][t][2] += bias[t].x, sum[m][t][3] += bias[t].y;
+            }
+        if (!params.gelu)
+            return;
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int t = 0; t < TILES_N; t++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    sum[m][t][i] = gelu_fast(sum[m][t][i]);
     }
 
     static __device__ __forceinline__ void run(const rvit_cu_linear_params &params)
     {
         RVIT_DYNAMIC_SHARED(memory);
         const uint32_t shared = shared_address(memory);
-        const int rows = live_rows(params.rows);
-        const int width = params.in_features, steps = (width + BK - 1) / BK, columns = (params.out_features + BN - 1) / BN;
-        const long long n_tiles = (long long)((rows + BM - 1) / BM) * columns;
-        for (long long tile = blockIdx.x; tile < n_tiles; tile += gridDim.x) {
-            const int row = (int)(tile / columns) * BM, column = (int)(tile % columns) * BN;
-            const long long thread_row = threadIdx.x / CHUNKS, thread_k = threadIdx.x % CHUNKS * 8;
-            const T *x = static_cast<const T *>(params.x) + (row + thread_row) * width + thread_k;
-            const T *weight = static_cast<const T *>(params.weight) + (column + thread_row) * width + thread_k;
-#pragma unroll
-            for (int s = 0; s < STAGES - 1; s++) {
-                if (s < steps) {
-                    fetch<BM>(shared + s * STAGE_BYTES, x, rows - row, s * BK, width);
-                    fetch<BN>(shared + s * STAGE_BYTES + X_BYTES, weight, params.out_features - column, s * BK, width);
-                }
-                copy_commit();
-            }
+        const int rows = live_rows(params.rows), width = params.in_features;
+        const int steps = (width + BK - 1) / BK, columns = (params.out_features + BN - 1) / BN;
+        const int n_tiles = (rows + BM - 1) / BM * columns;
+        cursor next;
+        go_to(next, params, rows, n_tiles, (int)blockIdx.x);
+#pragma unroll 1
+        for (int s = 0; s < STAGES - 1; s++) {
+            copy<0, COPIES>(next, shared + s * STAGE_BYTES);
+            copy_commit();
+            advance(next, params, rows, n_tiles);
+        }
+        copy_wait<STAGES - 2>();
+        block_sync();
+        fragments f[2];
+        load(f[0], shared, 0);
+        uint32_t stage = shared, free_stage = shared + (STAGES - 1) * STAGE_BYTES;
+        for (int tile = (int)blockIdx.x; tile < n_tiles; tile += gridDim.x) {
+            const int row = (int)((unsigned)tile / columns) * BM + (int)threadIdx.x / 32 / WARPS_N * WM + (threadIdx.x & 31) / 4;
+            const int column =
+                (int)((unsigned)tile % columns) * BN + (int)threadIdx.x / 32 % WARPS_N * WN + (threadIdx.x & 3) * lane_step(params);
+            float2 bias[TILES_N];
+            load_bias(bias, params, column);
             float sum[TILES_M][TILES_N][4];
 #pragma unroll
             for (int m = 0; m < TILES_M; m++)
@@ -189,22 +296,15 @@ template <typename T, int BM, int BN, int BK, int WM, int WN, int STAGES> struct
 #pragma unroll
                     for (int i = 0; i < 4; i++)
                         sum[m][t][i] = 0.0f;
-            int stage = 0, next = STAGES - 1;
             for (int step = 0; step < steps; step++) {
-                copy_wait<STAGES - 2>();
-                block_sync(); /* this step's tiles are there, and the last step's have been read */
-                if (step + STAGES - 1 < steps) {
-                    const int k = (step + STAGES - 1) * BK;
-                    fetch<BM>(shared + next * STAGE_BYTES, x, rows - row, k, width);
-                    fetch<BN>(shared + next * STAGE_BYTES + X_BYTES, weight, params.out_features - column, k, width);
-                }
-                copy_commit();
-                multiply(sum, shared + stage * STAGE_BYTES);
-                stage = stage + 1 == STAGES ? 0 : stage + 1;
-                next = next + 1 == STAGES ? 0 : next + 1;
+                do_parts<0>(sum, f, stage, free_stage, shared, next);
+                advance(next, params, rows, n_tiles);
             }
-            block_sync();
-            finish(params, sum, row, column, rows);
+            activate(params, sum, bias);
+            if (params.out_f32)
+                finish<float>(params, sum, row, column, rows);
+            else
+                finish<T>(params, sum, row, column, rows);
         }
     }
 };

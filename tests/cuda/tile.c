@@ -94,25 +94,28 @@ static void linear_covers_and_fits(void **state)
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
             for (size_t f = 0; f < sizeof features / sizeof features[0]; f++)
                 for (int size = 2; size <= 4; size += 2) {
-                    static const int32_t sides[][2] = {{64, 64}, {64, 128}, {128, 128}};
-                    const rvit_cu_linear_tile t = rvit_cu_tile_linear(&machines[m], size, rows[r], features[f]);
+                    static const int32_t sides[][2] = {{64, 64}, {32, 32}, {64, 64}, {64, 128}, {128, 128}};
+                    const rvit_cu_linear_tile t =
+                        rvit_cu_tile_linear(&machines[m], size, rows[r], size == 2 && f % 2 ? 588 : 768, features[f]);
                     const int64_t tiles = divide_up(rows[r], sides[t.shape][0]) * divide_up(features[f], sides[t.shape][1]);
                     assert_true(t.ctas >= 1 && (t.ctas <= tiles || tiles == 0));
                     assert_true(t.ctas <= 4 * (int64_t)machines[m].n_sms);
                     assert_true(t.shared <= machines[m].max_shared);
-                    assert_true(t.threads == (size == 4 || t.shape == RVIT_CU_LINEAR_128X128 ? 256 : 128));
-                    assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64X64);
+                    assert_true(t.threads == (size == 4 ? 256 : t.shape == RVIT_CU_LINEAR_32x32 ? 64 : 128));
+                    assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64x64);
+                    assert_int_equal(t.shape == RVIT_CU_LINEAR_odd, size == 2 && f % 2);
                 }
 }
 
 static void linear_choices(void **state)
 {
     (void)state;
-    const rvit_cu_machine *hopper = &machines[1];
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768).shape, RVIT_CU_LINEAR_64X64);
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 3072).shape, RVIT_CU_LINEAR_128X128);
+    const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 768).shape, RVIT_CU_LINEAR_32x32);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072).shape, RVIT_CU_LINEAR_128x128);
     /* Two CTAs of the large tile on every SM. */
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 3072).ctas, 2 * 132);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072).ctas, 2 * 132);
+    assert_int_equal(rvit_cu_tile_linear(ada, 2, 12608, 768, 3072).ctas, 2 * 58);
 }
 
 static void small_choices(void **state)

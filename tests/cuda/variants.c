@@ -128,10 +128,27 @@ static void run_linear(void *context)
     expect_ok(rvit_linear(H.stream[DEVICE], context));
 }
 
+/* For each tile that some device would choose, how many SMs one has. */
+static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t out_features, unsigned *seen)
+{
+    rvit_cu_machine machine = rvit_cu_device_of(H.device[DEVICE])->machine;
+    machine_list list = {{1}, 1};
+    unsigned listed = 0;
+    for (machine.n_sms = 1; machine.n_sms <= 1000; machine.n_sms++) {
+        const unsigned shape = 1u << rvit_cu_tile_linear(&machine, 2, rows, in_features, out_features).shape;
+        if (!(listed & shape))
+            list.n_sms[list.n++] = machine.n_sms;
+        listed |= shape;
+    }
+    *seen |= listed;
+    return list;
+}
+
 static void linear_variants(void **state)
 {
     (void)state;
-    static const int32_t sizes[][3] = {{300, 100, 200}, {129, 36, 260}, {70, 200, 132}, {5, 4, 4}};
+    static const int32_t sizes[][3] = {{300, 104, 200}, {129, 72, 260}, {70, 200, 132}, {5, 8, 4}};
+    unsigned seen = 0;
     for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++)
         for (int s = 0; s < 4; s++)
             for (int wide = 0; wide < 2; wide++) {
@@ -157,14 +174,13 @@ static void linear_variants(void **state)
                 args.weight = array_view(weight, DEVICE);
                 args.bias = array_view(bias, DEVICE);
                 args.out = array_view(out, DEVICE);
-                /* The number of SMs decides: more than there are tiles of a size means the next smaller size. */
-                const int32_t large = (int32_t)((rows + 127) / 128 * ((out_features + 127) / 128));
-                const int32_t middle = (int32_t)((rows + 63) / 64 * ((out_features + 127) / 128));
-                const machine_list list = {{1, large, large + 1, middle, middle + 1, 1 << 20}, 6};
+                const machine_list list = shapes_of(rows, (int32_t)in, (int32_t)out_features, &seen);
                 array *const outputs[] = {out};
                 expect_equal(&list, run_linear, &args, outputs, 1);
                 harness_teardown(NULL);
             }
+    for (int shape = RVIT_CU_LINEAR_32x32; shape < RVIT_CU_N_LINEAR_SHAPES; shape++)
+        assert_true(seen >> shape & 1);
 }
 
 static void run_select(void *context)
