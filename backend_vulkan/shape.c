@@ -26,11 +26,10 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
 /* Tiles of linear_matrix.comp. The larger ones load less for a product, the smaller ones leave more groups. */
 static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, rvit_vk_linear_shape *out_shape)
 {
-    enum { TILE_K = 32 };
     static const struct {
-        uint32_t subgroups_m, subgroups_n, rows, columns;
+        uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
         int64_t least_groups;
-    } tiles[] = {{2, 4, 4, 2, 128}, {2, 2, 2, 2, 0}};
+    } tiles[] = {{2, 4, 4, 2, 64, 128}, {2, 4, 4, 2, 32, 128}, {2, 2, 2, 2, 64, 0}, {2, 2, 2, 2, 32, 0}};
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || args->in_features % 8 != 0)
         return 0;
@@ -38,7 +37,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
         const uint32_t subgroups = tiles[i].subgroups_m * tiles[i].subgroups_n;
         const uint32_t tile_m = tiles[i].subgroups_m * tiles[i].rows * matrix->m,
                        tile_n = tiles[i].subgroups_n * tiles[i].columns * matrix->n;
-        const uint32_t shared_size = (tile_m + tile_n) * (TILE_K + 8) * 2 + subgroups * matrix->m * (matrix->n + 4) * 4;
+        const uint32_t shared_size = (tile_m + tile_n) * (tiles[i].tile_k + 8) * 2 + subgroups * matrix->m * (matrix->n + 4) * 4;
         const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((args->out_features + (int64_t)tile_n - 1) / tile_n);
         if (groups < tiles[i].least_groups || !matrix_group_fits(device, subgroups, shared_size))
             continue;
@@ -48,7 +47,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
                                             .columns = tiles[i].columns,
                                             .tile_m = tile_m,
                                             .tile_n = tile_n,
-                                            .tile_k = TILE_K};
+                                            .tile_k = tiles[i].tile_k};
         return 1;
     }
     return 0;

@@ -22,13 +22,13 @@
 #include "common/matrix.glsl"
 
 const uint D8 = HEAD_DIM / 8;
+const uint STEP8 = D8 + 1;
 const uint UNITS = KEYS * D8; // of a block's keys, and as many of its values
 const uint FETCHES = (UNITS + THREADS - 1) / THREADS;
 const uint STAGED_ROWS = 2 * KEYS > QUERIES ? 2 * KEYS : QUERIES;
 const uint Q_PARTS = HEAD_DIM / MATRIX_K;
 const uint OUT_PARTS = HEAD_DIM / MATRIX_N;
-// Rows in shared memory, in fours; the two more keep rows below each other in different banks.
-const uint STEP4 = HEAD_DIM / 4 + 2;
+// Rows of logits and of weights, in fours; the two more keep rows below each other in different banks.
 const uint S_STEP = KEYS / 4 + 2;
 const uint P_STEP = KEYS / 4 + 2;
 // The softmax: ROW_LANES lanes a row, which take its fours of keys in turn, and as many rows at a time as there are lanes for.
@@ -41,22 +41,14 @@ layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { uvec4 q_units[]; };
 layout(binding = RVIT_ATTENTION_K) readonly buffer K { uvec4 k_units[]; };
 layout(binding = RVIT_ATTENTION_V) readonly buffer V { uvec4 v_units[]; };
 
-shared f16vec4 staged[STAGED_ROWS * STEP4]; // the queries; then keys and, below them, values: [row][d / 4]
+shared uvec4 staged[STAGED_ROWS * STEP8]; // the queries; then keys and, below them, values: [row][d / 8]
 shared vec4 s_tile[QUERIES * S_STEP];     // logits; then factors, and at last results
-shared f16vec4 p_tile[QUERIES * P_STEP];
+shared uvec2 p_tile[QUERIES * P_STEP];
 
 // Where a row's part for the tile's head begins, in units of eight.
 uint head_at(attention_tile tile, uint row, int stride4)
 {
     return (tile.image.begin + row) * (uint(stride4) / 2) + tile.head * D8;
-}
-
-// Stages a unit of a row. Matrices are loaded faster from halves than from words that hold them.
-void stage_unit(uint row, uint d8, uvec4 unit)
-{
-    const uint at = row * STEP4 + 2 * d8;
-    staged[at] = f16vec4(unpackFloat2x16(unit.x), unpackFloat2x16(unit.y));
-    staged[at + 1] = f16vec4(unpackFloat2x16(unit.z), unpackFloat2x16(unit.w));
 }
 
 // Rows past the image's end count as zeros.
@@ -76,8 +68,9 @@ void stage(uvec4 k_next[FETCHES], uvec4 v_next[FETCHES])
     [[unroll]] for (uint i = 0; i < FETCHES; i++) {
         const uint unit = i * THREADS + gl_LocalInvocationIndex;
         if (unit < UNITS) {
-            stage_unit(unit / D8, unit % D8, k_next[i]);
-            stage_unit(KEYS + unit / D8, unit % D8, v_next[i]);
+            const uint at = unit / D8 * STEP8 + unit % D8;
+            staged[at] = k_next[i];
+            staged[KEYS * STEP8 + at] = v_next[i];
         }
     }
 }
@@ -129,7 +122,8 @@ void main()
 
     for (uint i = gl_LocalInvocationIndex; i < QUERIES * D8; i += THREADS) {
         const uint query = tile.first_query + i / D8;
-        stage_unit(i / D8, i % D8, query < len ? q_units[uint(push.q_at) + head_at(tile, query, push.q_stride4) + i % D8] : uvec4(0));
+        staged[i / D8 * STEP8 + i % D8] =
+            query < len ? q_units[uint(push.q_at) + head_at(tile, query, push.q_stride4) + i % D8] : uvec4(0);
     }
     uvec4 k_next[FETCHES];
     uvec4 v_next[FETCHES];
@@ -137,7 +131,7 @@ void main()
     barrier();
     MATRIX_A q[Q_PARTS];
     [[unroll]] for (uint d = 0; d < Q_PARTS; d++)
-        coopMatLoad(q[d], staged, first_row * STEP4 + d * MATRIX_K / 4, STEP4, ROW_MAJOR);
+        coopMatLoad(q[d], staged, first_row * STEP8 + d * MATRIX_K / 8, STEP8, ROW_MAJOR);
     MATRIX_SUM results[OUT_PARTS];
     [[unroll]] for (uint d = 0; d < OUT_PARTS; d++)
         results[d] = MATRIX_SUM(0.0);
@@ -161,7 +155,7 @@ void main()
                 MATRIX_SUM logits = MATRIX_SUM(0.0);
                 [[unroll]] for (uint d = 0; d < Q_PARTS; d++) {
                     MATRIX_B k;
-                    coopMatLoad(k, staged, c * STEP4 + d * MATRIX_K / 4, STEP4, COLUMN_MAJOR);
+                    coopMatLoad(k, staged, c * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
                     logits = coopMatMulAdd(q[d], k, logits);
                 }
                 coopMatStore(logits, s_tile, s_at + c / 4, S_STEP, ROW_MAJOR);
@@ -190,7 +184,7 @@ void main()
                         p[i] = softmax_term(quads[j][i], block_maximum);
                         block_total += p[i];
                     }
-                    p_tile[p_at + row * P_STEP + part + j * ROW_LANES] = f16vec4(p);
+                    p_tile[p_at + row * P_STEP + part + j * ROW_LANES] = uvec2(packFloat2x16(f16vec2(p.xy)), packFloat2x16(f16vec2(p.zw)));
                 }
                 total[r] = total[r] * factor[r] + row_total(block_total);
                 maximum[r] = block_maximum;
@@ -215,7 +209,7 @@ void main()
                 coopMatLoad(p, p_tile, p_at + c / 4, P_STEP, ROW_MAJOR);
                 [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
                     MATRIX_B v;
-                    coopMatLoad(v, staged, (KEYS + c) * STEP4 + d * MATRIX_N / 4, STEP4, ROW_MAJOR);
+                    coopMatLoad(v, staged, (KEYS + c) * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
                     results[d] = coopMatMulAdd(p, v, results[d]);
                 }
             }
@@ -230,8 +224,7 @@ void main()
             const uint row = line + r * ROW_STEP;
             if (row < n_queries)
                 for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES)
-                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad, s_tile[s_at + row * S_STEP + quad],
-                              total[r]);
+                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad, s_tile[s_at + row * S_STEP + quad], total[r]);
         }
         subgroupBarrier();
     }

@@ -59,7 +59,7 @@ class TorchTest(unittest.TestCase):
         out, stream = torch.zeros_like(qkv[:, 0]), torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
-            torch.cuda._sleep(20_000_000)
+            torch.cuda._sleep(2_000_000_000)  # a second: the first call may load kernels
             qkv.mul_(0.5)  # must be done before the attention reads it
             self.assertIs(raggedvit.attention(qkv, cu, max_len=197, out=out), out)
         self.assertFalse(stream.query())  # the call did not wait
