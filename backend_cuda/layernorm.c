@@ -16,9 +16,9 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
         .inverse_dim = 1.0f / (float)args->dim,
         .eps = args->eps,
     };
-    /* A warp a row; as many CTAs as stay on the device at once, for each warp reads gamma and beta but once. */
-    const rvit_cu_machine *machine = &queue->device->machine;
-    const int32_t warps = args->rows.capacity <= 4 * (int64_t)machine->n_sms ? 2 : 4;
-    const int32_t ctas = rvit_cu_tile_ctas(machine, args->rows.capacity, warps, 4);
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_layernorm_f32, args->dtype), ctas, warps * 32, 0, &params);
+    static const rvit_cu_kernel first[] = {
+        [RVIT_F32] = RVIT_CU_layernorm_f32_256, [RVIT_F16] = RVIT_CU_layernorm_f16_256, [RVIT_BF16] = RVIT_CU_layernorm_bf16_256};
+    const rvit_cu_norm_tile tile = rvit_cu_tile_layernorm(&queue->device->machine, args->rows.capacity, args->dim);
+    const rvit_cu_kernel kernel = (rvit_cu_kernel)((int)first[args->dtype] + tile.length_class);
+    return rvit_cu_launch(queue, kernel, tile.ctas, tile.threads, 0, &params);
 }

@@ -166,6 +166,24 @@ int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t
     return ctas < 1 ? 1 : least(ctas, most);
 }
 
+rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim)
+{
+    static const struct norm_class {
+        int32_t dim, ctas;
+    } norms[] = {
+        {256, RVIT_CU_CTAS_NORM_256},   {384, RVIT_CU_CTAS_NORM_384},       {768, RVIT_CU_CTAS_NORM_768},
+        {1024, RVIT_CU_CTAS_NORM_1024}, {INT32_MAX, RVIT_CU_CTAS_NORM_ANY},
+    };
+    rvit_cu_norm_tile tile = {0};
+    while (norms[tile.length_class].dim < dim)
+        tile.length_class++;
+    /* Small CTAs spread a small batch over the device. */
+    const int32_t warps = rows <= 4 * (int64_t)machine->n_sms ? 2 : 4;
+    tile.threads = warps * 32;
+    tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.length_class].ctas);
+    return tile;
+}
+
 /* CTAs that share an image: as many as give every SM `per_sm`, if each has work for all its warps, a row each. */
 static int32_t parts_of(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t warps, int32_t per_sm)
 {

@@ -24,6 +24,11 @@
 /* Attention: keys of a block (a stage of the ring is two), bytes of a key (or value) in shared memory, stages of the ring. */
 #define RVIT_CU_ATTENTION_KEYS 32
 #define RVIT_CU_ATTENTION_PITCH(D) ((D) == 80 ? 192 : 2 * (D))
+#define RVIT_CU_CTAS_NORM_256 8
+#define RVIT_CU_CTAS_NORM_384 6
+#define RVIT_CU_CTAS_NORM_768 4
+#define RVIT_CU_CTAS_NORM_1024 3
+#define RVIT_CU_CTAS_NORM_ANY 8
 #define RVIT_CU_STAGES_D32 3
 #define RVIT_CU_STAGES_D64 3
 #define RVIT_CU_STAGES_D80 2
@@ -102,6 +107,15 @@ rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t row
 /* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
    stride over their items. */
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm);
+
+/* Layernorm: index into {256, 384, 768, 1024, any}, the length of rows a kernel is made for. As many CTAs as stay on the device at once. */
+typedef struct rvit_cu_norm_tile {
+    int32_t length_class;
+    int32_t threads; /* a warp takes row after row */
+    int32_t ctas;
+} rvit_cu_norm_tile;
+
+rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim);
 
 /* Select and match: threads of a CTA, and CTAs that share an image's rows in the half that reads them whole. */
 typedef struct rvit_cu_image_tile {

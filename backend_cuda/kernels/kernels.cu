@@ -53,9 +53,16 @@ KERNEL(finish_f32, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_produ
 KERNEL(finish_f16, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<f16>)
 KERNEL(finish_bf16, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<bf16>)
 
-KERNEL(layernorm_f32, 128, 4, rvit_cu_layernorm_params, layernorm<float>::run)
-KERNEL(layernorm_f16, 128, 4, rvit_cu_layernorm_params, layernorm<f16>::run)
-KERNEL(layernorm_bf16, 128, 4, rvit_cu_layernorm_params, layernorm<bf16>::run)
+/* A kernel for each class of lengths: a launch that jumps over the code of others waits for instructions. */
+#define LAYERNORM(T, U)                                                                                        \
+    KERNEL(layernorm_##T##_256, 128, RVIT_CU_CTAS_NORM_256, rvit_cu_layernorm_params, layernorm<U>::held<2>)   \
+    KERNEL(layernorm_##T##_384, 128, RVIT_CU_CTAS_NORM_384, rvit_cu_layernorm_params, layernorm<U>::held<3>)   \
+    KERNEL(layernorm_##T##_768, 128, RVIT_CU_CTAS_NORM_768, rvit_cu_layernorm_params, layernorm<U>::held<6>)   \
+    KERNEL(layernorm_##T##_1024, 128, RVIT_CU_CTAS_NORM_1024, rvit_cu_layernorm_params, layernorm<U>::held<8>) \
+    KERNEL(layernorm_##T##_any, 128, RVIT_CU_CTAS_NORM_ANY, rvit_cu_layernorm_params, layernorm<U>::streamed)
+LAYERNORM(f32, float)
+LAYERNORM(f16, f16)
+LAYERNORM(bf16, bf16)
 
 /* On an SM of architecture 120 shared memory holds two, and three would not leave it registers enough. */
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
@@ -84,11 +91,11 @@ KERNEL(mean_f32, 256, 4, rvit_cu_mean_params, mean_columns<float>)
 KERNEL(mean_f16, 256, 4, rvit_cu_mean_params, mean_columns<f16>)
 KERNEL(mean_bf16, 256, 4, rvit_cu_mean_params, mean_columns<bf16>)
 KERNEL(match_rows, RVIT_CU_MATCH_THREADS, 1, rvit_cu_match_params, match_image)
-KERNEL(merge_f32, 256, 1, rvit_cu_merge_params, merge_rows<float>)
-KERNEL(merge_f16, 256, 1, rvit_cu_merge_params, merge_rows<f16>)
-KERNEL(merge_bf16, 256, 1, rvit_cu_merge_params, merge_rows<bf16>)
-KERNEL(pack, 256, 1, rvit_cu_pack_params, pack_rows)
-KERNEL(unpack, 256, 1, rvit_cu_unpack_params, unpack_rows)
+KERNEL(merge_f32, 256, 4, rvit_cu_merge_params, merge_rows<float>)
+KERNEL(merge_f16, 256, 4, rvit_cu_merge_params, merge_rows<f16>)
+KERNEL(merge_bf16, 256, 4, rvit_cu_merge_params, merge_rows<bf16>)
+KERNEL(pack, 256, 4, rvit_cu_pack_params, pack_rows)
+KERNEL(unpack, 256, 4, rvit_cu_unpack_params, unpack_rows)
 KERNEL(head_f32, 256, 2, rvit_cu_head_params, classify<float>)
 KERNEL(head_f16, 256, 2, rvit_cu_head_params, classify<f16>)
 KERNEL(head_bf16, 256, 2, rvit_cu_head_params, classify<bf16>)

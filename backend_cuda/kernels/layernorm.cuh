@@ -4,22 +4,8 @@
 
 #include "elements.cuh"
 
-/* Rows of up to 1024 elements stay in registers, and gamma and beta too; longer ones are read again for each pass. */
+/* held: rows of up to 128 * PIECES elements stay in registers, and gamma and beta too; streamed: rows are read again for each pass. */
 template <typename T> struct layernorm {
-    static __device__ __forceinline__ void run(const rvit_cu_layernorm_params &params)
-    {
-        if (params.dim <= 256)
-            held<2>(params);
-        else if (params.dim <= 384)
-            held<3>(params);
-        else if (params.dim <= 768)
-            held<6>(params);
-        else if (params.dim <= 1024)
-            held<8>(params);
-        else
-            streamed(params);
-    }
-
     static __device__ __forceinline__ const T *source_row(const rvit_cu_layernorm_params &params, int row)
     {
         const int from = params.src_rows == nullptr ? row : min(max(params.src_rows[row], 0), params.x_rows - 1);

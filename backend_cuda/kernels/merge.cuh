@@ -19,7 +19,7 @@ RVIT_DEVICE float size_of_row(const rvit_cu_merge_params &params, int row)
 
 template <typename T> RVIT_DEVICE void merge_list(const rvit_cu_merge_params &params, int first, T *out, float total, int lane)
 {
-    enum { GROUPS = 6 }; /* of four columns that a lane adds up in one walk through the list */
+    enum { GROUPS = 2 }; /* of four columns that a lane adds up in one walk through the list */
     const T *x = static_cast<const T *>(params.x);
     for (int column = lane * 4; column < params.dim; column += 128 * GROUPS) {
         float4 sum[GROUPS];

@@ -125,6 +125,11 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_ctas(m, 0, 8, 8), 1);
     assert_int_equal(rvit_cu_tile_ctas(m, 17, 8, 8), 3);
     assert_int_equal(rvit_cu_tile_ctas(m, 1000000, 8, 8), 58 * 8);
+    static const int32_t dims[] = {4, 192, 256, 260, 384, 768, 1024, 1280}, classes[] = {0, 0, 0, 1, 1, 2, 3, 4};
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(rvit_cu_tile_layernorm(m, 197, dims[i]).length_class, classes[i]);
+    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ctas, 99);
+    assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * RVIT_CU_CTAS_NORM_768);
     assert_int_equal(rvit_cu_tile_head(m, 1, 1000), 1);
     assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }
