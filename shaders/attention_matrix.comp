@@ -224,7 +224,8 @@ void main()
             const uint row = line + r * ROW_STEP;
             if (row < n_queries)
                 for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES)
-                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad, s_tile[s_at + row * S_STEP + quad], total[r]);
+                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad, s_tile[s_at + row * S_STEP + quad],
+                              total[r]);
         }
         subgroupBarrier();
     }
