@@ -39,7 +39,7 @@ static void ok(rvit_status status)
         fail_msg("%s: %s", rvit_status_name(status), rvit_status_detail());
 }
 
-static rvit_session *open_session_of(const rvit_model *of, rvit_prune_type type, double keep, int32_t max_images)
+static rvit_session *open_session_of(rvit_model *of, rvit_prune_type type, double keep, int32_t max_images)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     rvit_session *session = NULL;
@@ -83,7 +83,7 @@ static void run_tiles(rvit_session *session, const struct image *sheet, int32_t 
     ok(rvit_session_run(session, &run, out_logits));
 }
 
-static void expect_logits(const rvit_model *of, double tolerance)
+static void expect_logits(rvit_model *of, double tolerance)
 {
     struct image sheet = load("cifar10_test_1000.png");
     rvit_session *session = open_session_of(of, RVIT_PRUNE_NONE, -1, BATCH);

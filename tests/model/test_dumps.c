@@ -91,12 +91,12 @@ static void write_checkpoint(const json_t *dump, const char *path)
         const int64_t size = json_integer_value(json_array_get(place, 1)) - json_integer_value(json_array_get(place, 0));
         const float offset = (float)json_number_value(json_array_get(tensor, 2));
         const float scale = ldexpf(1, -(int)json_integer_value(json_array_get(tensor, 3)));
-        uint8_t *data = malloc((size_t)size);
-        assert_non_null(data);
+        uint8_t *values = malloc((size_t)size);
+        assert_non_null(values);
         for (int64_t i = 0; i < size / rvit_dtype_size(dtype); i++)
-            store(dtype, data, i, offset + scale * noise(index, (uint64_t)i));
-        write_all(file, data, (size_t)size);
-        free(data);
+            store(dtype, values, i, offset + scale * noise(index, (uint64_t)i));
+        write_all(file, values, (size_t)size);
+        free(values);
     }
     assert_int_equal(fclose(file), 0);
     free(head);
