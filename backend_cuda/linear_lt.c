@@ -414,7 +414,8 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
             lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){plan->key, plan->algorithm};
     }
     pthread_mutex_unlock(&lt->lock);
-    return status;
+    /* Without room for a trial the first answer serves. */
+    return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }
 
 /* The host knows the rows, or may work on all there can be. What the two steps cannot compose: a residual that repeats, or one that comes

@@ -262,4 +262,46 @@ static void recorded(void **state)
     machine->tried = tried;
 }
 
-SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded));
+/* What a trial takes may be more than there is: the program is recorded all the same. */
+static void no_room_for_trials(void **state)
+{
+    (void)state;
+    rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
+    const int32_t tried = machine->tried;
+    array *x = array_input("x", CAPACITY * IN * 4), *weight = array_input("weight", OUT * IN * 4);
+    array *out = array_output("out", CAPACITY * OUT * 4);
+    arrays_upload();
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.rows.capacity = CAPACITY;
+    args.in_features = IN;
+    args.out_features = OUT;
+    args.x = array_view(x, DEVICE);
+    args.weight = array_view(weight, DEVICE);
+    args.out = array_view(out, DEVICE);
+    expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* opens cuBLASLt */
+    if (products_made() < 0)
+        skip();
+    machine->tried = 1;
+    offer_algorithms(3);
+    int recorded_untried = 0;
+    for (int n = 1; n <= 16; n++) {
+        args.rows.capacity = CAPACITY - n; /* a shape of its own */
+        rvit_program *program = NULL;
+        char text[16];
+        snprintf(text, sizeof text, "%d", n);
+        const long long before = products_made();
+        expect_ok(rvit_record_begin(H.stream[DEVICE]));
+        expect_ok(rvit_linear(H.stream[DEVICE], &args));
+        setenv("RVIT_EMU_FAIL_ALLOC", text, 1);
+        const rvit_status status = rvit_record_end(H.stream[DEVICE], &program);
+        unsetenv("RVIT_EMU_FAIL_ALLOC");
+        assert_true(status == RVIT_OK || status == RVIT_OUT_OF_DEVICE_MEMORY);
+        recorded_untried += status == RVIT_OK && products_made() == before + 1;
+        rvit_program_destroy(program);
+    }
+    assert_true(recorded_untried > 0);
+    offer_algorithms(1);
+    machine->tried = tried;
+}
+
+SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials));
