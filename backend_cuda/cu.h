@@ -59,6 +59,8 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_plan *plans;    /* a list */
     int asked_for_lt;
+    const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
+    int32_t n_behind;
     int64_t launches, copies, synchronizations;
 } rvit_cu_queue;
 

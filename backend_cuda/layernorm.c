@@ -1,5 +1,23 @@
 #include "backend_cuda/cu.h"
 
+/* The weights of the second and third product behind this op: those of the first would not come in time. Between one layernorm of a block
+   and the next lie two. */
+static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
+{
+    int n = -1;
+    for (int32_t i = 0; i < queue->n_behind && n < RVIT_CU_AHEAD; i++) {
+        const rvit_op *op = &queue->behind[i];
+        if (op->type != RVIT_OP_LINEAR)
+            continue;
+        if (n >= 0) {
+            const int64_t size = (int64_t)op->linear.in_features * op->linear.out_features * rvit_dtype_size(op->linear.dtype);
+            ahead->memory[n] = rvit_cu_at(op->linear.weight);
+            ahead->lines[n] = (int32_t)(size / RVIT_CU_AHEAD_LINE);
+        }
+        n++;
+    }
+}
+
 rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *args)
 {
     rvit_cu_layernorm_params params = {
@@ -20,5 +38,8 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
         [RVIT_F32] = RVIT_CU_layernorm_f32_256, [RVIT_F16] = RVIT_CU_layernorm_f16_256, [RVIT_BF16] = RVIT_CU_layernorm_bf16_256};
     const rvit_cu_norm_tile tile = rvit_cu_tile_layernorm(&queue->device->machine, args->rows.capacity, args->dim);
     const rvit_cu_kernel kernel = (rvit_cu_kernel)((int)first[args->dtype] + tile.length_class);
-    return rvit_cu_launch(queue, kernel, tile.ctas, tile.threads, 0, &params);
+    params.row_ctas = tile.ctas;
+    look_ahead(queue, &params.ahead);
+    const int64_t extra = params.ahead.lines[0] > 0 ? tile.ahead_ctas : 0;
+    return rvit_cu_launch(queue, kernel, tile.ctas + extra, tile.threads, 0, &params);
 }

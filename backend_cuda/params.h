@@ -55,13 +55,23 @@ typedef struct rvit_cu_finish_params {
     int32_t gelu;
 } rvit_cu_finish_params;
 
+/* What later kernels will read, to be brought into the L2 cache. */
+#define RVIT_CU_AHEAD 2
+#define RVIT_CU_AHEAD_LINE 128 /* bytes */
+typedef struct rvit_cu_ahead {
+    const void *memory[RVIT_CU_AHEAD];
+    int32_t lines[RVIT_CU_AHEAD];
+} rvit_cu_ahead;
+
+/* The first row_ctas CTAs normalise, those behind them fetch ahead. */
 typedef struct rvit_cu_layernorm_params {
     const void *x;
     const int32_t *src_rows; /* or NULL */
     const float *gamma, *beta;
     void *out, *out_x; /* out_x or NULL */
     rvit_cu_rows rows;
-    int32_t x_rows, dim, out_dtype, unused;
+    rvit_cu_ahead ahead;
+    int32_t x_rows, dim, out_dtype, row_ctas;
     float inverse_dim, eps;
 } rvit_cu_layernorm_params;
 

@@ -4,8 +4,11 @@
 /* Launches the ops on the queue's stream, which is capturing. */
 static rvit_status run_ops(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops)
 {
-    for (int32_t i = 0; i < n_ops; i++)
+    for (int32_t i = 0; i < n_ops; i++) {
+        queue->behind = &ops[i + 1];
+        queue->n_behind = n_ops - i - 1;
         RVIT_TRY(rvit_cu_run(queue, &ops[i]));
+    }
     return RVIT_OK;
 }
 

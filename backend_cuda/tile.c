@@ -166,6 +166,8 @@ int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t
     return ctas < 1 ? 1 : least(ctas, most);
 }
 
+#define AHEAD_ELEMENTS (600 * 768) /* measured on the H200: bench/notes/cuda-forward.md */
+
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim)
 {
     static const struct norm_class {
@@ -181,6 +183,8 @@ rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t
     const int32_t warps = rows <= 4 * (int64_t)machine->n_sms ? 2 : 4;
     tile.threads = warps * 32;
     tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.length_class].ctas);
+    /* More of them keep the rows waiting. */
+    tile.ahead_ctas = rows * dim <= AHEAD_ELEMENTS ? machine->n_sms / 4 : 0;
     return tile;
 }
 

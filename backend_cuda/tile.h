@@ -113,6 +113,7 @@ typedef struct rvit_cu_norm_tile {
     int32_t length_class;
     int32_t threads; /* a warp takes row after row */
     int32_t ctas;
+    int32_t ahead_ctas; /* more, that fetch the weights of later products; 0 where rows are so many that those do not wait for weights */
 } rvit_cu_norm_tile;
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim);

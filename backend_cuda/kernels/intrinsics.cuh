@@ -187,6 +187,12 @@ RVIT_DEVICE uint32_t shared_address(const void *p)
     return static_cast<uint32_t>(__cvta_generic_to_shared(p));
 }
 
+/* Asks for the line of the L2 cache that p lies in, and does not wait for it. */
+RVIT_DEVICE void prefetch_l2(const void *p)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
 RVIT_DEVICE void copy_async_16(uint32_t shared, const void *source, bool valid)
 {
     const int size = valid ? 16 : 0;

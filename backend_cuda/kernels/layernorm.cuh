@@ -12,6 +12,16 @@ template <typename T> struct layernorm {
         return static_cast<const T *>(params.x) + (long long)from * params.dim;
     }
 
+    static __device__ __forceinline__ void fetch_ahead(const rvit_cu_layernorm_params &params)
+    {
+        const int first = ((int)blockIdx.x - params.row_ctas) * (int)blockDim.x + (int)threadIdx.x;
+        const int step = ((int)gridDim.x - params.row_ctas) * (int)blockDim.x;
+#pragma unroll
+        for (int i = 0; i < RVIT_CU_AHEAD; i++)
+            for (int line = first; line < params.ahead.lines[i]; line += step)
+                prefetch_l2(static_cast<const unsigned char *>(params.ahead.memory[i]) + (long long)line * RVIT_CU_AHEAD_LINE);
+    }
+
     static __device__ __forceinline__ int lane_column()
     {
         return (int)(threadIdx.x & 31) * 4;
@@ -49,7 +59,11 @@ template <typename T> struct layernorm {
 
     template <int PIECES> static __device__ __forceinline__ void held(const rvit_cu_layernorm_params &params)
     {
-        const int dim = params.dim, step = (int)(gridDim.x * (blockDim.x / 32));
+        if ((int)blockIdx.x >= params.row_ctas) {
+            fetch_ahead(params);
+            return;
+        }
+        const int dim = params.dim, step = params.row_ctas * (int)(blockDim.x / 32);
         int row = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
         if (row >= params.rows.capacity)
             return;
@@ -93,8 +107,12 @@ template <typename T> struct layernorm {
 
     static __device__ __forceinline__ void streamed(const rvit_cu_layernorm_params &params)
     {
+        if ((int)blockIdx.x >= params.row_ctas) {
+            fetch_ahead(params);
+            return;
+        }
         const int dim = params.dim, column = lane_column(), rows = live_rows(params.rows);
-        const long long step = (long long)gridDim.x * (blockDim.x / 32);
+        const long long step = (long long)params.row_ctas * (blockDim.x / 32);
         for (long long row = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += step) {
             const T *x = source_row(params, (int)row);
             float sum = 0.0f, squares = 0.0f;

@@ -254,6 +254,11 @@ RVIT_DEVICE uint32_t shared_address(const void *p, emu::site at = emu::site::her
     return emu::shared_address(at, p);
 }
 
+RVIT_DEVICE void prefetch_l2(const void *p)
+{
+    (void)*static_cast<const volatile unsigned char *>(p);
+}
+
 RVIT_DEVICE void copy_async_16(uint32_t shared, const void *source, bool valid, emu::site at = emu::site::here())
 {
     emu::copy_async(at, shared, source, 16, valid);
