@@ -30,6 +30,8 @@ typedef struct rvit_cu_device {
     int retained; /* the context is the device's primary one, held by us */
     CUmodule module;
     CUfunction kernels[RVIT_CU_N_KERNELS];
+    CUmodule bucket_module;
+    CUfunction choose_bucket; /* NULL: graphs cannot choose a part of theirs here */
     rvit_cu_machine machine;
     rvit_cu_lt *lt; /* cuBLASLt; NULL: not there */
 } rvit_cu_device;
@@ -59,6 +61,7 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_plan *plans;    /* a list */
     int asked_for_lt;
+    int64_t bucket_rows;   /* not 0: a recording for at most so many rows, and products may use all of them */
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;
     int64_t launches, copies, synchronizations;
@@ -168,6 +171,16 @@ rvit_status rvit_cu_stream_create(rvit_device *device, rvit_stream **out_stream)
 void rvit_cu_stream_destroy(rvit_stream *stream);
 rvit_status rvit_cu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
 rvit_status rvit_cu_stream_synchronize(rvit_stream *stream);
+
+/* buckets.c: ops whose rows only the device knows, recorded once for each of several numbers of rows. */
+void rvit_cu_buckets_open(rvit_cu_device *device);
+/* The next ops, from `first` on, that are worth it: *out_first = n_ops if there are none. */
+void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t first, int32_t *out_first,
+                          int32_t *out_end);
+/* Prepares every recording; *out_usable 0: they would not all give the same bits. */
+rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int *out_usable);
+/* Into the graph that the queue's stream captures. */
+rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind);
 
 /* program.c */
 rvit_status rvit_cu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);

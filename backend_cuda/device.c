@@ -56,6 +56,8 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     /* Where all of them have been seen to give the same bits, so that eager and recorded ops agree. In smaller products the trials miss
        more than there is to gain. */
     machine->tried = major == 9 ? 1000000000 : 0;
+    /* A choice of a recording takes 8 us there; this many take 20 more without. */
+    machine->bucketed = major == 9 || major == 10 ? 3000000000 : 0;
     info->backend = RVIT_BACKEND_CUDA;
     info->tier = RVIT_TIER_MATRIX;
     info->memory_size = (int64_t)memory;
@@ -135,6 +137,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
 static rvit_status open_device(rvit_cu_device *device)
 {
     RVIT_TRY(load_kernels(device));
+    rvit_cu_buckets_open(device);
     return rvit_cu_lt_open(device);
 }
 
@@ -207,6 +210,8 @@ void rvit_cu_device_destroy(rvit_device *base)
         int entered = 0;
         if (rvit_cu_enter(device, &entered) == RVIT_OK) {
             rvit_cu_lt_close(device);
+            if (device->bucket_module != NULL)
+                (void)device->driver->cuModuleUnload(device->bucket_module);
             if (device->module != NULL)
                 (void)device->driver->cuModuleUnload(device->module);
             rvit_cu_leave(device, entered);

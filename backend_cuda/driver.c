@@ -12,8 +12,9 @@
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 #define NAME_OF(name) TEXT(name),
-static const char *const names[] = {RVIT_CU_FUNCTIONS(NAME_OF)};
-enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]) };
+static const char *const names[] = {RVIT_CU_FUNCTIONS(NAME_OF) RVIT_CU_LATER_FUNCTIONS(NAME_OF)};
+#define ONE_OF(name) +1
+enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]), N_NEEDED = 0 RVIT_CU_FUNCTIONS(ONE_OF) };
 
 _Static_assert(sizeof(rvit_cu_driver) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
 _Static_assert(sizeof(void *) == sizeof(void (*)(void)), "dlsym gives functions as object pointers");
@@ -42,7 +43,7 @@ static void open_driver(void)
     void *functions[N_FUNCTIONS];
     for (int i = 0; i < N_FUNCTIONS; i++) {
         functions[i] = dlsym(library, names[i]);
-        if (functions[i] == NULL) {
+        if (functions[i] == NULL && i < N_NEEDED) {
             unavailable("CUDA: the driver is too old: %s has no %s", LIBRARY, names[i]);
             dlclose(library);
             return;

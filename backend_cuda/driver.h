@@ -49,9 +49,22 @@
     X(cuGraphDestroy)              \
     X(cuGraphExecDestroy)
 
+/* What only later drivers have: graphs that choose a part of theirs on the device (buckets.c). NULL where absent. */
+#if CUDA_VERSION >= 13000
+#define RVIT_CU_LATER_FUNCTIONS(X)       \
+    X(cuStreamGetCaptureInfo)            \
+    X(cuStreamUpdateCaptureDependencies) \
+    X(cuStreamBeginCaptureToGraph)       \
+    X(cuGraphConditionalHandleCreate)    \
+    X(cuGraphAddNode)
+#else
+#define RVIT_CU_LATER_FUNCTIONS(X)
+#endif
+
 #define RVIT_CU_DECLARE(name) __typeof__(name) *name;
 typedef struct rvit_cu_driver {
     RVIT_CU_FUNCTIONS(RVIT_CU_DECLARE)
+    RVIT_CU_LATER_FUNCTIONS(RVIT_CU_DECLARE)
 } rvit_cu_driver;
 #undef RVIT_CU_DECLARE
 

@@ -27,10 +27,10 @@ static const char *const names[] = {
 enum {
     N_FUNCTIONS = (int)(sizeof names / sizeof names[0]),
     WORKSPACE = 32 << 20,
-    MOST_PLANS = 64,
+    MOST_PLANS = 512,
     CANDIDATES = 8,
     ROUNDS = 4,
-    CHOICES = 128
+    CHOICES = 512
 };
 _Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "one function pointer for each name");
 
@@ -39,7 +39,7 @@ typedef struct shape {
     int64_t m, n, k;
     int32_t dtype, out_dtype, has_bias, has_residual; /* has_bias: cuBLASLt adds it */
     uint32_t alignment;                               /* of all arrays, up to 256 */
-    uint32_t unused;                                  /* shapes are compared as bytes: no gaps */
+    int32_t whole;                                    /* sums must not be split. Shapes are compared as bytes: no gaps */
 } shape;
 _Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 6 * sizeof(int32_t), "a shape has no gaps");
 
@@ -144,10 +144,17 @@ static rvit_view bias_of(const rvit_linear_args *args)
     return args->activation == RVIT_ACTIVATION_GELU ? (rvit_view){NULL, 0} : args->bias_narrow;
 }
 
-static shape shape_of(const rvit_linear_args *args)
+/* Rows that a product works on. */
+static int64_t rows_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    return queue->bucket_rows > 0 ? queue->bucket_rows : args->rows.capacity;
+}
+
+static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     shape s = {0};
-    s.m = args->rows.capacity, s.n = args->out_features, s.k = args->in_features;
+    s.whole = queue->bucket_rows > 0;
+    s.m = rows_of(queue, args), s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
     s.has_bias = bias_of(args).buffer != NULL, s.has_residual = args->residual.buffer != NULL;
     const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(bias_of(args)) |
@@ -227,7 +234,7 @@ static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
 {
     lt_heuristic whole, parts;
     const int has_whole = ask(lt, plan, 0, 0, 1, &whole) > 0;
-    const int has_parts = ask(lt, plan, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
+    const int has_parts = !plan->key.whole && ask(lt, plan, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
     if (!has_whole && !has_parts)
         return 0;
     const int takes_parts = !has_whole || (has_parts && splits(lt, &parts) && parts.waves > 4 * whole.waves);
@@ -424,7 +431,8 @@ static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *ar
 {
     const int has_residual = args->residual.buffer != NULL;
     const int repeats = has_residual && args->residual_period != 0 && args->residual_period < args->rows.capacity;
-    if ((args->rows.live.buffer != NULL && !args->rows.padded) || args->rows.capacity == 0 || repeats)
+    const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
+    if (!knows_rows || args->rows.capacity == 0 || repeats)
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(args).buffer != NULL;
     const rvit_cu_product product =
@@ -438,7 +446,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
     *out_plan = NULL;
     if (!is_expressible(queue, args) || !is_open(queue))
         return RVIT_OK;
-    const shape key = shape_of(args);
+    const shape key = shape_of(queue, args);
     rvit_cu_lt_plan *plan = find_plan(queue, &key);
     if (plan == NULL) {
         plan = rvit_alloc_new(&queue->device->base.alloc, sizeof *plan);
@@ -469,7 +477,7 @@ static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, in
     rvit_cu_finish_params params = {
         .x = rvit_cu_at(args->out),
         .bias = adds_bias ? rvit_cu_at(args->bias) : NULL,
-        .n = args->rows.capacity * args->out_features,
+        .n = rows_of(queue, args) * args->out_features,
         .columns = args->out_features,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
     };

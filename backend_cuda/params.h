@@ -46,6 +46,15 @@ typedef struct rvit_cu_linear_params {
     int32_t unused;
 } rvit_cu_linear_params;
 
+#define RVIT_CU_BUCKETS 32
+/* Which of n_buckets branches of a graph node a launch takes: the first whose bucket holds the live rows. */
+typedef struct rvit_cu_bucket_params {
+    unsigned long long handle; /* of the node's condition */
+    rvit_cu_rows rows;
+    int32_t bucket_rows[RVIT_CU_BUCKETS]; /* ascending, the last one capacity */
+    int32_t n_buckets, unused;
+} rvit_cu_bucket_params;
+
 /* In place, what is left to do of a product: x = x + bias, then gelu(x). */
 typedef struct rvit_cu_finish_params {
     void *x;

@@ -160,6 +160,22 @@ rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t row
     return is_large || out_size == 4 ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
 }
 
+int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows)
+{
+    int32_t n = 0;
+    for (int64_t rows = capacity; n < most && rows > 0 && rows * 10 >= capacity; n++) {
+        out_rows[n] = (int32_t)rows;
+        const int64_t next = rows * 25 / 27 / 64 * 64;
+        rows = next < rows ? next : rows - 64;
+    }
+    for (int32_t i = 0; i < n / 2; i++) {
+        const int32_t other = out_rows[i];
+        out_rows[i] = out_rows[n - 1 - i];
+        out_rows[n - 1 - i] = other;
+    }
+    return n;
+}
+
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm)
 {
     const int64_t ctas = divide_up(items, per_cta), most = (int64_t)machine->n_sms * per_sm;

@@ -43,6 +43,7 @@ typedef struct rvit_cu_machine {
     int32_t max_shared; /* bytes a CTA may ask for */
     int32_t sm_shared;  /* bytes of an SM */
     int32_t finished;   /* multiplications from which on cuBLASLt and a second pass are faster than mma.sync in one; 0: never */
+    int64_t bucketed;   /* multiplications of ops whose rows the device counts, from which on they are recorded by buckets (buckets.c); 0: never */
     int32_t tried;      /* multiplications from which on the algorithms of cuBLASLt are tried out; 0: never */
 } rvit_cu_machine;
 
@@ -103,6 +104,10 @@ typedef enum rvit_cu_product {
 /* adds_bias: the bias is there in the type of the output, which is how cuBLASLt adds it, or there is none. */
 rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
                                      int32_t out_size, int32_t adds_bias, int32_t has_gelu);
+
+/* Rows of the recordings of products whose rows only the device knows: each holds up to 8 % more than the one before, down to a tenth of
+   capacity. Ascending, the last is capacity. Returns how many, at most `most`. */
+int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows);
 
 /* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
    stride over their items. */

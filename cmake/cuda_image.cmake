@@ -1,6 +1,7 @@
 # Run by the build: compiles the kernels for every architecture into one image, writes it as a C array, and the registers, spills and
 # shared memory of every kernel as a table.
-#   cmake -DNVCC=... -DARCHS=80,89 -DSOURCE=kernels.cu -DINCLUDE=... -DIMAGE=kernels.fatbin -DARRAY=image.c -DTABLE=registers.txt -P ...
+#   cmake -DNVCC=... -DARCHS=80,89 -DSOURCE=kernels.cu -DINCLUDE=... -DIMAGE=kernels.fatbin -DNAME=rvit_cu_image -DARRAY=image.c
+#         -DTABLE=registers.txt -P ...
 string(REPLACE "," ";" archs "${ARCHS}")
 list(GET archs 0 lowest)
 set(targets -gencode arch=compute_${lowest},code=compute_${lowest})
@@ -28,7 +29,7 @@ while(rest GREATER 0 AND rest LESS 16)
   math(EXPR rest "${rest} + 2")
 endwhile()
 string(REGEX REPLACE "(..)(..)(..)(..)(..)(..)(..)(..)" "0x\\8\\7\\6\\5\\4\\3\\2\\1,\n" numbers "${bytes}")
-file(WRITE ${ARRAY} "extern const unsigned long long rvit_cu_image[];\nconst unsigned long long rvit_cu_image[] = {\n${numbers}};\n")
+file(WRITE ${ARRAY} "extern const unsigned long long ${NAME}[];\nconst unsigned long long ${NAME}[] = {\n${numbers}};\n")
 
 set(rows "")
 string(REGEX MATCHALL "Compiling entry function '[^']+' for '[^']+'[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n" entries "${log}")

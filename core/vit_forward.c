@@ -151,10 +151,11 @@ static void enter_stage(forward *f, const rvit_stage *stage)
     f->cu_seqlens = stage->cu_seqlens;
     f->rows.capacity = stage->rows_after;
     f->rows.live = at(stage->cu_seqlens, (int64_t)session->max_images * 4);
-    f->rows.padded = 0;
+    f->rows.padded = RVIT_ROWS_SPARE;
     if (session->desc.fixed_batch) {
         /* Nearly as many rows as there can be are worth a dense product over all of them. */
-        f->rows.padded = session->plan.select == RVIT_SELECT_TOP_K;
+        if (session->plan.select == RVIT_SELECT_TOP_K)
+            f->rows.padded = RVIT_ROWS_PADDED;
         if (stage->exact)
             f->rows.live = (rvit_view){NULL, 0};
     }
@@ -419,8 +420,10 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.cu_seqlens = session->cu_seqlens;
     f.max_len = info->tokens;
     f.rows.capacity = (int64_t)session->max_images * info->tokens;
-    if (!session->desc.fixed_batch)
+    if (!session->desc.fixed_batch) {
         f.rows.live = at(session->cu_seqlens, (int64_t)session->max_images * 4);
+        f.rows.padded = RVIT_ROWS_SPARE;
+    }
     RVIT_TRY(embed(&f));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));

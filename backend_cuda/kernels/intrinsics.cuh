@@ -233,6 +233,14 @@ RVIT_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t shared)
                  : "memory");
 }
 
+/* The branch that a conditional node of the running graph takes. A driver without such nodes cannot load code that has this in it. */
+RVIT_DEVICE void choose_branch(unsigned long long handle, unsigned branch)
+{
+#if CUDART_VERSION >= 13000
+    cudaGraphSetConditional(handle, branch);
+#endif
+}
+
 RVIT_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
 {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"

@@ -304,4 +304,84 @@ static void no_room_for_trials(void **state)
     machine->tried = tried;
 }
 
-SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials));
+enum { MOST_ROWS = 700, MIDDLE = 64 };
+
+typedef struct chain {
+    array *x, *up, *down, *live, *middle, *out;
+} chain;
+
+static rvit_status record_chain(const chain *c, rvit_rows_padding padding, rvit_program **out_program)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = RVIT_F16;
+    args.out_dtype = RVIT_F16;
+    args.rows.capacity = MOST_ROWS;
+    args.rows.live = array_view(c->live, DEVICE);
+    args.rows.padded = padding;
+    args.in_features = IN;
+    args.out_features = MIDDLE;
+    args.activation = RVIT_ACTIVATION_GELU;
+    args.x = array_view(c->x, DEVICE);
+    args.weight = array_view(c->up, DEVICE);
+    args.out = array_view(c->middle, DEVICE);
+    expect_ok(rvit_record_begin(H.stream[DEVICE]));
+    expect_ok(rvit_linear(H.stream[DEVICE], &args));
+    args.in_features = MIDDLE;
+    args.out_features = IN;
+    args.activation = RVIT_ACTIVATION_NONE;
+    args.x = args.out;
+    args.weight = array_view(c->down, DEVICE);
+    args.out = array_view(c->out, DEVICE);
+    expect_ok(rvit_linear(H.stream[DEVICE], &args));
+    return rvit_record_end(H.stream[DEVICE], out_program);
+}
+
+/* A program has its products recorded for several numbers of rows; the device takes one. However many rows there are, they are right, and
+   each has the bits it has among any others. */
+static void rows_on_the_device(void **state)
+{
+    (void)state;
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const rvit_cu_machine machine = device->machine;
+    device->machine.bucketed = 1;
+    device->machine.finished = 1;
+    chain c = {array_input("x", MOST_ROWS * IN * 2), array_input("up", MIDDLE * IN * 2),   array_input("down", IN * MIDDLE * 2),
+               array_input("live", 4),               array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};
+    store_normal(RVIT_F16, c.x->host, 0, MOST_ROWS * IN, 1);
+    store_normal(RVIT_F16, c.up->host, 0, MIDDLE * IN, 0.12f);
+    store_normal(RVIT_F16, c.down->host, 0, IN * MIDDLE, 0.12f);
+    rvit_program *program = NULL;
+    arrays_upload();
+    const long long before = products_made();
+    expect_ok(record_chain(&c, RVIT_ROWS_SPARE, &program));
+    device->machine = machine;
+    int32_t rows[RVIT_CU_BUCKETS];
+    const int32_t n_buckets = rvit_cu_tile_buckets(MOST_ROWS, RVIT_CU_BUCKETS, rows);
+    assert_in_range(n_buckets, 9, RVIT_CU_BUCKETS);
+    if (before >= 0)
+        assert_int_equal(products_made() - before, device->choose_bucket != NULL ? 2 * n_buckets : 0);
+    const int32_t counts[] = {MOST_ROWS, 0, 1, 69, 70, 320, 321, 500, 699, MOST_ROWS + 5, -3};
+    char *whole = scratch((size_t)c.out->size);
+    linear_problem p = {.rows = MOST_ROWS, .in_features = IN, .out_features = MIDDLE, .gelu = 1};
+    p.x = loaded(RVIT_F16, c.x->host, 0, MOST_ROWS * IN);
+    p.weight = loaded(RVIT_F16, c.up->host, 0, MIDDLE * IN);
+    double *exact = scratch(MOST_ROWS * MIDDLE * sizeof *exact);
+    float *plain = scratch(MOST_ROWS * MIDDLE * sizeof *plain);
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        const int32_t live = counts[i] < 0 ? 0 : counts[i] > MOST_ROWS ? MOST_ROWS : counts[i];
+        memcpy(c.live->host, &counts[i], 4);
+        arrays_upload();
+        expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+        arrays_fetch(DEVICE);
+        check_close("middle", RVIT_F16, loaded(RVIT_F16, c.middle->result[DEVICE], 0, live * MIDDLE), exact, plain, live * MIDDLE);
+        if (i == 0)
+            memcpy(whole, c.out->result[DEVICE], (size_t)c.out->size);
+        assert_memory_equal(whole, c.out->result[DEVICE], (size_t)live * IN * 2);
+    }
+    rvit_program_destroy(program);
+}
+
+SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
+      TEST(rows_on_the_device));

@@ -1,13 +1,14 @@
 /* The tile choice of the CUDA backend: whatever it chooses covers the work and fits the device. Needs no GPU. */
 #include "harness.h"
 
+#include "backend_cuda/params.h"
 #include "backend_cuda/tile.h"
 
 static const rvit_cu_machine machines[] = {
-    {58, 101376, 102400, 0, 0},  /* architecture 89 */
-    {132, 232448, 233472, 0, 0}, /* 90 */
-    {108, 166912, 167936, 0, 0}, /* 80 */
-    {1, 101376, 102400, 0, 0},
+    {58, 101376, 102400, 0, 0, 0},  /* architecture 89 */
+    {132, 232448, 233472, 0, 0, 0}, /* 90 */
+    {108, 166912, 167936, 0, 0, 0}, /* 80 */
+    {1, 101376, 102400, 0, 0, 0},
 };
 enum { N_MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -136,6 +137,22 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }
 
+static void buckets_are_close(void **state)
+{
+    (void)state;
+    for (int64_t capacity = 0; capacity < 100000; capacity += 1 + capacity / 7) {
+        int32_t rows[RVIT_CU_BUCKETS];
+        const int32_t n = rvit_cu_tile_buckets(capacity, RVIT_CU_BUCKETS, rows);
+        assert_in_range(n, capacity > 0, RVIT_CU_BUCKETS);
+        if (n == 0)
+            continue;
+        assert_int_equal(rows[n - 1], capacity);
+        assert_true(rows[0] > 0 && (rows[0] <= 64 || (rows[0] - 64) * 27 / 25 <= capacity / 10 + 64));
+        for (int32_t i = 1; i < n; i++)
+            assert_true(rows[i] > rows[i - 1] && rows[i] <= rows[i - 1] * 27 / 25 + 65);
+    }
+}
+
 static void images_are_shared(void **state)
 {
     (void)state;
@@ -183,7 +200,7 @@ static void products(void **state)
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),
-      TEST(images_are_shared), TEST(products), TEST(small_choices));
+      TEST(images_are_shared), TEST(products), TEST(small_choices), TEST(buckets_are_close));
 
 int main(int argc, char **argv)
 {

@@ -254,6 +254,11 @@ RVIT_DEVICE uint32_t shared_address(const void *p, emu::site at = emu::site::her
     return emu::shared_address(at, p);
 }
 
+RVIT_DEVICE void choose_branch(unsigned long long handle, unsigned branch)
+{
+    emu::choose_branch(handle, branch);
+}
+
 RVIT_DEVICE void prefetch_l2(const void *p)
 {
     (void)*static_cast<const volatile unsigned char *>(p);

@@ -41,7 +41,7 @@ namespace emu
 {
 /* Something that a stream does. */
 struct operation {
-    enum { LAUNCH, COPY, FILL, RECORD, CALL } kind;
+    enum { LAUNCH, COPY, FILL, RECORD, CALL, BRANCH } kind;
     CUfunction function;
     launch_shape shape;
     std::vector<char> parameters;
@@ -54,11 +54,15 @@ struct operation {
     CUevent event;
     CUhostFn function_of_host;
     void *data; /* it is given */
+    unsigned long long condition;
+    std::vector<std::shared_ptr<CUgraph_st>> branches; /* shared by graphs and executables */
 };
 } // namespace emu
 
 struct CUgraph_st {
     std::vector<emu::operation> operations;
+    std::vector<std::vector<CUgraph>> handed_out; /* arrays of its nodes' branches */
+    bool is_branch;
 };
 
 struct CUgraphExec_st {
@@ -101,6 +105,8 @@ struct driver_state {
     std::set<CUevent> events;
     std::set<CUgraph> graphs;
     std::set<CUgraphExec> executables;
+    std::recursive_mutex conditions_lock;
+    std::map<unsigned long long, unsigned> conditions; /* the branch that was chosen last */
     std::map<const char *, long long> calls;
 };
 

@@ -63,6 +63,9 @@ int atomic_max(int *p, int value);
 unsigned long long load_relaxed(const unsigned long long *p);
 void store_relaxed(unsigned long long *p, unsigned long long value);
 
+/* Of a graph's conditional node. */
+void choose_branch(unsigned long long handle, unsigned branch);
+
 /* Keeps the compiler from fusing the operation that made x with the next one. */
 inline float rounded(float x)
 {
