@@ -147,9 +147,9 @@ static void buckets_are_close(void **state)
         if (n == 0)
             continue;
         assert_int_equal(rows[n - 1], capacity);
-        assert_true(rows[0] > 0 && (rows[0] <= 64 || (rows[0] - 64) * 27 / 25 <= capacity / 10 + 64));
+        assert_true(rows[0] > 0 && rows[0] * 25 / 27 - 64 <= capacity / 10);
         for (int32_t i = 1; i < n; i++)
-            assert_true(rows[i] > rows[i - 1] && rows[i] <= rows[i - 1] * 27 / 25 + 65);
+            assert_true(rows[i] > rows[i - 1] && rows[i] <= (rows[i - 1] + 64) * 27 / 25 + 1);
     }
 }
 
