@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device.h"
+#include "data.h"
 #include "report.h"
 
-enum { LIST = 16, MAX_REPEATS = 1000 };
+enum { LIST = 16, MAX_REPEATS = 1000, COUNTED = 10 };
 
 typedef struct options {
     const char *json;
@@ -111,46 +111,13 @@ static options parse(int argc, char **argv)
     return o;
 }
 
-/* Random numbers of 1/8 to 2 with either sign, made as bits: sign, exponent, mantissa. */
-static void fill(void *data, int64_t n, rvit_dtype dtype)
-{
-    unsigned long long state = 0x9e3779b97f4a7c15ull;
-    for (int64_t i = 0; i < n; i++) {
-        state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-        const uint32_t sign = (uint32_t)(state >> 63), step = (uint32_t)(state >> 40) & 3, mantissa = (uint32_t)(state >> 8) & 0x7fffff;
-        const uint32_t single = sign << 31 | (124 + step) << 23 | mantissa;
-        if (dtype == RVIT_F32)
-            ((uint32_t *)data)[i] = single;
-        else if (dtype == RVIT_BF16)
-            ((uint16_t *)data)[i] = (uint16_t)(single >> 16);
-        else
-            ((uint16_t *)data)[i] = (uint16_t)(sign << 15 | (12 + step) << 10 | mantissa >> 13);
-    }
-}
-
-static rvit_buffer *create(bench_device *d, int64_t size)
-{
-    rvit_buffer *buffer;
-    bench_check(rvit_buffer_create(d->device, size, RVIT_BUFFER_DEVICE, &buffer), "buffer");
-    return buffer;
-}
-
 static point open_point(bench_device *d, const options *o, int batch, int length)
 {
     point p = {.d = d, .args = RVIT_ATTENTION_ARGS_INIT, .batch = batch, .length = length};
     const int64_t rows = (int64_t)batch * length, width = (int64_t)o->heads * o->head_dim, element = rvit_dtype_size(o->dtype);
-    void *host = malloc((size_t)(rows * 3 * width * element));
-    int32_t *ends = malloc(((size_t)batch + 1) * sizeof *ends);
-    fill(host, rows * 3 * width, o->dtype);
-    for (int i = 0; i <= batch; i++)
-        ends[i] = i * length;
-    p.qkv = create(d, rows * 3 * width * element);
-    p.cu_seqlens = create(d, ((int64_t)batch + 1) * 4);
-    p.out = create(d, rows * width * element);
-    bench_check(rvit_stream_write(d->stream, (rvit_view){p.qkv, 0}, host, rows * 3 * width * element), "qkv");
-    bench_check(rvit_stream_write(d->stream, (rvit_view){p.cu_seqlens, 0}, ends, ((int64_t)batch + 1) * 4), "cu_seqlens");
-    free(host);
-    free(ends);
+    p.qkv = data_random(d, rows * 3 * width, o->dtype, 0);
+    p.cu_seqlens = data_lengths(d, batch, length);
+    p.out = data_buffer(d, rows * width * element);
     p.args.dtype = o->dtype;
     p.args.n_images = batch;
     p.args.n_heads = o->heads;
@@ -209,26 +176,23 @@ static json_t *count(const rvit_stats *before, const rvit_stats *after)
 
 static json_t *measure(point *p, const options *o)
 {
-    double samples[MAX_REPEATS], host[CLOCK_SAMPLES];
+    double samples[MAX_REPEATS + 3], host[CLOCK_SAMPLES];
     const timed replays = {replay, drain, p}, calls = {call_once, drain, p};
-    for (int i = -3; i < o->repeats; i++) {
-        const double took = bench_device_seconds(p->d, &replays, 1) / o->calls;
-        if (i >= 0)
-            samples[i] = took;
-    }
+    const int n = bench_device_samples(p->d, &replays, o->repeats, samples);
     bench_device_drain(p->d);
     rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
     bench_check(rvit_stream_get_stats(p->d->stream, &before), "stats");
-    for (int i = 0; i < CLOCK_CALLS; i++)
+    for (int i = 0; i < COUNTED; i++)
         call_once(p);
     bench_check(rvit_stream_get_stats(p->d->stream, &after), "stats");
     bench_device_drain(p->d);
-    clock_host(&calls, host);
-    json_t *device_us = report_samples(samples, o->repeats, 1e6), *host_us = report_samples(host, CLOCK_SAMPLES, 1e6);
+    json_t *device_us = report_samples(samples, n, 1e6 / o->calls);
+    const int n_host = clock_host(&calls, 1e-6 * json_real_value(json_object_get(device_us, "median")), host);
+    json_t *host_us = report_samples(host, n_host, 1e6);
     printf("%-6d %-6d %12.2f %12.2f\n", p->batch, p->length, json_real_value(json_object_get(device_us, "median")),
            json_real_value(json_object_get(host_us, "median")));
     return json_pack("{s:i, s:i, s:o, s:o, s:o}", "batch", p->batch, "length", p->length, "device_us", device_us, "host_us", host_us,
-                     "hundred_calls", count(&before, &after));
+                     "ten_calls", count(&before, &after));
 }
 
 int main(int argc, char **argv)

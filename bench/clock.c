@@ -2,17 +2,24 @@
 
 #include "report.h"
 
-void clock_host(const timed *work, double samples[CLOCK_SAMPLES])
+/* A sample takes no longer than this on the device, and after ten times as long no other is begun. */
+static const double PATIENCE = 0.05;
+
+int clock_host(const timed *work, double device_seconds, double samples[CLOCK_SAMPLES])
 {
-    for (int s = -2; s < CLOCK_SAMPLES; s++) {
+    const int fit = device_seconds > PATIENCE / CLOCK_CALLS ? (int)(PATIENCE / device_seconds) : CLOCK_CALLS, calls = fit > 1 ? fit : 1;
+    const double start = report_seconds();
+    int n = 0;
+    for (int s = -2; s < CLOCK_SAMPLES && (s < 3 || report_seconds() - start < 10 * PATIENCE); s++) {
         const double begin = report_seconds();
-        for (int i = 0; i < CLOCK_CALLS; i++)
+        for (int i = 0; i < calls; i++)
             work->call(work->user);
         const double took = report_seconds() - begin;
         work->drain(work->user);
         if (s >= 0)
-            samples[s] = took / CLOCK_CALLS;
+            samples[n++] = took / calls;
     }
+    return n;
 }
 
 double clock_drained(const timed *work, int n)

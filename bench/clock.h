@@ -11,13 +11,13 @@ typedef struct timed {
 
 enum { CLOCK_CALLS = 100, CLOCK_SAMPLES = 50 };
 
-/* Seconds a call, CLOCK_SAMPLES times: CLOCK_CALLS calls back to back, the clock stopped before the drain, so that no call waits for room
-   in the queue. */
-void clock_host(const timed *work, double samples[CLOCK_SAMPLES]);
+/* Seconds a call, at most CLOCK_SAMPLES times: CLOCK_CALLS calls back to back, the clock stopped before the drain, so that no call waits
+   for room in the queue. Fewer calls and samples where the work of a call takes long: device_seconds. Returns how many samples. */
+int clock_host(const timed *work, double device_seconds, double samples[CLOCK_SAMPLES]);
 /* Seconds from the first of n calls until the drain returns, divided by n. */
 double clock_drained(const timed *work, int n);
 
-/* Host seconds to submit an empty command buffer with a fence on the first Vulkan device. 0 if there is none. */
+/* Host seconds to submit an empty command buffer with a fence on the first Vulkan device. Returns how many samples; 0 if there is none. */
 int vulkan_clock_floor(double samples[CLOCK_SAMPLES]);
 
 /* The CUDA driver, opened at run time, with a stream of ours on the device's primary context. */

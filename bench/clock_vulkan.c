@@ -99,13 +99,13 @@ static void close_floor(vulkan_floor *f)
 int vulkan_clock_floor(double samples[CLOCK_SAMPLES])
 {
     vulkan_floor floor = {0};
-    const int opened = open_floor(&floor);
-    if (opened) {
+    int n = 0;
+    if (open_floor(&floor)) {
         const timed work = {submit_empty, drain, &floor};
-        clock_host(&work, samples);
+        n = clock_host(&work, 0, samples);
     }
     close_floor(&floor);
-    return opened;
+    return n;
 }
 #else
 int vulkan_clock_floor(double samples[CLOCK_SAMPLES])

@@ -91,15 +91,26 @@ double bench_device_seconds(bench_device *d, const timed *work, int n)
     return d->cuda != NULL ? cuda_clock_gpu(d->cuda, work, n) : clock_drained(work, n);
 }
 
+int bench_device_samples(bench_device *d, const timed *work, int n, double *samples)
+{
+    const double begin = report_seconds();
+    int taken = 0;
+    for (int i = -3; i < n && (taken < 3 || report_seconds() - begin < 1); i++) {
+        const double took = bench_device_seconds(d, work, 1);
+        if (i >= 0 || took > 0.1) /* what takes long needs no warming up */
+            samples[taken++] = took;
+    }
+    return taken;
+}
+
 json_t *bench_device_floor(bench_device *d)
 {
     if (d->cuda == NULL) {
         rvit_device_info info = RVIT_DEVICE_INFO_INIT;
         double samples[CLOCK_SAMPLES];
         bench_check(rvit_device_get_info(d->device, &info), "device");
-        return info.backend == RVIT_BACKEND_VULKAN && vulkan_clock_floor(samples)
-                   ? json_pack("{s:o}", "empty_submit_us", report_samples(samples, CLOCK_SAMPLES, 1e6))
-                   : json_null();
+        const int n = info.backend == RVIT_BACKEND_VULKAN ? vulkan_clock_floor(samples) : 0;
+        return n > 0 ? json_pack("{s:o}", "empty_submit_us", report_samples(samples, n, 1e6)) : json_null();
     }
     const cuda_floor floor = cuda_clock_floor(d->cuda);
     if (floor.launch == NULL)
@@ -109,8 +120,8 @@ json_t *bench_device_floor(bench_device *d)
     static const char *const names[] = {"empty_launch_us", "empty_graph_launch_us"};
     for (int i = 0; i < 2; i++) {
         double samples[CLOCK_SAMPLES];
-        clock_host(&works[i], samples);
-        json_object_set_new(out, names[i], report_samples(samples, CLOCK_SAMPLES, 1e6));
+        const int n = clock_host(&works[i], 0, samples);
+        json_object_set_new(out, names[i], report_samples(samples, n, 1e6));
     }
     return out;
 }

@@ -26,6 +26,8 @@ bench_device bench_device_open(const rvit_device_desc *desc);
 void bench_device_close(bench_device *d);
 /* Seconds on the device of n calls, divided by n: events where there are any, else host time until all is done. */
 double bench_device_seconds(bench_device *d, const timed *work, int n);
+/* The same of single calls, up to n + 3 of them, fewer where they take long. Returns how many samples. */
+int bench_device_samples(bench_device *d, const timed *work, int n, double *samples);
 /* Waits for the stream; user is the bench_device. */
 void bench_device_drain(void *device);
 /* Object with the host time, in microseconds, of an empty launch and of an empty graph's on CUDA, of an empty submit on Vulkan; JSON null

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "device.h"
+#include "data.h"
+#include "policy.h"
 #include "report.h"
 
 enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4 };
@@ -22,7 +23,7 @@ typedef struct clocks {
 
 typedef struct variant {
     int batch;
-    double keep; /* 1: dense, no pruning */
+    const policy *prune;
     rvit_session *session;
     rvit_buffer *images, *logits; /* --inputs device */
     clocks *samples;
@@ -34,10 +35,10 @@ typedef struct options {
     const char *model, *json;
     rvit_device_desc device;
     rvit_model_desc precision;
-    rvit_prune_type prune;
-    int batches[LIST], n_batches, on_device, any_batch;
-    double keeps[LIST], seconds;
-    int n_keeps;
+    policy prunes[MAX_VARIANTS];
+    const char *sheet;
+    int n_prunes, batches[LIST], n_batches, tile, on_device, any_batch;
+    double seconds;
 } options;
 
 static void usage(FILE *out)
@@ -47,9 +48,10 @@ static void usage(FILE *out)
           "  --tier scalar|subgroup|matrix   default the device's\n"
           "  --threads N                     CPU threads; default one a core\n"
           "  --dtype f32|f16                 default f32\n"
-          "  --prune NAME                    policy of the pruned variants; default l2\n"
+          "  --prune 'NAME SETTING=X; ...'   variants, the tool's policies and options; default 'none; l2 keep=0.5; l2 keep=0.2'\n"
           "  --batch N,N,...                 default 1,32\n"
-          "  --keep R,R,...                  kept fractions; 1 is the dense forward; default 1,0.5,0.2\n"
+          "  --sheet FILE                    images: the square tiles of a picture; default: noise\n"
+          "  --tile PX                       their edge; default 32\n"
           "  --inputs host|device            where images and logits lie; default host\n"
           "  --any-batch                     sessions that take fewer images too; default: always as many as --batch says\n"
           "  --seconds S                     measuring time for each variant; default 3\n"
@@ -59,27 +61,16 @@ static void usage(FILE *out)
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"backend", required_argument, NULL, 'd'},
-                                                 {"threads", required_argument, NULL, 't'},
-                                                 {"dtype", required_argument, NULL, 'y'},
-                                                 {"prune", required_argument, NULL, 'p'},
-                                                 {"batch", required_argument, NULL, 'b'},
-                                                 {"keep", required_argument, NULL, 'k'},
-                                                 {"inputs", required_argument, NULL, 'i'},
-                                                 {"any-batch", no_argument, NULL, 'a'},
-                                                 {"seconds", required_argument, NULL, 's'},
-                                                 {"json", required_argument, NULL, 'j'},
-                                                 {"tier", required_argument, NULL, 'T'},
-                                                 {"help", no_argument, NULL, 'h'},
-                                                 {NULL, 0, NULL, 0}};
-    options o = {.device = RVIT_DEVICE_DESC_INIT,
-                 .precision = RVIT_MODEL_DESC_INIT,
-                 .prune = RVIT_PRUNE_L2,
-                 .batches = {1, 32},
-                 .n_batches = 2,
-                 .keeps = {1.0, 0.5, 0.2},
-                 .n_keeps = 3,
-                 .seconds = 3.0};
+    static const struct option long_options[] = {{"backend", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 't'},
+                                                 {"dtype", required_argument, NULL, 'y'},   {"prune", required_argument, NULL, 'p'},
+                                                 {"batch", required_argument, NULL, 'b'},   {"sheet", required_argument, NULL, 'S'},
+                                                 {"tile", required_argument, NULL, 'P'},    {"inputs", required_argument, NULL, 'i'},
+                                                 {"any-batch", no_argument, NULL, 'a'},     {"seconds", required_argument, NULL, 's'},
+                                                 {"json", required_argument, NULL, 'j'},    {"tier", required_argument, NULL, 'T'},
+                                                 {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
+    options o = {
+        .device = RVIT_DEVICE_DESC_INIT, .precision = RVIT_MODEL_DESC_INIT, .batches = {1, 32}, .n_batches = 2, .tile = 32, .seconds = 3.0};
+    const char *prunes = "none;l2 keep=0.5;l2 keep=0.2";
     double list[LIST];
     int c;
     while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
@@ -97,15 +88,18 @@ static options parse(int argc, char **argv)
             o.precision.dtype = strcmp(optarg, "f16") == 0 ? RVIT_F16 : RVIT_F32;
             break;
         case 'p':
-            bench_check(rvit_prune_from_name(optarg, &o.prune), "--prune");
+            prunes = optarg;
             break;
         case 'b':
             o.n_batches = bench_list(optarg, list, LIST);
             for (int i = 0; i < o.n_batches; i++)
                 o.batches[i] = (int)list[i];
             break;
-        case 'k':
-            o.n_keeps = bench_list(optarg, o.keeps, LIST);
+        case 'S':
+            o.sheet = optarg;
+            break;
+        case 'P':
+            o.tile = atoi(optarg);
             break;
         case 'i':
             o.on_device = strcmp(optarg, "device") == 0;
@@ -127,33 +121,13 @@ static options parse(int argc, char **argv)
             exit(2);
         }
     }
-    if (optind != argc - 1 || o.n_batches * o.n_keeps > MAX_VARIANTS) {
+    o.n_prunes = policy_list(prunes, o.prunes, MAX_VARIANTS);
+    if (optind != argc - 1 || o.n_batches * o.n_prunes > MAX_VARIANTS || o.tile < 1) {
         usage(stderr);
         exit(2);
     }
     o.model = argv[optind];
     return o;
-}
-
-/* Normal deviates: the scale of normalised pixels, and nothing that compresses or saturates. */
-static void fill_images(float *images, size_t n)
-{
-    unsigned long long state = 0x9e3779b97f4a7c15ull;
-    for (size_t i = 0; i < n; i++) {
-        double u[2];
-        for (int j = 0; j < 2; j++) {
-            state ^= state << 13, state ^= state >> 7, state ^= state << 17;
-            u[j] = ((double)(state >> 11) + 1.0) / 9007199254740993.0;
-        }
-        images[i] = (float)(sqrt(-2.0 * log(u[0])) * cos(6.283185307179586 * u[1]));
-    }
-}
-
-static rvit_buffer *device_memory(bench_device *d, int64_t size)
-{
-    rvit_buffer *buffer;
-    bench_check(rvit_buffer_create(d->device, size, RVIT_BUFFER_DEVICE, &buffer), "buffer");
-    return buffer;
 }
 
 static void open_variant(variant *v, bench_device *d, rvit_model *model, const rvit_model_info *info, const options *o, const float *images)
@@ -162,14 +136,11 @@ static void open_variant(variant *v, bench_device *d, rvit_model *model, const r
     desc.max_images = v->batch;
     desc.fixed_batch = !o->any_batch;
     desc.stream = d->stream;
-    if (v->keep < 1.0) {
-        desc.prune.type = o->prune;
-        desc.prune.keep = v->keep;
-    }
+    desc.prune = v->prune->desc;
     if (o->on_device) {
         const int64_t size = (int64_t)v->batch * info->channels * info->image_size * info->image_size * (int64_t)sizeof *images;
-        v->images = device_memory(d, size);
-        v->logits = device_memory(d, (int64_t)v->batch * info->n_classes * (int64_t)sizeof(float));
+        v->images = data_buffer(d, size);
+        v->logits = data_buffer(d, (int64_t)v->batch * info->n_classes * (int64_t)sizeof(float));
         desc.images = (rvit_view){v->images, 0};
         desc.logits = (rvit_view){v->logits, 0};
         bench_check(rvit_stream_write(d->stream, desc.images, images, size), "images");
@@ -270,14 +241,24 @@ static void sample_next(variant *v)
     }
 }
 
-static json_t *describe(variant *v, const bench_device *d, const char *policy)
+/* Tokens of an image after each prune stage, the mean over the batch of the last run. */
+static json_t *tokens_left(const variant *v)
+{
+    json_t *tokens = json_array();
+    for (int32_t s = 0; s < rvit_session_n_stages(v->session); s++)
+        json_array_append_new(tokens, json_real((double)rvit_session_cu_seqlens(v->session, s)[v->batch] / v->batch));
+    return tokens;
+}
+
+static json_t *describe(variant *v, const bench_device *d)
 {
     const double image = 1.0 / v->batch;
     clocks *s = v->samples;
     json_t *per_image = report_samples(s->total, v->n_samples, 1e3 * image);
-    json_t *row = json_pack("{s:i, s:s, s:f, s:f, s:o, s:o}", "batch", v->batch, "prune", policy, "keep", v->keep, "images_per_second",
+    json_t *row = json_pack("{s:i, s:f, s:o, s:o, s:o}", "batch", v->batch, "images_per_second",
                             1e3 / json_real_value(json_object_get(per_image, "median")), "ms_per_image", per_image, "enqueue_us",
-                            report_samples(s->enqueue, v->n_samples, 1e6));
+                            report_samples(s->enqueue, v->n_samples, 1e6), "tokens", tokens_left(v));
+    policy_describe(v->prune, row);
     if (d->cuda != NULL)
         json_object_set_new(row, "device_us", report_samples(s->device, v->n_samples, 1e6));
     if (s->next[0] > 0)
@@ -313,11 +294,14 @@ int main(int argc, char **argv)
         largest = o.batches[b] > largest ? o.batches[b] : largest;
     const size_t n_values = (size_t)largest * (size_t)info.channels * (size_t)info.image_size * (size_t)info.image_size;
     float *images = malloc(n_values * sizeof *images);
-    fill_images(images, n_values);
+    if (o.sheet != NULL)
+        data_tiles(o.sheet, o.tile, largest, info.image_size, images);
+    else
+        data_noise(images, n_values);
     for (int b = 0; b < o.n_batches; b++)
-        for (int k = 0; k < o.n_keeps; k++, n++) {
+        for (int p = 0; p < o.n_prunes; p++, n++) {
             variants[n].batch = o.batches[b];
-            variants[n].keep = o.keeps[k];
+            variants[n].prune = &o.prunes[p];
             open_variant(&variants[n], &d, model, &info, &o, images);
         }
     json_t *report = report_new("forward", d.device), *rows = json_array();
@@ -326,22 +310,18 @@ int main(int argc, char **argv)
         sample_next(&variants[i]);
     json_object_set_new(report, "floor", bench_device_floor(&d));
 
-    rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
-    for (int32_t i = 0; rvit_prune_list(i, &policy) == RVIT_OK && policy.type != o.prune;)
-        i++;
     json_object_set_new(report, "model", json_string(info.architecture));
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.precision.dtype)));
     json_object_set_new(report, "inputs", json_string(o.on_device ? "device" : "host"));
     json_object_set_new(report, "fixed_batch", json_boolean(!o.any_batch));
-    printf("%-6s %-8s %-5s %12s %12s %11s %11s %11s %9s\n", "batch", "prune", "keep", "ms/image", "images/s", "enqueue us", "the next us",
-           "device us", "speed-up");
+    json_object_set_new(report, "images", json_string(o.sheet != NULL ? basename(o.sheet) : "noise"));
+    printf("%-6s %-16s %-14s %12s %12s %11s %11s %11s %9s\n", "batch", "prune", "settings", "ms/image", "images/s", "enqueue us",
+           "the next us", "device us", "speed-up");
     for (int i = 0; i < n; i++) {
-        const char *name = variants[i].keep < 1.0 ? policy.name : "none";
-        json_t *row = describe(&variants[i], &d, name),
-               *dense = i % o.n_keeps == 0 ? row : json_array_get(rows, (size_t)(i - i % o.n_keeps));
+        json_t *row = describe(&variants[i], &d), *dense = i % o.n_prunes == 0 ? row : json_array_get(rows, (size_t)(i - i % o.n_prunes));
         json_array_append_new(rows, row);
-        printf("%-6d %-8s %-5.2f %12.3f %12.1f %11.2f", variants[i].batch, name, variants[i].keep, median_of(row, "ms_per_image"),
-               1e3 / median_of(row, "ms_per_image"), median_of(row, "enqueue_us"));
+        printf("%-6d %-16s %-14s %12.3f %12.1f %11.2f", variants[i].batch, variants[i].prune->name, variants[i].prune->settings,
+               median_of(row, "ms_per_image"), 1e3 / median_of(row, "ms_per_image"), median_of(row, "enqueue_us"));
         if (variants[i].samples->next[0] > 0)
             printf(" %11.2f", median_of(row, "enqueue_next_us"));
         else
@@ -350,7 +330,7 @@ int main(int argc, char **argv)
             printf(" %11.1f", median_of(row, "device_us"));
         else
             printf(" %11s", "-");
-        if (variants[i - i % o.n_keeps].keep >= 1.0)
+        if (o.prunes[0].desc.type == RVIT_PRUNE_NONE)
             printf(" %8.2fx", median_of(dense, "ms_per_image") / median_of(row, "ms_per_image"));
         putchar('\n');
     }

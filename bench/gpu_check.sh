@@ -106,7 +106,7 @@ if command -v ncu >/dev/null; then
         [ "$(left)" -gt 60 ] || break
         # About 90 kernels make a forward.
         profile "$out/forward.csv" 90 --metrics "${wanted#,}" --launch-count 110 "$pack/bench_forward" "$model" --backend cuda \
-            --dtype f16 --inputs device --batch $batch --keep 0.5 --seconds 0.01
+            --dtype f16 --inputs device --batch $batch --prune 'l2 keep=0.5' --seconds 0.01
     done
 else
     echo "ncu: not found"

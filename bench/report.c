@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "data.h"
+
 double report_seconds(void)
 {
     struct timespec t;
@@ -48,9 +50,10 @@ json_t *report_new(const char *benchmark, const rvit_device *device)
     if (rvit_device_get_info(device, &info) != RVIT_OK)
         fprintf(stderr, "device info: %s\n", rvit_status_detail());
     static const char *const tiers[] = {"auto", "scalar", "subgroup", "matrix"};
-    return json_pack("{s:s, s:s, s:s, s:{s:s, s:i, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "benchmark", benchmark, "date", date, "version",
-                     rvit_version(), "machine", "cpu", cpu, "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "system", system, "kernel", kernel,
-                     "device", "backend", rvit_backend_name(info.backend), "name", info.name, "driver", info.driver, "tier",
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "benchmark", benchmark, "date", date,
+                     "version", rvit_version(), "compiler", __VERSION__, "seed", json_sprintf("%#llx", DATA_SEED), "machine", "cpu", cpu,
+                     "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "system", system, "kernel", kernel, "device", "backend",
+                     rvit_backend_name(info.backend), "name", info.name, "driver", info.driver, "tier",
                      (unsigned)info.tier < 4 ? tiers[info.tier] : "unknown");
 }
 

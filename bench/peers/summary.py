@@ -192,7 +192,7 @@ def forwards(lines, peers):
 
 
 def counters(lines, c_attention, c_forwards):
-    seen = [r["hundred_calls"] for r in (c_attention or {}).get("results", [])]
+    seen = [r["ten_calls"] for r in (c_attention or {}).get("results", [])]
     seen += [r["one_enqueue"] for f in c_forwards for r in f["results"]]
     if not seen:
         return lines.absent("5 synchronisations and allocations")

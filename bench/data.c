@@ -1,0 +1,111 @@
+#include "data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef RVIT_BENCH_PICTURES
+#include "image.h"
+#include "preprocess.h"
+#endif
+
+static unsigned long long next_random(unsigned long long *state)
+{
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return *state;
+}
+
+rvit_buffer *data_buffer(bench_device *d, int64_t size)
+{
+    rvit_buffer *buffer;
+    bench_check(rvit_buffer_create(d->device, size, RVIT_BUFFER_DEVICE, &buffer), "buffer");
+    return buffer;
+}
+
+rvit_buffer *data_upload(bench_device *d, const void *host, int64_t size)
+{
+    rvit_buffer *buffer = data_buffer(d, size);
+    bench_check(rvit_stream_write(d->stream, (rvit_view){buffer, 0}, host, size), "write");
+    return buffer;
+}
+
+rvit_buffer *data_random(bench_device *d, int64_t n, rvit_dtype dtype, uint32_t shift)
+{
+    const int64_t size = n * rvit_dtype_size(dtype);
+    void *data = malloc((size_t)size);
+    unsigned long long state = DATA_SEED;
+    /* Made as bits: sign, exponent, mantissa. */
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned long long bits = next_random(&state);
+        const uint32_t sign = (uint32_t)(bits >> 63), step = (uint32_t)(bits >> 40) & 3, mantissa = (uint32_t)(bits >> 8) & 0x7fffff;
+        const uint32_t single = sign << 31 | (124 + step - shift) << 23 | mantissa;
+        if (dtype == RVIT_F32)
+            ((uint32_t *)data)[i] = single;
+        else if (dtype == RVIT_BF16)
+            ((uint16_t *)data)[i] = (uint16_t)(single >> 16);
+        else
+            ((uint16_t *)data)[i] = (uint16_t)(sign << 15 | (12 + step - shift) << 10 | mantissa >> 13);
+    }
+    rvit_buffer *buffer = data_upload(d, data, size);
+    free(data);
+    return buffer;
+}
+
+rvit_buffer *data_lengths(bench_device *d, int32_t n_images, int32_t length)
+{
+    int32_t *ends = malloc(((size_t)n_images + 1) * sizeof *ends);
+    for (int32_t i = 0; i <= n_images; i++)
+        ends[i] = i * length;
+    rvit_buffer *buffer = data_upload(d, ends, ((int64_t)n_images + 1) * 4);
+    free(ends);
+    return buffer;
+}
+
+void data_noise(float *images, size_t n)
+{
+    unsigned long long state = DATA_SEED;
+    for (size_t i = 0; i < n; i++) {
+        double u[2];
+        for (int j = 0; j < 2; j++)
+            u[j] = ((double)(next_random(&state) >> 11) + 1.0) / 9007199254740993.0;
+        images[i] = (float)(sqrt(-2.0 * log(u[0])) * cos(6.283185307179586 * u[1]));
+    }
+}
+
+#ifdef RVIT_BENCH_PICTURES
+static void fail(const char *sheet, const struct image_error *error)
+{
+    fprintf(stderr, "bench: %s: %s\n", sheet, error->text);
+    exit(1);
+}
+
+void data_tiles(const char *sheet, int tile, int n, int size, float *out)
+{
+    struct image picture, view;
+    struct image_error error = {"has no tile of that size"};
+    const size_t image_length = 3 * (size_t)size * (size_t)size;
+    if (!image_load(sheet, &picture, &error) || picture.width < tile || picture.height < tile)
+        fail(sheet, &error);
+    const int columns = picture.width / tile, n_tiles = columns * (picture.height / tile);
+    for (int i = 0; i < n && i < n_tiles; i++) {
+        struct image_view source = image_whole(&picture);
+        source.pixels += i / columns * tile * source.stride + (int64_t)(i % columns) * tile * 3;
+        source.width = source.height = tile;
+        if (!preprocess_tile(source, size, &view, &error))
+            fail(sheet, &error);
+        preprocess_normalize(&view, out + (size_t)i * image_length);
+        image_free(&view);
+    }
+    for (int i = n_tiles; i < n; i++)
+        memcpy(out + (size_t)i * image_length, out + (size_t)(i - n_tiles) * image_length, image_length * sizeof *out);
+    image_free(&picture);
+}
+#else
+void data_tiles(const char *sheet, int tile, int n, int size, float *out)
+{
+    (void)tile, (void)n, (void)size, (void)out;
+    fprintf(stderr, "bench: %s: built without the tool's image reader (RVIT_TOOLS)\n", sheet);
+    exit(2);
+}
+#endif

@@ -1,0 +1,414 @@
+/* What the parts of a pruned forward take: embedding and the blocks before the prune stage, the stage, the blocks after it, the head. The
+   ops and their order are those of a session (core/vit_forward.c), each part recorded by itself; weights are random. */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "data.h"
+#include "report.h"
+
+enum { LIST = 16, DEPTH = 12, BEFORE = 4, CLASSES = 1000, PATCH = 16, REPEATS = 50, N_PARTS = 4 };
+
+typedef struct options {
+    const char *json, *name;
+    rvit_device_desc device;
+    rvit_dtype dtype;
+    double batches[LIST], keep;
+    int n_batches, size, dim, heads;
+} options;
+
+typedef struct block {
+    rvit_buffer *qkv, *proj, *fc1, *fc2;
+} block;
+
+typedef struct forward {
+    bench_device *d;
+    const options *o;
+    int32_t tokens, batch, n_kept;
+    block blocks[DEPTH];
+    rvit_buffer *patch, *embedding, *head, *ones, *zeros, *narrow_zeros, *counts;                        /* weights */
+    rvit_buffer *images, *x[2], *normed, *wide, *cu_seqlens, *scores, *keep, *after, *src_rows, *logits; /* of a batch */
+    /* As the ops go. */
+    rvit_rows rows;
+    int32_t max_len;
+    rvit_buffer *layout;
+    int at; /* of x */
+    bool gather;
+    rvit_program *program;
+} forward;
+
+static void usage(FILE *out)
+{
+    fputs("usage: bench_stages [options]\n"
+          "  --backend cpu|vulkan|cuda|auto  default auto\n"
+          "  --tier scalar|subgroup|matrix   default the device's\n"
+          "  --dtype f32|f16                 default f16\n"
+          "  --model tiny|small|base         DeiT's shapes; default base\n"
+          "  --size PX                       default 224\n"
+          "  --batch N,N,...                 default 8,64\n"
+          "  --keep R                        l2 after block 3; default 0.5\n"
+          "  --json FILE                     write the results there as well\n",
+          out);
+}
+
+static options parse(int argc, char **argv)
+{
+    static const struct option long_options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
+                                                 {"dtype", required_argument, NULL, 'y'},   {"model", required_argument, NULL, 'm'},
+                                                 {"size", required_argument, NULL, 's'},    {"batch", required_argument, NULL, 'n'},
+                                                 {"keep", required_argument, NULL, 'k'},    {"json", required_argument, NULL, 'j'},
+                                                 {"help", no_argument, NULL, '?'},          {NULL, 0, NULL, 0}};
+    static const struct {
+        const char *name;
+        int heads;
+    } models[] = {{"tiny", 3}, {"small", 6}, {"base", 12}};
+    options o = {
+        .device = RVIT_DEVICE_DESC_INIT, .name = "base", .dtype = RVIT_F16, .batches = {8, 64}, .n_batches = 2, .keep = 0.5, .size = 224};
+    for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
+        switch (c) {
+        case 'b':
+            o.device.backend = bench_backend(optarg);
+            break;
+        case 't':
+            o.device.tier = bench_tier(optarg);
+            break;
+        case 'y':
+            o.dtype = strcmp(optarg, "f32") == 0 ? RVIT_F32 : RVIT_F16;
+            break;
+        case 'm':
+            o.name = optarg;
+            break;
+        case 's':
+            o.size = atoi(optarg);
+            break;
+        case 'n':
+            o.n_batches = bench_list(optarg, o.batches, LIST);
+            break;
+        case 'k':
+            o.keep = atof(optarg);
+            break;
+        case 'j':
+            o.json = optarg;
+            break;
+        default:
+            usage(optopt == 0 ? stdout : stderr);
+            exit(optopt == 0 ? 0 : 2);
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        if (strcmp(o.name, models[i].name) == 0)
+            o.heads = models[i].heads;
+    o.dim = 64 * o.heads;
+    if (optind != argc || o.heads == 0 || o.size < PATCH || o.size % PATCH != 0) {
+        usage(stderr);
+        exit(2);
+    }
+    return o;
+}
+
+static rvit_view view(rvit_buffer *buffer)
+{
+    return (rvit_view){buffer, 0};
+}
+
+static rvit_buffer *weights(bench_device *d, const options *o, int64_t rows, int64_t columns)
+{
+    return data_random(d, rows * columns, o->dtype, 6);
+}
+
+static rvit_buffer *constant(bench_device *d, int64_t n, float value)
+{
+    float *host = malloc((size_t)n * sizeof *host);
+    for (int64_t i = 0; i < n; i++)
+        host[i] = value;
+    rvit_buffer *buffer = data_upload(d, host, n * 4);
+    free(host);
+    return buffer;
+}
+
+static void load(forward *f, bench_device *d, const options *o)
+{
+    const int64_t dim = o->dim;
+    *f = (forward){.d = d, .o = o, .tokens = 1 + (o->size / PATCH) * (o->size / PATCH)};
+    for (int i = 0; i < DEPTH; i++)
+        f->blocks[i] =
+            (block){weights(d, o, 3 * dim, dim), weights(d, o, dim, dim), weights(d, o, 4 * dim, dim), weights(d, o, dim, 4 * dim)};
+    f->patch = weights(d, o, dim, (int64_t)3 * PATCH * PATCH);
+    f->embedding = data_random(d, f->tokens * dim, RVIT_F32, 3);
+    f->head = weights(d, o, CLASSES, dim);
+    f->ones = constant(d, dim, 1);
+    f->zeros = constant(d, 4 * dim, 0);
+    f->narrow_zeros = constant(d, 4 * dim, 0);
+    int32_t *counts = malloc(((size_t)f->tokens + 1) * sizeof *counts);
+    bench_check(rvit_count_table(RVIT_COUNT_FLOOR, o->keep, 0, f->tokens, counts), "counts");
+    f->n_kept = counts[f->tokens];
+    f->counts = data_upload(d, counts, ((int64_t)f->tokens + 1) * 4);
+    free(counts);
+}
+
+static void open_batch(forward *f, int32_t batch)
+{
+    const int64_t rows = (int64_t)batch * f->tokens, dim = f->o->dim, element = rvit_dtype_size(f->o->dtype);
+    const int64_t pixels = (int64_t)3 * f->o->size * f->o->size;
+    f->batch = batch;
+    f->images = data_random(f->d, batch * pixels, RVIT_F32, 0);
+    for (int i = 0; i < 2; i++)
+        f->x[i] = data_buffer(f->d, rows * dim * 4);
+    f->normed = data_buffer(f->d, rows * dim * element);
+    f->wide = data_buffer(f->d, rows * 4 * dim * element);
+    f->cu_seqlens = data_buffer(f->d, ((int64_t)batch + 1) * 4);
+    f->after = data_buffer(f->d, ((int64_t)batch + 1) * 4);
+    f->scores = data_buffer(f->d, rows * 4);
+    f->src_rows = data_buffer(f->d, rows * 4);
+    f->keep = data_buffer(f->d, (rows + 3) / 4 * 4);
+    f->logits = data_buffer(f->d, (int64_t)batch * CLASSES * 4);
+}
+
+static void close_batch(forward *f)
+{
+    rvit_buffer *buffers[] = {f->images, f->x[0],   f->x[1],     f->normed, f->wide,  f->cu_seqlens,
+                              f->after,  f->scores, f->src_rows, f->keep,   f->logits};
+    bench_device_drain(f->d);
+    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
+        rvit_buffer_destroy(buffers[i]);
+}
+
+static void linear(forward *f, rvit_buffer *x, rvit_buffer *weight, rvit_buffer *out, int32_t in_features, int32_t out_features,
+                   rvit_activation activation, bool residual)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = f->o->dtype;
+    args.out_dtype = residual ? RVIT_F32 : f->o->dtype;
+    args.rows = f->rows;
+    args.in_features = in_features;
+    args.out_features = out_features;
+    args.activation = activation;
+    args.x = view(x);
+    args.weight = view(weight);
+    args.bias = view(f->zeros);
+    if (!residual && activation == RVIT_ACTIVATION_NONE && f->o->dtype != RVIT_F32)
+        args.bias_narrow = view(f->narrow_zeros);
+    if (residual)
+        args.residual = view(out);
+    args.out = view(out);
+    bench_check(rvit_linear(f->d->stream, &args), "linear");
+}
+
+static void layernorm(forward *f)
+{
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = RVIT_F32;
+    args.out_dtype = f->o->dtype;
+    args.rows = f->rows;
+    args.dim = f->o->dim;
+    args.eps = 1e-6f;
+    args.x = view(f->x[f->at]);
+    args.gamma = view(f->ones);
+    args.beta = view(f->zeros);
+    args.out = view(f->normed);
+    if (f->gather) {
+        args.x_rows = (int64_t)f->batch * f->tokens;
+        args.src_rows = view(f->src_rows);
+        args.out_x = view(f->x[f->at = 1]);
+        f->gather = false;
+    }
+    bench_check(rvit_layernorm(f->d->stream, &args), "layernorm");
+}
+
+static void add_block(forward *f, const block *w)
+{
+    const int32_t dim = f->o->dim;
+    const int64_t element = rvit_dtype_size(f->o->dtype);
+    layernorm(f);
+    linear(f, f->normed, w->qkv, f->wide, dim, 3 * dim, RVIT_ACTIVATION_NONE, false);
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.dtype = f->o->dtype;
+    args.n_images = f->batch;
+    args.n_heads = f->o->heads;
+    args.head_dim = 64;
+    args.max_len = f->max_len;
+    args.rows = f->rows.capacity;
+    args.q = view(f->wide);
+    args.k = (rvit_view){f->wide, dim * element};
+    args.v = (rvit_view){f->wide, 2 * dim * element};
+    args.q_stride = args.k_stride = args.v_stride = 3 * (int64_t)dim;
+    args.cu_seqlens = view(f->layout);
+    args.out = view(f->normed);
+    bench_check(rvit_attention(f->d->stream, &args), "attention");
+    linear(f, f->normed, w->proj, f->x[f->at], dim, dim, RVIT_ACTIVATION_NONE, true);
+    layernorm(f);
+    linear(f, f->normed, w->fc1, f->wide, dim, 4 * dim, RVIT_ACTIVATION_GELU, false);
+    linear(f, f->wide, w->fc2, f->x[f->at], 4 * dim, dim, RVIT_ACTIVATION_NONE, true);
+}
+
+static void add_front(forward *f)
+{
+    const int32_t patch_values = 3 * PATCH * PATCH;
+    rvit_patchify_args patchify = RVIT_PATCHIFY_ARGS_INIT;
+    patchify.dtype = f->o->dtype;
+    patchify.n_images = f->batch;
+    patchify.channels = 3;
+    patchify.image_size = f->o->size;
+    patchify.patch_size = PATCH;
+    patchify.n_prefix = 1;
+    patchify.images = view(f->images);
+    patchify.out = view(f->wide);
+    patchify.cu_seqlens = view(f->cu_seqlens);
+    bench_check(rvit_patchify(f->d->stream, &patchify), "patchify");
+    rvit_linear_args embed = RVIT_LINEAR_ARGS_INIT;
+    embed.dtype = f->o->dtype;
+    embed.out_dtype = RVIT_F32;
+    embed.rows = f->rows;
+    embed.in_features = patch_values;
+    embed.out_features = f->o->dim;
+    embed.x = view(f->wide);
+    embed.weight = view(f->patch);
+    embed.residual = view(f->embedding);
+    embed.residual_period = f->tokens;
+    embed.out = view(f->x[0]);
+    bench_check(rvit_linear(f->d->stream, &embed), "embedding");
+    for (int i = 0; i < BEFORE; i++)
+        add_block(f, &f->blocks[i]);
+}
+
+static void add_stage(forward *f)
+{
+    rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+    args.mode = RVIT_SELECT_TOP_K;
+    args.score = RVIT_SCORE_L2;
+    args.n_images = f->batch;
+    args.max_len = f->tokens;
+    args.rows = (int64_t)f->batch * f->tokens;
+    args.n_prefix = 1;
+    args.prefix_competes = 1;
+    args.dtype = RVIT_F32;
+    args.dim = f->o->dim;
+    args.x = view(f->x[0]);
+    args.counts = view(f->counts);
+    args.scores = view(f->scores);
+    args.cu_seqlens = view(f->cu_seqlens);
+    args.keep = view(f->keep);
+    args.out_cu_seqlens = view(f->after);
+    args.src_rows = view(f->src_rows);
+    bench_check(rvit_select(f->d->stream, &args), "select");
+    /* One row more than the count where CLS is not among the best. */
+    f->max_len = f->n_kept < f->tokens ? f->n_kept + 1 : f->tokens;
+    f->rows = (rvit_rows){(int64_t)f->batch * f->max_len, {f->after, (int64_t)f->batch * 4}, 1};
+    f->layout = f->after;
+    f->gather = true;
+}
+
+static void add_rest(forward *f)
+{
+    for (int i = BEFORE; i < DEPTH; i++)
+        add_block(f, &f->blocks[i]);
+}
+
+static void add_head(forward *f)
+{
+    rvit_head_args args = RVIT_HEAD_ARGS_INIT;
+    args.dtype = RVIT_F32;
+    args.weight_dtype = f->o->dtype;
+    args.n_images = f->batch;
+    args.rows = f->rows.capacity;
+    args.dim = f->o->dim;
+    args.n_tokens = 1;
+    args.n_classes = CLASSES;
+    args.eps = 1e-6f;
+    args.x = view(f->x[f->at]);
+    args.cu_seqlens = view(f->layout);
+    args.gamma = view(f->ones);
+    args.beta = view(f->zeros);
+    args.weight = view(f->head);
+    args.logits = view(f->logits);
+    bench_check(rvit_head(f->d->stream, &args), "head");
+}
+
+static void begin_forward(forward *f)
+{
+    f->rows = (rvit_rows){(int64_t)f->batch * f->tokens, {NULL, 0}, 0};
+    f->max_len = f->tokens;
+    f->layout = f->cu_seqlens;
+    f->at = 0;
+    f->gather = false;
+}
+
+static const struct part {
+    const char *name;
+    void (*add)(forward *f);
+} parts[N_PARTS] = {{"front", add_front}, {"prune", add_stage}, {"late", add_rest}, {"head", add_head}};
+
+static void replay(void *user)
+{
+    const forward *f = user;
+    bench_check(rvit_program_launch(f->program, f->d->stream), "launch");
+}
+
+static void drain(void *user)
+{
+    bench_device_drain(((const forward *)user)->d);
+}
+
+/* Parts first .. last, recorded as one program. */
+static json_t *measure(forward *f, int first, int last)
+{
+    double samples[REPEATS + 3];
+    const timed replays = {replay, drain, f};
+    bench_check(rvit_record_begin(f->d->stream), "record");
+    for (int i = first; i <= last; i++)
+        parts[i].add(f);
+    bench_check(rvit_record_end(f->d->stream, &f->program), "record");
+    const int n = bench_device_samples(f->d, &replays, REPEATS, samples);
+    bench_device_drain(f->d);
+    rvit_program_destroy(f->program);
+    return report_samples(samples, n, 1e6);
+}
+
+int main(int argc, char **argv)
+{
+    const options o = parse(argc, argv);
+    bench_device d = bench_device_open(&o.device);
+    json_t *report = report_new("stages", d.device), *rows = json_array();
+    forward f;
+    load(&f, &d, &o);
+    json_object_set_new(report, "model", json_sprintf("deit_%s_patch16_%d", o.name, o.size));
+    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
+    json_object_set_new(report, "keep", json_real(o.keep));
+    json_object_set_new(report, "floor", bench_device_floor(&d));
+    printf("%-6s", "batch");
+    for (int i = 0; i < N_PARTS; i++)
+        printf(" %9s us", parts[i].name);
+    printf(" %9s us\n", "whole");
+    for (int b = 0; b < o.n_batches; b++) {
+        open_batch(&f, (int32_t)o.batches[b]);
+        begin_forward(&f);
+        json_decref(measure(&f, 0, N_PARTS - 1)); /* what each part reads is there now */
+        json_t *row = json_pack("{s:i}", "batch", f.batch);
+        begin_forward(&f);
+        printf("%-6d", f.batch);
+        for (int i = 0; i < N_PARTS; i++) {
+            json_object_set_new(row, parts[i].name, measure(&f, i, i));
+            printf(" %12.1f", json_real_value(json_object_get(json_object_get(row, parts[i].name), "median")));
+        }
+        begin_forward(&f);
+        json_object_set_new(row, "whole", measure(&f, 0, N_PARTS - 1));
+        printf(" %12.1f\n", json_real_value(json_object_get(json_object_get(row, "whole"), "median")));
+        json_array_append_new(rows, row);
+        close_batch(&f);
+    }
+    json_object_set_new(report, "results", rows);
+    const int code = report_write(report, o.json);
+    rvit_buffer *shared[] = {f.patch, f.embedding, f.head, f.ones, f.zeros, f.narrow_zeros, f.counts};
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
+        rvit_buffer_destroy(shared[i]);
+    for (int i = 0; i < DEPTH; i++) {
+        rvit_buffer_destroy(f.blocks[i].qkv);
+        rvit_buffer_destroy(f.blocks[i].proj);
+        rvit_buffer_destroy(f.blocks[i].fc1);
+        rvit_buffer_destroy(f.blocks[i].fc2);
+    }
+    bench_device_close(&d);
+    return code;
+}
