@@ -46,7 +46,7 @@ run() { expect "$1" classify "$model" "${@:2}" --backend cpu; }
 
 # help, version, usage
 expect 0 --help
-for command in devices classify verify inspect policies; do
+for command in devices classify verify bench inspect policies; do
     expect 0 --help
     out "^  $command "
     expect 0 $command --help
@@ -59,7 +59,7 @@ for option in backend device tier threads prune keep blocks threshold mass sampl
     top labels overlay features grid tiles expect json; do
     out "^  --$option "
 done
-for command in devices classify verify inspect policies; do
+for command in devices classify verify bench inspect policies; do
     expect 0 $command --help
     awk 'length > 100 {exit 1}' "$folder/out" || fail "help wider than 100 columns ($what)"
 done
@@ -78,6 +78,8 @@ for arguments in "frobnicate" "classify" "classify $model" "verify" "inspect" "i
     "classify $model $cat --prune random --seed x" "classify $model $cat --grid" "classify $model $cat --image-size 0" \
     "classify $model $cat --backend cpu --image-size 225" "classify $model $cat --resample some" "classify $model $cat --eps 0" \
     "classify $model $cat --dtype f64" "classify $model $cat --backend tpu" \
+    "bench a b" "bench --prune mask" "bench --batches 0,3" "bench --batches 4,2" "bench --batches 1,4097" "bench --seconds -1" \
+    "bench --shape huge" "bench --prune tome --keep 0.5" "bench --top 3" "bench --backend cpu --prune l2 --blocks 12" \
     "classify $model $cat --top 0" "classify $model $cat --tiles 0" "verify $model --tiles 32" "verify $model --top 3"; do
     # shellcheck disable=SC2086
     expect 2 $arguments
@@ -574,6 +576,41 @@ expect 0 verify "$model" --backend cpu --against cpu --limit 1
 err "same device"
 expect 4 verify "$model" --backend cpu --images "$folder/missing.png"
 err "missing.png: cannot be read"
+
+# bench: what it shows and says; the times are whatever they are
+expect 0 bench "$model" --backend cpu --batches 1,2 --seconds 0
+out '^model +deit_tiny_patch16_224$'
+out '^prune +l2, keep 0.5, block 3$'
+out '^1 .* [0-9.]+x +(keep 0\.[0-9]+|none)$'
+out '^2 '
+no_err
+expect 0 bench "$model" --backend cpu --batches 1 --seconds 0 --prune l2 --keep 0.2 --json
+no_err
+json backend cpu
+json prune l2
+json keep '0\.2'
+json results 1
+json results.0.batch 1
+json results.0.dense.ms.count '[1-9][0-9]*'
+json results.0.dense.launches 87
+json results.0.dense.tokens 0
+json results.0.pruned.ms.median '[0-9.]+'
+json results.0.pruned.images_per_second '[0-9.]+'
+json results.0.pruned.tokens.0 '(39|40)'
+json results.0.speed_up '[0-9.]+'
+json results.0.break_even_keep '0(\.[0-9]+)?'
+expect 0 bench "$model" --backend cpu --batches 1 --seconds 0 --prune tome --merge 13 --json
+json results.0.pruned.tokens 12
+json results.0.break_even_keep null
+expect 0 bench --backend cpu --batches 1 --seconds 0 --prune none # random weights
+out '^model +deit_tiny_patch16_224, random weights$'
+out '^prune +none$'
+TMPDIR=$folder/none expect 5 bench --backend cpu
+err 'random weights cannot be written: No such file'
+expect 4 bench "$cat" --backend cpu
+err "^raggedvit: $cat: "
+expect 3 bench "$model" --backend cpu --device 99
+no_out
 
 if [ $failures -gt 0 ]; then
     echo "$failures failed"

@@ -24,6 +24,7 @@ int run_classify(const struct options *options);
 int run_verify(const struct options *options);
 int run_inspect(const struct options *options);
 int run_policies(const struct options *options);
+int run_bench(const struct options *options);
 
 /* "raggedvit: SUBJECT: ..." on standard error, after wiping a progress bar. subject may be NULL. */
 __attribute__((format(printf, 2, 3))) void complain(const char *subject, const char *format, ...);

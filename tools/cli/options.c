@@ -7,7 +7,8 @@
 #include "parse.h"
 #include "wrap.h"
 
-enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, RUNS = CLASSIFY | VERIFY, MODELS = RUNS | INSPECT };
+enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
+enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
 
 struct command {
     unsigned bit;
@@ -38,6 +39,13 @@ static const struct command commands[] = {
      "tome and evit-fused cannot do that, and such images, at most half of all, are left out. Without --images the input is seeded, "
      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
      "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, true, run_verify},
+    {BENCH, "bench", "[MODEL]", "times the dense and the pruned forward on this machine",
+     "For each batch size, times the dense forward and a pruned one, which take turns, on seeded noise: from images in mapped memory to "
+     "logits there, one wait for each run. Shows the median time of a run, images a second, kernel launches of a forward, and the "
+     "break-even: the largest kept fraction, to a hundredth and found by halving, at which the pruned forward is faster (with "
+     "--json 0: at none). Policies that take no fraction have no break-even, and what they keep depends on the images. Without MODEL the "
+     "weights are random.",
+     "raggedvit bench deit_tiny.safetensors --dtype f16 --prune evit --batches 1,32", 0, 1, false, run_bench},
     {INSPECT, "inspect", "MODEL", "shows what a checkpoint holds",
      "Shows a checkpoint's architecture and geometry, its parameters and tensors, and what is missing or not used.",
      "raggedvit inspect deit_tiny.safetensors --tensors", 1, 1, true, run_inspect},
@@ -70,6 +78,9 @@ enum {
     OPT_DTYPE,
     OPT_AGAINST_DTYPE,
     OPT_BATCH,
+    OPT_BATCHES,
+    OPT_SECONDS,
+    OPT_SHAPE,
     OPT_TOP,
     OPT_IMAGES,
     OPT_TILES,
@@ -93,23 +104,25 @@ struct option_row {
 };
 
 static const struct option_row option_rows[] = {
-    {OPT_BACKEND, RUNS, "backend", "NAME", "auto, cuda, vulkan or cpu (auto: the first GPU, else the CPU)"},
-    {OPT_DEVICE, RUNS, "device", "N", "the backend's device of that number, as 'devices' lists it (its first)"},
+    {OPT_BACKEND, TIMES, "backend", "NAME", "auto, cuda, vulkan or cpu (auto: the first GPU, else the CPU)"},
+    {OPT_DEVICE, TIMES, "device", "N", "the backend's device of that number, as 'devices' lists it (its first)"},
     {OPT_AGAINST, VERIFY, "against", "NAME",
      "cpu, vulkan, cuda, or oracle: the CPU with float64 sums (cpu; oracle if A is the same device)"},
     {OPT_AGAINST_DEVICE, VERIFY, "against-device", "N", "the reference backend's device of that number (its first)"},
-    {OPT_TIER, CLASSIFY, "tier", "NAME", "kernels: auto, scalar, subgroup or matrix (auto: the highest the device has)"},
+    {OPT_TIER, CLASSIFY | BENCH, "tier", "NAME", "kernels: auto, scalar, subgroup or matrix (auto: the highest the device has)"},
     {OPT_TIER, VERIFY, "tier", "NAME", "A's kernels: auto, scalar, subgroup or matrix (auto, as B: the highest there is)"},
-    {OPT_THREADS, RUNS, "threads", "N", "CPU threads, 0 to 1024 (0: one a core)"},
+    {OPT_THREADS, TIMES, "threads", "N", "CPU threads, 0 to 1024 (0: one a core)"},
     {OPT_PRUNE, RUNS, "prune", "NAME",
      "how patches are dropped; 'raggedvit policies' says which of the options below each takes (none). One of:"},
-    {OPT_KEEP, RUNS, "keep", "R", "fraction kept, 0 to 1 (the policy's own)"},
-    {OPT_BLOCKS, RUNS, "blocks", "LIST", "blocks that prune, from 0, as 3,6,9 (the policy's own)"},
-    {OPT_THRESHOLD, RUNS, "threshold", "T", "what a patch must reach, a norm or a probability (the policy's own)"},
-    {OPT_MASS, RUNS, "mass", "P", "share of the scores' sum that is kept, 0 to 1 (the policy's own)"},
-    {OPT_SAMPLES, RUNS, "samples", "K", "points sampled, 1 to 65536 (as many as there are patches)"},
-    {OPT_MERGE, RUNS, "merge", "R", "patches merged away at each stage (the policy's own)"},
-    {OPT_SEED, RUNS, "seed", "N", "of what is random (0)"},
+    {OPT_PRUNE, BENCH, "prune", "NAME",
+     "how patches are dropped, as for classify, but not by a mask (l2); none: times the dense one alone"},
+    {OPT_KEEP, TIMES, "keep", "R", "fraction kept, 0 to 1 (the policy's own)"},
+    {OPT_BLOCKS, TIMES, "blocks", "LIST", "blocks that prune, from 0, as 3,6,9 (the policy's own)"},
+    {OPT_THRESHOLD, TIMES, "threshold", "T", "what a patch must reach, a norm or a probability (the policy's own)"},
+    {OPT_MASS, TIMES, "mass", "P", "share of the scores' sum that is kept, 0 to 1 (the policy's own)"},
+    {OPT_SAMPLES, TIMES, "samples", "K", "points sampled, 1 to 65536 (as many as there are patches)"},
+    {OPT_MERGE, TIMES, "merge", "R", "patches merged away at each stage (the policy's own)"},
+    {OPT_SEED, TIMES, "seed", "N", "of what is random (0)"},
     {OPT_MASK, RUNS, "mask", "FILE",
      "what to keep: a NumPy array of uint8 or bool, [patches], [images, patches] or [stages, images, patches]; or JSON, for each image a "
      "list for each stage of patch numbers, or what classify --json wrote, with its blocks"},
@@ -117,9 +130,13 @@ static const struct option_row option_rows[] = {
     {OPT_RESAMPLE, MODELS, "resample", "NAME",
      "how: timm (its antialiased bicubic), bicubic (Hugging Face's, DeiT's, EViT's) or bilinear (DynamicViT's, ATS's)"},
     {OPT_EPS, MODELS, "eps", "X", "of the layernorms (what the checkpoint's family has)"},
-    {OPT_DTYPE, RUNS, "dtype", "TYPE", "storage of weights and activations: f32 or f16 (f32)"},
+    {OPT_DTYPE, TIMES, "dtype", "TYPE", "storage of weights and activations: f32 or f16 (f32)"},
     {OPT_AGAINST_DTYPE, VERIFY, "against-dtype", "TYPE", "the same for the reference (as --dtype)"},
     {OPT_BATCH, RUNS, "batch", "N", "images a run, 1 to 4096 (32, or fewer if there are fewer)"},
+    {OPT_BATCHES, BENCH, "batches", "LIST", "images of a run, ascending, each 1 to 4096 (1,4,16, and on a GPU 64)"},
+    {OPT_SECONDS, BENCH, "seconds", "S",
+     "measuring time of a batch size, 0 to 3600; the search for the break-even takes twice as long (0.5)"},
+    {OPT_SHAPE, BENCH, "shape", "NAME", "without MODEL: DeiT's tiny, small or base (tiny)"},
     {OPT_IMAGES, VERIFY, "images", "PATH", "an image, folder or list to verify on (noise)"},
     {OPT_TILES, RUNS, "tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop"},
     {OPT_LIMIT, CLASSIFY, "limit", "N", "only the first N images or tiles (all)"},
@@ -161,7 +178,7 @@ static void print_command_help(const struct command *command)
         if (!(row->commands & command->bit))
             continue;
         snprintf(text, sizeof text, "%s", row->help);
-        if (row->id == OPT_PRUNE) {
+        if (row->id == OPT_PRUNE && command->bit != BENCH) {
             prune_list_names(0, policies, sizeof policies);
             snprintf(text, sizeof text, "%s %s", row->help, policies);
         }
@@ -199,6 +216,7 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
                                            [RVIT_BACKEND_VULKAN + 1] = "oracle"};
     static const char *const tiers[] = {"auto", "scalar", "subgroup", "matrix"};
     static const char *const dtypes[] = {"f32", "f16"};
+    static const char *const shapes[] = {[3] = "tiny", [6] = "small", [12] = "base"};
     static const char *const resamplers[] = {
         [RVIT_RESAMPLE_TIMM] = "timm", [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear"};
     int64_t number = 0;
@@ -284,6 +302,20 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         ok = parse_integer(name, value, 1, 4096, &number);
         options->batch = (int32_t)number;
         break;
+    case OPT_BATCHES:
+        ok = parse_list(name, value, RVIT_PRUNE_MAX_STAGES, options->batches, &options->n_batches);
+        if (ok && (options->batches[0] < 1 || options->batches[options->n_batches - 1] > 4096)) {
+            complain(NULL, "--batches: '%s' is not between 1 and 4096", value);
+            ok = false;
+        }
+        break;
+    case OPT_SECONDS:
+        ok = parse_real(name, value, 0, 3600, &options->seconds);
+        break;
+    case OPT_SHAPE:
+        ok = parse_name(name, value, shapes, 13, &index);
+        options->shape = index;
+        break;
     case OPT_TOP:
         ok = parse_integer(name, value, 1, 100, &number);
         options->top = (int32_t)number;
@@ -342,8 +374,12 @@ static int run_command(const struct command *command, int argc, char **argv)
                               .device = -1,
                               .against_device = -1,
                               .checkpoint = RVIT_CHECKPOINT_DESC_INIT,
+                              .seconds = 0.5,
+                              .shape = 3,
                               .top = 5};
     prune_init(&options.prune);
+    if (command->bit == BENCH && !prune_choose(&options.prune, "l2"))
+        return EXIT_FAULT;
     char *images = NULL;
     opterr = 0;
     for (;;) {
@@ -372,6 +408,10 @@ static int run_command(const struct command *command, int argc, char **argv)
     if (n_paths < command->min_paths || (command->max_paths >= 0 && n_paths > command->max_paths)) {
         complain(NULL, "%s takes %s; see 'raggedvit %s --help'", command->name, command->arguments[0] ? command->arguments : "no arguments",
                  command->name);
+        return EXIT_USAGE;
+    }
+    if (command->bit == BENCH && options.prune.policy.type == RVIT_PRUNE_MASK) {
+        complain(NULL, "bench takes every policy but mask");
         return EXIT_USAGE;
     }
     if (!prune_check(&options.prune))

@@ -19,7 +19,11 @@ struct options {
     int32_t batch;
     int32_t top;
     int32_t tiles;
-    int64_t limit; /* 0: all */
+    int64_t limit;                          /* 0: all */
+    int32_t batches[RVIT_PRUNE_MAX_STAGES]; /* of bench, ascending */
+    int32_t n_batches;                      /* 0: not given */
+    double seconds;
+    int32_t shape; /* attention heads of the model that bench makes up */
     const char *labels, *expect, *overlay, *features;
     bool json, quiet, tensors, grid;
 };

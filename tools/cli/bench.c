@@ -1,0 +1,309 @@
+/* raggedvit bench. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine.h"
+#include "json.h"
+#include "noise.h"
+#include "progress.h"
+#include "random_model.h"
+
+#define MAX_SAMPLES 1000
+#define MIN_SAMPLES 5
+#define SEARCH_STEPS 7 /* halvings of 1 .. 99 percent */
+
+struct times {
+    double seconds[MAX_SAMPLES];
+    int32_t n;
+};
+
+/* A session and how long its runs took. */
+struct timed {
+    rvit_session *session;
+    struct times times;
+    int64_t launches; /* of one forward */
+};
+
+struct bench {
+    struct options options;
+    char made_up[4096]; /* path of the random weights */
+    struct engine engine;
+    struct prune prune;
+    int32_t batch;
+    int64_t done; /* measurements, for the progress bar */
+    float *images;
+    json_t *results;
+};
+
+static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct timed *out)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = self->batch;
+    desc.fixed_batch = 1;
+    desc.prune = *prune;
+    const rvit_status status = rvit_session_create(self->engine.model, &desc, &out->session);
+    if (status != RVIT_OK)
+        return complain_status(NULL, status);
+    const rvit_model_info *info = &self->engine.model_info;
+    memcpy(rvit_session_input(out->session), self->images,
+           (size_t)self->batch * 3 * (size_t)info->image_size * (size_t)info->image_size * sizeof *self->images);
+    return EXIT_OK;
+}
+
+/* Images that lie in mapped memory, to logits in mapped memory, and one wait. */
+static int run_once(struct bench *self, struct timed *timed, bool counts)
+{
+    rvit_run_args run = RVIT_RUN_ARGS_INIT;
+    run.n_images = self->batch;
+    const double start = now();
+    const rvit_status status = rvit_session_run(timed->session, &run, NULL);
+    if (status != RVIT_OK)
+        return complain_status(NULL, status);
+    if (counts && timed->times.n < MAX_SAMPLES)
+        timed->times.seconds[timed->times.n++] = now() - start;
+    return EXIT_OK;
+}
+
+static int compare(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double quantile(struct times *times, int32_t numerator, int32_t denominator)
+{
+    qsort(times->seconds, (size_t)times->n, sizeof *times->seconds, compare);
+    return times->seconds[(times->n - 1) * numerator / denominator];
+}
+
+/* The sessions take turns, so that a change of clock or load touches both alike. b may be NULL. */
+static int measure(struct bench *self, struct timed *a, struct timed *b, double seconds, int least)
+{
+    struct timed *both[] = {a, b};
+    int code = EXIT_OK;
+    double end = 0;
+    for (int turn = -2; code == EXIT_OK && turn < MAX_SAMPLES && (turn < least || now() < end); turn++) {
+        if (turn == 0)
+            end = now() + seconds;
+        for (int i = 0; i < 2 && code == EXIT_OK; i++)
+            if (both[i])
+                code = run_once(self, both[i], turn >= 0);
+    }
+    progress_update(++self->done);
+    return code;
+}
+
+static int count_launches(struct bench *self, struct timed *timed)
+{
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+    rvit_status status = rvit_session_get_stats(timed->session, &before);
+    const int code = run_once(self, timed, false);
+    if (status == RVIT_OK)
+        status = rvit_session_get_stats(timed->session, &after);
+    timed->launches = after.launches - before.launches;
+    return code != EXIT_OK ? code : status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+}
+
+/* The largest kept fraction, to a hundredth, at which the pruned forward is the faster one; 0: none is. Found by halving, so it takes the
+   time to grow with the fraction. */
+static int find_break_even(struct bench *self, struct timed *dense, int32_t *out_percent)
+{
+    int32_t low = 0, high = 100; /* faster at low, if that is above 0, and not at high */
+    while (high - low > 1) {
+        const int32_t middle = (low + high + 1) / 2;
+        struct timed pruned = {0};
+        rvit_prune_desc desc = self->prune.desc;
+        desc.keep = middle / 100.0;
+        dense->times.n = 0;
+        int code = open_timed(self, &desc, &pruned);
+        if (code == EXIT_OK)
+            code = measure(self, dense, &pruned, self->options.seconds / 4, 3);
+        rvit_session_destroy(pruned.session);
+        if (code != EXIT_OK)
+            return code;
+        if (quantile(&pruned.times, 1, 2) < quantile(&dense->times, 1, 2))
+            low = middle;
+        else
+            high = middle;
+    }
+    *out_percent = low;
+    return EXIT_OK;
+}
+
+static json_t *describe(const struct bench *self, struct timed *timed)
+{
+    struct times *times = &timed->times;
+    const double median = quantile(times, 1, 2);
+    json_t *ms = json_pack("{s:f, s:f, s:f, s:i}", "median", 1e3 * median, "p10", 1e3 * quantile(times, 1, 10), "p90",
+                           1e3 * quantile(times, 9, 10), "count", times->n);
+    json_t *tokens = json_array();
+    for (int32_t s = 0; s < rvit_session_n_stages(timed->session); s++)
+        json_array_append_new(tokens, json_number((double)rvit_session_cu_seqlens(timed->session, s)[self->batch] / self->batch));
+    return json_pack("{s:o, s:f, s:I, s:o}", "ms", ms, "images_per_second", self->batch / median, "launches", (json_int_t)timed->launches,
+                     "tokens", tokens);
+}
+
+static bool prunes(const struct bench *self)
+{
+    return self->prune.desc.type != RVIT_PRUNE_NONE;
+}
+
+/* Whether the policy keeps a fraction that can be varied. */
+static bool has_fraction(const struct bench *self)
+{
+    return (self->prune.policy.parameters & RVIT_PRUNE_KEEP) != 0;
+}
+
+static int bench_batch(struct bench *self)
+{
+    const rvit_prune_desc none = RVIT_PRUNE_DESC_INIT;
+    struct timed *dense = allocate(2, sizeof *dense), *pruned = dense + 1;
+    if (!dense)
+        return EXIT_FAULT;
+    int32_t percent = -1;
+    json_t *row = json_pack("{s:i}", "batch", self->batch);
+    int code = open_timed(self, &none, dense);
+    if (code == EXIT_OK && prunes(self))
+        code = open_timed(self, &self->prune.desc, pruned);
+    if (code == EXIT_OK)
+        code = measure(self, dense, prunes(self) ? pruned : NULL, self->options.seconds, MIN_SAMPLES);
+    if (code == EXIT_OK)
+        code = count_launches(self, dense);
+    if (code == EXIT_OK && prunes(self))
+        code = count_launches(self, pruned);
+    if (code == EXIT_OK) {
+        json_object_set_new(row, "dense", describe(self, dense));
+        json_object_set_new(row, "pruned", prunes(self) ? describe(self, pruned) : json_null());
+        json_object_set_new(row, "speed_up",
+                            prunes(self) ? json_real(quantile(&dense->times, 1, 2) / quantile(&pruned->times, 1, 2)) : json_null());
+        if (has_fraction(self))
+            code = find_break_even(self, dense, &percent);
+        json_object_set_new(row, "break_even_keep", percent < 0 ? json_null() : json_real(percent / 100.0));
+    }
+    rvit_session_destroy(dense->session);
+    rvit_session_destroy(pruned->session);
+    free(dense);
+    json_array_append_new(self->results, row);
+    return code;
+}
+
+static double number(const json_t *row, const char *first, const char *second, const char *third)
+{
+    const json_t *value = json_object_get(row, first);
+    if (second)
+        value = json_object_get(value, second);
+    if (third)
+        value = json_object_get(value, third);
+    return json_number_value(value);
+}
+
+static void print_table(const struct bench *self)
+{
+    char prune[256];
+    prune_describe(&self->prune, prune, sizeof prune);
+    printf("model   %s%s\ndevice  %s\nprune   %s\n\n", self->engine.model_info.architecture,
+           self->options.n_paths ? "" : ", random weights", self->engine.name, prune);
+    printf("%-6s %10s %10s %9s", "batch", "dense ms", "images/s", "launches");
+    if (prunes(self))
+        printf(" %10s %10s %9s %9s %11s", "pruned ms", "images/s", "launches", "speed-up", "break-even");
+    putchar('\n');
+    size_t i;
+    const json_t *row;
+    json_array_foreach(self->results, i, row)
+    {
+        printf("%-6.0f %10.3f %10.1f %9.0f", number(row, "batch", NULL, NULL), number(row, "dense", "ms", "median"),
+               number(row, "dense", "images_per_second", NULL), number(row, "dense", "launches", NULL));
+        if (prunes(self)) {
+            const double keep = number(row, "break_even_keep", NULL, NULL);
+            printf(" %10.3f %10.1f %9.0f %8.2fx", number(row, "pruned", "ms", "median"), number(row, "pruned", "images_per_second", NULL),
+                   number(row, "pruned", "launches", NULL), number(row, "speed_up", NULL, NULL));
+            if (!has_fraction(self))
+                printf(" %11s", "-");
+            else if (keep > 0)
+                printf("   keep %.2f", keep);
+            else
+                printf(" %11s", "none");
+        }
+        putchar('\n');
+    }
+}
+
+static void print_json(const struct bench *self)
+{
+    const rvit_device_info *device = &self->engine.device_info;
+    json_t *object = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
+                               "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
+                               self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device", device->name,
+                               "driver", device->driver, "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options.dtype),
+                               "seconds", self->options.seconds);
+    json_t *prune = prune_to_json(&self->prune);
+    json_object_update(object, prune);
+    json_decref(prune);
+    json_object_set(object, "results", self->results);
+    json_print(object);
+    putchar('\n');
+}
+
+static int open_model(struct bench *self)
+{
+    struct options *options = &self->options;
+    rvit_checkpoint *checkpoint;
+    if (options->n_paths) {
+        options->model = options->paths[0];
+    } else {
+        const int code = random_model_write(options->shape, self->made_up, sizeof self->made_up);
+        if (code != EXIT_OK)
+            return code;
+        options->model = self->made_up;
+    }
+    int code = engine_checkpoint(options, &checkpoint);
+    if (code == EXIT_OK) {
+        code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
+        rvit_checkpoint_destroy(checkpoint);
+    }
+    if (!options->n_paths)
+        unlink(self->made_up);
+    return code;
+}
+
+int run_bench(const struct options *options)
+{
+    struct bench self = {.options = *options, .prune = options->prune, .results = json_array()};
+    static const int32_t by_default[] = {1, 4, 16, 64};
+    int32_t batches[RVIT_PRUNE_MAX_STAGES];
+    int32_t n_batches = options->n_batches, largest = 0;
+    int code = open_model(&self);
+    if (code == EXIT_OK) {
+        const rvit_model_info *info = &self.engine.model_info;
+        const int64_t image_length = (int64_t)3 * info->image_size * info->image_size;
+        prune_settle(&self.prune, info);
+        memcpy(batches, options->batches, sizeof batches);
+        if (n_batches == 0) {
+            memcpy(batches, by_default, sizeof by_default);
+            n_batches = self.engine.device_info.backend == RVIT_BACKEND_CPU ? 3 : 4;
+        }
+        largest = batches[n_batches - 1];
+        self.images = allocate((size_t)largest * (size_t)image_length, sizeof *self.images);
+        code = self.images ? EXIT_OK : EXIT_FAULT;
+        for (int32_t i = 0; i < largest && code == EXIT_OK; i++)
+            if (!noise_image(i, 3, info->image_size, self.images + i * image_length)) {
+                complain(NULL, "out of memory");
+                code = EXIT_FAULT;
+            }
+        progress_begin((int64_t)n_batches * (1 + (has_fraction(&self) ? SEARCH_STEPS : 0)), "measurements");
+    }
+    for (int32_t i = 0; i < n_batches && code == EXIT_OK; i++) {
+        self.batch = batches[i];
+        code = bench_batch(&self);
+    }
+    progress_end();
+    if (code == EXIT_OK)
+        (options->json ? print_json : print_table)(&self);
+    json_decref(self.results);
+    engine_close(&self.engine);
+    free(self.images);
+    return code;
+}

@@ -1,0 +1,114 @@
+#include "random_model.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli.h"
+#include "json.h"
+
+enum { DEPTH = 12, TOKENS = 197, CLASSES = 1000, PATCH_VALUES = 768 };
+enum { ZERO = 0, ONE = 0x3c00, RANDOM = -1 }; /* f16 bits of every value, or random ones */
+
+struct writer {
+    json_t *header;
+    int64_t size; /* of the tensors so far */
+    FILE *file;   /* NULL: only the header is made */
+    uint64_t state;
+};
+
+/* Tensors of up to four dimensions; 0 ends the shape. */
+static void add(struct writer *self, const char *name, int value, int64_t a, int64_t b, int64_t c, int64_t d)
+{
+    const int64_t shape[] = {a, b, c, d};
+    json_t *dims = json_array();
+    int64_t n = 1;
+    for (int i = 0; i < 4 && shape[i] > 0; i++) {
+        json_array_append_new(dims, json_integer(shape[i]));
+        n *= shape[i];
+    }
+    if (!self->file) {
+        const json_int_t begin = self->size, end = begin + 2 * n;
+        json_object_set_new(self->header, name,
+                            json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F16", "shape", dims, "data_offsets", begin, end));
+        self->size = end;
+        return;
+    }
+    json_decref(dims);
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t bits = (uint16_t)value;
+        if (value == RANDOM) { /* 2^-7 to 2^-5 with either sign */
+            self->state ^= self->state << 13, self->state ^= self->state >> 7, self->state ^= self->state << 17;
+            bits = (uint16_t)((self->state >> 63) << 15 | (8 + (self->state >> 40 & 1)) << 10 | (self->state >> 20 & 1023));
+        }
+        fputc(bits & 255, self->file);
+        fputc(bits >> 8, self->file);
+    }
+}
+
+static void add_layer(struct writer *self, const char *prefix, const char *name, int64_t out, int64_t in)
+{
+    char full[96];
+    snprintf(full, sizeof full, "%s%s.weight", prefix, name);
+    add(self, full, in > 0 ? RANDOM : ONE, out, in, 0, 0);
+    snprintf(full, sizeof full, "%s%s.bias", prefix, name);
+    add(self, full, ZERO, out, 0, 0, 0);
+}
+
+static void add_all(struct writer *self, int64_t dim)
+{
+    add(self, "cls_token", RANDOM, 1, 1, dim, 0);
+    add(self, "pos_embed", RANDOM, 1, TOKENS, dim, 0);
+    add(self, "patch_embed.proj.weight", RANDOM, dim, 3, 16, PATCH_VALUES / (3 * 16));
+    add(self, "patch_embed.proj.bias", ZERO, dim, 0, 0, 0);
+    for (int i = 0; i < DEPTH; i++) {
+        char block[32];
+        snprintf(block, sizeof block, "blocks.%d.", i);
+        add_layer(self, block, "norm1", dim, 0);
+        add_layer(self, block, "attn.qkv", 3 * dim, dim);
+        add_layer(self, block, "attn.proj", dim, dim);
+        add_layer(self, block, "norm2", dim, 0);
+        add_layer(self, block, "mlp.fc1", 4 * dim, dim);
+        add_layer(self, block, "mlp.fc2", dim, 4 * dim);
+    }
+    add_layer(self, "", "norm", dim, 0);
+    add_layer(self, "", "head", CLASSES, dim);
+}
+
+static bool write_all(FILE *file, int32_t n_heads)
+{
+    struct writer self = {.header = json_object(), .state = 0x9e3779b97f4a7c15u};
+    add_all(&self, 64 * (int64_t)n_heads);
+    char *text = json_dumps(self.header, JSON_COMPACT);
+    json_decref(self.header);
+    if (!text)
+        return false;
+    const uint64_t length = strlen(text);
+    for (int i = 0; i < 8; i++)
+        fputc((int)(length >> 8 * i & 255), file);
+    fputs(text, file);
+    free(text);
+    self.file = file;
+    add_all(&self, 64 * (int64_t)n_heads);
+    return !ferror(file);
+}
+
+int random_model_write(int32_t n_heads, char *out_path, size_t path_size)
+{
+    const char *folder = getenv("TMPDIR");
+    snprintf(out_path, path_size, "%s/raggedvit_XXXXXX", folder && folder[0] ? folder : "/tmp");
+    const int descriptor = mkstemp(out_path);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
+    bool ok = file && write_all(file, n_heads);
+    if (file && fclose(file) != 0)
+        ok = false;
+    if (ok)
+        return EXIT_OK;
+    complain(out_path, "random weights cannot be written: %s", strerror(errno));
+    if (descriptor >= 0)
+        unlink(out_path);
+    return EXIT_FAULT;
+}
