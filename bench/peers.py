@@ -21,7 +21,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECTIONS = ["demo", "accuracy", "attention", "host", "forwards", "eager", "compile"]
+SECTIONS = ["demo", "accuracy", "attention", "host", "forwards", "stages", "eager", "compile"]
 
 
 class Budget:
@@ -191,8 +191,12 @@ def measure(options, library, place, clock, zoo, names, budget):
         batches, keeps = ((1, 2), (None, 0.5)) if dry else ((1, 4, 16, 64, 256), (None, 0.5, 0.2))
         forwards.graphs(zoo, names, batches, keeps, budget, 0.02 if dry else 0.25, rows)
 
+    def run_stages(rows):
+        chosen = (names, (2,)) if dry else (["deit_base_patch16_224", "deit_tiny_patch16_224"], (8, 64))
+        forwards.stages(zoo, *chosen, 0.5, budget, rows)
+
     def run_eager(rows):
-        forwards.eager(zoo, names if dry else ["deit_base_patch16_224", "deit_tiny_patch16_224"], (0.5, 0.2), rows=rows)
+        forwards.eager(zoo, [("tiny", 1, 0.5), ("tiny", 2, None)] if dry else forwards.EAGER_POINTS, budget, rows)
 
     def run_compile(rows):
         chosen = [("tiny", 1, 0.5)] if dry else forwards.COMPILE_POINTS
@@ -207,7 +211,7 @@ def measure(options, library, place, clock, zoo, names, budget):
         report[section] = []
         try:
             {"demo": run_demo, "accuracy": run_accuracy, "attention": run_attention, "host": run_host, "forwards": run_forwards,
-             "eager": run_eager, "compile": run_compile}[section](report[section])
+             "stages": run_stages, "eager": run_eager, "compile": run_compile}[section](report[section])
         except Exception as error:
             import traceback
 

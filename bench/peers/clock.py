@@ -7,6 +7,9 @@ import time
 import torch
 
 
+SLOW = 0.05  # seconds: what is measured eagerly gets no more a turn, and after ten times as much no more turns
+
+
 def summarize(samples):
     ordered = sorted(samples)
     n = len(ordered)
@@ -44,25 +47,28 @@ class GpuClock:
 
     def gpu_us(self, rivals, calls=20, turns=20):
         """rivals: name -> call. Microseconds a call of each: name -> summary, or {"skipped": reason}."""
-        works, results = {}, {}
+        works, results, spent = {}, {}, {}
         for name, call in rivals.items():
             try:
-                works[name] = (self._capture(call, calls).replay, "graph")
+                works[name] = (self._capture(call, calls).replay, "graph", calls)
             except Exception as error:  # what cannot be captured is timed eagerly: its host work shows, and the result says so
                 torch.cuda.synchronize()
                 try:
-                    call()
-                    torch.cuda.synchronize()
-                    works[name] = ((lambda c=call: [c() for _ in range(calls)]), f"events, not captured: {first_line(error)}")
+                    took = self._turn(call) * 1e-6
+                    fit = max(1, min(calls, int(SLOW / took)))
+                    works[name] = ((lambda c=call, n=fit: [c() for _ in range(n)]), f"events, not captured: {first_line(error)}", fit)
                 except Exception as second:
                     results[name] = {"skipped": first_line(second)}
         samples = {name: [] for name in works}
         for turn in range(turns + 2):
-            for name, (work, _) in works.items():
-                took = self._turn(work) / calls
+            for name, (work, _, n) in works.items():
+                if len(samples[name]) >= 3 and spent.get(name, 0) > 10 * SLOW:
+                    continue
+                took = self._turn(work)
+                spent[name] = spent.get(name, 0) + took * 1e-6
                 if turn >= 2:
-                    samples[name].append(took)
-        for name, (_, how) in works.items():
+                    samples[name].append(took / n)
+        for name, (_, how, _) in works.items():
             results[name] = summarize(samples[name]) | {"how": how}
         return results
 

@@ -18,6 +18,9 @@ COMPILE_POINTS = [
     ("deit_base_patch16_224", 256, 0.5), ("deit_tiny_patch16_224", 1, None), ("deit_tiny_patch16_224", 1, 0.5),
     ("deit_tiny_patch16_224", 64, None), ("deit_tiny_patch16_224", 64, 0.5),
 ]
+# The pipeline of the paper: at batch 1 for latency, then by batch, then with truly ragged lengths (None).
+EAGER_POINTS = [("deit_base_patch16_224", b, keep) for keep in (0.5, 0.2) for b in (1, 4, 16, 64)] + [
+    ("deit_base_patch16_224", b, None) for b in (1, 16, 64)] + [("deit_tiny_patch16_224", 1, keep) for keep in (0.5, 0.2)]
 
 
 class Zoo:
@@ -172,27 +175,60 @@ def compiled(zoo, points, budget, warm_only=False, rows=None):
     return rows
 
 
-def eager(zoo, names, keeps, batch=1, rows=None):
-    """Against the eager ragged pipeline, with the Triton kernel and with FA2: latency is what counts at batch 1."""
+def eager(zoo, points, budget, rows=None):
+    """Against the ragged pipeline of the paper, eager, with the Triton kernel and with FA2, and against padding with a key mask in a graph.
+    points: model, batch, kept fraction; None as the fraction: images of truly different lengths, by a threshold that half of the tokens
+    reach."""
+    rows = [] if rows is None else rows
+    for name, batch, keep in points:
+        if budget.spent():
+            rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
+            continue
+        zoo.use(name)
+        images, theirs_images = zoo.images(batch)
+        threshold = zoo.theirs.median_norm(theirs_images) if keep is None else None
+        ours = Sessions(zoo.ours, images, keep, 2, threshold=threshold)
+        rivals = [ours]
+        row = {"model": name, "batch": batch, "keep": keep, "threshold": threshold}
+        makers = {label: lambda a=attention, l=label: Call(l, lambda: zoo.theirs.ragged_eager(theirs_images, keep, a, threshold), zoo.clock)
+                  for label, attention in _eager_attentions(zoo).items()}
+        makers["padded graph, key mask"] = lambda: Graph("padded graph, key mask",
+                                                         lambda: zoo.theirs.padded(theirs_images, keep, threshold), zoo.clock)
+        for label, make in makers.items():
+            try:
+                rivals.append(make())
+            except Exception as failure:
+                row[label] = {"skipped": first_line(failure)}
+                print(f"  {_label(name, batch, keep, threshold)}  {label}: skipped: {first_line(failure)}", flush=True)
+        result = measure(rivals, zoo.clock, batch, 0.25)
+        rows.append(row | {"rows": ours.rows()} | result)
+        for r in rivals[1:]:
+            print(f"  {_label(name, batch, keep, threshold)}  {_pair(result, r.name, 'latency')}", flush=True)
+        ours.close()
+        del ours, rivals, makers
+        _collect(zoo)
+    return rows
+
+
+def stages(zoo, names, batches, keep, budget, rows=None):
+    """The parts of PyTorch's pruned forward, each in its own graph; bench/stages.c takes the library's."""
     rows = [] if rows is None else rows
     for name in names:
-        for keep in keeps:
+        for batch in batches:
+            if budget.spent():
+                rows.append({"model": name, "batch": batch, "keep": keep, "skipped": "out of time"})
+                continue
             zoo.use(name)
-            images, theirs_images = zoo.images(batch)
-            ours = Sessions(zoo.ours, images, keep, 2)
-            rivals = [ours]
-            row = {"model": name, "batch": batch, "keep": keep}
-            for label, attention in _eager_attentions(zoo).items():
-                try:
-                    rivals.append(Call(label, lambda a=attention: zoo.theirs.ragged_eager(theirs_images, keep, a), zoo.clock))
-                except Exception as failure:
-                    row[label] = {"skipped": first_line(failure)}
-                    print(f"  {_label(name, batch, keep)}  {label}: skipped: {first_line(failure)}", flush=True)
-            result = measure(rivals, zoo.clock, batch, 0.5)
-            rows.append(row | result)
-            for r in rivals[1:]:
-                print(f"  {_label(name, batch, keep)}  {_pair(result, r.name, 'latency')}", flush=True)
-            ours.close()
+            _, images = zoo.images(batch)
+            theirs = zoo.theirs
+            full = theirs.front(images)
+            kept = theirs.prune(full, keep)
+            calls = {"front": lambda: theirs.front(images), "prune": lambda: theirs.prune(full, keep), "late": lambda: theirs.late(kept),
+                     "head": lambda: theirs.head(kept), "whole": lambda: theirs.gather(images, keep)}
+            times = zoo.clock.gpu_us(calls, **({} if zoo.clock.stream is None else {"calls": 1, "turns": 50}))
+            rows.append({"model": name, "batch": batch, "keep": keep} | times)
+            print(f"  {_label(name, batch, keep)}  " + ", ".join(f"{n} {t['median']:.1f} us" for n, t in times.items() if "median" in t),
+                  flush=True)
             _collect(zoo)
     return rows
 
@@ -230,8 +266,8 @@ def _collect(zoo):
         torch.cuda.empty_cache()
 
 
-def _label(name, batch, keep):
-    return f"{name:<22} B={batch:<4} {'dense  ' if keep is None else f'keep {keep}'}"
+def _label(name, batch, keep, threshold=None):
+    return f"{name:<22} B={batch:<4} {'ragged ' if threshold is not None else 'dense  ' if keep is None else f'keep {keep}'}"
 
 
 def _pair(result, rival, what="throughput"):

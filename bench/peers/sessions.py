@@ -31,7 +31,7 @@ class Sessions:
 
     name = "raggedvit"
 
-    def __init__(self, model, images, keep=None, n=1, fixed_batch=True):
+    def __init__(self, model, images, keep=None, n=1, fixed_batch=True, threshold=None):
         self.model, self.library, place = model, model.library, model.place
         library, batch = self.library, images.shape[0]
         self.logits = [place.empty(batch, model.info.n_classes, dtype=torch.float32) for _ in range(n)]
@@ -41,6 +41,8 @@ class Sessions:
                                images=place.view(images), logits=place.view(logits))
             if keep is not None:
                 desc.prune.type, desc.prune.keep = CONSTANTS["RVIT_PRUNE_L2"], keep
+            if threshold is not None:
+                desc.prune.type, desc.prune.threshold = CONSTANTS["RVIT_PRUNE_L2_THRESHOLD"], threshold
             self.handles.append(library.make("rvit_session_create", model.handle, ctypes.byref(desc)))
         self._run = new("rvit_run_args", n_images=batch)
         self._pointer = ctypes.addressof(self._run)

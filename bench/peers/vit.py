@@ -131,26 +131,65 @@ class Vit:
         rows = x[:, 1:].gather(1, best[:, :, None].expand(-1, -1, x.shape[2]))
         return torch.cat([x[:, :1], rows], 1)
 
+    # The parts of the pruned forward, as bench/stages.c has them.
     @torch.no_grad()
-    def gather(self, images, keep):
-        x = self.embed(images)
-        for i in range(self.shape.depth):
-            x = self.block(x, i, self._dense_attention)
-            if i == PRUNE_AFTER:
-                x = self._gather(x, self.kept(keep))
-        return self._head(x[:, 0])
-
-    @torch.no_grad()
-    def ragged_eager(self, images, keep, attention):
-        """The pipeline of arXiv 2604.15408 as a PyTorch program has it: score, mask, pack, varlen attention; the lengths are read back
-        by the host. attention(qkv, cu_seqlens, longest) on packed rows."""
+    def front(self, images):
         x = self.embed(images)
         for i in range(PRUNE_AFTER + 1):
             x = self.block(x, i, self._dense_attention)
+        return x
+
+    @torch.no_grad()
+    def prune(self, x, keep):
+        return self._gather(x, self.kept(keep))
+
+    @torch.no_grad()
+    def late(self, x, attention=None):
+        for i in range(PRUNE_AFTER + 1, self.shape.depth):
+            x = self.block(x, i, attention or self._dense_attention)
+        return x
+
+    @torch.no_grad()
+    def head(self, x):
+        return self._head(x[:, 0])
+
+    def gather(self, images, keep):
+        return self.head(self.late(self.prune(self.front(images), keep)))
+
+    def _mask(self, x, keep, threshold):
         score = x.float().norm(dim=-1)
-        mask = torch.zeros_like(score, dtype=torch.bool)
-        mask.scatter_(1, score.topk(self.kept(keep), sorted=False).indices, True)
+        if threshold is not None:
+            mask = score >= threshold
+        else:
+            mask = torch.zeros_like(score, dtype=torch.bool)
+            mask.scatter_(1, score.topk(self.kept(keep), sorted=False).indices, True)
         mask[:, 0] = True
+        return mask
+
+    @torch.no_grad()
+    def padded(self, images, keep, threshold=None):
+        """All rows stay, those that were pruned are masked as keys: what padding to the unpruned length costs, without any copying."""
+        x = self.front(images)
+        b, s, _ = x.shape
+        mask = self._mask(x, keep, threshold)[:, None, None, :]
+
+        def attention(qkv):
+            q, k, v = qkv.view(b, s, 3, self.shape.heads, -1).permute(2, 0, 3, 1, 4)
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=mask).transpose(1, 2).reshape(b, s, -1)
+
+        return self.head(self.late(x, attention))
+
+    @torch.no_grad()
+    def median_norm(self, images):
+        """A threshold that about half of the tokens reach."""
+        return float(self.front(images).float().norm(dim=-1).median())
+
+    @torch.no_grad()
+    def ragged_eager(self, images, keep, attention, threshold=None):
+        """The pipeline of arXiv 2604.15408 as a PyTorch program has it: score, mask, pack, varlen attention; the lengths are read back
+        by the host. attention(qkv, cu_seqlens, longest) on packed rows."""
+        x = self.front(images)
+        mask = self._mask(x, keep, threshold)
         lengths = mask.sum(1, dtype=torch.int32)
         cu_seqlens = F.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
         packed, longest = x[mask], int(lengths.max())
