@@ -3,7 +3,7 @@
 # over the op tests, laws and model tests, Nsight Compute's counters for the kernels that matter, the time of each kernel of a forward,
 # and the registers of every kernel.
 #
-#   bench/gpu_check.sh FOLDER OUT     FOLDER from bench/gpu.sh pack; writes OUT/sanitizer.log, OUT/attention.csv, OUT/forward.csv,
+#   bench/gpu_check.sh FOLDER OUT     FOLDER from bench/run.sh pack; writes OUT/sanitizer.log, OUT/attention.csv, OUT/forward.csv,
 #                                     OUT/registers.txt and OUT/check.txt
 #
 # RVIT_BENCH_SECONDS (570) is when it must be over. RVIT_BENCH_MODEL: a checkpoint to profile; default the demo's.

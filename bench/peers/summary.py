@@ -1,4 +1,4 @@
-"""The lines that a run must show, from its JSON files, each with pass or MISS, and the tables behind them.
+"""The lines that a run must show, from the reports in its folder, each with pass or MISS, and the tables behind them.
 
     python3 bench/peers/summary.py FOLDER      exits 1 if a line is missed or was not measured
 """
@@ -202,8 +202,8 @@ def counters(lines, c_attention, c_forwards):
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    lines, peers, c_attention = Lines(), read(folder, "peers.json") or {}, read(folder, "attention.json")
-    c_forwards = [read(folder, p.name) for p in sorted(folder.glob("forward_*.json"))]
+    lines, peers, c_attention = Lines(), read(folder, "peers.json") or {}, read(folder, "attention_cuda.json")
+    c_forwards = [read(folder, p.name) for p in sorted(folder.glob("forward_cuda_*.json"))]
     device, versions = peers.get("device", {}), peers.get("versions", {})
     print(f"{peers.get('date')}  {device.get('gpu')}  {device.get('driver')}  torch {versions.get('torch')},"
           f" triton {versions.get('triton')}, raggedvit {peers.get('version')} {peers.get('commit')}")

@@ -1,0 +1,83 @@
+"""The reports in bench/results, or of one run: read, and found by what they measured. Used by plots.py and tables.py."""
+
+import json
+import math
+import pathlib
+
+RESULTS = pathlib.Path(__file__).resolve().parent / "results"
+OURS, GRAPH, FLASH, TRITON = "raggedvit", "pytorch graph", "FA2 varlen", "Triton varlen"
+MODELS = {"deit_tiny_patch16_224": ("DeiT-T 224", 192, 197), "deit_small_patch16_224": ("DeiT-S 224", 384, 197),
+          "deit_base_patch16_224": ("DeiT-B 224", 768, 197), "deit_base_patch16_384": ("DeiT-B 384", 768, 577)}
+
+
+def load(paths=()):
+    """Every report in the files and folders named, else in bench/results; one of many parts is taken apart."""
+    files = []
+    for path in map(pathlib.Path, paths or [RESULTS]):
+        files += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    reports = []
+    for file in files:
+        data = json.loads(file.read_text())
+        for report in data["parts"] if data.get("benchmark") == "run" else [data]:
+            report.setdefault("file", file.name)
+            report.setdefault("commit", data.get("commit"))
+            report.setdefault("date", data.get("date", ""))
+            reports.append(report)
+    for report in reports:
+        for row in report.get("results", []) if report.get("benchmark") == "forward" else []:
+            # Reports from before a policy's settings were kept as text.
+            if "settings" not in row:
+                row["settings"] = "" if row["prune"] == "none" else f"keep={row['keep']:g}"
+    return reports
+
+
+class Reports(list):
+    """All reports; find() gives the newest that fits."""
+
+    def find(self, benchmark, has=None, where=lambda report: True, **fields):
+        """has: a section that must not be empty; fields: of the report, or of its device."""
+        found = [r for r in self if r.get("benchmark") == benchmark and (has is None or r.get(has)) and where(r) and
+                 all(r.get(k, (r.get("device") or {}).get(k) if isinstance(r.get("device"), dict) else None) == v
+                     for k, v in fields.items())]
+        return max(found, key=lambda r: r["date"], default=None)
+
+
+def read(paths=()):
+    return Reports(load(paths))
+
+
+def median(entry, *keys):
+    for key in keys:
+        entry = (entry or {}).get(key)
+    return (entry or {}).get("median")
+
+
+def day(*reports):
+    """The dates of reports, as one."""
+    days = sorted({r["date"][:10] for r in reports if r})
+    return days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}" if days else ""
+
+
+def geometric_mean(values):
+    values = list(values)
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+def forward_rows(peers, section="forwards"):
+    return {(r["model"], r["batch"], r["keep"]): r for r in (peers or {}).get(section, []) if OURS in r}
+
+
+def images_per_second(row, who=OURS):
+    return (row or {}).get(who, {}).get("images_per_second")
+
+
+def ideal_speed_up(model, keep, blocks=12, dense=4):
+    """By multiplications: 12 n D^2 + 2 n^2 D in a block of n tokens of D channels; `dense` blocks before the stage, the rest on what is
+    kept, the CLS token beside trunc(keep * tokens)."""
+    _, dim, tokens = MODELS[model]
+
+    def block(n):
+        return 12 * n * dim**2 + 2 * n**2 * dim
+
+    kept = tokens if keep >= 1 else int(keep * tokens) + 1
+    return blocks * block(tokens) / (dense * block(tokens) + (blocks - dense) * block(kept))

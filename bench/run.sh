@@ -1,0 +1,278 @@
+#!/usr/bin/env bash
+# Every measurement, on whatever backends this machine has: under 8 minutes with a GPU, under 5 on two CPU cores.
+#
+#   bench/run.sh [OUT]                   installs what is missing, builds, measures, draws; OUT is build/bench if not given
+#   bench/run.sh pack BUILD FOLDER       for a machine that cannot build: copies what a run needs into FOLDER (built with
+#                                        -DRVIT_CUDA_ARCHS=90, or it grows large: every program holds the kernels)
+#   bench/run.sh from FOLDER OUT         there: measures with what pack made
+#
+# Writes OUT/run.json, where PyTorch sees a GPU OUT/summary.txt, and plots where gnuplot is. bench/README.md says how each number is taken
+# and how a machine's results come into the repository.
+#
+# RVIT_BENCH_SECONDS is when the measuring must be over (460; without a GPU 270): what does not fit is left out, and said so.
+# RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, beside what PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
+# RVIT_BENCH_SECTIONS names the sections of peers.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) is for checkpoints and compiled code.
+# RVIT_BENCH_DRY=1 tries everything at tiny sizes; its figures mean nothing.
+set -uo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$here")
+data=$root/examples/data
+model=$data/deit_tiny_cifar10.safetensors
+sheet=$data/cifar10_test_1000.png
+benchmarks="attention prune stages forward"
+tests="test_ops test_laws test_model test_api test_cuda test_dumps test_policies test_demo"
+dry=${RVIT_BENCH_DRY:-}
+
+# Policies and settings as tools/accuracy.sh has them, so that accuracy and speed can be laid side by side.
+policies='none;l2 keep=0.9;l2 keep=0.75;l2 keep=0.5;l2 keep=0.3;l2 keep=0.2;l2-threshold threshold=38;l2-threshold threshold=42'
+policies+=';evit keep=0.9;evit keep=0.7;evit keep=0.5;evit-fused keep=0.9;evit-fused keep=0.7;evit-fused keep=0.5'
+policies+=';evit-paper keep=0.75;evit-paper keep=0.5;evit-paper keep=0.2;dynamicvit keep=0.9;dynamicvit keep=0.7;dynamicvit keep=0.5'
+policies+=';dynamicvit-gate threshold=0.5;ats samples=196;ats samples=98;ats samples=49;ats-paper mass=0.9;ats-paper mass=0.7'
+policies+=';ats-paper keep=0.5;ats-paper keep=0.2;tome merge=4;tome merge=8;tome merge=13;random keep=0.75;random keep=0.5;random keep=0.2'
+ratios='none'
+for keep in 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.1; do ratios+=";l2 keep=$keep"; done
+
+pack() {
+    local build=$1 folder=$2 name file
+    set -e
+    mkdir -p "$folder/lib"
+    cp "$build/tools/raggedvit" $(printf "$build/bench/bench_%s " $benchmarks) "$folder/"
+    for name in $tests; do
+        for file in "$build/tests/$name" "$build/tests/cuda/$name"; do [ ! -x "$file" ] || cp "$file" "$folder/"; done
+    done
+    cp -L "$build/libraggedvit.so.0" "$folder/lib/"
+    for file in registers.txt kernels.fatbin; do [ ! -e "$build/backend_cuda/$file" ] || cp "$build/backend_cuda/$file" "$folder/"; done
+    # What another system may lack; the C library itself must be the older of the two.
+    ldd "$folder"/raggedvit "$folder"/*_* | awk '$2 == "=>" && $1 ~ /jansson|cmocka|png|jpeg/ {print $3}' | sort -u |
+        while read -r file; do cp -L "$file" "$folder/lib/"; done
+    strip "$folder"/raggedvit "$folder"/*_[a-z]* "$folder"/lib/libraggedvit.so.0
+    git -C "$root" describe --always --dirty >"$folder/commit" 2>/dev/null || echo unknown >"$folder/commit"
+    du -sh "$folder"
+}
+
+left() { echo $((limit - SECONDS)); }
+
+# Starts a program in the background with a time limit; its exit code lands in OUT/codes/NAME.
+start() {
+    local name=$1 seconds=$2
+    shift 2
+    (
+        begin=$SECONDS
+        timeout "$seconds" "$@" >"$out/logs/$name.log" 2>&1
+        code=$?
+        echo $code >"$out/codes/$name"
+        echo "$name: exit $code after $((SECONDS - begin)) s"
+    ) &
+    pids+=($!)
+}
+
+# One report: part NAME SECONDS PROGRAM ARGUMENT...; SECONDS is the most it may take, and what must be left.
+part() {
+    local name=$1 seconds=$2 program=$3 begin=$SECONDS code
+    shift 3
+    if [ "$(left)" -lt "$seconds" ]; then
+        echo "$name: left out, $(left) s are left"
+        return
+    fi
+    timeout "$seconds" "$program" "$@" --json "$out/parts/$name.json" >"$out/logs/$name.log" 2>&1
+    code=$?
+    [ $code = 0 ] || { echo "$name: exit $code: $(tail -1 "$out/logs/$name.log")"; rm -f "$out/parts/$name.json"; return; }
+    echo "$name: $((SECONDS - begin)) s"
+}
+
+# The tool prints its JSON.
+tool() {
+    local name=$1 seconds=$2
+    shift 2
+    [ "$(left)" -ge "$seconds" ] || { echo "$name: left out, $(left) s are left"; return; }
+    timeout "$seconds" "$raggedvit" bench "$@" --json >"$out/parts/$name.json" 2>"$out/logs/$name.log" ||
+        { echo "$name: $(tail -1 "$out/logs/$name.log")"; rm -f "$out/parts/$name.json"; }
+}
+
+measure_cuda() {
+    local name batches=1,4,16,64,256 most=60 device=(--backend cuda --dtype f16)
+    local forward=("${device[@]}" --inputs device)
+    part attention_cuda $most "$bench"_attention "${device[@]}"
+    for name in deit_base_patch16_224 deit_tiny_patch16_224; do
+        [ ! -e "$work/models/$name.safetensors" ] ||
+            part forward_cuda_$name $most "$bench"_forward "$work/models/$name.safetensors" "${forward[@]}" --seconds 0.4 --batch $batches
+    done
+    for name in deit_base_patch16_224 deit_small_patch16_224 deit_tiny_patch16_224 deit_base_patch16_384; do
+        [ ! -e "$work/models/$name.safetensors" ] ||
+            part ratios_cuda_$name $most "$bench"_forward "$work/models/$name.safetensors" "${forward[@]}" --seconds 0.3 --batch 64 \
+                --prune "$ratios"
+    done
+    part policies_cuda $most "$bench"_forward "$model" "${forward[@]}" --seconds 0.1 --batch 64 --sheet "$sheet" --prune "$policies"
+    part stages_cuda_base $most "$bench"_stages "${device[@]}" --model base --batch 8,64
+    part stages_cuda_tiny $most "$bench"_stages "${device[@]}" --model tiny --batch 8,64
+    part prune_cuda $most "$bench"_prune "${device[@]}"
+    tool tool_cuda $most --backend cuda --dtype f16 --shape base
+}
+
+measure_vulkan() {
+    local device=(--backend vulkan --dtype f16) base=$work/models/deit_base_patch16_224.safetensors
+    part attention_vulkan 40 "$bench"_attention "${device[@]}" --batch 1,16,64,256 --calls 10 --repeats 10
+    [ ! -e "$base" ] || part forward_vulkan_deit_base_patch16_224 40 "$bench"_forward "$base" "${device[@]}" --inputs device --seconds 0.3 \
+        --batch 1,16,64
+    part forward_vulkan_demo 30 "$bench"_forward "$model" "${device[@]}" --inputs device --seconds 0.3 --batch 1,16,64
+    part prune_vulkan 30 "$bench"_prune "${device[@]}" --batch 1,64 --calls 10 --repeats 10
+}
+
+# Mesa's driver on the processor: it shows that the path works.
+measure_software_vulkan() {
+    part forward_software_demo 60 "$bench"_forward "$model" --backend vulkan --seconds 1 --batch 1,8
+    part attention_software 30 "$bench"_attention --backend vulkan --dtype f32 --batch 1,4 --calls 2 --repeats 3
+}
+
+measure_cpu() {
+    local device=(--backend cpu --dtype f32)
+    part forward_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 2 --batch 1,8,32
+    part ratios_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 1.5 --batch 8 --prune "$ratios"
+    part policies_cpu 90 "$bench"_forward "$model" "${device[@]}" --seconds 0.3 --batch 8 --sheet "$sheet" --prune "$policies"
+    part attention_cpu 30 "$bench"_attention "${device[@]}" --batch 1,4,16 --calls 2 --repeats 5
+    part stages_cpu_tiny 30 "$bench"_stages "${device[@]}" --model tiny --batch 1,8
+    part prune_cpu 20 "$bench"_prune "${device[@]}" --batch 1,8 --calls 2 --repeats 10
+    tool tool_cpu 60 --backend cpu
+}
+
+measure_tiny() {
+    local backend=$1
+    part attention_$backend 60 "$bench"_attention --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
+    part prune_$backend 60 "$bench"_prune --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
+    part stages_$backend 120 "$bench"_stages --backend "$backend" --model tiny --size 32 --batch 1
+}
+
+# Test programs, and beside them what must be compiled before anything is timed.
+prepare() {
+    local name seconds=280 share
+    pids=()
+    if [ -n "${RVIT_BENCH_TESTS:-}" ]; then
+        for name in test_ops test_laws test_model test_api test_cuda; do
+            start $name $seconds "$(program $name)" --backend cuda
+        done
+        start test_dumps $seconds "$(program test_dumps)" --data "$root/tests/model/data" --backend cuda
+        start test_policies $seconds "$(program test_policies)" --data "$data" "$root/tests/model/data/policies_8.txt" --backend cuda
+        start test_demo $seconds "$(program test_demo)" cuda "$data" all
+        start python $seconds env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
+    fi
+    if [ ${#peers[@]} -gt 0 ]; then
+        start prepare $seconds "${peers[@]}" --prepare
+        for share in 0 1 2 3; do
+            [ -n "$dry" ] || start compile_$share $seconds "${peers[@]}" --warm-compile $share/4
+        done
+    fi
+    [ ${#pids[@]} = 0 ] || wait "${pids[@]}"
+    [ -n "${RVIT_BENCH_TESTS:-}" ] || return
+    {
+        local comma=
+        echo "{"
+        for name in $tests python; do
+            [ -e "$out/codes/$name" ] || continue
+            printf '%s "%s": %s' "$comma" "$name" "$(cat "$out/codes/$name")"
+            comma=$',\n'
+        done
+        printf '\n}\n'
+    } >"$out/tests.json"
+    for name in $tests python; do
+        [ -e "$out/logs/$name.log" ] && { echo "== $name, exit $(cat "$out/codes/$name")"; cat "$out/logs/$name.log"; }
+    done >"$out/tests.log"
+    grep -hE '^\[  (FAILED|ERROR)' "$out/tests.log" | sort -u | head -40
+    echo "tests done after $SECONDS s"
+}
+
+# The programs lie in one folder, or as the build leaves them.
+program() {
+    local path
+    for path in "$programs/$1" "$programs/tools/$1" "$programs/tests/$1" "$programs/tests/cuda/$1"; do
+        [ ! -f "$path" ] || { echo "$path"; return; }
+    done
+    echo "$programs/$1"
+}
+
+run() {
+    programs=$(cd "$1" && pwd)
+    out=$2
+    rm -rf "$out/parts" "$out/logs" "$out/codes"
+    mkdir -p "$out/parts" "$out/logs" "$out/codes"
+    out=$(cd "$out" && pwd)
+    python=${RVIT_BENCH_PYTHON:-python3}
+    work=${RVIT_BENCH_WORK:-/tmp/raggedvit-bench}
+    mkdir -p "$work"
+    SECONDS=0
+    RVIT_BENCH_COMMIT=$(cat "$programs/commit" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)
+    export RVIT_BENCH_COMMIT PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton
+    # cuBLASLt, which the library opens at run time, may lie only among PyTorch's packages.
+    local lt
+    lt=$("$python" -c 'import pathlib, torch
+found = sorted((pathlib.Path(torch.__file__).parents[1] / "nvidia").glob("*/lib/libcublasLt.so.1[23]"))
+print(found[-1] if found else "")' 2>/dev/null)
+    [ -n "$lt" ] || lt=$(find /usr/local/cuda*/lib64/ -name 'libcublasLt.so.1[23]' 2>/dev/null | head -1)
+    export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$programs/lib${lt:+:$(dirname "$lt")}
+    raggedvit=$(program raggedvit)
+    bench=$(program bench/bench_attention)
+    [ -f "$bench" ] || bench=$(program bench_attention)
+    bench=${bench%_attention}
+    library=$programs/lib/libraggedvit.so.0
+    [ -f "$library" ] || library=$programs/libraggedvit.so.0
+    "$raggedvit" devices
+    local devices has_cuda has_vulkan has_software has_torch=0
+    devices=$("$raggedvit" devices --json)
+    has() { python3 -c 'import json, sys
+print(sum(1 for d in json.load(sys.stdin)["devices"] if d["usable"] and d["backend"] == sys.argv[1] and d["software"] == (sys.argv[2] == "1")))' \
+        "$1" "$2" <<<"$devices"; }
+    has_cuda=$(has cuda 0) has_vulkan=$(has vulkan 0) has_software=$(has vulkan 1)
+    limit=${RVIT_BENCH_SECONDS:-$([ $((has_cuda + has_vulkan)) -gt 0 ] && echo 460 || echo 270)}
+    "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && has_torch=1
+    if [ "$has_cuda" -gt 0 ]; then
+        echo "cuBLASLt: ${lt:-not found}"
+        [ -n "$dry" ] || nvidia-smi --query-gpu=name,driver_version,clocks.sm,temperature.gpu,power.draw --format=csv,noheader
+    fi
+    peers=()
+    if [ -n "$dry" ] && "$python" -c 'import torch' 2>/dev/null; then
+        peers=("$python" "$here/peers.py" --library "$library" --out "$out" --work "$work" --dry-run
+            --backend "$([ "$has_cuda" -gt 0 ] && echo cuda || echo cpu)")
+    elif [ -z "$dry" ] && [ "$has_cuda" -gt 0 ] && [ $has_torch = 1 ]; then
+        peers=("$python" "$here/peers.py" --library "$library" --out "$out" --work "$work")
+    elif [ "$has_cuda" -gt 0 ]; then
+        echo "$python has no PyTorch that sees the GPU: rivals are left out, and so are models other than the demo's"
+    fi
+    prepare
+
+    if [ -n "$dry" ]; then
+        measure_tiny "$([ "$has_cuda" -gt 0 ] && echo cuda || echo cpu)"
+        [ ${#peers[@]} = 0 ] || "${peers[@]}"
+    else
+        [ "$has_cuda" = 0 ] || measure_cuda
+        # A fifth of the time is for what comes after the rivals.
+        [ ${#peers[@]} = 0 ] || timeout $(($(left) - limit / 6)) "${peers[@]}" --deadline $(($(left) - limit / 5)) \
+            ${RVIT_BENCH_SECTIONS:+--sections "$RVIT_BENCH_SECTIONS"} 2>&1
+        [ "$has_vulkan" = 0 ] || measure_vulkan
+        measure_cpu
+        [ "$has_software" = 0 ] || measure_software_vulkan
+    fi
+    [ ! -e "$out/peers.json" ] || mv "$out/peers.json" "$out/parts/"
+    [ ! -e "$out/tests.json" ] || mv "$out/tests.json" "$out/parts/"
+    python3 "$here/collect.py" "$out" "$RVIT_BENCH_COMMIT" $SECONDS
+    [ ${#peers[@]} = 0 ] || python3 "$here/peers/summary.py" "$out/parts" 2>&1 | tee "$out/summary.txt"
+    if command -v gnuplot >/dev/null; then
+        [ -n "$dry" ] || "$here/plots.sh" "$out/plots" "$out/run.json"
+    else
+        echo "no gnuplot here: bench/plots.sh draws run.json elsewhere"
+    fi
+    echo "done after $SECONDS s"
+}
+
+case ${1:-} in
+pack) pack "${2:?BUILD}" "${3:?FOLDER}" ;;
+from) run "${2:?FOLDER}" "${3:?OUT}" ;;
+-*)
+    sed -n '2,16p' "${BASH_SOURCE[0]}" | cut -c3-
+    exit 2
+    ;;
+*)
+    out=$(realpath -m "${1:-$root/build/bench}")
+    . "$root/tools/setup.sh" python3 gnuplot-nox
+    set +e
+    run "$root/$build" "$out"
+    ;;
+esac
