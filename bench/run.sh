@@ -135,6 +135,13 @@ measure_cpu() {
     tool tool_cpu 60 --backend cpu
 }
 
+# What the README says of its picture.
+photo() {
+    local classify=("$raggedvit" classify deit_tiny_cifar10.safetensors chelsea.png --backend cpu --top 1 --json)
+    (cd "$data" && printf '{"benchmark": "photo", "dense": %s, "pruned": %s}\n' "$("${classify[@]}")" \
+        "$("${classify[@]}" --prune l2 --keep 0.5)") >"$out/parts/photo.json"
+}
+
 measure_tiny() {
     local backend=$1
     part attention_$backend 60 "$bench"_attention --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
@@ -217,9 +224,11 @@ print(found[-1] if found else "")' 2>/dev/null)
     "$raggedvit" devices
     local devices has_cuda has_vulkan has_software has_torch=0
     devices=$("$raggedvit" devices --json)
-    has() { python3 -c 'import json, sys
-print(sum(1 for d in json.load(sys.stdin)["devices"] if d["usable"] and d["backend"] == sys.argv[1] and d["software"] == (sys.argv[2] == "1")))' \
-        "$1" "$2" <<<"$devices"; }
+    has() { # BACKEND SOFTWARE: how many devices
+        python3 -c 'import json, sys
+print(sum(d["usable"] and [d["backend"], d["software"]] == [sys.argv[1], sys.argv[2] == "1"] for d in json.load(sys.stdin)["devices"]))' \
+            "$1" "$2" <<<"$devices"
+    }
     has_cuda=$(has cuda 0) has_vulkan=$(has vulkan 0) has_software=$(has vulkan 1)
     limit=${RVIT_BENCH_SECONDS:-$([ $((has_cuda + has_vulkan)) -gt 0 ] && echo 460 || echo 270)}
     "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && has_torch=1
@@ -248,6 +257,7 @@ print(sum(1 for d in json.load(sys.stdin)["devices"] if d["usable"] and d["backe
             ${RVIT_BENCH_SECTIONS:+--sections "$RVIT_BENCH_SECTIONS"} 2>&1
         [ "$has_vulkan" = 0 ] || measure_vulkan
         measure_cpu
+        photo
         [ "$has_software" = 0 ] || measure_software_vulkan
     fi
     [ ! -e "$out/peers.json" ] || mv "$out/peers.json" "$out/parts/"

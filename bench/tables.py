@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""Writes the tables and figures of README.md and bench/README.md, which stand between <!-- begin NAME --> and <!-- end NAME -->, from the
+reports in bench/results. A test runs it with --check: no number there can differ from a report.
+
+    bench/tables.py            rewrites them
+    bench/tables.py --check    exits 1 and shows the difference if they are not what the reports say
+"""
+
+import difflib
+import pathlib
+import re
+import sys
+import textwrap
+
+from reports import FLASH, GRAPH, MODELS, OURS, TRITON, day, forward_rows, geometric_mean, ideal_speed_up, images_per_second, median, read
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+WIDTH = 140
+POLICIES = [("none", ""), ("l2", "keep=0.5"), ("l2", "keep=0.2"), ("l2-threshold", "threshold=38"), ("evit", "keep=0.7"), ("evit", "keep=0.5"),
+            ("evit-fused", "keep=0.7"), ("evit-fused", "keep=0.5"), ("evit-paper", "keep=0.5"), ("evit-paper", "keep=0.2"),
+            ("dynamicvit", "keep=0.7"), ("dynamicvit", "keep=0.5"), ("dynamicvit-gate", "threshold=0.5"), ("ats", "samples=196"),
+            ("ats", "samples=98"), ("ats-paper", "mass=0.9"), ("ats-paper", "keep=0.5"), ("ats-paper", "keep=0.2"), ("tome", "merge=8"),
+            ("tome", "merge=13"), ("random", "keep=0.5"), ("random", "keep=0.2")]
+FORWARDS = [("deit_tiny_patch16_224", 1), ("deit_tiny_patch16_224", 64), ("deit_small_patch16_224", 1), ("deit_small_patch16_224", 64),
+            ("deit_base_patch16_224", 1), ("deit_base_patch16_224", 4), ("deit_base_patch16_224", 16), ("deit_base_patch16_224", 64),
+            ("deit_base_patch16_224", 256), ("deit_base_patch16_384", 1), ("deit_base_patch16_384", 64)]
+ATTENTION = [("B=1 S=197", "1 image of 197"), ("B=16 S=197", "16 images of 197"), ("B=64 S=197", "64 images of 197"),
+             ("B=64 S=99", "64 images of 99"), ("B=64 S=41", "64 images of 41"), ("B=256 S=197", "256 images of 197"),
+             ("B=256 uniform 20..197", "256 images, uniform 20..197"), ("B=256 one 197, rest 21", "256 images, one 197, rest 21"),
+             ("B=256 S=577", "256 images of 577")]
+RIVALS = [(FLASH, "FlashAttention-2 varlen"), (TRITON, "Triton varlen"), ("padded SDPA", "SDPA, padded"),
+          ("padded SDPA, key mask", "SDPA, key mask")]
+
+
+def paragraph(text):
+    return "\n".join(textwrap.wrap(" ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False))
+
+
+def table(head, rows):
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def link(report, text="JSON", folder="bench/results"):
+    return f"[{text}]({folder}/{report['file']})"
+
+
+def machine(peers):
+    """"An NVIDIA H200 (driver ..., CUDA 13.0; PyTorch 2.11, Triton 3.6"."""
+    gpu, versions = peers["device"]["gpu"].split(", "), peers["versions"]
+    return (f"An {gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}; PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
+            f" Triton {'.'.join(versions['triton'].split('.')[:2])}; {peers['date'][:10]})")
+
+
+def short(tokens):
+    names = [f"{t:.0f}" for t in tokens]
+    return ", ".join(names) if len(names) <= 4 else f"{names[0]} .. {names[-1]}"
+
+
+def photo(reports):
+    """The caption of the picture of a pruned photo."""
+    found = reports.find("photo")
+    dense, pruned = (found[k]["images"][0] for k in ("dense", "pruned"))
+    kept, top = len(pruned["kept"][0]), pruned["top"][0]
+    still = "still says" if top["label"] == dense["top"][0]["label"] else "now says"
+    return paragraph(f"""*DeiT-Tiny keeps {kept} of 196 patches (bright) after block {found['pruned']['blocks'][0]} and {still} {top['label']},
+        {100 * top['probability']:.0f} % against {100 * dense['top'][0]['probability']:.0f} %.*""")
+
+
+def accuracy(reports):
+    found = reports.find("accuracy")
+    right = {(r["prune"], r["settings"], r["backend"]): r for r in found["results"]}
+    settings = {(r["prune"], r["settings"]) for r in found["results"]}
+    spread = max(100 * (max(tops) - min(tops)) for tops in ([r["top1"] for k, r in right.items() if k[:2] == s] for s in settings))
+    backend = found["results"][0]["backend"]
+    rows = []
+    for name, setting in POLICIES:
+        r = right[(name, setting, backend)]
+        rows.append([name, setting.replace("=", " "), short(r["mean_tokens"] or [197]), f"{100 * r['top1']:.1f}"])
+    names = {"cpu": "the CPU", "vulkan": "Vulkan", "cuda": "CUDA"}
+    on = [names[b] for b in found["devices"]]
+    said = ", ".join(on[:-1]) + " and " + on[-1] if len(on) > 1 else on[0]
+    text = paragraph(f"""Top-1 in percent of the demo checkpoint (DeiT-Tiny) on the first {found['tiles']} test images of CIFAR-10,
+        {found['dtype']}, {found['date'][:10]}; tokens are counted after each stage, with the CLS token ({link(found, found['file'])}, more
+        settings there). Between {said} the largest difference is {spread:.1f} points in its {len(settings)} rows.""")
+    return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"], rows)
+
+
+def forwards(reports):
+    peers = reports.find("peers", "forwards")
+    device = peers["device"]["name"]
+    rows = forward_rows(peers)
+
+    def cell(model, batch, keep):
+        row = rows.get((model, batch, keep))
+        if not row:
+            return "-"
+        ours, theirs = images_per_second(row), images_per_second(row, GRAPH)
+        return f"{ours:,.0f} / {f'**{theirs:,.0f}**' if theirs > ours else f'{theirs:,.0f}'}"
+
+    lines = [[MODELS[m][0], str(b)] + [cell(m, b, k) for k in (None, 0.5, 0.2)] for m, b in FORWARDS]
+    ratios = [images_per_second(r) / images_per_second(r, GRAPH) for r in rows.values()]
+    out = [paragraph(f"""{machine(peers)}, f16, images and logits in device memory. **Whole forwards**, images a second, raggedvit /
+        PyTorch's same forward in a CUDA graph (fixed k, by a gather), in one run ({link(peers)}); l2 after block 3. Of {len(rows)} pairs of a
+        model, a batch size and a kept fraction PyTorch is the faster in {sum(r < 1 for r in ratios) or 'none'} (it would be bold); the least
+        factor is {min(ratios):.2f}:"""), table(["", "batch", "dense", "keep 0.5", "keep 0.2"], lines)]
+
+    base = "deit_base_patch16_224"
+    ideal = [f"{100 * images_per_second(rows[(base, 64, k)]) / images_per_second(rows[(base, 64, None)]) / ideal_speed_up(base, k):.0f} %"
+             for k in (0.5, 0.2)]
+    text = f"""Against its own dense forward the pruned DeiT-B at batch 64 reaches {ideal[0]} (keep 0.5) and {ideal[1]} (keep 0.2) of the
+        speed-up that its multiplications allow."""
+    compiled = reports.find("peers", "compile", name=device)
+    if compiled:
+        found = [r for r in compiled["compile"] if OURS in r]
+        factors = [images_per_second(r) / images_per_second(r, "torch.compile") for r in found]
+        text += f""" The same forwards of {models(found)} under `torch.compile` (reduce-overhead, {len(found)} cells) take {min(factors):.2f} to
+        {max(factors):.2f} times the library's time."""
+    eager = reports.find("peers", "eager", name=device)
+    if eager:
+        factors = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in eager["eager"]
+                   if r["batch"] == 1 and r["keep"] is not None and median(r, "eager, Triton varlen", "latency")]
+        text += f" The eager Triton pipeline of the paper takes at least {min(factors):.1f} times as long at batch 1."
+    c = [r for r in (reports.find("forward", name=device, backend="cuda", inputs="device", model=m, where=lambda r: {0.5, 0.2, 1.0} <=
+                                  {x["keep"] for x in r["results"]} and any(median(x, "enqueue_next_us") for x in r["results"]))
+                     for m in MODELS) if r]
+    if c:
+        pairs = [(median(row, "enqueue_next_us"), median(r, "floor", "empty_graph_launch_us")) for r in c for row in r["results"]]
+        text += f""" Enqueuing a forward of {models(c)} behind a running one costs the host at most {max(us for us, _ in pairs):.1f} us, and at
+        most {max(us / floor for us, floor in pairs):.1f} times an empty graph's launch ({', '.join(link(r, MODELS[r['model']][0]) for r in c)}); the first one after a long wait finds cold caches and
+        costs more."""
+    return "\n\n".join(out + [paragraph(text)])
+
+
+def models(rows):
+    return " and ".join(dict.fromkeys(MODELS[r["model"]][0].removesuffix(" 224") for r in rows))
+
+
+def attention(reports):
+    peers = reports.find("peers", "attention")
+    rows = {r["point"]: r for r in peers["attention"] if "gpu_us" in r}
+    lines = []
+    for point, name in ATTENTION:
+        ours = median(rows[point], "gpu_us", OURS)
+        cells = []
+        for rival, _ in RIVALS:
+            theirs = median(rows[point], "gpu_us", rival)
+            cells.append("-" if theirs is None else f"**{theirs:.1f}**" if theirs < ours else f"{theirs:.1f}")
+        lines.append([name, f"{ours:.1f}"] + cells)
+
+    def mean(rival):
+        return geometric_mean(median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", rival))
+
+    lost = losses(reports)
+    text = paragraph(f"""Over {len(rows)} points the geometric mean is {mean(FLASH):.2f} times as fast as FlashAttention-2 and {mean(TRITON):.2f}
+        times as fast as the Triton kernel (the best of eleven tiles at each point). A rival is faster in {len(lost)} of all cells measured
+        ([the worst](bench/README.md#where-a-rival-is-faster)).""")
+    head = paragraph(f"""**Ragged attention** alone, {peers['date'][:10]}, 12 heads of 64 channels, f16, GPU microseconds a call ({link(peers)});
+        "padded" pads to the longest image, without the mask that ragged images need. A figure in bold is faster than
+        raggedvit's.""")
+    return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in RIVALS], lines), text])
+
+
+def losses(reports):
+    """(rival's time over ours, what, rival, ours, theirs) where a rival is faster, the worst first. Times in us of an image or a call."""
+    found = []
+    peers = reports.find("peers", "attention")
+    for r in peers["attention"] if peers else []:
+        for rival, times in r.get("gpu_us", {}).items():
+            ours = median(r, "gpu_us", OURS)
+            if rival != OURS and times.get("median") and times["median"] < ours:
+                found.append((times["median"] / ours, f"attention, {r['point']}", rival, ours, times["median"]))
+    for section, rivals in (("forwards", [GRAPH]), ("compile", ["torch.compile"]),
+                            ("eager", ["eager, Triton varlen", "eager, FA2 varlen", "padded graph, key mask"])):
+        report = reports.find("peers", section)
+        for r in report[section] if report else []:
+            for rival in rivals:
+                theirs, ours = images_per_second(r, rival), images_per_second(r)
+                if theirs and theirs > ours:
+                    keep = "dense" if r["keep"] is None else f"keep {r['keep']:g}"
+                    found.append((ours / theirs, f"{MODELS[r['model']][0]}, B={r['batch']}, {keep}", rival, 1e6 / ours, 1e6 / theirs))
+    return sorted(found)
+
+
+def worst(reports):
+    found = losses(reports)
+    text = paragraph(f"A rival is faster in {len(found)} cells{'; the worst three' if len(found) > 3 else ''}:")
+    rows = [[what, rival, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.2f}"] for ratio, what, rival, ours, theirs in found[:3]]
+    return text + "\n\n" + table(["cell", "rival", "raggedvit, us", "rival, us", "rival's time over ours"], rows) if rows else text
+
+
+def cpu(reports):
+    ours = reports.find("forward", backend="cpu", where=lambda r: len({x["batch"] for x in r["results"]}) > 1)
+    soft = reports.find("forward", backend="vulkan", where=lambda r: "llvmpipe" in r["device"]["name"])
+    rows = []
+    for report, name in ((ours, "CPU"), (soft, "Vulkan, " + soft["device"]["driver"] if soft else "")):
+        for batch in (lambda found: [found[0], found[-1]])(sorted({r["batch"] for r in report["results"]})) if report else []:
+            ms = {r["keep"]: median(r, "ms_per_image") for r in report["results"] if r["batch"] == batch}
+            rows.append([name, str(batch)] + [three(ms.get(k)) for k in (1.0, 0.5, 0.2)])
+    text = paragraph(f"""**CPU.** DeiT-Tiny at 224 pixels, {ours['dtype']}, whole forward from host memory to host memory, milliseconds an image,
+        on {ours['machine']['cores']} cores of an {ours['machine']['cpu']} ({ours['device']['driver']}; {day(ours, soft)};
+        {link(ours, 'CPU')}{f", {link(soft, 'Vulkan')}" if soft else ''}). The Vulkan driver is Mesa's software one on the same cores: it shows
+        that the path works, not what a GPU does.""")
+    return text + "\n\n" + table(["", "batch", "dense", "l2, keep 0.5", "l2, keep 0.2"], rows)
+
+
+def three(value):
+    """Three figures."""
+    return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
+
+
+BLOCKS = {"photo": photo, "accuracy": accuracy, "forwards": forwards, "attention": attention, "cpu": cpu, "worst": worst}
+
+
+def main():
+    check, reports, differ = "--check" in sys.argv[1:], read(), False
+    for name in ("README.md", "bench/README.md"):
+        path = ROOT / name
+        old = path.read_text()
+        used = set()
+
+        def fill(match):
+            used.add(match.group(1))
+            return f"<!-- begin {match.group(1)} -->\n{BLOCKS[match.group(1)](reports)}\n<!-- end {match.group(1)} -->"
+
+        new = re.sub(r"<!-- begin (\w+) -->\n.*?<!-- end \1 -->", fill, old, flags=re.S)
+        if not used:
+            sys.exit(f"tables: {name} has no table")
+        if new != old and check:
+            differ = True
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, "from bench/results"))
+        elif new != old:
+            path.write_text(new)
+            print(f"{name}: rewritten")
+    if differ:
+        sys.exit("tables: run bench/tables.py")
+
+
+if __name__ == "__main__":
+    main()
