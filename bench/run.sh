@@ -265,10 +265,11 @@ print(sum(d["usable"] and [d["backend"], d["software"]] == [sys.argv[1], sys.arg
     python3 "$here/collect.py" "$out" "$RVIT_BENCH_COMMIT" $SECONDS
     [ ${#peers[@]} = 0 ] || python3 "$here/peers/summary.py" "$out/parts" 2>&1 | tee "$out/summary.txt"
     if command -v gnuplot >/dev/null; then
-        [ -n "$dry" ] || "$here/plots.sh" "$out/plots" "$out/run.json"
+        [ -n "$dry" ] || "$here/plots.sh" "$out/plots" "$out/run.json" "$here/results/accuracy_demo.json"
     else
         echo "no gnuplot here: bench/plots.sh draws run.json elsewhere"
     fi
+    rm -rf "$out/codes"
     echo "done after $SECONDS s"
 }
 
