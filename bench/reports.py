@@ -36,7 +36,7 @@ class Reports(list):
 
     def find(self, benchmark, has=None, where=lambda report: True, **fields):
         """has: a section that must not be empty; fields: of the report, or of its device."""
-        found = [r for r in self if r.get("benchmark") == benchmark and (has is None or r.get(has)) and where(r) and
+        found = [r for r in self if r.get("benchmark") == benchmark and not r.get("dry_run") and (has is None or r.get(has)) and where(r) and
                  all(r.get(k, (r.get("device") or {}).get(k) if isinstance(r.get("device"), dict) else None) == v
                      for k, v in fields.items())]
         return max(found, key=lambda r: r["date"], default=None)

@@ -99,7 +99,7 @@ measure_cuda() {
     done
     for name in deit_base_patch16_224 deit_small_patch16_224 deit_tiny_patch16_224 deit_base_patch16_384; do
         [ ! -e "$work/models/$name.safetensors" ] ||
-            part ratios_cuda_$name $most "$bench"_forward "$work/models/$name.safetensors" "${forward[@]}" --seconds 0.3 --batch 64 \
+            part ratios_cuda_$name $most "$bench"_forward "$work/models/$name.safetensors" "${forward[@]}" --seconds 0.2 --batch 64 \
                 --prune "$ratios"
     done
     part policies_cuda $most "$bench"_forward "$model" "${forward[@]}" --seconds 0.1 --batch 64 --sheet "$sheet" --prune "$policies"
@@ -127,6 +127,7 @@ measure_software_vulkan() {
 measure_cpu() {
     local device=(--backend cpu --dtype f32)
     part forward_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 2 --batch 1,8,32
+    [ $((has_cuda + has_vulkan)) = 0 ] || return # beside a GPU the rest says little
     part ratios_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 1.5 --batch 8 --prune "$ratios"
     part policies_cpu 90 "$bench"_forward "$model" "${device[@]}" --seconds 0.3 --batch 8 --sheet "$sheet" --prune "$policies"
     part attention_cpu 30 "$bench"_attention "${device[@]}" --batch 1,4,16 --calls 2 --repeats 5
