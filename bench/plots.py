@@ -88,7 +88,8 @@ class Bars:
         if self.log_y:
             out.append(log_axis([v for s in self.series for v in s[2] if v] + ([1] if self.line else [])))
         else:
-            out.append("unset logscale y\nset yrange [0:*]")
+            top = 1.12 * max(v for s in self.series for v in s[2] if v) if self.labels else "*"
+            out.append(f"unset logscale y\nset yrange [0:{top}]")
         n = 1 if self.stacked else len(self.series)
         width = 0.8 / n
         tics = ", ".join(f'"{name}" {i}' for i, name in enumerate(self.categories))
@@ -394,7 +395,7 @@ def ragged(reports, device):
     names = [n for n in WHO if n not in ("cuDNN SDPA", "varlen_attn", OURS)]
     panels = [Bars("attention, ragged and at 577 tokens", "GPU time over raggedvit's", [r["point"].replace(" uniform", "\\nuniform").replace(" one", "\\none") for r in rows],
                    [(n, WHO[n], [(median(r, "gpu_us", n) or 0) / median(r, "gpu_us", OURS) or None for r in rows]) for n in names], rotate=True,
-                   log_y=True, line=("raggedvit", "1"))]
+                   log_y=True, line=("raggedvit = 1", "1"))]
     found = [r for r in (whole or {}).get("eager", []) if r["keep"] is None and OURS in r]
     rivals = [("padded graph, key mask", 3), ("eager, Triton varlen", 2), ("eager, FA2 varlen", 1)]
     panels.append(Bars("DeiT-B 224, a threshold on norms", "images a second", [f"B={r['batch']}" for r in found],
