@@ -12,7 +12,7 @@
 # RVIT_BENCH_SECONDS is when the measuring must be over (460; without a GPU 270): what does not fit is left out, and said so.
 # RVIT_BENCH_TESTS=1 runs the test programs on the GPU first, beside what PyTorch compiles. RVIT_BENCH_PYTHON (python3) has PyTorch;
 # RVIT_BENCH_SECTIONS names the sections of peers.py to run; RVIT_BENCH_WORK (/tmp/raggedvit-bench) is for checkpoints and compiled code.
-# RVIT_BENCH_DRY=1 tries everything at tiny sizes; its figures mean nothing.
+# RVIT_BENCH_DRY=1 tries everything at tiny sizes; its figures mean nothing. Exits 1 if a measurement failed.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
@@ -76,7 +76,12 @@ part() {
     fi
     timeout "$seconds" "$program" "$@" --json "$out/parts/$name.json" >"$out/logs/$name.log" 2>&1
     code=$?
-    [ $code = 0 ] || { echo "$name: exit $code: $(tail -1 "$out/logs/$name.log")"; rm -f "$out/parts/$name.json"; return; }
+    if [ $code != 0 ]; then
+        echo "$name: exit $code: $(tail -1 "$out/logs/$name.log")"
+        rm -f "$out/parts/$name.json"
+        failed=1
+        return
+    fi
     echo "$name: $((SECONDS - begin)) s"
 }
 
@@ -86,7 +91,7 @@ tool() {
     shift 2
     [ "$(left)" -ge "$seconds" ] || { echo "$name: left out, $(left) s are left"; return; }
     timeout "$seconds" "$raggedvit" bench "$@" --json >"$out/parts/$name.json" 2>"$out/logs/$name.log" ||
-        { echo "$name: $(tail -1 "$out/logs/$name.log")"; rm -f "$out/parts/$name.json"; }
+        { echo "$name: $(tail -1 "$out/logs/$name.log")"; rm -f "$out/parts/$name.json"; failed=1; }
 }
 
 measure_cuda() {
@@ -207,6 +212,7 @@ run() {
     work=${RVIT_BENCH_WORK:-/tmp/raggedvit-bench}
     mkdir -p "$work"
     SECONDS=0
+    failed=0
     RVIT_BENCH_COMMIT=$(cat "$programs/commit" 2>/dev/null || git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)
     export RVIT_BENCH_COMMIT PYTHONUNBUFFERED=1 TORCHINDUCTOR_CACHE_DIR=$work/inductor TRITON_CACHE_DIR=$work/triton
     # cuBLASLt, which the library opens at run time, may lie only among PyTorch's packages.
@@ -272,6 +278,7 @@ print(sum(d["usable"] and [d["backend"], d["software"]] == [sys.argv[1], sys.arg
     fi
     rm -rf "$out/codes"
     echo "done after $SECONDS s"
+    return $failed
 }
 
 case ${1:-} in
