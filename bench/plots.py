@@ -8,7 +8,8 @@ import pathlib
 import re
 import sys
 
-from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, day, forward_rows, ideal_speed_up, images_per_second, median, read)
+from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, by_policy, by_ratio, day, forward_rows, ideal_speed_up,
+                     images_per_second, median, read)
 
 # Okabe and Ito's colours, which stay apart for the colour-blind; point types and dashes say the same again.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F"]
@@ -81,7 +82,8 @@ class Bars:
 
     def legend(self):
         lines = [(self.line[0], "lc rgb '#000000' lw 1.5 dt 2", "lines")] if self.line else []
-        return [(label, f"lc rgb '{COLOURS[style]}'", "boxes fs solid 0.85 border rgb '#333333'") for label, style, _ in self.series] + lines
+        kind = "boxes fs solid 0.85 border rgb '#333333'"
+        return [(label, f"lc rgb '{COLOURS[style]}'", kind) for label, style, _ in self.series] + lines
 
     def script(self, tag):
         out, plots = ["unset logscale x"], []
@@ -153,7 +155,8 @@ class Figure:
                     out.append(f"set label 2 '{quote(self.note)}' at screen 0.5,{13 / height:.4f} center font ',9'")
             out.append(f"set lmargin at screen {left / width:.4f}\nset rmargin at screen {right / width:.4f}")
             out.append(f"set tmargin at screen {high / height:.4f}\nset bmargin at screen {low / height:.4f}")
-            out.append(f"set title '{quote(panel.title)}' font ',11' offset 0,-0.4\nset xlabel '{quote(panel.x)}'\nset ylabel '{quote(panel.y)}' offset -1,0")
+            out.append(f"set title '{quote(panel.title)}' font ',11' offset 0,-0.4\nset xlabel '{quote(panel.x)}'")
+            out.append(f"set ylabel '{quote(panel.y)}' offset -1,0")
             lines, plots = panel.script(f"p{i}")
             out += lines
             out.append("plot " + ", \\\n     ".join(plots))
@@ -162,7 +165,8 @@ class Figure:
         out.append(f"set lmargin at screen {1 - (self.legend_width - 4) / width:.4f}\nset rmargin at screen {1 - 4 / width:.4f}")
         out.append(f"set tmargin at screen {1 - top / height:.4f}\nset bmargin at screen {bottom / height:.4f}")
         out.append("set key left top Left reverse samplen 2 spacing 1.25 font ',10' width -2")
-        out.append("plot " + ", \\\n     ".join(f"NaN with {kind} {style} title '{quote(label)}'" for label, (style, kind) in legend.items()))
+        entries = [f"NaN with {kind} {style} title '{quote(label)}'" for label, (style, kind) in legend.items()]
+        out.append("plot " + ", \\\n     ".join(entries))
         out.append("unset multiplot")
         return width, height, "\n".join(out) + "\n"
 
@@ -175,7 +179,7 @@ def slug(device):
     return re.sub(r"[^a-z0-9]+", "_", re.sub(r"^(NVIDIA|AMD|Intel\(R\)) ", "", device).lower()).strip("_")
 
 
-def by_batch(rows, value):
+def points_of(rows, value):
     return sorted((r["batch"], value(r)) for r in rows if value(r))
 
 
@@ -191,11 +195,11 @@ def attention(reports, device):
     panels = []
     for kept in sorted({r["longest"] for r in rows}, reverse=True):
         chosen = [r for r in rows if r["longest"] == kept]
-        series = [(n, WHO[n], False, by_batch(chosen, lambda r, n=n: median(r, "gpu_us", n))) for n in names]
+        series = [(n, WHO[n], False, points_of(chosen, lambda r, n=n: median(r, "gpu_us", n))) for n in names]
         panels.append(Lines(f"{kept} of 197 tokens", "images", "GPU us a call", series, log_y=True))
     return Figure(f"{slug(device)}_attention", f"Attention, 12 heads of 64, f16: {device}, {day(peers)}", panels, 2,
-                  "Median of a CUDA graph's replays, warm caches. Padded ones pad to 197 tokens; without a key mask the result is wrong on ragged"
-                  " batches.")
+                  "Median of a CUDA graph's replays, warm caches. Padded ones pad to 197 tokens; without a key mask the result is wrong"
+                  " on ragged batches.")
 
 
 def overhead(reports, device):
@@ -236,8 +240,8 @@ def throughput(reports, device):
     batches = sorted({b for m, b, _ in rows if m == model})
 
     def series(section, who, keep):
-        found = forward_rows({"x": []} if section is None else section[0], section[1])
-        return sorted((b, images_per_second(r, who)) for (m, b, k), r in found.items() if m == model and k == keep and images_per_second(r, who))
+        return sorted((b, images_per_second(r, who)) for (m, b, k), r in forward_rows(*section).items()
+                      if m == model and k == keep and images_per_second(r, who))
 
     lines = [("raggedvit, keep 0.5", 0, False, series((peers, "forwards"), OURS, 0.5)),
              ("raggedvit, dense", 0, True, series((peers, "forwards"), OURS, None)),
@@ -247,7 +251,8 @@ def throughput(reports, device):
              ("padded graph, key mask", 3, False, series((more or {}, "eager"), "padded graph, key mask", 0.5)),
              ("eager, Triton varlen", 4, False, series((more or {}, "eager"), "eager, Triton varlen", 0.5)),
              ("eager, FA2 varlen", 5, False, series((more or {}, "eager"), "eager, FA2 varlen", 0.5))]
-    panel = Lines("DeiT-B 224, f16, half of the tokens after block 3", "images in a batch", "images a second", lines, log_y=True, ticks=batches)
+    panel = Lines("DeiT-B 224, f16, half of the tokens after block 3", "images in a batch", "images a second", lines, log_y=True,
+                  ticks=batches)
     return Figure(f"{slug(device)}_throughput", f"Whole forwards: {device}, {day(peers, more, compiled)}", [panel], 1,
                   "Several enqueued, one wait. Images and logits in device memory.", (620, 420))
 
@@ -256,8 +261,7 @@ def ratio(reports, device):
     peers = reports.find("peers", "forwards", name=device)
     panels, used = [], []
     for model, (title, _, tokens) in MODELS.items():
-        swept = reports.find("forward", name=device, model=model, where=lambda r: len(r["results"]) > 5 and {x["prune"] for x in r["results"]} == {"none", "l2"}
-                             and len({x["batch"] for x in r["results"]}) == 1)
+        swept = reports.find("forward", name=device, model=model, where=by_ratio)
         x_ideal = [i / 20 for i in range(0, 19)]
         lines = [("ideal, by multiplications", 6, True, [(p, ideal_speed_up(model, 1 - p)) for p in x_ideal])]
         if swept:
@@ -277,12 +281,12 @@ def ratio(reports, device):
                       for keep in (0.5, 0.2) if (model, 64, keep) in rows]
             lines.append(("PyTorch graph, gather", 1, False, [(0, 1)] + points if points else []))
         if len([s for s in lines if s[3]]) > 1:
-            panels.append(Lines(f"{title}, B = {batch}", "share of tokens pruned after block 3", "speed-up over its own dense forward", lines,
-                                log_x=False, y_range=(0.8, 2.8), ticks=[0, 0.2, 0.4, 0.6, 0.8]))
+            panels.append(Lines(f"{title}, B = {batch}", "share of tokens pruned after block 3", "speed-up over its own dense forward",
+                                lines, log_x=False, y_range=(0.8, 2.8), ticks=[0, 0.2, 0.4, 0.6, 0.8]))
     if not panels:
         return None
     return Figure(f"{slug(device)}_ratio", f"Speed-up by prune ratio: {device}, {day(*(used or [peers]), peers)}", panels, 2,
-                  "Each against its own dense forward. The ideal counts the multiplications of the blocks, nothing else.")
+                  "Each against its own dense forward in its own run. The ideal counts the multiplications of the blocks, nothing else.")
 
 
 def stages(reports, device):
@@ -296,7 +300,8 @@ def stages(reports, device):
         for row in ours["results"]:
             categories.append(f"raggedvit, B={row['batch']}")
             columns.append(row)
-            theirs = next((r for r in (peers or {}).get("stages", []) if r["model"] == model and r["batch"] == row["batch"] and "front" in r), None)
+            theirs = next((r for r in (peers or {}).get("stages", [])
+                           if (r["model"], r["batch"]) == (model, row["batch"]) and "front" in r), None)
             if theirs:
                 categories.append(f"PyTorch, B={row['batch']}")
                 columns.append(theirs)
@@ -306,8 +311,10 @@ def stages(reports, device):
                                                     ("late", "blocks 4 to 11"), ("head", "head")))]
         panels.append(Bars(f"{MODELS[model][0]}, {ours['dtype']}, keep {ours['keep']:g}", "us an image", categories, series, stacked=True,
                            rotate=True))
+    if not panels:
+        return None
     return Figure(f"{slug(device)}_stages", f"Where a pruned forward's time goes: {device}, {day(*used, peers)}", panels, 2,
-                  "Each part replayed by itself. PyTorch's gather is in its prune stage; ours is in the layernorm of block 4.") if panels else None
+                  "Each part replayed by itself. PyTorch's gather is in its prune stage; ours is in the layernorm of block 4.")
 
 
 def scaling(reports, device):
@@ -350,10 +357,11 @@ def difference(reports, device):
     rows = [r for r in peers["attention"] if r.get("errors") and r["batch"] == 64 and r["rows"] == 64 * r["longest"]]
     names = [(OURS, 0), (FLASH, 1), (TRITON, 2), ("padded SDPA, key mask", 4)]
     panels = [Lines("attention, 64 images", "tokens", "relative error, 1e-4",
-                    [(n, s, False, sorted((r["longest"], 1e4 * r["errors"][n]["relative"]) for r in rows if n in r["errors"])) for n, s in names])]
+                    [(n, s, False, sorted((r["longest"], 1e4 * r["errors"][n]["relative"]) for r in rows if n in r["errors"]))
+                     for n, s in names])]
     if exact:
-        chosen = exact["accuracy"]
-        panels.append(Bars("logits of whole dense forwards", "largest difference", [MODELS[r["model"]][0] for r in chosen if r["model"] in MODELS],
+        chosen = [r for r in exact["accuracy"] if r["model"] in MODELS]
+        panels.append(Bars("logits of whole dense forwards", "largest difference", [MODELS[r["model"]][0] for r in chosen],
                            [(OURS, 0, [r["raggedvit_f16"]["largest"] for r in chosen]),
                             ("PyTorch, f16", 1, [r["pytorch"]["largest"] for r in chosen])], labels=True))
     return Figure(f"{slug(device)}_difference", f"f16 against float64: {device}, {day(peers, exact)}", panels, 2)
@@ -361,7 +369,7 @@ def difference(reports, device):
 
 def policies(reports, device):
     accuracy = reports.find("accuracy")
-    fast = reports.find("forward", name=device, where=lambda r: len({x["prune"] for x in r["results"]}) > 3)
+    fast = reports.find("forward", name=device, where=by_policy)
     if not accuracy or not fast:
         return None
     right = {(r["prune"], r["settings"]): 100 * r["top1"] for r in accuracy["results"]}
@@ -369,15 +377,15 @@ def policies(reports, device):
     for r in fast["results"]:
         if (r["prune"], r["settings"]) in right:
             named.setdefault(r["prune"], []).append((r["images_per_second"], right[(r["prune"], r["settings"])]))
-    styles = {name: i for i, name in enumerate(["l2", "evit", "evit-fused", "dynamicvit", "ats", "tome", "none", "evit-paper", "l2-threshold",
-                                                "dynamicvit-gate", "ats-paper", "random"])}
+    order = "l2 evit evit-fused dynamicvit ats tome none evit-paper l2-threshold dynamicvit-gate ats-paper random".split()
+    styles = {name: i for i, name in enumerate(order)}
     lines = [(n, styles.get(n, 0), False, sorted(points)) for n, points in sorted(named.items(), key=lambda kv: styles.get(kv[0], 99))]
     low = min(y for _, _, _, p in lines for _, y in p)
     where = f"{fast['device']['backend']}, {fast['dtype']}, B = {fast['results'][0]['batch']}"
     panel = Lines(f"demo checkpoint (DeiT-T), CIFAR-10 tiles, {where}", "images a second", "top-1, %", lines, log_x=False,
                   y_range=(int(low) - 1, 86), ticks=ticks_over([x for _, _, _, p in lines for x, _ in p]))
     return Figure(f"{slug(device)}_policies", f"Accuracy against throughput: {device}, {day(fast)}", [panel], 1,
-                  "Each policy at several settings; on 1000 test tiles 1 point of top-1 is within the error. Real tiles, so lengths are truly ragged.",
+                  "Each policy at several settings; on 1000 test tiles 1 point of top-1 is within the error. Lengths are truly ragged.",
                   (720, 460))
 
 
@@ -393,9 +401,10 @@ def ragged(reports, device):
         return None
     rows = [r for r in peers["attention"] if "gpu_us" in r and not r["swept"]]
     names = [n for n in WHO if n not in ("cuDNN SDPA", "varlen_attn", OURS)]
-    panels = [Bars("attention, ragged and at 577 tokens", "GPU time over raggedvit's", [r["point"].replace(" uniform", "\\nuniform").replace(" one", "\\none") for r in rows],
-                   [(n, WHO[n], [(median(r, "gpu_us", n) or 0) / median(r, "gpu_us", OURS) or None for r in rows]) for n in names], rotate=True,
-                   log_y=True, line=("raggedvit = 1", "1"))]
+    points = [r["point"].replace(" uniform", "\\nuniform").replace(" one", "\\none") for r in rows]
+    panels = [Bars("attention, ragged and at 577 tokens", "GPU time over raggedvit's", points,
+                   [(n, WHO[n], [(median(r, "gpu_us", n) or 0) / median(r, "gpu_us", OURS) or None for r in rows]) for n in names],
+                   rotate=True, log_y=True, line=("raggedvit = 1", "1"))]
     found = [r for r in (whole or {}).get("eager", []) if r["keep"] is None and OURS in r]
     rivals = [("padded graph, key mask", 3), ("eager, Triton varlen", 2), ("eager, FA2 varlen", 1)]
     panels.append(Bars("DeiT-B 224, a threshold on norms", "images a second", [f"B={r['batch']}" for r in found],
@@ -416,10 +425,11 @@ def vulkan(reports, device):
     kernels, used = [], []
     for report, label, style in tiers("attention", dtype="f16"):
         used.append((report, label))
-        kernels.append((label, style, False, by_batch([r for r in report["results"] if r["length"] == 197], lambda r: median(r, "device_us"))))
+        long = [r for r in report["results"] if r["length"] == 197]
+        kernels.append((label, style, False, points_of(long, lambda r: median(r, "device_us"))))
     panels = [Lines("attention, 197 tokens, 12 heads of 64", "images", "us a call", kernels, log_y=True)]
     lines = []
-    for report, label, style in tiers("forward", model="deit_base_patch16_224", dtype="f16"):
+    for report, label, style in tiers("forward", model="deit_base_patch16_224", dtype="f16", where=by_batch):
         used.append((report, label))
         for keep, dashed in ((1.0, True), (0.5, False)):
             lines.append((f"{label}, {'dense' if keep == 1 else 'keep 0.5'}", style, dashed, sorted(
@@ -432,11 +442,12 @@ def vulkan(reports, device):
 
 
 def cpu(reports, device):
-    found = reports.find("forward", name=device, backend="cpu", where=lambda r: len({x["batch"] for x in r["results"]}) > 1)
+    found = reports.find("forward", name=device, backend="cpu", where=by_batch)
     if not found:
         return None
     cores, lines = found["machine"]["cores"], []
-    soft = reports.find("forward", backend="vulkan", where=lambda r: "llvmpipe" in r["device"]["name"] and r["machine"]["cpu"] == device)
+    soft = reports.find("forward", backend="vulkan", where=lambda r: by_batch(r) and "llvmpipe" in r["device"]["name"] and
+                        r["machine"]["cpu"] == device)
     for report, label, style in ((found, "CPU", 0), (soft, "Vulkan on the same cores", 3)):
         for keep, shade in ((1.0, 0), (0.5, 1), (0.2, 2)):
             points = sorted((r["batch"], 1e3 / median(r, "ms_per_image"), 1e3 / r["ms_per_image"]["p90"], 1e3 / r["ms_per_image"]["p10"])
@@ -461,7 +472,7 @@ def steps(reports, device):
         panels.append(Bars(f"{backend}, {found['dtype']}, {found['heads'] * found['head_dim']} channels, 197 tokens, half kept",
                            "us a call", names, [(f"B = {b}", i, [values.get((n, b)) for n in names]) for i, b in enumerate(chosen)],
                            rotate=True, labels=True, log_y=backend != "cuda"))
-    return Figure(f"{slug(device)}_steps", f"The steps around attention: {device}, {day(*used)}", panels, 1, "", (900, 380)) if panels else None
+    return Figure(f"{slug(device)}_steps", f"The steps around attention: {device}, {day(*used)}", panels, 1, "", (900, 380))
 
 
 def break_even(reports, device):
@@ -471,10 +482,12 @@ def break_even(reports, device):
     lines = [(f"{r['backend']}, {r['architecture']}, {r['dtype']}", i, False,
               [(x["batch"], x["break_even_keep"]) for x in r["results"] if x["break_even_keep"]]) for i, r in enumerate(found)]
     panel = Lines("l2 after block 3", "images in a batch", "largest kept fraction that pays", lines, y_range=(0, 1.02))
-    return Figure(f"{slug(device)}_break_even", f"From where on pruning pays: {device}, {day(*found)}", [panel], 1, "raggedvit bench", (560, 380))
+    return Figure(f"{slug(device)}_break_even", f"From where on pruning pays: {device}, {day(*found)}", [panel], 1, "raggedvit bench",
+                  (560, 380))
 
 
-FIGURES = [attention, overhead, throughput, ratio, stages, scaling, resolution, difference, policies, ragged, vulkan, cpu, steps, break_even]
+FIGURES = [attention, overhead, throughput, ratio, stages, scaling, resolution, difference, policies, ragged, vulkan, cpu, steps,
+           break_even]
 
 
 def main():

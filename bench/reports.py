@@ -36,14 +36,32 @@ class Reports(list):
 
     def find(self, benchmark, has=None, where=lambda report: True, **fields):
         """has: a section that must not be empty; fields: of the report, or of its device."""
-        found = [r for r in self if r.get("benchmark") == benchmark and not r.get("dry_run") and (has is None or r.get(has)) and where(r) and
-                 all(r.get(k, (r.get("device") or {}).get(k) if isinstance(r.get("device"), dict) else None) == v
-                     for k, v in fields.items())]
+        def value(report, key):
+            device = report.get("device")
+            return report.get(key, device.get(key) if isinstance(device, dict) else None)
+
+        found = [r for r in self if r.get("benchmark") == benchmark and not r.get("dry_run") and (has is None or r.get(has)) and
+                 all(value(r, k) == v for k, v in fields.items()) and where(r)]
         return max(found, key=lambda r: r["date"], default=None)
 
 
 def read(paths=()):
     return Reports(load(paths))
+
+
+def by_batch(report):
+    """Of bench/forward.c: several batch sizes."""
+    return len({r["batch"] for r in report["results"]}) > 1
+
+
+def by_ratio(report):
+    """One batch size, one policy at many kept fractions."""
+    return not by_batch(report) and len(report["results"]) > 5 and {r["prune"] for r in report["results"]} == {"none", "l2"}
+
+
+def by_policy(report):
+    """One batch size, many policies."""
+    return not by_batch(report) and len({r["prune"] for r in report["results"]}) > 3
 
 
 def median(entry, *keys):

@@ -12,12 +12,14 @@ import re
 import sys
 import textwrap
 
-from reports import FLASH, GRAPH, MODELS, OURS, TRITON, day, forward_rows, geometric_mean, ideal_speed_up, images_per_second, median, read
+from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, day, forward_rows, geometric_mean, ideal_speed_up, images_per_second,
+                     median, read)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 140
-POLICIES = [("none", ""), ("l2", "keep=0.5"), ("l2", "keep=0.2"), ("l2-threshold", "threshold=38"), ("evit", "keep=0.7"), ("evit", "keep=0.5"),
-            ("evit-fused", "keep=0.7"), ("evit-fused", "keep=0.5"), ("evit-paper", "keep=0.5"), ("evit-paper", "keep=0.2"),
+POLICIES = [("none", ""), ("l2", "keep=0.5"), ("l2", "keep=0.2"), ("l2-threshold", "threshold=38"), ("evit", "keep=0.7"),
+            ("evit", "keep=0.5"), ("evit-fused", "keep=0.7"), ("evit-fused", "keep=0.5"), ("evit-paper", "keep=0.5"),
+            ("evit-paper", "keep=0.2"),
             ("dynamicvit", "keep=0.7"), ("dynamicvit", "keep=0.5"), ("dynamicvit-gate", "threshold=0.5"), ("ats", "samples=196"),
             ("ats", "samples=98"), ("ats-paper", "mass=0.9"), ("ats-paper", "keep=0.5"), ("ats-paper", "keep=0.2"), ("tome", "merge=8"),
             ("tome", "merge=13"), ("random", "keep=0.5"), ("random", "keep=0.2")]
@@ -62,8 +64,8 @@ def photo(reports):
     dense, pruned = (found[k]["images"][0] for k in ("dense", "pruned"))
     kept, top = len(pruned["kept"][0]), pruned["top"][0]
     still = "still says" if top["label"] == dense["top"][0]["label"] else "now says"
-    return paragraph(f"""*DeiT-Tiny keeps {kept} of 196 patches (bright) after block {found['pruned']['blocks'][0]} and {still} {top['label']},
-        {100 * top['probability']:.0f} % against {100 * dense['top'][0]['probability']:.0f} %.*""")
+    return paragraph(f"""*DeiT-Tiny keeps {kept} of 196 patches (bright) after block {found['pruned']['blocks'][0]} and {still}
+        {top['label']}, {100 * top['probability']:.0f} % against {100 * dense['top'][0]['probability']:.0f} %.*""")
 
 
 def accuracy(reports):
@@ -100,9 +102,9 @@ def forwards(reports):
     lines = [[MODELS[m][0], str(b)] + [cell(m, b, k) for k in (None, 0.5, 0.2)] for m, b in FORWARDS]
     ratios = [images_per_second(r) / images_per_second(r, GRAPH) for r in rows.values()]
     out = [paragraph(f"""{machine(peers)}, f16, images and logits in device memory. **Whole forwards**, images a second, raggedvit /
-        PyTorch's same forward in a CUDA graph (fixed k, by a gather), in one run ({link(peers)}); l2 after block 3. Of {len(rows)} pairs of a
-        model, a batch size and a kept fraction PyTorch is the faster in {sum(r < 1 for r in ratios) or 'none'} (it would be bold); the least
-        factor is {min(ratios):.2f}:"""), table(["", "batch", "dense", "keep 0.5", "keep 0.2"], lines)]
+        PyTorch's same forward in a CUDA graph (fixed k, by a gather), in one run ({link(peers)}); l2 after block 3. Of {len(rows)} pairs of
+        a model, a batch size and a kept fraction PyTorch is the faster in {sum(r < 1 for r in ratios) or 'none'} (it would be bold); the
+        least factor is {min(ratios):.2f}:"""), table(["", "batch", "dense", "keep 0.5", "keep 0.2"], lines)]
 
     base = "deit_base_patch16_224"
     ideal = [f"{100 * images_per_second(rows[(base, 64, k)]) / images_per_second(rows[(base, 64, None)]) / ideal_speed_up(base, k):.0f} %"
@@ -113,21 +115,21 @@ def forwards(reports):
     if compiled:
         found = [r for r in compiled["compile"] if OURS in r]
         factors = [images_per_second(r) / images_per_second(r, "torch.compile") for r in found]
-        text += f""" The same forwards of {models(found)} under `torch.compile` (reduce-overhead, {len(found)} cells) take {min(factors):.2f} to
-        {max(factors):.2f} times the library's time."""
+        text += f""" The same forwards of {models(found)} under `torch.compile` (reduce-overhead, {len(found)} cells) take
+        {min(factors):.2f} to {max(factors):.2f} times the library's time."""
     eager = reports.find("peers", "eager", name=device)
     if eager:
         factors = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in eager["eager"]
                    if r["batch"] == 1 and r["keep"] is not None and median(r, "eager, Triton varlen", "latency")]
         text += f" The eager Triton pipeline of the paper takes at least {min(factors):.1f} times as long at batch 1."
-    c = [r for r in (reports.find("forward", name=device, backend="cuda", inputs="device", model=m, where=lambda r: {0.5, 0.2, 1.0} <=
-                                  {x["keep"] for x in r["results"]} and any(median(x, "enqueue_next_us") for x in r["results"]))
-                     for m in MODELS) if r]
+    c = [r for r in (reports.find("forward", name=device, backend="cuda", inputs="device", model=m,
+                                  where=lambda r: by_batch(r) and all(median(x, "enqueue_next_us") for x in r["results"])) for m in MODELS)
+         if r]
     if c:
         pairs = [(median(row, "enqueue_next_us"), median(r, "floor", "empty_graph_launch_us")) for r in c for row in r["results"]]
-        text += f""" Enqueuing a forward of {models(c)} behind a running one costs the host at most {max(us for us, _ in pairs):.1f} us, and at
-        most {max(us / floor for us, floor in pairs):.1f} times an empty graph's launch ({', '.join(link(r, MODELS[r['model']][0]) for r in c)}); the first one after a long wait finds cold caches and
-        costs more."""
+        text += f""" Enqueuing a forward of {models(c)} behind a running one costs the host at most {max(us for us, _ in pairs):.1f} us,
+        and at most {max(us / floor for us, floor in pairs):.1f} times an empty graph's launch
+        ({', '.join(link(r, MODELS[r['model']][0]) for r in c)}); the first one after a long wait finds cold caches and costs more."""
     return "\n\n".join(out + [paragraph(text)])
 
 
@@ -151,11 +153,11 @@ def attention(reports):
         return geometric_mean(median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", rival))
 
     lost = losses(reports)
-    text = paragraph(f"""Over {len(rows)} points the geometric mean is {mean(FLASH):.2f} times as fast as FlashAttention-2 and {mean(TRITON):.2f}
-        times as fast as the Triton kernel (the best of eleven tiles at each point). A rival is faster in {len(lost)} of all cells measured
-        ([the worst](bench/README.md#where-a-rival-is-faster)).""")
-    head = paragraph(f"""**Ragged attention** alone, {peers['date'][:10]}, 12 heads of 64 channels, f16, GPU microseconds a call ({link(peers)});
-        "padded" pads to the longest image, without the mask that ragged images need. A figure in bold is faster than
+    text = paragraph(f"""Over {len(rows)} points the geometric mean is {mean(FLASH):.2f} times as fast as FlashAttention-2 and
+        {mean(TRITON):.2f} times as fast as the Triton kernel (the best of eleven tiles at each point). A rival is
+        faster in {len(lost)} of all cells measured ([the worst](bench/README.md#where-a-rival-is-faster)).""")
+    head = paragraph(f"""**Ragged attention** alone, {peers['date'][:10]}, 12 heads of 64 channels, f16, GPU microseconds a call
+        ({link(peers)}); "padded" pads to the longest image, without the mask that ragged images need. A figure in bold is faster than
         raggedvit's.""")
     return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in RIVALS], lines), text])
 
@@ -189,18 +191,19 @@ def worst(reports):
 
 
 def cpu(reports):
-    ours = reports.find("forward", backend="cpu", model="deit_tiny_patch16_224", where=lambda r: len({x["batch"] for x in r["results"]}) > 1)
+    ours = reports.find("forward", backend="cpu", model="deit_tiny_patch16_224", where=by_batch)
     soft = reports.find("forward", backend="vulkan", model="deit_tiny_patch16_224",
-                        where=lambda r: "llvmpipe" in r["device"]["name"] and r["machine"]["cpu"] == ours["machine"]["cpu"])
+                        where=lambda r: by_batch(r) and "llvmpipe" in r["device"]["name"] and
+                        r["machine"]["cpu"] == ours["machine"]["cpu"])
     rows = []
     for report, name in ((ours, "CPU"), (soft, "Vulkan, " + soft["device"]["driver"] if soft else "")):
         for batch in (lambda found: [found[0], found[-1]])(sorted({r["batch"] for r in report["results"]})) if report else []:
             ms = {r["keep"]: median(r, "ms_per_image") for r in report["results"] if r["batch"] == batch}
             rows.append([name, str(batch)] + [three(ms.get(k)) for k in (1.0, 0.5, 0.2)])
-    text = paragraph(f"""**CPU.** DeiT-Tiny at 224 pixels, {ours['dtype']}, whole forward from host memory to host memory, milliseconds an image,
-        on {ours['machine']['cores']} cores of an {ours['machine']['cpu']} ({ours['device']['driver']}; {day(ours, soft)};
-        {link(ours, 'CPU')}{f", {link(soft, 'Vulkan')}" if soft else ''}).""" + (""" The Vulkan driver is Mesa's software one on the same cores: it shows
-        that the path works, not what a GPU does.""" if soft else ""))
+    text = paragraph(f"""**CPU.** DeiT-Tiny at 224 pixels, {ours['dtype']}, whole forward from host memory to host memory, milliseconds an
+        image, on {ours['machine']['cores']} cores of an {ours['machine']['cpu']} ({ours['device']['driver']}; {day(ours, soft)};
+        {link(ours, 'CPU')}{f", {link(soft, 'Vulkan')}" if soft else ''}).""" + (""" The Vulkan driver is Mesa's software one on the same
+        cores: it shows that the path works, not what a GPU does.""" if soft else ""))
     return text + "\n\n" + table(["", "batch", "dense", "l2, keep 0.5", "l2, keep 0.2"], rows)
 
 

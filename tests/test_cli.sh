@@ -586,6 +586,7 @@ out '^2 '
 no_err
 expect 0 bench "$model" --backend cpu --batches 1 --seconds 0 --prune l2 --keep 0.2 --json
 no_err
+json date '20[0-9]{2}-[0-9T:-]+Z'
 json backend cpu
 json prune l2
 json keep '0\.2'

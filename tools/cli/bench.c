@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine.h"
@@ -234,8 +235,12 @@ static void print_table(const struct bench *self)
 static void print_json(const struct bench *self)
 {
     const rvit_device_info *device = &self->engine.device_info;
-    json_t *object = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
-                               "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
+    char date[32];
+    struct tm utc;
+    const time_t today = time(NULL);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&today, &utc));
+    json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
+                               "date", date, "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
                                self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device", device->name,
                                "driver", device->driver, "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options.dtype),
                                "seconds", self->options.seconds);
