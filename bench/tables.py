@@ -12,8 +12,8 @@ import re
 import sys
 import textwrap
 
-from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, day, forward_rows, geometric_mean, ideal_speed_up, images_per_second,
-                     median, read)
+from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, by_policy, day, forward_rows, geometric_mean, ideal_speed_up,
+                     images_per_second, median, read)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 WIDTH = 140
@@ -74,17 +74,26 @@ def accuracy(reports):
     settings = {(r["prune"], r["settings"]) for r in found["results"]}
     spread = max(100 * (max(tops) - min(tops)) for tops in ([r["top1"] for k, r in right.items() if k[:2] == s] for s in settings))
     backend = found["results"][0]["backend"]
+    timed = [r for r in (reports.find("forward", backend=b, where=by_policy) for b in ("cuda", "cpu")) if r]
+    speeds = [{(x["prune"], x["settings"]): x["images_per_second"] for x in r["results"]} for r in timed]
     rows = []
     for name, setting in POLICIES:
         r = right[(name, setting, backend)]
-        rows.append([name, setting.replace("=", " "), short(r["mean_tokens"] or [197]), f"{100 * r['top1']:.1f}"])
+        over_dense = [s[(name, setting)] / s[("none", "")] if (name, setting) in s else None for s in speeds]
+        rows.append([name, setting.replace("=", " "), short(r["mean_tokens"] or [197]), f"{100 * r['top1']:.1f}"] +
+                    ["-" if x is None else f"{x:.2f}" for x in over_dense])
     names = {"cpu": "the CPU", "vulkan": "Vulkan", "cuda": "CUDA"}
     on = [names[b] for b in found["devices"]]
     said = ", ".join(on[:-1]) + " and " + on[-1] if len(on) > 1 else on[0]
     text = paragraph(f"""Top-1 in percent of the demo checkpoint (DeiT-Tiny) on the first {found['tiles']} test images of CIFAR-10,
         {found['dtype']}, {found['date'][:10]}; tokens are counted after each stage, with the CLS token ({link(found, found['file'])}, more
         settings there). Between {said} the largest difference is {spread:.1f} points in its {len(settings)} rows.""")
-    return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"], rows)
+    if timed:
+        where = ", ".join(f"{r['device']['backend']}: {r['device']['name']}, {r['dtype']}, batch {r['results'][0]['batch']} ({link(r)})"
+                          for r in timed)
+        text += "\n\n" + paragraph(f"""The last column{'s are' if len(timed) > 1 else ' is'} images a second over those of the dense
+            forward, on the same tiles; {where}. Below 1 pruning does not pay there.""")
+    return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"] + [f"{r['device']['backend']}, x dense" for r in timed], rows)
 
 
 def forwards(reports):
