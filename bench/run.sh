@@ -285,7 +285,7 @@ case ${1:-} in
 pack) pack "${2:?BUILD}" "${3:?FOLDER}" ;;
 from) run "${2:?FOLDER}" "${3:?OUT}" ;;
 -*)
-    sed -n '2,16p' "${BASH_SOURCE[0]}" | cut -c3-
+    sed -n '2,15p' "${BASH_SOURCE[0]}" | cut -c3-
     exit 2
     ;;
 *)
