@@ -29,6 +29,7 @@ enum {
     WORKSPACE = 32 << 20,
     MOST_PLANS = 512,
     CANDIDATES = 8,
+    FEW_CANDIDATES = 4, /* for one of many shapes of a program */
     ROUNDS = 4,
     CHOICES = 512
 };
@@ -379,7 +380,7 @@ static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *
 {
     const rvit_cu_driver *driver = queue->device->driver;
     lt_heuristic found[CANDIDATES];
-    const int n = ask(queue->device->lt, plan, 0, 0, CANDIDATES, found);
+    const int n = ask(queue->device->lt, plan, 0, 0, plan->key.whole ? FEW_CANDIDATES : CANDIDATES, found);
     trial t = {0};
     const int64_t launches = queue->launches;
     const rvit_status status = n > 1 ? run_trial(queue, args, plan, found, n, &t) : RVIT_OK;
