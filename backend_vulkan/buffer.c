@@ -1,8 +1,6 @@
 /* Buffers: one allocation each, mapped for their life where the host may see them. */
 #include "backend_vulkan/vulkan.h"
 
-#define SIZE_ROUND 16 /* so that whole words and vectors may be read at the end of an array */
-
 typedef struct memory_wish {
     VkMemoryPropertyFlags required, preferred, avoided;
 } memory_wish;
@@ -34,7 +32,7 @@ static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *
     return score;
 }
 
-static int32_t choose_memory(const rvit_vk_device *device, uint32_t allowed, rvit_buffer_type type)
+int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, rvit_buffer_type type)
 {
     int32_t best = -1;
     int best_score = -1;
@@ -52,14 +50,14 @@ static rvit_status open_buffer(rvit_vk_device *device, int64_t size, rvit_buffer
 {
     const VkBufferCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-        .size = ((VkDeviceSize)size + SIZE_ROUND - 1) / SIZE_ROUND * SIZE_ROUND,
-        .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
-                 VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+        .size = ((VkDeviceSize)size + RVIT_VK_SIZE_ROUND - 1) / RVIT_VK_SIZE_ROUND * RVIT_VK_SIZE_ROUND,
+        .usage = RVIT_VK_BUFFER_USAGE,
     };
+    buffer->usage = create.usage;
     RVIT_VK_TRY(device->vk, vkCreateBuffer, (device->handle, &create, NULL, &buffer->handle));
     VkMemoryRequirements requirements;
     device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->handle, &requirements);
-    const int32_t memory_type = choose_memory(device, requirements.memoryTypeBits, type);
+    const int32_t memory_type = rvit_vk_choose_memory(device, requirements.memoryTypeBits, type);
     if (memory_type < 0)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device has no memory for buffers of type %d", (int)type);
     const VkMemoryAllocateInfo allocate = {
@@ -105,6 +103,7 @@ rvit_status rvit_vk_buffer_create(rvit_device *base, int64_t size, rvit_buffer_t
 void rvit_vk_buffer_destroy(rvit_buffer *base)
 {
     rvit_vk_buffer *buffer = (rvit_vk_buffer *)base;
-    rvit_vk_buffer_close(rvit_vk_device_of(base->device), buffer);
+    if (!buffer->borrowed)
+        rvit_vk_buffer_close(rvit_vk_device_of(base->device), buffer);
     rvit_alloc_free(&base->device->alloc, buffer);
 }

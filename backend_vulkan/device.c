@@ -63,14 +63,9 @@ static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
     }
 }
 
-/* highest: as far up as AUTO may go. */
-static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
+/* Sets the tier. highest: as far up as AUTO may go. */
+static rvit_status choose_tier(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
 {
-    RVIT_TRY(rvit_vk_instance_open(&device->instance));
-    rvit_status status = rvit_vk_instance_device(&device->instance, desc->index, &device->physical);
-    if (status == RVIT_INVALID_ARGUMENT)
-        status = RVIT_UNAVAILABLE;
-    RVIT_TRY(status);
     if (desc->tier == RVIT_TIER_AUTO && !desc->skip_self_test)
         rvit_vk_apply_denied(&device->physical);
     device->base.info = device->physical.info;
@@ -80,28 +75,60 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
         device->base.info.tier = desc->tier;
     RVIT_TRY(check_tier(&device->physical, device->base.info.tier));
     device->submit_work = submit_work(&device->physical, desc->submit_work);
+    return RVIT_OK;
+}
 
-    const float priority = 1.0f;
-    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
-                                           .queueFamilyIndex = device->physical.queue_family,
-                                           .queueCount = 1,
-                                           .pQueuePriorities = &priority};
-    /* No feature is asked for below the matrix tier: none is needed, and robust buffer access would cost. */
-    const VkDeviceCreateInfo create = {
-        .sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, .queueCreateInfoCount = 1, .pQueueCreateInfos = &queue};
-    const VkResult result = device->base.info.tier == RVIT_TIER_MATRIX
-                                ? rvit_vk_create_matrix_device(device, &create, &device->handle)
-                                : device->instance.create_device(device->physical.handle, &create, NULL, &device->handle);
-    if (result != VK_SUCCESS)
-        return rvit_vk_fail(result, "vkCreateDevice");
-    rvit_vk_load_device_table(&device->instance, device->handle, &device->vk);
-    device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
+/* With the handle and the queue there. */
+static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
+{
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
     RVIT_TRY(rvit_vk_grids_open(device, NULL, &device->grids));
     return desc->skip_self_test ? RVIT_OK : prove(device, desc);
 }
 
-static rvit_status create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_tier *highest, rvit_device **out_device)
+static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
+{
+    RVIT_TRY(rvit_vk_instance_open(&device->instance));
+    rvit_status status = rvit_vk_instance_device(&device->instance, desc->index, &device->physical);
+    if (status == RVIT_INVALID_ARGUMENT)
+        status = RVIT_UNAVAILABLE;
+    RVIT_TRY(status);
+    RVIT_TRY(choose_tier(device, desc, highest));
+    /* Below the matrix tier the kernels need no feature. */
+    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier == RVIT_TIER_MATRIX ? RVIT_VK_MATRIX_FEATURES : 0);
+    device->enabled = device->physical.features & wanted;
+    const VkResult result = rvit_vk_create_handle(device);
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkCreateDevice");
+    rvit_vk_load_device_table(&device->instance, device->handle, &device->vk);
+    device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
+    return start(device, desc);
+}
+
+static rvit_status borrow_device(rvit_vk_device *device, const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc)
+{
+    const uint32_t version = lent->api_version == 0 ? VK_API_VERSION_1_1 : lent->api_version;
+    device->borrowed = 1;
+    RVIT_TRY(rvit_vk_instance_borrow(lent->instance, (PFN_vkGetInstanceProcAddr)lent->get_instance_proc_addr, version, &device->instance));
+    RVIT_TRY(rvit_vk_instance_borrow_device(&device->instance, lent->physical_device, lent->queue_family,
+                                            rvit_vk_named_features(lent->features, lent->extensions, lent->n_extensions),
+                                            &device->physical));
+    RVIT_TRY(choose_tier(device, desc, RVIT_TIER_MATRIX));
+    device->enabled = device->physical.features;
+    device->user = lent->user;
+    device->lock_queue = lent->lock_queue;
+    device->unlock_queue = lent->unlock_queue;
+    device->queue = lent->queue;
+    rvit_vk_load_device_table(&device->instance, lent->device, &device->vk);
+    if (device->vk.vkQueueSubmit == NULL || device->vk.vkCreateComputePipelines == NULL)
+        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr gives no functions of the device");
+    device->handle = lent->device;
+    return start(device, desc);
+}
+
+/* lent: of a device of the caller's; NULL: one of the library's own. */
+static rvit_status create(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_tier *highest,
+                          rvit_device **out_device)
 {
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
@@ -111,7 +138,7 @@ static rvit_status create(const rvit_device_desc *desc, const rvit_alloc *alloc,
     rvit_alloc_copy(&device->base.alloc, &own);
     pthread_mutex_init(&device->queue_lock, NULL);
     pthread_mutex_init(&device->pipeline_lock, NULL);
-    const rvit_status status = open_device(device, desc, *highest);
+    const rvit_status status = lent != NULL ? borrow_device(device, lent, desc) : open_device(device, desc, *highest);
     *highest = device->base.info.tier;
     if (status != RVIT_OK) {
         rvit_vk_device_destroy(&device->base);
@@ -124,24 +151,50 @@ static rvit_status create(const rvit_device_desc *desc, const rvit_alloc *alloc,
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device)
 {
     rvit_tier tier = RVIT_TIER_MATRIX;
-    rvit_status status = create(desc, alloc, &tier, out_device);
+    rvit_status status = create(NULL, desc, alloc, &tier, out_device);
     /* A kernel that hangs or crashes takes the device with it. */
     while (status == RVIT_DEVICE_LOST && desc->tier == RVIT_TIER_AUTO && tier > RVIT_TIER_SCALAR) {
         tier = tier == RVIT_TIER_MATRIX ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
-        status = create(desc, alloc, &tier, out_device);
+        status = create(NULL, desc, alloc, &tier, out_device);
     }
     return status;
+}
+
+rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc,
+                                     rvit_device **out_device)
+{
+    rvit_tier tier = RVIT_TIER_MATRIX;
+    return create(lent, desc, alloc, &tier, out_device);
+}
+
+void rvit_vk_queue_lock(rvit_vk_device *device)
+{
+    if (device->lock_queue != NULL)
+        device->lock_queue(device->user);
+    else
+        pthread_mutex_lock(&device->queue_lock);
+}
+
+void rvit_vk_queue_unlock(rvit_vk_device *device)
+{
+    if (device->unlock_queue != NULL)
+        device->unlock_queue(device->user);
+    else
+        pthread_mutex_unlock(&device->queue_lock);
 }
 
 void rvit_vk_device_destroy(rvit_device *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
     if (device->handle != VK_NULL_HANDLE) {
-        (void)device->vk.vkDeviceWaitIdle(device->handle);
+        /* Streams have waited for their work, and the rest of a caller's device is not ours to wait for. */
+        if (!device->borrowed)
+            (void)device->vk.vkDeviceWaitIdle(device->handle);
         rvit_vk_buffer_close(device, &device->grids);
         rvit_vk_pipelines_destroy(device);
         device->vk.vkDestroyPipelineCache(device->handle, device->pipeline_cache, NULL);
-        device->vk.vkDestroyDevice(device->handle, NULL);
+        if (!device->borrowed)
+            device->vk.vkDestroyDevice(device->handle, NULL);
     }
     rvit_vk_instance_close(&device->instance);
     pthread_mutex_destroy(&device->pipeline_lock);
@@ -205,19 +258,28 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
     return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
 }
 
+static const char *supports_copy(const rvit_copy_args *args)
+{
+    if ((((const rvit_vk_buffer *)args->source.buffer)->usage & VK_BUFFER_USAGE_TRANSFER_SRC_BIT) == 0)
+        return "source is in a VkBuffer without VK_BUFFER_USAGE_TRANSFER_SRC_BIT";
+    if ((((const rvit_vk_buffer *)args->destination.buffer)->usage & VK_BUFFER_USAGE_TRANSFER_DST_BIT) == 0)
+        return "destination is in a VkBuffer without VK_BUFFER_USAGE_TRANSFER_DST_BIT";
+    return NULL;
+}
+
 const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
 {
     const rvit_vk_device *device = rvit_vk_device_of(base);
     if (uses_bf16(op))
         return "bf16 is not supported by the Vulkan backend";
     if (op->type == RVIT_OP_COPY)
-        return NULL;
+        return supports_copy(&op->copy);
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     const int n = rvit_op_accesses(op, accesses);
     const int64_t alignment = (int64_t)device->physical.limits.minStorageBufferOffsetAlignment;
     for (int i = 0; i < n; i++)
         if (accesses[i].view.buffer != NULL &&
-            accesses[i].size + accesses[i].view.offset % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
+            accesses[i].size + rvit_vk_at(accesses[i].view) % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
             return "an array is larger than the device's storage buffer range";
     if (!grid_fits(device, op))
         return "it needs more workgroups than the device dispatches";

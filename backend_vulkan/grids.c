@@ -95,14 +95,19 @@ static rvit_status record_update(const rvit_vk_device *device, VkCommandBuffer c
     return RVIT_OK;
 }
 
+/* Waits for this submit alone: the queue may be a caller's. */
 static rvit_status submit(rvit_vk_device *device, VkCommandBuffer commands)
 {
+    const VkFenceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
+    VkFence fence;
+    RVIT_VK_TRY(device->vk, vkCreateFence, (device->handle, &create, NULL, &fence));
     const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
-    pthread_mutex_lock(&device->queue_lock);
-    VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, VK_NULL_HANDLE);
+    rvit_vk_queue_lock(device);
+    VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, fence);
+    rvit_vk_queue_unlock(device);
     if (result == VK_SUCCESS)
-        result = device->vk.vkQueueWaitIdle(device->queue);
-    pthread_mutex_unlock(&device->queue_lock);
+        result = device->vk.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, UINT64_MAX);
+    device->vk.vkDestroyFence(device->handle, fence, NULL);
     return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkQueueSubmit");
 }
 

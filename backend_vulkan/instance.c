@@ -7,6 +7,7 @@
 
 #define MAX_DEVICES 32
 #define MAX_QUEUE_FAMILIES 32
+#define ALL_FEATURES UINT32_MAX
 
 static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
 static VkResult loader_result;
@@ -17,18 +18,47 @@ static void load(void)
     loader_result = volkInitialize();
 }
 
-#define GET(member, name)                                                                                     \
-    do {                                                                                                      \
-        instance.member = (PFN_##name)vkGetInstanceProcAddr(instance.handle, #name);                          \
-        if (instance.member == NULL && status == RVIT_OK)                                                     \
-            status = rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no " #name ": Vulkan 1.1 is needed"); \
-    } while (0)
-
-rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
+static rvit_status open_loader(void)
 {
     pthread_once(&loader_once, load);
     if (loader_result != VK_SUCCESS)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: libvulkan.so.1 not found; it comes with the Vulkan loader (Debian: libvulkan1)");
+    return RVIT_OK;
+}
+
+#define GET(member, name)                                                                                   \
+    do {                                                                                                    \
+        instance->member = (PFN_##name)instance->get_proc(instance->handle, #name);                         \
+        if (instance->member == NULL)                                                                       \
+            return rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no " #name ": Vulkan 1.1 is needed"); \
+    } while (0)
+
+/* All but the one that would end it. */
+static rvit_status get_functions(rvit_vk_instance *instance)
+{
+    GET(enumerate_devices, vkEnumeratePhysicalDevices);
+    GET(get_properties, vkGetPhysicalDeviceProperties);
+    GET(get_properties2, vkGetPhysicalDeviceProperties2);
+    GET(get_features2, vkGetPhysicalDeviceFeatures2);
+    GET(enumerate_extensions, vkEnumerateDeviceExtensionProperties);
+    GET(get_memory, vkGetPhysicalDeviceMemoryProperties);
+    GET(get_queue_families, vkGetPhysicalDeviceQueueFamilyProperties);
+    GET(get_external_buffer, vkGetPhysicalDeviceExternalBufferProperties);
+    GET(get_external_semaphore, vkGetPhysicalDeviceExternalSemaphoreProperties);
+    GET(create_device, vkCreateDevice);
+    GET(get_device_proc, vkGetDeviceProcAddr);
+    return RVIT_OK;
+}
+
+static rvit_status own_functions(rvit_vk_instance *instance)
+{
+    GET(destroy, vkDestroyInstance);
+    return get_functions(instance);
+}
+
+rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
+{
+    RVIT_TRY(open_loader());
     const uint32_t version = volkGetInstanceVersion();
     if (version < VK_API_VERSION_1_1)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: the loader offers version 1.0, 1.1 is needed");
@@ -39,29 +69,30 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
     };
     const VkInstanceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &application};
     const PFN_vkCreateInstance create_instance = (PFN_vkCreateInstance)vkGetInstanceProcAddr(NULL, "vkCreateInstance");
-    rvit_vk_instance instance = {0};
+    rvit_vk_instance instance = {.get_proc = vkGetInstanceProcAddr, .api_version = application.apiVersion};
     const VkResult result = create_instance(&create, NULL, &instance.handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed");
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateInstance");
-    instance.get_proc = vkGetInstanceProcAddr;
-    rvit_status status = RVIT_OK;
-    GET(destroy, vkDestroyInstance);
-    GET(enumerate_devices, vkEnumeratePhysicalDevices);
-    GET(get_properties, vkGetPhysicalDeviceProperties);
-    GET(get_properties2, vkGetPhysicalDeviceProperties2);
-    GET(get_features2, vkGetPhysicalDeviceFeatures2);
-    GET(enumerate_extensions, vkEnumerateDeviceExtensionProperties);
-    GET(get_memory, vkGetPhysicalDeviceMemoryProperties);
-    GET(get_queue_families, vkGetPhysicalDeviceQueueFamilyProperties);
-    GET(create_device, vkCreateDevice);
+    const rvit_status status = own_functions(&instance);
     if (status != RVIT_OK) {
         rvit_vk_instance_close(&instance);
         return status;
     }
     *out_instance = instance;
     return RVIT_OK;
+}
+
+rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
+                                    rvit_vk_instance *out_instance)
+{
+    if (get_proc == NULL) {
+        RVIT_TRY(open_loader());
+        get_proc = vkGetInstanceProcAddr;
+    }
+    *out_instance = (rvit_vk_instance){.handle = handle, .get_proc = get_proc, .api_version = api_version};
+    return get_functions(out_instance);
 }
 
 void rvit_vk_instance_close(rvit_vk_instance *instance)
@@ -73,9 +104,9 @@ void rvit_vk_instance_close(rvit_vk_instance *instance)
 
 void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table)
 {
-    /* volk finds vkGetDeviceProcAddr through its pointers for the last instance loaded. */
+    /* Which volk fills the table through this pointer. */
     pthread_mutex_lock(&volk_lock);
-    volkLoadInstanceOnly(instance->handle);
+    vkGetDeviceProcAddr = instance->get_device_proc;
     volkLoadDeviceTable(out_table, device);
     pthread_mutex_unlock(&volk_lock);
 }
@@ -117,8 +148,8 @@ static void choose_tier(rvit_vk_physical *physical)
                    physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand on a software device");
 }
 
-/* NULL, or why the device cannot be used. */
-static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice handle, rvit_vk_physical *physical)
+/* NULL, or why the device cannot be used. named: the features that may be used; ALL_FEATURES: those that there are. */
+static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t named, rvit_vk_physical *physical)
 {
     *physical = (rvit_vk_physical){.handle = handle, .info = RVIT_DEVICE_INFO_INIT};
     VkPhysicalDeviceProperties properties;
@@ -152,15 +183,19 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
         if ((physical->memory.memoryHeaps[i].flags & VK_MEMORY_HEAP_DEVICE_LOCAL_BIT) != 0)
             info->memory_size += (int64_t)physical->memory.memoryHeaps[i].size;
     info->is_software = properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
+    if (properties.apiVersion > instance->api_version)
+        properties.apiVersion = instance->api_version;
     /* Some drivers crash when they are asked. */
     physical->why_no_matrix = rvit_vk_denied(&physical->driver, RVIT_TIER_MATRIX);
+    physical->features = rvit_vk_find_features(instance, handle, properties.apiVersion, physical->why_no_matrix == NULL);
+    const uint32_t lacking = RVIT_VK_MATRIX_FEATURES & physical->features & ~named;
     if (physical->why_no_matrix == NULL)
-        physical->why_no_matrix = rvit_vk_find_matrix(instance, &properties, &subgroup, handle, &physical->matrix);
+        physical->why_no_matrix =
+            lacking != 0 ? rvit_vk_feature_missing(lacking)
+                         : rvit_vk_find_matrix(instance, &properties, physical->features, &subgroup, handle, &physical->matrix);
     choose_tier(physical);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         return "it binds too few storage buffers at a time";
-    if (!find_queue_family(instance, physical))
-        return "it has no compute queue";
     return NULL;
 }
 
@@ -175,7 +210,9 @@ rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t in
     char name[128] = "";
     int32_t n_usable = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const char *why_not = inspect(instance, handles[i], out_physical);
+        const char *why_not = inspect(instance, handles[i], ALL_FEATURES, out_physical);
+        if (why_not == NULL && !find_queue_family(instance, out_physical))
+            why_not = "it has no compute queue";
         if (why_not != NULL) {
             reason = why_not;
             memcpy(name, out_physical->info.name, sizeof name);
@@ -191,4 +228,38 @@ rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t in
     if (reason != NULL)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s cannot be used: %s", name, reason);
     return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver offers a device");
+}
+
+static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t family)
+{
+    VkQueueFamilyProperties families[MAX_QUEUE_FAMILIES];
+    uint32_t n = MAX_QUEUE_FAMILIES;
+    instance->get_queue_families(handle, &n, families);
+    if (family >= n)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan device desc: queue_family is %u, the physical device has %u", family, n);
+    if ((families[family].queueFlags & VK_QUEUE_COMPUTE_BIT) == 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan device desc: queue_family %u has no VK_QUEUE_COMPUTE_BIT", family);
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t queue_family,
+                                           uint32_t features, rvit_vk_physical *out_physical)
+{
+    if (instance->api_version < VK_API_VERSION_1_2)
+        features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
+    if (instance->api_version < VK_API_VERSION_1_3)
+        features &= ~(uint32_t)(RVIT_VK_SUBGROUP_SIZE | RVIT_VK_FULL_SUBGROUPS);
+    const char *why_not = inspect(instance, handle, features, out_physical);
+    if (why_not != NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "Vulkan: %s cannot be used: %s", out_physical->info.name, why_not);
+    uint32_t lacking = features & ~out_physical->features;
+    if (rvit_vk_denied(&out_physical->driver, RVIT_TIER_MATRIX) != NULL) /* it was not asked */
+        lacking &= ~(uint32_t)RVIT_VK_COOPERATIVE_MATRIX;
+    if (lacking != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan device desc: %s is named as enabled, but %s does not have it",
+                         rvit_vk_feature_name(lacking), out_physical->info.name);
+    RVIT_TRY(check_family(instance, handle, queue_family));
+    out_physical->queue_family = queue_family;
+    out_physical->features = features;
+    return RVIT_OK;
 }

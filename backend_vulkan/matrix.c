@@ -1,27 +1,8 @@
-/* The matrix tier: whether a device offers what its shaders need, and what has to be said to Vulkan to get it. */
-#include <stdio.h>
-#include <string.h>
-
+/* The matrix tier: whether a device offers what its shaders need. */
 #include "backend_vulkan/cooperative_matrix.h"
 
 #define MAX_SHAPES 64
 #define VENDOR_INTEL 0x8086u
-
-static int has_extension(const rvit_vk_instance *instance, VkPhysicalDevice device)
-{
-    rvit_alloc alloc;
-    rvit_alloc_init(&alloc, NULL);
-    uint32_t n = 0;
-    if (instance->enumerate_extensions(device, NULL, &n, NULL) != VK_SUCCESS || n == 0)
-        return 0;
-    VkExtensionProperties *extensions = rvit_alloc_array(&alloc, n, sizeof *extensions);
-    int found = 0;
-    if (extensions != NULL && instance->enumerate_extensions(device, NULL, &n, extensions) == VK_SUCCESS)
-        for (uint32_t i = 0; i < n && !found; i++)
-            found = strcmp(extensions[i].extensionName, RVIT_VK_MATRIX_EXTENSION) == 0;
-    rvit_alloc_free(&alloc, extensions);
-    return found;
-}
 
 /* Sides that the shaders' units of eight and their way of dealing rows to lanes allow. */
 static int side_fits(uint32_t side)
@@ -77,27 +58,19 @@ static const char *find_subgroup(const VkPhysicalDeviceProperties *properties, u
     return NULL;
 }
 
-const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties,
+const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix)
 {
     *out_matrix = (rvit_vk_matrix){0};
     if (properties->apiVersion < VK_API_VERSION_1_3)
         return "Vulkan 1.3 is needed";
-    if (!has_extension(instance, device))
+    if ((features & RVIT_VK_EXT_MATRIX) == 0)
         return "no " RVIT_VK_MATRIX_EXTENSION;
     const VkSubgroupFeatureFlags needed =
         VK_SUBGROUP_FEATURE_ARITHMETIC_BIT | VK_SUBGROUP_FEATURE_VOTE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_BIT;
     if ((subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 || (subgroup->supportedOperations & needed) != needed)
         return "no subgroup arithmetic, votes or shuffles in compute shaders";
-
-    rvit_vk_matrix_features matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE};
-    VkPhysicalDeviceSubgroupSizeControlFeatures size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
-                                                        .pNext = &matrix};
-    VkPhysicalDeviceVulkan12Features features12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .pNext = &size};
-    VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &features12};
-    instance->get_features2(device, &features);
-    if (!matrix.cooperativeMatrix || !features12.shaderFloat16 || !features12.vulkanMemoryModel || !size.subgroupSizeControl ||
-        !size.computeFullSubgroups)
+    if ((features & RVIT_VK_MATRIX_FEATURES) != RVIT_VK_MATRIX_FEATURES)
         return "it lacks cooperativeMatrix, shaderFloat16, vulkanMemoryModel, subgroupSizeControl or computeFullSubgroups";
 
     rvit_vk_matrix_properties stages = {.sType = RVIT_VK_MATRIX_PROPERTIES_TYPE};
@@ -113,25 +86,6 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
     if (reason != NULL)
         *out_matrix = (rvit_vk_matrix){0};
     return reason;
-}
-
-VkResult rvit_vk_create_matrix_device(const rvit_vk_device *device, const VkDeviceCreateInfo *base, VkDevice *out_handle)
-{
-    static const char *const extensions[] = {RVIT_VK_MATRIX_EXTENSION};
-    rvit_vk_matrix_features matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE, .cooperativeMatrix = VK_TRUE};
-    VkPhysicalDeviceSubgroupSizeControlFeatures size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES,
-                                                        .pNext = &matrix,
-                                                        .subgroupSizeControl = VK_TRUE,
-                                                        .computeFullSubgroups = VK_TRUE};
-    VkPhysicalDeviceVulkan12Features features12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                                                   .pNext = &size,
-                                                   .shaderFloat16 = VK_TRUE,
-                                                   .vulkanMemoryModel = VK_TRUE};
-    VkDeviceCreateInfo create = *base;
-    create.pNext = &features12;
-    create.enabledExtensionCount = 1;
-    create.ppEnabledExtensionNames = extensions;
-    return device->instance.create_device(device->physical.handle, &create, NULL, out_handle);
 }
 
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader)

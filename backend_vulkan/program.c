@@ -1,6 +1,9 @@
 /* Programs: a command buffer recorded once, or, past the device's bound on the work of a submit, several. A dry run of the recording comes
-   first; it counts the descriptors and finds which group counts the device has to work out, and after which op. */
+   first; it counts the descriptors and finds which group counts the device has to work out, and after which op. The ops are kept, as a
+   program may also be recorded into command buffers of the caller's. */
 #include "backend_vulkan/vulkan.h"
+
+#include <string.h>
 
 typedef struct vk_program {
     rvit_program base;
@@ -10,8 +13,10 @@ typedef struct vk_program {
     VkDescriptorPool descriptors;
     VkBufferView *views;
     uint32_t n_views;
-    rvit_vk_buffer grids; /* of indirect dispatches */
-    int64_t working_size; /* its bytes, once it is there */
+    rvit_vk_plan plan;    /* with the grids of indirect dispatches */
+    int64_t working_size; /* their bytes, once they are there */
+    rvit_op *ops;
+    int32_t n_ops;
     int64_t launches, copies;
 } vk_program;
 
@@ -40,8 +45,9 @@ static int32_t count_commands(const rvit_vk_device *device, const rvit_op *ops, 
     return n;
 }
 
-static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, const rvit_vk_plan *plan, vk_program *program)
+static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, vk_program *program)
 {
+    rvit_vk_plan *plan = &program->plan;
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .queueFamilyIndex = device->physical.queue_family};
     RVIT_VK_TRY(device->vk, vkCreateCommandPool, (device->handle, &pool, NULL, &program->pool));
@@ -66,42 +72,66 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
         return RVIT_OUT_OF_HOST_MEMORY;
     if (plan->n_grids == 0)
         return RVIT_OK;
-    RVIT_TRY(rvit_vk_grids_open(device, plan, &program->grids));
+    RVIT_TRY(rvit_vk_grids_open(device, plan, &plan->grids));
     atomic_fetch_add(&device->base.device_allocations, 1);
-    atomic_fetch_add(&device->base.working_size, program->grids.base.size);
-    program->working_size = program->grids.base.size;
+    atomic_fetch_add(&device->base.working_size, plan->grids.base.size);
+    program->working_size = plan->grids.base.size;
     return RVIT_OK;
 }
 
-static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *program, const rvit_op *ops, int32_t n_ops)
+static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *program)
 {
     int32_t at = 0;
     double work = 0.0;
     recorder->commands = program->commands[at];
     RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
     RVIT_TRY(rvit_vk_record_grids(recorder, -1));
-    for (int32_t i = 0; i < n_ops; i++) {
-        if (is_cut(recorder->device, &ops[i], &work)) {
+    for (int32_t i = 0; i < program->n_ops; i++) {
+        if (is_cut(recorder->device, &program->ops[i], &work)) {
             RVIT_TRY(rvit_vk_record_end(recorder));
             recorder->commands = program->commands[++at];
             RVIT_TRY(rvit_vk_record_begin(recorder, VK_COMMAND_BUFFER_USAGE_SIMULTANEOUS_USE_BIT));
         }
-        RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
+        RVIT_TRY(rvit_vk_record_op(recorder, &program->ops[i]));
         RVIT_TRY(rvit_vk_record_grids(recorder, i));
     }
     return rvit_vk_record_end(recorder);
 }
 
-static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_ops, rvit_vk_plan *plan, vk_program *program)
+/* The dry run, which has room for as many needs as there can be, and the needs that it found. */
+static rvit_status plan_program(rvit_vk_device *device, vk_program *program, rvit_vk_recorder *dry)
 {
-    rvit_vk_recorder dry = {.device = device, .plan = plan};
-    RVIT_TRY(record_ops(&dry, ops, n_ops));
+    rvit_alloc *alloc = &device->base.alloc;
+    rvit_vk_plan *plan = &program->plan;
+    rvit_vk_need *room = rvit_alloc_array(alloc, (size_t)program->n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *room);
+    if (room == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    *plan = (rvit_vk_plan){.needs = room, .ops = program->ops};
+    rvit_status status = record_ops(dry, program->ops, program->n_ops);
+    plan->needs = status != RVIT_OK ? NULL : rvit_alloc_array(alloc, (size_t)plan->n_needs, sizeof *plan->needs);
+    if (plan->needs != NULL)
+        memcpy(plan->needs, room, (size_t)plan->n_needs * sizeof *room);
+    else if (status == RVIT_OK)
+        status = RVIT_OUT_OF_HOST_MEMORY;
+    rvit_alloc_free(alloc, room);
+    RVIT_TRY(status);
     rvit_vk_plan_grids(plan);
+    return RVIT_OK;
+}
+
+static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_ops, vk_program *program)
+{
+    program->ops = rvit_alloc_array(&device->base.alloc, (size_t)n_ops, sizeof *ops);
+    if (program->ops == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    memcpy(program->ops, ops, (size_t)n_ops * sizeof *ops);
+    program->n_ops = n_ops;
+    rvit_vk_recorder dry = {.device = device, .plan = &program->plan};
+    RVIT_TRY(plan_program(device, program, &dry));
     program->n_commands = count_commands(device, ops, n_ops);
-    RVIT_TRY(open_program(device, &dry, plan, program));
-    plan->grids = program->grids;
-    rvit_vk_recorder recorder = {.device = device, .descriptors = program->descriptors, .views = program->views, .plan = plan};
-    const rvit_status status = record_program(&recorder, program, ops, n_ops);
+    RVIT_TRY(open_program(device, &dry, program));
+    rvit_vk_recorder recorder = {.device = device, .descriptors = program->descriptors, .views = program->views, .plan = &program->plan};
+    const rvit_status status = record_program(&recorder, program);
     program->n_views = recorder.n_views;
     program->launches = recorder.launches;
     program->copies = recorder.copies;
@@ -115,7 +145,9 @@ static void close_program(rvit_vk_device *device, vk_program *program)
     for (uint32_t i = 0; i < program->n_views; i++)
         device->vk.vkDestroyBufferView(device->handle, program->views[i], NULL);
     atomic_fetch_sub(&device->base.working_size, program->working_size);
-    rvit_vk_buffer_close(device, &program->grids);
+    rvit_vk_buffer_close(device, &program->plan.grids);
+    rvit_alloc_free(&device->base.alloc, program->plan.needs);
+    rvit_alloc_free(&device->base.alloc, program->ops);
     rvit_alloc_free(&device->base.alloc, program->views);
     rvit_alloc_free(&device->base.alloc, program->commands);
     rvit_alloc_free(&device->base.alloc, program);
@@ -127,10 +159,7 @@ rvit_status rvit_vk_program_create(rvit_device *base, const rvit_op *ops, int32_
     vk_program *program = rvit_alloc_new(&base->alloc, sizeof *program);
     if (program == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    rvit_vk_plan plan = {.ops = ops};
-    plan.needs = rvit_alloc_array(&base->alloc, (size_t)n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *plan.needs);
-    rvit_status status = plan.needs == NULL ? RVIT_OUT_OF_HOST_MEMORY : build(device, ops, n_ops, &plan, program);
-    rvit_alloc_free(&base->alloc, plan.needs);
+    const rvit_status status = build(device, ops, n_ops, program);
     if (status != RVIT_OK) {
         close_program(device, program);
         return status;
@@ -142,17 +171,22 @@ rvit_status rvit_vk_program_create(rvit_device *base, const rvit_op *ops, int32_
 void rvit_vk_program_destroy(rvit_program *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base->device);
-    pthread_mutex_lock(&device->queue_lock);
-    const VkResult result = device->vk.vkQueueWaitIdle(device->queue);
-    pthread_mutex_unlock(&device->queue_lock);
-    if (result != VK_SUCCESS)
-        rvit_log(RVIT_LOG_ERROR, "a program ended on a device that failed: VkResult %d", (int)result);
+    /* A caller's queue may be waiting for what another thread has yet to submit. */
+    if (!device->borrowed) {
+        rvit_vk_queue_lock(device);
+        const VkResult result = device->vk.vkQueueWaitIdle(device->queue);
+        rvit_vk_queue_unlock(device);
+        if (result != VK_SUCCESS)
+            rvit_log(RVIT_LOG_ERROR, "a program ended on a device that failed: VkResult %d", (int)result);
+    }
     close_program(device, (vk_program *)base);
 }
 
 rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream)
 {
-    const vk_program *program = (const vk_program *)base;
+    vk_program *program = (vk_program *)base;
+    if (stream->deferred)
+        return rvit_vk_commands_record(stream, program->ops, program->n_ops, &program->plan);
     RVIT_TRY(rvit_vk_stream_submit(stream, program->commands, program->n_commands));
     stream->stats.launches += program->launches;
     stream->stats.copies += program->copies;

@@ -48,10 +48,10 @@ static int64_t alignment_of(const rvit_vk_device *device)
 
 static rvit_vk_range range_of(const rvit_vk_device *device, const rvit_access *access)
 {
-    const int64_t alignment = alignment_of(device);
-    return (rvit_vk_range){.buffer = access->view.buffer,
-                           .begin = access->view.offset / alignment * alignment,
-                           .end = (access->view.offset + access->size + 3) / 4 * 4,
+    const int64_t alignment = alignment_of(device), at = rvit_vk_at(access->view);
+    return (rvit_vk_range){.buffer = ((const rvit_vk_buffer *)access->view.buffer)->handle,
+                           .begin = at / alignment * alignment,
+                           .end = (at + access->size + 3) / 4 * 4,
                            .writes = access->writes};
 }
 
@@ -172,16 +172,16 @@ int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, u
     const VkPhysicalDeviceLimits *limits = &recorder->device->physical.limits;
     const int texel = binding < dispatch->n_texels;
     const int64_t alignment = (int64_t)(texel ? limits->minTexelBufferOffsetAlignment : limits->minStorageBufferOffsetAlignment);
-    const int64_t begin = access->view.offset / alignment * alignment;
+    const int64_t at = rvit_vk_at(access->view), begin = at / alignment * alignment;
     const int64_t round = texel ? unit : 4;
-    const int64_t end = (access->view.offset + access->size - begin + round - 1) / round * round;
+    const int64_t end = (at + access->size - begin + round - 1) / round * round;
     dispatch->bindings[binding] =
         (VkDescriptorBufferInfo){((const rvit_vk_buffer *)access->view.buffer)->handle, (VkDeviceSize)begin, (VkDeviceSize)end};
     if (dispatch->n_bindings <= binding)
         dispatch->n_bindings = binding + 1;
     if (!present)
         return strstr(name, "live") != NULL ? -1 : 0;
-    return (int)((access->view.offset - begin) / unit);
+    return (int)((at - begin) / unit);
 }
 
 static int64_t n_groups(const rvit_vk_groups *groups)
@@ -263,7 +263,7 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     recorder->n_storage += dispatch->n_bindings - dispatch->n_texels;
     if (recorder->commands == VK_NULL_HANDLE) {
         recorder->n_views += dispatch->n_texels;
-        if (dispatch->groups.live.buffer != NULL)
+        if (dispatch->groups.live.buffer != NULL && recorder->plan != NULL)
             (void)rvit_vk_find_need(recorder, &dispatch->groups);
         return RVIT_OK;
     }

@@ -14,6 +14,11 @@ static int direct_fits(const rvit_vk_device *device, int64_t n)
     return device->base.info.is_software && rvit_vk_uses_subgroups(device) && n <= (int64_t)device->physical.limits.maxTexelBufferElements;
 }
 
+static int has_texels(rvit_view view)
+{
+    return view.buffer == NULL || (((const rvit_vk_buffer *)view.buffer)->usage & VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT) != 0;
+}
+
 /* Whether a group of so many subgroups, with so many bytes of shared memory, runs in the matrix tier. */
 static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, uint32_t shared_size)
 {
@@ -59,7 +64,8 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     if (shape_linear_matrix(device, args, &matrix))
         return matrix;
     const int64_t in4 = args->in_features / 4;
-    if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, args->out_features * in4))
+    if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, args->out_features * in4) && has_texels(args->x) &&
+        has_texels(args->weight))
         return args->rows.capacity < 64
                    ? (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 8, .columns = 2, .tile_m = 8, .tile_n = 64}
                    : (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 16, .columns = 2, .tile_m = 16, .tile_n = 64};
@@ -105,7 +111,8 @@ rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, co
         return matrix;
     const int64_t widest = args->k_stride > args->v_stride ? args->k_stride : args->v_stride;
     const uint32_t lanes = device->physical.subgroup_size;
-    if (direct_fits(device, args->rows * (widest > args->q_stride ? widest : args->q_stride) / 4) && lanes >= 4 && lanes <= 16)
+    if (direct_fits(device, args->rows * (widest > args->q_stride ? widest : args->q_stride) / 4) && lanes >= 4 && lanes <= 16 &&
+        has_texels(args->q) && has_texels(args->k) && has_texels(args->v))
         return (rvit_vk_attention_shape){.direct = 1, .threads = lanes, .queries = 8, .keys = 4 * lanes};
     const size_t n = sizeof shapes / sizeof shapes[0];
     const uint32_t most = device->physical.limits.maxComputeSharedMemorySize;

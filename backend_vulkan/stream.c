@@ -68,6 +68,10 @@ rvit_status rvit_vk_stream_create(rvit_device *base, rvit_stream **out_stream)
 
 void rvit_vk_stream_destroy(rvit_stream *base)
 {
+    if (base->deferred) {
+        rvit_vk_commands_destroy(base);
+        return;
+    }
     vk_stream *stream = (vk_stream *)base;
     for (int i = 0; i < stream->n_slots; i++)
         close_slot(rvit_vk_device_of(base->device), &stream->slots[i]);
@@ -129,14 +133,14 @@ static VkResult submit_each(rvit_vk_device *device, const VkCommandBuffer *comma
 {
     VkResult result = VK_SUCCESS;
     int32_t i = 0;
-    pthread_mutex_lock(&device->queue_lock);
+    rvit_vk_queue_lock(device);
     for (; i < n_commands && result == VK_SUCCESS; i++) {
         const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands[i]};
         result = device->vk.vkQueueSubmit(device->queue, 1, &info, i + 1 == n_commands ? fence : VK_NULL_HANDLE);
     }
     if (result != VK_SUCCESS && i > 1) /* no fence tells when those before are done */
         (void)device->vk.vkQueueWaitIdle(device->queue);
-    pthread_mutex_unlock(&device->queue_lock);
+    rvit_vk_queue_unlock(device);
     return result;
 }
 
@@ -159,6 +163,38 @@ rvit_status rvit_vk_stream_submit(rvit_stream *base, const VkCommandBuffer *comm
     slot *s;
     RVIT_TRY(take_slot(stream, &s));
     return submit(stream, s, commands, n_commands);
+}
+
+rvit_status rvit_vk_stream_semaphore(rvit_stream *base, VkSemaphore semaphore, int signals, int timeline, uint64_t value)
+{
+    vk_stream *stream = (vk_stream *)base;
+    rvit_vk_device *device = rvit_vk_device_of(base->device);
+    slot *s;
+    RVIT_TRY(take_slot(stream, &s));
+    RVIT_VK_TRY(device->vk, vkResetFences, (device->handle, 1, &s->fence));
+    const uint32_t n_waits = signals ? 0 : 1, n_signals = signals ? 1 : 0;
+    const VkTimelineSemaphoreSubmitInfo values = {.sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
+                                                  .waitSemaphoreValueCount = n_waits,
+                                                  .pWaitSemaphoreValues = &value,
+                                                  .signalSemaphoreValueCount = n_signals,
+                                                  .pSignalSemaphoreValues = &value};
+    const VkPipelineStageFlags stages = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
+    /* A wait is for what is submitted later too, a signal for what was before. */
+    const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
+                               .pNext = timeline ? &values : NULL,
+                               .waitSemaphoreCount = n_waits,
+                               .pWaitSemaphores = &semaphore,
+                               .pWaitDstStageMask = &stages,
+                               .signalSemaphoreCount = n_signals,
+                               .pSignalSemaphores = &semaphore};
+    rvit_vk_queue_lock(device);
+    const VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, s->fence);
+    rvit_vk_queue_unlock(device);
+    if (result != VK_SUCCESS)
+        return rvit_vk_fail(result, "vkQueueSubmit");
+    s->pending = 1;
+    s->submit = base->stats.submits++;
+    return RVIT_OK;
 }
 
 static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
@@ -189,6 +225,8 @@ static rvit_status enqueue(vk_stream *stream, const rvit_op *ops, int32_t n_ops)
 
 rvit_status rvit_vk_stream_enqueue(rvit_stream *base, const rvit_op *ops, int32_t n_ops)
 {
+    if (base->deferred)
+        return rvit_vk_commands_record(base, ops, n_ops, NULL);
     for (int32_t i = 0; i < n_ops; i += RVIT_VK_SLOT_OPS)
         RVIT_TRY(enqueue((vk_stream *)base, ops + i, n_ops - i < RVIT_VK_SLOT_OPS ? n_ops - i : RVIT_VK_SLOT_OPS));
     return RVIT_OK;
@@ -196,6 +234,8 @@ rvit_status rvit_vk_stream_enqueue(rvit_stream *base, const rvit_op *ops, int32_
 
 rvit_status rvit_vk_stream_synchronize(rvit_stream *base)
 {
+    if (base->deferred) /* the caller knows when it has run */
+        return RVIT_OK;
     vk_stream *stream = (vk_stream *)base;
     int waited = 0;
     for (int i = 0; i < stream->n_slots; i++) {

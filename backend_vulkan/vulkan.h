@@ -11,6 +11,8 @@
 #endif
 #include <pthread.h>
 
+#include <raggedvit/vulkan.h>
+
 #include "vulkan_names.h"
 
 #include <volk.h>
@@ -40,8 +42,28 @@ typedef struct rvit_vk_instance {
     PFN_vkGetInstanceProcAddr get_proc;
     PFN_vkGetPhysicalDeviceMemoryProperties get_memory;
     PFN_vkGetPhysicalDeviceQueueFamilyProperties get_queue_families;
+    PFN_vkGetPhysicalDeviceExternalBufferProperties get_external_buffer;
+    PFN_vkGetPhysicalDeviceExternalSemaphoreProperties get_external_semaphore;
     PFN_vkCreateDevice create_device;
+    PFN_vkGetDeviceProcAddr get_device_proc;
+    uint32_t api_version; /* what is used of a device is of no later one */
 } rvit_vk_instance;
+
+/* Features and extensions that the backend can use, as bits (features.c). */
+enum {
+    RVIT_VK_COOPERATIVE_MATRIX = 1 << 0,
+    RVIT_VK_FLOAT16 = 1 << 1,
+    RVIT_VK_MEMORY_MODEL = 1 << 2,
+    RVIT_VK_SUBGROUP_SIZE = 1 << 3,
+    RVIT_VK_FULL_SUBGROUPS = 1 << 4,
+    RVIT_VK_TIMELINE = 1 << 5,
+    RVIT_VK_EXT_MATRIX = 1 << 6,
+    RVIT_VK_EXT_MEMORY_FD = 1 << 7,
+    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 8,
+    RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
+                              RVIT_VK_FULL_SUBGROUPS | RVIT_VK_EXT_MATRIX,
+    RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD
+};
 
 /* By what drivers are told apart. */
 typedef struct rvit_vk_driver {
@@ -66,6 +88,7 @@ typedef struct rvit_vk_physical {
     uint32_t queue_family;
     int has_subgroups; /* subgroup arithmetic in compute shaders */
     uint32_t subgroup_size;
+    uint32_t features; /* that may be used: what the device offers or, of the caller's, what it was created with */
     rvit_vk_matrix matrix;
     const char *why_no_matrix;
     rvit_device_info info;
@@ -86,7 +109,13 @@ typedef struct rvit_vk_layout {
 typedef struct rvit_vk_buffer {
     rvit_buffer base;
     VkBuffer handle;
+    int64_t offset; /* where it begins in the VkBuffer: 0 but for wrapped ones */
+    VkBufferUsageFlags usage;
     VkDeviceMemory memory;
+    int borrowed; /* wrapped: not ours to free */
+    int shared;   /* the memory can be exported; then these tell of it */
+    int64_t memory_size;
+    uint32_t memory_type;
 } rvit_vk_buffer;
 
 typedef struct rvit_vk_device {
@@ -94,9 +123,14 @@ typedef struct rvit_vk_device {
     rvit_vk_instance instance;
     rvit_vk_physical physical;
     VkDevice handle;
+    int borrowed;     /* instance, device and queue are the caller's */
+    uint32_t enabled; /* features that the device was created with */
     struct VolkDeviceTable vk;
     VkQueue queue;
     pthread_mutex_t queue_lock;
+    void *user; /* of the caller's lock, which stands in for queue_lock; NULL: there is none */
+    void (*lock_queue)(void *user);
+    void (*unlock_queue)(void *user);
     double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
     pthread_mutex_t pipeline_lock; /* guards what follows */
     VkPipelineCache pipeline_cache;
@@ -116,6 +150,12 @@ static inline rvit_vk_device *rvit_vk_device_of(const rvit_device *device)
     return (rvit_vk_device *)device;
 }
 
+/* Where a view begins in its VkBuffer. */
+static inline int64_t rvit_vk_at(rvit_view view)
+{
+    return ((const rvit_vk_buffer *)view.buffer)->offset + view.offset;
+}
+
 /* status of a Vulkan result; the detail names the call. */
 rvit_status rvit_vk_fail(VkResult result, const char *call);
 #define RVIT_VK_TRY(table, call, arguments)                 \
@@ -127,24 +167,46 @@ rvit_status rvit_vk_fail(VkResult result, const char *call);
 
 /* instance.c */
 rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance);
+/* The caller's instance, with the functions that its get_proc gives; NULL: those of the loader opened here. Close leaves it be. */
+rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
+                                    rvit_vk_instance *out_instance);
 void rvit_vk_instance_close(rvit_vk_instance *instance);
 /* The index-th device that the backend can work with. INVALID_ARGUMENT past the last; UNAVAILABLE if there is none. */
 rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical);
+/* The caller's physical device and queue family, of which only these features may be used. */
+rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t queue_family,
+                                           uint32_t features, rvit_vk_physical *out_physical);
 void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table);
+
+/* features.c */
+
+/* What the device offers. Some drivers crash when they are asked for cooperative matrices. */
+uint32_t rvit_vk_find_features(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t version, int ask_for_matrices);
+/* What stands in the lists that the caller's device was created with. */
+uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions, uint32_t n_extensions);
+/* The name of the first feature in a set that is not empty, and a sentence that it is not enabled. */
+const char *rvit_vk_feature_name(uint32_t features);
+const char *rvit_vk_feature_missing(uint32_t features);
+/* vkCreateDevice with the features of device->enabled. */
+VkResult rvit_vk_create_handle(rvit_vk_device *device);
 
 /* matrix.c */
 
-/* What the device offers for the matrix tier; NULL, or why there is none. */
-const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties,
+/* What the device, of features, offers for the matrix tier; NULL, or why there is none. */
+const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
-/* vkCreateDevice with the features of the matrix tier added. */
-VkResult rvit_vk_create_matrix_device(const rvit_vk_device *device, const VkDeviceCreateInfo *base, VkDevice *out_handle);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
 
 /* device.c */
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
 void rvit_vk_device_destroy(rvit_device *device);
+/* A device of the caller's. desc: complete; its backend and index are not looked at. */
+rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc,
+                                     rvit_device **out_device);
+/* Around whatever is done with the queue. */
+void rvit_vk_queue_lock(rvit_vk_device *device);
+void rvit_vk_queue_unlock(rvit_vk_device *device);
 const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
 
 /* denied.c: why a tier is not to be used with a driver unless it is asked for, a sentence without a full stop; NULL: it may. A driver
@@ -175,6 +237,12 @@ rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer
 void rvit_vk_buffer_destroy(rvit_buffer *buffer);
 /* The Vulkan side alone, for memory of the backend's own: size, type and device of the base need not be set. */
 rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *out_buffer);
+#define RVIT_VK_SIZE_ROUND 16 /* what a VkBuffer holds is rounded up to, so that whole vectors may be read at the end of an array */
+#define RVIT_VK_BUFFER_USAGE                                                                                               \
+    (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | \
+     VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
+/* The memory type that suits best, of those in the mask; negative: none. */
+int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, rvit_buffer_type type);
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
 /* pipeline.c */
@@ -237,7 +305,7 @@ typedef struct rvit_vk_plan {
 } rvit_vk_plan;
 
 typedef struct rvit_vk_range {
-    const rvit_buffer *buffer;
+    VkBuffer buffer; /* of which several rvit_buffers may be wrapped */
     int64_t begin, end;
     int writes;
 } rvit_vk_range;
@@ -309,6 +377,16 @@ rvit_status rvit_vk_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int3
 rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
 /* Submits finished command buffers on the stream, each by itself, nothing of another stream in between. */
 rvit_status rvit_vk_stream_submit(rvit_stream *stream, const VkCommandBuffer *commands, int32_t n_commands);
+/* Makes what is submitted next wait for a semaphore, or has it signalled once everything before is done. */
+rvit_status rvit_vk_stream_semaphore(rvit_stream *stream, VkSemaphore semaphore, int signals, int timeline, uint64_t value);
+
+/* commands.c: streams that record into a command buffer of the caller's; base.deferred tells them. */
+rvit_status rvit_vk_commands_create(rvit_vk_device *device, VkCommandBuffer commands, rvit_stream **out_stream);
+void rvit_vk_commands_destroy(rvit_stream *stream);
+/* Records into another command buffer from now on, and frees what the one before needed. */
+void rvit_vk_commands_set(rvit_stream *stream, VkCommandBuffer commands);
+/* plan: of the program whose ops they are; NULL: single ops. */
+rvit_status rvit_vk_commands_record(rvit_stream *stream, const rvit_op *ops, int32_t n_ops, rvit_vk_plan *plan);
 
 /* program.c */
 rvit_status rvit_vk_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);

@@ -38,6 +38,7 @@ struct rvit_buffer {
 struct rvit_stream {
     rvit_device *device;
     rvit_stats stats; /* launches, submits, synchronizations, copies: counted by the backend */
+    int32_t deferred; /* set by the backend: what is enqueued runs when the caller has it run, and cannot be waited for */
     /* core's own: the recording, and staging memory for write and read */
     rvit_op *recorded;
     int32_t n_recorded, recorded_capacity, recording;
@@ -79,6 +80,9 @@ struct rvit_backend_api {
     void (*program_destroy)(rvit_program *program);
     rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream);
 };
+
+/* For a backend's interop functions: a caller's desc (NULL: the default), completed and checked. */
+rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);
 
 /* The backends that are built in, in order of preference (core/backends.c). */
 extern const rvit_backend_api *const rvit_backends[];

@@ -119,14 +119,20 @@ static rvit_status check_desc(const rvit_device_desc *desc)
     return RVIT_OK;
 }
 
+rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc)
+{
+    *out_desc = (rvit_device_desc)RVIT_DEVICE_DESC_INIT;
+    if (given != NULL)
+        RVIT_TRY(rvit_args_copy(out_desc, sizeof *out_desc, given, "device desc"));
+    return check_desc(out_desc);
+}
+
 rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device)
 {
-    rvit_device_desc full = RVIT_DEVICE_DESC_INIT;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_create: out_device is NULL");
-    if (desc != NULL)
-        RVIT_TRY(rvit_args_copy(&full, sizeof full, desc, "device desc"));
-    RVIT_TRY(check_desc(&full));
+    rvit_device_desc full;
+    RVIT_TRY(rvit_device_desc_take(desc, &full));
     if (full.backend != RVIT_BACKEND_AUTO) {
         const rvit_backend_api *api = find_backend(full.backend);
         if (api == NULL)

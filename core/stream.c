@@ -76,7 +76,7 @@ rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op)
     RVIT_TRY(rvit_op_check(stream->device, op));
     if (stream->recording)
         return collect(stream, op);
-    if (stream->device->debug_checks)
+    if (stream->device->debug_checks && !stream->deferred)
         RVIT_TRY(rvit_op_check_lengths(stream, op));
     return stream->device->api->stream_enqueue(stream, op, 1);
 }
@@ -130,6 +130,8 @@ static rvit_status check_transfer(const char *name, const rvit_stream *stream, r
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: stream is NULL", name);
     if (stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the stream is recording", name);
+    if (stream->deferred)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the stream records into a command buffer, which is not waited for", name);
     if (view.buffer == NULL || (host == NULL && size > 0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the view's buffer or host is NULL", name);
     if (size > view.buffer->size)

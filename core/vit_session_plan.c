@@ -253,8 +253,16 @@ static rvit_status write_tables(rvit_session *s)
     args.source = s->host_tables;
     args.destination = s->tables;
     args.size = s->tables_size;
-    RVIT_TRY(rvit_copy(s->stream, &args));
-    return rvit_stream_synchronize(s->stream);
+    /* A stream of the caller's may be one that cannot be waited for. */
+    rvit_stream *stream = s->stream;
+    if (stream->deferred)
+        RVIT_TRY(rvit_stream_create(stream->device, &stream));
+    rvit_status status = rvit_copy(stream, &args);
+    if (status == RVIT_OK)
+        status = rvit_stream_synchronize(stream);
+    if (stream != s->stream)
+        rvit_stream_destroy(stream);
+    return status;
 }
 
 /* Host memory that is not the session's own arrays: itself, and the counts that come before all measuring. */

@@ -1,0 +1,178 @@
+/* Features and extensions: what a device offers, what a device of the caller's was created with, and creating one of the library's own. */
+#include <string.h>
+
+#include "backend_vulkan/cooperative_matrix.h"
+
+typedef struct feature {
+    uint32_t bit;
+    const char *name, *missing;
+} feature;
+
+#define FEATURE(bit, name)                \
+    {                                     \
+        bit, name, name " is not enabled" \
+    }
+
+static const feature features[] = {
+    FEATURE(RVIT_VK_COOPERATIVE_MATRIX, "cooperativeMatrix"),
+    FEATURE(RVIT_VK_FLOAT16, "shaderFloat16"),
+    FEATURE(RVIT_VK_MEMORY_MODEL, "vulkanMemoryModel"),
+    FEATURE(RVIT_VK_SUBGROUP_SIZE, "subgroupSizeControl"),
+    FEATURE(RVIT_VK_FULL_SUBGROUPS, "computeFullSubgroups"),
+    FEATURE(RVIT_VK_TIMELINE, "timelineSemaphore"),
+    FEATURE(RVIT_VK_EXT_MATRIX, RVIT_VK_MATRIX_EXTENSION),
+    FEATURE(RVIT_VK_EXT_MEMORY_FD, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME),
+    FEATURE(RVIT_VK_EXT_SEMAPHORE_FD, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME),
+};
+enum { N_FEATURES = sizeof features / sizeof features[0] };
+
+static const feature *first(uint32_t set)
+{
+    for (int i = 0; i < N_FEATURES; i++)
+        if ((set & features[i].bit) != 0)
+            return &features[i];
+    return &features[0];
+}
+
+const char *rvit_vk_feature_name(uint32_t set)
+{
+    return first(set)->name;
+}
+
+const char *rvit_vk_feature_missing(uint32_t set)
+{
+    return first(set)->missing;
+}
+
+/* The bit of an extension; 0: none that is used. */
+static uint32_t extension_bit(const char *name)
+{
+    for (int i = 0; i < N_FEATURES; i++)
+        if (features[i].bit >= RVIT_VK_EXT_MATRIX && strcmp(features[i].name, name) == 0)
+            return features[i].bit;
+    return 0;
+}
+
+static uint32_t find_extensions(const rvit_vk_instance *instance, VkPhysicalDevice device)
+{
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, NULL);
+    uint32_t n = 0, bits = 0;
+    if (instance->enumerate_extensions(device, NULL, &n, NULL) != VK_SUCCESS || n == 0)
+        return 0;
+    VkExtensionProperties *extensions = rvit_alloc_array(&alloc, n, sizeof *extensions);
+    if (extensions != NULL && instance->enumerate_extensions(device, NULL, &n, extensions) == VK_SUCCESS)
+        for (uint32_t i = 0; i < n; i++)
+            bits |= extension_bit(extensions[i].extensionName);
+    rvit_alloc_free(&alloc, extensions);
+    return bits;
+}
+
+static uint32_t when(VkBool32 value, uint32_t bit)
+{
+    return value ? bit : 0;
+}
+
+uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions, uint32_t n_extensions)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; i < n_extensions; i++)
+        bits |= extension_bit(extensions[i]);
+    for (const VkBaseInStructure *at = chain; at != NULL; at = at->pNext) {
+        const void *structure = at;
+        switch ((int64_t)at->sType) {
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
+            const VkPhysicalDeviceVulkan12Features *f = structure;
+            bits |= when(f->shaderFloat16, RVIT_VK_FLOAT16) | when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) |
+                    when(f->timelineSemaphore, RVIT_VK_TIMELINE);
+            break;
+        }
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
+            const VkPhysicalDeviceVulkan13Features *f = structure;
+            bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS);
+            break;
+        }
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES: {
+            const VkPhysicalDeviceSubgroupSizeControlFeatures *f = structure;
+            bits |= when(f->subgroupSizeControl, RVIT_VK_SUBGROUP_SIZE) | when(f->computeFullSubgroups, RVIT_VK_FULL_SUBGROUPS);
+            break;
+        }
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
+            bits |= when(((const VkPhysicalDeviceShaderFloat16Int8Features *)structure)->shaderFloat16, RVIT_VK_FLOAT16);
+            break;
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES:
+            bits |= when(((const VkPhysicalDeviceVulkanMemoryModelFeatures *)structure)->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL);
+            break;
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES:
+            bits |= when(((const VkPhysicalDeviceTimelineSemaphoreFeatures *)structure)->timelineSemaphore, RVIT_VK_TIMELINE);
+            break;
+        case RVIT_VK_MATRIX_FEATURES_TYPE:
+            bits |= when(((const rvit_vk_matrix_features *)structure)->cooperativeMatrix, RVIT_VK_COOPERATIVE_MATRIX);
+            break;
+        default:
+            break;
+        }
+    }
+    return bits;
+}
+
+/* The structures by which features are asked for and enabled, chained as far as the version knows them. */
+typedef struct feature_chain {
+    rvit_vk_matrix_features matrix;
+    VkPhysicalDeviceSubgroupSizeControlFeatures size;
+    VkPhysicalDeviceVulkan12Features vulkan12;
+} feature_chain;
+
+static void *link_chain(feature_chain *chain, uint32_t version, int with_matrix)
+{
+    *chain = (feature_chain){.matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE},
+                             .size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
+                             .vulkan12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES}};
+    chain->size.pNext = with_matrix ? &chain->matrix : NULL;
+    chain->vulkan12.pNext = version >= VK_API_VERSION_1_3 ? &chain->size : NULL;
+    return &chain->vulkan12;
+}
+
+uint32_t rvit_vk_find_features(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t version, int ask_for_matrices)
+{
+    const uint32_t bits = find_extensions(instance, device);
+    if (version < VK_API_VERSION_1_2)
+        return bits;
+    feature_chain chain;
+    VkPhysicalDeviceFeatures2 asked = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
+    asked.pNext = link_chain(&chain, version, ask_for_matrices && (bits & RVIT_VK_EXT_MATRIX) != 0);
+    instance->get_features2(device, &asked);
+    return bits | rvit_vk_named_features(asked.pNext, NULL, 0);
+}
+
+VkResult rvit_vk_create_handle(rvit_vk_device *device)
+{
+    const uint32_t enabled = device->enabled;
+    const float priority = 1.0f;
+    const VkDeviceQueueCreateInfo queue = {.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                           .queueFamilyIndex = device->physical.queue_family,
+                                           .queueCount = 1,
+                                           .pQueuePriorities = &priority};
+    const char *extensions[N_FEATURES];
+    uint32_t n_extensions = 0;
+    for (int i = 0; i < N_FEATURES; i++)
+        if (features[i].bit >= RVIT_VK_EXT_MATRIX && (enabled & features[i].bit) != 0)
+            extensions[n_extensions++] = features[i].name;
+    const int matrix = (enabled & RVIT_VK_COOPERATIVE_MATRIX) != 0;
+    feature_chain chain;
+    void *linked = link_chain(&chain, matrix ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2, matrix);
+    chain.matrix.cooperativeMatrix = matrix;
+    chain.size.subgroupSizeControl = (enabled & RVIT_VK_SUBGROUP_SIZE) != 0;
+    chain.size.computeFullSubgroups = (enabled & RVIT_VK_FULL_SUBGROUPS) != 0;
+    chain.vulkan12.shaderFloat16 = (enabled & RVIT_VK_FLOAT16) != 0;
+    chain.vulkan12.vulkanMemoryModel = (enabled & RVIT_VK_MEMORY_MODEL) != 0;
+    chain.vulkan12.timelineSemaphore = (enabled & RVIT_VK_TIMELINE) != 0;
+    /* Robust buffer access would cost. */
+    const VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                                       .pNext = (enabled & (RVIT_VK_EXT_MATRIX - 1)) != 0 ? linked : NULL,
+                                       .queueCreateInfoCount = 1,
+                                       .pQueueCreateInfos = &queue,
+                                       .enabledExtensionCount = n_extensions,
+                                       .ppEnabledExtensionNames = extensions};
+    return device->instance.create_device(device->physical.handle, &create, NULL, &device->handle);
+}
