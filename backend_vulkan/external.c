@@ -26,7 +26,7 @@ static rvit_status check_fd(const char *what, int fd)
 static rvit_status check_enabled(const char *function, const rvit_vk_device *device, uint32_t feature)
 {
     if ((device->enabled & feature) == 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s of %s", function, rvit_vk_feature_missing(feature), device->base.info.name);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s on %s", function, rvit_vk_feature_missing(feature), device->base.info.name);
     return RVIT_OK;
 }
 

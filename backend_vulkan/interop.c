@@ -91,11 +91,11 @@ static rvit_status check_buffer_desc(const rvit_vk_device *device, const rvit_vu
                          RVIT_VK_SIZE_ROUND);
     if (size < 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan buffer desc: size is %lld, expected at least 1", (long long)size);
-    const int64_t rounded = (size - 1) / RVIT_VK_SIZE_ROUND * RVIT_VK_SIZE_ROUND + RVIT_VK_SIZE_ROUND;
-    if (desc->offset > desc->buffer_size || rounded > desc->buffer_size - desc->offset)
+    const int64_t room = desc->buffer_size - desc->offset;
+    if (room < size || (size - 1) / RVIT_VK_SIZE_ROUND > room / RVIT_VK_SIZE_ROUND - 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT,
-                         "vulkan buffer desc: the VkBuffer has %lld bytes, too small for %lld (in units of %d) from offset %lld",
-                         (long long)desc->buffer_size, (long long)rounded, RVIT_VK_SIZE_ROUND, (long long)desc->offset);
+                         "vulkan buffer desc: the VkBuffer has %lld bytes, too small for %lld (rounded up to %d) from offset %lld",
+                         (long long)desc->buffer_size, (long long)size, RVIT_VK_SIZE_ROUND, (long long)desc->offset);
     VkMemoryRequirements requirements;
     device->vk.vkGetBufferMemoryRequirements(device->handle, RVIT_VK_HANDLE(VkBuffer, desc->buffer), &requirements);
     if ((uint64_t)desc->buffer_size > requirements.size)

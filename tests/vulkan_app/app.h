@@ -1,0 +1,76 @@
+/* An application with Vulkan code of its own, which has the library work on its device. It uses a volk of its own, whose vk* pointers are
+   globals of this program. */
+#ifndef RVIT_TESTS_VULKAN_APP_H
+#define RVIT_TESTS_VULKAN_APP_H
+
+#include "harness.h"
+
+#include <pthread.h>
+
+#include <volk.h>
+
+#include <raggedvit/vulkan.h>
+
+extern const suite app_device_suite, app_record_suite, app_buffer_suite, app_share_suite;
+
+#define APP_EXTENSIONS 3
+
+typedef struct app {
+    VkInstance instance;
+    VkPhysicalDevice physical;
+    VkPhysicalDeviceProperties properties;
+    VkDevice device;
+    struct VolkDeviceTable vk;
+    uint32_t family;
+    VkQueue queue;
+    VkCommandPool pool;
+    /* What the device was created with; desc points to it. */
+    VkPhysicalDeviceVulkan12Features vulkan12;
+    struct {
+        VkStructureType type;
+        void *next;
+        VkBool32 matrix, robust;
+    } matrix;
+    VkPhysicalDeviceSubgroupSizeControlFeatures size;
+    const char *extensions[APP_EXTENSIONS];
+    uint32_t n_extensions;
+    rvit_vulkan_device_desc desc;
+    /* The queue's lock. */
+    pthread_mutex_t lock;
+    int is_locked, n_locks;
+    rvit_device *rvit; /* on it */
+} app;
+
+/* A device with what the driver offers for sharing and, for the tier of this run, for matrices; bare: with nothing. */
+void app_open(app *a, int bare);
+void app_close(app *a);
+int app_has_extension(const app *a, const char *name);
+/* rvit_vulkan_device_create with the tier of this run and without the self-test. */
+rvit_status app_create(const app *a, rvit_device **out_device);
+
+/* A VkBuffer in mapped memory. */
+typedef struct app_buffer {
+    VkBuffer handle;
+    VkDeviceMemory memory;
+    void *host;
+    int64_t size;
+    VkBufferUsageFlags usage;
+} app_buffer;
+app_buffer app_buffer_open(const app *a, int64_t size, VkBufferUsageFlags usage);
+void app_buffer_close(const app *a, app_buffer *buffer);
+rvit_vulkan_buffer_desc app_buffer_desc(const app_buffer *buffer);
+
+/* A command buffer in the recording state. */
+VkCommandBuffer app_begin(const app *a);
+/* Ends it, with a barrier that lets the host read. */
+void app_end(const app *a, VkCommandBuffer commands);
+/* Submits it and waits. */
+void app_run(app *a, VkCommandBuffer commands);
+
+/* The harness's device is the application's while a test runs. */
+extern app *APP;
+int app_setup(void **state);
+int app_teardown(void **state);
+#define APP_TEST(function) cmocka_unit_test_setup_teardown(function, app_setup, app_teardown)
+
+#endif
