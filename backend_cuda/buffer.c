@@ -59,6 +59,8 @@ void rvit_cu_buffer_destroy(rvit_buffer *base)
             (void)device->driver->cuMemFreeHost(base->host);
         else
             (void)device->driver->cuMemFree(buffer->pointer);
+        if (buffer->memory != NULL)
+            (void)device->driver->cuDestroyExternalMemory(buffer->memory);
         rvit_cu_leave(device, entered);
     }
     rvit_alloc_free(&base->device->alloc, buffer);

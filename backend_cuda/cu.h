@@ -39,7 +39,8 @@ typedef struct rvit_cu_device {
 typedef struct rvit_cu_buffer {
     rvit_buffer base;
     CUdeviceptr pointer;
-    int borrowed; /* wrapped: not ours to free */
+    int borrowed;            /* wrapped: not ours to free */
+    CUexternalMemory memory; /* that it is mapped from; NULL: an allocation */
 } rvit_cu_buffer;
 
 /* Memory of the backend's own on the device: grows when an op needs more than any before it, which ends once everything has run. */

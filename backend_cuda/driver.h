@@ -8,46 +8,53 @@
 
 /* Every driver function the backend calls. cuda.h maps some names to versioned ones; the table is filled with what the mapped names say,
    and a call through it (driver->cuMemAlloc) is mapped in the same way. */
-#define RVIT_CU_FUNCTIONS(X)       \
-    X(cuInit)                      \
-    X(cuDriverGetVersion)          \
-    X(cuGetErrorName)              \
-    X(cuGetErrorString)            \
-    X(cuDeviceGetCount)            \
-    X(cuDeviceGet)                 \
-    X(cuDeviceGetName)             \
-    X(cuDeviceGetAttribute)        \
-    X(cuDeviceGetUuid)             \
-    X(cuDeviceTotalMem)            \
-    X(cuDevicePrimaryCtxRetain)    \
-    X(cuDevicePrimaryCtxRelease)   \
-    X(cuCtxGetCurrent)             \
-    X(cuCtxGetDevice)              \
-    X(cuCtxPushCurrent)            \
-    X(cuCtxPopCurrent)             \
-    X(cuModuleLoadData)            \
-    X(cuModuleUnload)              \
-    X(cuModuleGetFunction)         \
-    X(cuFuncSetAttribute)          \
-    X(cuLaunchKernel)              \
-    X(cuMemAlloc)                  \
-    X(cuMemFree)                   \
-    X(cuMemHostAlloc)              \
-    X(cuMemFreeHost)               \
-    X(cuMemHostGetDevicePointer)   \
-    X(cuMemcpyAsync)               \
-    X(cuMemsetD8Async)             \
-    X(cuPointerGetAttribute)       \
-    X(cuStreamCreate)              \
-    X(cuStreamDestroy)             \
-    X(cuStreamSynchronize)         \
-    X(cuStreamBeginCapture)        \
-    X(cuStreamEndCapture)          \
-    X(cuGraphInstantiateWithFlags) \
-    X(cuGraphUpload)               \
-    X(cuGraphLaunch)               \
-    X(cuGraphDestroy)              \
-    X(cuGraphExecDestroy)
+#define RVIT_CU_FUNCTIONS(X)           \
+    X(cuInit)                          \
+    X(cuDriverGetVersion)              \
+    X(cuGetErrorName)                  \
+    X(cuGetErrorString)                \
+    X(cuDeviceGetCount)                \
+    X(cuDeviceGet)                     \
+    X(cuDeviceGetName)                 \
+    X(cuDeviceGetAttribute)            \
+    X(cuDeviceGetUuid)                 \
+    X(cuDeviceTotalMem)                \
+    X(cuDevicePrimaryCtxRetain)        \
+    X(cuDevicePrimaryCtxRelease)       \
+    X(cuCtxGetCurrent)                 \
+    X(cuCtxGetDevice)                  \
+    X(cuCtxPushCurrent)                \
+    X(cuCtxPopCurrent)                 \
+    X(cuModuleLoadData)                \
+    X(cuModuleUnload)                  \
+    X(cuModuleGetFunction)             \
+    X(cuFuncSetAttribute)              \
+    X(cuLaunchKernel)                  \
+    X(cuMemAlloc)                      \
+    X(cuMemFree)                       \
+    X(cuMemHostAlloc)                  \
+    X(cuMemFreeHost)                   \
+    X(cuMemHostGetDevicePointer)       \
+    X(cuMemcpyAsync)                   \
+    X(cuMemsetD8Async)                 \
+    X(cuPointerGetAttribute)           \
+    X(cuStreamCreate)                  \
+    X(cuStreamDestroy)                 \
+    X(cuStreamSynchronize)             \
+    X(cuStreamBeginCapture)            \
+    X(cuStreamEndCapture)              \
+    X(cuGraphInstantiateWithFlags)     \
+    X(cuGraphUpload)                   \
+    X(cuGraphLaunch)                   \
+    X(cuGraphDestroy)                  \
+    X(cuGraphExecDestroy)              \
+    X(cuImportExternalMemory)          \
+    X(cuExternalMemoryGetMappedBuffer) \
+    X(cuDestroyExternalMemory)         \
+    X(cuImportExternalSemaphore)       \
+    X(cuWaitExternalSemaphoresAsync)   \
+    X(cuSignalExternalSemaphoresAsync) \
+    X(cuDestroyExternalSemaphore)
 
 /* What only later drivers have: graphs that choose a part of theirs on the device (buckets.c). NULL where absent. */
 #if CUDA_VERSION >= 13000

@@ -1,5 +1,6 @@
 /* Memory and semaphores shared with other APIs by file descriptor, and waiting for semaphores (include/raggedvit/vulkan.h). */
 #include <fcntl.h>
+#include <unistd.h>
 
 #include <raggedvit/vulkan.h>
 
@@ -15,11 +16,12 @@ struct rvit_vulkan_semaphore {
     int timeline, shared, borrowed;
 };
 
-/* Handing a driver what is no descriptor has brought drivers down. */
-static rvit_status check_fd(const char *what, int fd)
+/* A descriptor that a driver may take over while the caller's stays what it is until all has worked. */
+static rvit_status copy_fd(const char *what, int fd, int *out_copy)
 {
-    if (fd < 0 || fcntl(fd, F_GETFD) < 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd is %d, which is not an open file descriptor", what, fd);
+    *out_copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    if (*out_copy < 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd is %d, which is not open, or there are too many", what, fd);
     return RVIT_OK;
 }
 
@@ -93,14 +95,20 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_vulkan_m
         return rvit_fail(RVIT_INVALID_ARGUMENT,
                          "vulkan memory: memory_size is %lld, too small for a buffer that takes %llu from offset %lld",
                          (long long)memory->memory_size, (unsigned long long)requirements.size, (long long)memory->offset);
-    const VkImportMemoryFdInfoKHR import = {
-        .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, .handleType = MEMORY_TYPE, .fd = memory->fd};
+    int fd;
+    RVIT_TRY(copy_fd("vulkan memory", memory->fd, &fd));
+    const VkImportMemoryFdInfoKHR import = {.sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_FD_INFO_KHR, .handleType = MEMORY_TYPE, .fd = fd};
     const VkMemoryAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
                                            .pNext = &import,
                                            .allocationSize = (VkDeviceSize)memory->memory_size,
                                            .memoryTypeIndex = memory->memory_type};
-    RVIT_VK_TRY(device->vk, vkAllocateMemory, (device->handle, &allocate, NULL, &buffer->memory));
+    const VkResult result = device->vk.vkAllocateMemory(device->handle, &allocate, NULL, &buffer->memory);
+    if (result != VK_SUCCESS) {
+        (void)close(fd);
+        return rvit_vk_fail(result, "vkAllocateMemory, with memory of a file descriptor,");
+    }
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, (VkDeviceSize)memory->offset));
+    (void)close(memory->fd);
     return RVIT_OK;
 }
 
@@ -169,7 +177,6 @@ rvit_status rvit_vulkan_buffer_import(rvit_device *device, const rvit_vulkan_mem
     rvit_vulkan_memory memory;
     RVIT_TRY(rvit_args_copy(&memory, sizeof memory, given, "vulkan memory"));
     RVIT_TRY(check_memory_feature(function, rvit_vk_device_of(device), VK_EXTERNAL_MEMORY_FEATURE_IMPORTABLE_BIT));
-    RVIT_TRY(check_fd("vulkan memory", memory.fd));
     return make_buffer(device, &memory, size, out_buffer);
 }
 
@@ -219,12 +226,19 @@ static rvit_status open_semaphore(rvit_vulkan_semaphore *semaphore, int shared)
     return RVIT_OK;
 }
 
-static rvit_status import_semaphore(const rvit_vulkan_semaphore *semaphore, int fd)
+static rvit_status import_semaphore(const rvit_vulkan_semaphore *semaphore, int given)
 {
     const rvit_vk_device *device = semaphore->device;
+    int fd;
+    RVIT_TRY(copy_fd("rvit_vulkan_semaphore_import", given, &fd));
     const VkImportSemaphoreFdInfoKHR import = {
         .sType = VK_STRUCTURE_TYPE_IMPORT_SEMAPHORE_FD_INFO_KHR, .semaphore = semaphore->handle, .handleType = SEMAPHORE_TYPE, .fd = fd};
-    RVIT_VK_TRY(device->vk, vkImportSemaphoreFdKHR, (device->handle, &import));
+    const VkResult result = device->vk.vkImportSemaphoreFdKHR(device->handle, &import);
+    if (result != VK_SUCCESS) {
+        (void)close(fd);
+        return rvit_vk_fail(result, "vkImportSemaphoreFdKHR");
+    }
+    (void)close(given);
     return RVIT_OK;
 }
 
@@ -275,7 +289,6 @@ rvit_status rvit_vulkan_semaphore_import(rvit_device *device, int32_t fd, int32_
     static const char function[] = "rvit_vulkan_semaphore_import";
     RVIT_TRY(check_semaphore_args(function, device, timeline, 0, out_semaphore));
     RVIT_TRY(check_semaphore_feature(function, rvit_vk_device_of(device), timeline, 1, VK_EXTERNAL_SEMAPHORE_FEATURE_IMPORTABLE_BIT));
-    RVIT_TRY(check_fd(function, fd));
     rvit_vulkan_semaphore *semaphore;
     RVIT_TRY(make_semaphore(device, timeline, &semaphore));
     rvit_status status = open_semaphore(semaphore, 0);

@@ -5,12 +5,12 @@
 
 typedef struct feature {
     uint32_t bit;
-    const char *name, *missing;
+    const char *name, *lacking, *missing;
 } feature;
 
-#define FEATURE(bit, name)                \
-    {                                     \
-        bit, name, name " is not enabled" \
+#define FEATURE(bit, name)                            \
+    {                                                 \
+        bit, name, "no " name, name " is not enabled" \
     }
 
 static const feature features[] = {
@@ -19,6 +19,7 @@ static const feature features[] = {
     FEATURE(RVIT_VK_MEMORY_MODEL, "vulkanMemoryModel"),
     FEATURE(RVIT_VK_SUBGROUP_SIZE, "subgroupSizeControl"),
     FEATURE(RVIT_VK_FULL_SUBGROUPS, "computeFullSubgroups"),
+    FEATURE(RVIT_VK_DEVICE_SCOPE, "vulkanMemoryModelDeviceScope"),
     FEATURE(RVIT_VK_TIMELINE, "timelineSemaphore"),
     FEATURE(RVIT_VK_EXT_MATRIX, RVIT_VK_MATRIX_EXTENSION),
     FEATURE(RVIT_VK_EXT_MEMORY_FD, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME),
@@ -37,6 +38,11 @@ static const feature *first(uint32_t set)
 const char *rvit_vk_feature_name(uint32_t set)
 {
     return first(set)->name;
+}
+
+const char *rvit_vk_feature_lacking(uint32_t set)
+{
+    return first(set)->lacking;
 }
 
 const char *rvit_vk_feature_missing(uint32_t set)
@@ -84,7 +90,7 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES: {
             const VkPhysicalDeviceVulkan12Features *f = structure;
             bits |= when(f->shaderFloat16, RVIT_VK_FLOAT16) | when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) |
-                    when(f->timelineSemaphore, RVIT_VK_TIMELINE);
+                    when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE) | when(f->timelineSemaphore, RVIT_VK_TIMELINE);
             break;
         }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES: {
@@ -100,9 +106,11 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_FLOAT16_INT8_FEATURES:
             bits |= when(((const VkPhysicalDeviceShaderFloat16Int8Features *)structure)->shaderFloat16, RVIT_VK_FLOAT16);
             break;
-        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES:
-            bits |= when(((const VkPhysicalDeviceVulkanMemoryModelFeatures *)structure)->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL);
+        case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_MEMORY_MODEL_FEATURES: {
+            const VkPhysicalDeviceVulkanMemoryModelFeatures *f = structure;
+            bits |= when(f->vulkanMemoryModel, RVIT_VK_MEMORY_MODEL) | when(f->vulkanMemoryModelDeviceScope, RVIT_VK_DEVICE_SCOPE);
             break;
+        }
         case VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_TIMELINE_SEMAPHORE_FEATURES:
             bits |= when(((const VkPhysicalDeviceTimelineSemaphoreFeatures *)structure)->timelineSemaphore, RVIT_VK_TIMELINE);
             break;
@@ -166,6 +174,7 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device)
     chain.size.computeFullSubgroups = (enabled & RVIT_VK_FULL_SUBGROUPS) != 0;
     chain.vulkan12.shaderFloat16 = (enabled & RVIT_VK_FLOAT16) != 0;
     chain.vulkan12.vulkanMemoryModel = (enabled & RVIT_VK_MEMORY_MODEL) != 0;
+    chain.vulkan12.vulkanMemoryModelDeviceScope = (enabled & RVIT_VK_DEVICE_SCOPE) != 0;
     chain.vulkan12.timelineSemaphore = (enabled & RVIT_VK_TIMELINE) != 0;
     /* Robust buffer access would cost. */
     const VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,

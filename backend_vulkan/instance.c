@@ -245,6 +245,10 @@ static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevi
 rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t queue_family,
                                            uint32_t features, rvit_vk_physical *out_physical)
 {
+    /* Under the memory model, select's and match's atomics are of the device's scope. */
+    if ((features & RVIT_VK_MEMORY_MODEL) != 0 && (features & RVIT_VK_DEVICE_SCOPE) == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan device desc: vulkanMemoryModel is enabled, and %s",
+                         rvit_vk_feature_missing(RVIT_VK_DEVICE_SCOPE));
     if (instance->api_version < VK_API_VERSION_1_2)
         features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
     if (instance->api_version < VK_API_VERSION_1_3)

@@ -71,7 +71,7 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
     if ((subgroup->supportedStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0 || (subgroup->supportedOperations & needed) != needed)
         return "no subgroup arithmetic, votes or shuffles in compute shaders";
     if ((features & RVIT_VK_MATRIX_FEATURES) != RVIT_VK_MATRIX_FEATURES)
-        return "it lacks cooperativeMatrix, shaderFloat16, vulkanMemoryModel, subgroupSizeControl or computeFullSubgroups";
+        return rvit_vk_feature_lacking(RVIT_VK_MATRIX_FEATURES & ~features);
 
     rvit_vk_matrix_properties stages = {.sType = RVIT_VK_MATRIX_PROPERTIES_TYPE};
     VkPhysicalDeviceSubgroupSizeControlProperties control = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_PROPERTIES,

@@ -56,12 +56,13 @@ enum {
     RVIT_VK_MEMORY_MODEL = 1 << 2,
     RVIT_VK_SUBGROUP_SIZE = 1 << 3,
     RVIT_VK_FULL_SUBGROUPS = 1 << 4,
-    RVIT_VK_TIMELINE = 1 << 5,
-    RVIT_VK_EXT_MATRIX = 1 << 6,
-    RVIT_VK_EXT_MEMORY_FD = 1 << 7,
-    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 8,
+    RVIT_VK_DEVICE_SCOPE = 1 << 5, /* under the memory model, for atomics of shaders that are of no tier */
+    RVIT_VK_TIMELINE = 1 << 6,
+    RVIT_VK_EXT_MATRIX = 1 << 7, /* extensions from here on */
+    RVIT_VK_EXT_MEMORY_FD = 1 << 8,
+    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 9,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
-                              RVIT_VK_FULL_SUBGROUPS | RVIT_VK_EXT_MATRIX,
+                              RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DEVICE_SCOPE | RVIT_VK_EXT_MATRIX,
     RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD
 };
 
@@ -184,8 +185,9 @@ void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device
 uint32_t rvit_vk_find_features(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t version, int ask_for_matrices);
 /* What stands in the lists that the caller's device was created with. */
 uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions, uint32_t n_extensions);
-/* The name of the first feature in a set that is not empty, and a sentence that it is not enabled. */
+/* Of the first feature in a set that is not empty: the name, that there is none, that it is not enabled. */
 const char *rvit_vk_feature_name(uint32_t features);
+const char *rvit_vk_feature_lacking(uint32_t features);
 const char *rvit_vk_feature_missing(uint32_t features);
 /* vkCreateDevice with the features of device->enabled. */
 VkResult rvit_vk_create_handle(rvit_vk_device *device);

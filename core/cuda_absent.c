@@ -55,3 +55,33 @@ rvit_status rvit_cuda_buffer_address(const rvit_buffer *buffer, uint64_t *out_ad
     (void)buffer, (void)out_address;
     return absent("rvit_cuda_buffer_address");
 }
+
+rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t memory_size, int64_t offset, int64_t size,
+                                    rvit_buffer **out_buffer)
+{
+    (void)device, (void)fd, (void)memory_size, (void)offset, (void)size, (void)out_buffer;
+    return absent("rvit_cuda_buffer_import");
+}
+
+rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t timeline, rvit_cuda_semaphore **out_semaphore)
+{
+    (void)device, (void)fd, (void)timeline, (void)out_semaphore;
+    return absent("rvit_cuda_semaphore_import");
+}
+
+void rvit_cuda_semaphore_destroy(rvit_cuda_semaphore *semaphore)
+{
+    (void)semaphore;
+}
+
+rvit_status rvit_cuda_stream_wait(rvit_stream *stream, const rvit_cuda_semaphore *semaphore, uint64_t value)
+{
+    (void)stream, (void)semaphore, (void)value;
+    return absent("rvit_cuda_stream_wait");
+}
+
+rvit_status rvit_cuda_stream_signal(rvit_stream *stream, const rvit_cuda_semaphore *semaphore, uint64_t value)
+{
+    (void)stream, (void)semaphore, (void)value;
+    return absent("rvit_cuda_stream_signal");
+}

@@ -41,6 +41,29 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_buffer_set(rvit_buffer *buffer, ui
 /* The device address of a buffer, the library's own included. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_buffer_address(const rvit_buffer *buffer, uint64_t *out_address);
 
+/* A buffer on memory that another API exported, as rvit_vulkan_buffer_export does: memory_size bytes in all, of the same physical device,
+   not dedicated to one object. fd: of the type CU_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD; on success it is the library's. offset: a multiple
+   of 256. The memory lives until the last that has it is done with it. INVALID_ARGUMENT: no descriptor of such memory, or a range outside
+   it; UNSUPPORTED: not on this device or system. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t memory_size, int64_t offset,
+                                                            int64_t size, rvit_buffer **out_buffer);
+
+/* A semaphore that another API exported, as rvit_vulkan_semaphore_export does: binary, or, with timeline = 1, one that counts up. May be
+   shared by threads; it keeps its device alive. */
+typedef struct rvit_cuda_semaphore rvit_cuda_semaphore;
+
+/* fd: of the type CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD or TIMELINE_SEMAPHORE_FD; on success it is the library's. Errors as above. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t timeline,
+                                                               rvit_cuda_semaphore **out_semaphore);
+/* Nothing that waits for it or signals it may be pending. */
+RVIT_API void rvit_cuda_semaphore_destroy(rvit_cuda_semaphore *semaphore);
+/* Makes what is enqueued on the stream from now on wait until the semaphore is signalled, or has reached the value; a binary one is then
+   unsignalled, and its value is not looked at. What was done before it was signalled is visible. INVALID_ARGUMENT: another device's, or a
+   stream that is recording. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_wait(rvit_stream *stream, const rvit_cuda_semaphore *semaphore, uint64_t value);
+/* Signals the semaphore, or sets it to a value above the one it has, once what was enqueued is done. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_signal(rvit_stream *stream, const rvit_cuda_semaphore *semaphore, uint64_t value);
+
 #ifdef __cplusplus
 }
 #endif

@@ -20,9 +20,9 @@ typedef void (*rvit_vulkan_lock_fn)(void *user);
 
 /* A device of the caller's. Nothing of Vulkan is asked twice: features and extensions are those that the VkDevice was created with, and
    what is not named counts as not enabled. The scalar and the subgroup tier need none. The matrix tier needs api_version 1.3,
-   VK_KHR_cooperative_matrix and the features cooperativeMatrix, shaderFloat16, vulkanMemoryModel, subgroupSizeControl and
-   computeFullSubgroups; sharing memory VK_KHR_external_memory_fd; sharing semaphores VK_KHR_external_semaphore_fd; timeline semaphores
-   timelineSemaphore and api_version 1.2. */
+   VK_KHR_cooperative_matrix and the features cooperativeMatrix, shaderFloat16, vulkanMemoryModel, vulkanMemoryModelDeviceScope,
+   subgroupSizeControl and computeFullSubgroups; sharing memory VK_KHR_external_memory_fd; sharing semaphores VK_KHR_external_semaphore_fd;
+   timeline semaphores timelineSemaphore and api_version 1.2. vulkanMemoryModel without vulkanMemoryModelDeviceScope is UNSUPPORTED. */
 typedef struct rvit_vulkan_device_desc {
     size_t struct_size;
     void *instance;                              /* VkInstance */

@@ -81,7 +81,7 @@ static void choose_features(app *a)
     a->vulkan12.timelineSemaphore = VK_TRUE;
     if (H.desc.tier == RVIT_TIER_MATRIX) {
         want_extension(a, MATRIX_EXTENSION);
-        a->vulkan12.shaderFloat16 = a->vulkan12.vulkanMemoryModel = VK_TRUE;
+        a->vulkan12.shaderFloat16 = a->vulkan12.vulkanMemoryModel = a->vulkan12.vulkanMemoryModelDeviceScope = VK_TRUE;
         a->vulkan12.pNext = &a->size;
         a->size.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES;
         a->size.subgroupSizeControl = a->size.computeFullSubgroups = VK_TRUE;

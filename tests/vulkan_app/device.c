@@ -199,13 +199,21 @@ static void without_a_feature(void **state)
     if (H.desc.tier != RVIT_TIER_MATRIX)
         skip();
     rvit_device *device = NULL;
-    VkBool32 *const flags[] = {&APP->matrix.matrix, &APP->vulkan12.shaderFloat16, &APP->vulkan12.vulkanMemoryModel,
-                               &APP->size.subgroupSizeControl, &APP->size.computeFullSubgroups};
-    static const char *const names[] = {"cooperativeMatrix", "shaderFloat16", "vulkanMemoryModel", "subgroupSizeControl",
-                                        "computeFullSubgroups"};
-    for (int i = 0; i < 5; i++) {
+    VkBool32 *const flags[] = {&APP->matrix.matrix,
+                               &APP->vulkan12.shaderFloat16,
+                               &APP->vulkan12.vulkanMemoryModel,
+                               &APP->vulkan12.vulkanMemoryModelDeviceScope,
+                               &APP->size.subgroupSizeControl,
+                               &APP->size.computeFullSubgroups};
+    static const char *const names[] = {"cooperativeMatrix",   "shaderFloat16",       "vulkanMemoryModel", "vulkanMemoryModelDeviceScope",
+                                        "subgroupSizeControl", "computeFullSubgroups"};
+    for (int i = 0; i < 6; i++) {
         *flags[i] = VK_FALSE;
         expect_status(app_create(APP, &device), RVIT_UNSUPPORTED, names[i]);
+        if (i == 3) { /* with the model, no tier does without */
+            *flags[i] = VK_TRUE;
+            continue;
+        }
         rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
         desc.skip_self_test = 1;
         expect_ok(rvit_vulkan_device_create(&APP->desc, &desc, &device)); /* any tier will do */
