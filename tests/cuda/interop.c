@@ -178,6 +178,6 @@ SUITE(interop_suite, TEST(wrapped), TEST(context_is_left_alone), TEST(misuse));
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&variants_suite, &products_suite, &interop_suite};
+    const suite *const suites[] = {&variants_suite, &products_suite, &interop_suite, &external_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

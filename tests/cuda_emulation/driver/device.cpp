@@ -30,11 +30,13 @@ bool usable(CUcontext context)
 
 void report_leaks(const driver_state &s)
 {
-    const size_t n = s.allocations.size() + s.modules.size() + s.streams.size() + s.events.size() + s.graphs.size() + s.executables.size();
+    const size_t external = s.memories.size() + s.semaphores.size();
+    const size_t n =
+        s.allocations.size() + s.modules.size() + s.streams.size() + s.events.size() + s.graphs.size() + s.executables.size() + external;
     if (n > 0)
-        report("the primary context is gone with %zu allocations, %zu modules, %zu streams, %zu events, %zu graphs, %zu executable graphs "
-               "in it",
-               s.allocations.size(), s.modules.size(), s.streams.size(), s.events.size(), s.graphs.size(), s.executables.size());
+        report("the primary context is gone with %zu allocations, %zu modules, %zu streams, %zu events, %zu graphs, %zu executable graphs, "
+               "%zu external objects in it",
+               s.allocations.size(), s.modules.size(), s.streams.size(), s.events.size(), s.graphs.size(), s.executables.size(), external);
 }
 } // namespace
 
@@ -52,11 +54,17 @@ void release_all_objects()
         delete each;
     for (CUgraphExec each : s.executables)
         delete each;
+    for (CUexternalMemory each : s.memories)
+        delete each;
+    for (CUexternalSemaphore each : s.semaphores)
+        delete each;
     s.modules.clear();
     s.streams.clear();
     s.events.clear();
     s.graphs.clear();
     s.executables.clear();
+    s.memories.clear();
+    s.semaphores.clear();
 }
 
 driver_state &state()

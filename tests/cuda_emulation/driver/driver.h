@@ -37,6 +37,17 @@ struct CUevent_st {
     CUstream stream; /* it was last recorded in */
 };
 
+struct CUextMemory_st {
+    int fd;
+    size_t size;
+};
+
+struct CUextSemaphore_st {
+    int fd;
+    uint64_t *value;
+    bool timeline;
+};
+
 namespace emu
 {
 /* Something that a stream does. */
@@ -105,6 +116,8 @@ struct driver_state {
     std::set<CUevent> events;
     std::set<CUgraph> graphs;
     std::set<CUgraphExec> executables;
+    std::set<CUexternalMemory> memories;
+    std::set<CUexternalSemaphore> semaphores;
     std::recursive_mutex conditions_lock;
     std::map<unsigned long long, unsigned> conditions; /* the branch that was chosen last */
     std::map<const char *, long long> calls;

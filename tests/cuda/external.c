@@ -1,0 +1,219 @@
+/* Memory and semaphores of other APIs. */
+#define _GNU_SOURCE
+#include "cuda_tests.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <raggedvit/cuda.h>
+#include <raggedvit/vulkan.h>
+
+enum { SIZE = 3 * 4096, N = 512 };
+
+static int is_emulated(void)
+{
+    return strstr(H.info.name, "emulation") != NULL;
+}
+
+static int file_in_memory(void)
+{
+    const int fd = memfd_create("rvit_test", 0);
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, SIZE), 0);
+    return fd;
+}
+
+/* The emulated driver takes a file in memory for device memory and semaphores, so that the calls and their order can be seen; a real one
+   does not, and says so. */
+static void from_files(void **state)
+{
+    (void)state;
+    const int fds[3] = {file_in_memory(), file_in_memory(), file_in_memory()};
+    rvit_buffer *imported = NULL, *own = NULL;
+    rvit_cuda_semaphore *semaphores[2] = {NULL, NULL};
+    rvit_stream *other = NULL;
+    if (!is_emulated()) {
+        expect_status(rvit_cuda_buffer_import(H.device[DEVICE], fds[0], SIZE, 0, SIZE, &imported), RVIT_INVALID_ARGUMENT, "fd");
+        for (int timeline = 0; timeline < 2; timeline++)
+            expect_status(rvit_cuda_semaphore_import(H.device[DEVICE], fds[1], timeline, &semaphores[0]), RVIT_INVALID_ARGUMENT, "fd");
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(close(fds[i]), 0); /* still the caller's */
+        return;
+    }
+    char *mapped = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
+    const uint64_t *value = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fds[1], 0);
+    assert_true(mapped != MAP_FAILED && value != MAP_FAILED);
+    expect_ok(rvit_cuda_buffer_import(H.device[DEVICE], fds[0], SIZE, 4096 + 256, N * 4, &imported));
+    assert_int_equal(rvit_buffer_size(imported), N * 4);
+    assert_null(rvit_buffer_host(imported));
+    for (int timeline = 0; timeline < 2; timeline++)
+        expect_ok(rvit_cuda_semaphore_import(H.device[DEVICE], fds[2 - timeline], timeline, &semaphores[timeline]));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], N * 4, RVIT_BUFFER_DEVICE, &own));
+    expect_ok(rvit_stream_create(H.device[DEVICE], &other));
+    int32_t words[N], got[N];
+    for (int round = 1; round <= 3; round++) {
+        for (int i = 0; i < N; i++)
+            words[i] = round * 1000 + i;
+        expect_ok(rvit_stream_write(H.stream[DEVICE], (rvit_view){imported, 0}, words, sizeof words));
+        expect_ok(rvit_cuda_stream_signal(H.stream[DEVICE], semaphores[1], (uint64_t)round));
+        expect_ok(rvit_cuda_stream_signal(H.stream[DEVICE], semaphores[0], 0));
+        expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+        assert_true(*value == (uint64_t)round);
+        assert_memory_equal(mapped + 4096 + 256, words, sizeof words);
+        expect_ok(rvit_cuda_stream_wait(other, semaphores[1], (uint64_t)round));
+        expect_ok(rvit_cuda_stream_wait(other, semaphores[0], 0));
+        expect_ok(rvit_stream_read(other, (rvit_view){imported, 0}, got, sizeof got));
+        assert_memory_equal(words, got, sizeof words);
+    }
+    rvit_stats stats = RVIT_STATS_INIT;
+    expect_ok(rvit_stream_get_stats(other, &stats));
+    assert_true(stats.device_size >= N * 4 && stats.device_size < 2 * N * 4 + SIZE); /* imported memory is nobody's allocation */
+    rvit_stream_destroy(other);
+    rvit_buffer_destroy(own);
+    rvit_buffer_destroy(imported);
+    for (int i = 0; i < 2; i++)
+        rvit_cuda_semaphore_destroy(semaphores[i]);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(close(fds[i]), -1); /* the driver closed them */
+    munmap(mapped, SIZE);
+    munmap((void *)(uintptr_t)value, 4096);
+}
+
+static void misuse(void **state)
+{
+    (void)state;
+    rvit_device *cpu = NULL;
+    rvit_stream *cpu_stream = NULL;
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    expect_ok(rvit_device_create(&desc, &cpu));
+    expect_ok(rvit_stream_create(cpu, &cpu_stream));
+    rvit_device *device = H.device[DEVICE];
+    rvit_buffer *buffer = NULL;
+    rvit_cuda_semaphore *semaphore = NULL;
+    expect_status(rvit_cuda_buffer_import(NULL, 0, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(rvit_cuda_buffer_import(cpu, 0, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "CUDA");
+    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 0, SIZE, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
+    expect_status(rvit_cuda_buffer_import(device, -1, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "fd");
+    expect_status(rvit_cuda_buffer_import(device, 12345, SIZE, 0, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "fd");
+    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 16, 64, &buffer), RVIT_INVALID_ARGUMENT, "offset");
+    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 256, SIZE, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(rvit_cuda_buffer_import(device, 0, SIZE, 0, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(rvit_cuda_buffer_import(device, 0, -1, 0, 1, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    expect_status(rvit_cuda_semaphore_import(cpu, 0, 0, &semaphore), RVIT_INVALID_ARGUMENT, "CUDA");
+    expect_status(rvit_cuda_semaphore_import(device, -1, 0, &semaphore), RVIT_INVALID_ARGUMENT, "fd");
+    expect_status(rvit_cuda_semaphore_import(device, 0, 2, &semaphore), RVIT_INVALID_ARGUMENT, "timeline");
+    expect_status(rvit_cuda_semaphore_import(device, 0, 0, NULL), RVIT_INVALID_ARGUMENT, "out_semaphore");
+    expect_status(rvit_cuda_stream_wait(NULL, NULL, 0), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_cuda_stream_signal(H.stream[DEVICE], NULL, 0), RVIT_INVALID_ARGUMENT, "NULL");
+    assert_null(buffer);
+    assert_null(semaphore);
+    rvit_cuda_semaphore_destroy(NULL);
+    rvit_stream_destroy(cpu_stream);
+    rvit_device_destroy(cpu);
+}
+
+/* The Vulkan device that is the CUDA device under test; NULL: there is none. */
+static rvit_device *same_on_vulkan(void)
+{
+    static rvit_device_info infos[32];
+    int32_t n = 0;
+    for (int i = 0; i < 32; i++)
+        infos[i] = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    expect_ok(rvit_device_list(infos, 32, &n));
+    rvit_device *device = NULL;
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_VULKAN;
+    for (int32_t i = 0; i < n && i < 32 && device == NULL; i++)
+        if (infos[i].backend == RVIT_BACKEND_VULKAN && infos[i].index >= 0 && memcmp(infos[i].uuid, H.info.uuid, sizeof H.info.uuid) == 0) {
+            desc.index = infos[i].index;
+            expect_ok(rvit_device_create(&desc, &device));
+        }
+    return device;
+}
+
+enum { ROWS = 64, DIM = 64, FIRST = 0, SECOND = ROWS * DIM * 4, SHARED = 2 * ROWS * DIM * 4 };
+
+static rvit_linear_args linear(rvit_view x, rvit_view weight, rvit_view out)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.rows.capacity = ROWS;
+    args.in_features = args.out_features = DIM;
+    args.x = x;
+    args.weight = weight;
+    args.out = out;
+    return args;
+}
+
+/* One buffer on both APIs, and semaphores of either kind for turns: Vulkan doubles the rows, CUDA doubles them again, Vulkan fetches them,
+   without the host waiting in between. */
+static void turns_with_vulkan(void **state)
+{
+    (void)state;
+    rvit_device *vulkan = same_on_vulkan(), *cuda = H.device[DEVICE];
+    if (vulkan == NULL)
+        skip();
+    rvit_stream *stream = NULL;
+    rvit_buffer *in = NULL, *out = NULL, *weight[2] = {NULL, NULL}, *exported = NULL, *imported = NULL;
+    expect_ok(rvit_stream_create(vulkan, &stream));
+    expect_ok(rvit_buffer_create(vulkan, SECOND, RVIT_BUFFER_UPLOAD, &in));
+    expect_ok(rvit_buffer_create(vulkan, SECOND, RVIT_BUFFER_READBACK, &out));
+    static float twice[DIM * DIM];
+    for (int i = 0; i < DIM; i++)
+        twice[i * DIM + i] = 2;
+    for (int i = 0; i < 2; i++) {
+        expect_ok(rvit_buffer_create(i == 0 ? vulkan : cuda, sizeof twice, RVIT_BUFFER_DEVICE, &weight[i]));
+        expect_ok(rvit_stream_write(i == 0 ? stream : H.stream[DEVICE], (rvit_view){weight[i], 0}, twice, sizeof twice));
+    }
+    rvit_vulkan_memory memory = RVIT_VULKAN_MEMORY_INIT;
+    expect_ok(rvit_vulkan_buffer_create_shared(vulkan, SHARED, &exported));
+    expect_ok(rvit_vulkan_buffer_export(exported, &memory));
+    expect_ok(rvit_cuda_buffer_import(cuda, memory.fd, memory.memory_size, memory.offset, SHARED, &imported));
+    for (int timeline = 0; timeline < 2; timeline++) {
+        rvit_vulkan_semaphore *theirs[2];
+        rvit_cuda_semaphore *ours[2];
+        for (int i = 0; i < 2; i++) {
+            int32_t fd = -1;
+            expect_ok(rvit_vulkan_semaphore_create(vulkan, timeline, 1, &theirs[i]));
+            expect_ok(rvit_vulkan_semaphore_export(theirs[i], &fd));
+            expect_ok(rvit_cuda_semaphore_import(cuda, fd, timeline, &ours[i]));
+        }
+        for (uint64_t round = 1; round <= 200; round++) {
+            float *values = rvit_buffer_host(in);
+            for (int i = 0; i < ROWS * DIM; i++)
+                values[i] = (float)((int)round * 31 + i % 1000);
+            const rvit_linear_args first = linear((rvit_view){in, 0}, (rvit_view){weight[0], 0}, (rvit_view){exported, FIRST});
+            const rvit_linear_args second = linear((rvit_view){imported, FIRST}, (rvit_view){weight[1], 0}, (rvit_view){imported, SECOND});
+            rvit_copy_args fetch = RVIT_COPY_ARGS_INIT;
+            fetch.source = (rvit_view){exported, SECOND};
+            fetch.destination = (rvit_view){out, 0};
+            fetch.size = SECOND;
+            expect_ok(rvit_linear(stream, &first));
+            expect_ok(rvit_vulkan_stream_signal(stream, theirs[0], round));
+            expect_ok(rvit_cuda_stream_wait(H.stream[DEVICE], ours[0], round));
+            expect_ok(rvit_linear(H.stream[DEVICE], &second));
+            expect_ok(rvit_cuda_stream_signal(H.stream[DEVICE], ours[1], round));
+            expect_ok(rvit_vulkan_stream_wait(stream, theirs[1], round));
+            expect_ok(rvit_copy(stream, &fetch));
+            expect_ok(rvit_stream_synchronize(stream));
+            const float *got = rvit_buffer_host(out);
+            for (int i = 0; i < ROWS * DIM; i++)
+                assert_true(got[i] == 4 * values[i]);
+        }
+        expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+        for (int i = 0; i < 2; i++) {
+            rvit_vulkan_semaphore_destroy(theirs[i]);
+            rvit_cuda_semaphore_destroy(ours[i]);
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        rvit_buffer_destroy(weight[i]);
+    rvit_buffer_destroy(imported);
+    rvit_buffer_destroy(exported);
+    rvit_buffer_destroy(in);
+    rvit_buffer_destroy(out);
+    rvit_stream_destroy(stream);
+    rvit_device_destroy(vulkan);
+}
+
+SUITE(external_suite, TEST(from_files), TEST(misuse), TEST(turns_with_vulkan));
