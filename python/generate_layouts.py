@@ -16,7 +16,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
 MODULE = HERE / "raggedvit" / "_layouts.py"
-HEADERS = ["status.h", "device.h", "ragged.h", "prune.h", "vit.h", "cuda.h"]
+HEADERS = ["status.h", "device.h", "ragged.h", "prune.h", "vit.h", "cuda.h", "vulkan.h"]
 SCALARS = {
     "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
     "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",
@@ -106,10 +106,10 @@ class Headers:
             if "(*" in line.replace(" ", ""):
                 fields.append((re.search(r"\(\s*\*\s*(\w+)", line)[1], "c_void_p"))
                 continue
-            first, *rest = line.split(",")
-            base, declarator = re.match(r"((?:const\s+)?(?:struct\s+)?\w+)\s*(.*)", first, flags=re.S).groups()
+            first, *rest = re.sub(r"\bconst\b", "", line).split(",")
+            base, declarator = re.match(r"\s*((?:struct\s+)?\w+)\s*(.*)", first, flags=re.S).groups()
             for one in [declarator, *rest]:
-                stars, field, dimension = re.match(r"\s*(\**)\s*(\w+)\s*(?:\[(\w+)\])?", one).groups()
+                stars, field, dimension = re.match(r"([\s*]*)(\w+)\s*(?:\[(\w+)\])?", one).groups()
                 kind = self._type(base + " " + stars)
                 if dimension:
                     kind += f" * {dimension if dimension.isdigit() else self.constants[dimension]}"
@@ -172,7 +172,8 @@ class Headers:
 
 def check_layouts(layouts, headers, compiler):
     """Compares every size, offset and default with a C compiler's. Returns the number of structs compared."""
-    lines = ["#include <stdio.h>", "#include <raggedvit/raggedvit.h>", "#include <raggedvit/cuda.h>", "int main(void) {"]
+    lines = ["#include <stdio.h>", "#include <raggedvit/raggedvit.h>", "#include <raggedvit/cuda.h>", "#include <raggedvit/vulkan.h>",
+             "int main(void) {"]
     for name, fields in headers.structs.items():
         lines.append(f'printf("{name} %zu", sizeof({name}));')
         lines += [f'printf(" %zu", offsetof({name}, {field}));' for field, _ in fields]

@@ -3,6 +3,7 @@
 #include <stddef.h>
 
 #include <raggedvit/raggedvit.h>
+#include <raggedvit/vulkan.h>
 
 #if defined(__x86_64__) && defined(__LP64__)
 #define SIZE(type, bytes) _Static_assert(sizeof(type) == (bytes), "the size of " #type " has changed")
@@ -352,5 +353,36 @@ FIELD(rvit_run_args, struct_size, 0);
 FIELD(rvit_run_args, n_images, 8);
 FIELD(rvit_run_args, images, 16);
 FIELD(rvit_run_args, keep, 24);
+
+SIZE(rvit_vulkan_device_desc, 104);
+FIELD(rvit_vulkan_device_desc, struct_size, 0);
+FIELD(rvit_vulkan_device_desc, instance, 8);
+FIELD(rvit_vulkan_device_desc, physical_device, 16);
+FIELD(rvit_vulkan_device_desc, device, 24);
+FIELD(rvit_vulkan_device_desc, queue, 32);
+FIELD(rvit_vulkan_device_desc, queue_family, 40);
+FIELD(rvit_vulkan_device_desc, api_version, 44);
+FIELD(rvit_vulkan_device_desc, get_instance_proc_addr, 48);
+FIELD(rvit_vulkan_device_desc, features, 56);
+FIELD(rvit_vulkan_device_desc, extensions, 64);
+FIELD(rvit_vulkan_device_desc, n_extensions, 72);
+FIELD(rvit_vulkan_device_desc, lock_queue, 80);
+FIELD(rvit_vulkan_device_desc, unlock_queue, 88);
+FIELD(rvit_vulkan_device_desc, user, 96);
+
+SIZE(rvit_vulkan_buffer_desc, 48);
+FIELD(rvit_vulkan_buffer_desc, struct_size, 0);
+FIELD(rvit_vulkan_buffer_desc, buffer, 8);
+FIELD(rvit_vulkan_buffer_desc, buffer_size, 16);
+FIELD(rvit_vulkan_buffer_desc, usage, 24);
+FIELD(rvit_vulkan_buffer_desc, offset, 32);
+FIELD(rvit_vulkan_buffer_desc, size, 40);
+
+SIZE(rvit_vulkan_memory, 32);
+FIELD(rvit_vulkan_memory, struct_size, 0);
+FIELD(rvit_vulkan_memory, fd, 8);
+FIELD(rvit_vulkan_memory, memory_type, 12);
+FIELD(rvit_vulkan_memory, memory_size, 16);
+FIELD(rvit_vulkan_memory, offset, 24);
 
 #endif

@@ -24,7 +24,7 @@ for header in "$include"/raggedvit/*.h; do
 done
 
 {
-    echo '#include <raggedvit/raggedvit.h>'
+    for header in raggedvit cuda vulkan; do echo "#include <raggedvit/$header.h>"; done
     echo 'int use(void);'
     echo 'int use(void)'
     echo '{'
@@ -42,7 +42,7 @@ done
 } >"$work/initialisers.c"
 compile "the use of the initialisers" "$work/initialisers"
 
-[ "$n" -ge 6 ] || { echo "only $n headers found in $include"; exit 1; }
+[ "$n" -ge 8 ] || { echo "only $n headers found in $include"; exit 1; }
 if [ -z "$cxx" ]; then
     echo "$n headers compile as C99; no C++ compiler here, so C++17 was not tried"
     exit 77

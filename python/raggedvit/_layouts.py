@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import Structure, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_uint8, c_void_p, sizeof
+from ctypes import Structure, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p, sizeof
 from typing import Any
 
 
@@ -432,6 +432,46 @@ class rvit_run_args(Structure):
     ]
 
 
+class rvit_vulkan_device_desc(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("instance", c_void_p),
+        ("physical_device", c_void_p),
+        ("device", c_void_p),
+        ("queue", c_void_p),
+        ("queue_family", c_uint32),
+        ("api_version", c_uint32),
+        ("get_instance_proc_addr", c_void_p),
+        ("features", c_void_p),
+        ("extensions", c_void_p),
+        ("n_extensions", c_uint32),
+        ("lock_queue", c_void_p),
+        ("unlock_queue", c_void_p),
+        ("user", c_void_p),
+    ]
+
+
+class rvit_vulkan_buffer_desc(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("buffer", c_uint64),
+        ("buffer_size", c_int64),
+        ("usage", c_uint32),
+        ("offset", c_int64),
+        ("size", c_int64),
+    ]
+
+
+class rvit_vulkan_memory(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("fd", c_int32),
+        ("memory_type", c_uint32),
+        ("memory_size", c_int64),
+        ("offset", c_int64),
+    ]
+
+
 CONSTANTS = {
     "RVIT_VERSION_MAJOR": 0,
     "RVIT_VERSION_MINOR": 1,
@@ -540,6 +580,9 @@ TYPES: dict[str, Any] = {
     "rvit_memory_info": rvit_memory_info,
     "rvit_session_info": rvit_session_info,
     "rvit_run_args": rvit_run_args,
+    "rvit_vulkan_device_desc": rvit_vulkan_device_desc,
+    "rvit_vulkan_buffer_desc": rvit_vulkan_buffer_desc,
+    "rvit_vulkan_memory": rvit_vulkan_memory,
 }
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -621,6 +664,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_run_args": {
         "struct_size": sizeof(rvit_run_args),
+    },
+    "rvit_vulkan_device_desc": {
+        "struct_size": sizeof(rvit_vulkan_device_desc),
+    },
+    "rvit_vulkan_buffer_desc": {
+        "struct_size": sizeof(rvit_vulkan_buffer_desc),
+    },
+    "rvit_vulkan_memory": {
+        "struct_size": sizeof(rvit_vulkan_memory),
     },
 }
 
@@ -707,6 +759,27 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_cuda_buffer_wrap": (c_int, [c_void_p, c_uint64, c_int64, c_void_p], True),
     "rvit_cuda_buffer_set": (c_int, [c_void_p, c_uint64, c_int64], True),
     "rvit_cuda_buffer_address": (c_int, [c_void_p, c_void_p], True),
+    "rvit_cuda_buffer_import": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_int64, c_void_p], True),
+    "rvit_cuda_semaphore_import": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
+    "rvit_cuda_semaphore_destroy": (None, [c_void_p], False),
+    "rvit_cuda_stream_wait": (c_int, [c_void_p, c_void_p, c_uint64], True),
+    "rvit_cuda_stream_signal": (c_int, [c_void_p, c_void_p, c_uint64], True),
+    "rvit_vulkan_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_vulkan_stream_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_vulkan_stream_set": (c_int, [c_void_p, c_void_p], True),
+    "rvit_vulkan_buffer_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_vulkan_buffer_handle": (c_int, [c_void_p, c_void_p, c_void_p], True),
+    "rvit_vulkan_buffer_create_shared": (c_int, [c_void_p, c_int64, c_void_p], True),
+    "rvit_vulkan_buffer_export": (c_int, [c_void_p, c_void_p], True),
+    "rvit_vulkan_buffer_import": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_vulkan_semaphore_create": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
+    "rvit_vulkan_semaphore_wrap": (c_int, [c_void_p, c_uint64, c_int32, c_void_p], True),
+    "rvit_vulkan_semaphore_import": (c_int, [c_void_p, c_int32, c_int32, c_void_p], True),
+    "rvit_vulkan_semaphore_export": (c_int, [c_void_p, c_void_p], True),
+    "rvit_vulkan_semaphore_handle": (c_int, [c_void_p, c_void_p], True),
+    "rvit_vulkan_semaphore_destroy": (None, [c_void_p], False),
+    "rvit_vulkan_stream_wait": (c_int, [c_void_p, c_void_p, c_uint64], True),
+    "rvit_vulkan_stream_signal": (c_int, [c_void_p, c_void_p, c_uint64], True),
 }
 
 
