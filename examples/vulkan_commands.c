@@ -89,7 +89,7 @@ int main(void)
     rvit_device *device = NULL;
     rvit_buffer *buffer = NULL;
     rvit_stream *stream = NULL;
-    RVIT(rvit_vulkan_device_create(&lent, NULL, &device));
+    need(rvit_vulkan_device_create(&lent, NULL, &device) == RVIT_OK, "taking the library to the device", 77);
     RVIT(rvit_vulkan_buffer_wrap(device, &part, &buffer));
 
     VK(vkBeginCommandBuffer, commands, &(VkCommandBufferBeginInfo){TYPE(COMMAND_BUFFER_BEGIN_INFO)});

@@ -1,6 +1,8 @@
 /* Listing, choosing and creating devices. */
 #include "api.h"
 
+#include <raggedvit/vulkan.h>
+
 static void listing(void **state)
 {
     (void)state;
@@ -76,6 +78,17 @@ static void descs(void **state)
     expect_status(rvit_device_get_info(H.device[DEVICE], NULL), RVIT_INVALID_ARGUMENT, NULL);
 }
 
+/* A Vulkan device of the caller's, in a build without Vulkan or on a machine without the loader. The handles are not looked into. */
+static void borrowed_without_vulkan(void)
+{
+    rvit_device *device = NULL;
+    rvit_vulkan_device_desc desc = RVIT_VULKAN_DEVICE_DESC_INIT;
+    desc.instance = desc.physical_device = desc.device = desc.queue = &desc;
+    expect_status(rvit_vulkan_device_create(&desc, NULL, &device), RVIT_UNAVAILABLE, NULL);
+    assert_int_not_equal(rvit_status_detail()[0], 0);
+    assert_null(device);
+}
+
 /* A backend that is not in this build, or whose driver is not here, is UNAVAILABLE and says so. */
 static void absent_backends(void **state)
 {
@@ -90,6 +103,8 @@ static void absent_backends(void **state)
             assert_int_equal(status, RVIT_UNAVAILABLE);
             assert_int_not_equal(rvit_status_detail()[0], 0);
             assert_null(device);
+            if (backends[i] == RVIT_BACKEND_VULKAN && (strstr(rvit_status_detail(), "build") || strstr(rvit_status_detail(), "libvulkan")))
+                borrowed_without_vulkan();
         }
         rvit_device_destroy(device);
     }

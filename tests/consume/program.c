@@ -4,6 +4,7 @@
 
 #include <raggedvit/cuda.h>
 #include <raggedvit/raggedvit.h>
+#include <raggedvit/vulkan.h>
 
 #define TRY(call)                                                     \
     do {                                                              \
@@ -34,6 +35,10 @@ int main(void)
     TRY(rvit_buffer_create(device, 4096, RVIT_BUFFER_UPLOAD, &buffer));
     if (rvit_cuda_device_context(device, &context) == RVIT_OK) {
         fprintf(stderr, "a CPU device has a CUDA context\n");
+        return 1;
+    }
+    if (rvit_vulkan_stream_wrap(device, NULL, &stream) == RVIT_OK) {
+        fprintf(stderr, "a CPU device records into a Vulkan command buffer\n");
         return 1;
     }
 

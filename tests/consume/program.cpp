@@ -8,6 +8,7 @@
 
 #include <raggedvit/cuda.h>
 #include <raggedvit/raggedvit.h>
+#include <raggedvit/vulkan.h>
 
 namespace
 {
