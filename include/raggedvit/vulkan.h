@@ -18,8 +18,8 @@ extern "C" {
 typedef void (*rvit_vulkan_function)(void);
 typedef void (*rvit_vulkan_lock_fn)(void *user);
 
-/* A device of the caller's. Nothing of Vulkan is asked twice: features and extensions are those that the VkDevice was created with, and
-   what is not named counts as not enabled. The scalar and the subgroup tier need none. The matrix tier needs api_version 1.3,
+/* A device of the caller's. Vulkan cannot be asked what a VkDevice was created with: what features and extensions do not name counts as
+   not enabled. The scalar and the subgroup tier need none. The matrix tier needs api_version 1.3,
    VK_KHR_cooperative_matrix and the features cooperativeMatrix, shaderFloat16, vulkanMemoryModel, vulkanMemoryModelDeviceScope,
    subgroupSizeControl and computeFullSubgroups; sharing memory VK_KHR_external_memory_fd; sharing semaphores VK_KHR_external_semaphore_fd;
    timeline semaphores timelineSemaphore and api_version 1.2. vulkanMemoryModel without vulkanMemoryModelDeviceScope is UNSUPPORTED. */
@@ -56,20 +56,20 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_vulkan_device_create(const rvit_vulkan_
    and every run of a session that it was given to (rvit_session_desc.stream) is recorded at once; lengths are still read when it runs.
    NULL: none yet, and ops fail until rvit_vulkan_stream_set.
 
-   The command buffer is in the recording state, outside a render pass, of a queue family with compute, and is submitted to a queue of the
-   device's family. Recording changes its bound compute pipeline, descriptor sets of the compute bind point and push constants of the
-   compute stage; graphics state stays. Between two ops the caller may record commands of its own, but not with another of these streams.
+   The command buffer is in the recording state, outside a render pass, of the device's queue family, and is submitted to its queue.
+   Recording changes its bound compute pipeline, descriptor sets of the compute bind point and push constants of the compute stage; graphics
+   state stays. Between two ops the caller may record commands of its own, but not with another of these streams.
 
    Barriers. Between its own ops the library records those that they need. The first op after wrap or set is preceded by one for all
    that compute shaders and transfers wrote or read before it on the same queue, the caller's included. All else is the caller's: before an
    op, making what other stages or queues wrote, or the caller's own commands since the op before, available to COMPUTE_SHADER (SHADER_READ,
    SHADER_WRITE) and, for rvit_copy, TRANSFER (TRANSFER_READ, TRANSFER_WRITE); after the last, a barrier from COMPUTE_SHADER (SHADER_WRITE)
-   and TRANSFER (TRANSFER_WRITE) to whatever reads the results, HOST (HOST_READ) for mapped buffers. What the host wrote before the submit
-   is visible.
+   and TRANSFER (TRANSFER_WRITE) to whatever reads the results, or writes over what the ops used: HOST (HOST_READ) for mapped buffers. What
+   the host wrote before the submit is visible.
 
    Lifetime. The stream, and buffers, programs and sessions used, stay until the command buffer has run for the last time. It may be
-   submitted again and again: each time it runs on what is then in the buffers. Executions that write the same buffers, or are of one
-   program or session, must not overlap, and all of a device's are to be on one queue at a time.
+   submitted again and again: each time it runs on what is then in the buffers, after what the library and other such command buffers were
+   given to do before, whatever they share. On another queue of the family it may run while nothing else of the device does.
 
    A session's run: rvit_session_enqueue hands over the images and records the forward; once the caller has waited for the execution,
    rvit_session_wait gives its results. With fixed_batch and images of the device's nothing is handed over, and the recording alone is the

@@ -354,7 +354,8 @@ typedef struct trial {
     VkCommandBuffer commands;
     rvit_device *device;
     rvit_stream *stream;
-    rvit_buffer *buffers[2];
+    rvit_buffer *buffers[3];
+    rvit_vulkan_semaphore *semaphore;
 } trial;
 
 static void undo(void *context)
@@ -362,11 +363,14 @@ static void undo(void *context)
     trial *t = context;
     (void)APP->vk.vkResetCommandBuffer(t->commands, 0);
     rvit_stream_destroy(t->stream);
-    for (int i = 0; i < 2; i++)
+    rvit_vulkan_semaphore_destroy(t->semaphore);
+    for (int i = 0; i < 3; i++) {
         rvit_buffer_destroy(t->buffers[i]);
+        t->buffers[i] = NULL;
+    }
     rvit_device_destroy(t->device);
     t->stream = NULL;
-    t->buffers[0] = t->buffers[1] = NULL;
+    t->semaphore = NULL;
     t->device = NULL;
 }
 
@@ -381,6 +385,12 @@ static rvit_status attempt_all(trial *t)
     const rvit_vulkan_buffer_desc descs[2] = {app_buffer_desc(&t->in), app_buffer_desc(&t->out)};
     for (int i = 0; i < 2 && status == RVIT_OK; i++)
         status = rvit_vulkan_buffer_wrap(t->device, &descs[i], &t->buffers[i]);
+    if (status == RVIT_OK)
+        status = rvit_vulkan_semaphore_create(t->device, 0, 0, &t->semaphore);
+    if (status == RVIT_OK)
+        status = rvit_vulkan_buffer_create_shared(t->device, 64, &t->buffers[2]);
+    if (status == RVIT_UNSUPPORTED)
+        status = RVIT_OK;
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.rows.capacity = 4;
     args.in_features = args.out_features = 8;

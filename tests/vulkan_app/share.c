@@ -17,6 +17,14 @@ static int can(rvit_status status, const char *word)
     return 1;
 }
 
+static int open_descriptors(void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
 static void memory(void **state)
 {
     (void)state;
@@ -38,6 +46,14 @@ static void memory(void **state)
         assert_true(m.fd >= 0 && m.memory_size >= N * 4 && m.offset == 0);
         expect_ok(rvit_vulkan_buffer_import(other, &m, N * 4, &imported[i]));
     }
+    const int before = open_descriptors();
+    for (int i = 0; i < 100; i++) {
+        rvit_buffer *again = NULL;
+        expect_ok(rvit_vulkan_buffer_export(exported, &m));
+        expect_ok(rvit_vulkan_buffer_import(other, &m, N * 4, &again));
+        rvit_buffer_destroy(again);
+    }
+    assert_true(open_descriptors() < before + 10); /* a driver may keep some */
     for (int i = 0; i < N; i++)
         words[i] = i * i;
     expect_ok(rvit_stream_write(H.stream[DEVICE], (rvit_view){exported, 0}, words, sizeof words));
