@@ -2,9 +2,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <raggedvit/vulkan.h>
-
-#include "backend_vulkan/external.h"
+#include "backend_vulkan/vulkan.h"
 #include "core/args.h"
 
 #define MEMORY_TYPE VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT
@@ -105,7 +103,7 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_vulkan_m
     const VkResult result = device->vk.vkAllocateMemory(device->handle, &allocate, NULL, &buffer->memory);
     if (result != VK_SUCCESS) {
         (void)close(fd);
-        return rvit_vk_fail(result, "vkAllocateMemory, with memory of a file descriptor,");
+        return rvit_vk_fail(result, "vkAllocateMemory");
     }
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, (VkDeviceSize)memory->offset));
     (void)close(memory->fd);

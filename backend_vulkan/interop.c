@@ -1,7 +1,5 @@
 /* The public interop functions (include/raggedvit/vulkan.h) but for those that share memory and semaphores (external.c). */
-#include <raggedvit/vulkan.h>
-
-#include "backend_vulkan/external.h"
+#include "backend_vulkan/vulkan.h"
 #include "core/args.h"
 
 rvit_status rvit_vk_check_device(const char *function, const rvit_device *device)

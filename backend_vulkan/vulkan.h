@@ -2,7 +2,7 @@
 
    Loader and instance (instance.c), a device and its queue (device.c), pipelines made when first needed (pipeline.c), and a recorder
    (record.c) that turns ops into commands: each op file fills an rvit_vk_dispatch or more and hands them to it. A stream (stream.c)
-   records into transient command buffers, a program (program.c) into one that is kept. */
+   records into transient command buffers, or (commands.c) into one of the caller's, a program (program.c) into one that is kept. */
 #ifndef RVIT_BACKEND_VULKAN_VULKAN_H
 #define RVIT_BACKEND_VULKAN_VULKAN_H
 
@@ -371,6 +371,15 @@ rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_ar
 rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args *args);
 rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_args *args);
 rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args *args);
+
+/* interop.c */
+
+/* Handles that are not dispatchable are pointers or integers, by the platform; in the public API integers. */
+#define RVIT_VK_HANDLE(type, number) ((type)(number))
+#define RVIT_VK_NUMBER(handle) ((uint64_t)(handle))
+rvit_status rvit_vk_check_device(const char *function, const rvit_device *device);
+/* As core does for an object it creates: the child keeps its device alive. */
+void rvit_vk_retain(rvit_device *device);
 
 /* stream.c */
 rvit_status rvit_vk_stream_create(rvit_device *device, rvit_stream **out_stream);

@@ -97,6 +97,10 @@ static void bad_memory(void **state)
         BAD((void)0, 0, "size");
         expect_status(rvit_vulkan_buffer_import(APP->rvit, NULL, N, &buffer), RVIT_INVALID_ARGUMENT, NULL);
         expect_status(rvit_vulkan_buffer_import(APP->rvit, &m, N, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
+        bad = m;
+        bad.fd = open("/dev/null", O_RDWR);
+        expect_status(rvit_vulkan_buffer_import(APP->rvit, &bad, N, &buffer), RVIT_INVALID_ARGUMENT, "vkAllocateMemory");
+        assert_int_equal(close(bad.fd), 0);
         assert_null(buffer);
         expect_ok(rvit_vulkan_buffer_import(APP->rvit, &m, N, &buffer)); /* the descriptor is still good */
         rvit_buffer_destroy(buffer);
