@@ -103,7 +103,7 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_vulkan_m
     const VkResult result = device->vk.vkAllocateMemory(device->handle, &allocate, NULL, &buffer->memory);
     if (result != VK_SUCCESS) {
         (void)close(fd);
-        return rvit_vk_fail(result, "vkAllocateMemory");
+        return rvit_vk_fail(result, "vkAllocateMemory with the fd");
     }
     RVIT_VK_TRY(device->vk, vkBindBufferMemory, (device->handle, buffer->handle, buffer->memory, (VkDeviceSize)memory->offset));
     (void)close(memory->fd);

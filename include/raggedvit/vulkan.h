@@ -124,8 +124,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_vulkan_buffer_create_shared(rvit_device
    the last that has it is done with it. INVALID_ARGUMENT for a buffer that was not created shared. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_vulkan_buffer_export(const rvit_buffer *buffer, rvit_vulkan_memory *out_memory);
 /* A buffer of `size` bytes on memory of the same physical device and driver, with memory->offset a multiple of what the driver asks for
-   (256 will do). On success memory->fd is the library's. INVALID_ARGUMENT: no descriptor of such memory, or too little memory; UNSUPPORTED
-   as above. */
+   (256 will do). On success memory->fd is the library's. INVALID_ARGUMENT: no descriptor of such memory (a driver may call that
+   OUT_OF_DEVICE_MEMORY), or too little memory; UNSUPPORTED as above. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_vulkan_buffer_import(rvit_device *device, const rvit_vulkan_memory *memory, int64_t size,
                                                               rvit_buffer **out_buffer);
 

@@ -99,7 +99,9 @@ static void bad_memory(void **state)
         expect_status(rvit_vulkan_buffer_import(APP->rvit, &m, N, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
         bad = m;
         bad.fd = open("/dev/null", O_RDWR);
-        expect_status(rvit_vulkan_buffer_import(APP->rvit, &bad, N, &buffer), RVIT_INVALID_ARGUMENT, "vkAllocateMemory");
+        const rvit_status status = rvit_vulkan_buffer_import(APP->rvit, &bad, N, &buffer);
+        assert_true(status == RVIT_INVALID_ARGUMENT || status == RVIT_OUT_OF_DEVICE_MEMORY); /* which is what NVIDIA's driver says */
+        assert_non_null(strstr(rvit_status_detail(), "fd"));
         assert_int_equal(close(bad.fd), 0);
         assert_null(buffer);
         expect_ok(rvit_vulkan_buffer_import(APP->rvit, &m, N, &buffer)); /* the descriptor is still good */
