@@ -1,6 +1,6 @@
 /* Products of rows that only the device counts. cuBLASLt wants their number from the host, so a stretch of ops that ends before the rows
-   change again is recorded for each of some 30 numbers of rows, and a kernel chooses the recording when the graph gets there. A choice costs
-   some 8 us on the H200. Rows of one image keep their bits whatever the recording: no product splits its sums. */
+   change again is recorded for each of some 30 numbers of rows, and a kernel chooses the recording when the graph gets there. A choice
+   costs some 8 us on the H200. Rows of one image keep their bits whatever the recording: no product splits its sums. */
 #include "backend_cuda/cu.h"
 
 #if CUDA_VERSION >= 13000
@@ -10,9 +10,9 @@ void rvit_cu_buckets_open(rvit_cu_device *device)
 {
     const rvit_cu_driver *driver = device->driver;
     int version = 0;
-    if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < 12080 ||
-        driver->cuStreamGetCaptureInfo == NULL || driver->cuStreamUpdateCaptureDependencies == NULL ||
-        driver->cuStreamBeginCaptureToGraph == NULL || driver->cuGraphConditionalHandleCreate == NULL || driver->cuGraphAddNode == NULL)
+    if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < 12080 || driver->cuStreamGetCaptureInfo == NULL ||
+        driver->cuStreamUpdateCaptureDependencies == NULL || driver->cuStreamBeginCaptureToGraph == NULL ||
+        driver->cuGraphConditionalHandleCreate == NULL || driver->cuGraphAddNode == NULL)
         return;
     CUresult result = driver->cuModuleLoadData(&device->bucket_module, rvit_cu_bucket_image);
     if (result != CUDA_SUCCESS)
@@ -21,8 +21,10 @@ void rvit_cu_buckets_open(rvit_cu_device *device)
         result = driver->cuModuleGetFunction(&device->choose_bucket, device->bucket_module, "choose_bucket");
     if (result != CUDA_SUCCESS) {
         device->choose_bucket = NULL;
-        rvit_log(RVIT_LOG_INFO, "cuda: graphs that choose a part of theirs do not work here (%d); products of rows that only the device "
-                                "counts run on kernels of the library's own", (int)result);
+        rvit_log(RVIT_LOG_INFO,
+                 "cuda: graphs that choose a part of theirs do not work here (%d); products of rows that only the device "
+                 "counts run on kernels of the library's own",
+                 (int)result);
     }
 }
 

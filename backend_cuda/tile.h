@@ -43,7 +43,7 @@ typedef struct rvit_cu_machine {
     int32_t max_shared; /* bytes a CTA may ask for */
     int32_t sm_shared;  /* bytes of an SM */
     int32_t finished;   /* multiplications from which on cuBLASLt and a second pass are faster than mma.sync in one; 0: never */
-    int64_t bucketed;   /* multiplications of ops whose rows the device counts, from which on they are recorded by buckets (buckets.c); 0: never */
+    int64_t bucketed;   /* multiplications from which on ops whose rows the device counts are recorded by buckets; 0: never */
     int32_t tried;      /* multiplications from which on the algorithms of cuBLASLt are tried out; 0: never */
 } rvit_cu_machine;
 

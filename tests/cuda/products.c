@@ -345,8 +345,9 @@ static void rows_on_the_device(void **state)
     const rvit_cu_machine machine = device->machine;
     device->machine.bucketed = 1;
     device->machine.finished = 1;
-    chain c = {array_input("x", MOST_ROWS * IN * 2), array_input("up", MIDDLE * IN * 2),   array_input("down", IN * MIDDLE * 2),
-               array_input("live", 4),               array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};
+    chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
+               array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
+               array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};
     store_normal(RVIT_F16, c.x->host, 0, MOST_ROWS * IN, 1);
     store_normal(RVIT_F16, c.up->host, 0, MIDDLE * IN, 0.12f);
     store_normal(RVIT_F16, c.down->host, 0, IN * MIDDLE, 0.12f);
