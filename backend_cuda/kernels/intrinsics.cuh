@@ -50,6 +50,11 @@ RVIT_DEVICE unsigned warp_ballot(bool predicate)
     return __ballot_sync(0xffffffffu, predicate);
 }
 
+RVIT_DEVICE bool warp_any(bool predicate)
+{
+    return __any_sync(0xffffffffu, predicate) != 0;
+}
+
 RVIT_DEVICE int atomic_add(int *p, int value)
 {
     return atomicAdd(p, value);
@@ -191,6 +196,20 @@ RVIT_DEVICE uint32_t shared_address(const void *p)
 RVIT_DEVICE void prefetch_l2(const void *p)
 {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+}
+
+RVIT_DEVICE uint4 load_shared_16(uint32_t shared)
+{
+    uint4 x;
+    asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];\n" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "r"(shared) : "memory");
+    return x;
+}
+
+RVIT_DEVICE uint2 load_shared_8(uint32_t shared)
+{
+    uint2 x;
+    asm volatile("ld.shared.v2.u32 {%0,%1}, [%2];\n" : "=r"(x.x), "=r"(x.y) : "r"(shared) : "memory");
+    return x;
 }
 
 RVIT_DEVICE void copy_async_16(uint32_t shared, const void *source, bool valid)

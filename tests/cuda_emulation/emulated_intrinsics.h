@@ -135,6 +135,11 @@ RVIT_DEVICE unsigned warp_ballot(bool predicate, emu::site at = emu::site::here(
     return emu::warp_collective(at, emu::collective::ballot, predicate, 0);
 }
 
+RVIT_DEVICE bool warp_any(bool predicate, emu::site at = emu::site::here())
+{
+    return warp_ballot(predicate, at) != 0;
+}
+
 /* Between CTAs. */
 
 RVIT_DEVICE int atomic_add(int *p, int value)
@@ -262,6 +267,16 @@ RVIT_DEVICE void choose_branch(unsigned long long handle, unsigned branch)
 RVIT_DEVICE void prefetch_l2(const void *p)
 {
     (void)*static_cast<const volatile unsigned char *>(p);
+}
+
+RVIT_DEVICE uint4 load_shared_16(uint32_t shared, emu::site at = emu::site::here())
+{
+    return *static_cast<const uint4 *>(emu::shared_bytes(at, shared, 16));
+}
+
+RVIT_DEVICE uint2 load_shared_8(uint32_t shared, emu::site at = emu::site::here())
+{
+    return *static_cast<const uint2 *>(emu::shared_bytes(at, shared, 8));
 }
 
 RVIT_DEVICE void copy_async_16(uint32_t shared, const void *source, bool valid, emu::site at = emu::site::here())

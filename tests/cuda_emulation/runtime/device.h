@@ -49,6 +49,8 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
 unsigned char *dynamic_shared();
 /* A shared-memory address as PTX has it, of a place in dynamic shared memory. */
 uint32_t shared_address(site at, const void *pointer);
+/* The block's bytes at a shared address that is a multiple of size. */
+void *shared_bytes(site at, uint32_t shared, size_t size);
 
 /* cp.async of 8 or 16 bytes; zeroes if not valid. From here until the wait that covers it the destination holds poison: on the device it
    may hold the old bytes, the new ones, or some of both. */

@@ -142,8 +142,6 @@ void forget_suspect();
 void shared_attach(worker &w); /* finds this OS thread's */
 void shared_begin(worker &w, size_t dynamic_size);
 void shared_end(worker &w); /* was anything written around it? */
-/* The block's bytes at a shared address that is a multiple of size. */
-void *shared_bytes(site at, uint32_t shared, size_t size);
 void copies_discard(fiber &f);
 } // namespace emu
 
