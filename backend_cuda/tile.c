@@ -39,13 +39,14 @@ static int64_t waves(const rvit_cu_machine *machine, int32_t shared, int32_t mos
 }
 
 /* Warps of 32 rows read keys and values half as often, but a CTA of them takes 1.3 to 1.4 times as long (measured on an H200), and they fit
-   badly where most images are shorter than the longest may be. */
+   badly where images are short and shorter than the longest may be. */
 static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len, int32_t shared)
 {
     const int64_t heads = size->n_images * size->n_heads;
-    if (size->extras || 5 * size->rows < 4 * size->n_images * len)
+    const int32_t ctas = machine->sm_shared >= RVIT_CU_ROOMY ? RVIT_CU_CTAS_D64_ROOMY_TALL : RVIT_CU_CTAS_D64_TALL;
+    if (size->extras || (5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images))
         return 0;
-    return 13 * waves(machine, shared, RVIT_CU_CTAS_D64_TALL, heads * divide_up(len, 128)) <
+    return 13 * waves(machine, shared, ctas, heads * divide_up(len, 128)) <
            10 * waves(machine, shared, RVIT_CU_CTAS_D64, heads * divide_up(len, 64));
 }
 

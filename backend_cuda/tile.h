@@ -34,9 +34,11 @@
 #define RVIT_CU_STAGES_D80 2
 #define RVIT_CU_STAGES_D96 2
 #define RVIT_CU_STAGES_D128 2
-/* CTAs that registers leave room for on an SM, 16 and 32 rows a warp. */
+/* CTAs that registers leave room for on an SM, 16 and 32 rows a warp; the latter with RVIT_CU_ROOMY bytes of shared memory and with less,
+   of which mostly not more than two CTAs could take their part. */
 #define RVIT_CU_CTAS_D64 4
-#define RVIT_CU_CTAS_D64_TALL 3
+#define RVIT_CU_CTAS_D64_ROOMY_TALL 3
+#define RVIT_CU_CTAS_D64_TALL 2
 
 typedef struct rvit_cu_machine {
     int32_t n_sms;

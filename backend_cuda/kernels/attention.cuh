@@ -57,7 +57,7 @@ RVIT_DEVICE float *first_number(float *array, const attention_work &work, const 
 }
 
 /* What one warp holds: MT tiles of 16 query rows and their output so far. Row g = lane / 4 of a tile is in the even halves of each
-   accumulator, row g + 8 in the odd ones. Exponents are taken relative to `reference`: a maximum of the scores so far, or up to
+   accumulator, row g + 8 in the odd ones. `offset`, added to each exponent, is the negative of a maximum so far, or of up to
    RVIT_SLACK below it, so that what is summed up rarely has to be rescaled. The tile behind the output has the sum of the weights as they
    were rounded for the product, which is what the output is divided by: a weight's rounding then cancels where it is the only large one.
    `sum` has this lane's part of the exact sum, for what is asked for besides. */
@@ -66,7 +66,7 @@ template <int D, int MT> struct warp_state {
     static const int STEPS = D / 16, TILES = D / 8;
     uint32_t q[MT][STEPS][4];
     float out[MT][TILES + 1][4];
-    float reference[MT][2], sum[MT][2];
+    float offset[MT][2], sum[MT][2];
 };
 
 /* Channels may be multiplied in any order that q and k share: a lane takes whole chunks of a row of each, 8 channels for two steps of the
@@ -98,8 +98,9 @@ RVIT_DEVICE void load_q(warp_state<D, MT> &w, const T *q, const rvit_cu_attentio
         }
 }
 
-/* Flips the signs of pairs of elements: a negative scale. */
-template <int D, int MT> RVIT_DEVICE void negate_q(warp_state<D, MT> &w, uint32_t sign)
+/* Flips the signs of pairs of elements if the scale is negative. Done in any case, it leaves them in the registers that the products take.
+ */
+template <int D, int MT> RVIT_DEVICE void sign_q(warp_state<D, MT> &w, uint32_t sign)
 {
 #pragma unroll
     for (int m = 0; m < MT; m++)
@@ -121,68 +122,76 @@ template <int D, int MT> RVIT_DEVICE void begin_rows(warp_state<D, MT> &w)
                 w.out[m][t][i] = 0.0f;
 #pragma unroll
         for (int h = 0; h < 2; h++)
-            w.reference[m][h] = -FLT_MAX, w.sum[m][h] = 0.0f;
+            w.offset[m][h] = FLT_MAX, w.sum[m][h] = 0.0f;
     }
 }
 
-/* What a thread of WARPS warps copies of keys and of values: one 16-byte chunk of every STEP-th row. Channels past head_dim and rows past
-   the length become zero. STEP is a multiple of 4, so that chunks change places in turns of two; threads past STEP rows idle. */
+/* What a thread of WARPS warps copies of keys and of values: one 16-byte chunk of every STEP-th row, stage after stage. Channels past
+   head_dim and rows past the length become zero. STEP is a multiple of 4, so that chunks change places in turns of two; threads past STEP
+   rows idle. Little is kept from stage to stage, where registers are scarce. */
 template <typename T, int D, int WARPS> struct attention_copy {
-    static const int STEP = WARPS * 32 / tile_rows<D>::CHUNKS & ~3, ROWS = (STAGE_KEYS + STEP - 1) / STEP;
-    const unsigned char *k, *v; /* the chunk of this thread's first row */
-    int row, length, end, place, place_after;
+    static const int CHUNKS = tile_rows<D>::CHUNKS, PITCH = tile_rows<D>::PITCH, STEP = WARPS * 32 / CHUNKS & ~3;
+    const unsigned char *k; /* the chunk of this thread's first row of the next stage; that of the values is found from it */
+    uint32_t ring;
 
-    __device__ __forceinline__ attention_copy(const rvit_cu_attention_params &params, const attention_work &work, int thread)
+    __device__ __forceinline__ attention_copy(const unsigned char *memory, const rvit_cu_attention_params &params,
+                                              const attention_work &work, int thread)
     {
-        const int chunk = thread % tile_rows<D>::CHUNKS;
-        row = thread / tile_rows<D>::CHUNKS;
-        length = work.length, end = chunk * 8 < params.head_dim ? length - row : 0;
+        const int chunk = thread % CHUNKS, row = thread / CHUNKS;
         k = reinterpret_cast<const unsigned char *>(static_cast<const T *>(params.k) + work.head * params.head_dim + chunk * 8) +
             (long long)(work.begin + row) * (params.k_stride * 2);
-        v = reinterpret_cast<const unsigned char *>(static_cast<const T *>(params.v) + work.head * params.head_dim + chunk * 8) +
-            (long long)(work.begin + row) * (params.v_stride * 2);
-        place = tile_rows<D>::at(row, chunk), place_after = tile_rows<D>::at(row + STEP, chunk) - STEP * tile_rows<D>::PITCH;
+        ring = shared_address(memory);
     }
-    /* A stage: the keys, then the values. */
-    __device__ __forceinline__ void fetch(uint32_t shared, int first, const rvit_cu_attention_params &params) const
+    /* The next stage: the keys, then the values. left: the image's rows from its first one on. */
+    __device__ __forceinline__ void fetch(int stage, int left, const attention_work &work, const rvit_cu_attention_params &params)
     {
-        if (WARPS * 32 != STEP * tile_rows<D>::CHUNKS && row >= STEP)
-            return;
-        const unsigned char *from_k = k + (long long)first * (params.k_stride * 2), *from_v = v + (long long)first * (params.v_stride * 2);
         const unsigned k_step = (unsigned)(params.k_stride * (2 * STEP)), v_step = (unsigned)(params.v_stride * (2 * STEP));
-        const int left = end - first;
+        const unsigned thread = (unsigned)recompute(threadIdx.x);
+        const int chunk = (int)(thread % CHUNKS), row = (int)(thread / CHUNKS);
+        const int live = chunk * 8 < params.head_dim ? left - row : 0;
+        const uint32_t place = ring + (uint32_t)(stage + tile_rows<D>::at(row, chunk));
+        const uint32_t odd_place = /* rows an odd number of steps further on have their chunks at other places */
+            STEP % 8 == 0 ? place : ring + (uint32_t)(stage + tile_rows<D>::at(row + STEP, chunk) - STEP * PITCH);
+        if (WARPS * 32 == STEP * CHUNKS || row < STEP) {
+            const unsigned char *from_k = k, *from_v = k + ((intptr_t)params.v - (intptr_t)params.k);
+            from_v += (long long)(work.begin + work.length - left + row) * ((params.v_stride - params.k_stride) * 2);
 #pragma unroll
-        for (int i = 0; i < ROWS; i++) {
-            const uint32_t to = shared + (STEP % 8 == 0 || i % 2 == 0 ? place : place_after) + i * STEP * tile_rows<D>::PITCH;
-            /* A second block without a key is not read. */
-            if (KEYS % STEP == 0 ? i * STEP < KEYS || length - first > KEYS : row + i * STEP < STAGE_KEYS) {
-                copy_async_16(to, from_k, left > i * STEP);
-                copy_async_16(to + tile_rows<D>::BYTES, from_v, left > i * STEP);
+            for (int i = 0; i < (STAGE_KEYS + STEP - 1) / STEP; i++) {
+                const uint32_t to = (i % 2 == 0 ? place : odd_place) + i * STEP * PITCH;
+                /* A second block without a key is not read. */
+                if (KEYS % STEP == 0 ? i * STEP < KEYS || left > KEYS : row + i * STEP < STAGE_KEYS) {
+                    copy_async_16(to, from_k, live > i * STEP);
+                    copy_async_16(to + tile_rows<D>::BYTES, from_v, live > i * STEP);
+                }
+                from_k += k_step, from_v += v_step;
             }
-            from_k += k_step, from_v += v_step;
         }
+        k += (unsigned)(params.k_stride * (2 * STAGE_KEYS));
     }
 };
 
-/* Where a lane finds its part of the first keys and values of a block, counted from the first byte of shared memory: kept, not computed
-   again for each block. */
+/* Where in shared memory a lane finds its part of the first keys and values of a stage: kept, not computed again for each block. */
 template <int D> struct lane_places {
     int k, k_rest, v;
 
-    __device__ __forceinline__ lane_places(int lane)
+    __device__ __forceinline__ lane_places(const unsigned char *memory, int lane)
     {
-        const int c = lane & 3;
-        k = recompute(tile_rows<D>::at(lane >> 2, c));
-        k_rest = tile_rows<D>::at(lane >> 2, D / 32 * 4 + (c >> 1)) + (c & 1) * 8;
-        v = tile_rows<D>::at(lane & 15, lane >> 4) + tile_rows<D>::BYTES;
+        const int c = lane & 3, base = (int)shared_address(memory);
+        k = recompute(base + tile_rows<D>::at(lane >> 2, c));
+        k_rest = base + tile_rows<D>::at(lane >> 2, D / 32 * 4 + (c >> 1)) + (c & 1) * 8;
+        v = recompute(base + tile_rows<D>::at(lane & 15, lane >> 4) + tile_rows<D>::BYTES);
+    }
+    __device__ __forceinline__ void move(int bytes)
+    {
+        k += bytes, k_rest += bytes, v += bytes;
     }
 };
 
-/* s = the scores of the warp's queries and the `live` keys of a block. */
+/* s = the scores of the warp's queries and the keys of a block. Here and below the second 16 keys are passed over where none is live. */
 template <typename T, int D, int MT, bool FULL>
-RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_places<D> &places,
-                               const unsigned char *tile, int live)
+RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_places<D> &places, int tile, int live)
 {
+    const int first = places.k + tile;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -191,25 +200,34 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
             for (int i = 0; i < 4; i++)
                 s[m][n][i] = 0.0f;
 #pragma unroll
-    for (int n = 0; n < KEYS / 8; n++) {
-        if (!FULL && n == 2 && live <= 16)
+    for (int half = 0; half < 2; half++) {
+        if (!FULL && half == 1 && live <= 16)
             break;
 #pragma unroll
         for (int group = 0; group < D / 32; group++) {
-            const int place = tile_rows<D>::advance(places.k, group * 4) + n * 8 * tile_rows<D>::PITCH;
-            const uint4 b = *reinterpret_cast<const uint4 *>(tile + place);
+            uint4 b[2];
 #pragma unroll
-            for (int m = 0; m < MT; m++)
-                element<T>::mma(s[m][n], w.q[m][group * 2], b.x, b.y);
+            for (int n = 0; n < 2; n++)
+                b[n] = load_shared_16((uint32_t)tile_rows<D>::advance(first, group * 4) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
 #pragma unroll
-            for (int m = 0; m < MT; m++)
-                element<T>::mma(s[m][n], w.q[m][group * 2 + 1], b.z, b.w);
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+                    element<T>::mma(s[m][half * 2 + n], w.q[m][group * 2], b[n].x, b[n].y);
+#pragma unroll
+            for (int n = 0; n < 2; n++)
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+                    element<T>::mma(s[m][half * 2 + n], w.q[m][group * 2 + 1], b[n].z, b[n].w);
         }
         if (D % 32 == 16) {
-            const uint2 b = *reinterpret_cast<const uint2 *>(tile + places.k_rest + n * 8 * tile_rows<D>::PITCH);
 #pragma unroll
-            for (int m = 0; m < MT; m++)
-                element<T>::mma(s[m][n], w.q[m][D / 16 - 1], b.x, b.y);
+            for (int n = 0; n < 2; n++) {
+                const uint2 b = load_shared_8((uint32_t)(places.k_rest + tile) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
+#pragma unroll
+                for (int m = 0; m < MT; m++)
+                    element<T>::mma(s[m][half * 2 + n], w.q[m][D / 16 - 1], b.x, b.y);
+            }
         }
     }
 }
@@ -259,7 +277,7 @@ RVIT_DEVICE float complete_scores(float (&s)[MT][KEYS / 8][4], const rvit_cu_att
     return scale;
 }
 
-/* This lane's largest score of row half h. Here and below the second 16 keys of a block are passed over where none is live. */
+/* This lane's largest score of row half h. */
 template <bool FULL> RVIT_DEVICE float lane_maximum(const float (&s)[KEYS / 8][4], int h, int live)
 {
     float m = fmaxf(s[0][2 * h], s[0][2 * h + 1]);
@@ -279,119 +297,79 @@ RVIT_DEVICE float row_maximum(float m)
     return fmaxf(m, shuffle_xor(m, 2));
 }
 
-RVIT_DEVICE bool exceeds(float maximum, float reference)
+/* exponent: of the largest score of a row, or of several. */
+RVIT_DEVICE bool exceeds(float exponent)
 {
-    return maximum > reference + RVIT_SLACK;
+    return exponent > RVIT_SLACK;
 }
 
-/* s becomes weights. */
-template <bool FULL> RVIT_DEVICE void weigh(float (&s)[KEYS / 8][4], float scale, float reference, int h, int live)
+/* A row whose maximum outgrew its offset gets a new one, whatever the other rows do. */
+template <int D, int MT, bool FULL>
+RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int live)
 {
-#pragma unroll
-    for (int t = 0; t < KEYS / 8; t++) {
-        if (!FULL && t == 2 && live <= 16)
-            break;
-        s[t][2 * h] = exp2_fast(fmaf(s[t][2 * h], scale, -reference));
-        s[t][2 * h + 1] = exp2_fast(fmaf(s[t][2 * h + 1], scale, -reference));
-    }
-}
-
-/* This lane's part of their sum. */
-template <bool FULL> RVIT_DEVICE float sum_weights(const float (&s)[KEYS / 8][4], int h, int live)
-{
-    float sum = 0.0f;
-#pragma unroll
-    for (int t = 0; t < KEYS / 8; t++) {
-        if (!FULL && t == 2 && live <= 16)
-            break;
-        sum += s[t][2 * h] + s[t][2 * h + 1];
-    }
-    return sum;
-}
-
-/* Scores become weights. A row whose maximum outgrew its reference gets a new one, whatever the other rows do. */
-template <int D, int MT, bool FULL, bool EXTRAS>
-RVIT_DEVICE void soften(float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int live)
-{
-    bool outgrown = false;
-    float maximum[MT][2];
+    float maximum[MT][2], exponent = 0.0f;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
         for (int h = 0; h < 2; h++) {
-            maximum[m][h] = lane_maximum<FULL>(s[m], h, live) * scale;
-            outgrown = outgrown || exceeds(maximum[m][h], w.reference[m][h]);
+            maximum[m][h] = lane_maximum<FULL>(s[m], h, live);
+            const float e = fmaf(maximum[m][h], scale, w.offset[m][h]);
+            exponent = m + h == 0 ? e : fmaxf(exponent, e);
         }
-    if (warp_ballot(outgrown) != 0u) {
+    if (warp_any(exceeds(exponent))) {
 #pragma unroll
         for (int m = 0; m < MT; m++)
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const float largest = row_maximum(maximum[m][h]), old = w.reference[m][h];
-                w.reference[m][h] = exceeds(largest, old) ? largest : old;
-                const float factor = exp2_fast(old - w.reference[m][h]);
+                const float largest = row_maximum(maximum[m][h]), old = w.offset[m][h];
+                w.offset[m][h] = exceeds(fmaf(largest, scale, old)) ? -(largest * scale) : old;
+                const float factor = exp2_fast(w.offset[m][h] - old);
                 w.sum[m][h] *= factor;
 #pragma unroll
                 for (int t = 0; t <= warp_state<D, MT>::TILES; t++)
                     w.out[m][t][2 * h] *= factor, w.out[m][t][2 * h + 1] *= factor;
             }
     }
-#pragma unroll
-    for (int m = 0; m < MT; m++)
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            weigh<FULL>(s[m], scale, w.reference[m][h], h, live);
-            if (EXTRAS)
-                w.sum[m][h] += sum_weights<FULL>(s[m], h, live);
-        }
 }
 
 /* The weights of 16 keys as the left matrix of a product. */
-template <typename T> RVIT_DEVICE void pack_weights(uint32_t (&p)[4], const float (&s)[KEYS / 8][4], int n)
+template <typename T, int D, int MT, bool EXTRAS>
+RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int n)
 {
-    p[0] = element<T>::pack(s[2 * n][0], s[2 * n][1]), p[1] = element<T>::pack(s[2 * n][2], s[2 * n][3]);
-    p[2] = element<T>::pack(s[2 * n + 1][0], s[2 * n + 1][1]), p[3] = element<T>::pack(s[2 * n + 1][2], s[2 * n + 1][3]);
-}
-
-/* Adds the values of a block, weighted. */
-template <typename T, int D, int MT, bool FULL>
-RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const float (&s)[MT][KEYS / 8][4], const lane_places<D> &places, uint32_t tile,
-                                 int live)
-{
-    const int place = (int)tile + places.v;
 #pragma unroll
-    for (int n = 0; n < KEYS / 16; n++) {
-        if (!FULL && n * 16 >= live)
-            break;
-        uint32_t p[MT][4];
+    for (int m = 0; m < MT; m++) {
+        float x[2][4];
 #pragma unroll
-        for (int m = 0; m < MT; m++) {
-            pack_weights<T>(p[m], s[m], n);
-            element<T>::mma(w.out[m][warp_state<D, MT>::TILES], p[m], element<T>::ONES, element<T>::ONES);
-        }
+        for (int t = 0; t < 2; t++)
 #pragma unroll
-        for (int step = 0; step < warp_state<D, MT>::STEPS; step++) {
-            uint32_t b[4];
-            load_matrix_x4_transposed(b, (uint32_t)tile_rows<D>::advance(place, step * 2) + n * 16 * tile_rows<D>::PITCH);
+            for (int i = 0; i < 4; i++)
+                x[t][i] = exp2_fast(fmaf(s[m][2 * n + t][i], scale, w.offset[m][i / 2]));
 #pragma unroll
-            for (int m = 0; m < MT; m++) {
-                element<T>::mma(w.out[m][step * 2], p[m], b[0], b[1]);
-                element<T>::mma(w.out[m][step * 2 + 1], p[m], b[2], b[3]);
-            }
-        }
+        for (int i = 0; i < 4; i++)
+            p[m][i] = element<T>::pack(x[i / 2][i % 2 * 2], x[i / 2][i % 2 * 2 + 1]);
+        if (EXTRAS)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+                w.sum[m][h] += x[0][2 * h] + x[0][2 * h + 1] + (x[1][2 * h] + x[1][2 * h + 1]);
     }
 }
 
-/* EXTRAS: there may be a key bias, or more than the output is wanted. */
-template <typename T, int D, int MT, bool FULL, bool EXTRAS>
-RVIT_DEVICE void attend_block(warp_state<D, MT> &w, const lane_places<D> &places, const unsigned char *memory, int tile,
-                              const rvit_cu_attention_params &params, const attention_work &work, int row, int first, int live)
+/* Adds the values of 16 keys, weighted. */
+template <typename T, int D, int MT> RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int place, int n)
 {
-    float s[MT][KEYS / 8][4];
-    multiply_keys<T, D, MT, FULL>(s, w, places, memory + tile, live);
-    const float scale = complete_scores<MT, FULL, EXTRAS>(s, params, work, row, first, live);
-    soften<D, MT, FULL, EXTRAS>(s, w, scale, live);
-    multiply_values<T, D, MT, FULL>(w, s, places, shared_address(memory) + tile, live);
+    uint32_t b[warp_state<D, MT>::STEPS][4];
+#pragma unroll
+    for (int step = 0; step < warp_state<D, MT>::STEPS; step++)
+        load_matrix_x4_transposed(b[step], (uint32_t)tile_rows<D>::advance(place, step * 2) + n * 16 * tile_rows<D>::PITCH);
+#pragma unroll
+    for (int m = 0; m < MT; m++) {
+        element<T>::mma(w.out[m][warp_state<D, MT>::TILES], p[m], element<T>::ONES, element<T>::ONES);
+#pragma unroll
+        for (int step = 0; step < warp_state<D, MT>::STEPS; step++) {
+            element<T>::mma(w.out[m][step * 2], p[m], b[step][0], b[step][1]);
+            element<T>::mma(w.out[m][step * 2 + 1], p[m], b[step][2], b[step][3]);
+        }
+    }
 }
 
 /* Normalises and writes 16 rows. Of two neighbouring tiles a lane holds 2 channels of each: pairs of lanes trade, so that one has 4
@@ -399,7 +377,7 @@ RVIT_DEVICE void attend_block(warp_state<D, MT> &w, const lane_places<D> &places
 template <typename T, int D>
 RVIT_DEVICE void store_rows(const float (&tiles)[D / 8 + 1][4], T *out, const rvit_cu_attention_params &params, int row, int length)
 {
-    const int lane = threadIdx.x & 31;
+    const int lane = recompute(threadIdx.x) & 31;
     const bool odd = (lane & 1) != 0;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
@@ -433,49 +411,104 @@ RVIT_DEVICE float log_sum(float reference, float sum)
     return (reference + log2f(sum)) * RVIT_LN_2;
 }
 
-/* A warp's rows against every key of the image. K and V pass through a ring of STAGES stages of two blocks. */
-template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS>
-RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, unsigned char *memory, const rvit_cu_attention_params &params,
-                             const attention_work &work, int row)
-{
-    const int BLOCK = KEYS * tile_rows<D>::PITCH, STAGE = 2 * tile_rows<D>::BYTES;
-    const lane_places<D> places(threadIdx.x & 31);
-    const bool active = row < work.length;
-    int tile = 0;
-#pragma unroll 1
-    for (int first = 0; first < work.length; first += KEYS) {
-        if (first % STAGE_KEYS == 0) {
-            copy_wait<STAGES - 2>();
-            block_sync(); /* this stage is there, and the last one has been read */
-            if (first > 0) {
-                const int next = first + (STAGES - 1) * STAGE_KEYS;
-                if (next < work.length) {
+/* K and V pass through a ring of STAGES stages of two blocks. AHEAD: the scores of the next block are on their way while the values of a
+   block are added, so that a stage must be there while the one before it is still read. */
+template <int D, int MT, int STAGES> struct attention_ring {
+    static const bool AHEAD = STAGES > 2 && MT == 1;
+    static const int STAGE = 2 * tile_rows<D>::BYTES, BLOCK = KEYS * tile_rows<D>::PITCH, SIZE = STAGES * STAGE;
+};
 
-                    const attention_copy<T, D, WARPS> copy(params, work, recompute(threadIdx.x));
-                    copy.fetch(shared_address(memory) + (tile == 0 ? STAGES * STAGE : tile) - STAGE, next, params);
-                }
-                copy_commit();
-            }
-        }
-        if (active) {
-            const int live = work.length - first;
-            if (live >= KEYS)
-                attend_block<T, D, MT, true, EXTRAS>(w, places, memory, tile, params, work, row, first, KEYS);
-            else
-                attend_block<T, D, MT, false, EXTRAS>(w, places, memory, tile, params, work, row, first, live);
-        }
-        if (first % STAGE_KEYS == 0)
-            tile += BLOCK;
-        else
-            tile = tile + STAGE - BLOCK == STAGES * STAGE ? 0 : tile + STAGE - BLOCK;
+/* Waits until the next stage is there and all are done with the one whose place is taken by the next to come. stage: this one's place;
+   returns that of the next. left: the image's rows from this stage on. */
+template <typename T, int D, int MT, int WARPS, int STAGES>
+RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_places<D> &places, int stage, int left, const attention_work &work,
+                           const rvit_cu_attention_params &params)
+{
+    typedef attention_ring<D, MT, STAGES> ring;
+    /* Computed here: a counter of its own would cost a register. */
+    const int later = (ring::AHEAD ? left : recompute(left)) - (ring::AHEAD ? STAGES - 1 : STAGES) * STAGE_KEYS;
+    copy_wait<ring::AHEAD ? STAGES - 3 : STAGES - 2>();
+    block_sync();
+    if (!ring::AHEAD || left < work.length) {
+        if (later > 0)
+            copy.fetch(!ring::AHEAD ? stage : (stage == 0 ? ring::SIZE : stage) - ring::STAGE, later, work, params);
+        copy_commit();
     }
+    const int step = stage + ring::STAGE == ring::SIZE ? ring::STAGE - ring::SIZE : ring::STAGE;
+    places.move(step);
+    return stage + step;
+}
+
+/* A warp's rows against every key of the image. */
+template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS>
+RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &copy, lane_places<D> &places,
+                             const rvit_cu_attention_params &params, const attention_work &work, int row)
+{
+    const bool AHEAD = attention_ring<D, MT, STAGES>::AHEAD && !EXTRAS;
+    const int BLOCK = attention_ring<D, MT, STAGES>::BLOCK;
+    int stage = 0, left = work.length;
+    float s[MT][KEYS / 8][4];
+    if (AHEAD)
+        multiply_keys<T, D, MT, false>(s, w, places, 0, left);
+#pragma unroll 1
+    for (; left > STAGE_KEYS; left -= STAGE_KEYS)
+#pragma unroll(EXTRAS ? 1 : 2)
+        for (int b = 0; b < 2; b++) {
+            const int values = places.v + b * BLOCK;
+            if (!AHEAD)
+                multiply_keys<T, D, MT, true>(s, w, places, b * BLOCK, KEYS);
+            uint32_t p[2][MT][4];
+            const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
+            follow_maximum<D, MT, true>(s, w, scale, KEYS);
+            if (AHEAD) {
+                weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
+                weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
+                if (b == 1)
+                    stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
+                multiply_keys<T, D, MT, true>(s, w, places, b == 0 ? BLOCK : 0, KEYS);
+            }
+#pragma unroll
+            for (int n = 0; n < 2; n++) {
+                if (!AHEAD)
+                    weigh<T, D, MT, EXTRAS>(p[n], s, w, scale, n);
+                multiply_values<T, D, MT>(w, p[n], values, n);
+            }
+            if (!AHEAD && b == 1)
+                stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
+        }
+    if (left > KEYS) {
+        if (!AHEAD)
+            multiply_keys<T, D, MT, true>(s, w, places, 0, KEYS);
+        uint32_t p[2][MT][4];
+        const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left, KEYS);
+        follow_maximum<D, MT, true>(s, w, scale, KEYS);
+        weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
+        weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
+        left -= KEYS;
+        if (AHEAD)
+            multiply_keys<T, D, MT, false>(s, w, places, BLOCK, left);
+        multiply_values<T, D, MT>(w, p[0], places.v, 0);
+        multiply_values<T, D, MT>(w, p[1], places.v, 1);
+        places.move(BLOCK);
+    }
+    if (!AHEAD)
+        multiply_keys<T, D, MT, false>(s, w, places, 0, left);
+    const float scale = complete_scores<MT, false, EXTRAS>(s, params, work, row, work.length - left, left);
+    follow_maximum<D, MT, false>(s, w, scale, left);
+#pragma unroll
+    for (int n = 0; n < 2; n++)
+        if (n * 16 < left) {
+            uint32_t p[MT][4];
+            weigh<T, D, MT, EXTRAS>(p, s, w, scale, n);
+            multiply_values<T, D, MT>(w, p, places.v, n);
+        }
 }
 
 /* Writes what was asked for besides the output. */
 template <int D, int MT>
 RVIT_DEVICE void finish_extras(warp_state<D, MT> &w, const rvit_cu_attention_params &params, const attention_work &work, int row)
 {
-    const int lane = threadIdx.x & 31;
+    const int lane = recompute(threadIdx.x) & 31;
 #pragma unroll
     for (int m = 0; m < MT; m++)
 #pragma unroll
@@ -484,11 +517,11 @@ RVIT_DEVICE void finish_extras(warp_state<D, MT> &w, const rvit_cu_attention_par
             w.sum[m][h] += shuffle_xor(w.sum[m][h], 2);
             const int r = row + m * 16 + lane / 4 + 8 * h;
             if (params.lse != nullptr && (lane & 3) == 0 && r < work.length)
-                first_number(params.lse, work, params)[(long long)r * params.n_heads] = log_sum(w.reference[m][h], w.sum[m][h]);
+                first_number(params.lse, work, params)[(long long)r * params.n_heads] = log_sum(-w.offset[m][h], w.sum[m][h]);
         }
     if (params.cls_probs != nullptr && row == 0) {
         warp_sync();
-        finish_cls(params, work, shuffle(w.reference[0][0], 0), shuffle(w.sum[0][0], 0), lane, 32);
+        finish_cls(params, work, -shuffle(w.offset[0][0], 0), shuffle(w.sum[0][0], 0), lane, 32);
     }
 }
 
@@ -501,7 +534,6 @@ template <int MT, int WARPS> RVIT_DEVICE int warp_row(const attention_work &work
 /* A CTA takes 16 * MT rows of a head of an image for each of its warps. EXTRAS: key bias, cls_probs and lse are served. */
 template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
 {
-    const int STAGE = 2 * tile_rows<D>::BYTES;
     RVIT_DYNAMIC_SHARED(memory);
     const attention_work work = find_work(params);
     const int length = work.length;
@@ -512,27 +544,33 @@ template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DE
     warp_state<D, MT> w;
     if (row < length)
         load_q<T, D, MT>(w, first_row(static_cast<const T *>(params.q), params.q_stride, work, params), params, row, length);
-    const attention_copy<T, D, WARPS> copy(params, work, threadIdx.x);
+    attention_copy<T, D, WARPS> copy(memory, params, work, threadIdx.x);
 #pragma unroll
-    for (int b = 0; b < STAGES; b++) {
-        if (b * STAGE_KEYS < length)
-            copy.fetch(shared_address(memory) + b * STAGE, b * STAGE_KEYS, params);
+    for (int stage = 0; stage < STAGES; stage++) {
+        if (stage * STAGE_KEYS < length)
+            copy.fetch(stage * attention_ring<D, MT, STAGES>::STAGE, length - stage * STAGE_KEYS, work, params);
         copy_commit();
     }
-    if (params.q_sign != 0u)
-        negate_q(w, params.q_sign);
+    lane_places<D> places(memory, threadIdx.x & 31);
+    sign_q(w, params.q_sign);
     begin_rows(w);
+    copy_wait<STAGES - 1>();
+    block_sync();
+    if (row >= length) {
+        int stage = 0;
+#pragma unroll 1
+        for (int left = length; left > STAGE_KEYS; left -= STAGE_KEYS)
+            stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
+        return;
+    }
     if (EXTRAS && (params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
-        attend_rows<T, D, MT, WARPS, STAGES, true>(w, memory, params, work, row);
+        attend_rows<T, D, MT, WARPS, STAGES, EXTRAS>(w, copy, places, params, work, row);
         row = warp_row<MT, WARPS>(work);
-        if (row < length)
-            finish_extras<D, MT>(w, params, work, row);
+        finish_extras<D, MT>(w, params, work, row);
     } else {
-        attend_rows<T, D, MT, WARPS, STAGES, false>(w, memory, params, work, row);
+        attend_rows<T, D, MT, WARPS, STAGES, false>(w, copy, places, params, work, row);
         row = warp_row<MT, WARPS>(work);
     }
-    if (row >= length)
-        return;
     T *out = first_row(static_cast<T *>(params.out), params.out_stride, work, params);
 #pragma unroll
     for (int m = 0; m < MT; m++)

@@ -37,8 +37,10 @@ KERNEL(patchify_bf16, 256, 4, rvit_cu_patchify_params, patchify<bf16>)
 /* Those with RVIT_CU_ROOMY bytes. What is compiled for others runs on them too, and leaves memory unused. */
 #if defined(__CUDA_ARCH__) && (__CUDA_ARCH__ == 900 || __CUDA_ARCH__ == 1000)
 #define RING(DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES) ROOMY_DEPTH, ROOMY_STAGES
+#define TALL_CTAS RVIT_CU_CTAS_D64_ROOMY_TALL
 #else
 #define RING(DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES) DEPTH, STAGES
+#define TALL_CTAS RVIT_CU_CTAS_D64_TALL
 #endif
 #define LINEAR(T, NAME, ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS, DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES, CTAS, CHUNK, COST)     \
     INSTANCE(T##_##NAME, rvit_cu_linear_params,                                                                                  \
@@ -64,12 +66,6 @@ LAYERNORM(f32, float)
 LAYERNORM(f16, f16)
 LAYERNORM(bf16, bf16)
 
-/* On an SM of architecture 120 shared memory holds two, and three would not leave it registers enough. */
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1200
-#define TALL_CTAS 2
-#else
-#define TALL_CTAS RVIT_CU_CTAS_D64_TALL
-#endif
 #define ATTENTION(T, name, D, WARP_TILES, WARPS, CTAS, EXTRAS)                                                   \
     INSTANCE(T##_##name, rvit_cu_attention_params, attend<T, D, WARP_TILES, WARPS, RVIT_CU_STAGES_D##D, EXTRAS>) \
     KERNEL(attention_##T##_##name, WARPS * 32, CTAS, rvit_cu_attention_params, T##_##name)

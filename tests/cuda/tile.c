@@ -68,7 +68,10 @@ static void attention_choices(void **state)
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_PLAIN);
     assert_int_equal(t.row_blocks, 4);
-    size.rows = 64 * 197, size.extras = 1;
+    size.rows = 64 * 318, size.len = 577;
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
+    size.rows = 64 * 197, size.len = 197, size.extras = 1;
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_PLAIN);
     /* One image leaves most of the device idle: more CTAs matter more. */
