@@ -67,9 +67,11 @@ static rvit_status record_branches(rvit_cu_queue *queue, const rvit_op *ops, int
     for (int32_t b = 0; b < buckets->n_buckets && status == RVIT_OK; b++) {
         queue->launches = launches; /* one of them runs */
         queue->bucket_rows = buckets->bucket_rows[b];
+        queue->behind_own = 0;
         status = record_branch(queue, ops, n_ops, n_behind, branches[b]);
     }
     queue->bucket_rows = 0;
+    queue->behind_own = 0;
     queue->stream = main;
     (void)driver->cuStreamDestroy(side);
     return status;

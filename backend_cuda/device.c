@@ -58,6 +58,8 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     machine->tried = major == 9 ? 1000000000 : 0;
     /* A choice of a recording takes 8 us there; this many take 20 more without. */
     machine->bucketed = major == 9 || major == 10 ? 3000000000 : 0;
+    /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
+    machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     info->backend = RVIT_BACKEND_CUDA;
     info->tier = RVIT_TIER_MATRIX;
     info->memory_size = (int64_t)memory;
@@ -110,7 +112,7 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
 /* Kernels whose shared memory is chosen at launch. */
 static int has_dynamic_shared(int kernel)
 {
-    return (kernel >= RVIT_CU_linear_f16_odd && kernel <= RVIT_CU_linear_bf16_128x128) ||
+    return (kernel >= RVIT_CU_linear_f16_odd && kernel <= RVIT_CU_linear_bf16_64x96) ||
            (kernel >= RVIT_CU_attention_f32 && kernel <= RVIT_CU_attention_bf16_d64_tall) || kernel == RVIT_CU_match_rows;
 }
 
@@ -130,6 +132,11 @@ static rvit_status load_kernels(rvit_cu_device *device)
             RVIT_CU_TRY(device->driver, cuFuncSetAttribute,
                         (device->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device->machine.max_shared));
     }
+    /* Code for earlier architectures, which the driver translates, does not wait. */
+    int architecture = 0;
+    RVIT_CU_TRY(device->driver, cuFuncGetAttribute, (&architecture, CU_FUNC_ATTRIBUTE_PTX_VERSION, device->kernels[0]));
+    if (architecture < 90)
+        device->machine.early = 0;
     return RVIT_OK;
 }
 

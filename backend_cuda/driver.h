@@ -28,6 +28,7 @@
     X(cuModuleLoadData)                \
     X(cuModuleUnload)                  \
     X(cuModuleGetFunction)             \
+    X(cuFuncGetAttribute)              \
     X(cuFuncSetAttribute)              \
     X(cuLaunchKernel)                  \
     X(cuMemAlloc)                      \
@@ -56,16 +57,17 @@
     X(cuSignalExternalSemaphoresAsync) \
     X(cuDestroyExternalSemaphore)
 
-/* What only later drivers have: graphs that choose a part of theirs on the device (buckets.c). NULL where absent. */
+/* What only later drivers have: early launches (queue.c); graphs that choose a part of theirs on the device (buckets.c). NULL if absent. */
 #if CUDA_VERSION >= 13000
 #define RVIT_CU_LATER_FUNCTIONS(X)       \
+    X(cuLaunchKernelEx)                  \
     X(cuStreamGetCaptureInfo)            \
     X(cuStreamUpdateCaptureDependencies) \
     X(cuStreamBeginCaptureToGraph)       \
     X(cuGraphConditionalHandleCreate)    \
     X(cuGraphAddNode)
 #else
-#define RVIT_CU_LATER_FUNCTIONS(X)
+#define RVIT_CU_LATER_FUNCTIONS(X) X(cuLaunchKernelEx)
 #endif
 
 #define RVIT_CU_DECLARE(name) __typeof__(name) *name;

@@ -271,7 +271,7 @@ static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bi
 }
 
 /* Launches the product alone. */
-static int multiply(const rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, const lt_algorithm *algorithm,
+static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, const lt_algorithm *algorithm,
                     const void *x, const void *residual, void *out)
 {
     const rvit_cu_lt *lt = queue->device->lt;
@@ -279,6 +279,7 @@ static int multiply(const rvit_cu_queue *queue, const rvit_linear_args *args, co
     const void *bias = rvit_cu_at(bias_of(args));
     void *workspace = plan->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
+    queue->behind_own = 0;
     if (plan->key.has_bias)
         result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (result == 0)
@@ -436,9 +437,9 @@ static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *ar
     if (!knows_rows || args->rows.capacity == 0 || repeats)
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(args).buffer != NULL;
-    const rvit_cu_product product =
-        rvit_cu_tile_product(&queue->device->machine, args->rows.capacity, args->in_features, args->out_features,
-                             (int32_t)rvit_dtype_size(args->out_dtype), adds_bias, args->activation == RVIT_ACTIVATION_GELU);
+    const rvit_cu_product product = rvit_cu_tile_product(
+        &queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity, args->in_features, args->out_features,
+        (int32_t)rvit_dtype_size(args->out_dtype), adds_bias, args->activation == RVIT_ACTIVATION_GELU);
     return product == RVIT_CU_PRODUCT_LT || (product == RVIT_CU_PRODUCT_FINISHED && !has_residual);
 }
 

@@ -49,8 +49,12 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
     /* Relaxed: kernels may be loaded when they are first launched, here or in other threads. */
     RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     queue->capturing = 1;
+    queue->behind_own = 0;
+    queue->ops = ops;
+    queue->n_ops = n_ops;
     const rvit_status status = run_ops(queue, ops, n_ops, in_buckets);
     queue->capturing = 0;
+    queue->n_ops = 0;
     CUgraph graph = NULL;
     CUresult result = driver->cuStreamEndCapture(queue->stream, &graph);
     if (status != RVIT_OK) {

@@ -5,9 +5,30 @@ rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvi
                                 void *params)
 {
     void *arguments[] = {params};
-    RVIT_CU_TRY(queue->device->driver, cuLaunchKernel,
-                (queue->device->kernels[kernel], grid.x, grid.y, grid.z, (unsigned)threads, 1, 1, (unsigned)shared, queue->stream,
-                 arguments, NULL));
+    const rvit_cu_driver *driver = queue->device->driver;
+    if (queue->device->machine.early && queue->capturing && queue->behind_own) {
+        /* Before the kernel before it, also the backend's, ends. Each waits for the one before, and so for all. */
+        CUlaunchAttribute early = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        early.value.programmaticStreamSerializationAllowed = 1;
+        const CUlaunchConfig config = {
+            .gridDimX = grid.x,
+            .gridDimY = grid.y,
+            .gridDimZ = grid.z,
+            .blockDimX = (unsigned)threads,
+            .blockDimY = 1,
+            .blockDimZ = 1,
+            .sharedMemBytes = (unsigned)shared,
+            .hStream = queue->stream,
+            .attrs = &early,
+            .numAttrs = 1,
+        };
+        RVIT_CU_TRY(driver, cuLaunchKernelEx, (&config, queue->device->kernels[kernel], arguments, NULL));
+    } else {
+        RVIT_CU_TRY(driver, cuLaunchKernel,
+                    (queue->device->kernels[kernel], grid.x, grid.y, grid.z, (unsigned)threads, 1, 1, (unsigned)shared, queue->stream,
+                     arguments, NULL));
+    }
+    queue->behind_own = 1;
     queue->launches++;
     return RVIT_OK;
 }

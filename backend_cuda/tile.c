@@ -90,6 +90,16 @@ static const linear_shape shapes[] = {
                                cost},
     RVIT_CU_LINEAR_SHAPES(SHAPE)
 #undef SHAPE
+#define SINGLE(name, rows, columns, warp_rows, warp_columns, stages, ctas, cost)               \
+    [RVIT_CU_LINEAR_##name] = {rows,                                                           \
+                               columns,                                                        \
+                               RVIT_CU_SINGLE_THREADS(rows, columns, warp_rows, warp_columns), \
+                               (stages) * ((rows) + (columns)) * 128,                          \
+                               (stages) * ((rows) + (columns)) * 128,                          \
+                               ctas,                                                           \
+                               cost},
+        RVIT_CU_LINEAR_SINGLES(SINGLE)
+#undef SINGLE
 };
 
 static const linear_shape shape_f32 = {64, 64, 256, 0, 0, RVIT_CU_CTAS_F32, 0};
@@ -119,12 +129,23 @@ static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, in
     return fifths * s->rows * s->columns * s->cost;
 }
 
+/* The same of a shape for few rows; INT64_MAX: the device does not hold all tiles at once. Two on an SM take 9 fifths as long as one. */
+static int64_t time_of_single(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
+{
+    const int64_t most = divide_up(tiles, machine->n_sms);
+    if (most > residency(machine, s))
+        return INT64_MAX;
+    return (most <= 1 ? 5 : most * 9 / 2) * s->cost;
+}
+
 static rvit_cu_linear_shape choose_shape(const rvit_cu_machine *machine, int64_t rows, int32_t out_features)
 {
-    int best = RVIT_CU_LINEAR_32x32;
+    int best = RVIT_CU_LINEAR_64x64;
     int64_t least_time = INT64_MAX;
     for (int shape = best; shape < RVIT_CU_N_LINEAR_SHAPES; shape++) {
-        const int64_t time = time_of(machine, &shapes[shape], tiles_of(&shapes[shape], rows, out_features));
+        const int64_t tiles = tiles_of(&shapes[shape], rows, out_features);
+        const int64_t time =
+            shape < RVIT_CU_LINEAR_32x32 ? time_of(machine, &shapes[shape], tiles) : time_of_single(machine, &shapes[shape], tiles);
         if (time < least_time) {
             least_time = time;
             best = shape;
@@ -149,9 +170,21 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
-                                     int32_t out_size, int32_t adds_bias, int32_t has_gelu)
+/* Whether the kernel of the backend, launched early, is at least as fast as cuBLASLt: measured on an H200 in whole forwards
+   (bench/notes/cuda-products.md). */
+static int is_for_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
+                      int32_t has_gelu)
 {
+    const double most = has_gelu ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
+    return machine->early && in_features % 8 == 0 && in_features <= 768 && (double)rows * in_features * out_features <= most &&
+           choose_shape(machine, rows, out_features) >= RVIT_CU_LINEAR_32x32;
+}
+
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                     int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu)
+{
+    if (element_size == 2 && is_for_few(machine, rows, in_features, out_features, out_size, has_gelu))
+        return RVIT_CU_PRODUCT_OWN;
     if (adds_bias && !has_gelu)
         return RVIT_CU_PRODUCT_LT;
     if (out_features * (int64_t)out_size % 16 != 0) /* which the second pass takes at a time */

@@ -12,11 +12,20 @@
    device, in 20ths of the least. */
 #define RVIT_CU_LINEAR_SHAPES(SHAPE)                       \
     SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)     \
-    SHAPE(32x32, 32, 32, 16, 32, 64, 6, 64, 6, 4, 8, 45)   \
     SHAPE(64x64, 64, 64, 32, 32, 64, 3, 64, 3, 4, 8, 29)   \
     SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
     SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
 #define RVIT_CU_ROOMY (228 * 1024)
+/* Tiles for few rows, all of which are made at once: name, rows, columns, rows and columns of a warp, stages of 64 channels, CTAs on an
+   SM, and what a tile costs on an SM that has no other, in the unit of an output above. */
+#define RVIT_CU_LINEAR_SINGLES(SINGLE)          \
+    SINGLE(32x32, 32, 32, 16, 16, 6, 2, 58000)  \
+    SINGLE(64x32, 64, 32, 16, 32, 6, 1, 78000)  \
+    SINGLE(64x48, 64, 48, 16, 48, 6, 1, 100000) \
+    SINGLE(64x96, 64, 96, 32, 48, 4, 1, 136000)
+#define RVIT_CU_SINGLE_COPIERS 4 /* warps, besides those that multiply */
+#define RVIT_CU_SINGLE_THREADS(rows, columns, warp_rows, warp_columns) \
+    (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_SINGLE_COPIERS * 32)
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
 #define RVIT_CU_CTAS_F32 3
@@ -47,6 +56,7 @@ typedef struct rvit_cu_machine {
     int32_t finished;   /* multiplications from which on cuBLASLt and a second pass are faster than mma.sync in one; 0: never */
     int64_t bucketed;   /* multiplications from which on ops whose rows the device counts are recorded by buckets; 0: never */
     int32_t tried;      /* multiplications from which on the algorithms of cuBLASLt are tried out; 0: never */
+    int32_t early;      /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
 /* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others. */
@@ -77,10 +87,13 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
 
 typedef enum rvit_cu_linear_shape {
     RVIT_CU_LINEAR_odd, /* for rows that are no multiple of 16 bytes */
-    RVIT_CU_LINEAR_32x32,
     RVIT_CU_LINEAR_64x64,
     RVIT_CU_LINEAR_64x128,
     RVIT_CU_LINEAR_128x128,
+    RVIT_CU_LINEAR_32x32, /* from here on for few rows */
+    RVIT_CU_LINEAR_64x32,
+    RVIT_CU_LINEAR_64x48,
+    RVIT_CU_LINEAR_64x96,
     RVIT_CU_N_LINEAR_SHAPES
 } rvit_cu_linear_shape;
 
@@ -103,9 +116,9 @@ typedef enum rvit_cu_product {
     RVIT_CU_PRODUCT_FINISHED, /* cuBLASLt, then the kernel that finishes it */
 } rvit_cu_product;
 
-/* adds_bias: the bias is there in the type of the output, which is how cuBLASLt adds it, or there is none. */
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features,
-                                     int32_t out_size, int32_t adds_bias, int32_t has_gelu);
+/* element_size: of x and weight. adds_bias: the bias is there in the type of the output, as cuBLASLt adds it, or there is none. */
+rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                     int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu);
 
 /* Rows of the recordings of products whose rows only the device knows: each holds up to 8 % more than the one before, down to a tenth of
    capacity. Ascending, the last is capacity. Returns how many, at most `most`. */

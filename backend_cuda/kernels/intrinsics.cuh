@@ -73,6 +73,22 @@ RVIT_DEVICE int atomic_add_ordered(int *p, int value)
     return before;
 }
 
+/* A kernel that is launched early (queue.c) runs beside those before it, and writes nothing until it has waited; nor does it read, but for
+   what no op of the program writes. From here on the one behind may be launched. */
+RVIT_DEVICE void launch_next()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+RVIT_DEVICE void wait_for_previous()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 /* Seen by other blocks, in no order with what else is read and written. */
 RVIT_DEVICE unsigned long long load_relaxed(const unsigned long long *p)
 {

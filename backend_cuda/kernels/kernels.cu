@@ -7,6 +7,7 @@
 #include "layernorm.cuh"
 #include "linear.cuh"
 #include "linear_f32.cuh"
+#include "linear_single.cuh"
 #include "match.cuh"
 #include "mean.cuh"
 #include "merge.cuh"
@@ -16,9 +17,18 @@
 
 #include "../tile.h"
 
+/* Kernels that have something to do before they wait for the one before them do so themselves. */
+#define EARLY_KERNEL(name, threads, ctas, type, call)                                   \
+    extern "C" __global__ void __launch_bounds__(threads, ctas) name(const type params) \
+    {                                                                                   \
+        launch_next();                                                                  \
+        call(params);                                                                   \
+    }
 #define KERNEL(name, threads, ctas, type, call)                                         \
     extern "C" __global__ void __launch_bounds__(threads, ctas) name(const type params) \
     {                                                                                   \
+        launch_next();                                                                  \
+        wait_for_previous();                                                            \
         call(params);                                                                   \
     }
 
@@ -46,22 +56,30 @@ KERNEL(patchify_bf16, 256, 4, rvit_cu_patchify_params, patchify<bf16>)
     INSTANCE(T##_##NAME, rvit_cu_linear_params,                                                                                  \
              linear_tile<T, ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS, RING(DEPTH, STAGES, ROOMY_DEPTH, ROOMY_STAGES), CHUNK>::run) \
     KERNEL(linear_##T##_##NAME, RVIT_CU_LINEAR_THREADS(ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS), CTAS, rvit_cu_linear_params, T##_##NAME)
+#define SINGLE(T, NAME, ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS, STAGES, CTAS, COST)                                                \
+    INSTANCE(T##_##NAME, rvit_cu_linear_params, linear_single<T, ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS, STAGES>::run)             \
+    EARLY_KERNEL(linear_##T##_##NAME, RVIT_CU_SINGLE_THREADS(ROWS, COLUMNS, WARP_ROWS, WARP_COLUMNS), CTAS, rvit_cu_linear_params, \
+                 T##_##NAME)
 #define LINEAR_F16(...) LINEAR(f16, __VA_ARGS__)
 #define LINEAR_BF16(...) LINEAR(bf16, __VA_ARGS__)
+#define SINGLE_F16(...) SINGLE(f16, __VA_ARGS__)
+#define SINGLE_BF16(...) SINGLE(bf16, __VA_ARGS__)
 RVIT_CU_LINEAR_SHAPES(LINEAR_F16)
+RVIT_CU_LINEAR_SINGLES(SINGLE_F16)
 RVIT_CU_LINEAR_SHAPES(LINEAR_BF16)
+RVIT_CU_LINEAR_SINGLES(SINGLE_BF16)
 KERNEL(linear_f32_64x64, 256, RVIT_CU_CTAS_F32, rvit_cu_linear_params, linear_f32_tile::run)
 KERNEL(finish_f32, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<float>)
 KERNEL(finish_f16, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<f16>)
 KERNEL(finish_bf16, 256, RVIT_CU_CTAS_FINISH, rvit_cu_finish_params, finish_product<bf16>)
 
 /* A kernel for each class of lengths: a launch that jumps over the code of others waits for instructions. */
-#define LAYERNORM(T, U)                                                                                        \
-    KERNEL(layernorm_##T##_256, 128, RVIT_CU_CTAS_NORM_256, rvit_cu_layernorm_params, layernorm<U>::held<2>)   \
-    KERNEL(layernorm_##T##_384, 128, RVIT_CU_CTAS_NORM_384, rvit_cu_layernorm_params, layernorm<U>::held<3>)   \
-    KERNEL(layernorm_##T##_768, 128, RVIT_CU_CTAS_NORM_768, rvit_cu_layernorm_params, layernorm<U>::held<6>)   \
-    KERNEL(layernorm_##T##_1024, 128, RVIT_CU_CTAS_NORM_1024, rvit_cu_layernorm_params, layernorm<U>::held<8>) \
-    KERNEL(layernorm_##T##_any, 128, RVIT_CU_CTAS_NORM_ANY, rvit_cu_layernorm_params, layernorm<U>::streamed)
+#define LAYERNORM(T, U)                                                                                              \
+    EARLY_KERNEL(layernorm_##T##_256, 128, RVIT_CU_CTAS_NORM_256, rvit_cu_layernorm_params, layernorm<U>::held<2>)   \
+    EARLY_KERNEL(layernorm_##T##_384, 128, RVIT_CU_CTAS_NORM_384, rvit_cu_layernorm_params, layernorm<U>::held<3>)   \
+    EARLY_KERNEL(layernorm_##T##_768, 128, RVIT_CU_CTAS_NORM_768, rvit_cu_layernorm_params, layernorm<U>::held<6>)   \
+    EARLY_KERNEL(layernorm_##T##_1024, 128, RVIT_CU_CTAS_NORM_1024, rvit_cu_layernorm_params, layernorm<U>::held<8>) \
+    EARLY_KERNEL(layernorm_##T##_any, 128, RVIT_CU_CTAS_NORM_ANY, rvit_cu_layernorm_params, layernorm<U>::streamed)
 LAYERNORM(f32, float)
 LAYERNORM(f16, f16)
 LAYERNORM(bf16, bf16)

@@ -63,6 +63,7 @@ template <typename T> struct layernorm {
             fetch_ahead(params);
             return;
         }
+        wait_for_previous();
         const int dim = params.dim, step = params.row_ctas * (int)(blockDim.x / 32);
         int row = (int)(blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
         if (row >= params.rows.capacity)
@@ -111,6 +112,7 @@ template <typename T> struct layernorm {
             fetch_ahead(params);
             return;
         }
+        wait_for_previous();
         const int dim = params.dim, column = lane_column(), rows = live_rows(params.rows);
         const long long step = (long long)params.row_ctas * (blockDim.x / 32);
         for (long long row = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += step) {

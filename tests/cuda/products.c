@@ -52,8 +52,8 @@ static rvit_cu_product product_of(const product_case *c)
 {
     const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
     const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && !c->gelu);
-    const rvit_cu_product product =
-        rvit_cu_tile_product(machine, CAPACITY, IN, OUT, (int32_t)rvit_dtype_size(c->out_dtype), adds_bias, c->gelu);
+    const rvit_cu_product product = rvit_cu_tile_product(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT,
+                                                         (int32_t)rvit_dtype_size(c->out_dtype), adds_bias, c->gelu);
     if (c->rows == LIVE || c->residual == PERIODIC || (product == RVIT_CU_PRODUCT_FINISHED && c->residual != NO_RESIDUAL))
         return RVIT_CU_PRODUCT_OWN;
     return product;
@@ -345,6 +345,7 @@ static void rows_on_the_device(void **state)
     const rvit_cu_machine machine = device->machine;
     device->machine.bucketed = 1;
     device->machine.finished = 1;
+    device->machine.early = 0; /* else products this small are the backend's own */
     chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
                array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
                array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};

@@ -5,10 +5,10 @@
 #include "backend_cuda/tile.h"
 
 static const rvit_cu_machine machines[] = {
-    {58, 101376, 102400, 0, 0, 0},  /* architecture 89 */
-    {132, 232448, 233472, 0, 0, 0}, /* 90 */
-    {108, 166912, 167936, 0, 0, 0}, /* 80 */
-    {1, 101376, 102400, 0, 0, 0},
+    {58, 101376, 102400, 0, 0, 0, 0},  /* architecture 89 */
+    {132, 232448, 233472, 0, 0, 0, 0}, /* 90 */
+    {108, 166912, 167936, 0, 0, 0, 0}, /* 80 */
+    {1, 101376, 102400, 0, 0, 0, 0},
 };
 enum { N_MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -98,14 +98,17 @@ static void linear_covers_and_fits(void **state)
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
             for (size_t f = 0; f < sizeof features / sizeof features[0]; f++)
                 for (int size = 2; size <= 4; size += 2) {
-                    static const int32_t sides[][2] = {{64, 64}, {32, 32}, {64, 64}, {64, 128}, {128, 128}};
+                    static const int32_t sides[][2] = {{64, 64}, {64, 64}, {64, 128}, {128, 128}, {32, 32}, {64, 32}, {64, 48}, {64, 96}};
+                    static const int32_t threads[] = {128, 128, 128, 128, 256, 256, 256, 256};
                     const rvit_cu_linear_tile t =
                         rvit_cu_tile_linear(&machines[m], size, rows[r], size == 2 && f % 2 ? 588 : 768, features[f]);
                     const int64_t tiles = divide_up(rows[r], sides[t.shape][0]) * divide_up(features[f], sides[t.shape][1]);
                     assert_true(t.ctas >= 1 && (t.ctas <= tiles || tiles == 0));
                     assert_true(t.ctas <= 4 * (int64_t)machines[m].n_sms);
                     assert_true(t.shared <= machines[m].max_shared);
-                    assert_true(t.threads == (size == 4 ? 256 : t.shape == RVIT_CU_LINEAR_32x32 ? 64 : 128));
+                    assert_int_equal(t.threads, size == 4 ? 256 : threads[t.shape]);
+                    /* Those for few rows make a tile each. */
+                    assert_true(t.shape < RVIT_CU_LINEAR_32x32 || tiles == 0 || t.ctas == tiles);
                     assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64x64);
                     assert_int_equal(t.shape == RVIT_CU_LINEAR_odd, size == 2 && f % 2);
                 }
@@ -115,7 +118,10 @@ static void linear_choices(void **state)
 {
     (void)state;
     const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 768).shape, RVIT_CU_LINEAR_32x32);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 768).shape, RVIT_CU_LINEAR_32x32);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 384, 1536).shape, RVIT_CU_LINEAR_64x32);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 3072).shape, RVIT_CU_LINEAR_64x48);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072).shape, RVIT_CU_LINEAR_64x96);
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072).shape, RVIT_CU_LINEAR_128x128);
     /* Two CTAs of the large tile on every SM. */
     assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072).ctas, 2 * 132);
@@ -189,17 +195,26 @@ static void products(void **state)
 {
     (void)state;
     rvit_cu_machine m = machines[1];
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 4, 4, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 4, 4, 1, 1), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 50432, 768, 3072, 2, 1, 1), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 4, 4, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 4, 4, 1, 1), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 50432, 768, 3072, 2, 1, 1), RVIT_CU_PRODUCT_OWN);
     m.finished = 10 * 8 * 8;
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 9, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 9, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
+    /* Few rows, where a kernel of the backend starts early: those of 16 bits. */
+    m.finished = 150000000, m.early = 1;
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 99, 768, 2304, 2, 1, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 4, 99, 768, 2304, 4, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 197, 768, 2304, 2, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 197, 768, 3072, 2, 0, 1), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 577, 768, 3072, 2, 0, 1), RVIT_CU_PRODUCT_FINISHED);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 99, 1536, 384, 4, 1, 0), RVIT_CU_PRODUCT_LT);
+    m.early = 0, m.finished = 10 * 8 * 8;
     /* The second pass takes 16 bytes of a row at a time. */
-    assert_int_equal(rvit_cu_tile_product(&m, 10, 8, 12, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 12, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),

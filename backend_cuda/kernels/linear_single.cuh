@@ -1,0 +1,327 @@
+/* The product of linear.cuh for few rows: a CTA makes one tile. Some warps copy and the others multiply, for where a device is not full a
+   warp that does both waits in between. The same products are added in the same order. */
+#ifndef RVIT_LINEAR_SINGLE_CUH
+#define RVIT_LINEAR_SINGLE_CUH
+
+#include "gelu.cuh"
+
+#include "../tile.h"
+
+/* BM x BN outputs; warps of WM x WN outputs each, and RVIT_CU_SINGLE_COPIERS that copy; STAGES tiles of x and weight of 64 channels in
+   shared memory. */
+template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_single {
+    static const int BK = 64, WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N;
+    static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
+    static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
+    /* A thread copies the same 8 channels of every COPY_ROWS-th row. */
+    static const int COPY_ROWS = RVIT_CU_SINGLE_COPIERS * 32 / (BK / 8), X_COPIES = BM / COPY_ROWS, W_COPIES = BN / COPY_ROWS;
+    static const int EARLY = 2; /* stages whose weights are asked for before the rows, which come later */
+    static_assert(BM % COPY_ROWS == 0 && BN % COPY_ROWS == 0 && COPY_ROWS % 8 == 0 && X_COPIES <= 16 && W_COPIES <= 16,
+                  "every copying thread copies as much");
+    static_assert(WM % 16 == 0 && WN % 16 == 0 && EARLY < STAGES, "operands are loaded 16 rows at a time");
+
+    struct source {
+        const T *x[X_COPIES], *weight[W_COPIES];
+        unsigned there; /* bit i: row i of x is there; bit 16 + i: that of weight */
+        uint32_t to;
+    };
+
+    /* Operands of 16 channels, and of as many as registers have room for twice. */
+    struct fragments {
+        uint32_t x[TILES_M][4], weight[TILES_N / 2][4];
+    };
+    static const int OPERANDS = 4 * TILES_M + 2 * TILES_N, SUMS = 4 * TILES_M * TILES_N;
+    static const int GROUP = 8 * OPERANDS + SUMS <= 190 ? 4 : 2, GROUPS = PARTS / GROUP;
+    struct group {
+        fragments part[GROUP];
+    };
+
+    /* Where a lane's rows of x and weight lie in a stage, for each 16 channels. */
+    struct lanes {
+        uint32_t x[PARTS], weight[PARTS];
+    };
+
+    /* Where 8 channels of a row lie: the 8 rows of an ldmatrix in different banks. */
+    static __device__ __forceinline__ uint32_t at(int row, int channels)
+    {
+        return (uint32_t)(row * (BK / 8) + (channels ^ (row & 7))) * 16;
+    }
+
+    /* The output whose weights lie in a row of a stage: of each 16 a lane has four next to each other. */
+    static __device__ __forceinline__ int output_of_row(int row)
+    {
+        return row / 16 * 16 + row / 2 % 4 * 4 + row / 8 % 2 * 2 + row % 2;
+    }
+
+    static __device__ __forceinline__ uint32_t next_stage(uint32_t stage, uint32_t shared)
+    {
+        return stage == shared + (STAGES - 1) * STAGE_BYTES ? shared : stage + STAGE_BYTES;
+    }
+
+    /* Start the copies of a stage; zeroes for what is not there. */
+    static __device__ __forceinline__ void copy_x(source &s, uint32_t stage, unsigned there)
+    {
+#pragma unroll
+        for (int i = 0; i < X_COPIES; i++) {
+            copy_async_16(stage + s.to + i * COPY_ROWS * BK * 2, s.x[i], there >> i & 1);
+            s.x[i] += BK;
+        }
+    }
+
+    static __device__ __forceinline__ void copy_weight(source &s, uint32_t stage, unsigned there)
+    {
+#pragma unroll
+        for (int i = 0; i < W_COPIES; i++) {
+            copy_async_16(stage + X_BYTES + s.to + i * COPY_ROWS * BK * 2, s.weight[i], there >> (16 + i) & 1);
+            s.weight[i] += BK;
+        }
+    }
+
+    static __device__ __forceinline__ void copy_all(const rvit_cu_linear_params &params, uint32_t shared, int row, int column, int steps)
+    {
+        const int thread = (int)threadIdx.x - WARPS * 32, thread_row = thread / (BK / 8), first = thread % (BK / 8) * 8;
+        const int width = params.in_features, mine = (width - first + BK - 1) / BK; /* steps that have channels for this thread */
+        source s;
+        s.there = 0;
+        s.to = at(thread_row, first / 8);
+#pragma unroll
+        for (int i = 0; i < W_COPIES; i++) {
+            const int output = column + output_of_row(thread_row + i * COPY_ROWS);
+            s.weight[i] = static_cast<const T *>(params.weight) + (long long)output * width + first;
+            if (output < params.out_features)
+                s.there |= 0x10000u << i;
+        }
+#pragma unroll
+        for (int i = 0; i < X_COPIES; i++)
+            s.x[i] = static_cast<const T *>(params.x) + (long long)(row + thread_row + i * COPY_ROWS) * width + first;
+        if (!params.constant_weights)
+            wait_for_previous();
+#pragma unroll 1
+        for (int i = 0; i < EARLY; i++)
+            copy_weight(s, shared + i * STAGE_BYTES, i < mine ? s.there : 0);
+        wait_for_previous();
+        const int rows = live_rows(params.rows);
+#pragma unroll
+        for (int i = 0; i < X_COPIES; i++)
+            if (row + thread_row + i * COPY_ROWS < rows)
+                s.there |= 1u << i;
+        if (row >= rows) {
+            copy_commit();
+            copy_wait<0>();
+            return;
+        }
+#pragma unroll 1
+        for (int i = 0; i < STAGES - 1; i++) {
+            if (i < steps) {
+                const unsigned there = i < mine ? s.there : 0;
+                copy_x(s, shared + i * STAGE_BYTES, there);
+                if (i >= EARLY)
+                    copy_weight(s, shared + i * STAGE_BYTES, there);
+            }
+            copy_commit();
+        }
+        uint32_t stage = shared + (STAGES - 1) * STAGE_BYTES;
+        copy_wait<STAGES - 2>();
+        block_sync();
+#pragma unroll 1
+        for (int step = 1; step < steps; step++) {
+            const int ahead = step + STAGES - 2; /* where that of step - 2 was, which has been read */
+            if (ahead < steps) {
+                const unsigned there = ahead < mine ? s.there : 0;
+                copy_x(s, stage, there);
+                copy_weight(s, stage, there);
+                stage = next_stage(stage, shared);
+            }
+            copy_commit();
+            copy_wait<STAGES - 2>();
+            block_sync();
+        }
+    }
+
+    static __device__ __forceinline__ lanes find_lanes()
+    {
+        const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+        const int row = warp / WARPS_N * WM, column = warp % WARPS_N * WN;
+        lanes l;
+#pragma unroll
+        for (int p = 0; p < PARTS; p++) {
+            /* Computed once: between the products there is no time for it. */
+            l.x[p] = (uint32_t)recompute((int)at(row + (lane & 15), (lane >> 4) + 2 * p));
+            l.weight[p] = (uint32_t)recompute((int)(X_BYTES + at(column + (lane & 7) + ((lane >> 4) << 3), ((lane >> 3) & 1) + 2 * p)));
+        }
+        return l;
+    }
+
+    static __device__ __forceinline__ void load(group &g, const lanes &l, uint32_t stage, int index)
+    {
+#pragma unroll
+        for (int p = 0; p < GROUP; p++) {
+#pragma unroll
+            for (int m = 0; m < TILES_M; m++)
+                load_matrix_x4(g.part[p].x[m], stage + l.x[index * GROUP + p] + m * 16 * BK * 2);
+#pragma unroll
+            for (int n = 0; n < TILES_N / 2; n++)
+                load_matrix_x4(g.part[p].weight[n], stage + l.weight[index * GROUP + p] + n * 16 * BK * 2);
+        }
+    }
+
+    static __device__ __forceinline__ void multiply(float (&sum)[TILES_M][TILES_N][4], const group &g)
+    {
+#pragma unroll
+        for (int p = 0; p < GROUP; p++)
+#pragma unroll
+            for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+                for (int n = 0; n < TILES_N; n++)
+                    element<T>::mma(sum[m][n], g.part[p].x[m], g.part[p].weight[n / 2][n % 2 * 2], g.part[p].weight[n / 2][n % 2 * 2 + 1]);
+    }
+
+    /* One stage, whose first operands are there: each group is multiplied while the next is loaded. */
+    static __device__ __forceinline__ void do_step(float (&sum)[TILES_M][TILES_N][4], group &now, group &next, const lanes &l,
+                                                   uint32_t &stage, uint32_t shared, bool more)
+    {
+#pragma unroll
+        for (int i = 0; i < GROUPS; i++) {
+            group &mine = i % 2 ? next : now, &other = i % 2 ? now : next;
+            if (i < GROUPS - 1) {
+                load(other, l, stage, i + 1);
+            } else if (more) {
+                stage = next_stage(stage, shared);
+                block_sync();
+                load(other, l, stage, 0);
+            }
+            multiply(sum, mine);
+        }
+    }
+
+    static __device__ __forceinline__ void activate(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4],
+                                                    const float4 (&bias)[TILES_N / 2])
+    {
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int t = 0; t < TILES_N; t++) {
+                const float first = t % 2 ? bias[t / 2].z : bias[t / 2].x, second = t % 2 ? bias[t / 2].w : bias[t / 2].y;
+                sum[m][t][0] += first, sum[m][t][1] += second;
+                sum[m][t][2] += first, sum[m][t][3] += second;
+            }
+        if (!params.gelu)
+            return;
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int t = 0; t < TILES_N; t++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    sum[m][t][i] = gelu_fast(sum[m][t][i]);
+    }
+
+    /* All loads of the residual come before the first sum. */
+    template <typename U>
+    static __device__ __forceinline__ void add_residual(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                        int column, int rows)
+    {
+        float4 more[TILES_M][2][TILES_N / 2];
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = row + m * 16 + h * 8;
+                const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
+                const U *from = static_cast<const U *>(params.residual) + (long long)from_row * params.out_features;
+#pragma unroll
+                for (int t = 0; t < TILES_N / 2; t++) {
+                    const int to = column + t * 16;
+                    more[m][h][t] = r < rows && to < params.out_features ? load_4(from + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                }
+            }
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++)
+#pragma unroll
+                for (int t = 0; t < TILES_N; t += 2) {
+                    sum[m][t][2 * h] += more[m][h][t / 2].x, sum[m][t][2 * h + 1] += more[m][h][t / 2].y;
+                    sum[m][t + 1][2 * h] += more[m][h][t / 2].z, sum[m][t + 1][2 * h + 1] += more[m][h][t / 2].w;
+                }
+    }
+
+    template <typename U>
+    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                  int column, int rows)
+    {
+        if (params.residual != nullptr)
+            add_residual<U>(params, sum, row, column, rows);
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = row + m * 16 + h * 8;
+                U *out = static_cast<U *>(params.out) + (long long)r * params.out_features;
+#pragma unroll
+                for (int t = 0; t < TILES_N; t += 2) {
+                    const int to = column + t * 8;
+                    if (r < rows && to < params.out_features)
+                        store_4(out + to,
+                                make_float4(sum[m][t][2 * h], sum[m][t][2 * h + 1], sum[m][t + 1][2 * h], sum[m][t + 1][2 * h + 1]));
+                }
+            }
+    }
+
+    static __device__ __forceinline__ void run(const rvit_cu_linear_params &params)
+    {
+        RVIT_DYNAMIC_SHARED(memory);
+        const uint32_t shared = shared_address(memory);
+        const int columns = (params.out_features + BN - 1) / BN, steps = (params.in_features + BK - 1) / BK;
+        const int tile_row = (int)((unsigned)blockIdx.x / columns) * BM, tile_column = (int)((unsigned)blockIdx.x % columns) * BN;
+        if (threadIdx.x >= WARPS * 32) {
+            copy_all(params, shared, tile_row, tile_column, steps);
+            return;
+        }
+        const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
+        const int row = tile_row + warp / WARPS_N * WM + lane / 4, column = tile_column + warp % WARPS_N * WN + (lane & 3) * 4;
+        if (!params.constant_weights)
+            wait_for_previous();
+        float4 bias[TILES_N / 2];
+#pragma unroll
+        for (int t = 0; t < TILES_N / 2; t++)
+            bias[t] = params.bias != nullptr && column + t * 16 < params.out_features ? load_4(params.bias + column + t * 16)
+                                                                                      : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        const lanes l = find_lanes();
+        float sum[TILES_M][TILES_N][4];
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int t = 0; t < TILES_N; t++)
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    sum[m][t][i] = 0.0f;
+        wait_for_previous();
+        const int rows = live_rows(params.rows);
+        if (tile_row >= rows)
+            return;
+        uint32_t stage = shared;
+        group g[2];
+        block_sync();
+        load(g[0], l, stage, 0);
+        int step = 1;
+        if (GROUPS > 1) {
+            for (; step <= steps; step++)
+                do_step(sum, g[0], g[1], l, stage, shared, step < steps);
+        } else {
+            for (; step < steps; step += 2) {
+                do_step(sum, g[0], g[1], l, stage, shared, true);
+                do_step(sum, g[1], g[0], l, stage, shared, step + 1 < steps);
+            }
+            if (step == steps)
+                do_step(sum, g[0], g[1], l, stage, shared, false);
+        }
+        activate(params, sum, bias);
+        if (params.out_f32)
+            finish<float>(params, sum, row, column, rows);
+        else
+            finish<T>(params, sum, row, column, rows);
+    }
+};
+
+#endif
