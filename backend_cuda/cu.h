@@ -62,9 +62,9 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_plan *plans;    /* a list */
     int asked_for_lt;
-    int64_t bucket_rows;   /* not 0: a recording for at most so many rows, and products may use all of them */
-    int behind_own;        /* what was enqueued last is a kernel of the backend */
-    const rvit_op *ops;    /* of the program that is recorded; eager: none */
+    int64_t bucket_rows; /* not 0: a recording for at most so many rows, and products may use all of them */
+    int behind_own;      /* what was enqueued last is a kernel of the backend */
+    const rvit_op *ops;  /* of the program that is recorded; eager: none */
     int32_t n_ops;
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;

@@ -42,7 +42,7 @@ typedef struct rvit_cu_linear_params {
     int32_t in_features, out_features;
     int32_t residual_period; /* 0: a row for each row of out */
     int32_t gelu;
-    int32_t out_f32; /* out and residual are float32, else as x */
+    int32_t out_f32;          /* out and residual are float32, else as x */
     int32_t constant_weights; /* weight and bias may be read before the kernel before this one has ended */
 } rvit_cu_linear_params;
 
