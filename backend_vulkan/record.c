@@ -8,18 +8,28 @@
 #define WRITES (VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT)
 #define READS (VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT | VK_ACCESS_INDIRECT_COMMAND_READ_BIT)
 
-static void barrier(const rvit_vk_recorder *recorder, VkAccessFlags source, VkPipelineStageFlags to, VkAccessFlags destination)
+static void barrier(const rvit_vk_recorder *recorder, VkPipelineStageFlags from, VkAccessFlags source, VkPipelineStageFlags to,
+                    VkAccessFlags destination)
 {
     const VkMemoryBarrier memory = {.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = source, .dstAccessMask = destination};
-    recorder->device->vk.vkCmdPipelineBarrier(recorder->commands, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, to, 0, 1, &memory, 0, NULL,
-                                              0, NULL);
+    if (recorder->commands != VK_NULL_HANDLE)
+        recorder->device->vk.vkCmdPipelineBarrier(recorder->commands, from, to, 0, 1, &memory, 0, NULL, 0, NULL);
 }
 
 void rvit_vk_record_barrier(rvit_vk_recorder *recorder)
 {
     recorder->n_ranges = 0;
-    if (recorder->commands != VK_NULL_HANDLE)
-        barrier(recorder, WRITES, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, READS | WRITES);
+    recorder->since_wide = 0;
+    barrier(recorder, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, WRITES, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, READS | WRITES);
+}
+
+/* Between shaders alone, which costs a GPU less than half as much. */
+static void record_narrow_barrier(rvit_vk_recorder *recorder)
+{
+    recorder->n_ranges = 0;
+    recorder->since_wide |= RVIT_VK_NARROW_BARRIER;
+    barrier(recorder, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
+            VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
 }
 
 rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsageFlags usage)
@@ -32,7 +42,7 @@ rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsag
 
 rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder)
 {
-    barrier(recorder, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
+    barrier(recorder, STAGES, WRITES, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_HOST_READ_BIT);
     RVIT_VK_TRY(recorder->device->vk, vkEndCommandBuffer, (recorder->commands));
     return RVIT_OK;
 }
@@ -55,24 +65,40 @@ static rvit_vk_range range_of(const rvit_vk_device *device, const rvit_access *a
                            .writes = access->writes};
 }
 
-/* Puts a barrier before an op that reads or overwrites what earlier ones wrote, or overwrites what they read. */
-static void order(rvit_vk_recorder *recorder)
+/* Whether the op is a transfer or makes the grids of indirect dispatches. */
+static int is_wide(const rvit_op *op)
 {
-    if (recorder->n_ranges + recorder->n_accesses > RVIT_VK_MAX_RANGES) {
-        rvit_vk_record_barrier(recorder);
-        return;
-    }
+    return op->type == RVIT_OP_COPY || op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
+}
+
+static int conflicts(const rvit_vk_recorder *recorder)
+{
     for (int a = 0; a < recorder->n_accesses; a++) {
         if (recorder->accesses[a].view.buffer == NULL)
             continue;
         const rvit_vk_range now = range_of(recorder->device, &recorder->accesses[a]);
         for (int r = 0; r < recorder->n_ranges; r++) {
             const rvit_vk_range *before = &recorder->ranges[r];
-            if (before->buffer == now.buffer && before->begin < now.end && now.begin < before->end && (before->writes || now.writes)) {
-                rvit_vk_record_barrier(recorder);
-                return;
-            }
+            if (before->buffer == now.buffer && before->begin < now.end && now.begin < before->end && (before->writes || now.writes))
+                return 1;
         }
+    }
+    return 0;
+}
+
+/* Puts a barrier before an op that reads or overwrites what earlier ones wrote, or overwrites what they read. A narrow one does not reach
+   the ops that are wide: the first one behind such an op is wide, and there is one before it if there was a narrow one since the last. */
+static void order(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    const int is_full = recorder->n_ranges + recorder->n_accesses > RVIT_VK_MAX_RANGES;
+    if (is_wide(op)) {
+        if (is_full || (recorder->since_wide & RVIT_VK_NARROW_BARRIER) != 0 || conflicts(recorder))
+            rvit_vk_record_barrier(recorder);
+    } else if (is_full || conflicts(recorder)) {
+        if ((recorder->since_wide & RVIT_VK_WIDE_OP) != 0)
+            rvit_vk_record_barrier(recorder);
+        else
+            record_narrow_barrier(recorder);
     }
 }
 
@@ -140,9 +166,11 @@ rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     recorder->n_accesses = rvit_op_accesses(op, recorder->accesses);
     add_accesses(recorder, op);
-    order(recorder);
+    order(recorder, op);
     RVIT_TRY(record(recorder, op));
     remember(recorder);
+    if (is_wide(op))
+        recorder->since_wide |= RVIT_VK_WIDE_OP;
     recorder->op_index++;
     return RVIT_OK;
 }

@@ -312,6 +312,10 @@ typedef struct rvit_vk_range {
     int writes;
 } rvit_vk_range;
 
+/* A barrier between shaders is narrow; one that reaches copies and indirect dispatches too is wide. */
+#define RVIT_VK_WIDE_OP 1
+#define RVIT_VK_NARROW_BARRIER 2
+
 typedef struct rvit_vk_recorder {
     rvit_vk_device *device;
     VkCommandBuffer commands; /* NULL: a dry run, which counts and plans */
@@ -323,6 +327,7 @@ typedef struct rvit_vk_recorder {
     int n_accesses;
     rvit_vk_range ranges[RVIT_VK_MAX_RANGES]; /* touched since the last barrier */
     int n_ranges;
+    int since_wide; /* RVIT_VK_WIDE_OP, RVIT_VK_NARROW_BARRIER: what there was since the last wide barrier */
     int64_t launches, copies;
     uint32_t n_sets, n_storage, n_views;
 } rvit_vk_recorder;
