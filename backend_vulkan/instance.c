@@ -111,16 +111,20 @@ void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device
     pthread_mutex_unlock(&volk_lock);
 }
 
+/* A family without graphics before one with: on an H200 its groups have more shared memory to run side by side in. */
 static int find_queue_family(const rvit_vk_instance *instance, rvit_vk_physical *physical)
 {
     VkQueueFamilyProperties families[MAX_QUEUE_FAMILIES];
     uint32_t n = MAX_QUEUE_FAMILIES;
     instance->get_queue_families(physical->handle, &n, families);
-    for (uint32_t i = 0; i < n; i++)
-        if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && families[i].queueCount > 0) {
-            physical->queue_family = i;
-            return 1;
-        }
+    static const VkQueueFlags avoided[] = {VK_QUEUE_GRAPHICS_BIT, 0};
+    for (int turn = 0; turn < 2; turn++)
+        for (uint32_t i = 0; i < n; i++)
+            if ((families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) != 0 && (families[i].queueFlags & avoided[turn]) == 0 &&
+                families[i].queueCount > 0) {
+                physical->queue_family = i;
+                return 1;
+            }
     return 0;
 }
 
