@@ -290,6 +290,7 @@ const rvit_backend_api rvit_backend_vulkan = {
     .backend = RVIT_BACKEND_VULKAN,
     .device_describe = rvit_vk_device_describe,
     .device_create = rvit_vk_device_create,
+    .chooses_index = 1,
     .device_destroy = rvit_vk_device_destroy,
     .device_get_cache = rvit_vk_device_get_cache,
     .supports = rvit_vk_supports,

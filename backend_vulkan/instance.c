@@ -203,7 +203,7 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
     return NULL;
 }
 
-rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical)
+static rvit_status find_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical)
 {
     VkPhysicalDevice handles[MAX_DEVICES];
     uint32_t n = MAX_DEVICES;
@@ -232,6 +232,12 @@ rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t in
     if (reason != NULL)
         return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: %s cannot be used: %s", name, reason);
     return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver offers a device");
+}
+
+rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical)
+{
+    const rvit_status status = find_device(instance, index, out_physical);
+    return index < 0 && status == RVIT_INVALID_ARGUMENT ? find_device(instance, 0, out_physical) : status;
 }
 
 static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t family)

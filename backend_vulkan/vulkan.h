@@ -172,7 +172,8 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance);
 rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance);
 void rvit_vk_instance_close(rvit_vk_instance *instance);
-/* The index-th device that the backend can work with. INVALID_ARGUMENT past the last; UNAVAILABLE if there is none. */
+/* The index-th device that the backend can work with; -1: the first that is not software, or, if all are, the first. INVALID_ARGUMENT
+   past the last; UNAVAILABLE if there is none. */
 rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical);
 /* The caller's physical device and queue family, of which only these features may be used. */
 rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t queue_family,

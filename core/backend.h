@@ -56,9 +56,11 @@ struct rvit_backend_api {
        used; INVALID_ARGUMENT: no such index. */
     rvit_status (*device_describe)(int32_t index, rvit_device_info *out_info);
 
-    /* desc is complete and its index is not negative; *alloc is to be copied into the device before use. On success the base's alloc
-       and info are set; core sets the rest. */
+    /* desc is complete; *alloc is to be copied into the device before use. On success the base's alloc and info are set; core sets the
+       rest. The index is not negative, unless the backend says that it can choose: then -1 stands for the first device that is not
+       software, or, if all are, the first. */
     rvit_status (*device_create)(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
+    int chooses_index;
     void (*device_destroy)(rvit_device *device);
 
     /* As rvit_device_get_cache; NULL: the backend keeps none. */

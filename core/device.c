@@ -93,7 +93,7 @@ static rvit_status create(const rvit_backend_api *api, const rvit_device_desc *d
     device->api = api;
     device->debug_checks = desc->debug_checks;
     atomic_init(&device->references, 1);
-    rvit_log(RVIT_LOG_INFO, "%s device %d: %s", rvit_backend_name(api->backend), (int)desc->index, device->info.name);
+    rvit_log(RVIT_LOG_INFO, "%s device %d: %s", rvit_backend_name(api->backend), (int)device->info.index, device->info.name);
     *out_device = device;
     return RVIT_OK;
 }
@@ -137,7 +137,7 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
         const rvit_backend_api *api = find_backend(full.backend);
         if (api == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build", rvit_backend_name(full.backend));
-        if (full.index < 0)
+        if (full.index < 0 && !api->chooses_index)
             RVIT_TRY(choose_index(api, 1, &full.index));
         return create(api, &full, out_device);
     }
