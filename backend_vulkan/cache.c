@@ -11,9 +11,11 @@ typedef struct header {
     uint64_t payload_size;
     uint32_t vendor_id, device_id, driver_version, driver_id;
     uint8_t cache_uuid[VK_UUID_SIZE];
+    uint64_t shaders;     /* checksum of the library's */
+    uint64_t proven_tier; /* whose self-test they passed; RVIT_TIER_AUTO: none */
 } header;
 
-#define MAGIC 0x3143505456495652u /* "RVIVTPC1" on little-endian machines */
+#define MAGIC 0x3243505456495652u /* "RVIVTPC2" on little-endian machines */
 #define SUMMED (2 * sizeof(uint64_t))
 
 /* FNV-1a, 64 bits. */
@@ -22,6 +24,15 @@ static uint64_t checksum(const unsigned char *bytes, size_t size)
     uint64_t sum = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; i++)
         sum = (sum ^ bytes[i]) * 0x100000001b3u;
+    return sum;
+}
+
+static uint64_t shaders_checksum(void)
+{
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (int i = 0; i < RVIT_VK_SHADER_COUNT; i++)
+        for (size_t w = 0; w < rvit_vk_shader_codes[i].size / 4; w++)
+            sum = (sum ^ rvit_vk_shader_codes[i].words[w]) * 0x100000001b3u;
     return sum;
 }
 
@@ -62,6 +73,11 @@ rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t 
     const char *why_not = size == 0 ? NULL : rvit_vk_cache_check(&device->physical.driver, blob, size, &payload, &payload_size);
     if (why_not != NULL)
         rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: %s", why_not);
+    if (payload != NULL) {
+        header h;
+        memcpy(&h, blob, sizeof h);
+        device->proven_tier = h.shaders == shaders_checksum() ? (rvit_tier)h.proven_tier : RVIT_TIER_AUTO;
+    }
     VkResult result = create(device, payload, payload_size);
     if (result != VK_SUCCESS && payload_size > 0) {
         rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: the driver refuses it, VkResult %d", (int)result);
@@ -77,7 +93,9 @@ rvit_status rvit_vk_device_get_cache(rvit_device *base, void *data, size_t capac
                 .vendor_id = device->physical.driver.vendor_id,
                 .device_id = device->physical.driver.device_id,
                 .driver_version = device->physical.driver.version,
-                .driver_id = (uint32_t)device->physical.driver.id};
+                .driver_id = (uint32_t)device->physical.driver.id,
+                .shaders = shaders_checksum(),
+                .proven_tier = (uint64_t)device->proven_tier};
     memcpy(h.cache_uuid, device->physical.driver.cache_uuid, sizeof h.cache_uuid);
     size_t size = 0;
     RVIT_VK_TRY(device->vk, vkGetPipelineCacheData, (device->handle, device->pipeline_cache, &size, NULL));

@@ -132,6 +132,7 @@ typedef struct rvit_vk_device {
     void *user; /* of the caller's lock, which stands in for queue_lock; NULL: there is none */
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
+    rvit_tier proven_tier; /* that has passed its self-test, in this run or the one that the cache is of */
     double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
     pthread_mutex_t pipeline_lock; /* guards what follows */
     VkPipelineCache pipeline_cache;

@@ -48,7 +48,8 @@ function(rvit_embed_spirv target list shader_dir out_dir)
 #include <stdint.h>
 
 typedef enum rvit_vk_shader {
-${names}} rvit_vk_shader;
+${names}    RVIT_VK_SHADER_COUNT
+} rvit_vk_shader;
 
 typedef struct rvit_vk_shader_code {
     const char *name;

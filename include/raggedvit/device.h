@@ -70,6 +70,7 @@ typedef struct rvit_device_desc {
     /* Vulkan: 0: before the device is handed out, a few small ops of the tier are run three times and compared with what the host
        computes. A tier that fails, or whose driver is on the list of those known to fail (backend_vulkan/denied.c), is passed over for
        the next lower one, and rvit_device_info.note says why. With a tier named the list is not asked, and a failure is UNSUPPORTED.
+       A tier that passed in an earlier run is not tested again where cache_data is of that run, this device, driver and library.
        1: neither the list nor the test: the tier is the named one, or the highest reported. */
     int32_t skip_self_test;
     /* Vulkan: what rvit_device_get_cache gave in an earlier run, borrowed for the call; NULL and 0: none. A blob that is damaged, or of
