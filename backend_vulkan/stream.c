@@ -2,6 +2,8 @@
    device's queue. */
 #include "backend_vulkan/vulkan.h"
 
+#include <time.h>
+
 typedef struct slot {
     VkCommandPool pool;
     VkCommandBuffer commands;
@@ -78,9 +80,22 @@ void rvit_vk_stream_destroy(rvit_stream *base)
     rvit_alloc_free(&base->device->alloc, stream);
 }
 
+static int64_t nanoseconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A blocked wait is woken by an interrupt, some 30 us late: the GPU is asked for a while first. */
+#define ASK_NS 2000000
+
 static rvit_status wait_slot(vk_stream *stream, slot *s)
 {
     rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
+    const int64_t end = device->base.info.is_software ? 0 : nanoseconds() + ASK_NS;
+    while (end != 0 && device->vk.vkGetFenceStatus(device->handle, s->fence) == VK_NOT_READY && nanoseconds() < end)
+        continue;
     RVIT_VK_TRY(device->vk, vkWaitForFences, (device->handle, 1, &s->fence, VK_TRUE, UINT64_MAX));
     s->pending = 0;
     return RVIT_OK;
