@@ -1,6 +1,8 @@
 /* The layernorm op, with its gather. */
 #include "backend_vulkan/vulkan.h"
 
+#define MAX_HELD 8 /* 96 registers a lane */
+
 /* [subgroup][f16 in][f16 out] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_LAYERNORM_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F32_F16_VK_SCALAR},
@@ -15,7 +17,9 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
         return RVIT_OK;
     const int subgroup = rvit_vk_uses_subgroups(recorder->device);
     const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
-    const uint32_t rows = subgroup ? 8 : 4;
+    const uint32_t lanes = recorder->device->physical.subgroup_size;
+    const uint32_t rows = !subgroup ? 4 : lanes < RVIT_MAX_THREADS ? RVIT_MAX_THREADS / lanes : 1;
+    const uint32_t held = subgroup ? ((uint32_t)args->dim / 4 + lanes - 1) / lanes : 1;
     struct rvit_layernorm_push push = {
         .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .eps = args->eps};
     rvit_vk_dispatch dispatch = {
@@ -23,7 +27,8 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
         .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                   [RVIT_LAYERNORM_ROWS] = rows,
                   [RVIT_LAYERNORM_FLAGS] = (args->src_rows.buffer != NULL ? RVIT_LAYERNORM_HAS_GATHER : 0u) |
-                                           (args->out_x.buffer != NULL ? RVIT_LAYERNORM_HAS_OUT_X : 0u)},
+                                           (args->out_x.buffer != NULL ? RVIT_LAYERNORM_HAS_OUT_X : 0u),
+                  [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1},
         .n_specs = RVIT_LAYERNORM_N_SPECS,
         .push = &push,
         .push_size = sizeof push,

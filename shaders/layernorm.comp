@@ -11,6 +11,7 @@
 
 layout(constant_id = RVIT_LAYERNORM_ROWS) const uint ROWS = 4;
 layout(constant_id = RVIT_LAYERNORM_FLAGS) const uint FLAGS = 0;
+layout(constant_id = RVIT_LAYERNORM_HELD) const uint HELD = 1;
 
 layout(binding = RVIT_LAYERNORM_X) readonly buffer X { IN_VEC4 x_words[]; };
 layout(binding = RVIT_LAYERNORM_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
@@ -31,6 +32,14 @@ uint source_row(uint t)
     return uint(clamp(src_rows[uint(push.src_rows_at) + t], 0, push.x_rows - 1));
 }
 
+void store_unit(uint row, uint i, IN_VEC4 words, float mean, float scale, vec4 gamma, vec4 beta)
+{
+    const uint dim4 = uint(push.dim4);
+    out_words[uint(push.out_at) + row * dim4 + i] = out_vec4((in_vec4(words) - mean) * scale * gamma + beta);
+    if ((FLAGS & RVIT_LAYERNORM_HAS_OUT_X) != 0)
+        out_x_words[uint(push.out_x_at) + row * dim4 + i] = words;
+}
+
 void main()
 {
     const uint n_rows = push.live_at < 0 ? uint(push.rows) : clamp_rows(live[push.live_at], push.rows);
@@ -40,32 +49,59 @@ void main()
         return;
     const float inverse_dim = 1.0 / float(push.dim4 * 4);
     const row_team team = make_row_team(ROWS);
+    // Whether a lane's part of a row, of gamma and of beta fits in registers: all of it is then on its way at once.
+    const bool holds = dim4 <= HELD * team.lanes;
+    vec4 gamma[HELD], beta[HELD];
+    if (holds)
+        [[unroll]] for (uint u = 0; u < HELD; u++) {
+            const uint i = min(team.lane + u * team.lanes, dim4 - 1);
+            gamma[u] = gamma_values[uint(push.gamma_at) + i];
+            beta[u] = beta_values[uint(push.beta_at) + i];
+        }
     for (uint r = team.first; r < ROWS; r += team.step) {
         const uint row = first + r;
         const bool live_row = row < n_rows;
         // Without subgroups every thread takes part in the sums; a team past the end repeats the last row and stores nothing.
         const uint from = uint(push.x_at) + source_row(min(row, n_rows - 1)) * dim4;
         const float shift = in_vec4(x_words[from]).x;
+        IN_VEC4 held[HELD];
         vec4 sum = vec4(0.0);
-        for (uint i = team.lane; i < dim4; i += team.lanes)
-            sum += in_vec4(x_words[from + i]) - shift;
+        if (holds) {
+            [[unroll]] for (uint u = 0; u < HELD; u++)
+                held[u] = x_words[from + min(team.lane + u * team.lanes, dim4 - 1)];
+            [[unroll]] for (uint u = 0; u < HELD; u++)
+                if (team.lane + u * team.lanes < dim4)
+                    sum += in_vec4(held[u]) - shift;
+        } else {
+            for (uint i = team.lane; i < dim4; i += team.lanes)
+                sum += in_vec4(x_words[from + i]) - shift;
+        }
         const float mean = shift + team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
         sum = vec4(0.0);
-        for (uint i = team.lane; i < dim4; i += team.lanes) {
-            const vec4 d = in_vec4(x_words[from + i]) - mean;
-            sum += d * d;
+        if (holds) {
+            [[unroll]] for (uint u = 0; u < HELD; u++)
+                if (team.lane + u * team.lanes < dim4) {
+                    const vec4 d = in_vec4(held[u]) - mean;
+                    sum += d * d;
+                }
+        } else {
+            for (uint i = team.lane; i < dim4; i += team.lanes) {
+                const vec4 d = in_vec4(x_words[from + i]) - mean;
+                sum += d * d;
+            }
         }
         const float variance = team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
         const float scale = 1.0 / sqrt(variance + push.eps);
         if (!live_row)
             continue;
-        for (uint i = team.lane; i < dim4; i += team.lanes) {
-            const IN_VEC4 words = x_words[from + i];
-            const vec4 normal = (in_vec4(words) - mean) * scale;
-            out_words[uint(push.out_at) + row * dim4 + i] =
-                out_vec4(normal * gamma_values[uint(push.gamma_at) + i] + beta_values[uint(push.beta_at) + i]);
-            if ((FLAGS & RVIT_LAYERNORM_HAS_OUT_X) != 0)
-                out_x_words[uint(push.out_x_at) + row * dim4 + i] = words;
+        if (holds) {
+            [[unroll]] for (uint u = 0; u < HELD; u++)
+                if (team.lane + u * team.lanes < dim4)
+                    store_unit(row, team.lane + u * team.lanes, held[u], mean, scale, gamma[u], beta[u]);
+        } else {
+            for (uint i = team.lane; i < dim4; i += team.lanes)
+                store_unit(row, i, x_words[from + i], mean, scale, gamma_values[uint(push.gamma_at) + i],
+                           beta_values[uint(push.beta_at) + i]);
         }
     }
 }

@@ -68,10 +68,11 @@ struct rvit_linear_push {
     int x_at, weight_at, bias_at, residual_at, out_at;
 };
 
-/* layernorm.comp: a group takes LAYERNORM_ROWS rows. */
+/* layernorm.comp: a group takes LAYERNORM_ROWS rows. Rows of up to LAYERNORM_HELD fours of elements a lane are read once. */
 #define RVIT_LAYERNORM_ROWS 1
 #define RVIT_LAYERNORM_FLAGS 2
-#define RVIT_LAYERNORM_N_SPECS 3
+#define RVIT_LAYERNORM_HELD 3
+#define RVIT_LAYERNORM_N_SPECS 4
 #define RVIT_LAYERNORM_HAS_GATHER 1
 #define RVIT_LAYERNORM_HAS_OUT_X 2
 #define RVIT_LAYERNORM_X 0
