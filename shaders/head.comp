@@ -13,6 +13,7 @@
 layout(constant_id = RVIT_HEAD_CHUNK) const uint CHUNK = 256;
 layout(constant_id = RVIT_HEAD_HAS_BIAS) const uint HAS_BIAS = 0;
 const uint CHUNK4 = CHUNK / 4;
+const uint BURST = 8; // fours of weights on their way at once
 
 #if WEIGHT_F16
 #define WEIGHT_VEC4 uvec2
@@ -76,13 +77,19 @@ void main()
                                  beta_values[uint(push.beta_at) + first + i];
             barrier();
             const uint at = weight_at + token * dim4 + first;
-            for (uint i = 0; i < n; i++) {
-                const vec4 w = weight_vec4(weight_words[at + i]);
-                const vec4 x = normal_rows[i];
-                sum += x.x * w.x;
-                sum += x.y * w.y;
-                sum += x.z * w.z;
-                sum += x.w * w.w;
+            for (uint i = 0; i < n; i += BURST) {
+                WEIGHT_VEC4 words[BURST];
+                [[unroll]] for (uint u = 0; u < BURST; u++)
+                    words[u] = weight_words[at + min(i + u, n - 1)];
+                [[unroll]] for (uint u = 0; u < BURST; u++)
+                    if (i + u < n) {
+                        const vec4 w = weight_vec4(words[u]);
+                        const vec4 x = normal_rows[i + u];
+                        sum += x.x * w.x;
+                        sum += x.y * w.y;
+                        sum += x.z * w.z;
+                        sum += x.w * w.w;
+                    }
             }
             barrier();
         }
