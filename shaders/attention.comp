@@ -1,5 +1,6 @@
 // Ragged attention with an online softmax: a group takes a tile of queries of one head of one image and goes over the image's keys block
-// by block. Per block: the logits of tile x block, their softmax against the running maximum, then the weighted sum of the values.
+// by block, each fetched while the one before is worked on. Per block: the logits of tile x block, their softmax against the running
+// maximum, then the weighted sum of the values.
 // Tiles and blocks start at the image's first row, so an image's bits do not depend on its batch mates.
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -22,6 +23,7 @@ const uint ROW_THREADS = THREADS / QUERIES; // of a row in the softmax
 const uint Q_STEP = QUERIES + 1;
 const uint K_STEP = KEYS + 1;
 const uint P_STEP = KEY_QUADS + 1;
+const uint FETCHES = (KEYS * D4 + THREADS - 1) / THREADS; // of a thread, for the keys of a block or its values
 
 layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { IN_VEC4 q_words[]; };
 layout(binding = RVIT_ATTENTION_K) readonly buffer K { IN_VEC4 k_words[]; };
@@ -54,26 +56,42 @@ void load_queries(attention_tile tile)
     }
 }
 
-void load_keys(attention_tile tile, uint first_key)
+void fetch_keys(attention_tile tile, uint first_key, out IN_VEC4 next[FETCHES])
 {
-    for (uint i = gl_LocalInvocationIndex; i < KEYS * D4; i += THREADS) {
-        const uint key = i / D4;
-        const uint d4 = i % D4;
-        vec4 value = vec4(0.0);
-        if (first_key + key < tile.image.len)
-            value = in_vec4(k_words[uint(push.k_at) + head_at(tile, first_key + key, push.k_stride4) + d4]);
-        kv_tile[d4 * K_STEP + key % 4 * KEY_QUADS + key / 4] = value;
+    [[unroll]] for (uint f = 0; f < FETCHES; f++) {
+        const uint i = f * THREADS + gl_LocalInvocationIndex;
+        next[f] = IN_VEC4(0);
+        if (i < KEYS * D4 && first_key + i / D4 < tile.image.len)
+            next[f] = k_words[uint(push.k_at) + head_at(tile, first_key + i / D4, push.k_stride4) + i % D4];
     }
 }
 
-void load_values(attention_tile tile, uint first_key)
+void stage_keys(IN_VEC4 next[FETCHES])
 {
-    for (uint i = gl_LocalInvocationIndex; i < KEYS * D4; i += THREADS) {
+    [[unroll]] for (uint f = 0; f < FETCHES; f++) {
+        const uint i = f * THREADS + gl_LocalInvocationIndex;
         const uint key = i / D4;
-        vec4 value = vec4(0.0);
-        if (first_key + key < tile.image.len)
-            value = in_vec4(v_words[uint(push.v_at) + head_at(tile, first_key + key, push.v_stride4) + i % D4]);
-        kv_tile[i] = value;
+        if (i < KEYS * D4)
+            kv_tile[i % D4 * K_STEP + key % 4 * KEY_QUADS + key / 4] = in_vec4(next[f]);
+    }
+}
+
+void fetch_values(attention_tile tile, uint first_key, out IN_VEC4 next[FETCHES])
+{
+    [[unroll]] for (uint f = 0; f < FETCHES; f++) {
+        const uint i = f * THREADS + gl_LocalInvocationIndex;
+        next[f] = IN_VEC4(0);
+        if (i < KEYS * D4 && first_key + i / D4 < tile.image.len)
+            next[f] = v_words[uint(push.v_at) + head_at(tile, first_key + i / D4, push.v_stride4) + i % D4];
+    }
+}
+
+void stage_values(IN_VEC4 next[FETCHES])
+{
+    [[unroll]] for (uint f = 0; f < FETCHES; f++) {
+        const uint i = f * THREADS + gl_LocalInvocationIndex;
+        if (i < KEYS * D4)
+            kv_tile[i] = in_vec4(next[f]);
     }
 }
 
@@ -161,10 +179,14 @@ void main()
         row_sum[i] = 0.0;
     }
     load_queries(tile);
+    IN_VEC4 k_next[FETCHES];
+    IN_VEC4 v_next[FETCHES];
+    fetch_keys(tile, 0, k_next);
 
     for (uint first_key = 0; first_key < len; first_key += KEYS) {
         const uint n_keys = min(KEYS, len - first_key);
-        load_keys(tile, first_key);
+        stage_keys(k_next);
+        fetch_values(tile, first_key, v_next);
         barrier();
         logits(tile, first_key);
         barrier();
@@ -173,7 +195,8 @@ void main()
                 cls_probs[cls_probs_at(tile, first_key + key)] = p_tile[key / 4][key % 4];
             barrier();
         }
-        load_values(tile, first_key);
+        stage_values(v_next);
+        fetch_keys(tile, first_key + KEYS, k_next);
         softmax_block(n_keys);
         barrier();
         if (line < SUM_LINES) {
