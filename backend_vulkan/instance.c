@@ -224,8 +224,9 @@ static rvit_status find_device(const rvit_vk_instance *instance, int32_t index, 
             continue;
         }
         out_physical->info.index = n_usable;
-        if (n_usable++ == index)
+        if (index < 0 ? !out_physical->info.is_software : n_usable == index)
             return RVIT_OK;
+        n_usable++;
     }
     if (n_usable > 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan: there is no device %d, the last is %d", (int)index, (int)n_usable - 1);

@@ -16,7 +16,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
         return RVIT_OK;
     const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
     const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
-    const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out ? 8 : 16;
+    const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) |
                            (args->activation == RVIT_ACTIVATION_GELU ? RVIT_LINEAR_HAS_GELU : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u);

@@ -3,6 +3,8 @@
 
 #define MAX_SHAPES 64
 #define VENDOR_INTEL 0x8086u
+#define VENDOR_NVIDIA 0x10deu
+#define USUAL_PROCESSORS 48
 
 /* Sides that the shaders' units of eight and their way of dealing rows to lanes allow. */
 static int side_fits(uint32_t side)
@@ -10,10 +12,10 @@ static int side_fits(uint32_t side)
     return side == 8 || side == 16 || side == 32;
 }
 
-static int shape_fits(const rvit_vk_matrix_shape *shape)
+static int shape_fits(const rvit_vk_matrix_shape *shape, rvit_vk_component sums)
 {
-    return shape->AType == RVIT_VK_COMPONENT_F16 && shape->BType == RVIT_VK_COMPONENT_F16 && shape->CType == RVIT_VK_COMPONENT_F32 &&
-           shape->ResultType == RVIT_VK_COMPONENT_F32 && !shape->saturatingAccumulation && shape->scope == RVIT_VK_SCOPE_SUBGROUP &&
+    return shape->AType == RVIT_VK_COMPONENT_F16 && shape->BType == RVIT_VK_COMPONENT_F16 && shape->CType == sums &&
+           shape->ResultType == sums && !shape->saturatingAccumulation && shape->scope == RVIT_VK_SCOPE_SUBGROUP &&
            side_fits(shape->MSize) && side_fits(shape->NSize) && side_fits(shape->KSize);
 }
 
@@ -37,12 +39,15 @@ static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice
     if (result != VK_SUCCESS && result != VK_INCOMPLETE)
         return "its matrix shapes cannot be read";
     for (uint32_t i = 0; i < n; i++)
-        if (shape_fits(&shapes[i]) &&
+        if (shape_fits(&shapes[i], RVIT_VK_COMPONENT_F32) &&
             shape_rank(shapes[i].MSize, shapes[i].NSize, shapes[i].KSize) > shape_rank(matrix->m, matrix->n, matrix->k)) {
             matrix->m = shapes[i].MSize;
             matrix->n = shapes[i].NSize;
             matrix->k = shapes[i].KSize;
         }
+    for (uint32_t i = 0; i < n; i++)
+        if (shape_fits(&shapes[i], RVIT_VK_COMPONENT_F16) && shapes[i].MSize == matrix->m && shapes[i].NSize == matrix->n)
+            matrix->has_half_sums = 1;
     return matrix->m == 0 ? "no matrix shape with sides of 8, 16 or 32 multiplies f16 into f32" : NULL;
 }
 
@@ -56,6 +61,17 @@ static const char *find_subgroup(const VkPhysicalDeviceProperties *properties, u
     if (matrix->subgroup < control->minSubgroupSize || matrix->subgroup > control->maxSubgroupSize || matrix->subgroup < 4)
         return "its subgroup size is out of range";
     return NULL;
+}
+
+/* Vulkan itself does not tell. */
+static uint32_t count_processors(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *device_properties,
+                                 VkPhysicalDevice device)
+{
+    VkPhysicalDeviceShaderSMBuiltinsPropertiesNV sm = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+    VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &sm};
+    if (device_properties->vendorID == VENDOR_NVIDIA)
+        instance->get_properties2(device, &properties);
+    return sm.shaderSMCount > 0 ? sm.shaderSMCount : USUAL_PROCESSORS;
 }
 
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
@@ -85,6 +101,8 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
         reason = find_shape(instance, device, out_matrix);
     if (reason != NULL)
         *out_matrix = (rvit_vk_matrix){0};
+    else
+        out_matrix->processors = count_processors(instance, properties, device);
     return reason;
 }
 

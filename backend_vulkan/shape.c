@@ -28,24 +28,33 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
            shared_size <= limits->maxComputeSharedMemorySize;
 }
 
-/* Tiles of linear_matrix.comp. The larger ones load less for a product, the smaller ones leave more groups. */
+/* Tiles of linear_matrix.comp. The larger ones load less for a product, the smaller ones leave more groups: what counts is how long the
+   groups take that run one after another on a processor. Costs are of such a turn, and the least there is, in hundredths of one of
+   128x128; taken on an H200. */
 static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, rvit_vk_linear_shape *out_shape)
 {
     static const struct {
         uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
-        int64_t least_groups;
-    } tiles[] = {{2, 4, 4, 2, 64, 128}, {2, 4, 4, 2, 32, 128}, {2, 2, 2, 2, 64, 0}, {2, 2, 2, 2, 32, 0}};
+        int64_t turn_cost, least_cost;
+    } tiles[] = {{3, 4, 4, 2, 64, 145, 145}, {2, 4, 4, 2, 64, 100, 100}, {2, 4, 4, 2, 32, 125, 125},
+                 {2, 2, 2, 2, 64, 34, 57},   {2, 2, 2, 2, 32, 43, 72},   {2, 2, 1, 2, 128, 29, 36}};
     const rvit_vk_matrix *matrix = &device->physical.matrix;
-    if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || args->in_features % 8 != 0)
+    if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
+    int64_t least = INT64_MAX;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
         const uint32_t subgroups = tiles[i].subgroups_m * tiles[i].subgroups_n;
         const uint32_t tile_m = tiles[i].subgroups_m * tiles[i].rows * matrix->m,
                        tile_n = tiles[i].subgroups_n * tiles[i].columns * matrix->n;
-        const uint32_t shared_size = (tile_m + tile_n) * (tiles[i].tile_k + 8) * 2 + subgroups * matrix->m * (matrix->n + 4) * 4;
-        const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((args->out_features + (int64_t)tile_n - 1) / tile_n);
-        if (groups < tiles[i].least_groups || !matrix_group_fits(device, subgroups, shared_size))
+        const uint32_t staged = (tile_m + tile_n) * (tiles[i].tile_k + 8) * 2, sums = subgroups * matrix->m * (matrix->n + 4) * 4;
+        if (!matrix_group_fits(device, subgroups, (staged > sums ? staged : sums) + tile_n * 4))
             continue;
+        const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((args->out_features + (int64_t)tile_n - 1) / tile_n);
+        const int64_t turns = (groups + matrix->processors - 1) / matrix->processors * tiles[i].turn_cost;
+        const int64_t cost = turns > tiles[i].least_cost ? turns : tiles[i].least_cost;
+        if (cost >= least)
+            continue;
+        least = cost;
         *out_shape = (rvit_vk_linear_shape){.matrix = 1,
                                             .threads = subgroups * matrix->subgroup,
                                             .rows = tiles[i].rows,
@@ -53,9 +62,8 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
                                             .tile_m = tile_m,
                                             .tile_n = tile_n,
                                             .tile_k = tiles[i].tile_k};
-        return 1;
     }
-    return 0;
+    return least < INT64_MAX;
 }
 
 rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rvit_linear_args *args)
@@ -79,18 +87,20 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
 /* Tiles of attention_matrix.comp: as many subgroups as short images, shared memory and the group's size leave room for, 4 at most. */
 static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
 {
-    enum { KEYS = 32 };
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const uint32_t head_dim = (uint32_t)args->head_dim, m = matrix->m;
-    if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || head_dim % matrix->n != 0 || head_dim % matrix->k != 0 ||
-        args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0 || matrix->subgroup * 4 > KEYS * m)
+    const uint32_t keys = matrix->n >= 16 ? 2 * matrix->n : matrix->k > matrix->n ? matrix->k : matrix->n;
+    if (device->base.info.tier != RVIT_TIER_MATRIX || !matrix->has_half_sums || args->dtype != RVIT_F16 || head_dim % matrix->n != 0 ||
+        head_dim % matrix->k != 0 || keys % matrix->k != 0 || args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
         return 0;
     for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
-        const uint32_t queries = subgroups * m, staged = queries > 2 * KEYS ? queries : 2 * KEYS;
-        const uint32_t shared_size = staged * (head_dim + 8) * 2 + queries * (KEYS + 8) * (4 + 2);
+        const uint32_t queries = subgroups * m, staged = queries > 4 * keys ? queries : 4 * keys;
+        const uint32_t sums = m * (matrix->n / 4 + 1), weights = m * (keys / 8 + 1);
+        const uint32_t shared_size =
+            staged * (head_dim + 8) * 2 + subgroups * (sums > weights ? sums : weights) * 16 + subgroups * m * 4 + keys * 8 + 4;
         if ((subgroups > 1 && args->max_len <= (int32_t)(queries - m)) || !matrix_group_fits(device, subgroups, shared_size))
             continue;
-        *out_shape = (rvit_vk_attention_shape){.matrix = 1, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = KEYS};
+        *out_shape = (rvit_vk_attention_shape){.matrix = 1, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = keys};
         return 1;
     }
     return 0;

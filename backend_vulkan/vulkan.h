@@ -76,7 +76,9 @@ typedef struct rvit_vk_driver {
 /* What the shaders of the matrix tier are specialised for: products of m x k and k x n. m 0: there is no such tier. */
 typedef struct rvit_vk_matrix {
     uint32_t m, n, k;
-    uint32_t subgroup; /* the size that they are run with */
+    uint32_t subgroup;   /* the size that they are run with */
+    uint32_t processors; /* groups that run side by side, if each fills one */
+    int has_half_sums;   /* there are m x n matrices of f16 too, to which attention rounds its weights */
 } rvit_vk_matrix;
 
 /* A physical device as far as the backend cares. */
@@ -132,7 +134,7 @@ typedef struct rvit_vk_device {
     void *user; /* of the caller's lock, which stands in for queue_lock; NULL: there is none */
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
-    rvit_tier proven_tier; /* that has passed its self-test, in this run or the one that the cache is of */
+    rvit_tier proven_tier;         /* that has passed its self-test, in this run or the one that the cache is of */
     double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
     pthread_mutex_t pipeline_lock; /* guards what follows */
     VkPipelineCache pipeline_cache;

@@ -1,13 +1,15 @@
-// Ragged attention by cooperative matrices: a subgroup takes MATRIX_M queries of one head of one image, a group's subgroups share the keys
-// and values of a block in shared memory, and the next block is fetched into registers meanwhile. The results stay in matrices from block
-// to block; only logits and weights pass through shared memory, each subgroup's through a part of its own. As the running maximum grows,
-// the results are multiplied by a matrix whose rows hold one factor each.
-// Every subgroup meets every barrier, those of subgroups too: one without rows only skips what is between them.
-// Tiles and blocks start at the image's first row, so an image's bits do not depend on its batch mates.
+// Ragged attention by cooperative matrices: a subgroup takes MATRIX_M queries of one head of one image, a group's subgroups
+// share the keys and values of a block in shared memory, while the next block is fetched into registers.
+// Which element of a matrix lies in which lane is the driver's own, so that what belongs to a row is a matrix equal along each row: the
+// reference that exponents are taken relative to, loaded from one number a row, and the sum of the weights, a product with ones. Logits
+// become weights in place.
+// A row's reference is the maximum of its first block of keys. A row that has a logit more than SLACK above it by the end is summed up
+// anew with its true maximum, its group with it: a branch that rescaled sums in the loop would cost more than it saves.
+// Every subgroup meets every barrier, those of subgroups too. Tiles and blocks start at the image's first row, so an image's bits do not
+// depend on its batch mates; nor do a row's on those it shares a tile with.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
-#extension GL_KHR_shader_subgroup_vote : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #include "common/interface.h"
 #include "common/group.glsl"
@@ -25,25 +27,39 @@ const uint D8 = HEAD_DIM / 8;
 const uint STEP8 = D8 + 1;
 const uint UNITS = KEYS * D8; // of a block's keys, and as many of its values
 const uint FETCHES = (UNITS + THREADS - 1) / THREADS;
-const uint STAGED_ROWS = 2 * KEYS > QUERIES ? 2 * KEYS : QUERIES;
+const uint BLOCK = 2 * KEYS * STEP8;
+const uint STAGED = 2 * BLOCK > QUERIES * STEP8 ? 2 * BLOCK : QUERIES * STEP8;
 const uint Q_PARTS = HEAD_DIM / MATRIX_K;
 const uint OUT_PARTS = HEAD_DIM / MATRIX_N;
-// Rows of logits and of weights, in fours; the two more keep rows below each other in different banks.
-const uint S_STEP = KEYS / 4 + 2;
-const uint P_STEP = KEYS / 4 + 2;
-// The softmax: ROW_LANES lanes a row, which take its fours of keys in turn, and as many rows at a time as there are lanes for.
+const uint KEY_PARTS = KEYS / MATRIX_N;
+const uint WEIGHT_PARTS = KEYS / MATRIX_K;
+// A subgroup's own shared memory: weights, MATRIX_M rows of KEYS, or a matrix of floats. One unit more keeps rows below each
+// other in different banks.
+const uint WEIGHT_STEP = KEYS / 8 + 1;
+const uint SUM_STEP = MATRIX_N / 4 + 1;
+const uint OWN = MATRIX_M * (WEIGHT_STEP > SUM_STEP ? WEIGHT_STEP : SUM_STEP);
+// Where rows are looked at one by one: ROW_LANES lanes a row, and as many rows at a time as there are lanes for.
 const uint ROW_LANES = SUBGROUP > MATRIX_M ? SUBGROUP / MATRIX_M : 1;
-const uint ROW_QUADS = KEYS / (4 * ROW_LANES);
 const uint ROW_STEP = SUBGROUP / ROW_LANES;
 const uint PASSES = MATRIX_M / ROW_STEP;
+
+const bool HAS_BIAS = (FLAGS & RVIT_ATTENTION_HAS_BIAS) != 0;
+const bool HAS_CLS_PROBS = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0;
+const bool HAS_LSE = (FLAGS & RVIT_ATTENTION_HAS_LSE) != 0;
+const float LOG2_E = 1.4426950408889634;
+const float LN_2 = 0.6931471805599453;
+const float SLACK = 15.0;          // 2^15 is a half
+const float NEVER = -3.4028234e38; // the logit of what is no key
 
 layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { uvec4 q_units[]; };
 layout(binding = RVIT_ATTENTION_K) readonly buffer K { uvec4 k_units[]; };
 layout(binding = RVIT_ATTENTION_V) readonly buffer V { uvec4 v_units[]; };
 
-shared uvec4 staged[STAGED_ROWS * STEP8]; // the queries; then keys and, below them, values: [row][d / 8]
-shared vec4 s_tile[QUERIES * S_STEP];     // logits; then factors, and at last results
-shared uvec2 p_tile[QUERIES * P_STEP];
+shared uvec4 staged[STAGED];                   // two blocks, each keys and, below them, values: [row][d / 8]; before and after, rows
+shared uvec4 own[SUBGROUPS * OWN];
+shared float row_values[SUBGROUPS * MATRIX_M]; // one for each row of a matrix
+shared float key_values[2 * KEYS];             // twice: what is added to the logits of a block's keys
+shared uint outgrown;
 
 // Where a row's part for the tile's head begins, in units of eight.
 uint head_at(attention_tile tile, uint row, int stride4)
@@ -51,7 +67,7 @@ uint head_at(attention_tile tile, uint row, int stride4)
     return (tile.image.begin + row) * (uint(stride4) / 2) + tile.head * D8;
 }
 
-// Rows past the image's end count as zeros.
+// Keys and values of a block. Rows past the image's end count as zeros.
 void fetch(attention_tile tile, uint first_key, out uvec4 k_next[FETCHES], out uvec4 v_next[FETCHES])
 {
     [[unroll]] for (uint i = 0; i < FETCHES; i++) {
@@ -63,47 +79,51 @@ void fetch(attention_tile tile, uint first_key, out uvec4 k_next[FETCHES], out u
     }
 }
 
-void stage(uvec4 k_next[FETCHES], uvec4 v_next[FETCHES])
+void stage(uint block_at, uvec4 k_next[FETCHES], uvec4 v_next[FETCHES])
 {
     [[unroll]] for (uint i = 0; i < FETCHES; i++) {
         const uint unit = i * THREADS + gl_LocalInvocationIndex;
         if (unit < UNITS) {
-            const uint at = unit / D8 * STEP8 + unit % D8;
+            const uint at = block_at + unit / D8 * STEP8 + unit % D8;
             staged[at] = k_next[i];
             staged[KEYS * STEP8 + at] = v_next[i];
         }
     }
 }
 
-// A maximum or sum over the lanes of a row; the same in each of them.
-float row_maximum(float value)
+void stage_key_values(attention_tile tile, uint first_key)
 {
-    [[unroll]] for (uint step = 1; step < ROW_LANES; step *= 2)
-        value = max(value, subgroupShuffleXor(value, step));
-    return value;
+    for (uint i = gl_LocalInvocationIndex; i < KEYS; i += THREADS) {
+        float value = NEVER;
+        if (first_key + i < tile.image.len)
+            value = HAS_BIAS ? key_bias[uint(push.key_bias_at) + tile.image.begin + first_key + i] * LOG2_E : 0.0;
+        key_values[first_key / KEYS % 2 * KEYS + i] = max(value, NEVER);
+    }
 }
 
-float row_total(float value)
+// The largest element of the lane's i-th row of a matrix in the subgroup's own memory; then their sum.
+float largest_of_row(uint own_at, uint i)
 {
+    float most = NEVER;
+    for (uint u = gl_SubgroupInvocationID % ROW_LANES; u < MATRIX_N / 4; u += ROW_LANES) {
+        const vec4 four = uintBitsToFloat(own[own_at + (gl_SubgroupInvocationID / ROW_LANES + i * ROW_STEP) * SUM_STEP + u]);
+        most = max(most, max(max(four.x, four.y), max(four.z, four.w)));
+    }
     [[unroll]] for (uint step = 1; step < ROW_LANES; step *= 2)
-        value += subgroupShuffleXor(value, step);
-    return value;
+        most = max(most, subgroupShuffleXor(most, step));
+    return most;
 }
 
-// Logits of four of the row's keys as the matrices left them, scaled and biased; past the block's keys minus infinity, whose weight is 0.
-vec4 finish_logits(attention_tile tile, vec4 logits, uint first_key, uint key, uint n_keys, bool keep)
+float sum_of_row(uint own_at, uint i)
 {
-    logits *= push.scale;
-    [[unroll]] for (uint i = 0; i < 4; i++)
-        if (key + i < n_keys) {
-            if ((FLAGS & RVIT_ATTENTION_HAS_BIAS) != 0)
-                logits[i] += key_bias[uint(push.key_bias_at) + tile.image.begin + first_key + key + i];
-            if (keep)
-                cls_probs[cls_probs_at(tile, first_key + key + i)] = logits[i];
-        } else {
-            logits[i] = negative_infinity();
-        }
-    return logits;
+    float sum = 0.0;
+    for (uint u = gl_SubgroupInvocationID % ROW_LANES; u < MATRIX_N / 4; u += ROW_LANES) {
+        const vec4 four = uintBitsToFloat(own[own_at + (gl_SubgroupInvocationID / ROW_LANES + i * ROW_STEP) * SUM_STEP + u]);
+        sum += (four.x + four.y) + (four.z + four.w);
+    }
+    [[unroll]] for (uint step = 1; step < ROW_LANES; step *= 2)
+        sum += subgroupShuffleXor(sum, step);
+    return sum;
 }
 
 void main()
@@ -113,129 +133,178 @@ void main()
         return;
     const uint len = tile.image.len;
     const uint first_row = gl_SubgroupID * MATRIX_M; // of the subgroup, in the tile
-    const bool has_rows = tile.first_query + first_row < len;
-    const bool keeps_cls = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0 && tile.first_query + first_row == 0;
-    const uint s_at = first_row * S_STEP;
-    const uint p_at = first_row * P_STEP;
+    const bool keeps_cls = HAS_CLS_PROBS && tile.first_query + first_row == 0;
+    const uint own_at = gl_SubgroupID * OWN;
+    const uint row_at = gl_SubgroupID * MATRIX_M;
     const uint line = gl_SubgroupInvocationID / ROW_LANES;
-    const uint part = gl_SubgroupInvocationID % ROW_LANES;
+    const float log_scale = max(abs(push.scale) * LOG2_E, 1e-30); // NEVER times it is far below any logit
+    const float scale = HAS_BIAS ? 1.0 : log_scale;               // of logits that have been added to
+    const float least = 0.5 * NEVER * scale;                      // of references
+    const uint sign = push.scale < 0.0 ? 0x80008000u : 0;
 
     for (uint i = gl_LocalInvocationIndex; i < QUERIES * D8; i += THREADS) {
         const uint query = tile.first_query + i / D8;
         staged[i / D8 * STEP8 + i % D8] =
-            query < len ? q_units[uint(push.q_at) + head_at(tile, query, push.q_stride4) + i % D8] : uvec4(0);
+            query < len ? q_units[uint(push.q_at) + head_at(tile, query, push.q_stride4) + i % D8] ^ sign : uvec4(0);
     }
-    uvec4 k_next[FETCHES];
-    uvec4 v_next[FETCHES];
-    fetch(tile, 0, k_next, v_next);
+    if (gl_LocalInvocationIndex == 0)
+        outgrown = 0;
     barrier();
     MATRIX_A q[Q_PARTS];
     [[unroll]] for (uint d = 0; d < Q_PARTS; d++)
         coopMatLoad(q[d], staged, first_row * STEP8 + d * MATRIX_K / 8, STEP8, ROW_MAJOR);
+
     MATRIX_SUM results[OUT_PARTS];
-    [[unroll]] for (uint d = 0; d < OUT_PARTS; d++)
-        results[d] = MATRIX_SUM(0.0);
-    float maximum[PASSES];
-    float total[PASSES];
-    [[unroll]] for (uint r = 0; r < PASSES; r++) {
-        maximum[r] = negative_infinity();
-        total[r] = 0.0;
-    }
-
-    for (uint first_key = 0; first_key < len; first_key += KEYS) {
-        const uint n_keys = min(KEYS, len - first_key);
+    MATRIX_SUM total; // of the weights as rounded, the same in each column
+    MATRIX_SUM exact; // of the weights, to be added up along rows
+    MATRIX_SUM reference;
+    float row_reference[PASSES];
+    for (uint attempt = 0; attempt < 2; attempt++) {
+        uvec4 k_next[FETCHES];
+        uvec4 v_next[FETCHES];
+        fetch(tile, 0, k_next, v_next);
+        [[unroll]] for (uint d = 0; d < OUT_PARTS; d++)
+            results[d] = MATRIX_SUM(0.0);
+        total = MATRIX_SUM(0.0);
+        exact = MATRIX_SUM(0.0);
+        MATRIX_SUM peak = MATRIX_SUM(NEVER);
         barrier();
-        stage(k_next, v_next);
+        stage(0, k_next, v_next);
+        stage_key_values(tile, 0);
         barrier();
-        if (first_key + KEYS < len)
-            fetch(tile, first_key + KEYS, k_next, v_next);
 
-        if (has_rows)
-            for (uint c = 0; c < KEYS; c += MATRIX_N) {
-                MATRIX_SUM logits = MATRIX_SUM(0.0);
+        for (uint first_key = 0; first_key < len; first_key += KEYS) {
+            const uint parity = first_key / KEYS % 2;
+            const uint block_at = parity * BLOCK;
+            const bool is_last = first_key + KEYS >= len;
+            if (!is_last)
+                fetch(tile, first_key + KEYS, k_next, v_next);
+
+            MATRIX_SUM logits[KEY_PARTS];
+            [[unroll]] for (uint c = 0; c < KEY_PARTS; c++) {
+                if (HAS_BIAS)
+                    logits[c] = MATRIX_SUM(0.0);
+                else
+                    coopMatLoad(logits[c], key_values, parity * KEYS + c * MATRIX_N, 0, ROW_MAJOR);
                 [[unroll]] for (uint d = 0; d < Q_PARTS; d++) {
                     MATRIX_B k;
-                    coopMatLoad(k, staged, c * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
-                    logits = coopMatMulAdd(q[d], k, logits);
+                    coopMatLoad(k, staged, block_at + c * MATRIX_N * STEP8 + d * MATRIX_K / 8, STEP8, COLUMN_MAJOR);
+                    logits[c] = coopMatMulAdd(q[d], k, logits[c]);
                 }
-                coopMatStore(logits, s_tile, s_at + c / 4, S_STEP, ROW_MAJOR);
+                if (HAS_BIAS) { // rounded but once: in the product it would be at every step
+                    MATRIX_SUM added;
+                    coopMatLoad(added, key_values, parity * KEYS + c * MATRIX_N, 0, ROW_MAJOR);
+                    for (int i = 0; i < added.length(); i++)
+                        logits[c][i] = fma(logits[c][i], log_scale, added[i]);
+                }
             }
-        subgroupBarrier();
-
-        float factor[PASSES];
-        bool grown = false;
-        if (has_rows)
-            [[unroll]] for (uint r = 0; r < PASSES; r++) {
-                const uint row = line + r * ROW_STEP;
-                vec4 quads[ROW_QUADS];
-                float block_maximum = maximum[r];
-                [[unroll]] for (uint j = 0; j < ROW_QUADS; j++) {
-                    const uint quad = part + j * ROW_LANES;
-                    quads[j] = finish_logits(tile, s_tile[s_at + row * S_STEP + quad], first_key, quad * 4, n_keys, keeps_cls && row == 0);
-                    block_maximum = max(block_maximum, max(max(quads[j].x, quads[j].y), max(quads[j].z, quads[j].w)));
+            for (int i = 0; i < peak.length(); i++)
+                [[unroll]] for (uint c = 0; c < KEY_PARTS; c++)
+                    peak[i] = max(peak[i], logits[c][i]);
+            if (HAS_CLS_PROBS)
+                [[unroll]] for (uint c = 0; c < KEY_PARTS; c++) {
+                    coopMatStore(logits[c], own, own_at, SUM_STEP, ROW_MAJOR);
+                    subgroupBarrier();
+                    for (uint key = gl_SubgroupInvocationID; key < MATRIX_N; key += SUBGROUP)
+                        if (keeps_cls && first_key + c * MATRIX_N + key < len)
+                            cls_probs[cls_probs_at(tile, first_key + c * MATRIX_N + key)] =
+                                uintBitsToFloat(own[own_at + key / 4][key % 4]);
+                    subgroupBarrier();
                 }
-                block_maximum = row_maximum(block_maximum);
-                factor[r] = softmax_term(maximum[r], block_maximum);
-                grown = grown || factor[r] != 1.0;
-                float block_total = 0.0;
-                [[unroll]] for (uint j = 0; j < ROW_QUADS; j++) {
-                    vec4 p;
-                    [[unroll]] for (uint i = 0; i < 4; i++) {
-                        p[i] = softmax_term(quads[j][i], block_maximum);
-                        block_total += p[i];
-                    }
-                    p_tile[p_at + row * P_STEP + part + j * ROW_LANES] = uvec2(packFloat2x16(f16vec2(p.xy)), packFloat2x16(f16vec2(p.zw)));
+            if (attempt == 0 && first_key == 0) {
+                coopMatStore(peak, own, own_at, SUM_STEP, ROW_MAJOR);
+                subgroupBarrier();
+                [[unroll]] for (uint i = 0; i < PASSES; i++) {
+                    row_reference[i] = max(largest_of_row(own_at, i) * scale, least);
+                    row_values[row_at + line + i * ROW_STEP] = row_reference[i];
                 }
-                total[r] = total[r] * factor[r] + row_total(block_total);
-                maximum[r] = block_maximum;
+                subgroupBarrier();
+                coopMatLoad(reference, row_values, row_at, 0, COLUMN_MAJOR);
+                subgroupBarrier();
             }
-        subgroupBarrier();
 
-        const bool rescales = first_key > 0 && subgroupAny(grown);
-        if (rescales)
-            [[unroll]] for (uint r = 0; r < PASSES; r++)
-                for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES)
-                    s_tile[s_at + (line + r * ROW_STEP) * S_STEP + quad] = vec4(factor[r]);
-        subgroupBarrier();
-        if (rescales) {
-            MATRIX_SUM factors;
-            coopMatLoad(factors, s_tile, s_at, S_STEP, ROW_MAJOR);
-            [[unroll]] for (uint d = 0; d < OUT_PARTS; d++)
-                results[d] = results[d] * factors;
-        }
-        if (has_rows)
-            for (uint c = 0; c < KEYS; c += MATRIX_K) {
-                MATRIX_A p;
-                coopMatLoad(p, p_tile, p_at + c / 4, P_STEP, ROW_MAJOR);
+            [[unroll]] for (uint c = 0; c < KEY_PARTS; c++) {
+                for (int i = 0; i < logits[c].length(); i++) {
+                    logits[c][i] = exp2(fma(logits[c][i], scale, -reference[i]));
+                    if (HAS_CLS_PROBS || HAS_LSE)
+                        exact[i] += logits[c][i];
+                }
+                coopMatStore(MATRIX_HALF(logits[c]), own, own_at + c * MATRIX_N / 8, WEIGHT_STEP, ROW_MAJOR);
+            }
+            subgroupBarrier();
+            [[unroll]] for (uint c = 0; c < WEIGHT_PARTS; c++) {
+                MATRIX_A weights;
+                coopMatLoad(weights, own, own_at + c * MATRIX_K / 8, WEIGHT_STEP, ROW_MAJOR);
+                total = coopMatMulAdd(weights, MATRIX_B(float16_t(1.0)), total);
                 [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
                     MATRIX_B v;
-                    coopMatLoad(v, staged, (KEYS + c) * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
-                    results[d] = coopMatMulAdd(p, v, results[d]);
+                    coopMatLoad(v, staged, block_at + (KEYS + c * MATRIX_K) * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
+                    results[d] = coopMatMulAdd(weights, v, results[d]);
                 }
             }
+            if (!is_last) {
+                stage(BLOCK - block_at, k_next, v_next);
+                stage_key_values(tile, first_key + KEYS);
+            }
+            barrier();
+        }
+
+        coopMatStore(peak, own, own_at, SUM_STEP, ROW_MAJOR);
         subgroupBarrier();
+        bool again = false;
+        [[unroll]] for (uint i = 0; i < PASSES; i++) {
+            const float most = largest_of_row(own_at, i) * scale;
+            if (most > row_reference[i] + SLACK) {
+                row_reference[i] = most;
+                again = true;
+            }
+            row_values[row_at + line + i * ROW_STEP] = row_reference[i];
+        }
+        if (again)
+            outgrown = 1;
+        barrier();
+        coopMatLoad(reference, row_values, row_at, 0, COLUMN_MAJOR);
+        if (outgrown == 0)
+            break;
     }
 
-    const uint n_queries = has_rows ? min(MATRIX_M, len - tile.first_query - first_row) : 0;
-    [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
-        coopMatStore(results[d], s_tile, s_at, S_STEP, ROW_MAJOR);
-        subgroupBarrier();
-        [[unroll]] for (uint r = 0; r < PASSES; r++) {
-            const uint row = line + r * ROW_STEP;
-            if (row < n_queries)
-                for (uint quad = part; quad < MATRIX_N / 4; quad += ROW_LANES)
-                    store_out(tile, tile.first_query + first_row + row, d * MATRIX_N / 4 + quad, s_tile[s_at + row * S_STEP + quad],
-                              total[r]);
-        }
-        subgroupBarrier();
+    // Results leave by way of the memory of keys and values, which nobody needs any more.
+    for (int i = 0; i < total.length(); i++)
+        total[i] = total[i] == 0.0 ? 0.0 : 1.0 / total[i];
+    [[unroll]] for (uint d = 0; d < OUT_PARTS; d++)
+        coopMatStore(MATRIX_HALF(results[d] * total), staged, first_row * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
+    subgroupBarrier();
+    const uint n_queries = min(MATRIX_M, max(len - tile.first_query, first_row) - first_row);
+    for (uint i = gl_SubgroupInvocationID; i < n_queries * D8; i += SUBGROUP) {
+        const uvec4 unit = staged[(first_row + i / D8) * STEP8 + i % D8];
+        const uint at = uint(push.out_at) + (tile.image.begin + tile.first_query + first_row + i / D8) * uint(push.out_stride4) +
+                        tile.head * D4 + i % D8 * 2;
+        out_words[at] = unit.xy;
+        out_words[at + 1] = unit.zw;
     }
-    if ((FLAGS & RVIT_ATTENTION_HAS_LSE) != 0 && part == 0)
-        [[unroll]] for (uint r = 0; r < PASSES; r++)
-            if (line + r * ROW_STEP < n_queries)
-                store_lse(tile, tile.first_query + first_row + line + r * ROW_STEP, maximum[r], total[r]);
-    if (keeps_cls && line == 0)
-        for (uint first_key = 0; first_key < len; first_key += KEYS)
-            for (uint key = part * 4; key < min(KEYS, len - first_key); key += ROW_LANES * 4)
-                for (uint i = key; i < min(key + 4, len - first_key); i++)
-                    finish_cls_prob(tile, first_key + i, maximum[0], total[0]);
+
+    if (!HAS_CLS_PROBS && !HAS_LSE)
+        return;
+    coopMatStore(exact, own, own_at, SUM_STEP, ROW_MAJOR);
+    subgroupBarrier();
+    [[unroll]] for (uint i = 0; i < PASSES; i++) {
+        const uint row = line + i * ROW_STEP;
+        const float sum = sum_of_row(own_at, i);
+        if (gl_SubgroupInvocationID % ROW_LANES == 0) {
+            if (HAS_LSE && row < n_queries)
+                store_lse(tile, tile.first_query + first_row + row, row_reference[i] * LN_2, sum);
+            if (HAS_CLS_PROBS && row == 0) {
+                row_values[row_at] = sum;
+                row_values[row_at + 1] = row_reference[i];
+            }
+        }
+    }
+    subgroupBarrier();
+    if (keeps_cls)
+        for (uint first_key = 0; first_key < len; first_key += MATRIX_N)
+            for (uint key = gl_SubgroupInvocationID; key < min(MATRIX_N, len - first_key); key += SUBGROUP) {
+                const uint at = cls_probs_at(tile, first_key + key); // left there by this lane
+                const float weight = exp2(fma(cls_probs[at], scale, -row_values[row_at + 1]));
+                cls_probs[at] = row_values[row_at] == 0.0 ? 0.0 : weight / row_values[row_at];
+            }
 }

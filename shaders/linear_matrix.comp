@@ -1,9 +1,11 @@
 // out = activation(x weight^T + bias) + residual by cooperative matrices. A group stages TILE_K features of its rows and columns in shared
-// memory while it fetches the next ones into registers; sums go through shared memory to the epilogue, since which elements of a matrix an
-// invocation holds is the driver's own. A row's bits depend on nothing but the row: every tile adds up its features in the same steps.
+// memory while it fetches the next ones into registers; sums, which begin with the bias, go through shared memory to the epilogue, since
+// which elements of a matrix an invocation holds is the driver's own. A row's bits depend on nothing but the row: every tile adds up its
+// features in the same steps.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#define LINEAR_UNITS 1
 #include "common/interface.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
@@ -24,38 +26,65 @@ const uint W_UNITS = TILE_N * K8;
 const uint X_FETCHES = (X_UNITS + THREADS - 1) / THREADS;
 const uint W_FETCHES = (W_UNITS + THREADS - 1) / THREADS;
 const uint SUBGROUPS_N = TILE_N / (COLUMNS * MATRIX_N);
-const uint SUM_QUADS = MATRIX_N / 4;
-const uint SUM_STEP = SUM_QUADS + 1;
+const uint W_AT = TILE_M * STEP8;
+const uint STAGED = (TILE_M + TILE_N) * STEP8;
+const uint N8 = MATRIX_N / 8;
+const uint SUM_STEP = MATRIX_N / 4 + 1;
+const uint SUMS = SUBGROUPS * MATRIX_M * SUM_STEP;
 
 layout(binding = RVIT_LINEAR_X) readonly buffer X { uvec4 x_units[]; };
 layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { uvec4 weight_units[]; };
+#if OUT_F16
+layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { uvec4 residual_units[]; };
+layout(binding = RVIT_LINEAR_OUT) buffer Out { uvec4 out_units[]; };
+#else
+layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { vec4 residual_words[]; };
+layout(binding = RVIT_LINEAR_OUT) buffer Out { vec4 out_words[]; };
+#endif
 
-shared uvec4 x_tile[TILE_M * STEP8]; // [row][k / 8]
-shared uvec4 w_tile[TILE_N * STEP8]; // [column][k / 8]
-shared vec4 sum_tile[SUBGROUPS * MATRIX_M * SUM_STEP];
+shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; at last sums
+shared float bias_tile[TILE_N];
 
-// Rows, columns and features past the end count as zeros.
-uvec4 fetch_x(uint unit, uint first_row, uint first_k8, uint n_rows)
+vec4 activate(vec4 sum)
 {
-    const uint row = first_row + unit / K8;
-    const uint k8 = first_k8 + unit % K8;
-    const uint in8 = uint(push.in4) / 2;
-    return row < n_rows && k8 < in8 ? x_units[uint(push.x_at) + row * in8 + k8] : uvec4(0);
+    return (FLAGS & RVIT_LINEAR_HAS_GELU) != 0 ? vec4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)) : sum;
 }
 
-uvec4 fetch_weight(uint unit, uint first_column, uint first_k8)
+// Stores eight columns of a row, if they exist.
+void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
 {
-    const uint column = first_column + unit / K8;
-    const uint k8 = first_k8 + unit % K8;
-    const uint in8 = uint(push.in4) / 2;
-    return column < uint(push.out4) * 4 && k8 < in8 ? weight_units[uint(push.weight_at) + column * in8 + k8] : uvec4(0);
+    const uint out8 = uint(push.out4) / 2;
+    if (row >= n_rows || column8 >= out8)
+        return;
+    low = activate(low);
+    high = activate(high);
+    const uint at = row * out8 + column8;
+    if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
+        const uint from = (push.period == 0 ? row : row % uint(push.period)) * out8 + column8;
+#if OUT_F16
+        const uvec4 residual = residual_units[uint(push.residual_at) + from];
+        low += half4_decode(residual.xy);
+        high += half4_decode(residual.zw);
+#else
+        low += residual_words[uint(push.residual_at) + from * 2];
+        high += residual_words[uint(push.residual_at) + from * 2 + 1];
+#endif
+    }
+#if OUT_F16
+    out_units[uint(push.out_at) + at] = uvec4(packFloat2x16(f16vec2(low.xy)), packFloat2x16(f16vec2(low.zw)),
+                                              packFloat2x16(f16vec2(high.xy)), packFloat2x16(f16vec2(high.zw)));
+#else
+    out_words[uint(push.out_at) + at * 2] = low;
+    out_words[uint(push.out_at) + at * 2 + 1] = high;
+#endif
 }
 
 void main()
 {
     const uint n_rows = linear_rows();
     const uint in8 = uint(push.in4) / 2;
-    const uint tiles_n = (uint(push.out4) * 4 + TILE_N - 1) / TILE_N;
+    const uint n_columns = uint(push.out4) * 4;
+    const uint tiles_n = (n_columns + TILE_N - 1) / TILE_N;
     const uint first_row = group_index() / tiles_n * TILE_M;
     const uint first_column = group_index() % tiles_n * TILE_N;
     if (first_row >= n_rows)
@@ -63,41 +92,60 @@ void main()
     const uint row = gl_SubgroupID / SUBGROUPS_N * ROWS * MATRIX_M; // of the subgroup, in the tile
     const uint column = gl_SubgroupID % SUBGROUPS_N * COLUMNS * MATRIX_N;
 
+    // Rows and columns past the end repeat the last one, and their sums are not stored; features past the end count as zeros.
+    uint x_from[X_FETCHES], w_from[W_FETCHES];
+    uvec4 x_next[X_FETCHES], w_next[W_FETCHES];
+    [[unroll]] for (uint i = 0; i < X_FETCHES; i++) {
+        const uint unit = i * THREADS + gl_LocalInvocationIndex;
+        x_from[i] = uint(push.x_at) + min(first_row + unit / K8, n_rows - 1) * in8 + unit % K8;
+        x_next[i] = unit % K8 < in8 ? x_units[x_from[i]] : uvec4(0);
+    }
+    [[unroll]] for (uint i = 0; i < W_FETCHES; i++) {
+        const uint unit = i * THREADS + gl_LocalInvocationIndex;
+        w_from[i] = uint(push.weight_at) + min(first_column + unit / K8, n_columns - 1) * in8 + unit % K8;
+        w_next[i] = unit % K8 < in8 ? weight_units[w_from[i]] : uvec4(0);
+    }
+    for (uint i = gl_LocalInvocationIndex; i < TILE_N; i += THREADS) {
+        float bias = 0.0;
+        if ((FLAGS & RVIT_LINEAR_HAS_BIAS) != 0 && first_column + i < n_columns)
+            bias = bias_values[uint(push.bias_at) + (first_column + i) / 4][i % 4];
+        bias_tile[i] = bias;
+    }
+    barrier();
     MATRIX_SUM sums[ROWS * COLUMNS];
-    [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; i++)
-        sums[i] = MATRIX_SUM(0.0);
-    uvec4 x_next[X_FETCHES];
-    uvec4 w_next[W_FETCHES];
-    [[unroll]] for (uint i = 0; i < X_FETCHES; i++)
-        x_next[i] = fetch_x(i * THREADS + gl_LocalInvocationIndex, first_row, 0, n_rows);
-    [[unroll]] for (uint i = 0; i < W_FETCHES; i++)
-        w_next[i] = fetch_weight(i * THREADS + gl_LocalInvocationIndex, first_column, 0);
+    [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
+        MATRIX_SUM bias;
+        coopMatLoad(bias, bias_tile, column + c * MATRIX_N, 0, ROW_MAJOR);
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            sums[r * COLUMNS + c] = bias;
+    }
 
     for (uint k8 = 0; k8 < in8; k8 += K8) {
         [[unroll]] for (uint i = 0; i < X_FETCHES; i++) {
             const uint unit = i * THREADS + gl_LocalInvocationIndex;
             if (unit < X_UNITS)
-                x_tile[unit / K8 * STEP8 + unit % K8] = x_next[i];
+                tiles[unit / K8 * STEP8 + unit % K8] = x_next[i];
         }
         [[unroll]] for (uint i = 0; i < W_FETCHES; i++) {
             const uint unit = i * THREADS + gl_LocalInvocationIndex;
             if (unit < W_UNITS)
-                w_tile[unit / K8 * STEP8 + unit % K8] = w_next[i];
+                tiles[W_AT + unit / K8 * STEP8 + unit % K8] = w_next[i];
         }
         barrier();
-        if (k8 + K8 < in8) {
+        const uint next_k8 = k8 + K8;
+        if (next_k8 < in8) {
             [[unroll]] for (uint i = 0; i < X_FETCHES; i++)
-                x_next[i] = fetch_x(i * THREADS + gl_LocalInvocationIndex, first_row, k8 + K8, n_rows);
+                x_next[i] = next_k8 + (i * THREADS + gl_LocalInvocationIndex) % K8 < in8 ? x_units[x_from[i] + next_k8] : uvec4(0);
             [[unroll]] for (uint i = 0; i < W_FETCHES; i++)
-                w_next[i] = fetch_weight(i * THREADS + gl_LocalInvocationIndex, first_column, k8 + K8);
+                w_next[i] = next_k8 + (i * THREADS + gl_LocalInvocationIndex) % K8 < in8 ? weight_units[w_from[i] + next_k8] : uvec4(0);
         }
         [[unroll]] for (uint k = 0; k < TILE_K; k += MATRIX_K) {
             MATRIX_A a[ROWS];
             [[unroll]] for (uint r = 0; r < ROWS; r++)
-                coopMatLoad(a[r], x_tile, (row + r * MATRIX_M) * STEP8 + k / 8, STEP8, ROW_MAJOR);
+                coopMatLoad(a[r], tiles, (row + r * MATRIX_M) * STEP8 + k / 8, STEP8, ROW_MAJOR);
             [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
                 MATRIX_B b;
-                coopMatLoad(b, w_tile, (column + c * MATRIX_N) * STEP8 + k / 8, STEP8, COLUMN_MAJOR);
+                coopMatLoad(b, tiles, W_AT + (column + c * MATRIX_N) * STEP8 + k / 8, STEP8, COLUMN_MAJOR);
                 [[unroll]] for (uint r = 0; r < ROWS; r++)
                     sums[r * COLUMNS + c] = coopMatMulAdd(a[r], b, sums[r * COLUMNS + c]);
             }
@@ -110,12 +158,13 @@ void main()
     [[dont_unroll]] for (uint part = 0; part < ROWS * COLUMNS; part++) {
         [[unroll]] for (uint i = 0; i < ROWS * COLUMNS; i++)
             if (i == part)
-                coopMatStore(sums[i], sum_tile, sum_at, SUM_STEP, ROW_MAJOR);
+                coopMatStore(sums[i], tiles, sum_at, SUM_STEP, ROW_MAJOR);
         subgroupBarrier();
-        for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * SUM_QUADS; i += SUBGROUP)
-            linear_finish(sum_tile[sum_at + i / SUM_QUADS * SUM_STEP + i % SUM_QUADS],
-                          first_row + row + part / COLUMNS * MATRIX_M + i / SUM_QUADS,
-                          (first_column + column + part % COLUMNS * MATRIX_N) / 4 + i % SUM_QUADS, n_rows);
+        for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * N8; i += SUBGROUP) {
+            const uint at = sum_at + i / N8 * SUM_STEP + i % N8 * 2;
+            finish(uintBitsToFloat(tiles[at]), uintBitsToFloat(tiles[at + 1]), first_row + row + part / COLUMNS * MATRIX_M + i / N8,
+                   (first_column + column + part % COLUMNS * MATRIX_N) / 8 + i % N8, n_rows);
+        }
         subgroupBarrier();
     }
 }

@@ -9,8 +9,6 @@ layout(constant_id = RVIT_LINEAR_COLUMNS) const uint COLUMNS = 1;
 layout(constant_id = RVIT_LINEAR_FLAGS) const uint FLAGS = 0;
 
 layout(binding = RVIT_LINEAR_BIAS) readonly buffer Bias { vec4 bias_values[]; };
-layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { OUT_VEC4 residual_words[]; };
-layout(binding = RVIT_LINEAR_OUT) buffer Out { OUT_VEC4 out_words[]; };
 layout(binding = RVIT_LINEAR_LIVE) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_linear_push push; };
 
@@ -18,6 +16,11 @@ uint linear_rows()
 {
     return push.live_at < 0 ? uint(push.rows) : clamp_rows(live[push.live_at], push.rows);
 }
+
+#if !LINEAR_UNITS // a shader that works on eights of elements has its own epilogue
+
+layout(binding = RVIT_LINEAR_RESIDUAL) readonly buffer Residual { OUT_VEC4 residual_words[]; };
+layout(binding = RVIT_LINEAR_OUT) buffer Out { OUT_VEC4 out_words[]; };
 
 // sum += the products of four features with those of four columns, feature after feature.
 vec4 linear_step(vec4 sum, vec4 x, vec4 w[4])
@@ -45,5 +48,7 @@ void linear_finish(vec4 sum, uint row, uint column4, uint n_rows)
     }
     out_words[uint(push.out_at) + row * out4 + column4] = out_vec4(sum);
 }
+
+#endif
 
 #endif
