@@ -2,19 +2,19 @@
 # Fuzzes each target for a number of seconds and prints how many inputs were run. What is found lies in build/fuzz/findings; new inputs
 # that reach new code stay in build/fuzz/corpus for the next time.
 #
-# usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, image, ops, session
+# usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, image, ops, session, cache
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- safetensors index image ops session
+[ $# -gt 0 ] || set -- safetensors index image ops session cache
 build=${RVIT_FUZZ_BUILD:-build/fuzz}
 clang=$(command -v clang-14 || command -v clang || true)
 [ -n "$clang" ] || { echo "fuzz: clang is not here (Debian: clang-14 libclang-rt-14-dev)" >&2; exit 2; }
 # fuzzer-no-link: the library reports what it covers; main is libFuzzer's, linked in tests/fuzz.
 flags='-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer'
 cmake -S . -B "$build" -G Ninja -DCMAKE_C_COMPILER="$clang" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_C_FLAGS_DEBUG="-O1 -g" \
-    -DCMAKE_C_FLAGS="$flags" -DRVIT_FUZZ=ON -DRVIT_TESTS=ON -DRVIT_VULKAN=OFF -DRVIT_CUDA=OFF -DRVIT_BENCH=OFF >/dev/null
+    -DCMAKE_C_FLAGS="$flags" -DRVIT_FUZZ=ON -DRVIT_TESTS=ON -DRVIT_VULKAN=ON -DRVIT_CUDA=OFF -DRVIT_BENCH=OFF >/dev/null
 programs=()
 for target in "$@"; do programs+=("fuzz_$target"); done
 cmake --build "$build" --target "${programs[@]}" | tail -1
