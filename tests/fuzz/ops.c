@@ -47,7 +47,7 @@ static void rows(draft *d, choices *c, rvit_rows *r)
 static int64_t stride(choices *c, int64_t width)
 {
     const int32_t kind = choose(c, 8);
-    return kind < 4 ? 0 : kind == 4 ? 3 * width : kind == 5 ? width + 8 : choose_int(c, 0, 200);
+    return kind < 4 ? 0 : kind == 4 ? (int64_t)(3 * (uint64_t)width) : kind == 5 ? width + 8 : choose_int(c, 0, 200);
 }
 
 static void draft_copy(draft *d, choices *c)
