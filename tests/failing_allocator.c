@@ -1,10 +1,13 @@
 #include "failing_allocator.h"
 
+#include "allocation_sites.h"
+
 static void *allocate(void *user, size_t size, size_t alignment)
 {
     failing_allocator *f = user;
     if (atomic_fetch_add(&f->requests, 1) == atomic_load(&f->fail_at)) {
         atomic_store(&f->failed, 1);
+        allocation_failed();
         return NULL;
     }
     void *pointer = aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);

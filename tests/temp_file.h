@@ -16,6 +16,8 @@
 
 #include <raggedvit/device.h>
 
+#include "allocation_sites.h"
+
 static char temp_folder[64];
 static char temp_path[128];
 
@@ -70,8 +72,10 @@ typedef struct counter {
 static inline void *counter_allocate(void *user, size_t size, size_t alignment)
 {
     counter *c = user;
-    if (c->calls++ == c->fail_at)
+    if (c->calls++ == c->fail_at) {
+        allocation_failed();
         return NULL;
+    }
     c->live++;
     return aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
 }

@@ -88,9 +88,8 @@ static void destroy_program(void *argument)
     rvit_program_destroy(((context *)argument)->program);
 }
 
-static void every_allocation(void **state)
+static void every_allocation_of(int debug_checks)
 {
-    (void)state;
     rvit_device *device = H.device[DEVICE];
     rvit_stream *stream = H.stream[DEVICE];
     context *c = calloc(1, sizeof *c);
@@ -98,6 +97,7 @@ static void every_allocation(void **state)
     failing_allocator_init(&c->f);
     c->desc = H.desc;
     c->desc.allocator = &c->f.allocator;
+    c->desc.debug_checks = debug_checks;
     const allocation_trial create = {"rvit_device_create", create_device, destroy_device, c};
     fail_every_allocation(&c->f, &create);
     assert_int_equal(c->f.live, 0);
@@ -127,6 +127,13 @@ static void every_allocation(void **state)
     rvit_device_destroy(c->device);
     assert_int_equal(c->f.live, 0);
     free(c);
+}
+
+static void every_allocation(void **state)
+{
+    (void)state;
+    every_allocation_of(0);
+    every_allocation_of(1);
 }
 
 SUITE(allocation_suite, TEST(every_allocation));

@@ -40,6 +40,18 @@ static void destroy_model(void *argument)
     rvit_model_destroy(((context *)argument)->model);
 }
 
+static rvit_status ask_memory(void *argument)
+{
+    context *c = argument;
+    rvit_memory_info info = RVIT_MEMORY_INFO_INIT;
+    return rvit_session_memory(c->model, &c->desc, &info);
+}
+
+static void nothing(void *argument)
+{
+    (void)argument;
+}
+
 static rvit_status create_session(void *argument)
 {
     context *c = argument;
@@ -80,6 +92,8 @@ static void every_allocation(void **state)
         fail_every_allocation(&c->f, &session);
     }
     c->desc = session_desc(2, RVIT_PRUNE_EVIT, 0.5, blocks, 2);
+    const allocation_trial memory = {"rvit_session_memory", ask_memory, nothing, c};
+    fail_every_allocation(&c->f, &memory);
     expect_ok(create_session(c));
     run_session(c->session, m, toy_images(m, 2, 1), 2, NULL);
     rvit_session_destroy(c->session);

@@ -1,0 +1,34 @@
+# Every place where the library asks for host memory has been made to fail by a test: the sites in the source against those that the
+# programs reach. Needs line numbers in the programs (a debug build); jansson's own requests are a test of test_safetensors.
+#
+# usage: sh allocation_sites.sh SOURCE_DIR "BACKEND..." PROGRAM_DIR
+source=$1 backends=$2 programs=$3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export RVIT_TEST_ALLOCATION_SITES="$work/addresses"
+export ASAN_OPTIONS="allocator_may_return_null=1:detect_leaks=0" # drivers leak
+
+# reached PROGRAM ARGUMENT...
+reached() {
+    : >"$work/addresses"
+    "$@" >"$work/log" 2>&1 || { [ $? = 77 ] || { cat "$work/log"; exit 1; }; }
+    sort -u "$work/addresses" | addr2line -e "$1" | sed "s|^$source/||; s| (discriminator.*||" >>"$work/reached"
+}
+folders=core
+for program in test_safetensors test_checkpoint test_shards test_pos_embed; do
+    reached "$programs/$program"
+done
+for backend in $backends; do
+    folders="$folders backend_$backend"
+    for program in test_api test_model; do
+        reached "$programs/$program" --backend "$backend" --filter '*every_allocation*'
+    done
+done
+grep -q '^core/.*:[1-9]' "$work/reached" || { echo "skipped: the programs have no line numbers"; exit 77; }
+
+cd "$source" || exit 1
+grep -nE 'rvit_alloc_(new|array)\(' $(for folder in $folders; do echo "$folder"/*.c; done) | grep -v '^core/alloc\.c:' | cut -d: -f1,2 |
+    sort >"$work/sites"
+sort -u "$work/reached" | comm -23 "$work/sites" - >"$work/missed"
+echo "$(($(wc -l <"$work/sites") - $(wc -l <"$work/missed"))) of $(wc -l <"$work/sites") allocation sites of $folders made to fail"
+[ ! -s "$work/missed" ] || { echo "never:"; cat "$work/missed"; exit 1; }
