@@ -40,7 +40,7 @@ static int32_t fixed_point(double weight)
     return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-/* Outputs start .. start + n_outputs - 1 of an axis of in_size samples resized to full_size. */
+/* Outputs start .. start + n_outputs - 1 of an axis of in_size samples resized to full_size. To be freed whether it worked or not. */
 static bool taps_create(int32_t in_size, int64_t full_size, int64_t start, int32_t n_outputs, struct taps *out)
 {
     const double scale = (double)in_size / (double)full_size;
@@ -49,28 +49,27 @@ static bool taps_create(int32_t in_size, int64_t full_size, int64_t start, int32
     *out = (struct taps){.n_outputs = n_outputs, .capacity = (int32_t)ceil(support) * 2 + 1};
     const size_t n = (size_t)n_outputs;
     double *weights = malloc((size_t)out->capacity * sizeof *weights);
-    out->first = malloc(n * sizeof *out->first);
-    out->count = malloc(n * sizeof *out->count);
+    out->first = calloc(n, sizeof *out->first);
+    out->count = calloc(n, sizeof *out->count);
     out->weights = malloc(n * (size_t)out->capacity * sizeof *out->weights);
     if (!weights || !out->first || !out->count || !out->weights) {
         free(weights);
-        taps_free(out);
         return false;
     }
     for (int32_t i = 0; i < n_outputs; i++) {
         const double centre = ((double)(start + i) + 0.5) * scale;
         const double low = centre - support + 0.5, high = centre + support + 0.5;
         const int32_t begin = low < 0 ? 0 : (int32_t)low;
-        const int32_t end = high > in_size ? in_size : (int32_t)high;
+        const int32_t count = (high > in_size ? in_size : (int32_t)high) - begin;
         double sum = 0;
-        for (int32_t j = begin; j < end; j++) {
-            weights[j - begin] = cubic((j - centre + 0.5) * inverse);
-            sum += weights[j - begin];
+        for (int32_t j = 0; j < count; j++) {
+            weights[j] = cubic((begin + j - centre + 0.5) * inverse);
+            sum += weights[j];
         }
-        for (int32_t j = 0; j < end - begin; j++)
+        for (int32_t j = 0; j < count; j++)
             out->weights[(size_t)i * (size_t)out->capacity + (size_t)j] = fixed_point(sum != 0 ? weights[j] / sum : weights[j]);
         out->first[i] = begin;
-        out->count[i] = end - begin;
+        out->count[i] = count;
     }
     free(weights);
     return true;
