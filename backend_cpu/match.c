@@ -168,6 +168,7 @@ void rvit_cpu_match(rvit_cpu_device *device, const rvit_match_args *a)
         .next_rows = rvit_cpu_at(a->next_rows),
         .n_parts = 1,
     };
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): core refuses the op without */
     const int64_t rows = rvit_cpu_clamp(job.cu_seqlens[a->n_images], 0, a->rows);
     const int64_t row_least = 32768 / ((int64_t)a->n_heads * a->head_dim) + 1;
     rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, row_least), metric_rows, &job);

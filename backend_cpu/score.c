@@ -127,6 +127,7 @@ void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *a)
         const int64_t least = 65536 / ((int64_t)a->max_len + 1) + 1;
         rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, least), score_images, &job);
     } else if (a->score != RVIT_SCORE_GIVEN) {
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): core refuses the op without */
         const int64_t rows = rvit_cpu_clamp(job.cu_seqlens[a->n_images], 0, a->rows);
         const int64_t width = a->score == RVIT_SCORE_CLS_ATTENTION ? a->n_heads : a->dim;
         rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, 65536 / width + 1), score_rows, &job);

@@ -40,7 +40,7 @@ bool noise_image(int64_t index, int32_t channels, int32_t size, float *out)
     const int32_t step = size / 12 > 0 ? size / 12 : 1;
     const int32_t n = size / step + 2;
     uint64_t state = 0x7a66e1d5u + (uint64_t)index * 0x100000001u;
-    float *lattice = malloc((size_t)n * (size_t)n * sizeof *lattice);
+    float *lattice = calloc((size_t)n * (size_t)n, sizeof *lattice);
     if (!lattice)
         return false;
     for (int32_t c = 0; c < channels; c++)

@@ -139,7 +139,7 @@ static void print_image(const struct report *self, const struct report_image *im
 
 void report_add(struct report *self, const struct report_image *image)
 {
-    struct ranked top[MAX_TOP];
+    struct ranked top[MAX_TOP] = {{.index = -1}}; /* without a head no class is the best */
     if (image->logits)
         rank(image->logits, self->engine->model_info.n_classes, self->n_top, top);
     if (isatty(STDOUT_FILENO) && !self->options->quiet)
