@@ -20,6 +20,7 @@ if(TARGET raggedvit_cli)
     set_target_properties(raggedvit_cli PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_tool})
   endif()
   install(TARGETS raggedvit_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
+  install(FILES tools/raggedvit.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
 endif()
 
 get_property(RVIT_STATIC_MODULES GLOBAL PROPERTY RVIT_STATIC_MODULES)
