@@ -4,6 +4,7 @@
 #include <raggedvit/cuda.h>
 
 #include "backend_cuda/cu.h"
+#include "failing_allocator.h"
 
 enum { ROWS = 50, IN = 64, OUT = 32 };
 
@@ -116,6 +117,54 @@ static void wrapped(void **state)
     caller_close(&c);
 }
 
+typedef struct wrapping {
+    const caller *caller;
+    rvit_device *device;
+    rvit_stream *stream;
+    rvit_buffer *buffer;
+} wrapping;
+
+static rvit_status wrap_stream(void *argument)
+{
+    wrapping *w = argument;
+    return rvit_cuda_stream_wrap(w->device, w->caller->stream[0], &w->stream);
+}
+
+static void destroy_stream(void *argument)
+{
+    rvit_stream_destroy(((wrapping *)argument)->stream);
+}
+
+static rvit_status wrap_buffer(void *argument)
+{
+    wrapping *w = argument;
+    return rvit_cuda_buffer_wrap(w->device, w->caller->memory, 1 << 18, &w->buffer);
+}
+
+static void destroy_buffer(void *argument)
+{
+    rvit_buffer_destroy(((wrapping *)argument)->buffer);
+}
+
+static void every_allocation(void **state)
+{
+    (void)state;
+    caller c = caller_open();
+    failing_allocator f;
+    failing_allocator_init(&f);
+    rvit_device_desc desc = H.desc;
+    desc.allocator = &f.allocator;
+    wrapping w = {.caller = &c};
+    expect_ok(rvit_device_create(&desc, &w.device));
+    const allocation_trial stream = {"rvit_cuda_stream_wrap", wrap_stream, destroy_stream, &w};
+    fail_every_allocation(&f, &stream);
+    const allocation_trial buffer = {"rvit_cuda_buffer_wrap", wrap_buffer, destroy_buffer, &w};
+    fail_every_allocation(&f, &buffer);
+    rvit_device_destroy(w.device);
+    assert_int_equal(f.live, 0);
+    caller_close(&c);
+}
+
 /* A device of the usual kind works beside the caller's context, from a thread in which another context, or none, is current. */
 static void context_is_left_alone(void **state)
 {
@@ -174,7 +223,7 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-SUITE(interop_suite, TEST(wrapped), TEST(context_is_left_alone), TEST(misuse));
+SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(context_is_left_alone), TEST(misuse));
 
 int main(int argc, char **argv)
 {
