@@ -27,13 +27,22 @@ static uint64_t checksum(const unsigned char *bytes, size_t size)
     return sum;
 }
 
-static uint64_t shaders_checksum(void)
+static uint64_t shaders_sum;
+
+static void sum_shaders(void)
 {
     uint64_t sum = 0xcbf29ce484222325u;
     for (int i = 0; i < RVIT_VK_SHADER_COUNT; i++)
         for (size_t w = 0; w < rvit_vk_shader_codes[i].size / 4; w++)
             sum = (sum ^ rvit_vk_shader_codes[i].words[w]) * 0x100000001b3u;
-    return sum;
+    shaders_sum = sum;
+}
+
+static uint64_t shaders_checksum(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, sum_shaders);
+    return shaders_sum;
 }
 
 const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, size_t size, const void **out_payload,
