@@ -51,16 +51,16 @@ check() {
 }
 
 if command -v compute-sanitizer >/dev/null; then
-    # The longest first. The op tests by op, so that one slow op does not keep the rest from being seen.
-    for program in test_model test_policies test_laws test_api test_cuda; do
+    # The op tests by op, so that one slow op does not keep the rest from being seen; then whole programs, as far as time allows.
+    for op in select attention linear match score mass sampl head pack fuse merge layernorm mean patchify; do
+        check racecheck test_ops "*$op*"
+        check memcheck test_ops "*$op*"
+    done
+    for program in test_cuda test_laws test_model test_api test_policies; do
         check memcheck $program
-        check racecheck $program
     done
-    for tool in racecheck memcheck; do
-        for op in attention select match score linear mass sampl head pack fuse merge layernorm mean patchify; do
-            check $tool test_ops "*$op*"
-        done
-    done
+    check racecheck test_cuda
+    check racecheck test_model
     wait
 else
     echo "compute-sanitizer: not found"
