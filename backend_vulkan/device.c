@@ -7,9 +7,11 @@
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info)
 {
     rvit_vk_instance instance;
+    rvit_alloc alloc;
+    rvit_alloc_init(&alloc, NULL);
     RVIT_TRY(rvit_vk_instance_open(&instance));
     rvit_vk_physical physical;
-    const rvit_status status = rvit_vk_instance_device(&instance, index, &physical);
+    const rvit_status status = rvit_vk_instance_device(&instance, &alloc, index, &physical);
     rvit_vk_instance_close(&instance);
     if (status != RVIT_OK)
         return status;
@@ -92,7 +94,7 @@ static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
 {
     RVIT_TRY(rvit_vk_instance_open(&device->instance));
-    rvit_status status = rvit_vk_instance_device(&device->instance, desc->index, &device->physical);
+    rvit_status status = rvit_vk_instance_device(&device->instance, &device->base.alloc, desc->index, &device->physical);
     if (status == RVIT_INVALID_ARGUMENT)
         status = RVIT_UNAVAILABLE;
     RVIT_TRY(status);
@@ -113,7 +115,7 @@ static rvit_status borrow_device(rvit_vk_device *device, const rvit_vulkan_devic
     const uint32_t version = lent->api_version == 0 ? VK_API_VERSION_1_1 : lent->api_version;
     device->borrowed = 1;
     RVIT_TRY(rvit_vk_instance_borrow(lent->instance, (PFN_vkGetInstanceProcAddr)lent->get_instance_proc_addr, version, &device->instance));
-    RVIT_TRY(rvit_vk_instance_borrow_device(&device->instance, lent->physical_device, lent->queue_family,
+    RVIT_TRY(rvit_vk_instance_borrow_device(&device->instance, &device->base.alloc, lent->physical_device, lent->queue_family,
                                             rvit_vk_named_features(lent->features, lent->extensions, lent->n_extensions),
                                             &device->physical));
     RVIT_TRY(choose_tier(device, desc, RVIT_TIER_MATRIX));

@@ -59,19 +59,20 @@ static uint32_t extension_bit(const char *name)
     return 0;
 }
 
-static uint32_t find_extensions(const rvit_vk_instance *instance, VkPhysicalDevice device)
+static rvit_status find_extensions(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice device, uint32_t *out_bits)
 {
-    rvit_alloc alloc;
-    rvit_alloc_init(&alloc, NULL);
-    uint32_t n = 0, bits = 0;
+    uint32_t n = 0;
+    *out_bits = 0;
     if (instance->enumerate_extensions(device, NULL, &n, NULL) != VK_SUCCESS || n == 0)
-        return 0;
-    VkExtensionProperties *extensions = rvit_alloc_array(&alloc, n, sizeof *extensions);
-    if (extensions != NULL && instance->enumerate_extensions(device, NULL, &n, extensions) == VK_SUCCESS)
+        return RVIT_OK;
+    VkExtensionProperties *extensions = rvit_alloc_array(alloc, n, sizeof *extensions);
+    if (extensions == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    if (instance->enumerate_extensions(device, NULL, &n, extensions) == VK_SUCCESS)
         for (uint32_t i = 0; i < n; i++)
-            bits |= extension_bit(extensions[i].extensionName);
-    rvit_alloc_free(&alloc, extensions);
-    return bits;
+            *out_bits |= extension_bit(extensions[i].extensionName);
+    rvit_alloc_free(alloc, extensions);
+    return RVIT_OK;
 }
 
 static uint32_t when(VkBool32 value, uint32_t bit)
@@ -141,16 +142,18 @@ static void *link_chain(feature_chain *chain, uint32_t version, int with_matrix)
     return &chain->vulkan12;
 }
 
-uint32_t rvit_vk_find_features(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t version, int ask_for_matrices)
+rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice device, uint32_t version,
+                                  int ask_for_matrices, uint32_t *out_bits)
 {
-    const uint32_t bits = find_extensions(instance, device);
+    RVIT_TRY(find_extensions(instance, alloc, device, out_bits));
     if (version < VK_API_VERSION_1_2)
-        return bits;
+        return RVIT_OK;
     feature_chain chain;
     VkPhysicalDeviceFeatures2 asked = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
-    asked.pNext = link_chain(&chain, version, ask_for_matrices && (bits & RVIT_VK_EXT_MATRIX) != 0);
+    asked.pNext = link_chain(&chain, version, ask_for_matrices && (*out_bits & RVIT_VK_EXT_MATRIX) != 0);
     instance->get_features2(device, &asked);
-    return bits | rvit_vk_named_features(asked.pNext, NULL, 0);
+    *out_bits |= rvit_vk_named_features(asked.pNext, NULL, 0);
+    return RVIT_OK;
 }
 
 VkResult rvit_vk_create_handle(rvit_vk_device *device)

@@ -152,17 +152,21 @@ static void choose_tier(rvit_vk_physical *physical)
                    physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand on a software device");
 }
 
-/* NULL, or why the device cannot be used. named: the features that may be used; ALL_FEATURES: those that there are. */
-static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t named, rvit_vk_physical *physical)
+/* *out_why_not: NULL, or why the device cannot be used. named: the features that may be used; ALL_FEATURES: those that there are. */
+static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle, uint32_t named,
+                           rvit_vk_physical *physical, const char **out_why_not)
 {
+    *out_why_not = NULL;
     *physical = (rvit_vk_physical){.handle = handle, .info = RVIT_DEVICE_INFO_INIT};
     VkPhysicalDeviceProperties properties;
     instance->get_properties(handle, &properties);
     rvit_device_info *info = &physical->info;
     info->backend = RVIT_BACKEND_VULKAN;
     memcpy(info->name, properties.deviceName, sizeof info->name - 1);
-    if (properties.apiVersion < VK_API_VERSION_1_1)
-        return "it offers Vulkan 1.0, 1.1 is needed";
+    if (properties.apiVersion < VK_API_VERSION_1_1) {
+        *out_why_not = "it offers Vulkan 1.0, 1.1 is needed";
+        return RVIT_OK;
+    }
 
     VkPhysicalDeviceDriverProperties driver = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_DRIVER_PROPERTIES};
     VkPhysicalDeviceIDProperties id = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
@@ -191,7 +195,7 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
         properties.apiVersion = instance->api_version;
     /* Some drivers crash when they are asked. */
     physical->why_no_matrix = rvit_vk_denied(&physical->driver, RVIT_TIER_MATRIX);
-    physical->features = rvit_vk_find_features(instance, handle, properties.apiVersion, physical->why_no_matrix == NULL);
+    RVIT_TRY(rvit_vk_find_features(instance, alloc, handle, properties.apiVersion, physical->why_no_matrix == NULL, &physical->features));
     const uint32_t lacking = RVIT_VK_MATRIX_FEATURES & physical->features & ~named;
     if (physical->why_no_matrix == NULL)
         physical->why_no_matrix =
@@ -199,11 +203,11 @@ static const char *inspect(const rvit_vk_instance *instance, VkPhysicalDevice ha
                          : rvit_vk_find_matrix(instance, &properties, physical->features, &subgroup, handle, &physical->matrix);
     choose_tier(physical);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
-        return "it binds too few storage buffers at a time";
-    return NULL;
+        *out_why_not = "it binds too few storage buffers at a time";
+    return RVIT_OK;
 }
 
-static rvit_status find_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical)
+static rvit_status find_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical)
 {
     VkPhysicalDevice handles[MAX_DEVICES];
     uint32_t n = MAX_DEVICES;
@@ -214,7 +218,8 @@ static rvit_status find_device(const rvit_vk_instance *instance, int32_t index, 
     char name[128] = "";
     int32_t n_usable = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const char *why_not = inspect(instance, handles[i], ALL_FEATURES, out_physical);
+        const char *why_not;
+        RVIT_TRY(inspect(instance, alloc, handles[i], ALL_FEATURES, out_physical, &why_not));
         if (why_not == NULL && !find_queue_family(instance, out_physical))
             why_not = "it has no compute queue";
         if (why_not != NULL) {
@@ -235,10 +240,10 @@ static rvit_status find_device(const rvit_vk_instance *instance, int32_t index, 
     return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver offers a device");
 }
 
-rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical)
+rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical)
 {
-    const rvit_status status = find_device(instance, index, out_physical);
-    return index < 0 && status == RVIT_INVALID_ARGUMENT ? find_device(instance, 0, out_physical) : status;
+    const rvit_status status = find_device(instance, alloc, index, out_physical);
+    return index < 0 && status == RVIT_INVALID_ARGUMENT ? find_device(instance, alloc, 0, out_physical) : status;
 }
 
 static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t family)
@@ -253,8 +258,8 @@ static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevi
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t queue_family,
-                                           uint32_t features, rvit_vk_physical *out_physical)
+rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
+                                           uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical)
 {
     /* Under the memory model, select's and match's atomics are of the device's scope. */
     if ((features & RVIT_VK_MEMORY_MODEL) != 0 && (features & RVIT_VK_DEVICE_SCOPE) == 0)
@@ -264,7 +269,8 @@ rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkP
         features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
     if (instance->api_version < VK_API_VERSION_1_3)
         features &= ~(uint32_t)(RVIT_VK_SUBGROUP_SIZE | RVIT_VK_FULL_SUBGROUPS);
-    const char *why_not = inspect(instance, handle, features, out_physical);
+    const char *why_not;
+    RVIT_TRY(inspect(instance, alloc, handle, features, out_physical, &why_not));
     if (why_not != NULL)
         return rvit_fail(RVIT_UNSUPPORTED, "Vulkan: %s cannot be used: %s", out_physical->info.name, why_not);
     uint32_t lacking = features & ~out_physical->features;

@@ -177,16 +177,17 @@ rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr
 void rvit_vk_instance_close(rvit_vk_instance *instance);
 /* The index-th device that the backend can work with; -1: the first that is not software, or, if all are, the first. INVALID_ARGUMENT
    past the last; UNAVAILABLE if there is none. */
-rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, int32_t index, rvit_vk_physical *out_physical);
+rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical);
 /* The caller's physical device and queue family, of which only these features may be used. */
-rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, VkPhysicalDevice handle, uint32_t queue_family,
-                                           uint32_t features, rvit_vk_physical *out_physical);
+rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
+                                           uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical);
 void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table);
 
 /* features.c */
 
 /* What the device offers. Some drivers crash when they are asked for cooperative matrices. */
-uint32_t rvit_vk_find_features(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t version, int ask_for_matrices);
+rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice device, uint32_t version,
+                                  int ask_for_matrices, uint32_t *out_bits);
 /* What stands in the lists that the caller's device was created with. */
 uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions, uint32_t n_extensions);
 /* Of the first feature in a set that is not empty: the name, that there is none, that it is not enabled. */

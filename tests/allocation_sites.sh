@@ -20,7 +20,7 @@ for program in test_safetensors test_checkpoint test_shards test_pos_embed; do
 done
 for backend in $backends; do
     folders="$folders backend_$backend"
-    for program in test_api test_model "test_$backend" "$backend/test_$backend"; do
+    for program in test_api test_model "test_$backend" "$backend/test_$backend" "test_${backend}_app"; do
         [ ! -x "$programs/$program" ] || reached "$programs/$program" --backend "$backend" --filter '*every_allocation*'
     done
 done

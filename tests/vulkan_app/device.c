@@ -410,7 +410,7 @@ static rvit_status attempt(void *context)
     return status;
 }
 
-static void failed_allocations(void **state)
+static void every_allocation_of_an_application(void **state)
 {
     (void)state;
     trial t = {.commands = app_begin(APP)};
@@ -425,4 +425,5 @@ static void failed_allocations(void **state)
 }
 
 SUITE(app_device_suite, APP_TEST(works_and_locks), APP_TEST(shared_queue), APP_TEST(several_devices), APP_TEST(bare),
-      APP_TEST(without_a_feature), APP_TEST(bad_descs), APP_TEST(bad_promises), APP_TEST(cache), APP_TEST(failed_allocations));
+      APP_TEST(without_a_feature), APP_TEST(bad_descs), APP_TEST(bad_promises), APP_TEST(cache),
+      APP_TEST(every_allocation_of_an_application));
