@@ -146,7 +146,7 @@ class Figure:
                 legend.setdefault(label, (style, kind))
             column, row = i % columns, i // columns
             under = 96 if getattr(panel, "rotate", False) else 62
-            left, right = column * self.panel_size[0] + 84, (column + 1) * self.panel_size[0] - 14
+            left, right = column * self.panel_size[0] + 92, (column + 1) * self.panel_size[0] - 14
             high, low = height - top - row * self.panel_size[1] - 26, height - top - (row + 1) * self.panel_size[1] + under
             out += ["reset", "unset key\nset grid ytics lc rgb '#dddddd' lw 1\nset border 3\nset tics nomirror out"]
             if i == 0:
@@ -156,7 +156,7 @@ class Figure:
             out.append(f"set lmargin at screen {left / width:.4f}\nset rmargin at screen {right / width:.4f}")
             out.append(f"set tmargin at screen {high / height:.4f}\nset bmargin at screen {low / height:.4f}")
             out.append(f"set title '{quote(panel.title)}' font ',11' offset 0,-0.4\nset xlabel '{quote(panel.x)}'")
-            out.append(f"set ylabel '{quote(panel.y)}' offset -1,0")
+            out.append(f"set ylabel '{quote(panel.y)}' offset 0.4,0")
             lines, plots = panel.script(f"p{i}")
             out += lines
             out.append("plot " + ", \\\n     ".join(plots))
