@@ -6,19 +6,21 @@
 #if CUDA_VERSION >= 13000
 extern const unsigned long long rvit_cu_bucket_image[];
 
-void rvit_cu_buckets_open(rvit_cu_device *device)
+rvit_status rvit_cu_buckets_open(rvit_cu_device *device)
 {
     const rvit_cu_driver *driver = device->driver;
     int version = 0;
     if (driver->cuDriverGetVersion(&version) != CUDA_SUCCESS || version < 12080 || driver->cuStreamGetCaptureInfo == NULL ||
         driver->cuStreamUpdateCaptureDependencies == NULL || driver->cuStreamBeginCaptureToGraph == NULL ||
         driver->cuGraphConditionalHandleCreate == NULL || driver->cuGraphAddNode == NULL)
-        return;
+        return RVIT_OK;
     CUresult result = driver->cuModuleLoadData(&device->bucket_module, rvit_cu_bucket_image);
     if (result != CUDA_SUCCESS)
         device->bucket_module = NULL;
     else
         result = driver->cuModuleGetFunction(&device->choose_bucket, device->bucket_module, "choose_bucket");
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return rvit_cu_fail(driver, result, "cuModuleLoadData");
     if (result != CUDA_SUCCESS) {
         device->choose_bucket = NULL;
         rvit_log(RVIT_LOG_INFO,
@@ -26,6 +28,7 @@ void rvit_cu_buckets_open(rvit_cu_device *device)
                  "counts run on kernels of the library's own",
                  (int)result);
     }
+    return RVIT_OK;
 }
 
 /* CUgraph, the nodes the next one follows, and their number, of a capture. */
@@ -106,9 +109,10 @@ rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int
     return RVIT_OK;
 }
 #else
-void rvit_cu_buckets_open(rvit_cu_device *device)
+rvit_status rvit_cu_buckets_open(rvit_cu_device *device)
 {
     (void)device;
+    return RVIT_OK;
 }
 
 rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind)

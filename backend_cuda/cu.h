@@ -177,7 +177,7 @@ rvit_status rvit_cu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int3
 rvit_status rvit_cu_stream_synchronize(rvit_stream *stream);
 
 /* buckets.c: ops whose rows only the device knows, recorded once for each of several numbers of rows. */
-void rvit_cu_buckets_open(rvit_cu_device *device);
+rvit_status rvit_cu_buckets_open(rvit_cu_device *device);
 /* The next ops, from `first` on, that are worth it: *out_first = n_ops if there are none. */
 void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t first, int32_t *out_first,
                           int32_t *out_end);
