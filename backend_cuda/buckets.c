@@ -175,6 +175,7 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
     int32_t rows[RVIT_CU_BUCKETS];
     const int32_t n = rvit_cu_tile_buckets(ops[0].linear.rows.capacity, RVIT_CU_BUCKETS, rows);
     rvit_status status = RVIT_OK;
+    int worth = 0;
     *out_usable = 1;
     for (int32_t i = 0; i < n_ops && status == RVIT_OK; i++) {
         int taken = 0, refused = 0;
@@ -188,7 +189,9 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
         }
         if (taken && refused)
             *out_usable = 0;
+        worth |= taken;
     }
+    *out_usable &= worth;
     queue->bucket_rows = 0;
     return status;
 }

@@ -181,7 +181,7 @@ rvit_status rvit_cu_buckets_open(rvit_cu_device *device);
 /* The next ops, from `first` on, that are worth it: *out_first = n_ops if there are none. */
 void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t first, int32_t *out_first,
                           int32_t *out_end);
-/* Prepares every recording; *out_usable 0: they would not all give the same bits. */
+/* Prepares every recording; *out_usable 0: cuBLASLt takes no product, or not in all of them, whose bits would then differ. */
 rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int *out_usable);
 /* Into the graph that the queue's stream captures. */
 rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind);

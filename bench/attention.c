@@ -41,15 +41,6 @@ static void usage(FILE *out)
           out);
 }
 
-static rvit_dtype parse_dtype(const char *name)
-{
-    for (int t = RVIT_F32; t <= RVIT_BF16; t++)
-        if (strcmp(name, rvit_dtype_name((rvit_dtype)t)) == 0)
-            return (rvit_dtype)t;
-    fprintf(stderr, "bench_attention: '%s' is not f32, f16 or bf16\n", name);
-    exit(2);
-}
-
 static options parse(int argc, char **argv)
 {
     static const struct option long_options[] = {
@@ -76,7 +67,7 @@ static options parse(int argc, char **argv)
             o.device.tier = bench_tier(optarg);
             break;
         case 'y':
-            o.dtype = parse_dtype(optarg);
+            o.dtype = bench_dtype(optarg);
             break;
         case 'n':
             o.n_batches = bench_list(optarg, o.batches, LIST);

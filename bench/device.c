@@ -37,6 +37,15 @@ rvit_tier bench_tier(const char *name)
     exit(2);
 }
 
+rvit_dtype bench_dtype(const char *name)
+{
+    for (int t = RVIT_F32; t <= RVIT_BF16; t++)
+        if (strcmp(name, rvit_dtype_name((rvit_dtype)t)) == 0)
+            return (rvit_dtype)t;
+    fprintf(stderr, "bench: '%s' is not f32, f16 or bf16\n", name);
+    exit(2);
+}
+
 int bench_list(const char *text, double *values, int capacity)
 {
     int n = 0;

@@ -19,6 +19,7 @@ typedef struct bench_device {
 void bench_check(rvit_status status, const char *what);
 rvit_backend bench_backend(const char *name);
 rvit_tier bench_tier(const char *name);
+rvit_dtype bench_dtype(const char *name);
 /* "1,4,16" into values; ends the program on anything else. Returns how many. */
 int bench_list(const char *text, double *values, int capacity);
 

@@ -85,7 +85,7 @@ static options parse(int argc, char **argv)
             o.device.tier = bench_tier(optarg);
             break;
         case 'y':
-            o.precision.dtype = strcmp(optarg, "f16") == 0 ? RVIT_F16 : RVIT_F32;
+            o.precision.dtype = bench_dtype(optarg);
             break;
         case 'p':
             prunes = optarg;

@@ -35,7 +35,7 @@ static void usage(FILE *out)
     fputs("usage: bench_prune [options]\n"
           "  --backend cpu|vulkan|cuda|auto  default auto\n"
           "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --dtype f32|f16                 of q, k, v and of normalised rows; default f16\n"
+          "  --dtype f32|f16|bf16            of q, k, v and of normalised rows; default f16\n"
           "  --batch N,N,...                 default 1,16,64,256\n"
           "  --len N                         tokens of every image before the stage; default 197\n"
           "  --keep R                        fraction that stays; default 0.5\n"
@@ -80,7 +80,7 @@ static options parse(int argc, char **argv)
             o.device.tier = bench_tier(optarg);
             break;
         case 'y':
-            o.dtype = strcmp(optarg, "f32") == 0 ? RVIT_F32 : RVIT_F16;
+            o.dtype = bench_dtype(optarg);
             break;
         case 'n':
             o.n_batches = bench_list(optarg, o.batches, LIST);

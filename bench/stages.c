@@ -44,7 +44,7 @@ static void usage(FILE *out)
     fputs("usage: bench_stages [options]\n"
           "  --backend cpu|vulkan|cuda|auto  default auto\n"
           "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --dtype f32|f16                 default f16\n"
+          "  --dtype f32|f16|bf16            default f16\n"
           "  --model tiny|small|base         DeiT's shapes; default base\n"
           "  --size PX                       default 224\n"
           "  --batch N,N,...                 default 8,64\n"
@@ -75,7 +75,7 @@ static options parse(int argc, char **argv)
             o.device.tier = bench_tier(optarg);
             break;
         case 'y':
-            o.dtype = strcmp(optarg, "f32") == 0 ? RVIT_F32 : RVIT_F16;
+            o.dtype = bench_dtype(optarg);
             break;
         case 'm':
             o.name = optarg;
