@@ -22,6 +22,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECTIONS = ["demo", "accuracy", "attention", "host", "forwards", "stages", "eager", "compile"]
+PREPARED = ["models", "extension", "kernels"]
 
 
 class Budget:
@@ -46,7 +47,7 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, without a GPU")
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
     parser.add_argument("--warm-compile", metavar="I/N", help="only compile that share of the compiled forwards, for the cache")
-    parser.add_argument("--prepare", action="store_true", help="only compile the C++ extension and the Triton kernel, write checkpoints")
+    parser.add_argument("--prepare", choices=PREPARED, help="only write the checkpoints, or compile the C++ extension or the kernels")
     return parser.parse_args()
 
 
@@ -96,14 +97,22 @@ def load_extension(options):
 
 
 def prepare(options, zoo, clock, names):
-    """What takes long and disturbs a measurement, done beforehand."""
-    from peers.clock import first_line
+    """What takes long and disturbs a measurement, done beforehand, each in a process of its own."""
+    if options.prepare == "models":
+        for name in names:
+            zoo.use(name)
+        zoo.release()
+    elif options.prepare == "extension":
+        load_extension(options)
+    else:
+        prepare_kernels(options, zoo)
+        clock.synchronize()
+    return 0
 
-    for name in names:
-        zoo.use(name)
-    zoo.release()
-    load_extension(options)
+
+def prepare_kernels(options, zoo):
     from peers import flex, points, triton_varlen
+    from peers.clock import first_line
 
     small = points.Batch(zoo.place, points.tiny()[1], 12, 64, zoo.dtype)
     works = {f"Triton {tile}": (lambda t=tile: triton_varlen.attention(small, t)[0]()) for tile in triton_varlen.TILES}
@@ -111,12 +120,12 @@ def prepare(options, zoo, clock, names):
         ragged = next(p for p in points.ragged() if p.name == "B=64 uniform 20..197")
         works["FlexAttention"] = lambda: flex.attention(points.Batch(zoo.place, ragged, 12, 64, zoo.dtype))[0]()
     for name, work in works.items():
+        begin = time.monotonic()
         try:
             work()
+            print(f"  {name}: {time.monotonic() - begin:.1f} s", flush=True)
         except Exception as error:
             print(f"  {name}: {first_line(error)}", flush=True)
-    clock.synchronize()
-    return 0
 
 
 def main():
@@ -177,7 +186,7 @@ def measure(options, library, place, clock, zoo, names, budget):
 
     def run_attention(rows):
         sizes = {"heads": 2} if dry else {}
-        report["copy"] = attention.copy_bandwidth(clock, place, 1 << 16 if dry else 1 << 30)
+        report["copy"] = attention.copy_bandwidth(clock, place, 1 << 16 if dry else 1 << 32)
         print(f"  copy: {report['copy']['bytes_per_second'] / 1e12:.2f} TB/s", flush=True)
         attention.gpu(place, clock, points.tiny() if dry else points.sweep() + points.ragged(), budget, rows=rows, **sizes)
         large = points.tiny()[:1] if dry else points.sweep((64, 256), (197,))

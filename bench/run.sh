@@ -114,13 +114,18 @@ measure_cuda() {
     tool tool_cuda $most --backend cuda --dtype f16 --shape base
 }
 
+# The device's own tier, and beside cooperative matrices the tier of those who have none.
 measure_vulkan() {
-    local device=(--backend vulkan --dtype f16) base=$work/models/deit_base_patch16_224.safetensors
-    part attention_vulkan 40 "$bench"_attention "${device[@]}" --batch 1,16,64,256 --calls 10 --repeats 10
-    [ ! -e "$base" ] || part forward_vulkan_deit_base_patch16_224 40 "$bench"_forward "$base" "${device[@]}" --inputs device --seconds 0.3 \
-        --batch 1,16,64
-    part forward_vulkan_demo 30 "$bench"_forward "$model" "${device[@]}" --inputs device --seconds 0.3 --batch 1,16,64
-    part prune_vulkan 30 "$bench"_prune "${device[@]}" --batch 1,64 --calls 10 --repeats 10
+    local tier base=$work/models/deit_base_patch16_224.safetensors
+    for tier in $vulkan_tier $([ "$vulkan_tier" != matrix ] || echo subgroup); do
+        local device=(--backend vulkan --dtype f16 --tier "$tier")
+        part attention_vulkan_$tier 30 "$bench"_attention "${device[@]}" --batch 1,16,64,256 --calls 10 --repeats 10
+        [ ! -e "$base" ] || part forward_vulkan_${tier}_deit_base_patch16_224 30 "$bench"_forward "$base" "${device[@]}" --inputs device \
+            --seconds 0.2 --batch 1,16,64
+    done
+    device=(--backend vulkan --dtype f16)
+    part forward_vulkan_demo 20 "$bench"_forward "$model" "${device[@]}" --inputs device --seconds 0.2 --batch 1,16,64
+    part prune_vulkan 20 "$bench"_prune "${device[@]}" --batch 1,64 --calls 10 --repeats 10
 }
 
 # Mesa's driver on the processor: it shows that the path works.
@@ -131,7 +136,7 @@ measure_software_vulkan() {
 
 measure_cpu() {
     local device=(--backend cpu --dtype f32)
-    part forward_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 2 --batch 1,8,32
+    part forward_cpu_demo 30 "$bench"_forward "$model" "${device[@]}" --seconds 2 --batch 1,8,32
     [ $((has_cuda + has_vulkan)) = 0 ] || return # beside a GPU the rest says little
     part ratios_cpu_demo 60 "$bench"_forward "$model" "${device[@]}" --seconds 1.5 --batch 8 --prune "$ratios"
     part policies_cpu 90 "$bench"_forward "$model" "${device[@]}" --seconds 0.3 --batch 8 --sheet "$sheet" --prune "$policies"
@@ -169,7 +174,7 @@ prepare() {
         start python $seconds env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
     fi
     if [ ${#peers[@]} -gt 0 ]; then
-        start prepare $seconds "${peers[@]}" --prepare
+        for share in models extension kernels; do start prepare_$share $seconds "${peers[@]}" --prepare $share; done
         for share in 0 1 2 3; do
             [ -n "$dry" ] || start compile_$share $seconds "${peers[@]}" --warm-compile $share/4
         done
@@ -229,7 +234,7 @@ print(found[-1] if found else "")' 2>/dev/null)
     library=$programs/lib/libraggedvit.so.0
     [ -f "$library" ] || library=$programs/libraggedvit.so.0
     "$raggedvit" devices
-    local devices has_cuda has_vulkan has_software has_torch=0
+    local devices has_cuda has_vulkan has_software vulkan_tier has_torch=0
     devices=$("$raggedvit" devices --json)
     has() { # BACKEND SOFTWARE: how many devices
         python3 -c 'import json, sys
@@ -237,6 +242,8 @@ print(sum(d["usable"] and [d["backend"], d["software"]] == [sys.argv[1], sys.arg
             "$1" "$2" <<<"$devices"
     }
     has_cuda=$(has cuda 0) has_vulkan=$(has vulkan 0) has_software=$(has vulkan 1)
+    vulkan_tier=$(python3 -c 'import json, sys
+print(next((d["tier"] for d in json.load(sys.stdin)["devices"] if d["usable"] and d["backend"] == "vulkan"), ""))' <<<"$devices")
     limit=${RVIT_BENCH_SECONDS:-$([ $((has_cuda + has_vulkan)) -gt 0 ] && echo 460 || echo 270)}
     "$python" -c 'import torch; assert torch.cuda.is_available()' 2>/dev/null && has_torch=1
     if [ "$has_cuda" -gt 0 ]; then

@@ -29,6 +29,7 @@ class Zoo:
     def __init__(self, place, clock, folder, tiny=False):
         self.place, self.clock, self.folder, self.tiny = place, clock, pathlib.Path(folder), tiny
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.dtype = torch.float16 if place.torch_device.type == "cuda" else torch.float32
         self.name = None
 
     def shape(self, name):
@@ -49,7 +50,6 @@ class Zoo:
             save_file(self.weights, str(own))
             own.replace(path)
         self.ours = Model(self.place, path)
-        self.dtype = torch.float16 if self.place.torch_device.type == "cuda" else torch.float32
         self.theirs = vit.Vit(shape, self.weights, self.place.torch_device, self.dtype)
         return self
 
