@@ -20,7 +20,7 @@ def attention(place, batch, **options):
     pointer, function, stream = ctypes.addressof(args), library.raw.rvit_attention, place.stream
     library.rvit_attention(stream, pointer)  # raises with the reason if the call is refused
 
-    def call(_args=args):  # keeps what pointer points at
+    def call(_args=args, _out=out):  # keeps what pointer points at, and what the call writes
         if function(stream, pointer):
             raise RuntimeError(library.raw.rvit_status_detail().decode())
 
