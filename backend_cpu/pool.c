@@ -1,5 +1,6 @@
 /* A pool of threads that stays for the device's life. A region hands out its chunks from one counter; the caller takes part and waits only
-   for chunks that others have taken, so a thread that sleeps through a region delays nothing. */
+   for chunks that others have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads are not
+   there: the caller takes every chunk, and nobody is woken or joined. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ struct rvit_cpu_pool {
     pthread_cond_t work, finished;
     int spins;
     int n_threads; /* the caller included */
+    pid_t process; /* whose threads they are */
     struct rvit_cpu_worker {
         rvit_cpu_pool *pool;
         pthread_t thread;
@@ -105,7 +107,7 @@ void rvit_cpu_pool_run(rvit_cpu_pool *pool, int64_t n, int64_t grain, rvit_cpu_r
     atomic_store(&pool->unfinished, pool->n_chunks);
     atomic_store(&pool->remaining, pool->n_chunks);
     int sleepers = atomic_load(&pool->sleepers);
-    if (sleepers > 0) {
+    if (sleepers > 0 && pool->process == getpid()) {
         if (sleepers > pool->n_chunks - 1)
             sleepers = pool->n_chunks - 1;
         pthread_mutex_lock(&pool->mutex);
@@ -115,11 +117,10 @@ void rvit_cpu_pool_run(rvit_cpu_pool *pool, int64_t n, int64_t grain, rvit_cpu_r
     }
     while (run_chunk(pool, 0))
         ;
-    for (int spin = 0; spin < pool->spins; spin++) {
-        if (atomic_load(&pool->unfinished) == 0)
-            return;
+    for (int spin = 0; atomic_load(&pool->unfinished) > 0 && spin < pool->spins; spin++)
         pause_briefly();
-    }
+    if (atomic_load(&pool->unfinished) == 0)
+        return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->unfinished) > 0)
@@ -153,6 +154,7 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool
     /* Spinning helps only where every thread has a core. */
     pool->spins = n_threads <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
     pool->n_threads = 1;
+    pool->process = getpid();
     /* The application's signals are for its own threads. */
     sigset_t all, before;
     sigfillset(&all);
@@ -172,10 +174,8 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool
     return RVIT_OK;
 }
 
-void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool)
+static void end_threads(rvit_cpu_pool *pool)
 {
-    if (pool == NULL)
-        return;
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->stop, 1);
     pthread_cond_broadcast(&pool->work);
@@ -185,5 +185,13 @@ void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool)
     pthread_cond_destroy(&pool->finished);
     pthread_cond_destroy(&pool->work);
     pthread_mutex_destroy(&pool->mutex);
+}
+
+void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    if (pool->process == getpid())
+        end_threads(pool);
     rvit_alloc_free(alloc, pool);
 }

@@ -2,7 +2,8 @@
 
    Objects are opaque. Each is made by _create and ended by _destroy; destroying NULL does nothing. A child (buffer, stream, program,
    model, session) keeps its device alive, so the order of destruction is free. Threads: a device, a buffer handle and a program may be
-   shared by threads; a stream belongs to one thread at a time. */
+   shared by threads; a stream belongs to one thread at a time. The child of a fork may use and destroy what belongs to the CPU device, on
+   one core, if no other thread was inside the library; what belongs to another device it must leave alone. */
 #ifndef RAGGEDVIT_DEVICE_H
 #define RAGGEDVIT_DEVICE_H
 

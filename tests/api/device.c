@@ -1,6 +1,9 @@
 /* Listing, choosing and creating devices. */
 #include "api.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <raggedvit/vulkan.h>
 
 static void listing(void **state)
@@ -216,4 +219,53 @@ static void cpu_threads(void **state)
     }
 }
 
-SUITE(device_suite, TEST(listing), TEST(descs), TEST(absent_backends), TEST(automatic_choice), TEST(two_devices), TEST(cpu_threads));
+/* Runs an op that is worth several threads. */
+static rvit_status fill(rvit_stream *stream, rvit_buffer *buffer, float value)
+{
+    rvit_unpack_args args = RVIT_UNPACK_ARGS_INIT;
+    args.destination_rows.capacity = 4096;
+    args.dim = 64;
+    args.fill = value;
+    args.source.buffer = args.src_rows.buffer = args.destination.buffer = buffer;
+    args.destination.offset = 64;
+    return rvit_unpack(stream, &args);
+}
+
+/* The threads of a CPU device are not there in the child of a fork, which uses and ends it without them. */
+static void cpu_after_a_fork(void **state)
+{
+    (void)state;
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    for (desc.n_threads = 2; desc.n_threads <= 64; desc.n_threads += 31) {
+        rvit_device *device = NULL;
+        rvit_stream *stream = NULL;
+        rvit_buffer *buffer = NULL;
+        expect_ok(rvit_device_create(&desc, &device));
+        expect_ok(rvit_stream_create(device, &stream));
+        expect_ok(rvit_buffer_create(device, 64 + 4096 * 64 * 4, RVIT_BUFFER_UPLOAD, &buffer));
+        const float *last = (const float *)rvit_buffer_host(buffer) + 16 + 4096 * 64 - 1;
+        expect_ok(fill(stream, buffer, 1.0f));
+        const pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(60);
+            const int done = fill(stream, buffer, 2.0f) == RVIT_OK && *last == 2.0f;
+            rvit_buffer_destroy(buffer);
+            rvit_stream_destroy(stream);
+            rvit_device_destroy(device);
+            _exit(done ? 0 : 1);
+        }
+        int how = 0;
+        assert_int_equal(waitpid(child, &how, 0), child);
+        assert_true(WIFEXITED(how) && WEXITSTATUS(how) == 0);
+        expect_ok(fill(stream, buffer, 3.0f));
+        assert_true(*last == 3.0f);
+        rvit_buffer_destroy(buffer);
+        rvit_stream_destroy(stream);
+        rvit_device_destroy(device);
+    }
+}
+
+SUITE(device_suite, TEST(listing), TEST(descs), TEST(absent_backends), TEST(automatic_choice), TEST(two_devices), TEST(cpu_threads),
+      TEST(cpu_after_a_fork));
