@@ -211,7 +211,10 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
 {
     /* A desc left all zero asks for no pruning. */
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
-    if (given->struct_size != 0)
+    if (given->struct_size > sizeof desc)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: struct_size is %zu, but it stands where there are %zu bytes",
+                         given->struct_size, sizeof desc);
+    if (given->struct_size != 0 || given->type != RVIT_PRUNE_NONE)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "prune desc"));
     for (size_t i = 0; i < sizeof desc.reserved / sizeof *desc.reserved; i++)
         if (desc.reserved[i] != 0)

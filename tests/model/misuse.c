@@ -36,6 +36,10 @@ static void session_descs(void **state)
     BAD("n_blocks", d.prune.n_blocks = RVIT_PRUNE_MAX_STAGES + 1);
     BAD("n_blocks", d.prune.n_blocks = -1);
     BAD("type", d.prune.type = (rvit_prune_type)99);
+    BAD("struct_size", d.prune.struct_size = 0);
+    /* It stands inside another struct: what follows it is not of a later version. */
+    BAD("struct_size", d.prune.struct_size = sizeof d.prune + 8);
+    BAD("struct_size", d.prune.struct_size = 60000);
     /* The defaults of evit prune in blocks that this model does not have. */
     BAD("6", d.prune.n_blocks = 0);
 #undef BAD
