@@ -149,8 +149,7 @@ void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *a)
     if (a->fuse_x.buffer != NULL)
         rvit_cpu_fuse(device, a);
     int32_t *error = rvit_cpu_at(a->error);
-    if (error != NULL) {
-        const long long first = atomic_load(&job.error);
+    const long long first = atomic_load(&job.error);
+    if (error != NULL && (first != INT64_MAX || !a->error_stays))
         *error = first == INT64_MAX ? 0 : (int32_t)rvit_cpu_clamp(first, 0, INT32_MAX);
-    }
 }

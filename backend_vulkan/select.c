@@ -41,6 +41,8 @@ static uint32_t flags_of(const rvit_select_args *args)
         flags |= RVIT_SELECT_PREFIX_COMPETES;
     if (args->mode == RVIT_SELECT_MASS && args->mass >= 1.0)
         flags |= RVIT_SELECT_WHOLE_MASS;
+    if (args->error_stays)
+        flags |= RVIT_SELECT_ERROR_STAYS;
     return flags;
 }
 

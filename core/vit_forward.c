@@ -252,6 +252,7 @@ static rvit_status prune(forward *f)
     args.out_cu_seqlens = stage->cu_seqlens;
     args.src_rows = stage->src_rows;
     args.error = stage->error;
+    args.error_stays = 1;
     RVIT_TRY(rvit_select(f->stream, &args));
     stage->select = args;
     if (args.mode != RVIT_SELECT_MASK)

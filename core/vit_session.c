@@ -322,20 +322,29 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     return RVIT_OK;
 }
 
+/* What the stages reported, of which the first is told, and forgets it. */
+static rvit_status take_errors(rvit_session *s)
+{
+    static const char *const errors[3] = {"a score is NaN", "the given mask drops a prefix token",
+                                          "scores are negative, infinite or all zero, and cannot be added up"};
+    rvit_status status = RVIT_OK;
+    for (int32_t i = 0; i < s->plan.n_stages && !s->plan.policy->merges; i++) {
+        const int32_t error = *s->stages[i].host_error;
+        if (error != 0 && status == RVIT_OK)
+            status = rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)(error - 1) / 3,
+                               errors[(error - 1) % 3], (int)i, (int)s->plan.blocks[i]);
+        *s->stages[i].host_error = 0;
+    }
+    return status;
+}
+
 rvit_status rvit_session_wait(rvit_session *session)
 {
     if (session == NULL || !session->pending)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_wait: session is NULL, or nothing is enqueued");
     session->pending = 0;
     RVIT_TRY(rvit_stream_synchronize(session->stream));
-    static const char *const errors[3] = {"a score is NaN", "the given mask drops a prefix token",
-                                          "scores are negative, infinite or all zero, and cannot be added up"};
-    for (int32_t i = 0; i < session->plan.n_stages && !session->plan.policy->merges; i++) {
-        const int32_t error = *session->stages[i].host_error;
-        if (error != 0)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)(error - 1) / 3,
-                             errors[(error - 1) % 3], (int)i, (int)session->plan.blocks[i]);
-    }
+    RVIT_TRY(take_errors(session));
     session->has_results = 1;
     return RVIT_OK;
 }

@@ -11,10 +11,12 @@ typedef struct rvit_stage {
     int64_t rows, rows_after;       /* max_images times that */
     int32_t exact;                  /* 1: every image has exactly max_len_after tokens afterwards */
     rvit_view counts, position_scores, scores, src_rows, keep_in;
-    rvit_view sizes, key_bias;                    /* of the rows after it, where tokens are merged */
-    rvit_view keep, cu_seqlens, next_rows, error; /* in the session's results, which one copy takes to the host */
+    rvit_view sizes, key_bias;             /* of the rows after it, where tokens are merged */
+    rvit_view keep, cu_seqlens, next_rows; /* in the session's results, which one copy takes to the host */
+    rvit_view error;                       /* on the host; select's, of all runs since the last wait */
     const uint8_t *host_keep;
-    const int32_t *host_cu_seqlens, *host_next_rows, *host_error;
+    const int32_t *host_cu_seqlens, *host_next_rows;
+    int32_t *host_error;
     int32_t *host_counts;    /* what counts holds */
     int32_t *kept;           /* [rows_after], token numbers; filled when first asked for, as is the next */
     float *kept_sizes;       /* [rows_after], where tokens are merged */

@@ -104,7 +104,6 @@ static void plan_stages(rvit_session *s, region *r)
         rvit_stage *stage = &s->stages[i];
         stage->keep = take(r, stage->rows);
         stage->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
-        stage->error = take(r, 4);
         if (policy->merges)
             stage->next_rows = take(r, stage->rows * 4);
     }
@@ -130,16 +129,22 @@ static void plan_readback(rvit_session *s, region *r)
     if (s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION)
         s->cls_attention = take(r, rows * info->n_heads * 4);
     s->host_results = take(r, s->results_size);
+    for (int32_t i = 0; i < s->plan.n_stages && !s->plan.policy->merges; i++)
+        s->stages[i].error = take(r, 4);
     if (r->buffer == NULL)
         return;
-    const uint8_t *host = (const uint8_t *)rvit_buffer_host(r->buffer) + s->host_results.offset;
+    uint8_t *mapped = rvit_buffer_host(r->buffer);
+    const uint8_t *host = mapped + s->host_results.offset;
     for (int32_t i = 0; i < s->plan.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->host_keep = host + (stage->keep.offset - s->results.offset);
         stage->host_cu_seqlens = (const int32_t *)(host + (stage->cu_seqlens.offset - s->results.offset));
-        stage->host_error = (const int32_t *)(host + (stage->error.offset - s->results.offset));
-        if (s->plan.policy->merges)
+        if (s->plan.policy->merges) {
             stage->host_next_rows = (const int32_t *)(host + (stage->next_rows.offset - s->results.offset));
+            continue;
+        }
+        stage->host_error = (int32_t *)(void *)(mapped + stage->error.offset);
+        *stage->host_error = 0;
     }
 }
 

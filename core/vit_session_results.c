@@ -235,6 +235,7 @@ rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, 
     const rvit_view none = {NULL, 0};
     args.x = args.cls_probs = args.weight = args.bias = args.position_scores = args.counts = args.scores = args.keep_in = none;
     args.cu_seqlens = args.fuse_x = args.keep = args.out_cu_seqlens = args.src_rows = args.error = none;
+    args.error_stays = 0;
     return rvit_args_return(out_args, &args, sizeof args, "select args");
 }
 

@@ -143,7 +143,7 @@ FIELD(rvit_unpack_args, src_rows, 104);
 FIELD(rvit_unpack_args, base, 120);
 FIELD(rvit_unpack_args, destination, 136);
 
-SIZE(rvit_select_args, 320);
+SIZE(rvit_select_args, 328);
 FIELD(rvit_select_args, struct_size, 0);
 FIELD(rvit_select_args, mode, 8);
 FIELD(rvit_select_args, score, 12);
@@ -176,6 +176,7 @@ FIELD(rvit_select_args, keep, 256);
 FIELD(rvit_select_args, out_cu_seqlens, 272);
 FIELD(rvit_select_args, src_rows, 288);
 FIELD(rvit_select_args, error, 304);
+FIELD(rvit_select_args, error_stays, 320);
 
 SIZE(rvit_mean_args, 80);
 FIELD(rvit_mean_args, struct_size, 0);

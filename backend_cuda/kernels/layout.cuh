@@ -29,7 +29,7 @@ RVIT_DEVICE int take_ticket(const rvit_cu_layout &layout, layout_memory &memory)
     if (layout.n_images == 0) {
         if (threadIdx.x == 0) {
             layout.out_cu_seqlens[0] = 0;
-            if (layout.error != nullptr)
+            if (layout.error != nullptr && !layout.error_stays)
                 *layout.error = 0;
         }
         return -1;
@@ -114,7 +114,7 @@ RVIT_DEVICE void finish_layout(const rvit_cu_layout &layout, int image, int kind
         last_error = atomic_max(&scratch->last_error, 0);
         scratch->tickets = 0, scratch->finished = 0, scratch->last_error = 0;
     }
-    if (layout.error != nullptr)
+    if (layout.error != nullptr && (last_error != 0 || !layout.error_stays))
         *layout.error = last_error == 0 ? 0 : INT32_MAX - last_error;
     if (tag < (1u << 30) - 1u) {
         scratch->epoch = (int)tag;

@@ -89,6 +89,7 @@ typedef struct rvit_select_args {
     rvit_view error;          /* optional out: int32 [1], 4-byte aligned: 0, or 1 + 3 * image (a NaN score), 2 + 3 * image (a given
                                  mask drops a prefix token; it is kept all the same), 3 + 3 * image (SAMPLE, MASS: scores that cannot be
                                  added up): the smallest such value */
+    int32_t error_stays;      /* 1: error is written only where there is one, so that it outlasts runs without */
 } rvit_select_args;
 #define RVIT_SELECT_ARGS_INIT RVIT_INIT(rvit_select_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args);

@@ -177,13 +177,13 @@ typedef struct rvit_memory_info {
      device    4 B T D, 4 B M_0 D (the residual stream, and what the first stage leaves), e B T D, 4 (B + 1),
                e B T max(3 D, mlp_dim, channels patch_size^2)
                policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
-               each stage: 4 B L_i (source rows); its results, B L_i, 4 (B + 1), 4, tome 4 B L_i more (next rows)
+               each stage: 4 B L_i (source rows); its results, B L_i, 4 (B + 1), tome 4 B L_i more (next rows)
                each stage, by the policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts, where a fixed number is kept),
                4 L_i (position scores; random), 4 B M_i twice (sizes and key bias; tome)
      upload    4; 4 B channels image_size^2 (unless desc.images is given)
                each stage: B L_i (mask); the counts and position scores again
      readback  4 B n_classes (unless desc.logits is given); features 4 B M D, M of the last stage; CLS attention 4 B T H
-               each stage: its results again
+               each stage: its results again; 4 (not tome)
      trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
      host      the session object; 8 T; 4 (B + 1)
                each stage: 4 B M_i, tome twice; 4 (T + 1) where a fixed number is kept, all stages' together and not rounded
@@ -229,7 +229,7 @@ typedef struct rvit_run_args {
 
 /* Enqueues a run: one dispatch, no allocation, no waiting. The images are free again on return. A run not yet waited for:
    INVALID_ARGUMENT, unless runs take nothing from the host (fixed_batch, rvit_session_desc.images, no mask given): these may be enqueued
-   one behind another, wait waits for all, and results and errors are those of the last. */
+   one behind another, wait waits for all, results are those of the last, and wait fails if any of them had an error. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
 /* Waits for the enqueued run; its results hold until the next enqueue. INVALID_ARGUMENT names the image and the prune stage whose
    scores are NaN, or cannot be added up (tome has no scores: an image that is NaN gives logits that are). */

@@ -210,6 +210,7 @@ class rvit_select_args(Structure):
         ("out_cu_seqlens", rvit_view),
         ("src_rows", rvit_view),
         ("error", rvit_view),
+        ("error_stays", c_int32),
     ]
 
 

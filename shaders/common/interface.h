@@ -152,6 +152,7 @@ struct rvit_attention_push {
 #define RVIT_SELECT_HALF_FUSE 8
 #define RVIT_SELECT_PREFIX_COMPETES 16
 #define RVIT_SELECT_WHOLE_MASS 32
+#define RVIT_SELECT_ERROR_STAYS 64
 #define RVIT_SELECT_CU_SEQLENS 0
 #define RVIT_SELECT_INPUT 1 /* scores or keep_in */
 #define RVIT_SELECT_KEEP 2

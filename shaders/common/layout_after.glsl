@@ -91,7 +91,7 @@ void lay_out(uint rank)
         out_cu_seqlens[out_at] = 0;
         const uint found = atomicExchange(smallest_error, 0);
         atomicExchange(arrived, 0);
-        if ((FLAGS & RVIT_SELECT_HAS_ERROR) != 0)
+        if ((FLAGS & RVIT_SELECT_HAS_ERROR) != 0 && (found != 0 || (FLAGS & RVIT_SELECT_ERROR_STAYS) == 0))
             error[uint(push.error_at)] = found == 0 ? 0 : int(min(0xffffffffu - found, 0x7fffffffu));
     }
 }

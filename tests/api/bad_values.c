@@ -135,6 +135,7 @@ static void selections(void **state)
     SPOIL(SELECT_TOP_K, "scores", args.select.rows = 1 << 20);
     SPOIL(SELECT_TOP_K, "n_prefix", args.select.n_prefix = -1);
     SPOIL(SELECT_TOP_K, "prefix_competes", args.select.prefix_competes = 2);
+    SPOIL(SELECT_TOP_K, "error_stays", args.select.error_stays = 2);
     SPOIL(SELECT_THRESHOLD, "threshold", args.select.threshold = NAN);
     SPOIL(SELECT_THRESHOLD, "k_min", args.select.k_min = -1);
     SPOIL(SELECT_MASK, "keep_in", args.select.rows = 1 << 20);

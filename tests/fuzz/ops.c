@@ -162,6 +162,7 @@ static void draft_select(draft *d, choices *c)
                           &a->keep_in, &a->cu_seqlens, &a->fuse_x, &a->keep, &a->out_cu_seqlens,  &a->src_rows, &a->error};
     for (size_t i = 0; i < sizeof views / sizeof *views; i++)
         view(d, views[i]);
+    a->error_stays = choose_int(c, 0, 1);
 }
 
 static void draft_mean(draft *d, choices *c)

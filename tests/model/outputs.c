@@ -248,6 +248,53 @@ static void device_buffers(void **state)
     rvit_buffer_destroy(buffer);
 }
 
+/* Of runs one behind another, the error of any is told, whichever it was, and once. */
+static void an_error_of_any_run(void **state)
+{
+    (void)state;
+    enum { RUNS = 3 };
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const int64_t image_size = (int64_t)N_IMAGES * m->pixels * 4;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], image_size, RVIT_BUFFER_DEVICE, &buffer));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = N_IMAGES;
+    float *images = toy_images(m, N_IMAGES, 70);
+    for (int p = 0; p < N_POLICIES; p++) {
+        if (policies[p] == RVIT_PRUNE_TOME || policies[p] == RVIT_PRUNE_RANDOM)
+            continue; /* judge no values */
+        rvit_session_desc desc = desc_of(policies[p], blocks, 2);
+        desc.fixed_batch = 1;
+        desc.stream = stream;
+        desc.images.buffer = buffer;
+        rvit_session *session = open_session(model, &desc);
+        for (int bad = -1; bad < RUNS; bad++) {
+            for (int run = 0; run < RUNS; run++) {
+                const float pixel = images[2 * m->pixels];
+                if (run == bad)
+                    images[2 * m->pixels] = NAN;
+                expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
+                images[2 * m->pixels] = pixel;
+                expect_ok(rvit_session_enqueue(session, &args));
+            }
+            if (bad < 0) {
+                expect_ok(rvit_session_wait(session));
+                continue;
+            }
+            expect_status(rvit_session_wait(session), RVIT_INVALID_ARGUMENT, "image 2");
+            assert_null(rvit_session_logits(session));
+            expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
+            expect_ok(rvit_session_run(session, &args, NULL));
+        }
+    }
+    model_teardown(NULL);
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(buffer);
+}
+
 static void bad_buffers(void **state)
 {
     (void)state;
@@ -352,4 +399,5 @@ static void selects_can_be_repeated(void **state)
 }
 
 SUITE(outputs_suite, MODEL_TEST(features_give_the_logits), MODEL_TEST(grids), MODEL_TEST(cls_attention), MODEL_TEST(fixed_batches),
-      MODEL_TEST(device_buffers), MODEL_TEST(bad_buffers), MODEL_TEST(dense_fallback), MODEL_TEST(selects_can_be_repeated));
+      MODEL_TEST(device_buffers), MODEL_TEST(an_error_of_any_run), MODEL_TEST(bad_buffers), MODEL_TEST(dense_fallback),
+      MODEL_TEST(selects_can_be_repeated));

@@ -29,7 +29,7 @@ typedef struct select_case {
     rvit_dtype fuse_dtype;
     int32_t fuse_dim;
     const float *fuse_x; /* [live, fuse_dim] or NULL */
-    int no_error_view;
+    int no_error_view, error_stays;
 } select_case;
 
 /* Called with what a side gave, after all checks. */
