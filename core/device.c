@@ -52,8 +52,10 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
                 info.index = -1;
                 strncpy(info.note, rvit_status_detail(), sizeof info.note - 1);
             }
+            /* The caller's structs, and so their places, may be of another version. */
             if (n < capacity)
-                RVIT_TRY(rvit_args_return(&infos[n], &info, sizeof info, "rvit_device_list: infos"));
+                RVIT_TRY(rvit_args_return((unsigned char *)infos + (size_t)n * infos->struct_size, &info, sizeof info,
+                                          "rvit_device_list: infos"));
             n++;
             if (status != RVIT_OK)
                 break;

@@ -47,7 +47,7 @@ typedef struct rvit_device_info {
 
 /* Lists every device of every backend that is built in, in the order of preference, at most `capacity` of them into infos
    [capacity]; *out_n_infos is how many there are. A backend that cannot be used is one entry of index -1 that says why. Each
-   infos[i].struct_size must be set by the caller (RVIT_DEVICE_INFO_INIT). */
+   infos[i].struct_size must be set by the caller (RVIT_DEVICE_INFO_INIT), all to the same. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos);
 #define RVIT_DEVICE_INFO_INIT RVIT_INIT(rvit_device_info)
 

@@ -43,6 +43,37 @@ static void listing(void **state)
     expect_status(rvit_device_list(infos, CAPACITY, &again), RVIT_INVALID_ARGUMENT, "struct_size");
 }
 
+/* An array of another version's structs: filled each in its place, no further than it goes. */
+static void listing_for_another_version(void **state)
+{
+    (void)state;
+    enum { CAPACITY = 32, MOST = sizeof(rvit_device_info) + 64 };
+    static const size_t sizes[] = {offsetof(rvit_device_info, driver), sizeof(rvit_device_info), MOST};
+    rvit_device_info wanted[CAPACITY];
+    int32_t n = 0;
+    for (int i = 0; i < CAPACITY; i++)
+        wanted[i] = (rvit_device_info)RVIT_DEVICE_INFO_INIT;
+    expect_ok(rvit_device_list(wanted, CAPACITY, &n));
+    assert_in_range(n, 1, CAPACITY);
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        const size_t size = sizes[s], known = size < sizeof *wanted ? size : sizeof *wanted;
+        uint8_t *infos = scratch(CAPACITY * MOST);
+        memset(infos, SENTINEL, CAPACITY * MOST);
+        for (int32_t i = 0; i < n; i++)
+            memcpy(infos + (size_t)i * size, &size, sizeof size);
+        expect_ok(rvit_device_list((rvit_device_info *)(void *)infos, n, &n));
+        for (int32_t i = 0; i < n; i++) {
+            const uint8_t *info = infos + (size_t)i * size;
+            memcpy(&wanted[i], &size, sizeof size);
+            assert_memory_equal(info, &wanted[i], known);
+            for (size_t byte = known; byte < size; byte++)
+                assert_int_equal(info[byte], SENTINEL);
+        }
+        for (size_t byte = (size_t)n * size; byte < CAPACITY * MOST; byte++)
+            assert_int_equal(infos[byte], SENTINEL);
+    }
+}
+
 static void descs(void **state)
 {
     (void)state;
@@ -267,5 +298,5 @@ static void cpu_after_a_fork(void **state)
     }
 }
 
-SUITE(device_suite, TEST(listing), TEST(descs), TEST(absent_backends), TEST(automatic_choice), TEST(two_devices), TEST(cpu_threads),
-      TEST(cpu_after_a_fork));
+SUITE(device_suite, TEST(listing), TEST(listing_for_another_version), TEST(descs), TEST(absent_backends), TEST(automatic_choice),
+      TEST(two_devices), TEST(cpu_threads), TEST(cpu_after_a_fork));
