@@ -306,7 +306,6 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is given, but the session does not prune by a given mask");
     if (session->stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the session's stream is recording");
-    session->has_results = session->has_kept = 0;
     uint8_t *host = session->upload->host;
     if (hands_over)
         memcpy(host + session->live_images.offset, &args.n_images, sizeof args.n_images);
@@ -318,6 +317,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         write_masks(session, &args);
     RVIT_TRY(rvit_program_launch(session->program, session->stream));
     session->n_images = args.n_images;
+    session->has_results = session->has_kept = 0;
     session->pending = 1;
     return RVIT_OK;
 }

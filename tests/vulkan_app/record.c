@@ -219,6 +219,11 @@ static void session_runs(void **state)
         assert_memory_equal(wanted, rvit_session_logits(recorded), (size_t)args.n_images * 7 * sizeof(float));
         const size_t cu_size = ((size_t)args.n_images + 1) * sizeof(int32_t);
         assert_memory_equal(rvit_session_cu_seqlens(own, 0), rvit_session_cu_seqlens(recorded, 0), cu_size);
+        /* A run that fails to be recorded leaves the results of the one before. */
+        expect_ok(rvit_vulkan_stream_set(stream, NULL));
+        expect_status(rvit_session_enqueue(recorded, &args), RVIT_INVALID_ARGUMENT, "command");
+        assert_non_null(rvit_session_logits(recorded));
+        assert_memory_equal(wanted, rvit_session_logits(recorded), (size_t)args.n_images * 7 * sizeof(float));
     }
     rvit_session_destroy(recorded);
     rvit_session_destroy(own);
