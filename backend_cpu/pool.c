@@ -67,6 +67,7 @@ static void *worker_main(void *argument)
 {
     const struct rvit_cpu_worker *worker = argument;
     rvit_cpu_pool *pool = worker->pool;
+    (void)rvit_cpu_default_float_mode(); /* not that of the thread that created the device */
     for (;;) {
         for (int spin = 0; spin < pool->spins; spin++) {
             if (run_chunk(pool, worker->index))

@@ -1,6 +1,7 @@
 /* Listing, choosing and creating devices. */
 #include "api.h"
 
+#include <fenv.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -250,6 +251,78 @@ static void cpu_threads(void **state)
     }
 }
 
+/* How the calling thread rounds and treats subnormals shows in no result, and stays as it is. */
+static void cpu_float_mode(void **state)
+{
+    (void)state;
+    enum { ROWS = 2000, DIM = 64, SIZE = ROWS * DIM * 4, SCORES = ROWS * 4 };
+    uint8_t first[SIZE + SCORES];
+    for (int i = 0; i < 4; i++) {
+        rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+        desc.backend = RVIT_BACKEND_CPU;
+        desc.n_threads = 2;
+        rvit_device *device = NULL;
+        rvit_stream *stream = NULL;
+        rvit_buffer *x = NULL, *out = NULL, *rest = NULL;
+        const int before = fegetround();
+        if (i == 3)
+            fesetround(FE_UPWARD); /* the device's threads begin with it */
+        expect_ok(rvit_device_create(&desc, &device));
+        fesetround(before);
+        expect_ok(rvit_stream_create(device, &stream));
+        expect_ok(rvit_buffer_create(device, SIZE, RVIT_BUFFER_UPLOAD, &x));
+        expect_ok(rvit_buffer_create(device, SIZE + SCORES, RVIT_BUFFER_READBACK, &out));
+        expect_ok(rvit_buffer_create(device, 64 + 8 * ROWS, RVIT_BUFFER_UPLOAD, &rest));
+        random_seed(10);
+        store_normal(RVIT_F32, rvit_buffer_host(x), 0, ROWS * DIM, 1e-19f); /* squares are subnormal */
+        ((int32_t *)rvit_buffer_host(rest))[1] = ROWS;
+        rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
+        linear.rows.capacity = ROWS;
+        linear.in_features = linear.out_features = DIM;
+        linear.x.buffer = linear.weight.buffer = x;
+        linear.out.buffer = out;
+        rvit_select_args select = RVIT_SELECT_ARGS_INIT;
+        select.mode = RVIT_SELECT_THRESHOLD;
+        select.score = RVIT_SCORE_L2;
+        select.n_images = 1;
+        select.max_len = ROWS;
+        select.rows = ROWS;
+        select.dim = DIM;
+        select.x.buffer = x;
+        select.scores = (rvit_view){out, SIZE};
+        select.cu_seqlens.buffer = select.out_cu_seqlens.buffer = select.keep.buffer = select.src_rows.buffer = rest;
+        select.out_cu_seqlens.offset = 16;
+        select.src_rows.offset = 32;
+        select.keep.offset = 32 + 4 * ROWS;
+        if (i == 1)
+            fesetround(FE_UPWARD);
+#if defined(__SSE__)
+        const unsigned register_before = __builtin_ia32_stmxcsr();
+        if (i == 2)
+            __builtin_ia32_ldmxcsr(register_before | 0x8040u); /* subnormals are zero, in and out */
+#endif
+        const rvit_status status[2] = {rvit_linear(stream, &linear), rvit_select(stream, &select)};
+        const int rounding = fegetround();
+#if defined(__SSE__)
+        const unsigned flushing = __builtin_ia32_stmxcsr() & 0x8040u;
+        __builtin_ia32_ldmxcsr(register_before);
+        assert_int_equal(flushing, i == 2 ? 0x8040 : 0);
+#endif
+        fesetround(before);
+        assert_int_equal(rounding, i == 1 ? FE_UPWARD : before);
+        expect_ok(status[0]);
+        expect_ok(status[1]);
+        if (i == 0)
+            memcpy(first, rvit_buffer_host(out), sizeof first);
+        assert_memory_equal(first, rvit_buffer_host(out), sizeof first);
+        rvit_stream_destroy(stream);
+        rvit_buffer_destroy(x);
+        rvit_buffer_destroy(out);
+        rvit_buffer_destroy(rest);
+        rvit_device_destroy(device);
+    }
+}
+
 /* Runs an op that is worth several threads. */
 static rvit_status fill(rvit_stream *stream, rvit_buffer *buffer, float value)
 {
@@ -299,4 +372,4 @@ static void cpu_after_a_fork(void **state)
 }
 
 SUITE(device_suite, TEST(listing), TEST(listing_for_another_version), TEST(descs), TEST(absent_backends), TEST(automatic_choice),
-      TEST(two_devices), TEST(cpu_threads), TEST(cpu_after_a_fork));
+      TEST(two_devices), TEST(cpu_threads), TEST(cpu_float_mode), TEST(cpu_after_a_fork));
