@@ -81,6 +81,7 @@ typedef struct rvit_cu_program {
     rvit_program base;
     rvit_cu_queue queue;
     CUgraphExec graph;
+    pthread_mutex_t lock; /* of graph: a program is for several threads, a graph for one at a time */
 } rvit_cu_program;
 
 static inline rvit_cu_device *rvit_cu_device_of(const rvit_device *device)

@@ -101,6 +101,7 @@ rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_
         return RVIT_OUT_OF_HOST_MEMORY;
     program->queue.device = device;
     program->queue.records = 1;
+    pthread_mutex_init(&program->lock, NULL);
     int entered = 0;
     rvit_status status = rvit_cu_enter(device, &entered);
     if (status == RVIT_OK) {
@@ -110,6 +111,7 @@ rvit_status rvit_cu_program_create(rvit_device *base, const rvit_op *ops, int32_
         rvit_cu_leave(device, entered);
     }
     if (status != RVIT_OK) {
+        pthread_mutex_destroy(&program->lock);
         rvit_alloc_free(&base->alloc, program);
         return status;
     }
@@ -125,6 +127,7 @@ void rvit_cu_program_destroy(rvit_program *base)
         close_program(program);
         rvit_cu_leave(program->queue.device, entered);
     }
+    pthread_mutex_destroy(&program->lock);
     rvit_alloc_free(&base->device->alloc, program);
 }
 
@@ -135,7 +138,9 @@ rvit_status rvit_cu_program_launch(rvit_program *base, rvit_stream *base_stream)
     const rvit_cu_driver *driver = program->queue.device->driver;
     int entered = 0;
     RVIT_TRY(rvit_cu_enter(program->queue.device, &entered));
+    pthread_mutex_lock(&program->lock);
     const CUresult result = driver->cuGraphLaunch(program->graph, stream->queue.stream);
+    pthread_mutex_unlock(&program->lock);
     rvit_cu_leave(program->queue.device, entered);
     if (result != CUDA_SUCCESS)
         return rvit_cu_fail(driver, result, "cuGraphLaunch");

@@ -6,6 +6,33 @@
 
 using namespace emu;
 
+namespace
+{
+/* An executable graph is not for two threads at once, which the lock of all calls would hide. */
+class sole_use
+{
+    static std::mutex lock;
+    static std::set<CUgraphExec> used;
+    CUgraphExec executable;
+
+  public:
+    bool granted;
+    explicit sole_use(CUgraphExec which) : executable(which)
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        granted = used.insert(which).second;
+    }
+    ~sole_use()
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        if (granted)
+            used.erase(executable);
+    }
+};
+std::mutex sole_use::lock;
+std::set<CUgraphExec> sole_use::used;
+} // namespace
+
 void emu::choose_branch(unsigned long long handle, unsigned branch)
 {
     std::lock_guard<std::recursive_mutex> guard(state().conditions_lock);
@@ -176,7 +203,12 @@ CUresult cuGraphUpload(CUgraphExec executable, CUstream stream)
 
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream)
 {
+    const sole_use use(executable);
     EMU_CALL(CONTEXT);
+    if (!use.granted) {
+        report("cuGraphLaunch: another thread launches the same executable graph");
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
     if (state().executables.count(executable) == 0 || !known(stream))
         return CUDA_ERROR_INVALID_HANDLE;
     if (stream->captured == nullptr && fault_launch())
