@@ -133,12 +133,6 @@ static int same_rows(const rvit_rows *a, const rvit_rows *b)
     return a->live.buffer == b->live.buffer && a->live.offset == b->live.offset && a->capacity == b->capacity;
 }
 
-/* After it, the number of live rows is another. */
-static int writes_rows(const rvit_op *op)
-{
-    return op->type == RVIT_OP_PATCHIFY || op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
-}
-
 void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t first, int32_t *out_first,
                           int32_t *out_end)
 {
@@ -152,7 +146,7 @@ void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_
         const rvit_rows *rows = &ops[begin].linear.rows;
         double multiplications = 0.0; /* if every row is live */
         int32_t end = begin;
-        for (int32_t i = begin; i < n_ops && !writes_rows(&ops[i]); i++) {
+        for (int32_t i = begin; i < n_ops && !rvit_cu_writes(&ops[i], rows->live, sizeof(int32_t)); i++) {
             if (!counts_on_device(&ops[i]))
                 continue;
             const rvit_linear_args *linear = &ops[i].linear;

@@ -133,6 +133,8 @@ typedef struct rvit_cu_grid {
 rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
                                 void *params);
 #define RVIT_CU_MAX_GRID_Z 65535 /* and y, on every device */
+/* Whether the op writes any of the size bytes at view. */
+int rvit_cu_writes(const rvit_op *op, rvit_view view, int64_t size);
 /* Runs one op. */
 rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op);
 /* Room for what an op needs between launches, so that a capture allocates nothing. */

@@ -8,26 +8,14 @@ static rvit_cu_kernel choose_kernel(rvit_dtype dtype, rvit_cu_linear_shape shape
     return (rvit_cu_kernel)((int)first + (int)shape);
 }
 
-static int overlaps(rvit_view view, int64_t size, const rvit_access *written)
-{
-    if (view.buffer == NULL || written->view.buffer == NULL)
-        return 0;
-    const uintptr_t a = (uintptr_t)rvit_cu_at(view), b = (uintptr_t)rvit_cu_at(written->view);
-    return a < b + (uintptr_t)written->size && b < a + (uintptr_t)size;
-}
-
 /* Whether no op of the program writes weight or bias. */
 static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int64_t weight_size = (int64_t)args->in_features * args->out_features * rvit_dtype_size(args->dtype);
-    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
-    for (int32_t i = 0; i < queue->n_ops; i++) {
-        const int n = rvit_op_accesses(&queue->ops[i], accesses);
-        for (int a = 0; a < n; a++)
-            if (accesses[a].writes && (overlaps(args->weight, weight_size, &accesses[a]) ||
-                                       overlaps(args->bias, args->out_features * (int64_t)sizeof(float), &accesses[a])))
-                return 0;
-    }
+    for (int32_t i = 0; i < queue->n_ops; i++)
+        if (rvit_cu_writes(&queue->ops[i], args->weight, weight_size) ||
+            rvit_cu_writes(&queue->ops[i], args->bias, args->out_features * (int64_t)sizeof(float)))
+            return 0;
     return queue->n_ops > 0;
 }
 

@@ -79,6 +79,19 @@ void rvit_cu_queue_close(rvit_cu_queue *queue)
     }
 }
 
+int rvit_cu_writes(const rvit_op *op, rvit_view view, int64_t size)
+{
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    const uintptr_t first = (uintptr_t)rvit_cu_at(view);
+    for (int i = 0; i < n && first != 0; i++) {
+        const uintptr_t written = (uintptr_t)rvit_cu_at(accesses[i].view);
+        if (accesses[i].writes && written != 0 && first < written + (uintptr_t)accesses[i].size && written < first + (uintptr_t)size)
+            return 1;
+    }
+    return 0;
+}
+
 rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
 {
     const rvit_cu_lt_plan *plan;

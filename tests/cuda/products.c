@@ -385,5 +385,59 @@ static void rows_on_the_device(void **state)
     rvit_program_destroy(program);
 }
 
+/* The rows change between two products, by an op that is none of pruning: the second is made of as many as there are then. */
+static void rows_that_change(void **state)
+{
+    (void)state;
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const rvit_cu_machine machine = device->machine;
+    device->machine.bucketed = 1;
+    device->machine.early = 0;
+    const int32_t few = 70, many = MOST_ROWS - 1;
+    array *x = array_input("x", MOST_ROWS * IN * 2), *weight = array_input("weight", MIDDLE * IN * 2);
+    array *counts = array_input("counts", 2 * 4), *live = array_output("live", 4);
+    array *out[2] = {array_output("before", MOST_ROWS * MIDDLE * 2), array_output("after", MOST_ROWS * MIDDLE * 2)};
+    store_normal(RVIT_F16, x->host, 0, MOST_ROWS * IN, 1);
+    store_normal(RVIT_F16, weight->host, 0, MIDDLE * IN, 0.12f);
+    memcpy(counts->host, &few, 4);
+    memcpy(counts->host + 4, &many, 4);
+    arrays_upload();
+    expect_ok(rvit_record_begin(H.stream[DEVICE]));
+    for (int i = 0; i < 2; i++) {
+        rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+        copy.source = array_view(counts, DEVICE);
+        copy.source.offset += i * 4;
+        copy.destination = array_view(live, DEVICE);
+        copy.size = 4;
+        expect_ok(rvit_copy(H.stream[DEVICE], &copy));
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.dtype = args.out_dtype = RVIT_F16;
+        args.rows.capacity = MOST_ROWS;
+        args.rows.live = array_view(live, DEVICE);
+        args.rows.padded = RVIT_ROWS_SPARE;
+        args.in_features = IN;
+        args.out_features = MIDDLE;
+        args.x = array_view(x, DEVICE);
+        args.weight = array_view(weight, DEVICE);
+        args.out = array_view(out[i], DEVICE);
+        expect_ok(rvit_linear(H.stream[DEVICE], &args));
+    }
+    rvit_program *program = NULL;
+    expect_ok(rvit_record_end(H.stream[DEVICE], &program));
+    device->machine = machine;
+    expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+    arrays_fetch(DEVICE);
+    linear_problem p = {.rows = many, .in_features = IN, .out_features = MIDDLE};
+    p.x = loaded(RVIT_F16, x->host, 0, many * IN);
+    p.weight = loaded(RVIT_F16, weight->host, 0, MIDDLE * IN);
+    double *exact = scratch(MOST_ROWS * MIDDLE * sizeof *exact);
+    float *plain = scratch(MOST_ROWS * MIDDLE * sizeof *plain);
+    linear_f64(&p, exact);
+    linear_f32(&p, plain);
+    check_close("before", RVIT_F16, loaded(RVIT_F16, out[0]->result[DEVICE], 0, few * MIDDLE), exact, plain, few * MIDDLE);
+    check_close("after", RVIT_F16, loaded(RVIT_F16, out[1]->result[DEVICE], 0, many * MIDDLE), exact, plain, many * MIDDLE);
+    rvit_program_destroy(program);
+}
+
 SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
-      TEST(rows_on_the_device));
+      TEST(rows_on_the_device), TEST(rows_that_change));
