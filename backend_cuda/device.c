@@ -21,10 +21,12 @@ enum {
 rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered)
 {
     CUcontext current = NULL;
+    *out_entered = 0;
     RVIT_CU_TRY(device->driver, cuCtxGetCurrent, (&current));
-    *out_entered = current != device->context;
-    if (*out_entered)
-        RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (device->context));
+    if (current == device->context)
+        return RVIT_OK;
+    RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (device->context));
+    *out_entered = 1;
     return RVIT_OK;
 }
 

@@ -189,6 +189,41 @@ static void context_is_left_alone(void **state)
     caller_close(&c);
 }
 
+static CUresult other_context(CUcontext *context)
+{
+    *context = NULL;
+    return CUDA_SUCCESS;
+}
+
+static CUresult refuse_context(CUcontext context)
+{
+    (void)context;
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* A context that cannot be made current: the call fails, and the thread's stack of contexts is as it was. */
+static void context_that_cannot_be_entered(void **state)
+{
+    (void)state;
+    rvit_device *const device = H.device[DEVICE];
+    const rvit_cu_driver *const real = rvit_cu_device_of(device)->driver;
+    caller c = caller_open();
+    CUcontext current = NULL;
+    rvit_cu_driver broken = *real;
+    broken.cuCtxGetCurrent = other_context;
+    broken.cuCtxPushCurrent = refuse_context;
+    rvit_cu_device_of(device)->driver = &broken;
+    rvit_buffer *buffer = NULL;
+    rvit_stream *stream = NULL;
+    const rvit_status status[] = {rvit_buffer_create(device, 64, RVIT_BUFFER_DEVICE, &buffer), rvit_stream_create(device, &stream)};
+    rvit_cu_device_of(device)->driver = real;
+    assert_int_equal(status[0], RVIT_DEVICE_LOST);
+    assert_int_equal(status[1], RVIT_DEVICE_LOST);
+    expect_success(c.cuda->cuCtxGetCurrent(&current));
+    assert_ptr_equal(current, c.context);
+    caller_close(&c);
+}
+
 static void misuse(void **state)
 {
     (void)state;
@@ -223,7 +258,8 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(context_is_left_alone), TEST(misuse));
+SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(context_is_left_alone), TEST(context_that_cannot_be_entered),
+      TEST(misuse));
 
 int main(int argc, char **argv)
 {
