@@ -42,6 +42,7 @@
     X(cuStreamCreate)                  \
     X(cuStreamDestroy)                 \
     X(cuStreamSynchronize)             \
+    X(cuStreamIsCapturing)             \
     X(cuStreamBeginCapture)            \
     X(cuStreamEndCapture)              \
     X(cuGraphInstantiateWithFlags)     \

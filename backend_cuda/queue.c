@@ -45,6 +45,13 @@ rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scrat
     const rvit_cu_driver *driver = queue->device->driver;
     if (queue->capturing)
         return rvit_fail(RVIT_INTERNAL, "cuda: an op needs %zu bytes that were not reserved before the capture", size);
+    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
+    RVIT_CU_TRY(driver, cuStreamIsCapturing, (queue->stream, &capture));
+    if (capture != CU_STREAM_CAPTURE_STATUS_NONE) /* the memory would be zeroed by the graph, each time, and not now */
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "cuda: the stream captures a graph, and the op needs %zu bytes of working memory, more than it has: run it "
+                         "once before the capture",
+                         size);
     size_t rounded = 4096;
     while (rounded < size)
         rounded *= 2;

@@ -22,7 +22,9 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_device_create(void *context, const
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_context);
 
 /* A stream that enqueues on a CUstream of the device's context; NULL is the legacy default stream. The caller keeps the CUstream alive;
-   rvit_stream_destroy waits for it and leaves it be. Work is ordered with whatever else the caller enqueues there. */
+   rvit_stream_destroy waits for it and leaves it be. Work is ordered with whatever else the caller enqueues there.
+   The caller may capture ops into a graph of its own, once each has run: one that needs more working memory than the stream has fails with
+   INVALID_ARGUMENT. The graph uses that memory: the stream must outlive it, and not be given an op that needs more. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_stream **out_stream);
 /* Makes a wrapped stream enqueue on another CUstream from now on: one store, no waiting. The caller must order what is enqueued after
    behind what was enqueued before (an event will do): a stream's ops share working memory. INVALID_ARGUMENT for a stream that is not a

@@ -189,6 +189,60 @@ static void context_is_left_alone(void **state)
     caller_close(&c);
 }
 
+/* Into a graph of the caller's: what needs memory that the stream does not have yet is refused, and the capture goes on. */
+static void captured_by_the_caller(void **state)
+{
+    (void)state;
+    enum { CU = 0, KEEP_IN = 16, KEEP = 32, OUT_CU = 48, SRC_ROWS = 64, SIZE = 96 };
+    static const int32_t cu[] = {0, 3, 5}, wanted[] = {0, 2, 3};
+    static const uint8_t keep[8] = {1, 0, 1, 0, 1};
+    caller c = caller_open();
+    rvit_device *device = NULL;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    expect_ok(rvit_cuda_device_create(NULL, NULL, &device));
+    expect_ok(rvit_cuda_stream_wrap(device, c.stream[0], &stream));
+    expect_ok(rvit_buffer_create(device, SIZE, RVIT_BUFFER_DEVICE, &buffer));
+    expect_ok(rvit_stream_write(stream, (rvit_view){buffer, CU}, cu, sizeof cu));
+    expect_ok(rvit_stream_write(stream, (rvit_view){buffer, KEEP_IN}, keep, sizeof keep));
+    rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+    args.mode = RVIT_SELECT_MASK;
+    args.n_images = 2;
+    args.max_len = args.rows = 5;
+    args.cu_seqlens = (rvit_view){buffer, CU};
+    args.keep_in = (rvit_view){buffer, KEEP_IN};
+    args.keep = (rvit_view){buffer, KEEP};
+    args.out_cu_seqlens = (rvit_view){buffer, OUT_CU};
+    args.src_rows = (rvit_view){buffer, SRC_ROWS};
+    for (int round = 0; round < 2; round++) {
+        CUgraph graph = NULL;
+        expect_success(c.cuda->cuStreamBeginCapture(c.stream[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+        if (round == 0)
+            expect_status(rvit_select(stream, &args), RVIT_INVALID_ARGUMENT, "capture");
+        else
+            expect_ok(rvit_select(stream, &args));
+        expect_success(c.cuda->cuStreamEndCapture(c.stream[0], &graph));
+        if (round == 0) {
+            expect_ok(rvit_select(stream, &args));
+        } else {
+            CUgraphExec executable = NULL;
+            expect_success(c.cuda->cuGraphInstantiateWithFlags(&executable, graph, 0));
+            expect_success(c.cuda->cuGraphLaunch(executable, c.stream[0]));
+            expect_success(c.cuda->cuStreamSynchronize(c.stream[0]));
+            expect_success(c.cuda->cuGraphExecDestroy(executable));
+        }
+        expect_success(c.cuda->cuGraphDestroy(graph));
+        int32_t out[3], none[3] = {-1, -1, -1};
+        expect_ok(rvit_stream_read(stream, args.out_cu_seqlens, out, sizeof out));
+        assert_memory_equal(out, wanted, sizeof out);
+        expect_ok(rvit_stream_write(stream, args.out_cu_seqlens, none, sizeof none));
+    }
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(buffer);
+    rvit_device_destroy(device);
+    caller_close(&c);
+}
+
 static CUresult other_context(CUcontext *context)
 {
     *context = NULL;
@@ -258,8 +312,8 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(context_is_left_alone), TEST(context_that_cannot_be_entered),
-      TEST(misuse));
+SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(captured_by_the_caller), TEST(context_is_left_alone),
+      TEST(context_that_cannot_be_entered), TEST(misuse));
 
 int main(int argc, char **argv)
 {
