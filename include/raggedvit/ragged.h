@@ -26,7 +26,8 @@ RVIT_API const char *rvit_dtype_name(rvit_dtype dtype);
 /* How many rows an op works on: at most `capacity` (the host's bound); exactly that many if live is absent, otherwise min(capacity,
    the int32 at live) as found on the device when the op runs. live is 4-byte aligned; usually it is cu_seqlens[n_images]. With
    RVIT_ROWS_PADDED the op may also read and write the rows between live and capacity, whatever they hold, if that is faster (a dense
-   product over all of them); nothing may depend on them. RVIT_ROWS_SPARE allows the same, and says that live may be far below capacity. */
+   product over all of them); nothing may depend on them. RVIT_ROWS_SPARE allows the same, and says that live may be far below capacity: a
+   program may then hold a product in several sizes and take the one that fits, made in another way than the op alone. */
 typedef enum rvit_rows_padding { RVIT_ROWS_EXACT = 0, RVIT_ROWS_PADDED = 1, RVIT_ROWS_SPARE = 2 } rvit_rows_padding;
 
 typedef struct rvit_rows {
