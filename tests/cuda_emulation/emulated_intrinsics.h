@@ -100,13 +100,14 @@ RVIT_DEVICE void warp_sync(emu::site at = emu::site::here())
     emu::warp_collective(at, emu::collective::sync, 0, 0);
 }
 
-/* Here a kernel ends before the next begins. */
+/* Here a kernel ends before the next begins; what one that is launched early does before it has waited is looked at. */
 RVIT_DEVICE void launch_next()
 {
 }
 
 RVIT_DEVICE void wait_for_previous()
 {
+    emu::wait_for_previous();
 }
 
 template <typename T> RVIT_DEVICE T emulated_shuffle(emu::site at, emu::collective kind, T value, int argument)

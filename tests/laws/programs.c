@@ -197,4 +197,113 @@ static void many_independent_ops(void **state)
     rvit_program_destroy(program);
 }
 
-SUITE(programs_suite, TEST(random_programs), TEST(many_independent_ops));
+enum { PRODUCT_ROWS = 40, N_SETS = 2 };
+
+/* Products whose weights ops of the same program write, right before or with other ops between; the last one's weights are a product. */
+typedef struct weight_chain {
+    int32_t in, out;
+    rvit_dtype dtype;
+    array *x, *live, *weights[N_SETS], *biases[N_SETS], *weight, *bias, *gamma, *results[3], *aside[2];
+} weight_chain;
+
+static rvit_status multiply(const weight_chain *c, const array *weight, const array *bias, const array *out, int32_t out_features)
+{
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = c->dtype;
+    args.rows.capacity = PRODUCT_ROWS;
+    args.rows.live = array_view(c->live, DEVICE);
+    args.in_features = c->in;
+    args.out_features = out_features;
+    args.x = array_view(c->x, DEVICE);
+    args.weight = array_view(weight, DEVICE);
+    args.bias = array_view(bias, DEVICE);
+    args.out = array_view(out, DEVICE);
+    return rvit_linear(H.stream[DEVICE], &args);
+}
+
+static rvit_status copy_array(const array *from, const array *to)
+{
+    rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+    copy.source = array_view(from, DEVICE);
+    copy.destination = array_view(to, DEVICE);
+    copy.size = from->size;
+    return rvit_copy(H.stream[DEVICE], &copy);
+}
+
+static void run_weight_chain(const weight_chain *c)
+{
+    for (int set = 0; set < N_SETS; set++) {
+        expect_ok(copy_array(c->biases[set], c->bias));
+        expect_ok(copy_array(c->weights[set], c->weight));
+        if (set == 1)
+            expect_ok(copy_array(c->gamma, c->aside[0]));
+        expect_ok(multiply(c, c->weight, c->bias, c->results[set], c->out));
+    }
+    rvit_layernorm_args norm = RVIT_LAYERNORM_ARGS_INIT;
+    norm.dtype = norm.out_dtype = c->dtype;
+    norm.rows.capacity = PRODUCT_ROWS;
+    norm.dim = c->in;
+    norm.eps = 1e-5f;
+    norm.x = array_view(c->x, DEVICE);
+    norm.gamma = norm.beta = array_view(c->gamma, DEVICE);
+    norm.out = array_view(c->aside[1], DEVICE);
+    expect_ok(rvit_layernorm(H.stream[DEVICE], &norm));
+    expect_ok(multiply(c, c->aside[1], NULL, c->results[2], PRODUCT_ROWS));
+}
+
+static void weights_of_the_program(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{128, 96}, {64, 8}, {256, 192}}; /* the last is not copied by a kernel on every device */
+    for (int dtype = RVIT_F32; dtype <= RVIT_F16; dtype++)
+        for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
+            weight_chain c = {.in = sizes[s][0], .out = sizes[s][1], .dtype = (rvit_dtype)dtype};
+            const int64_t element = rvit_dtype_size(c.dtype), weight_size = (int64_t)c.in * c.out * element;
+            const int32_t live = PRODUCT_ROWS;
+            c.x = array_input("x", PRODUCT_ROWS * c.in * element);
+            c.live = array_input("live", 4);
+            c.gamma = array_input("gamma", c.in * 4);
+            store_normal(c.dtype, c.x->host, 0, (int64_t)PRODUCT_ROWS * c.in, 1);
+            memcpy(c.live->host, &live, 4);
+            store_normal(RVIT_F32, c.gamma->host, 0, c.in, 1);
+            for (int set = 0; set < N_SETS; set++) {
+                c.weights[set] = array_input("weights", weight_size);
+                c.biases[set] = array_input("biases", c.out * 4);
+                store_normal(c.dtype, c.weights[set]->host, 0, (int64_t)c.in * c.out, 1);
+                store_normal(RVIT_F32, c.biases[set]->host, 0, c.out, 1);
+            }
+            c.weight = array_output("weight", weight_size);
+            c.bias = array_output("bias", c.out * 4);
+            c.aside[0] = array_output("copy of gamma", c.in * 4);
+            c.aside[1] = array_output("normal", PRODUCT_ROWS * c.in * element);
+            for (int i = 0; i < 3; i++)
+                c.results[i] = array_output("result", PRODUCT_ROWS * (i < 2 ? c.out : PRODUCT_ROWS) * element);
+            uint8_t *wanted[3];
+            arrays_upload();
+            run_weight_chain(&c);
+            arrays_fetch(DEVICE);
+            for (int i = 0; i < 3; i++) {
+                wanted[i] = scratch((size_t)c.results[i]->size);
+                memcpy(wanted[i], c.results[i]->result[DEVICE], (size_t)c.results[i]->size);
+            }
+            rvit_program *program = NULL;
+            expect_ok(rvit_record_begin(H.stream[DEVICE]));
+            run_weight_chain(&c);
+            expect_ok(rvit_record_end(H.stream[DEVICE], &program));
+            for (int launch = 0; launch < 20; launch++) {
+                if (launch % 5 == 0)
+                    arrays_upload();
+                expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+                if (launch % 5 < 4)
+                    continue; /* launches follow each other at once */
+                arrays_fetch(DEVICE);
+                for (int i = 0; i < 3; i++)
+                    if (memcmp(wanted[i], c.results[i]->result[DEVICE], (size_t)c.results[i]->size) != 0)
+                        fail_msg("%s, %d x %d: product %d is not that of its weights", rvit_dtype_name(c.dtype), c.out, c.in, i);
+            }
+            rvit_program_destroy(program);
+            harness_teardown(NULL);
+        }
+}
+
+SUITE(programs_suite, TEST(random_programs), TEST(many_independent_ops), TEST(weights_of_the_program));

@@ -23,6 +23,39 @@ CUfunction known_function(CUfunction function)
     report("use of a function of no loaded module");
     return nullptr;
 }
+
+CUresult launch_on(CUstream stream, CUfunction function, const launch_shape &shape, void **parameters, void **extra)
+{
+    if (known_function(function) == nullptr || !known(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    const kernel &k = *function->entry;
+    const unsigned(&grid)[3] = shape.grid, (&block)[3] = shape.block;
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || grid[0] > 0x7fffffff || grid[1] > 65535 || grid[2] > 65535 || block[0] == 0 ||
+        block[1] == 0 || block[2] == 0 || block[0] > 1024 || block[1] > 1024 || block[2] > 64 ||
+        (uint64_t)block[0] * block[1] * block[2] > 1024) {
+        report("%s: grid %u x %u x %u of blocks %u x %u x %u", k.name, grid[0], grid[1], grid[2], block[0], block[1], block[2]);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (shape.dynamic_shared > (unsigned)function->max_dynamic_shared) {
+        report("%s: %u bytes of dynamic shared memory, set to at most %d", k.name, shape.dynamic_shared, function->max_dynamic_shared);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (extra != nullptr || (parameters == nullptr && k.n_parameters > 0))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (stream->captured == nullptr && fault_launch())
+        return state().lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    operation op = {};
+    op.kind = operation::LAUNCH;
+    op.function = function;
+    op.shape = shape;
+    for (int i = 0; i < k.n_parameters; i++) {
+        const size_t at = (op.parameters.size() + k.alignments[i] - 1) / k.alignments[i] * k.alignments[i];
+        op.parameters.resize(at + k.sizes[i]);
+        op.offsets.push_back(at);
+        memcpy(op.parameters.data() + at, parameters[i], k.sizes[i]);
+    }
+    return submit(stream, std::move(op));
+}
 } // namespace
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -113,47 +146,29 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
     }
 }
 
-/* The attribute that is known lets a kernel start before the one before it ends, which none has to. */
+/* The attribute that is known lets a kernel start before the one before it ends. */
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction function, void **parameters, void **extra)
 {
+    EMU_CALL(CONTEXT);
     if (config == nullptr || (config->numAttrs > 0 && config->attrs == nullptr))
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < config->numAttrs; i++)
+    bool early = false;
+    for (unsigned i = 0; i < config->numAttrs; i++) {
         if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION)
             return CUDA_ERROR_INVALID_VALUE;
-    return cuLaunchKernel(function, config->gridDimX, config->gridDimY, config->gridDimZ, config->blockDimX, config->blockDimY,
-                          config->blockDimZ, config->sharedMemBytes, config->hStream, parameters, extra);
+        early = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+    }
+    const launch_shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
+                                {config->blockDimX, config->blockDimY, config->blockDimZ},
+                                config->sharedMemBytes,
+                                early};
+    return launch_on(config->hStream, function, shape, parameters, extra);
 }
 
 CUresult cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                         unsigned block_z, unsigned shared, CUstream stream, void **parameters, void **extra)
 {
     EMU_CALL(CONTEXT);
-    if (known_function(function) == nullptr || !known(stream))
-        return CUDA_ERROR_INVALID_HANDLE;
-    const kernel &k = *function->entry;
-    if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_x > 0x7fffffff || grid_y > 65535 || grid_z > 65535 || block_x == 0 ||
-        block_y == 0 || block_z == 0 || block_x > 1024 || block_y > 1024 || block_z > 64 || (uint64_t)block_x * block_y * block_z > 1024) {
-        report("%s: grid %u x %u x %u of blocks %u x %u x %u", k.name, grid_x, grid_y, grid_z, block_x, block_y, block_z);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (shared > (unsigned)function->max_dynamic_shared) {
-        report("%s: %u bytes of dynamic shared memory, set to at most %d", k.name, shared, function->max_dynamic_shared);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    if (extra != nullptr || (parameters == nullptr && k.n_parameters > 0))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (stream->captured == nullptr && fault_launch())
-        return state().lost = CUDA_ERROR_ILLEGAL_ADDRESS;
-    operation op = {};
-    op.kind = operation::LAUNCH;
-    op.function = function;
-    op.shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared};
-    for (int i = 0; i < k.n_parameters; i++) {
-        const size_t at = (op.parameters.size() + k.alignments[i] - 1) / k.alignments[i] * k.alignments[i];
-        op.parameters.resize(at + k.sizes[i]);
-        op.offsets.push_back(at);
-        memcpy(op.parameters.data() + at, parameters[i], k.sizes[i]);
-    }
-    return submit(stream, std::move(op));
+    const launch_shape shape = {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared, false};
+    return launch_on(stream, function, shape, parameters, extra);
 }

@@ -35,6 +35,9 @@ struct site {
 
 void block_barrier(site at);
 
+/* griddepcontrol.wait. */
+void wait_for_previous();
+
 enum class collective { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, load_matrix, multiply_f16, multiply_bf16 };
 
 /* All 32 lanes have to arrive, at one place, before any of them goes on. */

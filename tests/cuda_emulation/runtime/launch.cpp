@@ -251,6 +251,8 @@ bool launch(const kernel &k, const launch_shape &shape, const void *const *argum
     g.blocks = {shape.grid[0], shape.grid[1], shape.grid[2]};
     g.threads = {shape.block[0], shape.block[1], shape.block[2]};
     g.dynamic_shared = shape.dynamic_shared;
+    g.early = shape.early;
+    note_launch(g);
     g.n_blocks = (uint64_t)shape.grid[0] * shape.grid[1] * shape.grid[2];
     order_blocks(g, s.seed);
     for (worker &w : workers.workers)
@@ -258,6 +260,10 @@ bool launch(const kernel &k, const launch_shape &shape, const void *const *argum
     const fault_guard faults;
     (void)faults;
     workers.run(g, s.threads);
+    if (g.early && !g.waited && !g.failed) {
+        report("%s: launched early, and ends without having waited: what follows may begin before what came before has ended", k.name);
+        return false;
+    }
     return !g.failed;
 }
 } // namespace emu

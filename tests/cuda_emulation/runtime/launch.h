@@ -8,6 +8,7 @@ namespace emu
 {
 struct launch_shape {
     unsigned grid[3], block[3], dynamic_shared;
+    bool early; /* may begin before the launch before it has ended */
 };
 
 /* Runs it to the end. False if it did something that loses a device; report() has said what. arguments: one pointer a parameter. */

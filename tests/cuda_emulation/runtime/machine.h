@@ -45,6 +45,7 @@ struct fiber {
     /* of the warp collective it waits in */
     uint32_t value, result;
     int argument;
+    bool waited; /* for the launch before */
     const void *address;
     const uint32_t *a, *b;
     void *d;
@@ -73,6 +74,7 @@ struct grid {
     uint64_t n_blocks, step, start; /* the i-th block to run is (start + i * step) mod n_blocks */
     uint64_t next;                  /* atomic: blocks dealt out */
     bool failed;                    /* atomic */
+    bool early, waited;             /* waited: some thread has; atomic */
 };
 
 struct worker {
@@ -134,6 +136,7 @@ void matrix_execute(warp &w, collective kind);
 /* races.cpp: the kernels have been compiled to note their accesses. Those that the runtime does for them it notes itself. */
 extern bool watching_races;
 void note_access(const void *address, size_t size, bool writes, const void *code);
+void note_launch(const grid &g);
 /* The running fiber stops, or a block begins: its last write is looked at again, or forgotten. */
 void settle_suspect();
 void forget_suspect();

@@ -5,7 +5,8 @@
    make lanes wait for each other but order no memory. Threads that write the same value to the same place may do so at once.
 
    All of shared memory is watched. Of global memory, it is what the block itself has written, as far as a table of fixed size holds it;
-   what other blocks do with it is not seen. */
+   what other blocks do with it is not seen. But a kernel that is launched early must neither write global memory before it has waited, nor
+   read what has been written since a launch last waited for all before it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,6 +158,27 @@ table &table_of(worker &w)
     return *static_cast<table *>(w.accesses);
 }
 
+/* Words of global memory that have been written, below the number of the run that wrote them: of launches of which all but the first are
+   early. */
+enum { WRITTEN_WORDS = 1 << 20, WORD_BITS = 46 };
+uint64_t written[WRITTEN_WORDS];
+uint64_t this_run = 1;
+
+uint64_t &written_at(uintptr_t word)
+{
+    return written[(word ^ word >> 20) % WRITTEN_WORDS];
+}
+
+/* By an early kernel before it has waited. */
+void check_early(const fiber &f, uintptr_t address, size_t size, bool writes)
+{
+    if (writes)
+        fail("thread %u writes to global memory, and has not waited for the launch before", f.id);
+    for (uintptr_t word = address / WORD; word * WORD < address + size; word++)
+        if (__atomic_load_n(&written_at(word), __ATOMIC_RELAXED) == (this_run << WORD_BITS | word))
+            fail("thread %u reads what a launch has written that it has not waited for (%#zx)", f.id, (size_t)word * WORD);
+}
+
 void note_word(global_cell &g, uintptr_t word, unsigned bytes, const worker &w, bool writes, const void *code)
 {
     static const char memory[] = "global memory,";
@@ -181,6 +203,11 @@ void note_global(worker &w, uintptr_t address, size_t size, bool writes, const v
 {
     if (w.stacks != nullptr && address - (uintptr_t)w.stacks < w.stacks_size)
         return; /* the thread's own */
+    if (w.launch->early && !w.current->waited)
+        check_early(*w.current, address, size, writes);
+    if (writes)
+        for (uintptr_t word = address / WORD; word * WORD < address + size; word++)
+            __atomic_store_n(&written_at(word), this_run << WORD_BITS | word, __ATOMIC_RELAXED);
     table &t = table_of(w);
     for (uintptr_t word = address / WORD; word * WORD < address + size; word++) {
         const unsigned from = word * WORD < address ? (unsigned)(address - word * WORD) : 0;
@@ -202,6 +229,16 @@ void note_shared(worker &w, const char *memory, size_t first, size_t offset, siz
     }
 }
 } // namespace
+
+void note_launch(const grid &g)
+{
+    if (g.early)
+        return;
+    if (++this_run >> (64 - WORD_BITS) != 0) {
+        memset(written, 0, sizeof(written));
+        this_run = 1;
+    }
+}
 
 void note_access(const void *address, size_t size, bool writes, const void *code)
 {

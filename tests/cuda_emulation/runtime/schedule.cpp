@@ -227,6 +227,13 @@ void describe_position(const worker &w, char *text, size_t size)
     }
 }
 
+void wait_for_previous()
+{
+    worker &w = *this_worker();
+    w.current->waited = true;
+    __atomic_store_n(&w.launch->waited, true, __ATOMIC_RELAXED);
+}
+
 void fail(const char *format, ...)
 {
     worker &w = *this_worker();
@@ -264,6 +271,7 @@ void block_run(worker &w, coordinates index)
         f.bit = 1u << id % WARP;
         f.home = &w.warps[id / WARP];
         f.waits.line = 0;
+        f.waited = false;
         f.spins = 0;
         copies_discard(f);
     }

@@ -238,6 +238,24 @@ KERNEL(global_shuffled)
     slots[i + 32] = slots[(i + one) % 32];
 }
 
+/* Launched early: reads `in`, which nothing writes, and waits before it adds `other`, which the launch before has written. Option 1 waits
+   only then, 2 writes before, 3 waits not at all. */
+KERNEL(early)
+{
+    const int i = (int)threadIdx.x;
+    const float first = static_cast<const float *>(params.in)[i];
+    float *const out = static_cast<float *>(params.out);
+    if (params.option == 2)
+        out[i] = first;
+    if (params.option != 1 && params.option != 3)
+        wait_for_previous();
+    if (params.option == 3)
+        return;
+    const float second = static_cast<const float *>(params.other)[i];
+    wait_for_previous();
+    out[i] = first + second;
+}
+
 /* Neighbouring bytes are nobody else's business: in shared memory, */
 KERNEL(shared_bytes)
 {

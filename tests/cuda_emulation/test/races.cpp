@@ -8,10 +8,33 @@ struct race_case {
     unsigned block, shared;
     int right, wrong; /* values of option; -1: none */
 };
+
+/* What a kernel does that was launched early and has not waited. */
+void early_launches()
+{
+    for (int option = 0; option < 4; option++) {
+        session s;
+        test_params p = {};
+        p.in = s.device(std::vector<float>(64, 1.0f));
+        float *const middle = s.device(std::vector<float>(64, 2.0f));
+        p.other = p.in;
+        p.out = middle;
+        CHECK(s.launch("early", 1, 64, 0, p) == CUDA_SUCCESS); /* alone it may do as it likes */
+        p.other = middle;
+        p.out = s.device(std::vector<float>(64, 0.0f));
+        p.option = option;
+        CHECK(s.launch_early("early", 1, 64, p) == CUDA_SUCCESS);
+        const CUresult result = cuStreamSynchronize(s.stream);
+        if (result != (option == 0 ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS))
+            fprintf(stderr, "early, option %d\n", option);
+        CHECK(result == (option == 0 ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS));
+    }
+}
 } // namespace
 
 void test_races()
 {
+    early_launches();
     static const race_case cases[] = {
         {"sum", 128, 512, 0, 1},          {"pass", 64, 0, 0, 1},          {"ring", 64, 512, 0, 1},
         {"agree", 64, 0, 0, 1},           {"shuffled", 32, 0, 1, 0},      {"neighbour", 64, 128, 1, 0},

@@ -92,6 +92,23 @@ struct session {
         return cuLaunchKernel(function(name), grid, 1, 1, block, 1, 1, shared, stream, arguments, nullptr);
     }
 
+    /* May begin before the launch before it has ended. */
+    CUresult launch_early(const char *name, unsigned grid, unsigned block, test_params params)
+    {
+        void *arguments[] = {&params};
+        CUlaunchAttribute attribute = {};
+        attribute.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        CUlaunchConfig config = {};
+        config.gridDimX = grid;
+        config.blockDimX = block;
+        config.gridDimY = config.gridDimZ = config.blockDimY = config.blockDimZ = 1;
+        config.hStream = stream;
+        config.attrs = &attribute;
+        config.numAttrs = 1;
+        return cuLaunchKernelEx(&config, function(name), arguments, nullptr);
+    }
+
     CUresult run(const char *name, unsigned grid, unsigned block, unsigned shared, test_params params)
     {
         const CUresult launched = launch(name, grid, block, shared, params);
