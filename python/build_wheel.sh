@@ -7,7 +7,7 @@ folder=$(realpath -m "${1:-$root/dist}")
 build=$root/build/wheel
 cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DRVIT_TESTS=OFF -DRVIT_TOOLS=OFF -DRVIT_BENCH=OFF \
     -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON '-DCMAKE_INSTALL_RPATH=$ORIGIN' ${configure:-} >/dev/null
-cmake --build "$build" --target raggedvit | tail -1
+cmake --build "$build" --target raggedvit | sed '/^\[[0-9]*\/[0-9]*\] /d' >&2
 strip "$build/libraggedvit.so.0"
 wheel=$(python3 -B "$root/python/pack_wheel.py" "$build/libraggedvit.so.0" "$folder")
 

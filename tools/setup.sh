@@ -6,6 +6,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 want="gcc cmake ninja-build pkg-config libjansson-dev libjpeg-dev libpng-dev libvulkan-dev libvulkan-volk-dev
       glslang-tools mesa-vulkan-drivers $*"
+if ! command -v apt-get >/dev/null; then
+    echo "No apt-get here: what a build needs (README.md, \"Building by hand\") must be installed"
+    want=""
+fi
 missing=""
 for package in $want; do
     dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing="$missing $package"
@@ -23,6 +27,8 @@ if [ -n "$missing" ]; then
 fi
 
 preset=${RVIT_PRESET:-release}
-cmake --preset "$preset" ${configure:-} >/dev/null
-cmake --build --preset "$preset" | tail -1
 build=build/$preset
+cmake --preset "$preset" ${configure:-} >/dev/null
+echo "Building in $build"
+# All but Ninja's count of steps: what compilers complain of.
+cmake --build --preset "$preset" | sed '/^\[[0-9]*\/[0-9]*\] /d'
