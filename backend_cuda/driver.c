@@ -37,7 +37,8 @@ static void open_driver(void)
 {
     void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL) {
-        unavailable("CUDA: %s not found; it comes with the NVIDIA driver", LIBRARY);
+        const char *reason = dlerror();
+        unavailable("CUDA: %s; it comes with the NVIDIA driver", reason != NULL ? reason : LIBRARY " cannot be opened");
         return;
     }
     void *functions[N_FUNCTIONS];
@@ -53,10 +54,14 @@ static void open_driver(void)
     const CUresult result = opened.cuInit(0);
     if (result == CUDA_ERROR_NO_DEVICE) {
         unavailable("CUDA: the driver finds no device: cuInit gives CUDA_ERROR_NO_DEVICE (%d)", (int)result);
+    } else if (result == CUDA_ERROR_STUB_LIBRARY) {
+        unavailable("CUDA: the %s found is the toolkit's stub, not a driver: its folder must leave LD_LIBRARY_PATH", LIBRARY);
     } else if (result != CUDA_SUCCESS) {
-        const char *name = NULL;
+        const char *name = NULL, *text = NULL;
         (void)opened.cuGetErrorName(result, &name);
-        unavailable("CUDA: cuInit failed: %s (%d)", name != NULL ? name : "unknown result", (int)result);
+        (void)opened.cuGetErrorString(result, &text);
+        unavailable("CUDA: cuInit failed: %s (%d): %s", name != NULL ? name : "unknown result", (int)result,
+                    text != NULL ? text : "no description");
     }
     /* The library stays open to the end of the process: the driver keeps threads of its own. */
 }

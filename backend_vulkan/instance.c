@@ -22,7 +22,7 @@ static rvit_status open_loader(void)
 {
     pthread_once(&loader_once, load);
     if (loader_result != VK_SUCCESS)
-        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: libvulkan.so.1 not found; it comes with the Vulkan loader (Debian: libvulkan1)");
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: libvulkan.so.1 cannot be opened; it comes with the Vulkan loader (Debian: libvulkan1)");
     return RVIT_OK;
 }
 
@@ -72,7 +72,7 @@ rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance)
     rvit_vk_instance instance = {.get_proc = vkGetInstanceProcAddr, .api_version = application.apiVersion};
     const VkResult result = create_instance(&create, NULL, &instance.handle);
     if (result == VK_ERROR_INCOMPATIBLE_DRIVER)
-        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed");
+        return rvit_fail(RVIT_UNAVAILABLE, "Vulkan: no driver is installed (Debian: mesa-vulkan-drivers, or the GPU vendor's)");
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateInstance");
     const rvit_status status = own_functions(&instance);

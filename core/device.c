@@ -138,7 +138,10 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
     if (full.backend != RVIT_BACKEND_AUTO) {
         const rvit_backend_api *api = find_backend(full.backend);
         if (api == NULL)
-            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build", rvit_backend_name(full.backend));
+            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build%s", rvit_backend_name(full.backend),
+                             full.backend == RVIT_BACKEND_CUDA     ? ": CMake with RVIT_CUDA=ON says what it lacks"
+                             : full.backend == RVIT_BACKEND_VULKAN ? ": CMake with RVIT_VULKAN=ON says what it lacks"
+                                                                   : "");
         if (full.index < 0 && !api->chooses_index)
             RVIT_TRY(choose_index(api, 1, &full.index));
         return create(api, &full, out_device);
@@ -147,12 +150,17 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index %d needs a backend", (int)full.index);
     rvit_status status = RVIT_UNAVAILABLE;
     for (int i = 0; i < rvit_n_backends; i++) {
+        /* That there is no GPU is nothing to warn of; that one cannot be used is. */
+        rvit_log_level level = RVIT_LOG_INFO;
         status = choose_index(rvit_backends[i], 0, &full.index);
-        if (status == RVIT_OK)
+        if (status == RVIT_OK) {
             status = create(rvit_backends[i], &full, out_device);
+            if (status != RVIT_UNSUPPORTED)
+                level = RVIT_LOG_WARNING;
+        }
         if (status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY)
             return status;
-        rvit_log(RVIT_LOG_INFO, "%s passed over: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
+        rvit_log(level, "%s passed over: %s", rvit_backend_name(rvit_backends[i]->backend), rvit_status_detail());
     }
     return status;
 }

@@ -68,6 +68,16 @@ static int compare_keys(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
+/* What else is often given a checkpoint's name, by its first bytes. */
+static const char *other_format(const unsigned char *bytes)
+{
+    if (memcmp(bytes, "PK\3\4", 4) == 0 || (bytes[0] == 0x80 && bytes[1] == 2))
+        return "; it looks like a PyTorch checkpoint, which tools/convert_checkpoint.py turns into one";
+    if (memcmp(bytes, "version ", 8) == 0)
+        return "; it looks like a Git LFS pointer, whose file git lfs pull fetches";
+    return "";
+}
+
 /* Sets data_start and data_size. */
 static rvit_status read_header_length(rvit_safetensors *file)
 {
@@ -82,8 +92,8 @@ static rvit_status read_header_length(rvit_safetensors *file)
     if (length == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: the header length is zero", file->path);
     if (length > RVIT_SAFETENSORS_MAX_HEADER)
-        return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: the header length %" PRIu64 " is above %d", file->path, length,
-                         RVIT_SAFETENSORS_MAX_HEADER);
+        return rvit_fail(RVIT_BAD_FILE, "%s: not a .safetensors file: the header length %" PRIu64 " is above %d%s", file->path, length,
+                         RVIT_SAFETENSORS_MAX_HEADER, other_format(bytes));
     if ((int64_t)length > file->disk.size - 8)
         return rvit_fail(RVIT_BAD_FILE, "%s: truncated: the header length is %" PRIu64 ", but only %" PRId64 " bytes follow it", file->path,
                          length, file->disk.size - 8);

@@ -174,6 +174,9 @@ static void bad_frames(void **state)
         {(uint64_t)1 << 63, 4, "is above"},
         {100000001, 4, "is above"},
         {100000001, 200000000, "is above"},
+        {0x800000804034b50, 4, "looks like a PyTorch checkpoint"},  /* "PK\3\4", then a version and flags */
+        {0x80ce8a6c0a8a0280, 4, "looks like a PyTorch checkpoint"}, /* a pickle of PyTorch before 1.6 */
+        {0x206e6f6973726576, 4, "looks like a Git LFS pointer"},    /* "version " */
         {100000000, 4, "truncated: the header length"},
         {61, 4, "truncated: the header length"},
         {60, 4, "NUL"},
