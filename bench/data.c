@@ -94,7 +94,7 @@ void data_tiles(const char *sheet, int tile, int n, int size, float *out)
         source.width = source.height = tile;
         if (!preprocess_tile(source, size, &view, &error))
             fail(sheet, &error);
-        preprocess_normalize(&view, out + (size_t)i * image_length);
+        preprocess_normalize(&view, &preprocess_imagenet, out + (size_t)i * image_length);
         image_free(&view);
     }
     for (int i = n_tiles; i < n; i++)

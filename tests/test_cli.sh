@@ -56,7 +56,7 @@ for command in devices classify verify bench inspect policies; do
 done
 expect 0 classify --help
 for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample eps dtype batch \
-    top labels overlay features grid tiles expect json; do
+    top labels overlay features grid tiles crop mean std expect json; do
     out "^  --$option "
 done
 for command in devices classify verify bench inspect policies; do
@@ -77,6 +77,8 @@ for arguments in "frobnicate" "classify" "classify $model" "verify" "inspect" "i
     "classify $model $cat --prune ats --samples 0" "classify $model $cat --prune tome --merge -1" \
     "classify $model $cat --prune random --seed x" "classify $model $cat --grid" "classify $model $cat --image-size 0" \
     "classify $model $cat --backend cpu --image-size 225" "classify $model $cat --resample some" "classify $model $cat --eps 0" \
+    "classify $model $cat --crop 0" "classify $model $cat --mean 0.5,0.5" "classify $model $cat --mean 2" \
+    "classify $model $cat --std 0" "classify $model $cat --std 0.5," \
     "classify $model $cat --dtype f64" "classify $model $cat --backend tpu" \
     "bench a b" "bench --prune mask" "bench --batches 0,3" "bench --batches 4,2" "bench --batches 1,4097" "bench --seconds -1" \
     "bench --shape huge" "bench --prune tome --keep 0.5" "bench --top 3" "bench --backend cpu --prune l2 --blocks 12" \
@@ -115,9 +117,22 @@ err "--keep or --mass, not both"
 expect 2 classify "$model" "$cat" --backend cpu --prune dynamicvit --blocks 3,12
 err "block 12.*0\.\.11"
 
+# the manual page has every command and exit code of --help
+manual=$data/../../tools/raggedvit.1
+expect 0 --help
+for command in $(sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' "$folder/out"); do
+    grep -qE "^\.BI? $command( |$)" "$manual" || fail "not in the manual page: $command"
+done
+while IFS= read -r line; do
+    grep -qxF -- "$line" "$manual" || fail "not in the manual page: $line"
+done < <(sed -n 's/^  [0-9]  //p' "$folder/out")
+
 # devices and policies
 expect 0 devices
 out '^. cpu +0 '
+for backend in cuda vulkan; do
+    out "^. $backend +([0-9]|-  not (usable|in this build)$)"
+done
 no_err
 expect 0 devices --json
 json version '.+'
@@ -168,6 +183,9 @@ json tensors 182
 json dtypes.F16 182
 json tokens 197
 json refused null
+printf 'PK\3\4 made by torch.save' >"$folder/model.pth"
+expect 4 inspect "$folder/model.pth"
+err "PyTorch checkpoint, which tools/convert_checkpoint\.py"
 head -c 100000 "$model" >"$folder/cut.safetensors"
 for bad in "$folder/none.safetensors" "$folder/cut.safetensors" "$cat" "$folder"; do
     expect 4 inspect "$bad"
@@ -196,6 +214,14 @@ run 0 "$cat" --prune evit --keep 0.5 --blocks 2,5 --top 1 --dtype f16 --tier sca
 out '^tokens kept +99\.0 of 197 at block 2$'
 out '^tokens kept +50\.0 of 197 at block 5$'
 out 'scalar tier, f16'
+
+# the recipe
+run 0 "$cat" --crop 0.9 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
+out '^ +82\.2 %  cat$'
+run 0 "$cat" --mean 0.5 --std 0.5
+out '^ +77\.2 %  cat$'
+run 0 "$cat" --crop 1
+out '^ +85\.7 %  cat$'
 
 # the overlay
 rm -f "$folder/kept.png"

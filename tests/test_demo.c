@@ -75,7 +75,7 @@ static void run_tiles(rvit_session *session, const struct image *sheet, int32_t 
         const struct image_view cut = {sheet->pixels + corner, (int64_t)sheet->width * 3, TILE, TILE};
         struct image view;
         assert_true(preprocess_tile(cut, SIZE, &view, &error));
-        preprocess_normalize(&view, input + (size_t)i * IMAGE_LENGTH);
+        preprocess_normalize(&view, &preprocess_imagenet, input + (size_t)i * IMAGE_LENGTH);
         image_free(&view);
     }
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
@@ -130,8 +130,8 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
     struct image_error error;
     float logits[CLASSES];
     rvit_session *session = open_session(type, keep, 1);
-    assert_true(preprocess_picture(image_whole(&photo), SIZE, &view, &error));
-    preprocess_normalize(&view, rvit_session_input(session));
+    assert_true(preprocess_picture(image_whole(&photo), SIZE, 0, &view, &error));
+    preprocess_normalize(&view, &preprocess_imagenet, rvit_session_input(session));
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = 1;
     ok(rvit_session_run(session, &run, logits));

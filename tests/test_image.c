@@ -149,10 +149,12 @@ static void test_geometry(void **state)
         assert_int_equal(plan.left, cases[i].left);
         assert_int_equal(plan.top, cases[i].top);
     }
-    assert_int_equal(preprocess_edge(224), 248);
-    assert_int_equal(preprocess_edge(192), 213);
-    assert_int_equal(preprocess_edge(384), 384);
-    assert_int_equal(preprocess_edge(448), 448);
+    assert_int_equal(preprocess_edge(224, 0), 248);
+    assert_int_equal(preprocess_edge(192, 0), 213);
+    assert_int_equal(preprocess_edge(384, 0), 384);
+    assert_int_equal(preprocess_edge(448, 0), 448);
+    assert_int_equal(preprocess_edge(224, 0.95), 235);
+    assert_int_equal(preprocess_edge(224, 1), 224);
 }
 
 static void test_picture_is_resize_and_crop(void **state)
@@ -160,7 +162,7 @@ static void test_picture_is_resize_and_crop(void **state)
     (void)state;
     struct image in = make_image(RAMP, 451, 300), full = resized(&in, 372, 248), view;
     struct image_error error;
-    assert_true(preprocess_picture(image_whole(&in), 224, &view, &error));
+    assert_true(preprocess_picture(image_whole(&in), 224, 0, &view, &error));
     assert_int_equal(view.width, 224);
     assert_int_equal(view.height, 224);
     for (int32_t y = 0; y < 224; y++)
@@ -196,7 +198,7 @@ static void test_thin_pictures(void **state)
     for (int i = 0; i < 3; i++) {
         struct image in = make_image(RAMP, sizes[i][0], sizes[i][1]), view;
         struct image_error error;
-        assert_true(preprocess_picture(image_whole(&in), 224, &view, &error));
+        assert_true(preprocess_picture(image_whole(&in), 224, 0, &view, &error));
         image_free(&in);
         image_free(&view);
     }
@@ -208,12 +210,17 @@ static void test_normalize(void **state)
     uint8_t pixels[2 * 3] = {0, 128, 255, 255, 0, 10};
     const struct image view = {2, 1, pixels};
     float values[6];
-    preprocess_normalize(&view, values);
+    preprocess_normalize(&view, &preprocess_imagenet, values);
     assert_float_equal(values[0], -2.1179039f, 1e-7f);
     assert_float_equal(values[1], 2.2489083f, 1e-7f);
     assert_float_equal(values[2], 0.2051821f, 1e-7f);
     assert_float_equal(values[3], -2.0357144f, 1e-6f);
     assert_float_equal(values[4], 2.64f, 1e-6f);
+    const struct preprocess inception = {0.9, {0.5f, 0.5f, 0.5f}, {0.5f, 0.5f, 0.25f}};
+    preprocess_normalize(&view, &inception, values);
+    assert_float_equal(values[0], -1, 1e-7f);
+    assert_float_equal(values[1], 1, 1e-7f);
+    assert_float_equal(values[4], 2, 1e-7f);
 }
 
 static void test_every_kind_of_file(void **state)

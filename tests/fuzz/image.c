@@ -39,9 +39,9 @@ static void preprocess(const struct image *picture)
     struct image_error error;
     if ((int64_t)picture->width * picture->height > 1 << 16)
         return;
-    if (preprocess_picture(image_whole(picture), 32, &view, &error)) {
+    if (preprocess_picture(image_whole(picture), 32, 0, &view, &error)) {
         static float values[3 * 32 * 32];
-        preprocess_normalize(&view, values);
+        preprocess_normalize(&view, &preprocess_imagenet, values);
         image_free(&view);
     }
     if (preprocess_tile(image_whole(picture), 16, &view, &error))

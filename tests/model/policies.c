@@ -49,7 +49,7 @@ static void read_images(int first, int n, float *out)
         struct image_error error;
         if (!preprocess_tile(cut, SIZE, &view, &error))
             fail_msg("tile %d: %s", tile, error.text);
-        preprocess_normalize(&view, out + (size_t)i * IMAGE_LENGTH);
+        preprocess_normalize(&view, &preprocess_imagenet, out + (size_t)i * IMAGE_LENGTH);
         image_free(&view);
     }
 }

@@ -142,7 +142,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     if (code == EXIT_OK)
         code = labels_load(options->labels, checkpoint, self->engine.model_info.n_classes, &self->labels);
     if (code == EXIT_OK)
-        code = inputs_open(options->paths, options->n_paths, options->tiles, options->limit, &self->inputs);
+        code = inputs_open(options->paths, options->n_paths, &options->preprocess, options->tiles, options->limit, &self->inputs);
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
     if (code == EXIT_OK)

@@ -27,7 +27,7 @@ int complain_status(const char *subject, rvit_status status)
     if (!detail[0])
         complain(subject, "%s", rvit_status_name(status));
     else
-        complain(subject && strstr(detail, subject) ? NULL : subject, "%s", detail);
+        complain(subject && strcasestr(detail, subject) ? NULL : subject, "%s", detail);
     switch (status) {
     case RVIT_INVALID_ARGUMENT:
         return EXIT_USAGE;

@@ -67,6 +67,18 @@ static void print_device(const rvit_device_info *info, bool is_default)
         printf("             %s\n", info->note);
 }
 
+static void print_absent(const rvit_device_info *infos, int32_t n)
+{
+    static const rvit_backend backends[] = {RVIT_BACKEND_CUDA, RVIT_BACKEND_VULKAN};
+    for (int b = 0; b < 2; b++) {
+        int32_t i = 0;
+        while (i < n && infos[i].backend != backends[b])
+            i++;
+        if (i == n)
+            printf("  %-6s  -  not in this build\n", rvit_backend_name(backends[b]));
+    }
+}
+
 int run_devices(const struct options *options)
 {
     rvit_device_info *infos = NULL;
@@ -81,6 +93,8 @@ int run_devices(const struct options *options)
             json_array_append_new(array, device_to_json(&infos[i], i == chosen));
         else
             print_device(&infos[i], i == chosen);
+    if (!options->json)
+        print_absent(infos, n);
     if (options->json) {
         json_print(json_pack("{s:s, s:O}", "version", rvit_version(), "devices", array));
         putchar('\n');

@@ -9,7 +9,6 @@
 #include <sys/stat.h>
 
 #include "lines.h"
-#include "preprocess.h"
 
 static bool ends_with(const char *text, const char *ending)
 {
@@ -104,9 +103,9 @@ static int64_t count_tiles(const struct inputs *in, const char *path)
     return (int64_t)(width / in->tiles) * (height / in->tiles);
 }
 
-int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, struct inputs *out)
+int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, int32_t tiles, int64_t limit, struct inputs *out)
 {
-    *out = (struct inputs){.tiles = tiles, .limit = limit ? limit : INT64_MAX};
+    *out = (struct inputs){.recipe = recipe, .tiles = tiles, .limit = limit ? limit : INT64_MAX};
     int code = EXIT_OK;
     for (int i = 0; i < n_arguments && code == EXIT_OK; i++) {
         struct stat status;
@@ -197,11 +196,12 @@ int inputs_next_prepared(struct inputs *in, int32_t size, float *out_values, str
     const int found = inputs_next(in, out);
     if (found <= 0)
         return found;
-    if (!(in->tiles ? preprocess_tile : preprocess_picture)(out->pixels, size, &view, &error)) {
+    if (!(in->tiles ? preprocess_tile(out->pixels, size, &view, &error)
+                    : preprocess_picture(out->pixels, size, in->recipe->crop, &view, &error))) {
         complain(out->path, "%s", error.text);
         return -1;
     }
-    preprocess_normalize(&view, out_values);
+    preprocess_normalize(&view, in->recipe, out_values);
     if (out_view)
         *out_view = view;
     else

@@ -3,7 +3,7 @@
 #define RVIT_CLI_INPUTS_H
 
 #include "cli.h"
-#include "image.h"
+#include "preprocess.h"
 
 struct input_failure {
     int32_t file;
@@ -13,6 +13,7 @@ struct input_failure {
 struct inputs {
     char **paths;
     int32_t n_paths, capacity;
+    const struct preprocess *recipe;
     int32_t tiles;   /* pixels; 0: whole images */
     int64_t limit;   /* INT64_MAX: none */
     int64_t total;   /* images or tiles there are, as far as the headers tell, at most the limit */
@@ -33,8 +34,8 @@ struct input {
     struct image_view pixels;
 };
 
-/* arguments: files, folders, lists (.txt). limit 0: all. Complains and returns an exit code. */
-int inputs_open(char *const *arguments, int n_arguments, int32_t tiles, int64_t limit, struct inputs *out);
+/* arguments: files, folders, lists (.txt). recipe: borrowed. limit 0: all. Complains and returns an exit code. */
+int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, int32_t tiles, int64_t limit, struct inputs *out);
 void inputs_close(struct inputs *in);
 
 /* The next image; its pixels hold until the next call. 0: there is none left. An unreadable file is complained of, noted in failures and

@@ -22,14 +22,15 @@ struct command {
 
 static const struct command commands[] = {
     {DEVICES, "devices", "", "lists every device of every backend",
-     "Lists every device of every backend that is built in, in the order of preference: its driver, the tier chosen, and why a "
-     "backend, a device or a higher tier is passed over. '*' marks the device that --backend auto takes.",
+     "Lists every device of every backend, in the order of preference: its driver, the tier chosen, and why a backend, a device or a "
+     "higher tier is passed over. '*' marks the device that --backend auto takes.",
      "raggedvit devices", 0, 0, false, run_devices},
     {CLASSIFY, "classify", "MODEL IMAGE...", "classifies images, pruned or not",
      "Classifies images with a .safetensors checkpoint, or the index file of one in parts. IMAGE is a PNG or JPEG file, a folder (its "
      "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
-     "recipe: shorter edge to size / 0.9 (from 384 pixels on: to size), bicubic as Pillow does it, centre crop, ImageNet mean and "
-     "standard deviation. An unreadable image is reported and skipped. With --json, an image's \"kept\" are the patches left after "
+     "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation, by default those of "
+     "DeiT; timm's own ViT were trained with --mean 0.5 --std 0.5. An unreadable image is reported and skipped. With --json, an image's "
+     "\"kept\" are the patches left after "
      "each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many patches each is the mean.",
      "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, true, run_classify},
     {VERIFY, "verify", "MODEL", "compares two devices on the same images",
@@ -51,7 +52,8 @@ static const struct command commands[] = {
      "raggedvit inspect deit_tiny.safetensors --tensors", 1, 1, true, run_inspect},
     {POLICIES, "policies", "", "lists the prune policies",
      "Lists the policies that --prune takes: the options each uses and their defaults, where in a block it prunes, and its source. "
-     "PATCHES: as many as the image has. An option in brackets, or in capitals, has no default; the latter must be given.",
+     "3..last: block 3 and each after it. PATCHES: as many as the image has. An option in brackets, or in capitals, has no default; the "
+     "latter must be given.",
      "raggedvit policies", 0, 0, false, run_policies},
 };
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -83,6 +85,9 @@ enum {
     OPT_SHAPE,
     OPT_TOP,
     OPT_IMAGES,
+    OPT_CROP,
+    OPT_MEAN,
+    OPT_STD,
     OPT_TILES,
     OPT_LIMIT,
     OPT_LABELS,
@@ -138,6 +143,9 @@ static const struct option_row option_rows[] = {
      "measuring time of a batch size, 0 to 3600; the search for the break-even takes twice as long (0.5)"},
     {OPT_SHAPE, BENCH, "shape", "NAME", "without MODEL: DeiT's tiny, small or base (tiny)"},
     {OPT_IMAGES, VERIFY, "images", "PATH", "an image, folder or list to verify on (noise)"},
+    {OPT_CROP, RUNS, "crop", "P", "share of an image's shorter edge that the model sees, 0.1 to 1 (0.9, from 384 pixels on 1)"},
+    {OPT_MEAN, RUNS, "mean", "R,G,B", "what is subtracted from the colours, which go from 0 to 1; or one for all (0.485,0.456,0.406)"},
+    {OPT_STD, RUNS, "std", "R,G,B", "what they are divided by then; or one for all (0.229,0.224,0.225)"},
     {OPT_TILES, RUNS, "tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop"},
     {OPT_LIMIT, CLASSIFY, "limit", "N", "only the first N images or tiles (all)"},
     {OPT_LIMIT, VERIFY, "limit", "N", "only the first N images or tiles (all; of noise: 8)"},
@@ -320,6 +328,15 @@ static bool parse_option(int id, const char *name, const char *value, struct opt
         ok = parse_integer(name, value, 1, 100, &number);
         options->top = (int32_t)number;
         break;
+    case OPT_CROP:
+        ok = parse_real(name, value, 0.1, 1, &options->preprocess.crop);
+        break;
+    case OPT_MEAN:
+        ok = parse_colours(name, value, 0, 1, options->preprocess.mean);
+        break;
+    case OPT_STD:
+        ok = parse_colours(name, value, 0.001, 1, options->preprocess.deviation);
+        break;
     case OPT_TILES:
         ok = parse_integer(name, value, 1, 65536, &number);
         options->tiles = (int32_t)number;
@@ -374,6 +391,7 @@ static int run_command(const struct command *command, int argc, char **argv)
                               .device = -1,
                               .against_device = -1,
                               .checkpoint = RVIT_CHECKPOINT_DESC_INIT,
+                              .preprocess = preprocess_imagenet,
                               .seconds = 0.5,
                               .shape = 3,
                               .top = 5};

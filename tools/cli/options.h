@@ -2,6 +2,7 @@
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 
+#include "preprocess.h"
 #include "prune.h"
 
 struct options {
@@ -18,6 +19,7 @@ struct options {
     rvit_dtype dtype, against_dtype;
     int32_t batch;
     int32_t top;
+    struct preprocess preprocess;
     int32_t tiles;
     int64_t limit;                          /* 0: all */
     int32_t batches[RVIT_PRUNE_MAX_STAGES]; /* of bench, ascending */

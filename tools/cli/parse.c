@@ -38,6 +38,26 @@ bool parse_real(const char *option, const char *text, double low, double high, d
     return false;
 }
 
+bool parse_colours(const char *option, const char *text, double low, double high, float *out)
+{
+    int n = 0;
+    const char *at = text;
+    for (char *end;; at = end + 1) {
+        const double value = strtod(at, &end);
+        if (end == at || !(value >= low && value <= high) || n == 3)
+            break;
+        out[n++] = (float)value;
+        if (!*end && n == 1)
+            out[1] = out[2] = out[0];
+        if (!*end && n != 2)
+            return true;
+        if (*end != ',')
+            break;
+    }
+    complain(NULL, "--%s: '%s' is not one number or three, as 0.485,0.456,0.406, from %g to %g", option, text, low, high);
+    return false;
+}
+
 bool parse_name(const char *option, const char *text, const char *const *names, int n_names, int *out)
 {
     for (int i = 0; i < n_names; i++)

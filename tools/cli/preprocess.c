@@ -4,6 +4,8 @@
 
 #include "resize.h"
 
+const struct preprocess preprocess_imagenet = {0, {0.485f, 0.456f, 0.406f}, {0.229f, 0.224f, 0.225f}};
+
 static int64_t centre_offset(int64_t full, int64_t crop)
 {
     const int64_t half = (full - crop) / 2;
@@ -26,9 +28,11 @@ struct preprocess_geometry preprocess_plan(int32_t width, int32_t height, int32_
     return plan;
 }
 
-int32_t preprocess_edge(int32_t size)
+int32_t preprocess_edge(int32_t size, double crop)
 {
-    return size < 384 ? (int32_t)floor(size / 0.9) : size;
+    if (crop == 0)
+        crop = size < 384 ? 0.9 : 1;
+    return (int32_t)floor(size / crop);
 }
 
 static bool resize_window(struct image_view source, struct preprocess_geometry plan, int32_t size, struct image *out,
@@ -42,9 +46,9 @@ static bool resize_window(struct image_view source, struct preprocess_geometry p
     return false;
 }
 
-bool preprocess_picture(struct image_view source, int32_t size, struct image *out, struct image_error *error)
+bool preprocess_picture(struct image_view source, int32_t size, double crop, struct image *out, struct image_error *error)
 {
-    return resize_window(source, preprocess_plan(source.width, source.height, preprocess_edge(size), size), size, out, error);
+    return resize_window(source, preprocess_plan(source.width, source.height, preprocess_edge(size, crop), size), size, out, error);
 }
 
 bool preprocess_tile(struct image_view source, int32_t size, struct image *out, struct image_error *error)
@@ -52,14 +56,13 @@ bool preprocess_tile(struct image_view source, int32_t size, struct image *out, 
     return resize_window(source, (struct preprocess_geometry){size, size, 0, 0}, size, out, error);
 }
 
-void preprocess_normalize(const struct image *view, float *out)
+void preprocess_normalize(const struct image *view, const struct preprocess *recipe, float *out)
 {
-    static const float mean[3] = {0.485f, 0.456f, 0.406f}, deviation[3] = {0.229f, 0.224f, 0.225f};
     const size_t n_pixels = (size_t)view->width * (size_t)view->height;
     for (size_t c = 0; c < 3; c++) {
         float table[256];
         for (int v = 0; v < 256; v++)
-            table[v] = ((float)v / 255.0f - mean[c]) / deviation[c];
+            table[v] = ((float)v / 255.0f - recipe->mean[c]) / recipe->deviation[c];
         for (size_t i = 0; i < n_pixels; i++)
             out[c * n_pixels + i] = table[view->pixels[3 * i + c]];
     }

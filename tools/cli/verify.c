@@ -182,7 +182,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     const struct options *options = self->options;
     int code = open_engines(self, checkpoint);
     if (code == EXIT_OK && options->n_paths)
-        code = inputs_open(options->paths, options->n_paths, options->tiles, options->limit, &self->inputs);
+        code = inputs_open(options->paths, options->n_paths, &options->preprocess, options->tiles, options->limit, &self->inputs);
     if (code != EXIT_OK)
         return code;
     const rvit_model_info *info = &self->a.model_info;
