@@ -113,11 +113,11 @@ class Bars:
             out.append(f"{block} << EOD\n" + "\n".join(f'{x:.4f} {y:.6g} "{short(y)}"' for x, y in rows) + "\nEOD")
             order.append(f"{block} using 1:2 with boxes fs solid 0.85 border rgb '#333333' lc rgb '{COLOURS[style]}' notitle")
             if self.labels:
-                order.append(f"{block} using 1:2:3 with labels offset 0,0.6 font ',8' notitle")
+                order.append(f"{block} using 1:2:3 with labels offset 0,{1.2 if self.line else 0.6} font ',8' notitle")
         # The tallest of a stack is drawn first, the others over it.
         plots = order[::-1] if self.stacked else order
         if self.line:
-            plots.append(f"{self.line[1]} with lines lc rgb '#000000' lw 1.5 dt 2 notitle")
+            plots.insert(0, f"{self.line[1]} with lines lc rgb '#000000' lw 1.5 dt 2 notitle")
         return out, plots
 
 
@@ -145,8 +145,8 @@ class Figure:
             for label, style, kind in panel.legend():
                 legend.setdefault(label, (style, kind))
             column, row = i % columns, i // columns
-            under = 96 if getattr(panel, "rotate", False) else 62
-            left, right = column * self.panel_size[0] + 92, (column + 1) * self.panel_size[0] - 14
+            under = 96 if getattr(panel, "rotate", False) else 68
+            left, right = column * self.panel_size[0] + 100, (column + 1) * self.panel_size[0] - 14
             high, low = height - top - row * self.panel_size[1] - 26, height - top - (row + 1) * self.panel_size[1] + under
             out += ["reset", "unset key\nset grid ytics lc rgb '#dddddd' lw 1\nset border 3\nset tics nomirror out"]
             if i == 0:
@@ -156,7 +156,7 @@ class Figure:
             out.append(f"set lmargin at screen {left / width:.4f}\nset rmargin at screen {right / width:.4f}")
             out.append(f"set tmargin at screen {high / height:.4f}\nset bmargin at screen {low / height:.4f}")
             out.append(f"set title '{quote(panel.title)}' font ',11' offset 0,-0.4\nset xlabel '{quote(panel.x)}'")
-            out.append(f"set ylabel '{quote(panel.y)}' offset 0.4,0")
+            out.append(f"set label 3 '{quote(panel.y)}' at screen {(left - 82) / width:.4f},{(high + low) / 2 / height:.4f} center rotate")
             lines, plots = panel.script(f"p{i}")
             out += lines
             out.append("plot " + ", \\\n     ".join(plots))
@@ -385,7 +385,8 @@ def policies(reports, device):
     panel = Lines(f"demo checkpoint (DeiT-T), CIFAR-10 tiles, {where}", "images a second", "top-1, %", lines, log_x=False,
                   y_range=(int(low) - 1, 86), ticks=ticks_over([x for _, _, _, p in lines for x, _ in p]))
     return Figure(f"{slug(device)}_policies", f"Accuracy against throughput: {device}, {day(fast)}", [panel], 1,
-                  "Each policy at several settings; on 1000 test tiles 1 point of top-1 is within the error. Lengths are truly ragged.",
+                  f"Each policy at several settings; top-1 in {accuracy['dtype']}, on 1000 test tiles 1 point is within the error."
+                  " Lengths are truly ragged.",
                   (720, 460))
 
 
@@ -401,8 +402,7 @@ def ragged(reports, device):
         return None
     rows = [r for r in peers["attention"] if "gpu_us" in r and not r["swept"]]
     names = [n for n in WHO if n not in ("cuDNN SDPA", "varlen_attn", OURS)]
-    points = [r["point"].replace(" uniform", "\\nuniform").replace(" one", "\\none") for r in rows]
-    panels = [Bars("attention, ragged and at 577 tokens", "GPU time over raggedvit's", points,
+    panels = [Bars("attention, ragged and at 577 tokens", "GPU time over raggedvit's", [r["point"] for r in rows],
                    [(n, WHO[n], [(median(r, "gpu_us", n) or 0) / median(r, "gpu_us", OURS) or None for r in rows]) for n in names],
                    rotate=True, log_y=True, line=("raggedvit = 1", "1"))]
     found = [r for r in (whole or {}).get("eager", []) if r["keep"] is None and OURS in r]
