@@ -39,7 +39,9 @@ def paragraph(text):
 
 
 def table(head, rows):
-    return "\n".join(["| " + " | ".join(head) + " |", "|" + "---|" * len(head)] + ["| " + " | ".join(row) + " |" for row in rows])
+    """Columns of numbers are aligned to the right."""
+    rule = "".join("---:|" if all(re.fullmatch(r"-|[\d.,*]+( / [\d.,*]+)?", row[i]) for row in rows) else "---|" for i in range(len(head)))
+    return "\n".join(["| " + " | ".join(head) + " |", "|" + rule] + ["| " + " | ".join(row) + " |" for row in rows])
 
 
 def link(report, text="JSON", folder="bench/results"):
@@ -111,9 +113,9 @@ def forwards(reports):
     lines = [[MODELS[m][0], str(b)] + [cell(m, b, k) for k in (None, 0.5, 0.2)] for m, b in FORWARDS]
     ratios = [images_per_second(r) / images_per_second(r, GRAPH) for r in rows.values()]
     out = [paragraph(f"""{machine(peers)}, f16, images and logits in device memory. **Whole forwards**, images a second, raggedvit /
-        PyTorch's same forward in a CUDA graph (fixed k, by a gather), in one run ({link(peers)}); l2 after block 3. Of {len(rows)} pairs of
-        a model, a batch size and a kept fraction PyTorch is the faster in {sum(r < 1 for r in ratios) or 'none'} (it would be bold); the
-        least factor is {min(ratios):.2f}:"""), table(["", "batch", "dense", "keep 0.5", "keep 0.2"], lines)]
+        PyTorch's same forward in a CUDA graph (fixed k, by a gather), in one run ({link(peers)}); l2 after block 3. Of {len(rows)}
+        combinations of model, batch size and kept fraction PyTorch is the faster in {sum(r < 1 for r in ratios) or 'none'} (it would be
+        bold); the least factor is {min(ratios):.2f}:"""), table(["", "batch", "dense", "keep 0.5", "keep 0.2"], lines)]
 
     base = "deit_base_patch16_224"
     ideal = [f"{100 * images_per_second(rows[(base, 64, k)]) / images_per_second(rows[(base, 64, None)]) / ideal_speed_up(base, k):.0f} %"
@@ -161,24 +163,25 @@ def attention(reports):
     def mean(rival):
         return geometric_mean(median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", rival))
 
-    lost = losses(reports)
+    compared, lost = comparisons(reports), losses(reports)
     text = paragraph(f"""Over {len(rows)} points the geometric mean is {mean(FLASH):.2f} times as fast as FlashAttention-2 and
         {mean(TRITON):.2f} times as fast as the Triton kernel (the best of eleven tiles at each point). A rival is
-        faster in {len(lost)} of all cells measured ([the worst](bench/README.md#where-a-rival-is-faster)).""")
+        faster in {len(lost)} of the {len(compared)} cells measured, whole forwards included
+        ([the worst](bench/README.md#where-a-rival-is-faster)).""")
     head = paragraph(f"""**Ragged attention** alone, {peers['date'][:10]}, 12 heads of 64 channels, f16, GPU microseconds a call
         ({link(peers)}); "padded" pads to the longest image, without the mask that ragged images need. A figure in bold is faster than
-        raggedvit's.""")
+        raggedvit's{'' if any('**' in cell for line in lines for cell in line) else ': here none is'}.""")
     return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in RIVALS], lines), text])
 
 
-def losses(reports):
-    """(rival's time over ours, what, rival, ours, theirs) where a rival is faster, the worst first. Times in us of an image or a call."""
+def comparisons(reports):
+    """(rival's time over ours, what, rival, ours, theirs) of all that was measured beside rivals. Times in us of an image or a call."""
     found = []
     peers = reports.find("peers", "attention")
     for r in peers["attention"] if peers else []:
         for rival, times in r.get("gpu_us", {}).items():
             ours = median(r, "gpu_us", OURS)
-            if rival != OURS and times.get("median") and times["median"] < ours:
+            if rival != OURS and times.get("median"):
                 found.append((times["median"] / ours, f"attention, {r['point']}", rival, ours, times["median"]))
     for section, rivals in (("forwards", [GRAPH]), ("compile", ["torch.compile"]),
                             ("eager", ["eager, Triton varlen", "eager, FA2 varlen", "padded graph, key mask"])):
@@ -186,16 +189,21 @@ def losses(reports):
         for r in report[section] if report else []:
             for rival in rivals:
                 theirs, ours = images_per_second(r, rival), images_per_second(r)
-                if theirs and theirs > ours:
+                if theirs:
                     keep = "ragged" if r.get("threshold") else "dense" if r["keep"] is None else f"keep {r['keep']:g}"
                     found.append((ours / theirs, f"{MODELS[r['model']][0]}, B={r['batch']}, {keep}", rival, 1e6 / ours, 1e6 / theirs))
-    return sorted(found)
+    return found
+
+
+def losses(reports):
+    """Where a rival is faster, the worst first."""
+    return sorted(cell for cell in comparisons(reports) if cell[0] < 1)
 
 
 def worst(reports):
     found = losses(reports)
     text = paragraph(f"A rival is faster in {len(found)} cells{'; the worst three' if len(found) > 3 else ''}:")
-    rows = [[what, rival, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.2f}"] for ratio, what, rival, ours, theirs in found[:3]]
+    rows = [[what, rival, f"{ours:.2f}", f"{theirs:.2f}", f"{ratio:.3f}"] for ratio, what, rival, ours, theirs in found[:3]]
     return text + "\n\n" + table(["cell", "rival", "raggedvit, us", "rival, us", "rival's time over ours"], rows) if rows else text
 
 
