@@ -150,13 +150,12 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index %d needs a backend", (int)full.index);
     rvit_status status = RVIT_UNAVAILABLE;
     for (int i = 0; i < rvit_n_backends; i++) {
-        /* That there is no GPU is nothing to warn of; that one cannot be used is. */
+        /* That there is no GPU is nothing to warn of; that one is there and fails is, unless it only lacks the tier that was named. */
         rvit_log_level level = RVIT_LOG_INFO;
         status = choose_index(rvit_backends[i], 0, &full.index);
         if (status == RVIT_OK) {
             status = create(rvit_backends[i], &full, out_device);
-            if (status != RVIT_UNSUPPORTED)
-                level = RVIT_LOG_WARNING;
+            level = full.tier == RVIT_TIER_AUTO ? RVIT_LOG_WARNING : RVIT_LOG_INFO;
         }
         if (status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY)
             return status;
