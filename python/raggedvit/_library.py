@@ -54,7 +54,7 @@ class Library:
             self.raw = ctypes.CDLL(self.path)
             self.raw.rvit_version.restype = ctypes.c_char_p
         except (OSError, AttributeError) as error:
-            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} cannot be used as libraggedvit: {error}") from error
+            raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} cannot be used as libraggedvit: {error}; RAGGEDVIT_LIBRARY names another") from error
         wanted = tuple(CONSTANTS[f"RVIT_VERSION_{part}"] for part in ("MAJOR", "MINOR"))
         found = self.version()
         if tuple(int(part) for part in found.split(".")[:2]) != wanted:

@@ -118,7 +118,7 @@ class Model:
         images: floating point [B, channels, image_size, image_size], normalised as the checkpoint was trained; an array or what numpy can
         make one of without a loss; float32 and contiguous, it is read in place. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", nonzero = keep: [B,
-        tokens], or [n_stages, B, tokens] with several blocks. features, cls_attention: give these too.
+        tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...) must be kept. features, cls_attention: give these too.
 
         The first call with a batch size and a policy records a forward and allocates its memory; later ones run it.
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
@@ -162,7 +162,8 @@ class Model:
         mask = np.asarray(mask)
         wanted = (stages, n_images, self.info.tokens)
         if mask.shape != wanted and (stages != 1 or mask.shape != wanted[1:]):
-            raise invalid(f"the mask is {list(mask.shape)}; expected {list(wanted)}")
+            expected = list(wanted if stages != 1 else wanted[1:])
+            raise invalid(f"the mask is {list(mask.shape)}; expected {expected}, tokens with the {self.info.n_prefix} of the prefix first")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
     def _session(self, key: Any) -> _Session:
