@@ -110,7 +110,7 @@ class Model:
     def __repr__(self) -> str:
         return f"<raggedvit.Model {self.info.architecture} on {self.device.name} ({self.device.backend})>"
 
-    def classify(self, images: Any, policy: str = "l2", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+    def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                  seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result:
         """Logits of a batch, and what was kept of it.

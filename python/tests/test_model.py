@@ -93,6 +93,7 @@ class ModelTest(unittest.TestCase):
         spread = np.asfortranarray(self.images.astype(np.float64))
         np.testing.assert_array_equal(self.model.classify(spread).logits, wanted)
         self.assertEqual(self.model.classify(self.images[:0]).logits.shape, (0, 10))
+        np.testing.assert_array_equal(self.model.classify(self.images, "none").logits, wanted)
 
     def test_errors(self):
         fails, classify = self.fails, self.model.classify
