@@ -1,7 +1,7 @@
 /* A stream of frames through a Vision Transformer that looks only at what moved: frames come in batches, a patch is kept if it differs
    from the frame before, and so every frame leaves another number of tokens. The batch stays ragged; nothing is padded.
 
-   usage: video MODEL.safetensors     the frames are drawn here: a bright square moves over a still background */
+   usage: video [MODEL.safetensors]     the frames are drawn here: a bright square moves over a still background */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,13 +58,13 @@ static void mark_changes(const rvit_model_info *info, const float *frame, const 
 
 int main(int argc, char **argv)
 {
-    (void)argc; /* argv[argc] is NULL, which rvit_checkpoint_open names */
+    const char *path = argc > 1 ? argv[1] : "examples/data/deit_tiny_cifar10.safetensors";
     rvit_device *device = NULL;
     rvit_checkpoint *checkpoint = NULL;
     rvit_model *model = NULL;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     need(rvit_device_create(NULL, &device));
-    need(rvit_checkpoint_open(argv[1], NULL, &checkpoint));
+    need(rvit_checkpoint_open(path, NULL, &checkpoint));
     need(rvit_model_create(device, checkpoint, NULL, &model));
     need(rvit_model_get_info(model, &info));
     rvit_checkpoint_destroy(checkpoint);
