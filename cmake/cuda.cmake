@@ -1,5 +1,4 @@
 # Finds what the CUDA backend is built with: nvcc and cuda.h. Nothing is linked: the driver and cuBLASLt are opened at run time.
-set(RVIT_CUDA AUTO CACHE STRING "CUDA backend: AUTO (if a fitting nvcc is found), ON or OFF")
 set(default_archs "80;86;89;90;100;120")
 set(RVIT_CUDA_ARCHS ${default_archs} CACHE STRING "GPU architectures the kernels are compiled for; the lowest also as PTX")
 set(RVIT_HAVE_CUDA OFF)
