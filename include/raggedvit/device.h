@@ -87,7 +87,8 @@ typedef struct rvit_device_desc {
 #define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0}
 /* clang-format on */
 
-/* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. */
+/* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. AUTO passes over a
+   device that is there and fails, with a warning in the log. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device);
 RVIT_API void rvit_device_destroy(rvit_device *device);
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info);
