@@ -138,10 +138,8 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
     if (full.backend != RVIT_BACKEND_AUTO) {
         const rvit_backend_api *api = find_backend(full.backend);
         if (api == NULL)
-            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build%s", rvit_backend_name(full.backend),
-                             full.backend == RVIT_BACKEND_CUDA     ? ": CMake with RVIT_CUDA=ON says what it lacks"
-                             : full.backend == RVIT_BACKEND_VULKAN ? ": CMake with RVIT_VULKAN=ON says what it lacks"
-                                                                   : "");
+            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: CMake's output says what it lacked",
+                             rvit_backend_name(full.backend));
         if (full.index < 0 && !api->chooses_index)
             RVIT_TRY(choose_index(api, 1, &full.index));
         return create(api, &full, out_device);
