@@ -46,7 +46,8 @@ def load(source):
     except Exception as error:  # of many kinds
         kind = re.search(r"GLOBAL ([\w.]+)", str(error))
         if kind:
-            raise ValueError(f"it holds an object of kind {kind[1]}, and only weights are loaded, for safety; save its state_dict() instead") from error
+            raise ValueError(f"it holds an object of kind {kind[1]}, and only weights are loaded, for safety; save its state_dict()"
+                             " instead") from error
         raise ValueError(f"it is no PyTorch checkpoint, or a broken one ({str(error).splitlines()[0]})") from error
 
 
