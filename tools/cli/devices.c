@@ -28,13 +28,17 @@ static int list_devices(rvit_device_info **out_infos, int32_t *out_n)
     }
 }
 
-/* What --backend auto takes: the first that is there and is not a software driver. */
+/* What --backend auto takes. It is tried: a device that is listed may still fail, of which the library warns. */
 static int32_t find_default(const rvit_device_info *infos, int32_t n)
 {
-    for (int32_t i = 0; i < n; i++)
-        if (infos[i].index >= 0 && !infos[i].is_software)
-            return i;
-    return -1;
+    rvit_device *device = NULL;
+    rvit_device_info taken = RVIT_DEVICE_INFO_INIT;
+    int32_t i = -1;
+    if (rvit_device_create(NULL, &device) == RVIT_OK && rvit_device_get_info(device, &taken) == RVIT_OK)
+        for (i = n - 1; i >= 0 && (infos[i].backend != taken.backend || infos[i].index != taken.index);)
+            i--;
+    rvit_device_destroy(device);
+    return i;
 }
 
 static json_t *device_to_json(const rvit_device_info *info, bool is_default)
