@@ -136,7 +136,8 @@ class Figure:
     def script(self):
         columns = min(self.columns, len(self.panels))
         rows = -(-len(self.panels) // columns)
-        width = columns * self.panel_size[0] + self.legend_width
+        panels_width = columns * self.panel_size[0]
+        width = max(panels_width + self.legend_width, 7 * len(self.note), 10 * len(self.title))
         top, bottom = 42, 22 if self.note else 4
         height = rows * self.panel_size[1] + top + bottom
         out = ["set multiplot"]
@@ -162,7 +163,8 @@ class Figure:
             out.append("plot " + ", \\\n     ".join(plots))
         # The legend is a panel of its own, so that it lies over no data.
         out.append("reset\nunset tics\nunset border\nunset xlabel\nunset ylabel\nunset title\nset xrange [0:1]\nset yrange [0:1]")
-        out.append(f"set lmargin at screen {1 - (self.legend_width - 4) / width:.4f}\nset rmargin at screen {1 - 4 / width:.4f}")
+        out.append(f"set lmargin at screen {(panels_width + 4) / width:.4f}")
+        out.append(f"set rmargin at screen {(panels_width + self.legend_width - 4) / width:.4f}")
         out.append(f"set tmargin at screen {1 - top / height:.4f}\nset bmargin at screen {bottom / height:.4f}")
         out.append("set key left top Left reverse samplen 2 spacing 1.25 font ',10' width -2")
         entries = [f"NaN with {kind} {style} title '{quote(label)}'" for label, (style, kind) in legend.items()]
@@ -314,7 +316,8 @@ def stages(reports, device):
     if not panels:
         return None
     return Figure(f"{slug(device)}_stages", f"Where a pruned forward's time goes: {device}, {day(*used, peers)}", panels, 2,
-                  "Each part replayed by itself. PyTorch's gather is in its prune stage; ours is in the layernorm of block 4.")
+                  "Each part replayed by itself." + (" PyTorch's gather is in its prune stage; ours is in the layernorm of block 4."
+                                                     if peers else ""))
 
 
 def scaling(reports, device):
