@@ -1,5 +1,6 @@
 /* A user of the library in C99: attention of an image of one row, which gives v back, and the version of headers and library. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <raggedvit/cuda.h>
@@ -60,6 +61,10 @@ int main(void)
     TRY(rvit_stream_synchronize(stream));
     if (memcmp(memory + 1024, row[2], sizeof row[2]) != 0) {
         fprintf(stderr, "attention to one row does not give that row\n");
+        return 1;
+    }
+    if (rvit_count_table(RVIT_COUNT_FLOOR, strtod("nan", NULL), 0, 1, cu_seqlens) != RVIT_INVALID_ARGUMENT) {
+        fprintf(stderr, "a NaN is taken for a number: the library was compiled with fast-math\n");
         return 1;
     }
     rvit_buffer_destroy(buffer);

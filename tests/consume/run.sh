@@ -49,7 +49,7 @@ cmake_project() {
     done
     # The programs are compiled as their own project says, not as the library's does.
     if grep '"command"' "$folder/compile_commands.json" | grep -E 'program\.c(pp)? ' |
-        grep -E -e '-W[a-z]|-ffp-contract|-fvisibility|RVIT_|_GNU_SOURCE'; then
+        grep -E -e '-W[a-z]|-ffp-contract|-fno-fast-math|-fvisibility|RVIT_|_GNU_SOURCE'; then
         fail "the library's options have leaked into the program's"
     fi
 }
@@ -104,7 +104,10 @@ build-tree)
     LD_LIBRARY_PATH=$build compile "$work/uninstalled" $(pkg-config --cflags --libs raggedvit)
     ;;
 add_subdirectory | FetchContent)
-    cmake_project parent "$languages" "-DRVIT_HOW=$how" "-DRVIT_SOURCE=$source" -DRVIT_VULKAN=OFF -DRVIT_CUDA=OFF
+    # A parent's flags reach the library, which must give the same all the same.
+    [ "$how" = FetchContent ] || CFLAGS="${CFLAGS:-} -O2 -ffast-math"
+    cmake_project parent "$languages" "-DRVIT_HOW=$how" "-DRVIT_SOURCE=$source" "-DCMAKE_C_FLAGS=${CFLAGS:-}" -DRVIT_VULKAN=OFF \
+        -DRVIT_CUDA=OFF
     "$CMAKE" --install "$work/parent" --prefix "$work/prefix" >/dev/null
     [ ! -e "$work/prefix" ] || fail "the parent installs $(find "$work/prefix" -type f)"
     ;;
