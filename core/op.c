@@ -79,6 +79,12 @@ static rvit_status check_rows(const rvit_op *op, const char *name, int64_t rows)
     return check_range(op, name, rows, 0, INT32_MAX - 1);
 }
 
+static rvit_status check_live_rows(const rvit_op *op, const char *name, const rvit_rows *rows)
+{
+    RVIT_TRY(check_rows(op, name, rows->capacity));
+    return check_range(op, "padded", rows->padded, RVIT_ROWS_EXACT, RVIT_ROWS_SPARE);
+}
+
 static rvit_status check_images(const rvit_op *op, int64_t n_images)
 {
     return check_range(op, "n_images", n_images, 0, INT32_MAX - 1);
@@ -119,7 +125,7 @@ static rvit_status prepare_linear(rvit_op *op)
     if (a->out_dtype != a->dtype && a->out_dtype != RVIT_F32)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: out_dtype is %s, expected %s (dtype) or f32", rvit_dtype_name(a->out_dtype),
                          rvit_dtype_name(a->dtype));
-    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_dim(op, "out_features", a->out_features));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU));
@@ -134,7 +140,7 @@ static rvit_status prepare_layernorm(rvit_op *op)
     rvit_layernorm_args *a = &op->layernorm;
     RVIT_TRY(check_dtype(op, "dtype", a->dtype));
     RVIT_TRY(check_dtype(op, "out_dtype", a->out_dtype));
-    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
     RVIT_TRY(check_dim(op, "dim", a->dim));
     RVIT_TRY(check_eps(op, a->eps));
@@ -262,7 +268,7 @@ static rvit_status prepare_merge(rvit_op *op)
 {
     const rvit_merge_args *a = &op->merge;
     RVIT_TRY(check_dtype(op, "dtype", a->dtype));
-    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
     return check_dim(op, "dim", a->dim);
 }
@@ -270,7 +276,7 @@ static rvit_status prepare_merge(rvit_op *op)
 static rvit_status prepare_pack(rvit_op *op)
 {
     const rvit_pack_args *a = &op->pack;
-    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "source_rows", a->source_rows));
     RVIT_TRY(check_range(op, "row_size", a->row_size, 4, 1 << 28));
     return check_multiple(op, "row_size", a->row_size, 4);
@@ -280,8 +286,8 @@ static rvit_status prepare_unpack(rvit_op *op)
 {
     const rvit_unpack_args *a = &op->unpack;
     RVIT_TRY(check_dtype(op, "dtype", a->dtype));
-    RVIT_TRY(check_rows(op, "rows.capacity", a->rows.capacity));
-    RVIT_TRY(check_rows(op, "destination_rows.capacity", a->destination_rows.capacity));
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_live_rows(op, "destination_rows.capacity", &a->destination_rows));
     return check_dim(op, "dim", a->dim);
 }
 

@@ -65,7 +65,8 @@ typedef struct rvit_device_desc {
     rvit_tier tier;       /* UNSUPPORTED if the device lacks it */
     int32_t n_threads;    /* CPU: worker threads; 0: one a core */
     int32_t oracle;       /* CPU: 1 for the plain reference with float64 accumulation; slow */
-    int32_t debug_checks; /* 1: read back and validate cu_seqlens, rows.live and src_rows of an op before it runs; synchronises */
+    int32_t debug_checks; /* 1: read back and validate cu_seqlens, rows.live and src_rows of an op before it runs, unless it was recorded;
+                             synchronises */
     const rvit_allocator *allocator; /* copied; NULL: malloc. It must outlive every object of the device */
     int32_t vector_bits;             /* CPU: widest vectors to use, 256 or 512 bits; 0: the widest found */
     /* Vulkan: 0: before the device is handed out, a few small ops of the tier are run three times and compared with what the host

@@ -73,6 +73,7 @@ static void copy_and_pack(void **state)
     SPOIL(UNPACK, "dim", args.unpack.dim = -4);
     SPOIL(UNPACK, "rows", args.unpack.rows.capacity = -1);
     SPOIL(UNPACK, "destination_rows", args.unpack.destination_rows.capacity = -1);
+    SPOIL(UNPACK, "padded", args.unpack.destination_rows.padded = 3);
     SPOIL(UNPACK, "destination", args.unpack.destination_rows.capacity = 1 << 20; args.unpack.base.buffer = NULL);
     expect_nothing_written();
 }
@@ -86,6 +87,8 @@ static void rows_of_values(void **state)
     SPOIL(LINEAR, "out_dtype", args.linear.out_dtype = BAD_DTYPE);
     SPOIL(LINEAR, "out_dtype", args.linear.out_dtype = RVIT_F16);
     SPOIL(LINEAR, "rows", args.linear.rows.capacity = -1);
+    SPOIL(LINEAR, "padded", args.linear.rows.padded = 3);
+    SPOIL(LINEAR, "padded", args.linear.rows.padded = -1);
     SPOIL(LINEAR, "in_features", args.linear.in_features = 0);
     SPOIL(LINEAR, "in_features", args.linear.in_features = 10);
     SPOIL(LINEAR, "in_features", args.linear.in_features = INT32_MIN);

@@ -40,7 +40,7 @@ static void view(draft *d, rvit_view *v)
 static void rows(draft *d, choices *c, rvit_rows *r)
 {
     r->capacity = choose_int(c, 0, 40);
-    r->padded = choose_int(c, 0, 1);
+    r->padded = choose_int(c, 0, 2);
     view(d, &r->live);
 }
 
