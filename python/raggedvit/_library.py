@@ -104,11 +104,13 @@ class Handle:
     def __init__(self, pointer: ctypes.c_void_p, destroy: Any, keeps: tuple[Any, ...] = ()) -> None:
         self.pointer = self._as_parameter_ = pointer
         # The finalizer holds keeps: they outlive the call of destroy even when all of it becomes garbage in one cycle.
-        self._finalizer = weakref.finalize(self, Handle._end, destroy, pointer, keeps)
+        self._finalizer = weakref.finalize(self, Handle._end, os.getpid(), destroy, pointer, keeps)
 
     @staticmethod
-    def _end(destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
-        destroy(pointer)
+    def _end(process: int, destroy: Any, pointer: ctypes.c_void_p, keeps: tuple[Any, ...]) -> None:
+        # A child of a fork ends, too, and must leave the parent's objects alone: a driver would wait for threads that are not there.
+        if process == os.getpid():
+            destroy(pointer)
 
     def close(self) -> None:
         self._finalizer()

@@ -166,6 +166,19 @@ class ModelTest(unittest.TestCase):
             out = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout
             self.assertTrue(out.startswith(f"UNAVAILABLE {name}"), out)
 
+    def test_a_child_of_a_fork_leaves_the_objects_alone(self):
+        read, write = os.pipe()
+        handle = raggedvit._library.Handle(None, lambda pointer: os.write(write, b"ended"))
+        child = os.fork()
+        if child == 0:
+            handle.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        handle.close()
+        os.close(write)
+        self.assertEqual(os.read(read, 64), b"ended")
+        os.close(read)
+
     def test_the_interpreter_ends_with_everything_alive(self):
         code = ("import support, raggedvit, numpy as np\n"
                 "m = raggedvit.Model(support.CHECKPOINT, backend='cpu', n_threads=2)\n"
