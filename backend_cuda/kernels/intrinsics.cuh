@@ -73,6 +73,12 @@ RVIT_DEVICE int atomic_add_ordered(int *p, int value)
     return before;
 }
 
+/* Orders what the thread has written, and what others had before it met them at a barrier, before what it does next, for all blocks. */
+RVIT_DEVICE void memory_fence()
+{
+    __threadfence();
+}
+
 /* A kernel that is launched early (queue.c) runs beside those before it, and writes nothing until it has waited; nor does it read, but for
    what no op of the program writes. From here on the one behind may be launched. */
 RVIT_DEVICE void launch_next()

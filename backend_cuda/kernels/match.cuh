@@ -282,7 +282,13 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     link_rows(params, job);
     block_sync();
     if (threadIdx.x < 32) {
+        /* Where a long image has had its partners, rows of later images may be listed. */
+        const bool may_be_long = layout.max_len > HELD_ROWS;
+        if (may_be_long)
+            memory_fence();
         const int before = look_back(layout, job.image, job.len - job.merges, tag);
+        if (may_be_long)
+            memory_fence();
         if (threadIdx.x == 0)
             memory.layout.before = before;
     }

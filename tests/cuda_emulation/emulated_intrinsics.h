@@ -100,6 +100,10 @@ RVIT_DEVICE void warp_sync(emu::site at = emu::site::here())
     emu::warp_collective(at, emu::collective::sync, 0, 0);
 }
 
+RVIT_DEVICE void memory_fence()
+{
+}
+
 /* Here a kernel ends before the next begins; what one that is launched early does before it has waited is looked at. */
 RVIT_DEVICE void launch_next()
 {
