@@ -460,9 +460,9 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         queue->plans = plan;
         if (plan->usable)
             RVIT_TRY(improve(queue, args, plan));
-        /* Only eager use with ever new row counts gets here: the oldest shape is forgotten. */
+        /* Eager use may go on with ever new row counts: the oldest shape is forgotten. A program needs each of its own once more. */
         int n = 1;
-        for (rvit_cu_lt_plan *last = plan; last->next != NULL; last = last->next)
+        for (rvit_cu_lt_plan *last = plan; !queue->records && last->next != NULL; last = last->next)
             if (++n > MOST_PLANS) {
                 end_plan(queue, last->next);
                 last->next = NULL;
