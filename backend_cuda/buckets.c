@@ -62,13 +62,13 @@ static rvit_status record_branches(rvit_cu_queue *queue, const rvit_op *ops, int
 {
     const rvit_cu_driver *driver = queue->device->driver;
     const CUstream main = queue->stream;
-    const int64_t launches = queue->launches;
+    const int64_t launches = queue->launches, copies = queue->copies;
     CUstream side = NULL;
     RVIT_CU_TRY(driver, cuStreamCreate, (&side, CU_STREAM_NON_BLOCKING));
     queue->stream = side;
     rvit_status status = RVIT_OK;
     for (int32_t b = 0; b < buckets->n_buckets && status == RVIT_OK; b++) {
-        queue->launches = launches; /* one of them runs */
+        queue->launches = launches, queue->copies = copies; /* one of them runs */
         queue->bucket_rows = buckets->bucket_rows[b];
         queue->behind_own = 0;
         status = record_branch(queue, ops, n_ops, n_behind, branches[b]);

@@ -385,6 +385,42 @@ static void rows_on_the_device(void **state)
     rvit_program_destroy(program);
 }
 
+/* A program knows all its shapes at once, however many: none is asked about twice. */
+static void program_of_many_shapes(void **state)
+{
+    (void)state;
+    enum { SHAPES = 600 };
+    array *x = array_input("x", SHAPES * 8 * 4), *weight = array_input("weight", 8 * 8 * 4), *out = array_output("out", SHAPES * 8 * 4);
+    arrays_upload();
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+    rvit_program *program = NULL;
+    expect_ok(rvit_record_begin(H.stream[DEVICE]));
+    for (int64_t rows = 1; rows <= SHAPES; rows++) {
+        rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+        args.rows.capacity = rows;
+        args.in_features = args.out_features = 8;
+        args.x = array_view(x, DEVICE);
+        args.weight = array_view(weight, DEVICE);
+        args.out = array_view(out, DEVICE);
+        expect_ok(rvit_linear(H.stream[DEVICE], &args));
+    }
+    expect_ok(rvit_stream_get_stats(H.stream[DEVICE], &before));
+    expect_ok(rvit_record_end(H.stream[DEVICE], &program));
+    expect_ok(rvit_stream_get_stats(H.stream[DEVICE], &after));
+    assert_in_range(after.host_allocations - before.host_allocations, 1, SHAPES + 10);
+    rvit_program_destroy(program);
+}
+
+static void enqueue_copy(const array *from, int64_t offset, const array *to)
+{
+    rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
+    copy.source = array_view(from, DEVICE);
+    copy.source.offset += offset;
+    copy.destination = array_view(to, DEVICE);
+    copy.size = 4;
+    expect_ok(rvit_copy(H.stream[DEVICE], &copy));
+}
+
 /* The rows change between two products, by an op that is none of pruning: the second is made of as many as there are then. */
 static void rows_that_change(void **state)
 {
@@ -395,7 +431,7 @@ static void rows_that_change(void **state)
     device->machine.early = 0;
     const int32_t few = 70, many = MOST_ROWS - 1;
     array *x = array_input("x", MOST_ROWS * IN * 2), *weight = array_input("weight", MIDDLE * IN * 2);
-    array *counts = array_input("counts", 2 * 4), *live = array_output("live", 4);
+    array *counts = array_input("counts", 2 * 4), *live = array_output("live", 4), *seen = array_output("seen", 4);
     array *out[2] = {array_output("before", MOST_ROWS * MIDDLE * 2), array_output("after", MOST_ROWS * MIDDLE * 2)};
     store_normal(RVIT_F16, x->host, 0, MOST_ROWS * IN, 1);
     store_normal(RVIT_F16, weight->host, 0, MIDDLE * IN, 0.12f);
@@ -404,12 +440,7 @@ static void rows_that_change(void **state)
     arrays_upload();
     expect_ok(rvit_record_begin(H.stream[DEVICE]));
     for (int i = 0; i < 2; i++) {
-        rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
-        copy.source = array_view(counts, DEVICE);
-        copy.source.offset += i * 4;
-        copy.destination = array_view(live, DEVICE);
-        copy.size = 4;
-        expect_ok(rvit_copy(H.stream[DEVICE], &copy));
+        enqueue_copy(counts, i * 4, live);
         rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
         args.dtype = args.out_dtype = RVIT_F16;
         args.rows.capacity = MOST_ROWS;
@@ -421,11 +452,17 @@ static void rows_that_change(void **state)
         args.weight = array_view(weight, DEVICE);
         args.out = array_view(out[i], DEVICE);
         expect_ok(rvit_linear(H.stream[DEVICE], &args));
+        enqueue_copy(live, 0, seen); /* part of each recording */
+        expect_ok(rvit_linear(H.stream[DEVICE], &args));
     }
     rvit_program *program = NULL;
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
     expect_ok(rvit_record_end(H.stream[DEVICE], &program));
     device->machine = machine;
+    expect_ok(rvit_stream_get_stats(H.stream[DEVICE], &before));
     expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+    expect_ok(rvit_stream_get_stats(H.stream[DEVICE], &after));
+    assert_int_equal(after.copies - before.copies, 4);
     arrays_fetch(DEVICE);
     linear_problem p = {.rows = many, .in_features = IN, .out_features = MIDDLE};
     p.x = loaded(RVIT_F16, x->host, 0, many * IN);
@@ -440,4 +477,4 @@ static void rows_that_change(void **state)
 }
 
 SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
-      TEST(rows_on_the_device), TEST(rows_that_change));
+      TEST(rows_on_the_device), TEST(program_of_many_shapes), TEST(rows_that_change));
