@@ -27,7 +27,8 @@ typedef struct rvit_cu_device {
     const rvit_cu_driver *driver;
     CUdevice handle;
     CUcontext context;
-    int retained; /* the context is the device's primary one, held by us */
+    int retained;          /* the context is the device's primary one, held by us */
+    unsigned long long id; /* of the context: another after the application has reset the GPU; 0 where the driver has none */
     CUmodule module;
     CUfunction kernels[RVIT_CU_N_KERNELS];
     CUmodule bucket_module;
@@ -106,7 +107,8 @@ static inline rvit_cu_kernel rvit_cu_of_dtype(rvit_cu_kernel first, rvit_dtype d
     return (rvit_cu_kernel)((int)first + (int)dtype);
 }
 
-/* Makes the device's context the calling thread's, unless it is already; leave undoes it. */
+/* Makes the device's context the calling thread's, unless it is already; leave undoes it. DEVICE_LOST: the application has reset the GPU;
+   the driver's objects are gone, and must not be ended either. */
 rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered);
 void rvit_cu_leave(const rvit_cu_device *device, int entered);
 
@@ -167,7 +169,8 @@ void rvit_cu_layout_attach(const rvit_cu_queue *queue, rvit_cu_layout *layout);
 
 /* linear_lt.c: products by cuBLASLt, where the host knows the rows or may work on all there can be. */
 rvit_status rvit_cu_lt_open(rvit_cu_device *device);
-void rvit_cu_lt_close(rvit_cu_device *device);
+/* entered: the context is there; without it the library's own handle is left behind. */
+void rvit_cu_lt_close(rvit_cu_device *device, int entered);
 /* Finds out how to run the op; *out_plan NULL: the backend's own kernel has to. Remembered by the queue. */
 rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan **out_plan);
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan);

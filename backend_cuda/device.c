@@ -21,7 +21,12 @@ enum {
 rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered)
 {
     CUcontext current = NULL;
+    unsigned long long id = device->id;
     *out_entered = 0;
+    if (id != 0)
+        RVIT_CU_TRY(device->driver, cuCtxGetId, (device->context, &id));
+    if (id != device->id)
+        return rvit_fail(RVIT_DEVICE_LOST, "cuda: %s has been reset since the device was created", device->base.info.name);
     RVIT_CU_TRY(device->driver, cuCtxGetCurrent, (&current));
     if (current == device->context)
         return RVIT_OK;
@@ -187,6 +192,8 @@ static rvit_status create(CUcontext context, int32_t index, const rvit_alloc *al
         return RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_copy(&device->base.alloc, &own);
     rvit_status status = find_context(device, context, index);
+    if (status == RVIT_OK && device->driver->cuCtxGetId != NULL && device->driver->cuCtxGetId(device->context, &device->id) != CUDA_SUCCESS)
+        device->id = 0;
     int entered = 0;
     if (status == RVIT_OK)
         status = rvit_cu_enter(device, &entered);
@@ -218,8 +225,9 @@ void rvit_cu_device_destroy(rvit_device *base)
     rvit_cu_device *device = rvit_cu_device_of(base);
     if (device->context != NULL) {
         int entered = 0;
-        if (rvit_cu_enter(device, &entered) == RVIT_OK) {
-            rvit_cu_lt_close(device);
+        const rvit_status status = rvit_cu_enter(device, &entered);
+        rvit_cu_lt_close(device, status == RVIT_OK);
+        if (status == RVIT_OK) {
             if (device->bucket_module != NULL)
                 (void)device->driver->cuModuleUnload(device->bucket_module);
             if (device->module != NULL)

@@ -6,6 +6,10 @@
 
 #include "core/status.h"
 
+#if CUDA_VERSION < 12000
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
+#endif
+
 /* Every driver function the backend calls. cuda.h maps some names to versioned ones; the table is filled with what the mapped names say,
    and a call through it (driver->cuMemAlloc) is mapped in the same way. */
 #define RVIT_CU_FUNCTIONS(X)           \
@@ -58,17 +62,21 @@
     X(cuSignalExternalSemaphoresAsync) \
     X(cuDestroyExternalSemaphore)
 
-/* What only later drivers have: early launches (queue.c); graphs that choose a part of theirs on the device (buckets.c). NULL if absent. */
+/* What only later drivers have: early launches (queue.c); numbers of contexts (device.c); graphs that choose a part of theirs on the device
+   (buckets.c). NULL if absent. */
 #if CUDA_VERSION >= 13000
 #define RVIT_CU_LATER_FUNCTIONS(X)       \
     X(cuLaunchKernelEx)                  \
+    X(cuCtxGetId)                        \
     X(cuStreamGetCaptureInfo)            \
     X(cuStreamUpdateCaptureDependencies) \
     X(cuStreamBeginCaptureToGraph)       \
     X(cuGraphConditionalHandleCreate)    \
     X(cuGraphAddNode)
 #else
-#define RVIT_CU_LATER_FUNCTIONS(X) X(cuLaunchKernelEx)
+#define RVIT_CU_LATER_FUNCTIONS(X) \
+    X(cuLaunchKernelEx)            \
+    X(cuCtxGetId)
 #endif
 
 #define RVIT_CU_DECLARE(name) __typeof__(name) *name;

@@ -77,12 +77,12 @@ rvit_status rvit_cu_lt_open(rvit_cu_device *device)
     return RVIT_OK;
 }
 
-void rvit_cu_lt_close(rvit_cu_device *device)
+void rvit_cu_lt_close(rvit_cu_device *device, int entered)
 {
     rvit_cu_lt *lt = device->lt;
     if (lt == NULL)
         return;
-    if (lt->handle != NULL)
+    if (lt->handle != NULL && entered)
         (void)lt->functions.cublasLtDestroy(lt->handle);
     /* The library stays open: it registers itself with the driver for the life of the process. */
     pthread_mutex_destroy(&lt->lock);

@@ -126,6 +126,8 @@ void rvit_cu_program_destroy(rvit_program *base)
     if (rvit_cu_enter(program->queue.device, &entered) == RVIT_OK) {
         close_program(program);
         rvit_cu_leave(program->queue.device, entered);
+    } else {
+        rvit_cu_lt_forget(&program->queue);
     }
     pthread_mutex_destroy(&program->lock);
     rvit_alloc_free(&base->device->alloc, program);

@@ -34,6 +34,8 @@ void rvit_cu_stream_destroy(rvit_stream *base)
         if (!stream->borrowed)
             (void)device->driver->cuStreamDestroy(stream->queue.stream);
         rvit_cu_leave(device, entered);
+    } else {
+        rvit_cu_lt_forget(&stream->queue);
     }
     rvit_alloc_free(&base->device->alloc, stream);
 }

@@ -25,7 +25,7 @@ const device_model models[] = {
 bool usable(CUcontext context)
 {
     driver_state &s = state();
-    return context == &s.primary ? s.primary.references > 0 : s.contexts.count(context) > 0;
+    return context == &s.primary ? s.primary.references > 0 && !s.primary.gone : s.contexts.count(context) > 0;
 }
 
 void report_leaks(const driver_state &s)
@@ -273,10 +273,13 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     if (context == nullptr)
         return CUDA_ERROR_INVALID_VALUE;
     driver_state &s = state();
-    if (s.primary.references == 0)
+    if (!usable(&s.primary))
         faults_restart();
     if (fault_allocation())
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!usable(&s.primary))
+        s.primary.id = ++s.ids;
+    s.primary.gone = false;
     s.primary.references++;
     *context = &s.primary;
     return CUDA_SUCCESS;
@@ -290,7 +293,7 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
         return CUDA_ERROR_INVALID_DEVICE;
     if (s.primary.references == 0)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (--s.primary.references > 0)
+    if (--s.primary.references > 0 || s.primary.gone)
         return CUDA_SUCCESS;
     if (s.lost == CUDA_SUCCESS && s.contexts.empty())
         report_leaks(s);
@@ -298,6 +301,35 @@ CUresult cuDevicePrimaryCtxRelease(CUdevice device)
     if (s.contexts.empty())
         release_all_objects();
     s.lost = CUDA_SUCCESS;
+    return CUDA_SUCCESS;
+}
+
+/* What is retained stays so. */
+CUresult cuDevicePrimaryCtxReset(CUdevice device)
+{
+    EMU_CALL(INITIALISED);
+    driver_state &s = state();
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    release_all_memory(&s.primary);
+    if (s.contexts.empty())
+        release_all_objects();
+    s.primary.gone = true;
+    s.lost = CUDA_SUCCESS;
+    return CUDA_SUCCESS;
+}
+
+/* No two contexts have the same, nor a primary one before and after a reset. */
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id)
+{
+    EMU_CALL(INITIALISED);
+    if (context == nullptr)
+        context = current_context();
+    if (context == nullptr || id == nullptr)
+        return context == nullptr ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_INVALID_VALUE;
+    if (!usable(context))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *id = context->id;
     return CUDA_SUCCESS;
 }
 
@@ -311,7 +343,7 @@ CUresult cuCtxCreate(CUcontext *context, CUctxCreateParams *, unsigned, CUdevice
         return CUDA_ERROR_INVALID_VALUE;
     if (this_stack.depth == (int)(sizeof(this_stack.contexts) / sizeof(*this_stack.contexts)))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *context = new CUctx_st{1};
+    *context = new CUctx_st{1, false, ++state().ids};
     state().contexts.insert(*context);
     this_stack.contexts[this_stack.depth++] = *context;
     return CUDA_SUCCESS;
@@ -353,7 +385,7 @@ CUresult cuCtxSetCurrent(CUcontext context)
 CUresult cuCtxPushCurrent(CUcontext context)
 {
     EMU_CALL(INITIALISED);
-    if (context == nullptr || !usable(context))
+    if (context == nullptr || (context != &state().primary && !usable(context)))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (this_stack.depth == (int)(sizeof(this_stack.contexts) / sizeof(*this_stack.contexts)))
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -20,6 +20,8 @@
 
 struct CUctx_st {
     int references; /* of a primary context */
+    bool gone;      /* reset, and not retained since */
+    unsigned long long id;
 };
 
 struct CUfunc_st {
@@ -106,7 +108,8 @@ struct driver_state {
     std::recursive_mutex lock;
     bool initialised = false;
     CUresult lost = CUDA_SUCCESS; /* what every call answers after a kernel's error */
-    CUctx_st primary = {0};
+    CUctx_st primary = {};
+    unsigned long long ids = 0;   /* of contexts, so far */
     std::set<CUcontext> contexts; /* created ones */
     std::map<uintptr_t, allocation> allocations;
     std::map<uintptr_t, size_t> freed;
