@@ -145,6 +145,12 @@ static rvit_status load_kernels(rvit_cu_device *device)
     RVIT_CU_TRY(device->driver, cuFuncGetAttribute, (&architecture, CU_FUNC_ATTRIBUTE_PTX_VERSION, device->kernels[0]));
     if (architecture < 90)
         device->machine.early = 0;
+    /* Code for devices with more shared memory than this one has, which the driver has translated, uses more than launches here ask for. */
+    if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_ROOMY)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "cuda: the kernels of this build are not for %s: RVIT_CUDA_ARCHS begins with %d, which has more "
+                         "shared memory",
+                         device->base.info.name, architecture);
     return RVIT_OK;
 }
 

@@ -287,4 +287,23 @@ static void match_variants(void **state)
         }
 }
 
-SUITE(variants_suite, TEST(attention_variants), TEST(negative_scale), TEST(linear_variants), TEST(select_variants), TEST(match_variants));
+/* A build for GPUs with much shared memory alone, whose kernels the driver translates for one with less (RVIT_EMU_...: emulated). */
+static void kernels_of_a_roomier_device(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    setenv("RVIT_EMU_ARCH", "120", 1);
+    setenv("RVIT_EMU_PTX", "90", 1);
+    const rvit_status status = rvit_device_create(&H.desc, &device);
+    unsetenv("RVIT_EMU_ARCH");
+    unsetenv("RVIT_EMU_PTX");
+    if (status == RVIT_OK && strstr(H.info.name, "emulation") == NULL) {
+        rvit_device_destroy(device);
+        skip();
+    }
+    assert_int_equal(status, RVIT_UNSUPPORTED);
+    assert_non_null(strstr(rvit_status_detail(), "RVIT_CUDA_ARCHS"));
+}
+
+SUITE(variants_suite, TEST(attention_variants), TEST(negative_scale), TEST(linear_variants), TEST(select_variants), TEST(match_variants),
+      TEST(kernels_of_a_roomier_device));

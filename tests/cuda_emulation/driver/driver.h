@@ -164,6 +164,7 @@ bool fault_allocation(); /* this allocation is to fail */
 bool fault_launch();     /* this launch is to lose the device */
 bool late();
 size_t memory_size();
+int compiled_for();
 void faults_restart();
 
 /* execute.cpp */

@@ -77,4 +77,10 @@ size_t memory_size()
     const char *text = getenv("RVIT_EMU_MEMORY");
     return (text ? (size_t)strtoull(text, nullptr, 0) : 4096) << 20;
 }
+
+int compiled_for()
+{
+    const char *text = getenv("RVIT_EMU_PTX");
+    return text ? atoi(text) : model().capability;
+}
 } // namespace emu

@@ -138,7 +138,7 @@ CUresult cuFuncGetAttribute(int *value, CUfunction_attribute attribute, CUfuncti
         *value = 1024;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-        *value = model().capability;
+        *value = compiled_for();
         return CUDA_SUCCESS;
     default:
         report("cuFuncGetAttribute: the emulation does not know attribute %d", (int)attribute);
