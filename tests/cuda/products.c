@@ -385,6 +385,39 @@ static void rows_on_the_device(void **state)
     rvit_program_destroy(program);
 }
 
+/* No memory for one of the driver's objects while products are recorded by rows: a clean error, and the next attempt works. */
+static void no_memory_for_recordings(void **state)
+{
+    (void)state;
+    rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
+    const rvit_cu_machine machine = device->machine;
+    device->machine.bucketed = 1;
+    device->machine.finished = 1;
+    device->machine.early = 0;
+    const chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
+                     array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
+                     array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};
+    arrays_upload();
+    rvit_program *program = NULL;
+    expect_ok(record_chain(&c, RVIT_ROWS_SPARE, &program)); /* opens cuBLASLt */
+    rvit_program_destroy(program);
+    rvit_status status = RVIT_OUT_OF_DEVICE_MEMORY;
+    for (int n = 1; status != RVIT_OK; n++) {
+        char text[16];
+        snprintf(text, sizeof text, "%d", n);
+        setenv("RVIT_EMU_FAIL_ALLOC", text, 1);
+        program = NULL;
+        status = record_chain(&c, RVIT_ROWS_SPARE, &program);
+        unsetenv("RVIT_EMU_FAIL_ALLOC");
+        if (status != RVIT_OK)
+            assert_int_equal(status, RVIT_OUT_OF_DEVICE_MEMORY);
+    }
+    device->machine = machine;
+    expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
+    expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+    rvit_program_destroy(program);
+}
+
 /* A program knows all its shapes at once, however many: none is asked about twice. */
 static void program_of_many_shapes(void **state)
 {
@@ -477,4 +510,4 @@ static void rows_that_change(void **state)
 }
 
 SUITE(products_suite, TEST(in_one_pass), TEST(in_two_passes), TEST(many_shapes), TEST(recorded), TEST(no_room_for_trials),
-      TEST(rows_on_the_device), TEST(program_of_many_shapes), TEST(rows_that_change));
+      TEST(rows_on_the_device), TEST(no_memory_for_recordings), TEST(program_of_many_shapes), TEST(rows_that_change));
