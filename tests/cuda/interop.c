@@ -278,6 +278,23 @@ static void context_that_cannot_be_entered(void **state)
     caller_close(&c);
 }
 
+/* What ends a context, and what a device that is there cannot give just now. */
+static void statuses_of_results(void **state)
+{
+    (void)state;
+    static const CUresult lost[] = {CUDA_ERROR_ILLEGAL_ADDRESS,      CUDA_ERROR_LAUNCH_FAILED,   CUDA_ERROR_ECC_UNCORRECTABLE,
+                                    CUDA_ERROR_NVLINK_UNCORRECTABLE, CUDA_ERROR_MPS_RPC_FAILURE, CUDA_ERROR_MPS_CLIENT_TERMINATED,
+                                    CUDA_ERROR_CONTEXT_IS_DESTROYED, CUDA_ERROR_EXTERNAL_DEVICE};
+    static const CUresult unavailable[] = {CUDA_ERROR_DEVICE_UNAVAILABLE, CUDA_ERROR_MPS_CONNECTION_FAILED, CUDA_ERROR_MPS_SERVER_NOT_READY,
+                                           CUDA_ERROR_MPS_MAX_CLIENTS_REACHED};
+    const rvit_cu_driver *driver = NULL;
+    expect_ok(rvit_cu_driver_open(&driver));
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
+        assert_int_equal(rvit_cu_fail(driver, lost[i], "call"), RVIT_DEVICE_LOST);
+    for (size_t i = 0; i < sizeof unavailable / sizeof unavailable[0]; i++)
+        assert_int_equal(rvit_cu_fail(driver, unavailable[i], "call"), RVIT_UNAVAILABLE);
+}
+
 static void misuse(void **state)
 {
     (void)state;
@@ -313,7 +330,7 @@ static void misuse(void **state)
 }
 
 SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(captured_by_the_caller), TEST(context_is_left_alone),
-      TEST(context_that_cannot_be_entered), TEST(misuse));
+      TEST(context_that_cannot_be_entered), TEST(statuses_of_results), TEST(misuse));
 
 int main(int argc, char **argv)
 {
