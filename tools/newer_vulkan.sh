@@ -18,6 +18,7 @@ fetch() {
     rm -rf "$dir"
     mkdir -p "$dir/apt/lists/partial" "$dir/apt/archives/partial"
     dir=$(cd "$dir" && pwd)
+    trap '[ $? = 0 ] || rm -rf "$dir"' EXIT # all or nothing
     touch "$dir/apt/status"
     # The mirror that the system uses.
     local mirror
@@ -40,6 +41,9 @@ Debug::NoLocking "1";
 APT::Sandbox::User "";
 APT::Install-Recommends "0";
 Acquire::Languages "none";
+Acquire::Retries "1";
+Acquire::http::Timeout "20";
+Acquire::https::Timeout "20";
 EOF
     export APT_CONFIG=$dir/apt/conf
     apt-get -qq update
