@@ -140,7 +140,12 @@ rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32
         return rvit_fail(RVIT_INVALID_ARGUMENT, "the stream has no command buffer: rvit_vulkan_stream_set gives it one");
     /* All that can fail, pipelines among it, comes before the first command. */
     rvit_vk_recorder dry = {.device = device_of(c), .plan = plan};
-    RVIT_TRY(record_ops(&dry, ops, n_ops));
+    const rvit_status planned = record_ops(&dry, ops, n_ops);
+    if (planned != RVIT_OK) {
+        rvit_vk_drop_wanted(&dry);
+        return planned;
+    }
+    RVIT_TRY(rvit_vk_compile_wanted(&dry));
     chunk *ch;
     RVIT_TRY(find_room(c, &dry, &ch));
     if (!c->has_begun)

@@ -1,7 +1,11 @@
-/* Pipelines and their layouts, made when first needed and kept for the device's life. */
+/* Pipelines and their layouts, made when first needed and kept for the device's life. What a program needs is compiled side by side. */
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
+
+#define MAX_THREADS 15 /* beside the caller's: a session has some twenty pipelines */
 
 static rvit_status make_layout(rvit_vk_device *device, uint32_t n_bindings, uint32_t n_texels, rvit_vk_layout *layout)
 {
@@ -38,17 +42,25 @@ rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_bindings, uint
     return status;
 }
 
-static rvit_status compile(rvit_vk_device *device, const rvit_vk_layout *layout, uint32_t n_specs, rvit_vk_pipeline *pipeline)
+/* What a compilation comes to; call: the one that failed. */
+typedef struct compilation {
+    VkResult result;
+    const char *call;
+} compilation;
+
+static compilation compile(const rvit_vk_device *device, rvit_vk_pipeline *pipeline)
 {
     const rvit_vk_shader_code *code = &rvit_vk_shader_codes[pipeline->shader];
     const VkShaderModuleCreateInfo module_create = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = code->size, .pCode = code->words};
     VkShaderModule module;
-    RVIT_VK_TRY(device->vk, vkCreateShaderModule, (device->handle, &module_create, NULL, &module));
+    VkResult result = device->vk.vkCreateShaderModule(device->handle, &module_create, NULL, &module);
+    if (result != VK_SUCCESS)
+        return (compilation){result, "vkCreateShaderModule"};
     VkSpecializationMapEntry entries[RVIT_VK_MAX_SPECS];
-    for (uint32_t i = 0; i < n_specs; i++)
+    for (uint32_t i = 0; i < pipeline->n_specs; i++)
         entries[i] = (VkSpecializationMapEntry){i, i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
-    const VkSpecializationInfo specialization = {n_specs, entries, n_specs * sizeof(uint32_t), pipeline->specs};
+    const VkSpecializationInfo specialization = {pipeline->n_specs, entries, pipeline->n_specs * sizeof(uint32_t), pipeline->specs};
     const int matrix = rvit_vk_is_matrix_shader(pipeline->shader);
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
@@ -61,59 +73,179 @@ static rvit_status compile(rvit_vk_device *device, const rvit_vk_layout *layout,
                                                           .module = module,
                                                           .pName = "main",
                                                           .pSpecializationInfo = &specialization},
-                                                .layout = layout->pipeline};
-    const VkResult result =
-        device->vk.vkCreateComputePipelines(device->handle, device->pipeline_cache, 1, &create, NULL, &pipeline->handle);
+                                                .layout = pipeline->layout->pipeline};
+    result = device->vk.vkCreateComputePipelines(device->handle, device->pipeline_cache, 1, &create, NULL, &pipeline->handle);
     device->vk.vkDestroyShaderModule(device->handle, module, NULL);
-    if (result != VK_SUCCESS)
-        return rvit_vk_fail(result, "vkCreateComputePipelines");
-    rvit_log(RVIT_LOG_DEBUG, "vulkan: pipeline %s", code->name);
-    return RVIT_OK;
+    return (compilation){result, "vkCreateComputePipelines"};
 }
 
-static rvit_status add_pipeline(rvit_vk_device *device, rvit_vk_shader shader, const uint32_t specs[RVIT_VK_MAX_SPECS], uint32_t n_specs,
-                                const rvit_vk_layout *layout, rvit_vk_pipeline **out_pipeline)
+static rvit_vk_pipeline *find(rvit_vk_pipeline *list, const rvit_vk_pipeline *wanted)
+{
+    while (list != NULL && (list->shader != wanted->shader || memcmp(list->specs, wanted->specs, sizeof list->specs) != 0))
+        list = list->next;
+    return list;
+}
+
+static rvit_status new_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, rvit_vk_pipeline **out_pipeline)
 {
     rvit_vk_pipeline *pipeline = rvit_alloc_new(&device->base.alloc, sizeof *pipeline);
     if (pipeline == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    pipeline->shader = shader;
-    memcpy(pipeline->specs, specs, sizeof pipeline->specs);
-    const rvit_status status = compile(device, layout, n_specs, pipeline);
-    if (status != RVIT_OK) {
-        rvit_alloc_free(&device->base.alloc, pipeline);
-        return status;
-    }
-    pipeline->next = device->pipelines;
-    device->pipelines = pipeline;
+    *pipeline = *wanted;
     *out_pipeline = pipeline;
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, rvit_vk_shader shader, const uint32_t specs[RVIT_VK_MAX_SPECS], uint32_t n_specs,
-                                 const rvit_vk_layout *layout, VkPipeline *out_pipeline)
+static void free_pipeline(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
+{
+    device->vk.vkDestroyPipeline(device->handle, pipeline->handle, NULL);
+    rvit_alloc_free(&device->base.alloc, pipeline);
+}
+
+static void push(rvit_vk_pipeline **list, rvit_vk_pipeline *pipeline)
+{
+    pipeline->next = *list;
+    *list = pipeline;
+}
+
+static rvit_vk_pipeline *pop(rvit_vk_pipeline **list)
+{
+    rvit_vk_pipeline *pipeline = *list;
+    *list = pipeline->next;
+    return pipeline;
+}
+
+static void log_pipeline(const rvit_vk_pipeline *pipeline)
+{
+    rvit_log(RVIT_LOG_DEBUG, "vulkan: pipeline %s", rvit_vk_shader_codes[pipeline->shader].name);
+}
+
+static rvit_status add_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, rvit_vk_pipeline **out_pipeline)
+{
+    RVIT_TRY(new_pipeline(device, wanted, out_pipeline));
+    const compilation done = compile(device, *out_pipeline);
+    if (done.result != VK_SUCCESS) {
+        rvit_alloc_free(&device->base.alloc, *out_pipeline);
+        return rvit_vk_fail(done.result, done.call);
+    }
+    log_pipeline(*out_pipeline);
+    push(&device->pipelines, *out_pipeline);
+    return RVIT_OK;
+}
+
+rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline)
 {
     rvit_status status = RVIT_OK;
     pthread_mutex_lock(&device->pipeline_lock);
-    rvit_vk_pipeline *pipeline = device->pipelines;
-    while (pipeline != NULL && (pipeline->shader != shader || memcmp(pipeline->specs, specs, sizeof pipeline->specs) != 0))
-        pipeline = pipeline->next;
+    rvit_vk_pipeline *pipeline = find(device->pipelines, wanted);
     if (pipeline == NULL)
-        status = add_pipeline(device, shader, specs, n_specs, layout, &pipeline);
+        status = add_pipeline(device, wanted, &pipeline);
     if (status == RVIT_OK)
         *out_pipeline = pipeline->handle;
     pthread_mutex_unlock(&device->pipeline_lock);
     return status;
 }
 
+rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline *wanted)
+{
+    rvit_vk_device *device = dry->device;
+    pthread_mutex_lock(&device->pipeline_lock);
+    const int is_there = find(device->pipelines, wanted) != NULL;
+    pthread_mutex_unlock(&device->pipeline_lock);
+    if (is_there || find(dry->wanted, wanted) != NULL)
+        return RVIT_OK;
+    rvit_vk_pipeline *pipeline;
+    RVIT_TRY(new_pipeline(device, wanted, &pipeline));
+    push(&dry->wanted, pipeline);
+    return RVIT_OK;
+}
+
+/* What several threads compile. */
+typedef struct batch {
+    const rvit_vk_device *device;
+    pthread_mutex_t lock;   /* guards what follows */
+    rvit_vk_pipeline *next; /* that no thread has taken */
+    compilation failure;    /* the first; result VK_SUCCESS: there is none */
+} batch;
+
+static void *compile_batch(void *argument)
+{
+    batch *b = argument;
+    pthread_mutex_lock(&b->lock);
+    while (b->next != NULL && b->failure.result == VK_SUCCESS) {
+        rvit_vk_pipeline *pipeline = b->next;
+        b->next = pipeline->next;
+        pthread_mutex_unlock(&b->lock);
+        const compilation done = compile(b->device, pipeline);
+        pthread_mutex_lock(&b->lock);
+        if (done.result != VK_SUCCESS && b->failure.result == VK_SUCCESS)
+            b->failure = done;
+    }
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+/* The caller takes part; without a thread it does all. */
+static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *list)
+{
+    batch b = {.device = device, .next = list};
+    pthread_mutex_init(&b.lock, NULL);
+    long most = sysconf(_SC_NPROCESSORS_ONLN) - 1;
+    pthread_t threads[MAX_THREADS];
+    int n_threads = 0;
+    /* The application's signals are for its own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (list = list->next; list != NULL && n_threads < MAX_THREADS && n_threads < most; list = list->next)
+        if (pthread_create(&threads[n_threads], NULL, compile_batch, &b) == 0)
+            n_threads++;
+        else
+            most = 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)compile_batch(&b);
+    for (int i = 0; i < n_threads; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&b.lock);
+    return b.failure;
+}
+
+static void keep(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
+{
+    log_pipeline(pipeline);
+    pthread_mutex_lock(&device->pipeline_lock);
+    const int is_there = find(device->pipelines, pipeline) != NULL; /* another thread was faster */
+    if (!is_there)
+        push(&device->pipelines, pipeline);
+    pthread_mutex_unlock(&device->pipeline_lock);
+    if (is_there)
+        free_pipeline(device, pipeline);
+}
+
+rvit_status rvit_vk_compile_wanted(rvit_vk_recorder *dry)
+{
+    if (dry->wanted == NULL)
+        return RVIT_OK;
+    const compilation done = compile_all(dry->device, dry->wanted);
+    if (done.result != VK_SUCCESS) {
+        rvit_vk_drop_wanted(dry);
+        return rvit_vk_fail(done.result, done.call);
+    }
+    while (dry->wanted != NULL)
+        keep(dry->device, pop(&dry->wanted));
+    return RVIT_OK;
+}
+
+void rvit_vk_drop_wanted(rvit_vk_recorder *dry)
+{
+    while (dry->wanted != NULL)
+        free_pipeline(dry->device, pop(&dry->wanted));
+}
+
 void rvit_vk_pipelines_destroy(rvit_vk_device *device)
 {
-    while (device->pipelines != NULL) {
-        rvit_vk_pipeline *pipeline = device->pipelines;
-        device->pipelines = pipeline->next;
-        device->vk.vkDestroyPipeline(device->handle, pipeline->handle, NULL);
-        rvit_alloc_free(&device->base.alloc, pipeline);
-    }
+    while (device->pipelines != NULL)
+        free_pipeline(device, pop(&device->pipelines));
     for (int texels = 0; texels <= RVIT_VK_MAX_TEXELS; texels++)
         for (int n = 0; n <= RVIT_VK_MAX_BINDINGS; n++) {
             device->vk.vkDestroyPipelineLayout(device->handle, device->layouts[texels][n].pipeline, NULL);

@@ -59,13 +59,11 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     if (program->commands == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, program->commands));
-    /* A need costs one more set at most. A pool must not be empty, even that of a program of copies. */
-    const uint32_t n_sets = dry->n_sets + (uint32_t)plan->n_needs + 1;
-    const VkDescriptorPoolSize sizes[] = {
-        {VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, dry->n_storage + RVIT_INDIRECT_N_BINDINGS * (uint32_t)plan->n_needs + 1},
-        {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, dry->n_views + 1}};
+    /* A pool must not be empty, even that of a program of copies. */
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, dry->n_storage + 1},
+                                          {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, dry->n_views + 1}};
     const VkDescriptorPoolCreateInfo descriptors = {
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = dry->n_sets + 1, .poolSizeCount = 2, .pPoolSizes = sizes};
     RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &descriptors, NULL, &program->descriptors));
     program->views = rvit_alloc_array(&device->base.alloc, dry->n_views, sizeof *program->views);
     if (program->views == NULL)
@@ -116,6 +114,8 @@ static rvit_status plan_program(rvit_vk_device *device, vk_program *program, rvi
     rvit_alloc_free(alloc, room);
     RVIT_TRY(status);
     rvit_vk_plan_grids(plan);
+    for (int32_t i = -1; i < program->n_ops; i++)
+        RVIT_TRY(rvit_vk_record_grids(dry, i));
     return RVIT_OK;
 }
 
@@ -127,7 +127,12 @@ static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_o
     memcpy(program->ops, ops, (size_t)n_ops * sizeof *ops);
     program->n_ops = n_ops;
     rvit_vk_recorder dry = {.device = device, .plan = &program->plan};
-    RVIT_TRY(plan_program(device, program, &dry));
+    const rvit_status planned = plan_program(device, program, &dry);
+    if (planned != RVIT_OK) {
+        rvit_vk_drop_wanted(&dry);
+        return planned;
+    }
+    RVIT_TRY(rvit_vk_compile_wanted(&dry));
     program->n_commands = count_commands(device, ops, n_ops);
     RVIT_TRY(open_program(device, &dry, program));
     rvit_vk_recorder recorder = {.device = device, .descriptors = program->descriptors, .views = program->views, .plan = &program->plan};

@@ -282,10 +282,9 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     rvit_vk_device *device = recorder->device;
     if (n_groups(&dispatch->groups) == 0)
         return RVIT_OK;
-    const rvit_vk_layout *layout;
-    VkPipeline pipeline;
-    RVIT_TRY(rvit_vk_get_layout(device, dispatch->n_bindings, dispatch->n_texels, &layout));
-    RVIT_TRY(rvit_vk_get_pipeline(device, dispatch->shader, dispatch->specs, dispatch->n_specs, layout, &pipeline));
+    rvit_vk_pipeline wanted = {.shader = dispatch->shader, .n_specs = dispatch->n_specs};
+    memcpy(wanted.specs, dispatch->specs, sizeof wanted.specs);
+    RVIT_TRY(rvit_vk_get_layout(device, dispatch->n_bindings, dispatch->n_texels, &wanted.layout));
     recorder->launches++;
     recorder->n_sets++;
     recorder->n_storage += dispatch->n_bindings - dispatch->n_texels;
@@ -293,11 +292,13 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
         recorder->n_views += dispatch->n_texels;
         if (dispatch->groups.live.buffer != NULL && recorder->plan != NULL)
             (void)rvit_vk_find_need(recorder, &dispatch->groups);
-        return RVIT_OK;
+        return rvit_vk_want_pipeline(recorder, &wanted);
     }
+    VkPipeline pipeline;
+    RVIT_TRY(rvit_vk_get_pipeline(device, &wanted, &pipeline));
     device->vk.vkCmdBindPipeline(recorder->commands, VK_PIPELINE_BIND_POINT_COMPUTE, pipeline);
-    RVIT_TRY(bind_descriptors(recorder, dispatch, layout));
-    device->vk.vkCmdPushConstants(recorder->commands, layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_size,
+    RVIT_TRY(bind_descriptors(recorder, dispatch, wanted.layout));
+    device->vk.vkCmdPushConstants(recorder->commands, wanted.layout->pipeline, VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_size,
                                   dispatch->push);
     return dispatch_grid(recorder, &dispatch->groups);
 }

@@ -97,17 +97,19 @@ typedef struct rvit_vk_physical {
     rvit_device_info info;
 } rvit_vk_physical;
 
-typedef struct rvit_vk_pipeline {
-    struct rvit_vk_pipeline *next;
-    rvit_vk_shader shader;
-    uint32_t specs[RVIT_VK_MAX_SPECS];
-    VkPipeline handle;
-} rvit_vk_pipeline;
-
 typedef struct rvit_vk_layout {
     VkDescriptorSetLayout set;
     VkPipelineLayout pipeline;
 } rvit_vk_layout;
+
+typedef struct rvit_vk_pipeline {
+    struct rvit_vk_pipeline *next;
+    rvit_vk_shader shader;
+    uint32_t specs[RVIT_VK_MAX_SPECS];
+    uint32_t n_specs;
+    const rvit_vk_layout *layout;
+    VkPipeline handle; /* VK_NULL_HANDLE: it is wanted */
+} rvit_vk_pipeline;
 
 typedef struct rvit_vk_buffer {
     rvit_buffer base;
@@ -254,8 +256,8 @@ void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
 /* pipeline.c */
 rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_bindings, uint32_t n_texels, const rvit_vk_layout **out_layout);
-rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, rvit_vk_shader shader, const uint32_t specs[RVIT_VK_MAX_SPECS], uint32_t n_specs,
-                                 const rvit_vk_layout *layout, VkPipeline *out_pipeline);
+/* The one that is there, or a new one. */
+rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline);
 void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 
 /* shape.c: tile sizes, chosen from an op's host-known sizes and the device. */
@@ -335,7 +337,14 @@ typedef struct rvit_vk_recorder {
     int since_wide; /* RVIT_VK_WIDE_OP, RVIT_VK_NARROW_BARRIER: what there was since the last wide barrier */
     int64_t launches, copies;
     uint32_t n_sets, n_storage, n_views;
+    rvit_vk_pipeline *wanted; /* pipelines that a dry run did not find: then compiled, or dropped */
 } rvit_vk_recorder;
+
+/* pipeline.c */
+rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline *wanted);
+/* Side by side, in threads of its own. */
+rvit_status rvit_vk_compile_wanted(rvit_vk_recorder *dry);
+void rvit_vk_drop_wanted(rvit_vk_recorder *dry);
 
 /* Commands around a recording: the barrier against earlier submits, and the one that lets the host read. */
 rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsageFlags usage);

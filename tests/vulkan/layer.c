@@ -6,7 +6,8 @@
      wrong_subgroup  float additions of shaders that use subgroup arithmetic become subtractions
      wrong           those of all shaders
      lost            the next submit loses its device
-     lost_subgroup   so does the next shader that uses subgroup arithmetic */
+     lost_subgroup   so does the next shader that uses subgroup arithmetic
+     no_shaders      there is no memory for them */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,6 +260,8 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_shader_module(VkDevice handle, cons
 {
     device *d = find_device(handle);
     const PFN_vkCreateShaderModule next = NEXT_DEVICE(d, vkCreateShaderModule);
+    if (asked("no_shaders"))
+        return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     uint32_t *words = malloc(info->codeSize);
     if (words == NULL)
         return VK_ERROR_OUT_OF_HOST_MEMORY;

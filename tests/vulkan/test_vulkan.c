@@ -66,12 +66,13 @@ void workload_open(workload *w, rvit_device *device)
     memcpy((char *)rvit_buffer_host(w->in) + W_CU, cu, sizeof cu);
 }
 
-rvit_status workload_attention(workload *w, int64_t out)
+/* Two heads of half the size where narrow: other pipelines. */
+static rvit_status attention(workload *w, int64_t out, int narrow)
 {
     rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
     args.n_images = 3;
-    args.n_heads = 1;
-    args.head_dim = W_DIM;
+    args.n_heads = narrow ? 2 : 1;
+    args.head_dim = W_DIM / args.n_heads;
     args.max_len = args.rows = W_ROWS;
     args.q = (rvit_view){w->in, 0};
     args.k = (rvit_view){w->in, W_DIM * 4};
@@ -80,6 +81,11 @@ rvit_status workload_attention(workload *w, int64_t out)
     args.cu_seqlens = (rvit_view){w->in, W_CU};
     args.out = (rvit_view){w->out, out};
     return rvit_attention(w->stream, &args);
+}
+
+rvit_status workload_attention(workload *w, int64_t out)
+{
+    return attention(w, out, 0);
 }
 
 rvit_status workload_run(workload *w)
@@ -228,6 +234,38 @@ static void lazy_pipelines(void **state)
     rvit_device_destroy(device);
 }
 
+/* Those of a program are compiled together: if one fails, none is left behind. */
+static void no_pipelines(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    rvit_program *program = NULL;
+    rvit_device_desc desc = auto_desc();
+    desc.skip_self_test = 1;
+    expect_ok(rvit_device_create(&desc, &device));
+    workload w;
+    workload_open(&w, device);
+    for (int turn = 0; turn < 3; turn++) {
+        layer_does(turn == 1 ? "" : "no_shaders");
+        log_restart();
+        expect_ok(rvit_record_begin(w.stream));
+        expect_ok(workload_attention(&w, 0));
+        expect_ok(attention(&w, 0, 1));
+        if (turn == 0) {
+            expect_status(rvit_record_end(w.stream, &program), RVIT_OUT_OF_DEVICE_MEMORY, "vkCreateShaderModule");
+            assert_false(logged("pipeline "));
+            continue;
+        }
+        expect_ok(rvit_record_end(w.stream, &program));
+        assert_int_equal(logged("pipeline attention_"), turn == 1); /* then they are there */
+        expect_ok(rvit_program_launch(program, w.stream));
+        expect_ok(rvit_stream_synchronize(w.stream));
+        rvit_program_destroy(program);
+    }
+    workload_close(&w);
+    rvit_device_destroy(device);
+}
+
 /* A program above the bound goes out in several submits and gives the same bits. */
 static void split_submits(void **state)
 {
@@ -271,7 +309,7 @@ static void split_submits(void **state)
 
 #define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
 SUITE(drivers_suite, LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
-      LAYERED(split_submits));
+      LAYERED(no_pipelines), LAYERED(split_submits));
 
 int main(int argc, char **argv)
 {
