@@ -154,7 +154,32 @@ static void convert(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_v
     }
 }
 
-rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *name, int64_t n, float *out_values)
+/* Whether the file's bytes are what the host has in memory. */
+static int is_plain(int32_t stored, rvit_dtype wanted)
+{
+    return stored == (int32_t)wanted && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
+}
+
+static rvit_status read_some(const rvit_checkpoint *checkpoint, int32_t index, int64_t first, int64_t n, rvit_dtype dtype, void *out)
+{
+    const int32_t stored = rvit_tensor_set_tensor(checkpoint->tensors, index)->dtype;
+    const int64_t size = rvit_dtype_size((rvit_dtype)stored);
+    if (is_plain(stored, dtype))
+        return rvit_tensor_set_read(checkpoint->tensors, index, first * size, n * size, out);
+    uint8_t bytes[4 * CHUNK];
+    float values[CHUNK];
+    for (int64_t done = 0; done < n; done += CHUNK) {
+        const int64_t some = n - done < CHUNK ? n - done : CHUNK;
+        RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, bytes));
+        convert(bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : values);
+        if (dtype == RVIT_F16)
+            rvit_narrow(values, some, (uint16_t *)out + done);
+    }
+    return RVIT_OK;
+}
+
+rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, const char *name, int64_t n, int64_t first, int64_t count,
+                                      rvit_dtype dtype, void *out_values)
 {
     const rvit_tensor_set *set = checkpoint->tensors;
     const char *path = rvit_tensor_set_path(set);
@@ -168,15 +193,12 @@ rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, shown, tensor->dtype_name);
     if (tensor->n_elements != n)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected %" PRId64 " values, found %" PRId64, path, shown, n, tensor->n_elements);
+    return read_some(checkpoint, index, first, count, dtype, out_values);
+}
 
-    uint8_t bytes[4 * CHUNK];
-    const int64_t size = rvit_dtype_size((rvit_dtype)tensor->dtype);
-    for (int64_t done = 0; done < n; done += CHUNK) {
-        const int64_t some = n - done < CHUNK ? n - done : CHUNK;
-        RVIT_TRY(rvit_tensor_set_read(set, index, done * size, some * size, bytes));
-        convert(bytes, tensor->dtype, some, out_values + done);
-    }
-    return RVIT_OK;
+rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *name, int64_t n, float *out_values)
+{
+    return rvit_checkpoint_read_part(checkpoint, name, n, 0, n, RVIT_F32, out_values);
 }
 
 static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *table, float *out)

@@ -44,6 +44,12 @@ static inline uint16_t rvit_f32_to_f16(float value)
     return (uint16_t)(sign | half);
 }
 
+static inline void rvit_narrow(const float *values, int64_t n, uint16_t *out_halves)
+{
+    for (int64_t i = 0; i < n; i++)
+        out_halves[i] = rvit_f32_to_f16(values[i]);
+}
+
 static inline float rvit_bf16_to_f32(uint16_t value)
 {
     return rvit_bits_float((uint32_t)value << 16);

@@ -7,6 +7,11 @@
 #include "core/checkpoint.h"
 #include "core/half.h"
 
+/* Staging memory is filled in order and copied in parts, so that the device copies while the host reads on. Only when it is full does the
+   host wait. */
+#define STAGING_SIZE (4 << 20)
+#define PART_SIZE (1 << 20)
+
 /* Walks over all weights twice: first to place them in one buffer, then, with a stream, to read, convert and write them. */
 typedef struct loader {
     const rvit_checkpoint *checkpoint;
@@ -14,8 +19,10 @@ typedef struct loader {
     rvit_stream *stream; /* NULL in the first walk */
     int64_t size;        /* bytes placed so far */
     int64_t largest;     /* elements of the largest tensor */
+    rvit_buffer *staging;
+    int64_t start;          /* of the weights: what lies at the beginning of the staging memory */
+    int64_t copied, staged; /* of the weights: up to where they are on their way, and in the staging memory */
     float *values, *more;
-    void *converted;
 } loader;
 
 static rvit_status place(loader *l, int64_t n, rvit_dtype dtype, rvit_view *view)
@@ -28,23 +35,65 @@ static rvit_status place(loader *l, int64_t n, rvit_dtype dtype, rvit_view *view
     return RVIT_OK;
 }
 
+/* A copy is a multiple of 4 bytes; the placing leaves room for the odd element. */
+static rvit_status copy_staged(loader *l)
+{
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = (rvit_view){l->staging, l->copied - l->start};
+    args.destination = (rvit_view){l->model->weights, l->copied};
+    args.size = (l->staged - l->copied + 3) / 4 * 4;
+    l->copied += args.size;
+    return args.size == 0 ? RVIT_OK : rvit_copy(l->stream, &args);
+}
+
+/* Where the weights from byte `at` on are staged: room for *size of them, at least one of any type, at most as many as were asked for. */
+static rvit_status stage(loader *l, int64_t at, int64_t *size, void **out_host)
+{
+    if (l->staged - l->copied >= PART_SIZE)
+        RVIT_TRY(copy_staged(l));
+    if (at + 256 > l->start + l->staging->size) {
+        RVIT_TRY(copy_staged(l));
+        RVIT_TRY(rvit_stream_synchronize(l->stream));
+        l->start = l->copied = at;
+    }
+    const int64_t room = l->start + l->staging->size - at;
+    const int64_t most = room < PART_SIZE ? room : PART_SIZE;
+    if (*size > most)
+        *size = most;
+    *out_host = (uint8_t *)l->staging->host + (at - l->start);
+    l->staged = at + *size;
+    return RVIT_OK;
+}
+
+/* The values of l->values. */
 static rvit_status write(loader *l, int64_t n, rvit_dtype dtype, rvit_view view)
 {
-    if (dtype == RVIT_F32)
-        return rvit_stream_write(l->stream, view, l->values, n * 4);
-    uint16_t *halves = l->converted;
-    for (int64_t i = 0; i < n; i++)
-        halves[i] = rvit_f32_to_f16(l->values[i]);
-    /* A transfer is a multiple of 4 bytes; the placing leaves room for the odd element. */
-    halves[n] = 0;
-    return rvit_stream_write(l->stream, view, halves, (n * 2 + 3) / 4 * 4);
+    const int64_t element = rvit_dtype_size(dtype);
+    for (int64_t done = 0; done < n;) {
+        int64_t size = (n - done) * element;
+        void *host;
+        RVIT_TRY(stage(l, view.offset + done * element, &size, &host));
+        const int64_t some = size / element;
+        if (dtype == RVIT_F32)
+            memcpy(host, l->values + done, (size_t)size);
+        else
+            rvit_narrow(l->values + done, some, host);
+        done += some;
+    }
+    return RVIT_OK;
+}
+
+static rvit_status name_of(const loader *l, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
+{
+    if (rvit_family_name(l->checkpoint->config.family, role, index, name) == NULL)
+        return rvit_fail(RVIT_INTERNAL, "%s checkpoints have no tensor for role %d", l->checkpoint->config.family->name, (int)role);
+    return RVIT_OK;
 }
 
 static rvit_status read(const loader *l, rvit_role role, int32_t index, int64_t n, float *values)
 {
     char name[RVIT_NAME_SIZE];
-    if (rvit_family_name(l->checkpoint->config.family, role, index, name) == NULL)
-        return rvit_fail(RVIT_INTERNAL, "%s checkpoints have no tensor for role %d", l->checkpoint->config.family->name, (int)role);
+    RVIT_TRY(name_of(l, role, index, name));
     return rvit_checkpoint_read(l->checkpoint, name, n, values);
 }
 
@@ -53,13 +102,23 @@ static int has(const loader *l, rvit_role role)
     return l->checkpoint->config.family->names[role] != NULL;
 }
 
+/* A tensor as it is in the file, but for its type. */
 static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
     RVIT_TRY(place(l, n, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, role, index, n, l->values));
-    return write(l, n, dtype, *view);
+    char name[RVIT_NAME_SIZE];
+    RVIT_TRY(name_of(l, role, index, name));
+    const int64_t element = rvit_dtype_size(dtype);
+    for (int64_t done = 0; done < n;) {
+        int64_t size = (n - done) * element;
+        void *host;
+        RVIT_TRY(stage(l, view->offset + done * element, &size, &host));
+        RVIT_TRY(rvit_checkpoint_read_part(l->checkpoint, name, n, done, size / element, dtype, host));
+        done += size / element;
+    }
+    return RVIT_OK;
 }
 
 /* Queries, keys and values one after the other, whether the file has them so or apart; role is that of all three. */
@@ -219,21 +278,24 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
     RVIT_TRY(walk(&l));
     RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));
     model->info.weights_size = l.size;
-    const size_t n = (size_t)l.largest + 4;
+    const size_t n = (size_t)l.largest;
     l.values = rvit_alloc_array(alloc, n, sizeof *l.values);
     l.more = rvit_alloc_array(alloc, n + ((size_t)model->info.n_prefix + 1) * (size_t)model->info.dim, sizeof *l.more);
-    l.converted = rvit_alloc_array(alloc, n, sizeof(uint16_t));
-    rvit_status status = l.values == NULL || l.more == NULL || l.converted == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
+    rvit_status status = l.values == NULL || l.more == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
+    if (status == RVIT_OK)
+        status = rvit_buffer_create(model->device, l.size < STAGING_SIZE ? l.size : STAGING_SIZE, RVIT_BUFFER_UPLOAD, &l.staging);
     if (status == RVIT_OK)
         status = rvit_stream_create(model->device, &l.stream);
     if (status == RVIT_OK)
         status = walk(&l);
     if (status == RVIT_OK)
+        status = copy_staged(&l);
+    if (status == RVIT_OK)
         status = rvit_stream_synchronize(l.stream);
     rvit_stream_destroy(l.stream);
+    rvit_buffer_destroy(l.staging);
     rvit_alloc_free(alloc, l.values);
     rvit_alloc_free(alloc, l.more);
-    rvit_alloc_free(alloc, l.converted);
     return status;
 }
 
