@@ -15,16 +15,20 @@ typedef struct header {
     uint64_t proven_tier; /* whose self-test they passed; RVIT_TIER_AUTO: none */
 } header;
 
-#define MAGIC 0x3243505456495652u /* "RVIVTPC2" on little-endian machines */
+#define MAGIC 0x3343505456495652u /* "RVIVTPC3" on little-endian machines */
 #define SUMMED (2 * sizeof(uint64_t))
 
-/* FNV-1a, 64 bits. */
+/* FNV-1a, 64 bits, of words in place of bytes: a GPU's blob is half a megabyte. */
 static uint64_t checksum(const unsigned char *bytes, size_t size)
 {
-    uint64_t sum = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; i++)
-        sum = (sum ^ bytes[i]) * 0x100000001b3u;
-    return sum;
+    uint64_t sum = 0xcbf29ce484222325u, word;
+    for (; size >= sizeof word; bytes += sizeof word, size -= sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        sum = (sum ^ word) * 0x100000001b3u;
+    }
+    word = 0;
+    memcpy(&word, bytes, size);
+    return (sum ^ word) * 0x100000001b3u;
 }
 
 static uint64_t shaders_sum;
