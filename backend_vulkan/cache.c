@@ -19,9 +19,10 @@ typedef struct header {
 #define SUMMED (2 * sizeof(uint64_t))
 
 /* FNV-1a, 64 bits, of words in place of bytes: a GPU's blob is half a megabyte. */
-static uint64_t checksum(const unsigned char *bytes, size_t size)
+static uint64_t add(uint64_t sum, const void *data, size_t size)
 {
-    uint64_t sum = 0xcbf29ce484222325u, word;
+    const unsigned char *bytes = data;
+    uint64_t word;
     for (; size >= sizeof word; bytes += sizeof word, size -= sizeof word) {
         memcpy(&word, bytes, sizeof word);
         sum = (sum ^ word) * 0x100000001b3u;
@@ -31,14 +32,18 @@ static uint64_t checksum(const unsigned char *bytes, size_t size)
     return (sum ^ word) * 0x100000001b3u;
 }
 
+static uint64_t checksum(const void *data, size_t size)
+{
+    return add(0xcbf29ce484222325u, data, size);
+}
+
 static uint64_t shaders_sum;
 
 static void sum_shaders(void)
 {
-    uint64_t sum = 0xcbf29ce484222325u;
+    uint64_t sum = checksum(NULL, 0);
     for (int i = 0; i < RVIT_VK_SHADER_COUNT; i++)
-        for (size_t w = 0; w < rvit_vk_shader_codes[i].size / 4; w++)
-            sum = (sum ^ rvit_vk_shader_codes[i].words[w]) * 0x100000001b3u;
+        sum = add(sum, rvit_vk_shader_codes[i].words, rvit_vk_shader_codes[i].size);
     shaders_sum = sum;
 }
 

@@ -105,7 +105,7 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
     const VkResult result = rvit_vk_create_handle(device);
     if (result != VK_SUCCESS)
         return rvit_vk_fail(result, "vkCreateDevice");
-    rvit_vk_load_device_table(&device->instance, device->handle, &device->vk);
+    rvit_vk_load_functions(&device->instance, device->handle, &device->vk);
     device->vk.vkGetDeviceQueue(device->handle, device->physical.queue_family, 0, &device->queue);
     return start(device, desc);
 }
@@ -124,7 +124,7 @@ static rvit_status borrow_device(rvit_vk_device *device, const rvit_vulkan_devic
     device->lock_queue = lent->lock_queue;
     device->unlock_queue = lent->unlock_queue;
     device->queue = lent->queue;
-    rvit_vk_load_device_table(&device->instance, lent->device, &device->vk);
+    rvit_vk_load_functions(&device->instance, lent->device, &device->vk);
     if (device->vk.vkQueueSubmit == NULL || device->vk.vkCreateComputePipelines == NULL)
         return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr gives no functions of the device");
     device->handle = lent->device;

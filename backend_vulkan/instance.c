@@ -1,5 +1,5 @@
-/* The Vulkan loader, opened at run time, and what is known of a device before it is used. Nothing here is kept in globals: volk's own
-   pointers serve only to fill a device's table. */
+/* The Vulkan loader, opened at run time by volk, and what is known of a device before it is used. No function is kept in a global but
+   those that need no instance. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,7 +11,6 @@
 
 static pthread_once_t loader_once = PTHREAD_ONCE_INIT;
 static VkResult loader_result;
-static pthread_mutex_t volk_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void load(void)
 {
@@ -102,13 +101,11 @@ void rvit_vk_instance_close(rvit_vk_instance *instance)
     *instance = (rvit_vk_instance){0};
 }
 
-void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table)
+#define LOAD(name) out_functions->name = (PFN_##name)instance->get_device_proc(device, #name)
+
+void rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions)
 {
-    /* Which volk fills the table through this pointer. */
-    pthread_mutex_lock(&volk_lock);
-    vkGetDeviceProcAddr = instance->get_device_proc;
-    volkLoadDeviceTable(out_table, device);
-    pthread_mutex_unlock(&volk_lock);
+    RVIT_VK_FUNCTIONS(LOAD);
 }
 
 /* A family without graphics before one with: on an H200 its groups have more shared memory to run side by side in. */

@@ -17,6 +17,7 @@
 
 #include <volk.h>
 
+#include "backend_vulkan/functions.h"
 #include "core/backend.h"
 #include "shaders/common/interface.h"
 #include "vulkan_shaders.h"
@@ -130,7 +131,7 @@ typedef struct rvit_vk_device {
     VkDevice handle;
     int borrowed;     /* instance, device and queue are the caller's */
     uint32_t enabled; /* features that the device was created with */
-    struct VolkDeviceTable vk;
+    rvit_vk_functions vk;
     VkQueue queue;
     pthread_mutex_t queue_lock;
     void *user; /* of the caller's lock, which stands in for queue_lock; NULL: there is none */
@@ -183,7 +184,7 @@ rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc
 /* The caller's physical device and queue family, of which only these features may be used. */
 rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical);
-void rvit_vk_load_device_table(const rvit_vk_instance *instance, VkDevice device, struct VolkDeviceTable *out_table);
+void rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions);
 
 /* features.c */
 

@@ -1,0 +1,69 @@
+/* The functions of a device that are called; volk's own table has all that there are, and takes most of a millisecond to fill. Those of
+   extensions are NULL where they are not enabled. */
+#ifndef RVIT_BACKEND_VULKAN_FUNCTIONS_H
+#define RVIT_BACKEND_VULKAN_FUNCTIONS_H
+
+#include <volk.h>
+
+#define RVIT_VK_FUNCTIONS(F)          \
+    F(vkAllocateCommandBuffers);      \
+    F(vkAllocateDescriptorSets);      \
+    F(vkAllocateMemory);              \
+    F(vkBeginCommandBuffer);          \
+    F(vkBindBufferMemory);            \
+    F(vkCmdBindDescriptorSets);       \
+    F(vkCmdBindPipeline);             \
+    F(vkCmdCopyBuffer);               \
+    F(vkCmdDispatch);                 \
+    F(vkCmdDispatchIndirect);         \
+    F(vkCmdPipelineBarrier);          \
+    F(vkCmdPushConstants);            \
+    F(vkCmdUpdateBuffer);             \
+    F(vkCreateBuffer);                \
+    F(vkCreateBufferView);            \
+    F(vkCreateCommandPool);           \
+    F(vkCreateComputePipelines);      \
+    F(vkCreateDescriptorPool);        \
+    F(vkCreateDescriptorSetLayout);   \
+    F(vkCreateFence);                 \
+    F(vkCreatePipelineCache);         \
+    F(vkCreatePipelineLayout);        \
+    F(vkCreateSemaphore);             \
+    F(vkCreateShaderModule);          \
+    F(vkDestroyBuffer);               \
+    F(vkDestroyBufferView);           \
+    F(vkDestroyCommandPool);          \
+    F(vkDestroyDescriptorPool);       \
+    F(vkDestroyDescriptorSetLayout);  \
+    F(vkDestroyDevice);               \
+    F(vkDestroyFence);                \
+    F(vkDestroyPipeline);             \
+    F(vkDestroyPipelineCache);        \
+    F(vkDestroyPipelineLayout);       \
+    F(vkDestroySemaphore);            \
+    F(vkDestroyShaderModule);         \
+    F(vkDeviceWaitIdle);              \
+    F(vkEndCommandBuffer);            \
+    F(vkFreeMemory);                  \
+    F(vkGetBufferMemoryRequirements); \
+    F(vkGetDeviceQueue);              \
+    F(vkGetFenceStatus);              \
+    F(vkGetMemoryFdKHR);              \
+    F(vkGetPipelineCacheData);        \
+    F(vkGetSemaphoreFdKHR);           \
+    F(vkImportSemaphoreFdKHR);        \
+    F(vkMapMemory);                   \
+    F(vkQueueSubmit);                 \
+    F(vkQueueWaitIdle);               \
+    F(vkResetCommandPool);            \
+    F(vkResetDescriptorPool);         \
+    F(vkResetFences);                 \
+    F(vkUpdateDescriptorSets);        \
+    F(vkWaitForFences)
+
+#define RVIT_VK_MEMBER(name) PFN_##name name
+typedef struct rvit_vk_functions {
+    RVIT_VK_FUNCTIONS(RVIT_VK_MEMBER);
+} rvit_vk_functions;
+
+#endif
