@@ -3,13 +3,15 @@
 
 typedef struct memory_wish {
     VkMemoryPropertyFlags required, preferred, avoided;
+    int is_small;
 } memory_wish;
 
-/* Indexed by rvit_buffer_type. Host memory is always coherent, so that nothing has to be flushed. */
+/* Indexed by type. Host memory is always coherent, so that nothing has to be flushed. */
 static const memory_wish wishes[] = {
-    {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT},
-    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0},
-    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 0},
+    {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 0},
+    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 0},
+    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 0, 0},
+    {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 1},
 };
 
 /* How well a memory type suits; below 0: not at all. */
@@ -26,13 +28,13 @@ static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *
         score += 2;
     /* A small window of device memory open to the host is too scarce for uploads. */
     const uint32_t heap = memory->memoryTypes[type].heapIndex;
-    if (wish->required != 0 && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
+    if (wish->required != 0 && !wish->is_small && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
         (int64_t)memory->memoryHeaps[heap].size * 2 < device->physical.info.memory_size)
         score = 0;
     return score;
 }
 
-int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, rvit_buffer_type type)
+int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, int type)
 {
     int32_t best = -1;
     int best_score = -1;
@@ -46,7 +48,7 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, rv
     return best;
 }
 
-static rvit_status open_buffer(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *buffer)
+static rvit_status open_buffer(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *buffer)
 {
     const VkBufferCreateInfo create = {
         .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
@@ -59,7 +61,7 @@ static rvit_status open_buffer(rvit_vk_device *device, int64_t size, rvit_buffer
     device->vk.vkGetBufferMemoryRequirements(device->handle, buffer->handle, &requirements);
     const int32_t memory_type = rvit_vk_choose_memory(device, requirements.memoryTypeBits, type);
     if (memory_type < 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device has no memory for buffers of type %d", (int)type);
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device has no memory for buffers of type %d", type);
     const VkMemoryAllocateInfo allocate = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO, .allocationSize = requirements.size, .memoryTypeIndex = (uint32_t)memory_type};
     RVIT_VK_TRY(device->vk, vkAllocateMemory, (device->handle, &allocate, NULL, &buffer->memory));
@@ -69,7 +71,7 @@ static rvit_status open_buffer(rvit_vk_device *device, int64_t size, rvit_buffer
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *out_buffer)
+rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *out_buffer)
 {
     const rvit_status status = open_buffer(device, size, type, out_buffer);
     if (status != RVIT_OK)

@@ -2,14 +2,14 @@
    views, lies in chunks that stay until the stream is given another command buffer; then they are used again. */
 #include "backend_vulkan/vulkan.h"
 
-#define CHUNK_SETS 32 /* at least; with as many arrays as a set has at most */
+#define CHUNK_SETS 32 /* at least */
 
 typedef struct chunk {
     struct chunk *next;
     VkDescriptorPool pool;
     VkBufferView *views;
-    uint32_t n_sets, n_storage, n_views;          /* in use */
-    uint32_t most_sets, most_storage, most_views; /* that there is room for */
+    uint32_t n_sets, n_views;       /* in use */
+    uint32_t most_sets, most_views; /* that there is room for */
 } chunk;
 
 typedef struct vk_commands {
@@ -69,7 +69,7 @@ void rvit_vk_commands_set(rvit_stream *base, VkCommandBuffer commands)
     for (chunk *ch = c->chunks; ch != NULL; ch = ch->next) {
         drop_views(device, ch);
         (void)device->vk.vkResetDescriptorPool(device->handle, ch->pool, 0); /* it always succeeds */
-        ch->n_sets = ch->n_storage = 0;
+        ch->n_sets = 0;
     }
     c->has_begun = 0;
     c->recorder.commands = commands;
@@ -83,7 +83,7 @@ static uint32_t larger(uint32_t a, uint32_t b)
 
 static rvit_status open_chunk(rvit_vk_device *device, chunk *ch)
 {
-    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, ch->most_storage},
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, ch->most_sets * RVIT_VK_MAX_BINDINGS},
                                           {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, ch->most_views}};
     const VkDescriptorPoolCreateInfo pool = {
         .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = ch->most_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
@@ -99,15 +99,13 @@ static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk 
 {
     rvit_vk_device *device = device_of(c);
     chunk *ch = c->chunks;
-    while (ch != NULL && (ch->n_sets + dry->n_sets > ch->most_sets || ch->n_storage + dry->n_storage > ch->most_storage ||
-                          ch->n_views + dry->n_views > ch->most_views))
+    while (ch != NULL && (ch->n_sets + dry->n_sets > ch->most_sets || ch->n_views + dry->n_views > ch->most_views))
         ch = ch->next;
     if (ch == NULL) {
         ch = rvit_alloc_new(&device->base.alloc, sizeof *ch);
         if (ch == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
         ch->most_sets = larger(dry->n_sets, CHUNK_SETS);
-        ch->most_storage = larger(dry->n_storage, CHUNK_SETS * RVIT_VK_MAX_BINDINGS);
         ch->most_views = larger(dry->n_views, CHUNK_SETS * RVIT_VK_MAX_TEXELS);
         const rvit_status status = open_chunk(device, ch);
         if (status != RVIT_OK) {
@@ -159,7 +157,6 @@ rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32
     const rvit_status status = record_ops(&c->recorder, ops, n_ops);
     ch->n_views = c->recorder.n_views;
     ch->n_sets += dry.n_sets;
-    ch->n_storage += dry.n_storage;
     RVIT_TRY(status);
     base->stats.launches += dry.launches;
     base->stats.copies += dry.copies;

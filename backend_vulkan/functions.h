@@ -18,7 +18,6 @@
     F(vkCmdDispatchIndirect);         \
     F(vkCmdPipelineBarrier);          \
     F(vkCmdPushConstants);            \
-    F(vkCmdUpdateBuffer);             \
     F(vkCreateBuffer);                \
     F(vkCreateBufferView);            \
     F(vkCreateCommandPool);           \

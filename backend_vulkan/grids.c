@@ -4,8 +4,6 @@
 
 #include "backend_vulkan/vulkan.h"
 
-#define UPDATE_SIZE 65536 /* bytes that one command updates at most */
-
 /* Whether op writes the live count. */
 static int writes_live(const rvit_op *op, rvit_view live)
 {
@@ -80,76 +78,16 @@ static void fill_words(const rvit_vk_device *device, const rvit_vk_plan *plan, u
     }
 }
 
-static rvit_status record_update(const rvit_vk_device *device, VkCommandBuffer commands, const rvit_vk_buffer *buffer,
-                                 const uint32_t *words)
-{
-    const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
-                                            .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
-    RVIT_VK_TRY(device->vk, vkBeginCommandBuffer, (commands, &begin));
-    for (int64_t at = 0; at < buffer->base.size; at += UPDATE_SIZE) {
-        const int64_t rest = buffer->base.size - at;
-        device->vk.vkCmdUpdateBuffer(commands, buffer->handle, (VkDeviceSize)at, (VkDeviceSize)(rest < UPDATE_SIZE ? rest : UPDATE_SIZE),
-                                     (const char *)words + at);
-    }
-    RVIT_VK_TRY(device->vk, vkEndCommandBuffer, (commands));
-    return RVIT_OK;
-}
-
-/* Waits for this submit alone: the queue may be a caller's. */
-static rvit_status submit(rvit_vk_device *device, VkCommandBuffer commands)
-{
-    const VkFenceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
-    VkFence fence;
-    RVIT_VK_TRY(device->vk, vkCreateFence, (device->handle, &create, NULL, &fence));
-    const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands};
-    rvit_vk_queue_lock(device);
-    VkResult result = device->vk.vkQueueSubmit(device->queue, 1, &info, fence);
-    rvit_vk_queue_unlock(device);
-    if (result == VK_SUCCESS)
-        result = device->vk.vkWaitForFences(device->handle, 1, &fence, VK_TRUE, UINT64_MAX);
-    device->vk.vkDestroyFence(device->handle, fence, NULL);
-    return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkQueueSubmit");
-}
-
-/* The first contents of device memory, which the host cannot write. */
-static rvit_status upload(rvit_vk_device *device, const rvit_vk_buffer *buffer, const uint32_t *words)
-{
-    const VkCommandPoolCreateInfo create = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
-                                            .flags = VK_COMMAND_POOL_CREATE_TRANSIENT_BIT,
-                                            .queueFamilyIndex = device->physical.queue_family};
-    VkCommandPool pool;
-    RVIT_VK_TRY(device->vk, vkCreateCommandPool, (device->handle, &create, NULL, &pool));
-    const VkCommandBufferAllocateInfo allocate = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
-                                                  .commandPool = pool,
-                                                  .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
-                                                  .commandBufferCount = 1};
-    VkCommandBuffer commands;
-    const VkResult result = device->vk.vkAllocateCommandBuffers(device->handle, &allocate, &commands);
-    rvit_status status = result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkAllocateCommandBuffers");
-    if (status == RVIT_OK)
-        status = record_update(device, commands, buffer, words);
-    if (status == RVIT_OK)
-        status = submit(device, commands);
-    device->vk.vkDestroyCommandPool(device->handle, pool, NULL);
-    return status;
-}
-
 rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_plan *plan, rvit_vk_buffer *out_grids)
 {
     const int32_t n_words = RVIT_GRIDS_STATE_WORDS + (plan == NULL ? 0 : rule_at(plan, plan->n_grids));
-    uint32_t *words = rvit_alloc_array(&device->base.alloc, (size_t)n_words, sizeof *words);
-    if (words == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
+    const int64_t size = n_words * (int64_t)sizeof(uint32_t);
+    RVIT_TRY(rvit_vk_buffer_open(device, size, RVIT_VK_BUFFER_WORDS, out_grids));
+    out_grids->base.size = size;
+    memset(out_grids->base.host, 0, (size_t)size);
     if (plan != NULL)
-        fill_words(device, plan, words);
-    const int64_t size = n_words * (int64_t)sizeof *words;
-    rvit_status status = rvit_vk_buffer_open(device, size, RVIT_BUFFER_DEVICE, out_grids);
-    if (status == RVIT_OK) {
-        out_grids->base.size = size;
-        status = upload(device, out_grids, words);
-    }
-    rvit_alloc_free(&device->base.alloc, words);
-    return status;
+        fill_words(device, plan, out_grids->base.host);
+    return RVIT_OK;
 }
 
 /* A program without grids uses the device's memory. */

@@ -5,10 +5,13 @@
 
 #include "backend_vulkan/vulkan.h"
 
-#define MAX_THREADS 15 /* beside the caller's: a session has some twenty pipelines */
+#define MAX_THREADS 3 /* beside the caller's: with more, an H200's driver takes longer */
 
-static rvit_status make_layout(rvit_vk_device *device, uint32_t n_bindings, uint32_t n_texels, rvit_vk_layout *layout)
+/* One for all shaders with as many texel buffers, whatever they bind: on an H200 another layout takes two milliseconds, the first six. */
+static rvit_status make_layout(rvit_vk_device *device, uint32_t n_texels, rvit_vk_layout *layout)
 {
+    const uint32_t most = device->physical.limits.maxPerStageDescriptorStorageBuffers;
+    const uint32_t n_bindings = most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
     VkDescriptorSetLayoutBinding bindings[RVIT_VK_MAX_BINDINGS];
     for (uint32_t i = 0; i < n_bindings; i++)
         bindings[i] = (VkDescriptorSetLayoutBinding){.binding = i,
@@ -30,13 +33,13 @@ static rvit_status make_layout(rvit_vk_device *device, uint32_t n_bindings, uint
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_bindings, uint32_t n_texels, const rvit_vk_layout **out_layout)
+rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const rvit_vk_layout **out_layout)
 {
-    rvit_vk_layout *layout = &device->layouts[n_texels][n_bindings];
+    rvit_vk_layout *layout = &device->layouts[n_texels];
     rvit_status status = RVIT_OK;
     pthread_mutex_lock(&device->pipeline_lock);
     if (layout->pipeline == VK_NULL_HANDLE)
-        status = make_layout(device, n_bindings, n_texels, layout);
+        status = make_layout(device, n_texels, layout);
     pthread_mutex_unlock(&device->pipeline_lock);
     *out_layout = layout;
     return status;
@@ -246,9 +249,8 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device)
 {
     while (device->pipelines != NULL)
         free_pipeline(device, pop(&device->pipelines));
-    for (int texels = 0; texels <= RVIT_VK_MAX_TEXELS; texels++)
-        for (int n = 0; n <= RVIT_VK_MAX_BINDINGS; n++) {
-            device->vk.vkDestroyPipelineLayout(device->handle, device->layouts[texels][n].pipeline, NULL);
-            device->vk.vkDestroyDescriptorSetLayout(device->handle, device->layouts[texels][n].set, NULL);
-        }
+    for (int texels = 0; texels <= RVIT_VK_MAX_TEXELS; texels++) {
+        device->vk.vkDestroyPipelineLayout(device->handle, device->layouts[texels].pipeline, NULL);
+        device->vk.vkDestroyDescriptorSetLayout(device->handle, device->layouts[texels].set, NULL);
+    }
 }

@@ -60,10 +60,11 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
         return RVIT_OUT_OF_HOST_MEMORY;
     RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, program->commands));
     /* A pool must not be empty, even that of a program of copies. */
-    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, dry->n_storage + 1},
+    const uint32_t n_sets = dry->n_sets + 1;
+    const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, n_sets * RVIT_VK_MAX_BINDINGS},
                                           {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, dry->n_views + 1}};
     const VkDescriptorPoolCreateInfo descriptors = {
-        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = dry->n_sets + 1, .poolSizeCount = 2, .pPoolSizes = sizes};
+        .sType = VK_STRUCTURE_TYPE_DESCRIPTOR_POOL_CREATE_INFO, .maxSets = n_sets, .poolSizeCount = 2, .pPoolSizes = sizes};
     RVIT_VK_TRY(device->vk, vkCreateDescriptorPool, (device->handle, &descriptors, NULL, &program->descriptors));
     program->views = rvit_alloc_array(&device->base.alloc, dry->n_views, sizeof *program->views);
     if (program->views == NULL)

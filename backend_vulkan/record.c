@@ -284,10 +284,9 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
         return RVIT_OK;
     rvit_vk_pipeline wanted = {.shader = dispatch->shader, .n_specs = dispatch->n_specs};
     memcpy(wanted.specs, dispatch->specs, sizeof wanted.specs);
-    RVIT_TRY(rvit_vk_get_layout(device, dispatch->n_bindings, dispatch->n_texels, &wanted.layout));
+    RVIT_TRY(rvit_vk_get_layout(device, dispatch->n_texels, &wanted.layout));
     recorder->launches++;
     recorder->n_sets++;
-    recorder->n_storage += dispatch->n_bindings - dispatch->n_texels;
     if (recorder->commands == VK_NULL_HANDLE) {
         recorder->n_views += dispatch->n_texels;
         if (dispatch->groups.live.buffer != NULL && recorder->plan != NULL)

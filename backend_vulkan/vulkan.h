@@ -141,7 +141,7 @@ typedef struct rvit_vk_device {
     double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
     pthread_mutex_t pipeline_lock; /* guards what follows */
     VkPipelineCache pipeline_cache;
-    rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1][RVIT_VK_MAX_BINDINGS + 1]; /* [texel buffers][bindings] */
+    rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1]; /* [texel buffers] */
     rvit_vk_pipeline *pipelines;
     rvit_vk_buffer grids; /* without any: for what is not part of a program */
 } rvit_vk_device;
@@ -245,18 +245,20 @@ double rvit_vk_work(const rvit_op *op);
 /* buffer.c */
 rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_vk_buffer_destroy(rvit_buffer *buffer);
+/* What the host writes once, a few words, and the device then works with: a type beside those of rvit_buffer_type. */
+#define RVIT_VK_BUFFER_WORDS (RVIT_BUFFER_READBACK + 1)
 /* The Vulkan side alone, for memory of the backend's own: size, type and device of the base need not be set. */
-rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, rvit_buffer_type type, rvit_vk_buffer *out_buffer);
+rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *out_buffer);
 #define RVIT_VK_SIZE_ROUND 16 /* what a VkBuffer holds is rounded up to, so that whole vectors may be read at the end of an array */
 #define RVIT_VK_BUFFER_USAGE                                                                                               \
     (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | \
      VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
 /* The memory type that suits best, of those in the mask; negative: none. */
-int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, rvit_buffer_type type);
+int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, int type);
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
 /* pipeline.c */
-rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_bindings, uint32_t n_texels, const rvit_vk_layout **out_layout);
+rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const rvit_vk_layout **out_layout);
 /* The one that is there, or a new one. */
 rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline);
 void rvit_vk_pipelines_destroy(rvit_vk_device *device);
@@ -337,7 +339,7 @@ typedef struct rvit_vk_recorder {
     int n_ranges;
     int since_wide; /* RVIT_VK_WIDE_OP, RVIT_VK_NARROW_BARRIER: what there was since the last wide barrier */
     int64_t launches, copies;
-    uint32_t n_sets, n_storage, n_views;
+    uint32_t n_sets, n_views;
     rvit_vk_pipeline *wanted; /* pipelines that a dry run did not find: then compiled, or dropped */
 } rvit_vk_recorder;
 
@@ -363,7 +365,7 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
 const rvit_vk_need *rvit_vk_find_need(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
 /* Numbers the grids that are needed. */
 void rvit_vk_plan_grids(rvit_vk_plan *plan);
-/* Opens the memory of the plan's grids, or, without a plan, of the device. Waits for the device. */
+/* Opens the memory of the plan's grids, or, without a plan, of the device. */
 rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_plan *plan, rvit_vk_buffer *out_grids);
 /* Byte offset of a grid. */
 int64_t rvit_vk_grid_offset(int32_t slot);

@@ -43,12 +43,12 @@ typedef struct rvit_vulkan_device_desc {
 } rvit_vulkan_device_desc;
 #define RVIT_VULKAN_DEVICE_DESC_INIT RVIT_INIT(rvit_vulkan_device_desc)
 
-/* A device on the caller's VkDevice. desc may be NULL; of it tier, debug_checks, allocator, skip_self_test, cache_data and submit_work are
-   as in rvit_device_create, backend is AUTO or VULKAN, index -1. Waits for a first upload, and for the self-test. Instance and device must
-   outlive the rvit_device and its children, which never destroy them and never wait for the whole of the device or the queue.
-   INVALID_ARGUMENT: a handle is NULL, the queue family is not one with compute, features or extensions name what the physical device does
-   not have; UNSUPPORTED: the physical device cannot run the kernels, or lacks, or was created without, what desc->tier needs: the detail
-   names it; UNAVAILABLE: no loader, or get_instance_proc_addr does not give a function of Vulkan 1.1. */
+/* A device on the caller's VkDevice. desc may be NULL; of it tier, debug_checks, allocator, skip_self_test, cache_data and submit_work
+   are as in rvit_device_create, backend is AUTO or VULKAN, index -1. Waits for the self-test. Instance and device must outlive the
+   rvit_device and its children, which never destroy them and never wait for the whole of the device or the queue. INVALID_ARGUMENT: a
+   handle is NULL, the queue family is not one with compute, features or extensions name what the physical device does not have;
+   UNSUPPORTED: the physical device cannot run the kernels, or lacks, or was created without, what desc->tier needs: the detail names it;
+   UNAVAILABLE: no loader, or get_instance_proc_addr does not give a function of Vulkan 1.1. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, const rvit_device_desc *desc,
                                                               rvit_device **out_device);
 
