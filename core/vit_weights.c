@@ -9,8 +9,8 @@
 
 /* Staging memory is filled in order and copied in parts, so that the device copies while the host reads on. Only when it is full does the
    host wait. */
-#define STAGING_SIZE (4 << 20)
-#define PART_SIZE (1 << 20)
+#define STAGING_SIZE (2 << 20)
+#define PART_SIZE (1 << 19)
 
 /* Walks over all weights twice: first to place them in one buffer, then, with a stream, to read, convert and write them. */
 typedef struct loader {
