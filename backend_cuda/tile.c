@@ -50,6 +50,16 @@ static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size 
            10 * waves(machine, shared, RVIT_CU_CTAS_D64, heads * divide_up(len, 64));
 }
 
+/* Warps of a CTA where images are short and so few that all warps of 8 rows run at once; 0 elsewhere. Two of them, or three where that
+   puts less on an SM. The limits are an H200's: from there on it takes longer to load keys and values for each warp. */
+static int32_t short_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, 8);
+    if (size->extras || len > 48 || heads * tiles > (int64_t)machine->n_sms * (len <= 32 ? 6 : 3))
+        return 0;
+    return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? 3 : 2;
+}
+
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     const int32_t len = size->len < 1 ? 1 : size->len;
@@ -61,7 +71,11 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     const attention_class *c = &classes[tile.head_class];
     tile.shared = least(c->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * c->pitch;
     int32_t warps = 4, warp_rows = 16;
-    if (tile.head_class == CLASS_64) {
+    if (tile.head_class == CLASS_64 && short_warps(machine, size, len) > 0) {
+        tile.shape = len <= 32 ? RVIT_CU_ATTENTION_SHORT_32 : RVIT_CU_ATTENTION_SHORT_48;
+        tile.shared = 0;
+        warps = short_warps(machine, size, len), warp_rows = 8;
+    } else if (tile.head_class == CLASS_64) {
         /* Few rows, or so few tiles that more CTAs are worth more than shared copies. */
         if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
             tile.shape = RVIT_CU_ATTENTION_2_WARPS, warps = 2;
@@ -69,6 +83,8 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
             tile.shape = RVIT_CU_ATTENTION_3_WARPS, warps = 3;
         else if (is_tall(machine, size, len, tile.shared))
             tile.shape = RVIT_CU_ATTENTION_TALL, warp_rows = 32;
+        if (size->extras)
+            tile.shape = (rvit_cu_attention_shape)((int)tile.shape + (int)RVIT_CU_ATTENTION_EXTRAS);
     }
     tile.threads = warps * 32;
     tile.row_blocks = (int32_t)divide_up(len, warps * warp_rows);

@@ -59,12 +59,18 @@ typedef struct rvit_cu_machine {
     int32_t early;      /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
-/* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others. */
+/* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others, which do not share instructions with
+   what few ask for. */
 typedef enum rvit_cu_attention_shape {
     RVIT_CU_ATTENTION_PLAIN,
     RVIT_CU_ATTENTION_2_WARPS,
     RVIT_CU_ATTENTION_3_WARPS,
-    RVIT_CU_ATTENTION_TALL, /* 4 warps of 32 rows; no key bias, nothing but the output */
+    RVIT_CU_ATTENTION_TALL,     /* 4 warps of 32 rows */
+    RVIT_CU_ATTENTION_SHORT_32, /* at most 32 keys an image; warps of 8 rows, no shared memory */
+    RVIT_CU_ATTENTION_SHORT_48,
+    RVIT_CU_ATTENTION_EXTRAS, /* key bias, more than the output: the first three with that */
+    RVIT_CU_ATTENTION_EXTRAS_2_WARPS,
+    RVIT_CU_ATTENTION_EXTRAS_3_WARPS,
 } rvit_cu_attention_shape;
 
 typedef struct rvit_cu_attention_tile {

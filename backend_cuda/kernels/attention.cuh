@@ -460,19 +460,15 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
             uint32_t p[2][MT][4];
             const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
             follow_maximum<D, MT, true>(s, w, scale, KEYS);
+            weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
+            multiply_values<T, D, MT>(w, p[0], values, 0);
+            weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
             if (AHEAD) {
-                weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
-                weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
                 if (b == 1)
                     stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
                 multiply_keys<T, D, MT, true>(s, w, places, b == 0 ? BLOCK : 0, KEYS);
             }
-#pragma unroll
-            for (int n = 0; n < 2; n++) {
-                if (!AHEAD)
-                    weigh<T, D, MT, EXTRAS>(p[n], s, w, scale, n);
-                multiply_values<T, D, MT>(w, p[n], values, n);
-            }
+            multiply_values<T, D, MT>(w, p[1], values, 1);
             if (!AHEAD && b == 1)
                 stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
         }
@@ -531,7 +527,8 @@ template <int MT, int WARPS> RVIT_DEVICE int warp_row(const attention_work &work
     return (work.row_block * WARPS + recompute(threadIdx.x) / 32) * (16 * MT);
 }
 
-/* A CTA takes 16 * MT rows of a head of an image for each of its warps. EXTRAS: key bias, cls_probs and lse are served. */
+/* A CTA takes 16 * MT rows of a head of an image for each of its warps. EXTRAS: key bias, cls_probs and lse are served; with 64 channels
+   by kernels that serve nothing else. */
 template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
 {
     RVIT_DYNAMIC_SHARED(memory);
@@ -563,7 +560,7 @@ template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DE
             stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
         return;
     }
-    if (EXTRAS && (params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
+    if (EXTRAS && (D == 64 || params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {
         attend_rows<T, D, MT, WARPS, STAGES, EXTRAS>(w, copy, places, params, work, row);
         row = warp_row<MT, WARPS>(work);
         finish_extras<D, MT>(w, params, work, row);

@@ -125,6 +125,17 @@ RVIT_DEVICE int leading_zeros(unsigned x)
     return __clz((int)x);
 }
 
+/* Of two pairs of 16-bit numbers, the two first ones and the two second ones. */
+RVIT_DEVICE uint32_t low_halves(uint32_t a, uint32_t b)
+{
+    return __byte_perm(a, b, 0x5410);
+}
+
+RVIT_DEVICE uint32_t high_halves(uint32_t a, uint32_t b)
+{
+    return __byte_perm(a, b, 0x7632);
+}
+
 RVIT_DEVICE uint32_t float_bits(float x)
 {
     return __float_as_uint(x);
@@ -272,6 +283,14 @@ RVIT_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t shared)
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"(shared)
                  : "memory");
+}
+
+/* Of an 8x8 matrix of 16-bit elements a lane has two neighbours in row lane / 4; it gets those two in column lane / 4. */
+RVIT_DEVICE uint32_t transpose_matrix(uint32_t pair)
+{
+    uint32_t y;
+    asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;\n" : "=r"(y) : "r"(pair));
+    return y;
 }
 
 /* The branch that a conditional node of the running graph takes. A driver without such nodes cannot load code that has this in it. */

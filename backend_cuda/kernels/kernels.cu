@@ -2,6 +2,7 @@
    the host launches with (tile.h). */
 #include "attention.cuh"
 #include "attention_f32.cuh"
+#include "attention_short.cuh"
 #include "finish.cuh"
 #include "head.cuh"
 #include "layernorm.cuh"
@@ -87,15 +88,23 @@ LAYERNORM(bf16, bf16)
 #define ATTENTION(T, name, D, WARP_TILES, WARPS, CTAS, EXTRAS)                                                   \
     INSTANCE(T##_##name, rvit_cu_attention_params, attend<T, D, WARP_TILES, WARPS, RVIT_CU_STAGES_D##D, EXTRAS>) \
     KERNEL(attention_##T##_##name, WARPS * 32, CTAS, rvit_cu_attention_params, T##_##name)
-#define ATTENTIONS(T)                                   \
-    ATTENTION(T, d32, 32, 1, 4, 4, true)                \
-    ATTENTION(T, d64, 64, 1, 4, RVIT_CU_CTAS_D64, true) \
-    ATTENTION(T, d80, 80, 1, 4, 3, true)                \
-    ATTENTION(T, d96, 96, 1, 4, 3, true)                \
-    ATTENTION(T, d128, 128, 1, 4, 2, true)              \
-    ATTENTION(T, d64_2_warps, 64, 1, 2, 8, true)        \
-    ATTENTION(T, d64_3_warps, 64, 1, 3, 5, true)        \
-    ATTENTION(T, d64_tall, 64, 2, 4, TALL_CTAS, false)
+#define SHORT_ATTENTION(T, KEYS)                                                                     \
+    INSTANCE(T##_d64_short_##KEYS, rvit_cu_attention_params, short_attention<T, (KEYS) / 16>::run) \
+    KERNEL(attention_##T##_d64_short_##KEYS, 96, 5, rvit_cu_attention_params, T##_d64_short_##KEYS)
+#define ATTENTIONS(T)                                          \
+    ATTENTION(T, d32, 32, 1, 4, 4, true)                       \
+    ATTENTION(T, d64, 64, 1, 4, RVIT_CU_CTAS_D64, false)       \
+    ATTENTION(T, d80, 80, 1, 4, 3, true)                       \
+    ATTENTION(T, d96, 96, 1, 4, 3, true)                       \
+    ATTENTION(T, d128, 128, 1, 4, 2, true)                     \
+    ATTENTION(T, d64_2_warps, 64, 1, 2, 8, false)              \
+    ATTENTION(T, d64_3_warps, 64, 1, 3, 5, false)              \
+    ATTENTION(T, d64_tall, 64, 2, 4, TALL_CTAS, false)         \
+    SHORT_ATTENTION(T, 32)                                     \
+    SHORT_ATTENTION(T, 48)                                     \
+    ATTENTION(T, d64_extras, 64, 1, 4, RVIT_CU_CTAS_D64, true) \
+    ATTENTION(T, d64_extras_2_warps, 64, 1, 2, 8, true)        \
+    ATTENTION(T, d64_extras_3_warps, 64, 1, 3, 5, true)
 ATTENTIONS(f16)
 ATTENTIONS(bf16)
 KERNEL(attention_f32, 128, 1, rvit_cu_attention_params, attend_f32)

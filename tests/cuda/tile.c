@@ -22,13 +22,19 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
 {
     const rvit_cu_attention_size size = {element_size, head_dim, n_heads, n_images, n_images * len, len, extras};
     const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, &size);
-    const int32_t rows = element_size == 4 ? 32 : t.threads / 32 * (t.shape == RVIT_CU_ATTENTION_TALL ? 32 : 16);
+    const int is_short = t.shape == RVIT_CU_ATTENTION_SHORT_32 || t.shape == RVIT_CU_ATTENTION_SHORT_48;
+    const int32_t warp_rows = t.shape == RVIT_CU_ATTENTION_TALL ? 32 : is_short ? 8 : 16;
+    const int32_t rows = element_size == 4 ? 32 : t.threads / 32 * warp_rows;
     assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= 128);
-    assert_true(t.shape != RVIT_CU_ATTENTION_TALL || !extras);
+    const int has_extras = t.shape >= RVIT_CU_ATTENTION_EXTRAS;
+    assert_true(has_extras == (extras && element_size == 2 && head_dim > 32 && head_dim <= 64));
+    assert_true(t.shape != RVIT_CU_ATTENTION_SHORT_32 || len <= 32);
+    assert_true(t.shape != RVIT_CU_ATTENTION_SHORT_48 || len <= 48);
+    assert_true(!is_short || t.threads <= 96);
     assert_true(t.shape == RVIT_CU_ATTENTION_PLAIN || (head_dim > 32 && head_dim <= 64));
     assert_true((int64_t)t.row_blocks * rows >= len);
     assert_true(t.row_blocks == 1 || (int64_t)(t.row_blocks - 1) * rows < len);
-    assert_true(t.shared > 0 && t.shared + 1024 <= m->max_shared);
+    assert_true((t.shared > 0 || is_short) && t.shared + 1024 <= m->max_shared);
     if (element_size == 4)
         return;
     static const int32_t classes[] = {32, 64, 80, 96, 128};
@@ -73,7 +79,7 @@ static void attention_choices(void **state)
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
     size.rows = 64 * 197, size.len = 197, size.extras = 1;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_PLAIN);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_EXTRAS);
     /* One image leaves most of the device idle: more CTAs matter more. */
     size = (rvit_cu_attention_size){2, 64, 12, 1, 197, 197, 0};
     t = rvit_cu_tile_attention(hopper, &size);
@@ -87,6 +93,15 @@ static void attention_choices(void **state)
     assert_int_equal(t.shared, 2 * 64 * 128);
     size.len = 21;
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_2_WARPS);
+    /* Few of them: warps of 8 rows, as many as the device runs at once. */
+    size.n_images = 16;
+    t = rvit_cu_tile_attention(hopper, &size);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_SHORT_32);
+    assert_int_equal(t.threads, 96);
+    size.n_images = 4, size.len = 41;
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_SHORT_48);
+    size.n_images = 8;
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_3_WARPS);
 }
 
 static void linear_covers_and_fits(void **state)

@@ -47,18 +47,23 @@ static void attention_variants(void **state)
     (void)state;
     static const int32_t dims[] = {8, 24, 32, 40, 64, 72, 80, 88, 96, 104, 128};
     static const int32_t ragged[] = {197, 1, 65, 0, 130, 64, 300, 7}, alike[] = {197, 190, 197, 180};
+    static const int32_t short_48[] = {48, 1, 0, 33, 41, 32}, short_32[] = {17, 32, 0, 16, 1, 21};
+    static const struct {
+        const int32_t *lengths;
+        int n_images, has_extras; /* some kernels serve neither a bias nor probabilities */
+    } batches[] = {{ragged, 8, 1}, {alike, 4, 0}, {short_48, 6, 0}, {short_32, 6, 0}};
     static const machine_list list = {{1, 1 << 20, 20}, 3};
-    enum { N_HEADS = 3 };
-    for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
+    enum { N_HEADS = 3, N_BATCHES = 4, N_DIMS = sizeof dims / sizeof dims[0] };
+    for (size_t d = 0; d < N_DIMS * N_BATCHES; d++)
         for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
-            /* The kernel for images of like lengths serves neither a bias nor probabilities. */
-            const int is_alike = d % 4 == 0, n_images = is_alike ? 4 : 8;
-            const batch b = batch_of(is_alike ? alike : ragged, n_images, 2);
-            const int64_t width = N_HEADS * dims[d], size = b.rows * width * 2;
+            const int32_t dim = dims[d % N_DIMS];
+            const int n_images = batches[d / N_DIMS].n_images, has_extras = batches[d / N_DIMS].has_extras;
+            const batch b = batch_of(batches[d / N_DIMS].lengths, n_images, 2);
+            const int64_t width = N_HEADS * dim, size = b.rows * width * 2;
             array *qkv = array_input("qkv", 3 * size), *cu = array_cu(&b), *out = array_output("out", size);
-            array *key_bias = d % 2 ? array_input("key_bias", b.rows * 4) : NULL;
-            array *cls = is_alike ? NULL : array_output("cls_probs", b.rows * N_HEADS * 4),
-                  *lse = is_alike ? NULL : array_output("lse", b.rows * N_HEADS * 4);
+            array *key_bias = has_extras && d % 2 ? array_input("key_bias", b.rows * 4) : NULL;
+            array *cls = has_extras ? array_output("cls_probs", b.rows * N_HEADS * 4) : NULL,
+                  *lse = has_extras ? array_output("lse", b.rows * N_HEADS * 4) : NULL;
             store_normal((rvit_dtype)dtype, qkv->host, 0, b.live * 3 * width, 1.5f);
             if (key_bias)
                 store_normal(RVIT_F32, key_bias->host, 0, b.live, 2);
@@ -66,7 +71,7 @@ static void attention_variants(void **state)
             args.dtype = (rvit_dtype)dtype;
             args.n_images = n_images;
             args.n_heads = N_HEADS;
-            args.head_dim = dims[d];
+            args.head_dim = dim;
             args.max_len = b.max_len;
             args.rows = b.rows;
             args.scale = d % 3 == 1 ? -0.3f : 0;
@@ -80,7 +85,7 @@ static void attention_variants(void **state)
             args.cls_probs = array_view(cls, DEVICE);
             args.lse = array_view(lse, DEVICE);
             array *const outputs[] = {out, cls, lse};
-            expect_equal(&list, run_attention, &args, outputs, is_alike ? 1 : 3);
+            expect_equal(&list, run_attention, &args, outputs, has_extras ? 3 : 1);
             harness_teardown(NULL);
         }
 }

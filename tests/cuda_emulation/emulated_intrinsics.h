@@ -198,6 +198,16 @@ RVIT_DEVICE int leading_zeros(unsigned x)
     return x ? __builtin_clz(x) : 32;
 }
 
+RVIT_DEVICE uint32_t low_halves(uint32_t a, uint32_t b)
+{
+    return (a & 0xffff) | b << 16;
+}
+
+RVIT_DEVICE uint32_t high_halves(uint32_t a, uint32_t b)
+{
+    return a >> 16 | (b & 0xffff0000);
+}
+
 RVIT_DEVICE uint32_t float_bits(float x)
 {
     return emu::bits_of_float(x);
@@ -321,6 +331,11 @@ RVIT_DEVICE void load_matrix_x4(uint32_t (&r)[4], uint32_t shared, emu::site at 
 RVIT_DEVICE void load_matrix_x4_transposed(uint32_t (&r)[4], uint32_t shared, emu::site at = emu::site::here())
 {
     emu::load_matrix(at, r, true, shared);
+}
+
+RVIT_DEVICE uint32_t transpose_matrix(uint32_t pair, emu::site at = emu::site::here())
+{
+    return emu::warp_collective(at, emu::collective::transpose, pair, 0);
 }
 
 RVIT_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())

@@ -233,18 +233,30 @@ static void attention_head_dims(void **state)
         }
 }
 
-/* Small capacities, for which a backend may take smaller tiles: max_len 2, 4, 8, 16, 32. */
+/* Small capacities, for which a backend may take smaller tiles, also where nothing but the output is asked for. */
 static void attention_short_images(void **state)
 {
     (void)state;
     for (int t = 0; t < 2; t++)
         for (int32_t dim = 8; dim <= 128; dim += 8)
-            for (int32_t longest = 1; longest <= 32; longest *= 2) {
+            for (int32_t longest = 1; longest <= 64; longest *= 2) {
                 int32_t lengths[40];
-                for (int32_t i = 0; i < 40; i++)
-                    lengths[i] = i == 7 ? longest : (i * 5 + dim) % (longest + 1);
-                const attention_case c = {stored_types[t],       2, dim, lengths, 40, 3, (qkv_kind)(longest % 3), longest & 2 ? 1 : 0, 1, 1,
-                                          1 / sqrtf((float)dim), 1};
+                const int32_t n_images = longest == 64 ? 9 : 40, most = longest == 64 ? 48 : longest;
+                for (int32_t i = 0; i < n_images; i++)
+                    lengths[i] = i == 7 ? most : (i * 5 + dim) % (most + 1);
+                const int has_extras = dim / 8 % 2;
+                const attention_case c = {stored_types[t],
+                                          2,
+                                          dim,
+                                          lengths,
+                                          n_images,
+                                          3,
+                                          (qkv_kind)(longest % 3),
+                                          has_extras && longest & 2,
+                                          has_extras,
+                                          has_extras,
+                                          1 / sqrtf((float)dim),
+                                          1};
                 run(&c);
             }
 }

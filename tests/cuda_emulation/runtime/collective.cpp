@@ -7,8 +7,8 @@ namespace
 {
 const char *name_of(collective kind)
 {
-    static const char *const names[] = {"warp_sync", "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor",
-                                        "ballot",    "ldmatrix", "mma f16",    "mma bf16"};
+    static const char *const names[] = {"warp_sync", "shuffle",   "shuffle_up", "shuffle_down", "shuffle_xor",
+                                        "ballot",    "movmatrix", "ldmatrix",   "mma f16",      "mma bf16"};
     return names[(int)kind];
 }
 
@@ -44,6 +44,7 @@ void execute(warp &w, collective kind)
         for (int i = 0; i < WARP; i++)
             w.lanes[i].result = ballot;
         break;
+    case collective::transpose:
     case collective::load_matrix:
     case collective::multiply_f16:
     case collective::multiply_bf16:

@@ -38,7 +38,7 @@ void block_barrier(site at);
 /* griddepcontrol.wait. */
 void wait_for_previous();
 
-enum class collective { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, load_matrix, multiply_f16, multiply_bf16 };
+enum class collective { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, transpose, load_matrix, multiply_f16, multiply_bf16 };
 
 /* All 32 lanes have to arrive, at one place, before any of them goes on. */
 uint32_t warp_collective(site at, collective kind, uint32_t value, int argument);

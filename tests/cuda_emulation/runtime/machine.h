@@ -130,7 +130,7 @@ void describe_position(const worker &w, char *text, size_t size);
 /* collective.cpp */
 void thread_returns(worker &w, fiber &f);
 
-/* matrix.cpp: carries out a load_matrix or multiply. */
+/* matrix.cpp: carries out a transpose, load_matrix or multiply. */
 void matrix_execute(warp &w, collective kind);
 
 /* races.cpp: the kernels have been compiled to note their accesses. Those that the runtime does for them it notes itself. */

@@ -1,4 +1,4 @@
-/* ldmatrix and mma.sync in the lane layout of the PTX manual. */
+/* ldmatrix, movmatrix and mma.sync in the lane layout of the PTX manual. */
 #include <string.h>
 
 #include "half.h"
@@ -22,6 +22,17 @@ void load_execute(warp &w)
             const uint32_t low = transposed ? rows[j][i] : rows[i][j], high = transposed ? rows[j + 1][i] : rows[i][j + 1];
             static_cast<uint32_t *>(w.lanes[lane].d)[m] = low | high << 16;
         }
+    }
+}
+
+void transpose_execute(warp &w)
+{
+    uint16_t rows[8][8];
+    for (int lane = 0; lane < WARP; lane++)
+        memcpy(&rows[lane / 4][lane % 4 * 2], &w.lanes[lane].value, 4);
+    for (int lane = 0; lane < WARP; lane++) {
+        const int i = lane / 4, j = lane % 4 * 2;
+        w.lanes[lane].result = rows[j][i] | (uint32_t)rows[j + 1][i] << 16;
     }
 }
 
@@ -94,7 +105,9 @@ template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
 
 void matrix_execute(warp &w, collective kind)
 {
-    if (kind == collective::load_matrix)
+    if (kind == collective::transpose)
+        transpose_execute(w);
+    else if (kind == collective::load_matrix)
         load_execute(w);
     else if (kind == collective::multiply_f16)
         multiply_execute<convert_f16>(w);
