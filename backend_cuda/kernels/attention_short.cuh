@@ -21,22 +21,23 @@ template <typename T, int HALVES> struct short_attention {
 
     __device__ __forceinline__ void load_rows(const rvit_cu_attention_params &params, const attention_work &work, int row)
     {
-        const int lane = threadIdx.x & 31, g = lane >> 2, c = lane & 3;
+        const int lane = threadIdx.x & 31, g = lane >> 2, c = lane & 3, length = work.length;
         const T *const from_q = first_row(static_cast<const T *>(params.q), params.q_stride, work, params) +
-                                (long long)min(row + g, work.length - 1) * params.q_stride;
+                                (long long)min(row + g, length - 1) * params.q_stride;
         const T *const from_k = first_row(static_cast<const T *>(params.k), params.k_stride, work, params);
         const T *const from_v = first_row(static_cast<const T *>(params.v), params.v_stride, work, params);
+        const bool in_k[2] = {c * 8 < params.head_dim, (c + 4) * 8 < params.head_dim}, in_v = g * 8 < params.head_dim;
 #pragma unroll
         for (int i = 0; i < 2; i++)
-            q[i] = load(from_q + (i * 4 + c) * 8, (i * 4 + c) * 8 < params.head_dim);
+            q[i] = load(from_q + (i * 4 + c) * 8, in_k[i]);
 #pragma unroll
         for (int n = 0; n < HALVES; n++)
 #pragma unroll
             for (int h = 0; h < 2; h++)
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    const int key = n * 16 + h * 8 + g, channel = (i * 4 + c) * 8;
-                    k[n][h][i] = load(from_k + (long long)key * params.k_stride + channel, key < work.length && channel < params.head_dim);
+                    const int key = n * 16 + h * 8 + g;
+                    k[n][h][i] = load(from_k + key * params.k_stride + (i * 4 + c) * 8, key < length && in_k[i]);
                 }
 #pragma unroll
         for (int n = 0; n < HALVES; n++)
@@ -45,7 +46,7 @@ template <typename T, int HALVES> struct short_attention {
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
                     const int key = n * 16 + h * 8 + 2 * c + i;
-                    v[n][h][i] = load(from_v + (long long)key * params.v_stride + g * 8, key < work.length && g * 8 < params.head_dim);
+                    v[n][h][i] = load(from_v + key * params.v_stride + g * 8, key < length && in_v);
                 }
 #pragma unroll
         for (int i = 0; i < 2; i++)
@@ -74,7 +75,7 @@ template <typename T, int HALVES> struct short_attention {
         }
     }
 
-    /* Before the block that begins with this half. */
+    /* Before the block that begins with this half. Ahead of the first there is nothing to rescale. */
     __device__ __forceinline__ void follow_maximum(int first, float scale)
     {
         float maximum[2], exponent = 0.0f;
@@ -86,7 +87,7 @@ template <typename T, int HALVES> struct short_attention {
             const float e = fmaf(maximum[j], scale, offset[j]);
             exponent = j == 0 ? e : fmaxf(exponent, e);
         }
-        if (!warp_any(exceeds(exponent)))
+        if (first > 0 && !warp_any(exceeds(exponent)))
             return;
 #pragma unroll
         for (int j = 0; j < 2; j++) {
@@ -96,10 +97,12 @@ template <typename T, int HALVES> struct short_attention {
                 largest = fmaxf(largest, shuffle_xor(largest, mask));
             const float old = offset[j];
             offset[j] = exceeds(fmaf(largest, scale, old)) ? -(largest * scale) : old;
-            const float factor = exp2_fast(offset[j] - old);
+            if (first > 0) {
+                const float factor = exp2_fast(offset[j] - old);
 #pragma unroll
-            for (int t = 0; t < 5; t++)
-                out[t][j] *= factor, out[t][j + 2] *= factor;
+                for (int t = 0; t < 5; t++)
+                    out[t][j] *= factor, out[t][j + 2] *= factor;
+            }
         }
     }
 
@@ -161,7 +164,7 @@ template <typename T, int HALVES> struct short_attention {
         a.multiply_keys(work.length);
 #pragma unroll
         for (int n = 0; n < HALVES; n++) {
-            if (n > 0 && n * 16 >= work.length)
+            if (n > 0 && n % 2 == 0 && n * 16 >= work.length)
                 break;
             if (n % 2 == 0)
                 a.follow_maximum(n, params.scale);

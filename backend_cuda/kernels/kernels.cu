@@ -90,7 +90,7 @@ LAYERNORM(bf16, bf16)
     KERNEL(attention_##T##_##name, WARPS * 32, CTAS, rvit_cu_attention_params, T##_##name)
 #define SHORT_ATTENTION(T, KEYS)                                                                     \
     INSTANCE(T##_d64_short_##KEYS, rvit_cu_attention_params, short_attention<T, (KEYS) / 16>::run) \
-    KERNEL(attention_##T##_d64_short_##KEYS, 96, 5, rvit_cu_attention_params, T##_d64_short_##KEYS)
+    KERNEL(attention_##T##_d64_short_##KEYS, 96, 4, rvit_cu_attention_params, T##_d64_short_##KEYS)
 #define ATTENTIONS(T)                                          \
     ATTENTION(T, d32, 32, 1, 4, 4, true)                       \
     ATTENTION(T, d64, 64, 1, 4, RVIT_CU_CTAS_D64, false)       \
