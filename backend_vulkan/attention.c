@@ -1,11 +1,16 @@
 /* The attention op. The grid comes from the capacities; a group whose tile lies past its image's end returns at once. */
 #include "backend_vulkan/vulkan.h"
 
-/* [direct][f16] */
-static const rvit_vk_shader shaders[2][2] = {
-    {RVIT_VK_ATTENTION_F32_VK, RVIT_VK_ATTENTION_F16_VK},
-    {RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP, RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP},
-};
+static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, int half)
+{
+    if (shape->matrix)
+        return RVIT_VK_ATTENTION_F16_VK_MATRIX;
+    if (shape->direct)
+        return half ? RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP : RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP;
+    if (shape->lines)
+        return half ? RVIT_VK_ATTENTION_F16_VK_SUBGROUP : RVIT_VK_ATTENTION_F32_VK_SUBGROUP;
+    return half ? RVIT_VK_ATTENTION_F16_VK_SCALAR : RVIT_VK_ATTENTION_F32_VK_SCALAR;
+}
 
 rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_attention_args *args)
 {
@@ -30,22 +35,28 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
                                        .k_stride4 = (int)(args->k_stride / 4),
                                        .v_stride4 = (int)(args->v_stride / 4),
                                        .out_stride4 = (int)(args->out_stride / 4)};
-    rvit_vk_dispatch dispatch = {.shader = shape.matrix ? RVIT_VK_ATTENTION_F16_VK_MATRIX : shaders[shape.direct][half],
+    rvit_vk_dispatch dispatch = {.shader = choose_shader(&shape, half),
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_ATTENTION_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_ATTENTION_QUERIES] = shape.queries,
                                            [RVIT_ATTENTION_KEYS] = shape.keys,
-                                           [RVIT_ATTENTION_FLAGS] = flags,
-                                           [RVIT_ATTENTION_SUBGROUP] = matrix->subgroup,
-                                           [RVIT_ATTENTION_MATRIX_M] = matrix->m,
-                                           [RVIT_ATTENTION_MATRIX_N] = matrix->n,
-                                           [RVIT_ATTENTION_MATRIX_K] = matrix->k},
-                                 .n_specs = shape.matrix ? RVIT_ATTENTION_N_MATRIX_SPECS : RVIT_ATTENTION_N_SPECS,
+                                           [RVIT_ATTENTION_FLAGS] = flags},
+                                 .n_specs = shape.matrix   ? RVIT_ATTENTION_N_MATRIX_SPECS
+                                            : shape.direct ? RVIT_ATTENTION_N_DIRECT_SPECS
+                                                           : RVIT_ATTENTION_N_SPECS,
                                  .n_texels = shape.direct ? 3 : 0,
                                  .texel_format = rvit_vk_texel_format(half),
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};
+    if (shape.matrix) {
+        dispatch.specs[RVIT_ATTENTION_SUBGROUP] = matrix->subgroup;
+        dispatch.specs[RVIT_ATTENTION_MATRIX_M] = matrix->m;
+        dispatch.specs[RVIT_ATTENTION_MATRIX_N] = matrix->n;
+        dispatch.specs[RVIT_ATTENTION_MATRIX_K] = matrix->k;
+    } else if (!shape.direct) {
+        dispatch.specs[RVIT_ATTENTION_COLUMNS] = shape.columns;
+    }
     push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_Q, "q", unit);
     push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_K, "k", unit);
     push.v_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_V, "v", unit);

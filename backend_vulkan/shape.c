@@ -107,15 +107,41 @@ static int shape_attention_matrix(const rvit_vk_device *device, const rvit_atten
 }
 
 /* Bytes of attention.comp's shared arrays. */
-static uint32_t attention_shared(uint32_t head_dim, rvit_vk_attention_shape shape)
+static uint32_t attention_shared(uint32_t d4, uint32_t units, const rvit_vk_attention_shape *shape)
 {
-    const uint32_t vectors = head_dim / 4 * (shape.queries + 1 + shape.keys + 1) + shape.queries * (shape.keys / 4 + 1);
-    return vectors * 16 + shape.queries * 12 + shape.threads * 4;
+    const uint32_t passed = shape->lines ? shape->columns : shape->keys;
+    const uint32_t vectors = shape->queries * (d4 | 1) + 2 * shape->keys * (units | 1) + passed * (shape->queries / 4 | 1);
+    return vectors * 16 + shape->keys * 4;
+}
+
+/* Tiles of attention.comp: the largest that shared memory leaves room for, smaller ones for images that are short. Four queries a line:
+   with eight fewer groups fit, and an image by itself leaves most of the device idle. Blocks of keys divide the longest image evenly. */
+static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *device, const rvit_attention_args *args)
+{
+    static const struct {
+        uint32_t queries, keys;
+    } tiles[] = {{64, 40}, {32, 40}, {32, 24}, {32, 16}, {16, 16}, {8, 8}};
+    enum { N = sizeof tiles / sizeof tiles[0], LINE_QUERIES = 4 };
+    const uint32_t d4 = (uint32_t)args->head_dim / 4, units = args->dtype == RVIT_F16 ? d4 / 2 : d4;
+    const uint32_t columns = units <= 4 ? 4 : 8;
+    const int64_t len = args->max_len > 0 ? args->max_len : 1;
+    rvit_vk_attention_shape shape = {0};
+    for (int i = 0; i < N; i++) {
+        const int64_t blocks = (len + tiles[i].keys - 1) / tiles[i].keys;
+        shape = (rvit_vk_attention_shape){.lines = rvit_vk_uses_subgroups(device) && device->physical.subgroup_size >= columns,
+                                          .threads = tiles[i].queries / LINE_QUERIES * columns,
+                                          .queries = tiles[i].queries,
+                                          .keys = (uint32_t)((len + blocks * columns - 1) / (blocks * columns)) * columns,
+                                          .columns = columns};
+        if ((len > tiles[i].queries / 2 || i == N - 1) &&
+            attention_shared(d4, units, &shape) <= device->physical.limits.maxComputeSharedMemorySize)
+            break;
+    }
+    return shape;
 }
 
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args)
 {
-    static const rvit_vk_attention_shape shapes[] = {{0, 0, 128, 32, 32}, {0, 0, 128, 16, 32}, {0, 0, 128, 16, 16}, {0, 0, 64, 8, 16}};
     rvit_vk_attention_shape matrix;
     if (shape_attention_matrix(device, args, &matrix))
         return matrix;
@@ -124,10 +150,5 @@ rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, co
     if (direct_fits(device, args->rows * (widest > args->q_stride ? widest : args->q_stride) / 4) && lanes >= 4 && lanes <= 16 &&
         has_texels(args->q) && has_texels(args->k) && has_texels(args->v))
         return (rvit_vk_attention_shape){.direct = 1, .threads = lanes, .queries = 8, .keys = 4 * lanes};
-    const size_t n = sizeof shapes / sizeof shapes[0];
-    const uint32_t most = device->physical.limits.maxComputeSharedMemorySize;
-    size_t i = args->max_len <= 8 ? 3 : args->max_len <= 16 ? 2 : 0;
-    while (i + 1 < n && attention_shared((uint32_t)args->head_dim, shapes[i]) > most)
-        i++;
-    return shapes[i];
+    return shape_attention_lines(device, args);
 }

@@ -274,7 +274,8 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
 typedef struct rvit_vk_attention_shape {
     int direct; /* attention_direct.comp */
     int matrix; /* attention_matrix.comp */
-    uint32_t threads, queries, keys;
+    int lines;  /* attention.comp for subgroups that hold whole lines */
+    uint32_t threads, queries, keys, columns;
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);
 int rvit_vk_uses_subgroups(const rvit_vk_device *device);

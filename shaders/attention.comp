@@ -1,10 +1,17 @@
 // Ragged attention with an online softmax: a group takes a tile of queries of one head of one image and goes over the image's keys block
-// by block, each fetched while the one before is worked on. Per block: the logits of tile x block, their softmax against the running
-// maximum, then the weighted sum of the values.
+// by block, each fetched while the one before is worked on.
+// COLUMNS consecutive invocations make a line with ROWS queries of its own. Of these an invocation finds the logits with LANE_KEYS keys of
+// a block, and the results in LANE_UNITS units of the head, all in registers. What the invocations of a line tell each other, maxima and
+// weights, goes through shared memory; with TIER_SUBGROUP a line lies in one subgroup and waits for nobody else.
+// Queries are widened as they are staged; keys and values, to leave room for more groups, as they are used.
 // Tiles and blocks start at the image's first row, so an image's bits do not depend on its batch mates.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
+#if TIER_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_arithmetic : require
+#endif
 #include "common/interface.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
@@ -12,30 +19,67 @@
 #include "common/seqlens.glsl"
 #include "common/attention.glsl"
 
-const uint KEY_QUADS = KEYS / 4;
-// Logits: threads lie KEY_QUADS along the keys, LOGIT_LINES along the queries, each with four keys of LOGIT_ROWS queries.
-const uint LOGIT_LINES = THREADS / KEY_QUADS;
-const uint LOGIT_ROWS = (QUERIES + LOGIT_LINES - 1) / LOGIT_LINES;
-// Sums: threads lie D4 along the head, SUM_LINES along the queries (what is left over rests), each with SUM_ROWS queries.
-const uint SUM_LINES = THREADS / D4;
-const uint SUM_ROWS = (QUERIES + SUM_LINES - 1) / SUM_LINES;
-const uint ROW_THREADS = THREADS / QUERIES; // of a row in the softmax
-const uint Q_STEP = QUERIES + 1;
-const uint K_STEP = KEYS + 1;
-const uint P_STEP = KEY_QUADS + 1;
-const uint FETCHES = (KEYS * D4 + THREADS - 1) / THREADS; // of a thread, for the keys of a block or its values
+layout(constant_id = RVIT_ATTENTION_COLUMNS) const uint COLUMNS = 8;
+
+// A unit is 16 bytes.
+#if IN_F16
+#define UNIT uvec4
+#define UNIT_FOURS 2
+#define UNIT_AT(words, at) uvec4(words[at], words[(at) + 1])
+vec4 unit_four(uvec4 unit, uint i)
+{
+    return half4_decode(i == 0 ? unit.xy : unit.zw);
+}
+#else
+#define UNIT vec4
+#define UNIT_FOURS 1
+#define UNIT_AT(words, at) words[at]
+vec4 unit_four(vec4 unit, uint i)
+{
+    return unit;
+}
+#endif
+
+const uint ROWS = QUERIES * COLUMNS / THREADS; // a multiple of four
+const uint LINES = THREADS / COLUMNS;
+const uint LANE_KEYS = KEYS / COLUMNS;
+const uint UNITS = D4 / UNIT_FOURS;
+const uint LANE_UNITS = (UNITS + COLUMNS - 1) / COLUMNS;
+const uint LANE_FOURS = LANE_UNITS * UNIT_FOURS;
+const uint FETCHES = (KEYS * UNITS + THREADS - 1) / THREADS;
+// Odd, so that rows below each other begin in different banks.
+const uint Q_STEP = D4 | 1;
+const uint KV_STEP = UNITS | 1;
+const uint P_STEP = QUERIES / 4 | 1;
+// Keys whose weights are passed on at a time: where waiting is cheap one an invocation, which saves memory.
+#if TIER_SUBGROUP
+const uint PASSED = COLUMNS;
+#else
+const uint PASSED = KEYS;
+#endif
+
+const float LOG2_E = 1.4426950408889634;
+const float LN_2 = 0.6931471805599453;
+const float NEVER = -3.4028234e38; // the logit of what is no key
 
 layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { IN_VEC4 q_words[]; };
 layout(binding = RVIT_ATTENTION_K) readonly buffer K { IN_VEC4 k_words[]; };
 layout(binding = RVIT_ATTENTION_V) readonly buffer V { IN_VEC4 v_words[]; };
 
-shared vec4 q_tile[D4 * Q_STEP];      // [d / 4][query]
-shared vec4 kv_tile[D4 * K_STEP];     // keys: [d / 4][key % 4][key / 4]; then values: [key][d / 4]
-shared vec4 p_tile[QUERIES * P_STEP]; // logits, then probabilities: [query][key / 4]
-shared float row_max[QUERIES];
-shared float row_sum[QUERIES];
-shared float row_scale[QUERIES];      // what the sums so far are multiplied by, as the maximum has grown
-shared float partial[THREADS];
+shared vec4 q_tile[QUERIES * Q_STEP]; // [row of a line][line][d / 4]
+shared UNIT k_tile[KEYS * KV_STEP];   // [key][unit]
+shared UNIT v_tile[KEYS * KV_STEP];
+shared vec4 p_tile[PASSED * P_STEP];  // [key][query / 4]
+shared float key_added[KEYS];         // to the logits of a key
+
+void line_barrier()
+{
+#if TIER_SUBGROUP
+    subgroupBarrier();
+#else
+    barrier();
+#endif
+}
 
 // Where a row's part for the tile's head begins, in fours.
 uint head_at(attention_tile tile, uint row, int stride4)
@@ -43,122 +87,150 @@ uint head_at(attention_tile tile, uint row, int stride4)
     return (tile.image.begin + row) * uint(stride4) + tile.head * D4;
 }
 
-// Rows past the image's end count as zeros.
-void load_queries(attention_tile tile)
+// Past the image's end stand copies of its last row, whose results nobody stores.
+void stage_queries(attention_tile tile)
 {
-    for (uint i = gl_LocalInvocationIndex; i < QUERIES * D4; i += THREADS) {
-        const uint query = i / D4;
-        const uint d4 = i % D4;
-        vec4 value = vec4(0.0);
-        if (tile.first_query + query < tile.image.len)
-            value = in_vec4(q_words[uint(push.q_at) + head_at(tile, tile.first_query + query, push.q_stride4) + d4]);
-        q_tile[d4 * Q_STEP + query] = value;
+    [[unroll]] for (uint f = 0; f < (QUERIES * UNITS + THREADS - 1) / THREADS; f++) {
+        const uint i = f * THREADS + gl_LocalInvocationIndex;
+        const uint query = i / UNITS;
+        const uint row = min(tile.first_query + query, tile.image.len - 1);
+        const uint at = uint(push.q_at) + head_at(tile, row, push.q_stride4) + i % UNITS * UNIT_FOURS;
+        const UNIT unit = UNIT_AT(q_words, at);
+        if (i < QUERIES * UNITS)
+            [[unroll]] for (uint j = 0; j < UNIT_FOURS; j++)
+                q_tile[(query % ROWS * LINES + query / ROWS) * Q_STEP + i % UNITS * UNIT_FOURS + j] = unit_four(unit, j);
     }
 }
 
-void fetch_keys(attention_tile tile, uint first_key, out IN_VEC4 next[FETCHES])
+// The keys and values of a block. Past the image's end stand copies of its last row, which get a weight of 0.
+void fetch(attention_tile tile, uint first_key, out UNIT k_next[FETCHES], out UNIT v_next[FETCHES])
 {
+    const uint last = tile.image.len - 1;
     [[unroll]] for (uint f = 0; f < FETCHES; f++) {
         const uint i = f * THREADS + gl_LocalInvocationIndex;
-        next[f] = IN_VEC4(0);
-        if (i < KEYS * D4 && first_key + i / D4 < tile.image.len)
-            next[f] = k_words[uint(push.k_at) + head_at(tile, first_key + i / D4, push.k_stride4) + i % D4];
+        const uint key = min(first_key + i / UNITS, last);
+        const uint k_at = uint(push.k_at) + head_at(tile, key, push.k_stride4) + i % UNITS * UNIT_FOURS;
+        const uint v_at = uint(push.v_at) + head_at(tile, key, push.v_stride4) + i % UNITS * UNIT_FOURS;
+        k_next[f] = UNIT_AT(k_words, k_at);
+        v_next[f] = UNIT_AT(v_words, v_at);
     }
 }
 
-void stage_keys(IN_VEC4 next[FETCHES])
+void stage_block(attention_tile tile, uint first_key, UNIT k_next[FETCHES], UNIT v_next[FETCHES])
 {
+    barrier();
     [[unroll]] for (uint f = 0; f < FETCHES; f++) {
         const uint i = f * THREADS + gl_LocalInvocationIndex;
-        const uint key = i / D4;
-        if (i < KEYS * D4)
-            kv_tile[i % D4 * K_STEP + key % 4 * KEY_QUADS + key / 4] = in_vec4(next[f]);
-    }
-}
-
-void fetch_values(attention_tile tile, uint first_key, out IN_VEC4 next[FETCHES])
-{
-    [[unroll]] for (uint f = 0; f < FETCHES; f++) {
-        const uint i = f * THREADS + gl_LocalInvocationIndex;
-        next[f] = IN_VEC4(0);
-        if (i < KEYS * D4 && first_key + i / D4 < tile.image.len)
-            next[f] = v_words[uint(push.v_at) + head_at(tile, first_key + i / D4, push.v_stride4) + i % D4];
-    }
-}
-
-void stage_values(IN_VEC4 next[FETCHES])
-{
-    [[unroll]] for (uint f = 0; f < FETCHES; f++) {
-        const uint i = f * THREADS + gl_LocalInvocationIndex;
-        if (i < KEYS * D4)
-            kv_tile[i] = in_vec4(next[f]);
-    }
-}
-
-void logits(attention_tile tile, uint first_key)
-{
-    const uint quad = gl_LocalInvocationIndex % KEY_QUADS;
-    const uint line = gl_LocalInvocationIndex / KEY_QUADS;
-    vec4 sums[LOGIT_ROWS];
-    [[unroll]] for (uint r = 0; r < LOGIT_ROWS; r++)
-        sums[r] = vec4(0.0);
-    for (uint d4 = 0; d4 < D4; d4++) {
-        const uint at = d4 * K_STEP + quad;
-        const vec4 k0 = kv_tile[at], k1 = kv_tile[at + KEY_QUADS], k2 = kv_tile[at + 2 * KEY_QUADS], k3 = kv_tile[at + 3 * KEY_QUADS];
-        [[unroll]] for (uint r = 0; r < LOGIT_ROWS; r++) {
-            const vec4 q = q_tile[d4 * Q_STEP + min(line + r * LOGIT_LINES, QUERIES - 1)];
-            sums[r] += q.x * vec4(k0.x, k1.x, k2.x, k3.x);
-            sums[r] += q.y * vec4(k0.y, k1.y, k2.y, k3.y);
-            sums[r] += q.z * vec4(k0.z, k1.z, k2.z, k3.z);
-            sums[r] += q.w * vec4(k0.w, k1.w, k2.w, k3.w);
+        if (i < KEYS * UNITS) {
+            k_tile[i / UNITS * KV_STEP + i % UNITS] = k_next[f];
+            v_tile[i / UNITS * KV_STEP + i % UNITS] = v_next[f];
         }
     }
-    vec4 bias = vec4(0.0);
-    if ((FLAGS & RVIT_ATTENTION_HAS_BIAS) != 0)
-        [[unroll]] for (uint c = 0; c < 4; c++)
-            if (first_key + quad * 4 + c < tile.image.len)
-                bias[c] = key_bias[uint(push.key_bias_at) + tile.image.begin + first_key + quad * 4 + c];
-    [[unroll]] for (uint r = 0; r < LOGIT_ROWS; r++)
-        if (line + r * LOGIT_LINES < QUERIES)
-            p_tile[(line + r * LOGIT_LINES) * P_STEP + quad] = push.scale * sums[r] + bias;
+    [[unroll]] for (uint f = 0; f < (KEYS + THREADS - 1) / THREADS; f++) {
+        const uint i = f * THREADS + gl_LocalInvocationIndex;
+        float value = NEVER;
+        if (i < KEYS && first_key + i < tile.image.len)
+            value = (FLAGS & RVIT_ATTENTION_HAS_BIAS) != 0 ? key_bias[uint(push.key_bias_at) + tile.image.begin + first_key + i] * LOG2_E
+                                                           : 0.0;
+        if (i < KEYS)
+            key_added[i] = max(value, NEVER);
+    }
+    barrier();
 }
 
-// The softmax of the block's logits, and the rows' new maximum, sum and scale. A row's key quads are dealt to ROW_THREADS threads: a
-// block is too narrow for a whole subgroup to a row to pay.
-void softmax_block(uint n_keys)
+// Logits in units of ln 2.
+void find_logits(uint line, uint column, out float logits[ROWS][LANE_KEYS])
 {
-    const uint row = gl_LocalInvocationIndex / ROW_THREADS;
-    const uint part = gl_LocalInvocationIndex % ROW_THREADS;
-    float maximum = row_max[row];
-    const float maximum_before = maximum;
-    for (uint quad = part; quad < KEY_QUADS; quad += ROW_THREADS)
-        [[unroll]] for (uint c = 0; c < 4; c++)
-            if (quad * 4 + c < n_keys)
-                maximum = max(maximum, p_tile[row * P_STEP + quad][c]);
-    partial[gl_LocalInvocationIndex] = maximum;
-    barrier();
-    for (uint i = 0; i < ROW_THREADS; i++)
-        maximum = max(maximum, partial[row * ROW_THREADS + i]);
-    barrier();
-    float sum = 0.0;
-    for (uint quad = part; quad < KEY_QUADS; quad += ROW_THREADS) {
-        vec4 p = p_tile[row * P_STEP + quad];
-        [[unroll]] for (uint c = 0; c < 4; c++) {
-            p[c] = quad * 4 + c < n_keys ? softmax_term(p[c], maximum) : 0.0;
-            sum += p[c];
-        }
-        p_tile[row * P_STEP + quad] = p;
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        [[unroll]] for (uint c = 0; c < LANE_KEYS; c++)
+            logits[r][c] = 0.0;
+    for (uint u = 0; u < UNITS; u++) {
+        UNIT k[LANE_KEYS];
+        [[unroll]] for (uint c = 0; c < LANE_KEYS; c++)
+            k[c] = k_tile[(c * COLUMNS + column) * KV_STEP + u];
+        [[unroll]] for (uint i = 0; i < UNIT_FOURS; i++)
+            [[unroll]] for (uint r = 0; r < ROWS; r++) {
+                const vec4 q = q_tile[(r * LINES + line) * Q_STEP + u * UNIT_FOURS + i];
+                [[unroll]] for (uint c = 0; c < LANE_KEYS; c++) {
+                    const vec4 four = unit_four(k[c], i);
+                    logits[r][c] += q.x * four.x;
+                    logits[r][c] += q.y * four.y;
+                    logits[r][c] += q.z * four.z;
+                    logits[r][c] += q.w * four.w;
+                }
+            }
     }
-    partial[gl_LocalInvocationIndex] = sum;
-    barrier();
-    if (part == 0) {
-        const float scale = softmax_term(maximum_before, maximum);
-        sum = 0.0;
-        for (uint i = 0; i < ROW_THREADS; i++)
-            sum += partial[row * ROW_THREADS + i];
-        row_scale[row] = scale;
-        row_sum[row] = row_sum[row] * scale + sum;
-        row_max[row] = maximum;
+    [[unroll]] for (uint c = 0; c < LANE_KEYS; c++) {
+        const float added = key_added[c * COLUMNS + column];
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            logits[r][c] = fma(logits[r][c], push.scale * LOG2_E, added);
+    }
+}
+
+void put_rows(uint slot, uint line, float values[ROWS])
+{
+    [[unroll]] for (uint r = 0; r < ROWS; r += 4)
+        p_tile[slot * P_STEP + (line * ROWS + r) / 4] = vec4(values[r], values[r + 1], values[r + 2], values[r + 3]);
+}
+
+vec4 get_rows(uint slot, uint line, uint r)
+{
+    return p_tile[slot * P_STEP + (line * ROWS + r) / 4];
+}
+
+// Of a line's invocations.
+void share_max(uint line, uint column, inout float values[ROWS])
+{
+    put_rows(column, line, values);
+    line_barrier();
+    [[unroll]] for (uint i = 0; i < COLUMNS; i++)
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            values[r] = max(values[r], get_rows(i, line, r / 4 * 4)[r % 4]);
+    line_barrier();
+}
+
+void share_sum(uint line, uint column, inout float values[ROWS])
+{
+    put_rows(column, line, values);
+    line_barrier();
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        values[r] = 0.0;
+    [[unroll]] for (uint i = 0; i < COLUMNS; i++)
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            values[r] += get_rows(i, line, r / 4 * 4)[r % 4];
+    line_barrier();
+}
+
+// Puts the weights of the next keys into the slots. They are the first each time: what indexes an array in registers must not vary.
+void pass_weights(uint line, uint column, inout float weights[ROWS][LANE_KEYS])
+{
+    const uint n = PASSED / COLUMNS;
+    [[unroll]] for (uint c = 0; c < n; c++) {
+        float values[ROWS];
+        [[unroll]] for (uint r = 0; r < ROWS; r++)
+            values[r] = weights[r][c];
+        put_rows(c * COLUMNS + column, line, values);
+    }
+    [[unroll]] for (uint r = 0; r < ROWS; r++)
+        [[unroll]] for (uint c = n; c < LANE_KEYS; c++)
+            weights[r][c - n] = weights[r][c];
+}
+
+// The weighted values of COLUMNS keys of the block, whose weights begin at a slot.
+void add_values(uint first, uint slot, uint line, uint column, inout vec4 sums[ROWS][LANE_FOURS])
+{
+    [[unroll]] for (uint key = 0; key < COLUMNS; key++) {
+        vec4 weights[ROWS / 4];
+        [[unroll]] for (uint r = 0; r < ROWS; r += 4)
+            weights[r / 4] = get_rows(slot + key, line, r);
+        [[unroll]] for (uint n = 0; n < LANE_UNITS; n++) {
+            const UNIT v = v_tile[(first + key) * KV_STEP + min(n * COLUMNS + column, UNITS - 1)];
+            [[unroll]] for (uint i = 0; i < UNIT_FOURS; i++) {
+                const vec4 four = unit_four(v, i);
+                [[unroll]] for (uint r = 0; r < ROWS; r++)
+                    sums[r][n * UNIT_FOURS + i] += weights[r / 4][r % 4] * four;
+            }
+        }
     }
 }
 
@@ -168,67 +240,86 @@ void main()
     if (!find_tile(tile))
         return;
     const uint len = tile.image.len;
-    const uint column = gl_LocalInvocationIndex % D4;
-    const uint line = gl_LocalInvocationIndex / D4;
-    const bool keeps_cls = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0 && tile.first_query == 0;
-    vec4 sums[SUM_ROWS];
-    [[unroll]] for (uint r = 0; r < SUM_ROWS; r++)
-        sums[r] = vec4(0.0);
-    for (uint i = gl_LocalInvocationIndex; i < QUERIES; i += THREADS) {
-        row_max[i] = negative_infinity();
-        row_sum[i] = 0.0;
-    }
-    load_queries(tile);
-    IN_VEC4 k_next[FETCHES];
-    IN_VEC4 v_next[FETCHES];
-    fetch_keys(tile, 0, k_next);
+    const uint column = gl_LocalInvocationIndex % COLUMNS;
+    const uint line = gl_LocalInvocationIndex / COLUMNS;
+    const bool keeps_cls = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0 && tile.first_query + line == 0;
+#if TIER_SUBGROUP
+    const bool has_rows = tile.first_query + subgroupMin(line) * ROWS < len; // the subgroup
+#else
+    const bool has_rows = true;
+#endif
+    stage_queries(tile);
 
+    vec4 sums[ROWS][LANE_FOURS];
+    float maximum[ROWS];
+    float total[ROWS];
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        maximum[r] = 0.5 * NEVER;
+        total[r] = 0.0;
+        [[unroll]] for (uint n = 0; n < LANE_FOURS; n++)
+            sums[r][n] = vec4(0.0);
+    }
+
+    UNIT k_next[FETCHES];
+    UNIT v_next[FETCHES];
+    fetch(tile, 0, k_next, v_next);
     for (uint first_key = 0; first_key < len; first_key += KEYS) {
-        const uint n_keys = min(KEYS, len - first_key);
-        stage_keys(k_next);
-        fetch_values(tile, first_key, v_next);
-        barrier();
-        logits(tile, first_key);
-        barrier();
-        if (keeps_cls) {
-            for (uint key = gl_LocalInvocationIndex; key < n_keys; key += THREADS)
-                cls_probs[cls_probs_at(tile, first_key + key)] = p_tile[key / 4][key % 4];
-            barrier();
+        stage_block(tile, first_key, k_next, v_next);
+        fetch(tile, first_key + KEYS, k_next, v_next);
+        if (!has_rows)
+            continue;
+        float logits[ROWS][LANE_KEYS];
+        find_logits(line, column, logits);
+        [[unroll]] for (uint c = 0; c < LANE_KEYS; c++)
+            if (keeps_cls && first_key + c * COLUMNS + column < len)
+                cls_probs[cls_probs_at(tile, first_key + c * COLUMNS + column)] = logits[0][c];
+
+        float maximum_before[ROWS];
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            maximum_before[r] = maximum[r];
+            [[unroll]] for (uint c = 0; c < LANE_KEYS; c++)
+                maximum[r] = max(maximum[r], logits[r][c]);
         }
-        stage_values(v_next);
-        fetch_keys(tile, first_key + KEYS, k_next);
-        softmax_block(n_keys);
-        barrier();
-        if (line < SUM_LINES) {
-            [[unroll]] for (uint r = 0; r < SUM_ROWS; r++)
-                sums[r] *= row_scale[min(line + r * SUM_LINES, QUERIES - 1)];
-            for (uint quad = 0; quad < KEY_QUADS; quad++) {
-                const uint at = quad * 4 * D4 + column;
-                const vec4 v0 = kv_tile[at], v1 = kv_tile[at + D4], v2 = kv_tile[at + 2 * D4], v3 = kv_tile[at + 3 * D4];
-                [[unroll]] for (uint r = 0; r < SUM_ROWS; r++) {
-                    const vec4 p = p_tile[min(line + r * SUM_LINES, QUERIES - 1) * P_STEP + quad];
-                    sums[r] += p.x * v0;
-                    sums[r] += p.y * v1;
-                    sums[r] += p.z * v2;
-                    sums[r] += p.w * v3;
-                }
+        share_max(line, column, maximum);
+        [[unroll]] for (uint r = 0; r < ROWS; r++) {
+            const float shrunk = exp2(maximum_before[r] - maximum[r]);
+            total[r] *= shrunk;
+            [[unroll]] for (uint n = 0; n < LANE_FOURS; n++)
+                sums[r][n] *= shrunk;
+            [[unroll]] for (uint c = 0; c < LANE_KEYS; c++) {
+                logits[r][c] = exp2(logits[r][c] - maximum[r]);
+                total[r] += logits[r][c];
             }
         }
-        barrier();
+        const uint n_keys = min(KEYS, len - first_key);
+        for (uint first = 0; first < n_keys; first += COLUMNS) {
+            if (first % PASSED == 0) {
+                pass_weights(line, column, logits);
+                line_barrier();
+            }
+            add_values(first, first % PASSED, line, column, sums);
+            if (PASSED < KEYS)
+                line_barrier();
+        }
     }
 
-    const uint n_queries = min(QUERIES, len - tile.first_query);
-    if (line < SUM_LINES)
-        [[unroll]] for (uint r = 0; r < SUM_ROWS; r++) {
-            const uint query = line + r * SUM_LINES;
-            if (query < n_queries)
-                store_out(tile, tile.first_query + query, column, sums[r], row_sum[query]);
+    share_sum(line, column, total);
+    [[unroll]] for (uint r = 0; r < ROWS; r++) {
+        const uint query = tile.first_query + line * ROWS + r;
+        const float inverse = inverse_total(total[r]);
+        if (query < len) {
+            [[unroll]] for (uint n = 0; n < LANE_FOURS; n++) {
+                const uint d4 = (n / UNIT_FOURS * COLUMNS + column) * UNIT_FOURS + n % UNIT_FOURS;
+                if (d4 < D4)
+                    store_out(tile, query, d4, sums[r][n] * inverse);
+            }
+            if ((FLAGS & RVIT_ATTENTION_HAS_LSE) != 0 && column == 0)
+                store_lse(tile, query, maximum[r] * LN_2, total[r]);
         }
-    if ((FLAGS & RVIT_ATTENTION_HAS_LSE) != 0)
-        for (uint query = gl_LocalInvocationIndex; query < n_queries; query += THREADS)
-            store_lse(tile, tile.first_query + query, row_max[query], row_sum[query]);
+    }
     if (keeps_cls)
-        for (uint first_key = 0; first_key < len; first_key += KEYS)
-            for (uint key = gl_LocalInvocationIndex; key < min(KEYS, len - first_key); key += THREADS)
-                finish_cls_prob(tile, first_key + key, row_max[0], row_sum[0]);
+        for (uint key = column; key < len; key += COLUMNS) {
+            const uint at = cls_probs_at(tile, key); // left there by this invocation
+            cls_probs[at] = exp2(cls_probs[at] - maximum[0]) * inverse_total(total[0]);
+        }
 }

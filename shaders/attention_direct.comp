@@ -23,6 +23,19 @@ layout(binding = RVIT_ATTENTION_V) uniform samplerBuffer v_texels;
 
 shared float p_tile[QUERIES * KEYS];
 
+// exp(logit - maximum), exactly 1 at the maximum; 0 for -infinity, even if all logits so far are that.
+float softmax_term(float logit, float maximum)
+{
+    return is_negative_infinity(logit) ? 0.0 : logit == maximum ? 1.0 : exp(logit - maximum);
+}
+
+// The first query's logits are kept in cls_probs until its maximum and total are known. The thread that stored one finishes it.
+void finish_cls_prob(attention_tile tile, uint key, float maximum, float total)
+{
+    const uint at = cls_probs_at(tile, key);
+    cls_probs[at] = total == 0.0 ? 0.0 : softmax_term(cls_probs[at], maximum) / total;
+}
+
 void main()
 {
     attention_tile tile;
@@ -128,10 +141,11 @@ void main()
 
     [[unroll]] for (uint r = 0; r < QUERIES; r++) {
         const uint query = tile.first_query + r;
+        const float inverse = inverse_total(total[r]);
         if (query < len) {
             [[unroll]] for (uint n = 0; n < LANE_COLUMNS; n++)
                 if (lane + n * LANES < D4)
-                    store_out(tile, query, lane + n * LANES, sums[r][n], total[r]);
+                    store_out(tile, query, lane + n * LANES, sums[r][n] * inverse);
             if ((FLAGS & RVIT_ATTENTION_HAS_LSE) != 0 && lane == 0)
                 store_lse(tile, query, maximum[r], total[r]);
         }

@@ -1,4 +1,4 @@
-// What the two attention shaders share: the arguments, the division of work, and how results are stored.
+// What the attention shaders share: the arguments, the division of work, and how results are stored.
 #ifndef ATTENTION_GLSL
 #define ATTENTION_GLSL
 
@@ -37,16 +37,15 @@ bool find_tile(out attention_tile tile)
     return tile.first_query < tile.image.len;
 }
 
-// exp(logit - maximum), exactly 1 at the maximum; 0 for -infinity, even if all logits so far are that.
-float softmax_term(float logit, float maximum)
+// What a query's sums are multiplied by. A single key has the total 1 and gives its value unchanged.
+float inverse_total(float total)
 {
-    return is_negative_infinity(logit) ? 0.0 : logit == maximum ? 1.0 : exp(logit - maximum);
+    return total == 0.0 ? 0.0 : total == 1.0 ? 1.0 : 1.0 / total;
 }
 
-// Stores four elements of a query's result. A single key has the sum 1 and gives its value unchanged.
-void store_out(attention_tile tile, uint query, uint d4, vec4 sum, float total)
+// Stores four elements of a query's result.
+void store_out(attention_tile tile, uint query, uint d4, vec4 value)
 {
-    const vec4 value = total == 0.0 ? vec4(0.0) : total == 1.0 ? sum : sum / total;
     out_words[uint(push.out_at) + (tile.image.begin + query) * uint(push.out_stride4) + tile.head * D4 + d4] = in_encode(value);
 }
 
@@ -59,13 +58,6 @@ void store_lse(attention_tile tile, uint query, float maximum, float total)
 uint cls_probs_at(attention_tile tile, uint key)
 {
     return uint(push.cls_probs_at) + (tile.image.begin + key) * uint(push.n_heads) + tile.head;
-}
-
-// The first query's logits are kept in cls_probs until its maximum and total are known. The thread that stored one finishes it.
-void finish_cls_prob(attention_tile tile, uint key, float maximum, float total)
-{
-    const uint at = cls_probs_at(tile, key);
-    cls_probs[at] = total == 0.0 ? 0.0 : softmax_term(cls_probs[at], maximum) / total;
 }
 
 #endif

@@ -91,15 +91,18 @@ struct rvit_layernorm_push {
     int x_at, src_rows_at, gamma_at, beta_at, out_at, out_x_at;
 };
 
-/* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time.
-   Threads: KEYS / 4 along the keys times as many along the queries as there are left. attention_direct.comp: q, k and v are texel buffers,
-   a group is one subgroup, KEYS a multiple of its size, which is at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries;
-   KEYS is a multiple of MATRIX_N and MATRIX_K, HEAD_DIM too; q, k and v begin, and their rows lie apart, at units of eight elements. */
+/* attention.comp: a group takes QUERIES query rows of one head of one image and goes over its keys KEYS at a time. THREADS are lines of
+   COLUMNS, each for as many queries, a multiple of four; KEYS is a multiple of COLUMNS, and COLUMNS of four. In the subgroup tier a line
+   lies in one subgroup. attention_direct.comp: q, k and v are texel buffers, a group is one subgroup, KEYS a multiple of its size, which is
+   at most 16. attention_matrix.comp: a subgroup takes MATRIX_M queries; KEYS is a multiple of MATRIX_N and MATRIX_K, HEAD_DIM too; q, k
+   and v begin, and their rows lie apart, at units of eight elements. */
 #define RVIT_ATTENTION_HEAD_DIM 1
 #define RVIT_ATTENTION_QUERIES 2
 #define RVIT_ATTENTION_KEYS 3
 #define RVIT_ATTENTION_FLAGS 4
-#define RVIT_ATTENTION_N_SPECS 5
+#define RVIT_ATTENTION_N_DIRECT_SPECS 5
+#define RVIT_ATTENTION_COLUMNS 5
+#define RVIT_ATTENTION_N_SPECS 6
 #define RVIT_ATTENTION_SUBGROUP 5
 #define RVIT_ATTENTION_MATRIX_M 6
 #define RVIT_ATTENTION_MATRIX_N 7
