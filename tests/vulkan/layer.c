@@ -2,6 +2,7 @@
    library and the driver if VK_LAYER_PATH and VK_INSTANCE_LAYERS say so. What it does stands in the environment variable
    RVIT_TEST_LAYER, words that are looked for at each call, so that a test can change them:
      minimum         the limits of the smallest devices worked with
+     no_texels       texel buffers too small to be used, so that a software device runs the shaders of hardware
      other_driver    the driver calls itself of another version
      wrong_subgroup  float additions of shaders that use subgroup arithmetic become subtractions
      wrong           those of all shaders
@@ -180,6 +181,8 @@ static void change_properties(VkPhysicalDeviceProperties *properties)
             limits->maxComputeWorkGroupCount[i] = 65535;
         properties->apiVersion = VK_MAKE_API_VERSION(0, 1, 1, VK_API_VERSION_PATCH(properties->apiVersion));
     }
+    if (asked("no_texels"))
+        limits->maxTexelBufferElements = 0;
     if (asked("other_driver"))
         properties->driverVersion++;
 }
