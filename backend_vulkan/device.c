@@ -39,6 +39,15 @@ static double submit_work(const rvit_vk_physical *physical, int64_t asked)
     return physical->type == VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU ? INTEGRATED_SUBMIT_WORK : 0.0;
 }
 
+#define POLL_US 2000
+
+static int64_t poll_ns(const rvit_device_info *info, int32_t asked)
+{
+    if (asked != 0)
+        return asked > 0 ? (int64_t)asked * 1000 : 0;
+    return info->is_software ? 0 : POLL_US * 1000;
+}
+
 /* Passes the device's tier over, for a reason that also goes into the note. */
 static void lower_tier(rvit_vk_device *device, const char *reason)
 {
@@ -80,6 +89,7 @@ static rvit_status choose_tier(rvit_vk_device *device, const rvit_device_desc *d
         device->base.info.tier = desc->tier;
     RVIT_TRY(check_tier(&device->physical, device->base.info.tier));
     device->submit_work = submit_work(&device->physical, desc->submit_work);
+    device->poll_ns = poll_ns(&device->physical.info, desc->poll_us);
     return RVIT_OK;
 }
 

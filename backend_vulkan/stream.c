@@ -87,13 +87,11 @@ static int64_t nanoseconds(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A blocked wait is woken by an interrupt, some 30 us late: the GPU is asked for a while first. */
-#define ASK_NS 2000000
-
+/* A sleeper is woken by an interrupt, some 30 us late: the device is asked for a while first. */
 static rvit_status wait_slot(vk_stream *stream, slot *s)
 {
     rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
-    const int64_t end = device->base.info.is_software ? 0 : nanoseconds() + ASK_NS;
+    const int64_t end = device->poll_ns > 0 ? nanoseconds() + device->poll_ns : 0;
     while (end != 0 && device->vk.vkGetFenceStatus(device->handle, s->fence) == VK_NOT_READY && nanoseconds() < end)
         continue;
     RVIT_VK_TRY(device->vk, vkWaitForFences, (device->handle, 1, &s->fence, VK_TRUE, UINT64_MAX));

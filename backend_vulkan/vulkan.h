@@ -139,6 +139,7 @@ typedef struct rvit_vk_device {
     void (*unlock_queue)(void *user);
     rvit_tier proven_tier;         /* that has passed its self-test, in this run or the one that the cache is of */
     double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
+    int64_t poll_ns;               /* that a wait asks for before it sleeps */
     pthread_mutex_t pipeline_lock; /* guards what follows */
     VkPipelineCache pipeline_cache;
     rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1]; /* [texel buffers] */

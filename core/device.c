@@ -118,6 +118,8 @@ static rvit_status check_desc(const rvit_device_desc *desc)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: cache_data is NULL, cache_size is %zu", desc->cache_size);
     if (desc->submit_work < -1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: submit_work is %lld, expected -1 or more", (long long)desc->submit_work);
+    if (desc->poll_us < -1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: poll_us is %d, expected -1 or more", (int)desc->poll_us);
     return RVIT_OK;
 }
 

@@ -26,7 +26,7 @@ FIELD(rvit_allocator, user, 0);
 FIELD(rvit_allocator, allocate, 8);
 FIELD(rvit_allocator, release, 16);
 
-SIZE(rvit_device_desc, 72);
+SIZE(rvit_device_desc, 80);
 FIELD(rvit_device_desc, struct_size, 0);
 FIELD(rvit_device_desc, backend, 8);
 FIELD(rvit_device_desc, index, 12);
@@ -40,6 +40,7 @@ FIELD(rvit_device_desc, skip_self_test, 44);
 FIELD(rvit_device_desc, cache_data, 48);
 FIELD(rvit_device_desc, cache_size, 56);
 FIELD(rvit_device_desc, submit_work, 64);
+FIELD(rvit_device_desc, poll_us, 72);
 
 SIZE(rvit_view, 16);
 FIELD(rvit_view, buffer, 0);

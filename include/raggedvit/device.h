@@ -83,9 +83,12 @@ typedef struct rvit_device_desc {
        each with about this much; for drivers with a watchdog that ends a submit of some seconds. One op is never cut. 0: 5e10 on
        integrated GPUs, else unbounded; -1: unbounded. */
     int64_t submit_work;
+    /* Vulkan: a thread that waits keeps a core busy asking the device for this many microseconds, and only then sleeps; the system wakes
+       a sleeper some 30 us late. 0: 2000, or none of a software device; -1: none. CUDA waits as its context's flags say. */
+    int32_t poll_us;
 } rvit_device_desc;
 /* clang-format off */
-#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0}
+#define RVIT_DEVICE_DESC_INIT {sizeof(rvit_device_desc), RVIT_BACKEND_AUTO, -1, RVIT_TIER_AUTO, 0, 0, 0, NULL, 0, 0, NULL, 0, 0, 0}
 /* clang-format on */
 
 /* desc NULL means RVIT_DEVICE_DESC_INIT. UNAVAILABLE: no such backend, driver or device; UNSUPPORTED: not the tier. AUTO passes over a

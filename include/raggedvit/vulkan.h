@@ -43,8 +43,8 @@ typedef struct rvit_vulkan_device_desc {
 } rvit_vulkan_device_desc;
 #define RVIT_VULKAN_DEVICE_DESC_INIT RVIT_INIT(rvit_vulkan_device_desc)
 
-/* A device on the caller's VkDevice. desc may be NULL; of it tier, debug_checks, allocator, skip_self_test, cache_data and submit_work
-   are as in rvit_device_create, backend is AUTO or VULKAN, index -1. Waits for the self-test. Instance and device must outlive the
+/* A device on the caller's VkDevice. desc may be NULL; of it tier, debug_checks, allocator, skip_self_test, cache_data, submit_work and
+   poll_us are as in rvit_device_create, backend is AUTO or VULKAN, index -1. Waits for the self-test. Instance and device must outlive the
    rvit_device and its children, which never destroy them and never wait for the whole of the device or the queue. INVALID_ARGUMENT: a
    handle is NULL, the queue family is not one with compute, features or extensions name what the physical device does not have;
    UNSUPPORTED: the physical device cannot run the kernels, or lacks, or was created without, what desc->tier needs: the detail names it;

@@ -44,6 +44,7 @@ class rvit_device_desc(Structure):
         ("cache_data", c_void_p),
         ("cache_size", c_size_t),
         ("submit_work", c_int64),
+        ("poll_us", c_int32),
     ]
 
 

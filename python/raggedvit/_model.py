@@ -72,7 +72,8 @@ class Model:
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
     "vulkan"; index: the device within it. dtype: "f32" or "f16", storage of weights and activations. image_size: side of the images if it
     is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"). n_threads: of the CPU backend; 0: one
-    a core. lenient: tensors that nothing uses are no error. eps: of the layernorms; 0: the checkpoint's. max_sessions: how many recorded
+    a core. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
+    all. lenient: tensors that nothing uses are no error. eps: of the layernorms; 0: the checkpoint's. max_sessions: how many recorded
     forwards, one for each batch size and policy, are kept; each holds its memory.
 
     Threads may share a model. Calls with the same batch size and policy wait for one another. Not across a fork.
@@ -82,13 +83,13 @@ class Model:
 
     def __init__(self, path: str | os.PathLike[str], backend: str = "auto", dtype: str = "f32", image_size: int | None = None, *,
                  index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str = "timm", lenient: bool = False, eps: float = 0.0,
-                 max_sessions: int = 8) -> None:
+                 max_sessions: int = 8, poll_us: int = 0) -> None:
         if max_sessions < 1:
             raise invalid(f"max_sessions is {max_sessions}; expected 1 or more")
         self._lib: Library = library()
         lib = self._lib
         device_desc = new("rvit_device_desc", backend=choose(BACKENDS, "backend", backend), index=index, tier=choose(TIERS, "tier", tier),
-                          n_threads=n_threads)
+                          n_threads=n_threads, poll_us=poll_us)
         checkpoint_desc = new("rvit_checkpoint_desc", lenient=int(lenient), image_size=image_size or 0,
                               resample=choose(RESAMPLES, "resample", resample), eps=eps)
         model_desc = new("rvit_model_desc", dtype=choose(DTYPES, "dtype", dtype))

@@ -266,7 +266,7 @@ static void no_pipelines(void **state)
     rvit_device_destroy(device);
 }
 
-/* A program above the bound goes out in several submits and gives the same bits. */
+/* A program above the bound goes out in several submits and gives the same bits, however a wait for it is done. */
 static void split_submits(void **state)
 {
     (void)state;
@@ -274,11 +274,13 @@ static void split_submits(void **state)
     uint8_t first[W_SIZE];
     static const int64_t bounds[] = {-1, 0, 1, (int64_t)2 * 2 * W_ROWS * W_ROWS * W_DIM};
     static const int64_t wanted[] = {1, 1, N_OPS, (N_OPS + 1) / 2};
+    static const int32_t polls[] = {0, -1, 1, 1000000};
     for (int i = 0; i < 4; i++) {
         rvit_device *device = NULL;
         rvit_program *program = NULL;
         rvit_device_desc desc = auto_desc();
         desc.submit_work = bounds[i];
+        desc.poll_us = polls[i];
         expect_ok(rvit_device_create(&desc, &device));
         workload w;
         workload_open(&w, device);
@@ -305,6 +307,9 @@ static void split_submits(void **state)
     rvit_device_desc desc = auto_desc();
     desc.submit_work = -2;
     expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "submit_work");
+    desc = auto_desc();
+    desc.poll_us = -2;
+    expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "poll_us");
 }
 
 #define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
