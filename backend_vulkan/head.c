@@ -1,8 +1,6 @@
 /* The head op. */
 #include "backend_vulkan/vulkan.h"
 
-#define CHUNK 512 /* features staged at a time */
-
 /* [subgroup][f16 in][f16 weight] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_HEAD_F32_VK_SCALAR, RVIT_VK_HEAD_F32_F16_VK_SCALAR}, {RVIT_VK_HEAD_F16_F32_VK_SCALAR, RVIT_VK_HEAD_F16_VK_SCALAR}},
@@ -14,6 +12,7 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
     if (args->n_images == 0)
         return RVIT_OK;
     const int half_in = args->dtype == RVIT_F16, half_weight = args->weight_dtype == RVIT_F16;
+    const uint32_t teams = rvit_vk_row_teams(recorder->device);
     struct rvit_head_push push = {.n_images = args->n_images,
                                   .rows = (int)args->rows,
                                   .dim4 = args->dim / 4,
@@ -22,11 +21,11 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
                                   .eps = args->eps};
     rvit_vk_dispatch dispatch = {
         .shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_weight],
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_HEAD_CHUNK] = CHUNK, [RVIT_HEAD_HAS_BIAS] = args->bias.buffer != NULL},
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_HEAD_TEAMS] = teams, [RVIT_HEAD_HAS_BIAS] = args->bias.buffer != NULL},
         .n_specs = RVIT_HEAD_N_SPECS,
         .push = &push,
         .push_size = sizeof push,
-        .groups = {.rows = args->n_classes, .multiply = 1, .divide = RVIT_MAX_THREADS, .times = args->n_images}};
+        .groups = {.rows = args->n_classes, .multiply = 1, .divide = teams * RVIT_HEAD_CLASSES, .times = args->n_images}};
     push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_X, "x", half_in ? 8 : 16);
     push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_CU_SEQLENS, "cu_seqlens", 4);
     push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_GAMMA, "gamma", 16);

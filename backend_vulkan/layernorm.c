@@ -18,7 +18,7 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
     const int subgroup = rvit_vk_uses_subgroups(recorder->device);
     const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
     const uint32_t lanes = recorder->device->physical.subgroup_size;
-    const uint32_t rows = !subgroup ? 4 : lanes < RVIT_MAX_THREADS ? RVIT_MAX_THREADS / lanes : 1;
+    const uint32_t rows = rvit_vk_row_teams(recorder->device);
     const uint32_t held = subgroup ? ((uint32_t)args->dim / 4 + lanes - 1) / lanes : 1;
     struct rvit_layernorm_push push = {
         .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .eps = args->eps};

@@ -7,6 +7,12 @@ int rvit_vk_uses_subgroups(const rvit_vk_device *device)
     return device->base.info.tier >= RVIT_TIER_SUBGROUP;
 }
 
+uint32_t rvit_vk_row_teams(const rvit_vk_device *device)
+{
+    const uint32_t lanes = device->physical.subgroup_size;
+    return !rvit_vk_uses_subgroups(device) ? 4 : lanes < RVIT_MAX_THREADS ? RVIT_MAX_THREADS / lanes : 1;
+}
+
 /* A software device fetches texels as whole vectors but gathers other loads lane by lane: large register tiles fed by texel buffers are
    several times as fast there as tiles staged in shared memory. The scalar tier keeps to the staged ones. n is the fours of elements. */
 static int direct_fits(const rvit_vk_device *device, int64_t n)

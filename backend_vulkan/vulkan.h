@@ -280,6 +280,7 @@ typedef struct rvit_vk_attention_shape {
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);
 int rvit_vk_uses_subgroups(const rvit_vk_device *device);
+uint32_t rvit_vk_row_teams(const rvit_vk_device *device); /* of common/row_team.glsl, in a group of the largest size */
 
 /* record.c */
 

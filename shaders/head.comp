@@ -1,4 +1,5 @@
-// logits = the layernormed first rows of an image, side by side, times weight^T, plus bias: a group takes THREADS classes of one image.
+// logits = the layernormed first rows of an image, side by side, times weight^T, plus bias. A group takes classes of one image, a team of
+// its lanes CLASSES of them: neighbouring lanes read neighbouring weights.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -10,10 +11,10 @@
 #include "common/storage.glsl"
 #include "common/seqlens.glsl"
 
-layout(constant_id = RVIT_HEAD_CHUNK) const uint CHUNK = 256;
+layout(constant_id = RVIT_HEAD_TEAMS) const uint TEAMS = 4;
 layout(constant_id = RVIT_HEAD_HAS_BIAS) const uint HAS_BIAS = 0;
-const uint CHUNK4 = CHUNK / 4;
-const uint BURST = 8; // fours of weights on their way at once
+const uint CLASSES = RVIT_HEAD_CLASSES;
+const uint BURST = 4; // fours of features of a lane on their way at once
 
 #if WEIGHT_F16
 #define WEIGHT_VEC4 uvec2
@@ -32,69 +33,75 @@ layout(binding = RVIT_HEAD_BIAS) readonly buffer Bias { float bias_values[]; };
 layout(binding = RVIT_HEAD_LOGITS) writeonly buffer Logits { float logits[]; };
 layout(push_constant) uniform Push { rvit_head_push push; };
 
-shared vec4 normal_rows[CHUNK4];
-
 #include "common/group_add.glsl"
+#include "common/row_team.glsl"
+
+// What makes a row normal.
+vec2 mean_and_scale(uint from)
+{
+    const uint dim4 = uint(push.dim4);
+    const float shift = in_vec4(x_words[from]).x;
+    float part = 0.0;
+    for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
+        const vec4 d = in_vec4(x_words[from + i]) - shift;
+        part += (d.x + d.y) + (d.z + d.w);
+    }
+    const float mean = shift + group_add(part) / float(push.dim4 * 4);
+    part = 0.0;
+    for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
+        const vec4 d = in_vec4(x_words[from + i]) - mean;
+        part += dot(d, d);
+    }
+    return vec2(mean, 1.0 / sqrt(group_add(part) / float(push.dim4 * 4) + push.eps));
+}
 
 void main()
 {
-    const uint groups = (uint(push.n_classes) + THREADS - 1) / THREADS;
+    const uint groups = (uint(push.n_classes) + TEAMS * CLASSES - 1) / (TEAMS * CLASSES);
     const uint image_index = group_index() / groups;
-    const uint first_class = group_index() % groups * THREADS;
+    const uint group_class = group_index() % groups * TEAMS * CLASSES;
     if (image_index >= uint(push.n_images))
         return;
     const uint cu_at = uint(push.cu_seqlens_at) + image_index;
     const rvit_sequence image = clamp_sequence(cu_seqlens[cu_at], cu_seqlens[cu_at + 1], push.rows, push.rows);
-    const uint class_index = first_class + gl_LocalInvocationIndex;
-    const uint logit_at = uint(push.logits_at) + image_index * uint(push.n_classes) + class_index;
-    if (image.len < uint(push.n_tokens)) {
-        if (class_index < uint(push.n_classes))
-            logits[logit_at] = 0.0;
-        return;
-    }
+    const uint n_tokens = image.len < uint(push.n_tokens) ? 0 : uint(push.n_tokens);
     const uint dim4 = uint(push.dim4);
-    const uint weight_at = uint(push.weight_at) + min(class_index, uint(push.n_classes) - 1) * uint(push.n_tokens) * dim4;
-    float sum = 0.0;
-    for (uint token = 0; token < uint(push.n_tokens); token++) {
-        const uint from = uint(push.x_at) + (image.begin + token) * dim4;
-        const float shift = in_vec4(x_words[from]).x;
-        float part = 0.0;
-        for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
-            const vec4 d = in_vec4(x_words[from + i]) - shift;
-            part += (d.x + d.y) + (d.z + d.w);
+    const row_team team = make_row_team(TEAMS);
+    for (uint round = 0; round < TEAMS; round += team.step) { // one, unless subgroups are wider than the host was told
+        const uint first_class = group_class + (round + team.first) * CLASSES;
+        uint weight_at[CLASSES];
+        vec4 sums[CLASSES];
+        [[unroll]] for (uint c = 0; c < CLASSES; c++) {
+            weight_at[c] = uint(push.weight_at) + min(first_class + c, uint(push.n_classes) - 1) * uint(push.n_tokens) * dim4;
+            sums[c] = vec4(0.0);
         }
-        const float mean = shift + group_add(part) / float(push.dim4 * 4);
-        part = 0.0;
-        for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
-            const vec4 d = in_vec4(x_words[from + i]) - mean;
-            part += dot(d, d);
-        }
-        const float scale = 1.0 / sqrt(group_add(part) / float(push.dim4 * 4) + push.eps);
-        for (uint first = 0; first < dim4; first += CHUNK4) {
-            const uint n = min(CHUNK4, dim4 - first);
-            for (uint i = gl_LocalInvocationIndex; i < n; i += THREADS)
-                normal_rows[i] = (in_vec4(x_words[from + first + i]) - mean) * scale * gamma_values[uint(push.gamma_at) + first + i] +
-                                 beta_values[uint(push.beta_at) + first + i];
-            barrier();
-            const uint at = weight_at + token * dim4 + first;
-            for (uint i = 0; i < n; i += BURST) {
-                WEIGHT_VEC4 words[BURST];
+        for (uint token = 0; token < n_tokens; token++) {
+            const uint from = uint(push.x_at) + (image.begin + token) * dim4;
+            const vec2 stats = mean_and_scale(from);
+            for (uint first = team.lane; first < dim4; first += team.lanes * BURST) {
+                WEIGHT_VEC4 words[BURST][CLASSES];
+                vec4 x[BURST];
+                [[unroll]] for (uint u = 0; u < BURST; u++) {
+                    const uint i = min(first + u * team.lanes, dim4 - 1);
+                    [[unroll]] for (uint c = 0; c < CLASSES; c++)
+                        words[u][c] = weight_words[weight_at[c] + token * dim4 + i];
+                    x[u] = (in_vec4(x_words[from + i]) - stats.x) * stats.y * gamma_values[uint(push.gamma_at) + i] +
+                           beta_values[uint(push.beta_at) + i];
+                }
                 [[unroll]] for (uint u = 0; u < BURST; u++)
-                    words[u] = weight_words[at + min(i + u, n - 1)];
-                [[unroll]] for (uint u = 0; u < BURST; u++)
-                    if (i + u < n) {
-                        const vec4 w = weight_vec4(words[u]);
-                        const vec4 x = normal_rows[i + u];
-                        sum += x.x * w.x;
-                        sum += x.y * w.y;
-                        sum += x.z * w.z;
-                        sum += x.w * w.w;
-                    }
+                    if (first + u * team.lanes < dim4)
+                        [[unroll]] for (uint c = 0; c < CLASSES; c++)
+                            sums[c] += x[u] * weight_vec4(words[u][c]);
             }
-            barrier();
+        }
+        [[unroll]] for (uint c = 0; c < CLASSES; c++) {
+            float logit = team_add(team, (sums[c].x + sums[c].y) + (sums[c].z + sums[c].w));
+            const uint class_index = first_class + c;
+            if (team.lane != 0 || round + team.first >= TEAMS || class_index >= uint(push.n_classes))
+                continue;
+            if (HAS_BIAS != 0 && n_tokens > 0)
+                logit += bias_values[uint(push.bias_at) + class_index];
+            logits[uint(push.logits_at) + image_index * uint(push.n_classes) + class_index] = logit;
         }
     }
-    if (class_index >= uint(push.n_classes))
-        return;
-    logits[logit_at] = HAS_BIAS != 0 ? sum + bias_values[uint(push.bias_at) + class_index] : sum;
 }

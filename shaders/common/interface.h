@@ -291,8 +291,9 @@ struct rvit_patchify_push {
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 
-/* head.comp: a group takes THREADS classes of one image; CHUNK features of the normalised rows are staged at a time. */
-#define RVIT_HEAD_CHUNK 1
+/* head.comp: a group takes TEAMS x CLASSES classes of one image. */
+#define RVIT_HEAD_CLASSES 4
+#define RVIT_HEAD_TEAMS 1
 #define RVIT_HEAD_HAS_BIAS 2
 #define RVIT_HEAD_N_SPECS 3
 #define RVIT_HEAD_X 0
