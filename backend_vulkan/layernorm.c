@@ -32,7 +32,7 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
         .n_specs = RVIT_LAYERNORM_N_SPECS,
         .push = &push,
         .push_size = sizeof push,
-        .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = rows, .times = 1, .live = args->rows.live}};
+        .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = rows, .times = 1, .live = rvit_vk_grid_live(args->rows)}};
     push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_X, "x", half_in ? 8 : 16);
     push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_SRC_ROWS, "src_rows", 4);
     push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_GAMMA, "gamma", 16);

@@ -46,7 +46,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                             .multiply = 1,
                                             .divide = shape.tile_m,
                                             .times = (args->out_features + (int64_t)shape.tile_n - 1) / shape.tile_n,
-                                            .live = args->rows.live}};
+                                            .live = rvit_vk_grid_live(args->rows)}};
     push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X, "x", in_unit);
     push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT, "weight", in_unit);
     push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_BIAS, "bias", 16);

@@ -7,14 +7,16 @@ rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_ar
         return RVIT_OK;
     const int half = args->dtype == RVIT_F16;
     struct rvit_merge_push push = {.rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4};
-    rvit_vk_dispatch dispatch = {
-        .shader = half ? RVIT_VK_MERGE_F16_VK : RVIT_VK_MERGE_F32_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_MERGE_HAS_SIZES] = args->sizes.buffer != NULL},
-        .n_specs = RVIT_MERGE_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {
-            .rows = args->rows.capacity, .multiply = args->dim / 4, .divide = RVIT_MAX_THREADS, .times = 1, .live = args->rows.live}};
+    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_MERGE_F16_VK : RVIT_VK_MERGE_F32_VK,
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_MERGE_HAS_SIZES] = args->sizes.buffer != NULL},
+                                 .n_specs = RVIT_MERGE_N_SPECS,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->rows.capacity,
+                                            .multiply = args->dim / 4,
+                                            .divide = RVIT_MAX_THREADS,
+                                            .times = 1,
+                                            .live = rvit_vk_grid_live(args->rows)}};
     push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_X, "x", half ? 8 : 16);
     push.sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_SIZES, "sizes", 4);
     push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_SRC_ROWS, "src_rows", 4);

@@ -17,7 +17,7 @@ rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args
                                             .multiply = args->row_size / unit,
                                             .divide = RVIT_MAX_THREADS,
                                             .times = 1,
-                                            .live = args->rows.live}};
+                                            .live = rvit_vk_grid_live(args->rows)}};
     push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_SOURCE, "source", unit);
     push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_SRC_ROWS, "src_rows", 4);
     push.destination_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_DESTINATION, "destination", unit);

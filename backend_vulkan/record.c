@@ -66,9 +66,11 @@ static rvit_vk_range range_of(const rvit_vk_device *device, const rvit_access *a
 }
 
 /* Whether the op is a transfer or makes the grids of indirect dispatches. */
-static int is_wide(const rvit_op *op)
+static int is_wide(const rvit_vk_recorder *recorder, const rvit_op *op)
 {
-    return op->type == RVIT_OP_COPY || op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
+    if (op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH)
+        return recorder->plan != NULL && recorder->plan->n_grids > 0;
+    return op->type == RVIT_OP_COPY;
 }
 
 static int conflicts(const rvit_vk_recorder *recorder)
@@ -91,7 +93,7 @@ static int conflicts(const rvit_vk_recorder *recorder)
 static void order(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     const int is_full = recorder->n_ranges + recorder->n_accesses > RVIT_VK_MAX_RANGES;
-    if (is_wide(op)) {
+    if (is_wide(recorder, op)) {
         if (is_full || (recorder->since_wide & RVIT_VK_NARROW_BARRIER) != 0 || conflicts(recorder))
             rvit_vk_record_barrier(recorder);
     } else if (is_full || conflicts(recorder)) {
@@ -169,7 +171,7 @@ rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
     order(recorder, op);
     RVIT_TRY(record(recorder, op));
     remember(recorder);
-    if (is_wide(op))
+    if (is_wide(recorder, op))
         recorder->since_wide |= RVIT_VK_WIDE_OP;
     recorder->op_index++;
     return RVIT_OK;
@@ -210,6 +212,13 @@ int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, u
     if (!present)
         return strstr(name, "live") != NULL ? -1 : 0;
     return (int)((at - begin) / unit);
+}
+
+/* A grid that the device makes costs a submit as much as a barrier that reaches it. Where rows are nearly as many as there can be, the
+   few groups past them find that out themselves. */
+rvit_view rvit_vk_grid_live(rvit_rows rows)
+{
+    return rows.padded == RVIT_ROWS_PADDED ? (rvit_view){NULL, 0} : rows.live;
 }
 
 static int64_t n_groups(const rvit_vk_groups *groups)

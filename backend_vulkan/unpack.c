@@ -31,8 +31,11 @@ rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_
         .n_specs = RVIT_UNPACK_N_SPECS,
         .push = &push,
         .push_size = sizeof push,
-        .groups = {
-            .rows = args->destination_rows.capacity, .multiply = 1, .divide = ROWS, .times = 1, .live = args->destination_rows.live}};
+        .groups = {.rows = args->destination_rows.capacity,
+                   .multiply = 1,
+                   .divide = ROWS,
+                   .times = 1,
+                   .live = rvit_vk_grid_live(args->destination_rows)}};
     push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SOURCE, "source", 8);
     push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SRC_ROWS, "src_rows", 4);
     push.base_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_BASE, "base", 8);

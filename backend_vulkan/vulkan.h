@@ -360,6 +360,8 @@ void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
 /* Binds the access of that name of the op being recorded and returns where the array begins in it, in units of `unit` bytes. An array that
    is absent or empty is replaced by another of the op: 0, or -1 for a live count. */
 int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, const char *name, int unit);
+/* What the groups of an op over these rows are worked out from; absent: the capacity. */
+rvit_view rvit_vk_grid_live(rvit_rows rows);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
 
 /* grids.c: the grids of indirect dispatches, as common/grids.glsl has them. */
