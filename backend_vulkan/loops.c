@@ -61,7 +61,7 @@ static double score_loops(const rvit_select_args *a, double len)
     case RVIT_SCORE_POSITION:
         return steps(len, THREADS) * (1.0 + a->n_heads);
     default:
-        return steps(len, THREADS / 8.0) * (1.0 + steps(a->dim / 4, 32.0) + 5.0 + a->n_heads);
+        return steps(len, THREADS / 8.0) * (1.0 + steps(a->dim / 4, 96.0) + 5.0 + a->n_heads);
     }
 }
 

@@ -14,7 +14,7 @@ layout(binding = SCORE_TABLE_BINDING) readonly buffer PositionScores { uint posi
 layout(binding = SCORE_BIAS_BINDING) readonly buffer Bias { float bias_values[]; };
 
 #define SCORE_TEAM 8 // threads that share a row; each holds four neighbouring ones of the 32 lanes
-#define SCORE_ITEMS 4 // loads of a thread under way
+#define SCORE_ITEMS 12 // loads of a thread under way
 shared vec4 team_sums[THREADS];
 
 vec4 x_vec4(uint row, uint i)
