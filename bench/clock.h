@@ -17,8 +17,17 @@ int clock_host(const timed *work, double device_seconds, double samples[CLOCK_SA
 /* Seconds from the first of n calls until the drain returns, divided by n. */
 double clock_drained(const timed *work, int n);
 
-/* Host seconds to submit an empty command buffer with a fence on the first Vulkan device. Returns how many samples; 0 if there is none. */
-int vulkan_clock_floor(double samples[CLOCK_SAMPLES]);
+/* The first Vulkan device, opened beside the library's: what it takes there to submit an empty command buffer with a fence. What the
+   library submits then waits some 150 us for the GPU to change over, so that nothing else is clocked meanwhile. */
+typedef struct vulkan_clock vulkan_clock;
+
+/* NULL if there is none. */
+vulkan_clock *vulkan_clock_open(void);
+void vulkan_clock_close(vulkan_clock *clock);
+/* Host seconds of one submit, which is then waited for: the floor of a submit after a wait, if it follows one. */
+double vulkan_clock_submit(vulkan_clock *clock);
+/* Of submits in a row. Returns how many samples. */
+int vulkan_clock_floor(vulkan_clock *clock, double samples[CLOCK_SAMPLES]);
 
 /* The CUDA driver, opened at run time, with a stream of ours on the device's primary context. */
 typedef struct cuda_clock cuda_clock;

@@ -112,13 +112,20 @@ int bench_device_samples(bench_device *d, const timed *work, int n, double *samp
     return taken;
 }
 
+vulkan_clock *bench_device_vulkan(const bench_device *d)
+{
+    rvit_device_info info = RVIT_DEVICE_INFO_INIT;
+    bench_check(rvit_device_get_info(d->device, &info), "device");
+    return info.backend == RVIT_BACKEND_VULKAN ? vulkan_clock_open() : NULL;
+}
+
 json_t *bench_device_floor(bench_device *d)
 {
     if (d->cuda == NULL) {
-        rvit_device_info info = RVIT_DEVICE_INFO_INIT;
         double samples[CLOCK_SAMPLES];
-        bench_check(rvit_device_get_info(d->device, &info), "device");
-        const int n = info.backend == RVIT_BACKEND_VULKAN ? vulkan_clock_floor(samples) : 0;
+        vulkan_clock *clock = bench_device_vulkan(d);
+        const int n = clock != NULL ? vulkan_clock_floor(clock, samples) : 0;
+        vulkan_clock_close(clock);
         return n > 0 ? json_pack("{s:o}", "empty_submit_us", report_samples(samples, n, 1e6)) : json_null();
     }
     const cuda_floor floor = cuda_clock_floor(d->cuda);

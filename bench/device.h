@@ -31,6 +31,8 @@ double bench_device_seconds(bench_device *d, const timed *work, int n);
 int bench_device_samples(bench_device *d, const timed *work, int n, double *samples);
 /* Waits for the stream; user is the bench_device. */
 void bench_device_drain(void *device);
+/* A clock of empty submits; NULL: not on Vulkan. */
+vulkan_clock *bench_device_vulkan(const bench_device *d);
 /* Object with the host time, in microseconds, of an empty launch and of an empty graph's on CUDA, of an empty submit on Vulkan; JSON null
    elsewhere, or a reason. */
 json_t *bench_device_floor(bench_device *d);

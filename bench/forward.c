@@ -1,7 +1,8 @@
 /* How long a whole forward takes, dense and pruned, per batch size: host memory in, logits in host memory out, one synchronise; or, with
    --inputs device, from images to logits in device memory. Also how long the host takes to enqueue one, and the device to run one. The
-   first enqueue after a long wait finds the processor's caches cold; with --inputs device the cost is also taken of those behind it. The
-   variants take turns, so that a change of clock or load touches all alike. */
+   first enqueue after a long wait finds the processor's caches cold, as does an empty submit, which is clocked after such a wait too; with
+   --inputs device the cost is also taken of those behind it. The variants take turns, so that a change of clock or load touches all alike.
+ */
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,13 +13,14 @@
 #include "policy.h"
 #include "report.h"
 
-enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4 };
+enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4, ALIKE = 20 };
 
 typedef struct clocks {
     double total[MAX_SAMPLES];          /* enqueue to results, seconds */
     double enqueue[MAX_SAMPLES];        /* of it, until the enqueue returned */
     double device[MAX_SAMPLES];         /* between two events around another run; CUDA only */
     double next[ROWS * (IN_A_ROW - 1)]; /* enqueue behind a run that has not ended; --inputs device only */
+    double own[ALIKE], empty[ALIKE];    /* enqueue and an empty submit, each after a wait for a run of its own; Vulkan only */
 } clocks;
 
 typedef struct variant {
@@ -241,6 +243,20 @@ static void sample_next(variant *v)
     }
 }
 
+static void sample_alike(variant *v, const float *images, vulkan_clock *clock)
+{
+    run r = run_of(v, images);
+    for (int i = 0; i < ALIKE; i++) {
+        enqueue(&r);
+        wait_for(v);
+        const double begin = report_seconds();
+        enqueue(&r);
+        v->samples->own[i] = report_seconds() - begin;
+        wait_for(v);
+        v->samples->empty[i] = vulkan_clock_submit(clock);
+    }
+}
+
 /* Tokens of an image after each prune stage, the mean over the batch of the last run. */
 static json_t *tokens_left(const variant *v)
 {
@@ -261,6 +277,10 @@ static json_t *describe(variant *v, const bench_device *d)
     policy_describe(v->prune, row);
     if (d->cuda != NULL)
         json_object_set_new(row, "device_us", report_samples(s->device, v->n_samples, 1e6));
+    if (s->empty[0] > 0) {
+        json_object_set_new(row, "enqueue_after_own_us", report_samples(s->own, ALIKE, 1e6));
+        json_object_set_new(row, "empty_submit_after_own_us", report_samples(s->empty, ALIKE, 1e6));
+    }
     if (s->next[0] > 0)
         json_object_set_new(row, "enqueue_next_us", report_samples(s->next, ROWS * (IN_A_ROW - 1), 1e6));
     const rvit_stats *e = &v->enqueued;
@@ -308,6 +328,10 @@ int main(int argc, char **argv)
     measure(variants, n, &d, images, o.seconds);
     for (int i = 0; i < n && o.on_device && !o.any_batch; i++)
         sample_next(&variants[i]);
+    vulkan_clock *clock = bench_device_vulkan(&d);
+    for (int i = 0; i < n && clock != NULL; i++)
+        sample_alike(&variants[i], images, clock);
+    vulkan_clock_close(clock);
     json_object_set_new(report, "floor", bench_device_floor(&d));
 
     json_object_set_new(report, "model", json_string(info.architecture));
