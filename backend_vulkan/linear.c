@@ -19,7 +19,8 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) |
                            (args->activation == RVIT_ACTIVATION_GELU ? RVIT_LINEAR_HAS_GELU : 0u) |
-                           (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u);
+                           (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
+                           (shape.tight && args->in_features % (int32_t)shape.tile_k == 0 ? RVIT_LINEAR_WHOLE_K : 0u);
     struct rvit_linear_push push = {.rows = (int)args->rows.capacity,
                                     .in4 = args->in_features / 4,
                                     .out4 = args->out_features / 4,

@@ -34,16 +34,36 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
            shared_size <= limits->maxComputeSharedMemorySize;
 }
 
-/* Tiles of linear_matrix.comp. The larger ones load less for a product, the smaller ones leave more groups: what counts is how long the
-   groups take that run one after another on a processor. Costs are of such a turn, and the least there is, in hundredths of one of
-   128x128; taken on an H200. */
+/* A tile of linear_matrix.comp, and how long a processor takes for 1 to 4 groups of it side by side; 0: registers leave room for fewer.
+   In tenths of a microsecond of an H200, 768 features. */
+typedef struct matrix_tile {
+    uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
+    int64_t costs[4];
+} matrix_tile;
+
+/* What the busiest processor takes. */
+static int64_t cost_of(const matrix_tile *tile, int64_t groups, uint32_t processors)
+{
+    const int64_t share = (groups + processors - 1) / processors;
+    int64_t n = 4;
+    while (tile->costs[n - 1] == 0)
+        n--;
+    return share / n * tile->costs[n - 1] + (share % n > 0 ? tile->costs[share % n - 1] : 0);
+}
+
+/* The larger tiles load less for a product, the smaller ones leave fewer processors idle at the end. */
 static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, rvit_vk_linear_shape *out_shape)
 {
-    static const struct {
-        uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
-        int64_t turn_cost, least_cost;
-    } tiles[] = {{3, 4, 4, 2, 64, 145, 145}, {2, 4, 4, 2, 64, 100, 100}, {2, 4, 4, 2, 32, 125, 125},
-                 {2, 2, 2, 2, 64, 34, 57},   {2, 2, 2, 2, 32, 43, 72},   {2, 2, 1, 2, 128, 29, 36}};
+    static const matrix_tile tiles[] = {{3, 4, 4, 2, 64, {213}},
+                                        {2, 4, 4, 2, 64, {155}},
+                                        {2, 2, 4, 4, 64, {240, 265}},
+                                        {2, 2, 4, 3, 64, {168, 205}},
+                                        {2, 2, 3, 3, 64, {135, 172}},
+                                        {2, 2, 3, 2, 64, {100, 140, 185}},
+                                        {2, 2, 2, 2, 64, {75, 126, 150, 180}},
+                                        {2, 4, 4, 2, 32, {195}},
+                                        {2, 2, 2, 2, 32, {95, 160, 190, 230}},
+                                        {2, 2, 1, 2, 128, {62, 95, 125}}};
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
@@ -56,12 +76,12 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
         if (!matrix_group_fits(device, subgroups, (staged > sums ? staged : sums) + tile_n * 4))
             continue;
         const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((args->out_features + (int64_t)tile_n - 1) / tile_n);
-        const int64_t turns = (groups + matrix->processors - 1) / matrix->processors * tiles[i].turn_cost;
-        const int64_t cost = turns > tiles[i].least_cost ? turns : tiles[i].least_cost;
+        const int64_t cost = cost_of(&tiles[i], groups, matrix->processors);
         if (cost >= least)
             continue;
         least = cost;
         *out_shape = (rvit_vk_linear_shape){.matrix = 1,
+                                            .tight = tiles[i].rows * tiles[i].columns > 4,
                                             .threads = subgroups * matrix->subgroup,
                                             .rows = tiles[i].rows,
                                             .columns = tiles[i].columns,

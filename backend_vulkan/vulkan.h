@@ -268,6 +268,7 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 typedef struct rvit_vk_linear_shape {
     int direct; /* linear_direct.comp */
     int matrix; /* linear_matrix.comp */
+    int tight;  /* of that: sums take most of the registers */
     uint32_t threads, rows, columns;
     uint32_t tile_m, tile_n, tile_k;
 } rvit_vk_linear_shape;

@@ -31,6 +31,10 @@ const uint STAGED = (TILE_M + TILE_N) * STEP8;
 const uint N8 = MATRIX_N / 8;
 const uint SUM_STEP = MATRIX_N / 4 + 1;
 const uint SUMS = SUBGROUPS * MATRIX_M * SUM_STEP;
+// Whether sums take most of the registers. Then fetches without a branch, which the compiler moves in between the stores before them, and
+// one step of the product after the other, whose operands it would else all load first, leave room for another group on the processor.
+const bool TIGHT = (FLAGS & RVIT_LINEAR_TIGHT) != 0;
+const bool WHOLE_K = (FLAGS & RVIT_LINEAR_WHOLE_K) != 0;
 
 layout(binding = RVIT_LINEAR_X) readonly buffer X { uvec4 x_units[]; };
 layout(binding = RVIT_LINEAR_WEIGHT) readonly buffer Weight { uvec4 weight_units[]; };
@@ -79,6 +83,11 @@ void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
 #endif
 }
 
+bool has_feature(uint first8, uint unit, uint in8)
+{
+    return WHOLE_K || first8 + unit % K8 < in8;
+}
+
 void main()
 {
     const uint n_rows = linear_rows();
@@ -98,12 +107,12 @@ void main()
     [[unroll]] for (uint i = 0; i < X_FETCHES; i++) {
         const uint unit = i * THREADS + gl_LocalInvocationIndex;
         x_from[i] = uint(push.x_at) + min(first_row + unit / K8, n_rows - 1) * in8 + unit % K8;
-        x_next[i] = unit % K8 < in8 ? x_units[x_from[i]] : uvec4(0);
+        x_next[i] = has_feature(0, unit, in8) ? x_units[x_from[i]] : uvec4(0);
     }
     [[unroll]] for (uint i = 0; i < W_FETCHES; i++) {
         const uint unit = i * THREADS + gl_LocalInvocationIndex;
         w_from[i] = uint(push.weight_at) + min(first_column + unit / K8, n_columns - 1) * in8 + unit % K8;
-        w_next[i] = unit % K8 < in8 ? weight_units[w_from[i]] : uvec4(0);
+        w_next[i] = has_feature(0, unit, in8) ? weight_units[w_from[i]] : uvec4(0);
     }
     for (uint i = gl_LocalInvocationIndex; i < TILE_N; i += THREADS) {
         float bias = 0.0;
@@ -132,12 +141,12 @@ void main()
                 tiles[W_AT + unit / K8 * STEP8 + unit % K8] = w_next[i];
         }
         barrier();
-        const uint next_k8 = k8 + K8;
-        if (next_k8 < in8) {
+        const uint next_k8 = WHOLE_K ? min(k8 + K8, in8 - K8) : k8 + K8; // at last the same again
+        if (WHOLE_K || next_k8 < in8) {
             [[unroll]] for (uint i = 0; i < X_FETCHES; i++)
-                x_next[i] = next_k8 + (i * THREADS + gl_LocalInvocationIndex) % K8 < in8 ? x_units[x_from[i] + next_k8] : uvec4(0);
+                x_next[i] = has_feature(next_k8, i * THREADS + gl_LocalInvocationIndex, in8) ? x_units[x_from[i] + next_k8] : uvec4(0);
             [[unroll]] for (uint i = 0; i < W_FETCHES; i++)
-                w_next[i] = next_k8 + (i * THREADS + gl_LocalInvocationIndex) % K8 < in8 ? weight_units[w_from[i] + next_k8] : uvec4(0);
+                w_next[i] = has_feature(next_k8, i * THREADS + gl_LocalInvocationIndex, in8) ? weight_units[w_from[i] + next_k8] : uvec4(0);
         }
         [[unroll]] for (uint k = 0; k < TILE_K; k += MATRIX_K) {
             MATRIX_A a[ROWS];
@@ -149,6 +158,8 @@ void main()
                 [[unroll]] for (uint r = 0; r < ROWS; r++)
                     sums[r * COLUMNS + c] = coopMatMulAdd(a[r], b, sums[r * COLUMNS + c]);
             }
+            if (TIGHT)
+                subgroupBarrier();
         }
         barrier();
     }

@@ -54,6 +54,8 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_HAS_BIAS 1
 #define RVIT_LINEAR_HAS_GELU 2
 #define RVIT_LINEAR_HAS_RESIDUAL 4
+#define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: sums take most of the registers */
+#define RVIT_LINEAR_WHOLE_K 16 /* features, of a tight one, are a multiple of TILE_K */
 #define RVIT_LINEAR_X 0
 #define RVIT_LINEAR_WEIGHT 1
 #define RVIT_LINEAR_BIAS 2
