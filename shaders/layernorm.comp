@@ -51,13 +51,6 @@ void main()
     const row_team team = make_row_team(ROWS);
     // Whether a lane's part of a row, of gamma and of beta fits in registers: all of it is then on its way at once.
     const bool holds = dim4 <= HELD * team.lanes;
-    vec4 gamma[HELD], beta[HELD];
-    if (holds)
-        [[unroll]] for (uint u = 0; u < HELD; u++) {
-            const uint i = min(team.lane + u * team.lanes, dim4 - 1);
-            gamma[u] = gamma_values[uint(push.gamma_at) + i];
-            beta[u] = beta_values[uint(push.beta_at) + i];
-        }
     for (uint r = team.first; r < ROWS; r += team.step) {
         const uint row = first + r;
         const bool live_row = row < n_rows;
@@ -65,10 +58,16 @@ void main()
         const uint from = uint(push.x_at) + source_row(min(row, n_rows - 1)) * dim4;
         const float shift = in_vec4(x_words[from]).x;
         IN_VEC4 held[HELD];
+        vec4 gamma[HELD], beta[HELD]; // fetched last: they come from further away, and are needed last
         vec4 sum = vec4(0.0);
         if (holds) {
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 held[u] = x_words[from + min(team.lane + u * team.lanes, dim4 - 1)];
+            [[unroll]] for (uint u = 0; u < HELD; u++) {
+                const uint i = min(team.lane + u * team.lanes, dim4 - 1);
+                gamma[u] = gamma_values[uint(push.gamma_at) + i];
+                beta[u] = beta_values[uint(push.beta_at) + i];
+            }
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < dim4)
                     sum += in_vec4(held[u]) - shift;
