@@ -24,7 +24,8 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     const int64_t tiles = (len + shape.queries - 1) / shape.queries;
     const uint32_t flags = (args->key_bias.buffer != NULL ? RVIT_ATTENTION_HAS_BIAS : 0u) |
                            (args->cls_probs.buffer != NULL ? RVIT_ATTENTION_HAS_CLS_PROBS : 0u) |
-                           (args->lse.buffer != NULL ? RVIT_ATTENTION_HAS_LSE : 0u);
+                           (args->lse.buffer != NULL ? RVIT_ATTENTION_HAS_LSE : 0u) |
+                           (recorder->device->base.info.is_software ? RVIT_ATTENTION_TOGETHER : 0u);
     struct rvit_attention_push push = {.n_images = args->n_images,
                                        .n_heads = args->n_heads,
                                        .max_len = args->max_len,

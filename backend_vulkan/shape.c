@@ -140,8 +140,9 @@ static uint32_t attention_shared(uint32_t d4, uint32_t units, const rvit_vk_atte
     return vectors * 16 + shape->keys * 4;
 }
 
-/* Tiles of attention.comp: the largest that shared memory leaves room for, smaller ones for images that are short. Four queries a line:
-   with eight fewer groups fit, and an image by itself leaves most of the device idle. Blocks of keys divide the longest image evenly. */
+/* Tiles of attention.comp: the largest that shared memory leaves room for, fewer queries for images that are short. Four queries a line:
+   with eight fewer groups fit, and an image by itself leaves most of the device idle. An image goes through the same blocks of keys
+   whatever max_len is, as its bits must not depend on its batch mates; a block that holds all of it may be as short as it. */
 static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *device, const rvit_attention_args *args)
 {
     static const struct {
@@ -149,20 +150,20 @@ static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *devic
     } tiles[] = {{64, 40}, {32, 40}, {32, 24}, {32, 16}, {16, 16}, {8, 8}};
     enum { N = sizeof tiles / sizeof tiles[0], LINE_QUERIES = 4 };
     const uint32_t d4 = (uint32_t)args->head_dim / 4, units = args->dtype == RVIT_F16 ? d4 / 2 : d4;
-    const uint32_t columns = units <= 4 ? 4 : 8;
-    const int64_t len = args->max_len > 0 ? args->max_len : 1;
-    rvit_vk_attention_shape shape = {0};
+    const uint32_t columns = units <= 4 ? 4 : 8, len = args->max_len > 0 ? (uint32_t)args->max_len : 1;
+    rvit_vk_attention_shape shape = {.lines = rvit_vk_uses_subgroups(device) && device->physical.subgroup_size >= columns,
+                                     .columns = columns};
     for (int i = 0; i < N; i++) {
-        const int64_t blocks = (len + tiles[i].keys - 1) / tiles[i].keys;
-        shape = (rvit_vk_attention_shape){.lines = rvit_vk_uses_subgroups(device) && device->physical.subgroup_size >= columns,
-                                          .threads = tiles[i].queries / LINE_QUERIES * columns,
-                                          .queries = tiles[i].queries,
-                                          .keys = (uint32_t)((len + blocks * columns - 1) / (blocks * columns)) * columns,
-                                          .columns = columns};
-        if ((len > tiles[i].queries / 2 || i == N - 1) &&
-            attention_shared(d4, units, &shape) <= device->physical.limits.maxComputeSharedMemorySize)
+        shape.queries = tiles[i].queries;
+        shape.keys = tiles[i].keys;
+        if (attention_shared(d4, units, &shape) <= device->physical.limits.maxComputeSharedMemorySize)
             break;
     }
+    while (shape.queries > tiles[N - 1].queries && len <= shape.queries / 2)
+        shape.queries /= 2;
+    if (len < shape.keys)
+        shape.keys = (len + columns - 1) / columns * columns;
+    shape.threads = shape.queries / LINE_QUERIES * columns;
     return shape;
 }
 

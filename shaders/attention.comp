@@ -244,7 +244,7 @@ void main()
     const uint line = gl_LocalInvocationIndex / COLUMNS;
     const bool keeps_cls = (FLAGS & RVIT_ATTENTION_HAS_CLS_PROBS) != 0 && tile.first_query + line == 0;
 #if TIER_SUBGROUP
-    const bool has_rows = tile.first_query + subgroupMin(line) * ROWS < len; // the subgroup
+    const bool has_rows = (FLAGS & RVIT_ATTENTION_TOGETHER) != 0 || tile.first_query + subgroupMin(line) * ROWS < len; // the subgroup
 #else
     const bool has_rows = true;
 #endif

@@ -113,6 +113,7 @@ struct rvit_layernorm_push {
 #define RVIT_ATTENTION_HAS_BIAS 1
 #define RVIT_ATTENTION_HAS_CLS_PROBS 2
 #define RVIT_ATTENTION_HAS_LSE 4
+#define RVIT_ATTENTION_TOGETHER 8 /* no subgroup passes a barrier over: lavapipe 26.1 stops the others as well */
 #define RVIT_ATTENTION_Q 0
 #define RVIT_ATTENTION_K 1
 #define RVIT_ATTENTION_V 2
