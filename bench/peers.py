@@ -22,7 +22,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 SECTIONS = ["demo", "accuracy", "attention", "host", "forwards", "stages", "eager", "compile"]
-PREPARED = ["models", "extension", "kernels"]
+PREPARED = ["models", "extension", "kernels", "flex"]
 
 
 class Budget:
@@ -47,7 +47,7 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, without a GPU")
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
     parser.add_argument("--warm-compile", metavar="I/N", help="only compile that share of the compiled forwards, for the cache")
-    parser.add_argument("--prepare", choices=PREPARED, help="only write the checkpoints, or compile the C++ extension or the kernels")
+    parser.add_argument("--prepare", choices=PREPARED, help="only write the checkpoints, or compile the C++ extension, the Triton kernel or FlexAttention")
     return parser.parse_args()
 
 
@@ -114,11 +114,12 @@ def prepare_kernels(options, zoo):
     from peers import flex, points, triton_varlen
     from peers.clock import first_line
 
-    small = points.Batch(zoo.place, points.tiny()[1], 12, 64, zoo.dtype)
-    works = {f"Triton {tile}": (lambda t=tile: triton_varlen.attention(small, t)[0]()) for tile in triton_varlen.TILES}
-    if not options.dry_run:
-        ragged = next(p for p in points.ragged() if p.name == "B=64 uniform 20..197")
-        works["FlexAttention"] = lambda: flex.attention(points.Batch(zoo.place, ragged, 12, 64, zoo.dtype))[0]()
+    if options.prepare == "kernels":
+        small = points.Batch(zoo.place, points.tiny()[1], 12, 64, zoo.dtype)
+        works = {f"Triton {tile}": (lambda t=tile: triton_varlen.attention(small, t)[0]()) for tile in triton_varlen.TILES}
+    else:
+        ragged = points.tiny()[1] if options.dry_run else next(p for p in points.ragged() if p.name == "B=64 uniform 20..197")
+        works = {"FlexAttention": lambda: flex.attention(points.Batch(zoo.place, ragged, 12, 64, zoo.dtype))[0]()}
     for name, work in works.items():
         begin = time.monotonic()
         try:

@@ -174,7 +174,7 @@ prepare() {
         start python $seconds env RVIT_PYTHON="$python" bash "$root/python/run_tests.sh" "$library"
     fi
     if [ ${#peers[@]} -gt 0 ]; then
-        for share in models extension kernels; do start prepare_$share $seconds "${peers[@]}" --prepare $share; done
+        for share in models extension kernels flex; do start prepare_$share $seconds "${peers[@]}" --prepare $share; done
         for share in 0 1 2 3; do
             [ -n "$dry" ] || start compile_$share $seconds "${peers[@]}" --warm-compile $share/4
         done
@@ -266,8 +266,8 @@ print(next((d["tier"] for d in json.load(sys.stdin)["devices"] if d["usable"] an
         [ ${#peers[@]} = 0 ] || "${peers[@]}"
     else
         [ "$has_cuda" = 0 ] || measure_cuda
-        # A fifth of the time is for what comes after the rivals.
-        [ ${#peers[@]} = 0 ] || timeout $(($(left) - limit / 6)) "${peers[@]}" --deadline $(($(left) - limit / 5)) \
+        # A seventh of the time is for what comes after the rivals.
+        [ ${#peers[@]} = 0 ] || timeout $(($(left) - limit / 8)) "${peers[@]}" --deadline $(($(left) - limit / 7)) \
             ${RVIT_BENCH_SECTIONS:+--sections "$RVIT_BENCH_SECTIONS"} 2>&1
         [ "$has_vulkan" = 0 ] || measure_vulkan
         measure_cpu
