@@ -479,7 +479,9 @@ def steps(reports, device):
 
 
 def break_even(reports, device):
-    found = [r for r in reports if r.get("benchmark") == "tool" and r["device"] == device and r["prune"] == "l2"]
+    newest = {(r["backend"], r["architecture"], r["dtype"]): r for r in sorted(reports, key=lambda r: r["date"])
+              if r.get("benchmark") == "tool" and r["device"] == device and r["prune"] == "l2"}
+    found = [newest[key] for key in sorted(newest)]
     if not found:
         return None
     lines = [(f"{r['backend']}, {r['architecture']}, {r['dtype']}", i, False,
