@@ -31,7 +31,7 @@ set(CPACK_COMPONENT_LIBRARY_DESCRIPTION "The shared library.")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libraggedvit-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SHLIBDEPS OFF)
-set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library_package} (= ${PROJECT_VERSION}-1), libc6-dev, libjansson-dev, pkgconf | pkg-config")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "${library_package} (= ${PROJECT_VERSION}-1), libc6-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "Headers, the static library, and the files for CMake and pkg-config.")
 
 if(TARGET raggedvit_cli)

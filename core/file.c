@@ -48,28 +48,42 @@ void rvit_printable(char *out, size_t size, const char *text)
     out[at] = '\0';
 }
 
-static rvit_status open_failed(const char *path, int error)
+void rvit_path_printable(char out[RVIT_SHOWN_PATH], const char *path)
+{
+    const size_t length = strlen(path);
+    rvit_printable(out, RVIT_SHOWN_PATH, length > RVIT_SHOWN_PATH / 2 ? path + (length - RVIT_SHOWN_PATH / 2) : path);
+}
+
+static rvit_status open_failed(const char *path, const char *shown, int error)
 {
     switch (error) {
     case ENOENT:
     case ENOTDIR:
-        return rvit_fail(RVIT_BAD_FILE, "%s: there is no such file", path);
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s", shown,
+                         rvit_path_exists(path) ? "a link to a file that is not there" : "there is no such file");
+    case ELOOP:
+        return rvit_fail(RVIT_BAD_FILE, "%s: links that lead to each other", shown);
     case EACCES:
     case EPERM:
-        return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", path);
+        return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", shown);
     case EMFILE:
     case ENFILE:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened, too many files are open", path);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened, too many files are open", shown);
     default:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (error %d of the system)", path, error);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (error %d of the system)", shown, error);
     }
+}
+
+static rvit_status stat_failed(const rvit_file *file)
+{
+    return rvit_fail(RVIT_BAD_FILE, "%s: its state cannot be asked for (error %d of the system)", file->path, errno);
 }
 
 static rvit_status check_kind(rvit_file *file)
 {
     struct stat info;
     if (fstat(file->fd, &info) != 0)
-        return open_failed(file->path, errno);
+        return stat_failed(file);
     if (S_ISDIR(info.st_mode))
         return rvit_fail(RVIT_BAD_FILE, "%s: is a folder, not a file", file->path);
     if (!S_ISREG(info.st_mode))
@@ -81,13 +95,11 @@ static rvit_status check_kind(rvit_file *file)
 
 rvit_status rvit_file_open(const char *path, rvit_file *file)
 {
-    /* The end of a long path says more than its beginning. */
-    const size_t length = strlen(path);
-    rvit_printable(file->path, sizeof file->path, length > RVIT_SHOWN_PATH / 2 ? path + (length - RVIT_SHOWN_PATH / 2) : path);
+    rvit_path_printable(file->path, path);
     /* Not to hang on a pipe. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file->fd < 0)
-        return open_failed(file->path, errno);
+        return open_failed(path, file->path, errno);
     const rvit_status status = check_kind(file);
     if (status != RVIT_OK)
         rvit_file_close(file);
@@ -123,18 +135,28 @@ rvit_status rvit_file_check_unchanged(const rvit_file *file)
 {
     struct stat info;
     if (fstat(file->fd, &info) != 0)
-        return open_failed(file->path, errno);
+        return stat_failed(file);
     if (info.st_size != file->size || info.st_mtim.tv_sec != file->modified.tv_sec || info.st_mtim.tv_nsec != file->modified.tv_nsec)
         return rvit_fail(RVIT_BAD_FILE, "%s: the file has changed since it was opened", file->path);
     return RVIT_OK;
+}
+
+int rvit_path_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const char *name)
 {
     const char *slash = strrchr(beside, '/');
     const size_t folder = slash == NULL ? 0 : (size_t)(slash - beside) + 1, length = strlen(name);
-    if (folder + length + 1 > size)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "a path is longer than %zu bytes", size - 1);
+    if (folder + length + 1 > size) {
+        char shown[RVIT_SHOWN_PATH], shown_name[RVIT_SHOWN_PATH];
+        rvit_path_printable(shown, beside);
+        rvit_printable(shown_name, sizeof shown_name, name);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the path of the file beside it, '%s', is longer than %zu bytes", shown, shown_name, size - 1);
+    }
     memcpy(out, beside, folder);
     memcpy(out + folder, name, length + 1);
     return RVIT_OK;

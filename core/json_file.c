@@ -1,79 +1,51 @@
 #include "core/json_file.h"
 
+#include <string.h>
+
 #include "core/file.h"
 #include "core/status.h"
 
-enum { MAX_SIZE = 32 << 20, MAX_VALUES = 1 << 19, MAX_DEPTH = 32, SHOWN_ERROR = 200 };
+enum { MAX_SIZE = 32 << 20, MAX_VALUES = 1 << 19 };
 
-/* Bounds the parser's memory and recursion before it runs. */
-static rvit_status scan(const char *path, const char *text, size_t size)
+static rvit_status parse(const rvit_file *file, rvit_alloc *alloc, rvit_json_file *out_file)
 {
-    int32_t depth = 0, n_values = 0, in_string = 0, escaped = 0;
-    for (size_t i = 0; i < size; i++) {
-        const char c = text[i];
-        if (c == '\0')
-            return rvit_fail(RVIT_BAD_FILE, "%s: NUL at byte %zu", path, i);
-        if (in_string) {
-            in_string = escaped || c != '"';
-            escaped = !escaped && c == '\\';
-            continue;
-        }
-        in_string = c == '"';
-        if (c == ',' || c == '{' || c == '[')
-            n_values++;
-        if (c == '{' || c == '[')
-            depth++;
-        if (c == '}' || c == ']')
-            depth--;
-        if (depth > MAX_DEPTH)
-            return rvit_fail(RVIT_BAD_FILE, "%s: nests deeper than %d levels (byte %zu)", path, MAX_DEPTH, i);
-        if (n_values > MAX_VALUES)
-            return rvit_fail(RVIT_BAD_FILE, "%s: holds more than %d values", path, MAX_VALUES);
-    }
+    const rvit_json_input input = {file->path, "", out_file->text, (size_t)file->size, RVIT_JSON_MAX_DEPTH, MAX_VALUES};
+    size_t end = 0;
+    RVIT_TRY(rvit_json_parse(&input, alloc, &out_file->root, &end));
+    end += strspn(input.text + end, " \t\r\n");
+    if (end != input.size)
+        return rvit_fail(RVIT_BAD_FILE, "%s: is not valid JSON: more than one value (byte %zu)", file->path, end);
+    if (out_file->root->type != RVIT_JSON_OBJECT)
+        return rvit_fail(RVIT_BAD_FILE, "%s: its top level is not an object", file->path);
     return RVIT_OK;
 }
 
-static rvit_status parse(const char *path, const char *text, size_t size, json_t **out_root)
-{
-    json_error_t error = {0};
-    json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &error);
-    /* Some failures for want of memory come without a message. */
-    if (root == NULL && (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0'))
-        return rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "%s: host memory: none left to parse it", path);
-    if (root == NULL) {
-        char shown[SHOWN_ERROR];
-        rvit_printable(shown, sizeof shown, error.text);
-        return rvit_fail(RVIT_BAD_FILE, "%s: is not valid JSON: %s (byte %d)", path, shown, error.position);
-    }
-    if (!json_is_object(root)) {
-        json_decref(root);
-        return rvit_fail(RVIT_BAD_FILE, "%s: its top level is not an object", path);
-    }
-    *out_root = root;
-    return RVIT_OK;
-}
-
-static rvit_status read_all(const rvit_file *file, rvit_alloc *alloc, json_t **out_root)
+static rvit_status read_all(const rvit_file *file, rvit_alloc *alloc, rvit_json_file *out_file)
 {
     if (file->size > MAX_SIZE)
         return rvit_fail(RVIT_BAD_FILE, "%s: %lld bytes are more than the %d that are read", file->path, (long long)file->size, MAX_SIZE);
-    char *text = rvit_alloc_new(alloc, (size_t)file->size);
-    if (text == NULL)
+    out_file->text = rvit_alloc_new(alloc, (size_t)file->size + 1);
+    if (out_file->text == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    rvit_status status = rvit_file_read(file, 0, file->size, text);
-    if (status == RVIT_OK)
-        status = scan(file->path, text, (size_t)file->size);
-    if (status == RVIT_OK)
-        status = parse(file->path, text, (size_t)file->size, out_root);
-    rvit_alloc_free(alloc, text);
-    return status;
+    RVIT_TRY(rvit_file_read(file, 0, file->size, out_file->text));
+    return parse(file, alloc, out_file);
 }
 
-rvit_status rvit_json_read(const char *path, rvit_alloc *alloc, json_t **out_root)
+rvit_status rvit_json_file_read(const char *path, rvit_alloc *alloc, rvit_json_file *out_file)
 {
     rvit_file file;
     RVIT_TRY(rvit_file_open(path, &file));
-    const rvit_status status = read_all(&file, alloc, out_root);
+    *out_file = (rvit_json_file){NULL, NULL};
+    const rvit_status status = read_all(&file, alloc, out_file);
     rvit_file_close(&file);
+    if (status != RVIT_OK)
+        rvit_json_file_free(alloc, out_file);
     return status;
+}
+
+void rvit_json_file_free(rvit_alloc *alloc, rvit_json_file *file)
+{
+    rvit_alloc_free(alloc, file->root);
+    rvit_alloc_free(alloc, file->text);
+    *file = (rvit_json_file){NULL, NULL};
 }

@@ -2,12 +2,15 @@
 #ifndef RVIT_CORE_JSON_FILE_H
 #define RVIT_CORE_JSON_FILE_H
 
-#include <jansson.h>
+#include "core/json.h"
 
-#include "core/alloc.h"
+typedef struct rvit_json_file {
+    char *text;
+    rvit_json *root; /* an object; its strings lie in text */
+} rvit_json_file;
 
-/* BAD_FILE names the file and what is wrong with it; its top level is an object without doubled keys. The result is the caller's to
-   json_decref. */
-rvit_status rvit_json_read(const char *path, rvit_alloc *alloc, json_t **out_root);
+/* BAD_FILE names the file and what is wrong with it. */
+rvit_status rvit_json_file_read(const char *path, rvit_alloc *alloc, rvit_json_file *out_file);
+void rvit_json_file_free(rvit_alloc *alloc, rvit_json_file *file);
 
 #endif

@@ -37,7 +37,8 @@ void rvit_log_stderr(void *user, rvit_log_level level, const char *message)
     for (int i = RVIT_LOG_ERROR; wanted != NULL && i <= RVIT_LOG_DEBUG; i++)
         if (strcmp(wanted, level_names[i]) == 0)
             threshold = i;
-    if (level < RVIT_LOG_ERROR || (int)level > threshold)
+    /* Callers may cast anything to the enum. */
+    if ((int)level < RVIT_LOG_ERROR || (int)level > threshold)
         return;
     char line[1200];
     int n = snprintf(line, sizeof line, "raggedvit: %s: %s\n", level_names[level], message);

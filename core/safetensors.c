@@ -4,19 +4,19 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include <raggedvit/ragged.h>
 
 #include "core/file.h"
+#include "core/json.h"
 #include "core/sort.h"
 #include "core/status.h"
 
-enum { SHOWN_NAME = 96, SHOWN_ERROR = 200 };
+enum { SHOWN_NAME = 96 };
 
-/* A tensor takes 14 commas at most (3 fields, 8 extents, 2 offsets, its own), the metadata as many entries as there may be tensors: no
-   legal header has more, and the JSON parser's memory stays bounded. */
-#define MAX_COMMAS (15 * RVIT_SAFETENSORS_MAX_TENSORS)
+/* A tensor is 14 values at most (itself, 3 fields, 8 extents, 2 offsets), the metadata as many entries as there may be tensors: no legal
+   header has more. */
+#define MAX_VALUES (15 * RVIT_SAFETENSORS_MAX_TENSORS + 2)
+#define MAX_DEPTH 3
 #define METADATA_KEY "__metadata__"
 
 typedef struct metadata_entry {
@@ -102,131 +102,61 @@ static rvit_status read_header_length(rvit_safetensors *file)
     return RVIT_OK;
 }
 
-/* Checks what the JSON parser does not tell, and bounds its work. *out_length: up to and with the closing brace. */
-static rvit_status scan_header(const char *path, const char *header, size_t size, size_t *out_length)
+/* A header is an object from its first byte on, with nothing but spaces behind it. */
+static rvit_status parse_header(const rvit_safetensors *file, char *header, size_t size, rvit_json **out_root)
 {
     if (header[0] != '{')
-        return rvit_fail(RVIT_BAD_FILE, "%s: the header does not begin with '{'", path);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the header does not begin with '{'", file->path);
+    const rvit_json_input input = {file->path, " the header", header, size, MAX_DEPTH, MAX_VALUES};
     size_t end = 0;
-    int depth = 0, commas = 0, top_commas = 0, in_string = 0, escaped = 0;
-    for (size_t i = 0; i < size; i++) {
-        const char c = header[i];
-        if (c == '\0')
-            return rvit_fail(RVIT_BAD_FILE, "%s: NUL at byte %zu of the header", path, i);
-        if (end != 0) {
-            if (c != ' ')
-                return rvit_fail(RVIT_BAD_FILE, "%s: only spaces may follow the closing brace of the header (byte %zu)", path, i);
-            continue;
-        }
-        if (in_string) {
-            in_string = escaped || c != '"';
-            escaped = !escaped && c == '\\';
-            continue;
-        }
-        switch (c) {
-        case '"':
-            in_string = 1;
-            break;
-        case '{':
-        case '[':
-            if (++depth > 3)
-                return rvit_fail(RVIT_BAD_FILE, "%s: the header nests deeper than 3 levels (byte %zu)", path, i);
-            break;
-        case '}':
-        case ']':
-            if (--depth == 0)
-                end = i + 1;
-            break;
-        case ',':
-            top_commas += depth == 1;
-            if (top_commas > RVIT_SAFETENSORS_MAX_TENSORS)
-                return rvit_fail(RVIT_BAD_FILE, "%s: too many tensors, at most %d are read", path, RVIT_SAFETENSORS_MAX_TENSORS);
-            if (++commas > MAX_COMMAS)
-                return rvit_fail(RVIT_BAD_FILE, "%s: the header has too many entries", path);
-            break;
-        case '-':
-            /* The parser would take it for 0. */
-            if (i + 1 < size && header[i + 1] == '0')
-                return rvit_fail(RVIT_BAD_FILE, "%s: a negative zero in the header (byte %zu)", path, i);
-            break;
-        default:
-            break;
-        }
-    }
-    if (end == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: the header's object is not closed", path);
-    *out_length = end;
+    RVIT_TRY(rvit_json_parse(&input, file->alloc, out_root, &end));
+    end += strspn(header + end, " ");
+    if (end != size)
+        return rvit_fail(RVIT_BAD_FILE, "%s: only spaces may follow the closing brace of the header (byte %zu)", file->path, end);
     return RVIT_OK;
-}
-
-static rvit_status parse_header(rvit_safetensors *file, json_t **out_root)
-{
-    const size_t size = (size_t)(file->data_start - 8);
-    char *header = rvit_alloc_new(file->alloc, size);
-    if (header == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    size_t length = 0;
-    rvit_status status = rvit_file_read(&file->disk, 8, (int64_t)size, header);
-    if (status == RVIT_OK)
-        status = scan_header(file->path, header, size, &length);
-    if (status == RVIT_OK) {
-        json_error_t error = {0};
-        *out_root = json_loadb(header, length, JSON_REJECT_DUPLICATES, &error);
-        /* Some failures for want of memory come without a message. */
-        if (*out_root == NULL && (json_error_code(&error) == json_error_out_of_memory || error.text[0] == '\0'))
-            status = rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "%s: host memory: none left to parse the header", file->path);
-        else if (*out_root == NULL) {
-            char text[SHOWN_ERROR];
-            rvit_printable(text, sizeof text, error.text);
-            status = rvit_fail(RVIT_BAD_FILE, "%s: the header is not the JSON it must be: %s (byte %d of the header)", file->path, text,
-                               error.position);
-        }
-    }
-    rvit_alloc_free(file->alloc, header);
-    return status;
 }
 
 /* A failure of one tensor: "<path>: tensor 'x': " and the sentence. */
 #define TENSOR_FAIL(file, shown, format, ...) rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': " format, (file)->path, shown, __VA_ARGS__)
 
-static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, const json_t *value, rvit_file_tensor *tensor, int32_t *bits)
+static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor,
+                              int32_t *bits)
 {
-    if (!json_is_string(value))
+    if (value->type != RVIT_JSON_STRING)
         return TENSOR_FAIL(file, shown, "%s", "dtype is not a string");
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
-        if (strcmp(json_string_value(value), dtypes[i].name) == 0) {
+        if (strcmp(value->string, dtypes[i].name) == 0) {
             tensor->dtype_name = dtypes[i].name;
             tensor->dtype = dtypes[i].dtype;
             *bits = dtypes[i].bits;
             return RVIT_OK;
         }
     char name[32];
-    rvit_printable(name, sizeof name, json_string_value(value));
+    rvit_printable(name, sizeof name, value->string);
     return TENSOR_FAIL(file, shown, "unknown dtype '%s'", name);
 }
 
-static rvit_status read_shape(const rvit_safetensors *file, const char *shown, const json_t *value, rvit_file_tensor *tensor)
+static rvit_status read_shape(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor)
 {
-    if (!json_is_array(value))
+    if (value->type != RVIT_JSON_ARRAY)
         return TENSOR_FAIL(file, shown, "%s", "shape is not an array");
-    const size_t rank = json_array_size(value);
-    if (rank > RVIT_SAFETENSORS_MAX_RANK)
-        return TENSOR_FAIL(file, shown, "rank %zu is above %d", rank, RVIT_SAFETENSORS_MAX_RANK);
-    tensor->rank = (int32_t)rank;
+    if (value->n > RVIT_SAFETENSORS_MAX_RANK)
+        return TENSOR_FAIL(file, shown, "rank %d is above %d", (int)value->n, RVIT_SAFETENSORS_MAX_RANK);
+    tensor->rank = value->n;
     int64_t product = 1; /* of the extents but those that are 0: the order must not decide what overflows */
     int empty = 0;
-    for (size_t i = 0; i < rank; i++) {
-        const json_t *extent = json_array_get(value, i);
-        if (!json_is_integer(extent))
-            return TENSOR_FAIL(file, shown, "shape[%zu] is not an integer", i);
-        const int64_t n = json_integer_value(extent);
+    const rvit_json *extent = rvit_json_first(value);
+    for (int i = 0; i < value->n; i++, extent = rvit_json_next(value, extent)) {
+        if (extent->type != RVIT_JSON_INTEGER)
+            return TENSOR_FAIL(file, shown, "shape[%d] is not an integer", i);
+        const int64_t n = extent->integer;
         if (n < 0)
-            return TENSOR_FAIL(file, shown, "shape[%zu] is negative (%" PRId64 ")", i, n);
+            return TENSOR_FAIL(file, shown, "shape[%d] is negative (%" PRId64 ")", i, n);
         tensor->shape[i] = n;
         if (n == 0)
             empty = 1;
         else if (product > INT64_MAX / n)
-            return TENSOR_FAIL(file, shown, "the product of its shape overflows at shape[%zu]", i);
+            return TENSOR_FAIL(file, shown, "the product of its shape overflows at shape[%d]", i);
         else
             product *= n;
     }
@@ -234,15 +164,15 @@ static rvit_status read_shape(const rvit_safetensors *file, const char *shown, c
     return RVIT_OK;
 }
 
-static rvit_status read_offsets(const rvit_safetensors *file, const char *shown, const json_t *value, rvit_file_tensor *tensor,
+static rvit_status read_offsets(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor,
                                 int32_t bits)
 {
-    if (!json_is_array(value) || json_array_size(value) != 2)
+    if (value->type != RVIT_JSON_ARRAY || value->n != 2)
         return TENSOR_FAIL(file, shown, "%s", "data_offsets is not an array of two");
-    const json_t *begin_value = json_array_get(value, 0), *end_value = json_array_get(value, 1);
-    if (!json_is_integer(begin_value) || !json_is_integer(end_value))
+    const rvit_json *begin_value = rvit_json_first(value), *end_value = rvit_json_next(value, begin_value);
+    if (begin_value->type != RVIT_JSON_INTEGER || end_value->type != RVIT_JSON_INTEGER)
         return TENSOR_FAIL(file, shown, "%s", "data_offsets are not integers");
-    const int64_t begin = json_integer_value(begin_value), end = json_integer_value(end_value);
+    const int64_t begin = begin_value->integer, end = end_value->integer;
     if (begin < 0 || end < 0)
         return TENSOR_FAIL(file, shown, "data_offsets [%" PRId64 ", %" PRId64 "] are negative", begin, end);
     if (end < begin)
@@ -272,68 +202,61 @@ static const char *keep_string(rvit_safetensors *file, const char *text)
     return copy;
 }
 
-static rvit_status read_tensor(rvit_safetensors *file, const char *name, const json_t *entry)
+static rvit_status read_tensor(rvit_safetensors *file, const rvit_json *entry)
 {
     char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, name);
-    if (!json_is_object(entry))
+    rvit_printable(shown, sizeof shown, entry->key);
+    if (entry->type != RVIT_JSON_OBJECT)
         return TENSOR_FAIL(file, shown, "%s", "its entry is not an object");
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
-    const json_t *values[3];
+    const rvit_json *values[3];
     for (int i = 0; i < 3; i++)
-        if ((values[i] = json_object_get(entry, fields[i])) == NULL)
+        if ((values[i] = rvit_json_get(entry, fields[i])) == NULL)
             return TENSOR_FAIL(file, shown, "%s is missing", fields[i]);
-    if (json_object_size(entry) != 3)
-        for (void *i = json_object_iter((json_t *)entry); i != NULL; i = json_object_iter_next((json_t *)entry, i)) {
-            const char *key = json_object_iter_key(i);
-            if (strcmp(key, fields[0]) != 0 && strcmp(key, fields[1]) != 0 && strcmp(key, fields[2]) != 0) {
-                char shown_key[SHOWN_NAME];
-                rvit_printable(shown_key, sizeof shown_key, key);
-                return TENSOR_FAIL(file, shown, "unknown field '%s'", shown_key);
-            }
+    for (const rvit_json *v = rvit_json_first(entry); v != NULL; v = rvit_json_next(entry, v))
+        if (v != values[0] && v != values[1] && v != values[2]) {
+            char shown_key[SHOWN_NAME];
+            rvit_printable(shown_key, sizeof shown_key, v->key);
+            return TENSOR_FAIL(file, shown, "unknown field '%s'", shown_key);
         }
     rvit_file_tensor *tensor = &file->tensors[file->n_tensors];
     int32_t bits = 0;
     RVIT_TRY(read_dtype(file, shown, values[0], tensor, &bits));
     RVIT_TRY(read_shape(file, shown, values[1], tensor));
     RVIT_TRY(read_offsets(file, shown, values[2], tensor, bits));
-    tensor->name = keep_string(file, name);
+    tensor->name = keep_string(file, entry->key);
     file->n_tensors++;
     return RVIT_OK;
 }
 
 /* Counts what is to be stored and checks names and the metadata. */
-static rvit_status measure(const rvit_safetensors *file, json_t *root, size_t *out_tensors, size_t *out_metadata, size_t *out_strings)
+static rvit_status measure(const rvit_safetensors *file, const rvit_json *root, size_t *out_tensors, size_t *out_metadata,
+                           size_t *out_strings)
 {
     size_t n_tensors = 0, n_metadata = 0, strings = 0;
-    for (void *i = json_object_iter(root); i != NULL; i = json_object_iter_next(root, i)) {
-        const char *name = json_object_iter_key(i);
-        json_t *value = json_object_iter_value(i);
-        const size_t length = strlen(name);
-        if (strcmp(name, METADATA_KEY) != 0) {
+    char shown[SHOWN_NAME];
+    for (const rvit_json *v = rvit_json_first(root); v != NULL; v = rvit_json_next(root, v)) {
+        const size_t length = strlen(v->key);
+        if (strcmp(v->key, METADATA_KEY) != 0) {
             if (length == 0)
                 return rvit_fail(RVIT_BAD_FILE, "%s: a tensor has an empty name", file->path);
             if (length > RVIT_SAFETENSORS_MAX_NAME) {
-                char shown[SHOWN_NAME];
-                rvit_printable(shown, sizeof shown, name);
+                rvit_printable(shown, sizeof shown, v->key);
                 return TENSOR_FAIL(file, shown, "its name is longer than %d bytes", RVIT_SAFETENSORS_MAX_NAME);
             }
             n_tensors++;
             strings += length + 1;
             continue;
         }
-        if (!json_is_object(value))
+        if (v->type != RVIT_JSON_OBJECT)
             return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY " is not an object", file->path);
-        for (void *j = json_object_iter(value); j != NULL; j = json_object_iter_next(value, j)) {
-            const char *key = json_object_iter_key(j);
-            const json_t *text = json_object_iter_value(j);
-            if (!json_is_string(text)) {
-                char shown[SHOWN_NAME];
-                rvit_printable(shown, sizeof shown, key);
+        for (const rvit_json *text = rvit_json_first(v); text != NULL; text = rvit_json_next(v, text)) {
+            if (text->type != RVIT_JSON_STRING) {
+                rvit_printable(shown, sizeof shown, text->key);
                 return rvit_fail(RVIT_BAD_FILE, "%s: " METADATA_KEY ": the value of '%s' is not a string", file->path, shown);
             }
             n_metadata++;
-            strings += strlen(key) + strlen(json_string_value(text)) + 2;
+            strings += strlen(text->key) + strlen(text->string) + 2;
         }
     }
     if (n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
@@ -345,7 +268,7 @@ static rvit_status measure(const rvit_safetensors *file, json_t *root, size_t *o
     return RVIT_OK;
 }
 
-static rvit_status store(rvit_safetensors *file, json_t *root)
+static rvit_status store(rvit_safetensors *file, const rvit_json *root)
 {
     size_t n_tensors = 0, n_metadata = 0, strings = 0;
     RVIT_TRY(measure(file, root, &n_tensors, &n_metadata, &strings));
@@ -361,17 +284,15 @@ static rvit_status store(rvit_safetensors *file, json_t *root)
     file->strings = rvit_alloc_new(file->alloc, strings);
     if (file->strings == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    for (void *i = json_object_iter(root); i != NULL; i = json_object_iter_next(root, i)) {
-        const char *name = json_object_iter_key(i);
-        json_t *value = json_object_iter_value(i);
-        if (strcmp(name, METADATA_KEY) != 0) {
-            RVIT_TRY(read_tensor(file, name, value));
+    for (const rvit_json *v = rvit_json_first(root); v != NULL; v = rvit_json_next(root, v)) {
+        if (strcmp(v->key, METADATA_KEY) != 0) {
+            RVIT_TRY(read_tensor(file, v));
             continue;
         }
-        for (void *j = json_object_iter(value); j != NULL; j = json_object_iter_next(value, j)) {
+        for (const rvit_json *text = rvit_json_first(v); text != NULL; text = rvit_json_next(v, text)) {
             metadata_entry *entry = &file->metadata[file->n_metadata++];
-            entry->key = keep_string(file, json_object_iter_key(j));
-            entry->value = keep_string(file, json_string_value(json_object_iter_value(j)));
+            entry->key = keep_string(file, text->key);
+            entry->value = keep_string(file, text->string);
         }
     }
     return RVIT_OK;
@@ -406,16 +327,28 @@ static rvit_status check_layout(const rvit_safetensors *file)
     return RVIT_OK;
 }
 
+static rvit_status read_header(rvit_safetensors *file)
+{
+    const size_t size = (size_t)(file->data_start - 8);
+    char *header = rvit_alloc_new(file->alloc, size + 1);
+    if (header == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    rvit_json *root = NULL;
+    rvit_status status = rvit_file_read(&file->disk, 8, (int64_t)size, header);
+    if (status == RVIT_OK)
+        status = parse_header(file, header, size, &root);
+    if (status == RVIT_OK)
+        status = store(file, root);
+    rvit_alloc_free(file->alloc, root);
+    rvit_alloc_free(file->alloc, header);
+    return status;
+}
+
 static rvit_status load(rvit_safetensors *file, const char *path)
 {
     RVIT_TRY(rvit_file_open(path, &file->disk));
     RVIT_TRY(read_header_length(file));
-    json_t *root = NULL;
-    RVIT_TRY(parse_header(file, &root));
-    const rvit_status status = store(file, root);
-    json_decref(root);
-    if (status != RVIT_OK)
-        return status;
+    RVIT_TRY(read_header(file));
     rvit_sort(file->tensors, (size_t)file->n_tensors, sizeof *file->tensors, compare_offsets);
     RVIT_TRY(check_layout(file));
     for (int32_t i = 0; i < file->n_tensors; i++)

@@ -61,18 +61,17 @@ static int compare_texts(const void *left, const void *right)
 }
 
 /* Fills names with the distinct values of the map, ascending. */
-static rvit_status list_shards(const rvit_tensor_set *set, json_t *map, const char **names, size_t *out_n)
+static rvit_status list_shards(const rvit_tensor_set *set, const rvit_json *map, const char **names, size_t *out_n)
 {
     size_t n = 0;
-    for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
-        const char *name = json_string_value(json_object_iter_value(i));
-        if (name == NULL) {
+    for (const rvit_json *v = rvit_json_first(map); v != NULL; v = rvit_json_next(map, v)) {
+        if (v->type != RVIT_JSON_STRING) {
             char shown[SHOWN_NAME];
-            rvit_printable(shown, sizeof shown, json_object_iter_key(i));
+            rvit_printable(shown, sizeof shown, v->key);
             return rvit_fail(RVIT_BAD_FILE, "%s: weight_map: the file of tensor '%s' is not a string", set->path, shown);
         }
-        RVIT_TRY(check_shard_name(set, name));
-        names[n++] = name;
+        RVIT_TRY(check_shard_name(set, v->string));
+        names[n++] = v->string;
     }
     rvit_sort(names, n, sizeof *names, compare_texts);
     *out_n = 0;
@@ -102,10 +101,10 @@ static rvit_status open_shards(rvit_tensor_set *set, const char *path, const cha
 }
 
 /* Every tensor of the map is in its shard. */
-static rvit_status check_map(const rvit_tensor_set *set, json_t *map, const char *const *names)
+static rvit_status check_map(const rvit_tensor_set *set, const rvit_json *map, const char *const *names)
 {
-    for (void *i = json_object_iter(map); i != NULL; i = json_object_iter_next(map, i)) {
-        const char *name = json_object_iter_key(i), *shard = json_string_value(json_object_iter_value(i));
+    for (const rvit_json *v = rvit_json_first(map); v != NULL; v = rvit_json_next(map, v)) {
+        const char *name = v->key, *shard = v->string;
         int32_t file = 0;
         while (strcmp(names[file], shard) != 0)
             file++;
@@ -137,14 +136,14 @@ static rvit_status check_unique(const rvit_tensor_set *set, const char *const *n
     return RVIT_OK;
 }
 
-static rvit_status open_map(rvit_tensor_set *set, const char *path, json_t *map)
+static rvit_status open_map(rvit_tensor_set *set, const char *path, const rvit_json *map)
 {
-    if (!json_is_object(map))
+    if (map == NULL || map->type != RVIT_JSON_OBJECT)
         return rvit_fail(RVIT_BAD_FILE, "%s: not an index of .safetensors files: weight_map is %s", set->path,
                          map == NULL ? "missing" : "not an object");
-    if (json_object_size(map) == 0)
+    if (map->n == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: weight_map names no tensors", set->path);
-    const char **names = rvit_alloc_array(set->alloc, json_object_size(map), sizeof *names);
+    const char **names = rvit_alloc_array(set->alloc, (size_t)map->n, sizeof *names);
     if (names == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     size_t n = 0;
@@ -167,12 +166,11 @@ static rvit_status load(rvit_tensor_set *set, const char *path)
         snprintf(set->path, sizeof set->path, "%s", rvit_safetensors_path(set->files[0]));
         return RVIT_OK;
     }
-    const size_t length = strlen(path);
-    rvit_printable(set->path, sizeof set->path, length > RVIT_SHOWN_PATH / 2 ? path + (length - RVIT_SHOWN_PATH / 2) : path);
-    json_t *root = NULL;
-    RVIT_TRY(rvit_json_read(path, set->alloc, &root));
-    const rvit_status status = open_map(set, path, json_object_get(root, "weight_map"));
-    json_decref(root);
+    rvit_path_printable(set->path, path);
+    rvit_json_file index;
+    RVIT_TRY(rvit_json_file_read(path, set->alloc, &index));
+    const rvit_status status = open_map(set, path, rvit_json_get(index.root, "weight_map"));
+    rvit_json_file_free(set->alloc, &index);
     return status;
 }
 

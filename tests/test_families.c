@@ -598,6 +598,25 @@ static void bad_descs(void **state)
     }
 }
 
+/* A config that is there but leads nowhere is not passed over. */
+static void config_links(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *target, *word;
+    } cases[] = {{"nothing.json", "config.json: a link to a file that is not there"},
+                 {"config.json", "config.json: links that lead to each other"}};
+    const hf_kind kind = {"vit.", "encoder.layer.", "classifier.", "", 0};
+    build(&scratch, &small_geometry, "F32");
+    to_hugging_face(&kind);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        (void)unlink(config_path);
+        assert_int_equal(symlink(cases[i].target, config_path), 0);
+        expect_bad(NULL, RVIT_BAD_FILE, cases[i].word);
+    }
+    assert_int_equal(unlink(config_path), 0);
+}
+
 static int setup(void **state)
 {
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
@@ -626,6 +645,7 @@ int main(void)
         cmocka_unit_test(registers),
         cmocka_unit_test(predictors),
         cmocka_unit_test(configs),
+        cmocka_unit_test(config_links),
         cmocka_unit_test(resampled),
         cmocka_unit_test(bad_descs),
     };

@@ -3,8 +3,6 @@
 
 #include <sys/stat.h>
 
-#include <jansson.h>
-
 #include <raggedvit/ragged.h>
 
 #include "core/safetensors.h"
@@ -280,7 +278,7 @@ static void bad_headers(void **state)
         {"{\"a\":" ENTRY("F32", "1", 0, 4) "}", 4, "shape is not an array"},
         {"{\"a\":" ENTRY("F32", "{}", 0, 4) "}", 4, "shape is not an array"},
         {"{\"a\":" ENTRY("F32", "[-1]", 0, 4) "}", 4, "shape[0] is negative"},
-        {"{\"a\":" ENTRY("F32", "[-0]", 0, 0) "}", 0, "negative zero"},
+        {"{\"a\":" ENTRY("F32", "[-0]", 0, 0) "}", 0, "shape[0] is not an integer"},
         {"{\"a\":" ENTRY("F32", "[1.0]", 0, 4) "}", 4, "shape[0] is not an integer"},
         {"{\"a\":" ENTRY("F32", "[1e0]", 0, 4) "}", 4, "shape[0] is not an integer"},
         {"{\"a\":" ENTRY("F32", "[1,true]", 0, 4) "}", 4, "shape[1] is not an integer"},
@@ -392,7 +390,7 @@ static void caps(void **state)
         append(&numbers, ",0");
     append(&numbers, "]}}");
     write_text(&numbers, 0);
-    expect_bad("too many entries", "a million extents");
+    expect_bad("holds more than 983042 values", "a million extents");
     text nested = {NULL, 0, 0};
     append(&nested, "{\"a\":");
     for (int i = 0; i < 100000; i++)
@@ -591,64 +589,13 @@ static void failed_allocations(void **state)
     assert_true(i >= 5);
 }
 
-/* The JSON parser's own memory: it does not tell all its failures from bad syntax, but must come back without a leak. */
-static int64_t json_calls, json_live, json_fail_at;
-
-static void *json_allocate(size_t size)
-{
-    if (json_calls++ == json_fail_at)
-        return NULL;
-    json_live++;
-    return malloc(size);
-}
-
-static void json_release(void *pointer)
-{
-    json_live -= pointer != NULL;
-    free(pointer);
-}
-
-static void failed_parser_allocations(void **state)
-{
-    (void)state;
-    write_header("{\"__metadata__\":{\"k\":\"v\"},\"a\":" ENTRY("F32", "[1]", 0, 4) "}", one, 4);
-    json_set_alloc_funcs(json_allocate, json_release);
-    int64_t i = 0;
-    for (;; i++) {
-        json_calls = 0;
-        json_fail_at = i;
-        memory = (counter){0, 0, -1};
-        rvit_safetensors *file = NULL;
-        const rvit_status status = open_path(temp_path, &file);
-        assert_int_equal(json_live, 0);
-        if (status == RVIT_OK) {
-            close_file(file);
-            break;
-        }
-        assert_true(status == RVIT_OUT_OF_HOST_MEMORY || status == RVIT_BAD_FILE);
-        assert_null(file);
-        assert_int_equal(memory.live, 0);
-    }
-    json_set_alloc_funcs(malloc, free);
-    assert_true(i >= 10);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_file),
-        cmocka_unit_test(good_forms),
-        cmocka_unit_test(order_and_metadata),
-        cmocka_unit_test(bad_frames),
-        cmocka_unit_test(bad_headers),
-        cmocka_unit_test(caps),
-        cmocka_unit_test(shuffled),
-        cmocka_unit_test(mutations),
-        cmocka_unit_test(harmless_messages),
-        cmocka_unit_test(unreadable_paths),
-        cmocka_unit_test(changed_files),
-        cmocka_unit_test(failed_allocations),
-        cmocka_unit_test(failed_parser_allocations),
+        cmocka_unit_test(good_file),        cmocka_unit_test(good_forms),    cmocka_unit_test(order_and_metadata),
+        cmocka_unit_test(bad_frames),       cmocka_unit_test(bad_headers),   cmocka_unit_test(caps),
+        cmocka_unit_test(shuffled),         cmocka_unit_test(mutations),     cmocka_unit_test(harmless_messages),
+        cmocka_unit_test(unreadable_paths), cmocka_unit_test(changed_files), cmocka_unit_test(failed_allocations),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -100,7 +100,7 @@ static void good(void **state)
         static float values[16 * 16 * 3 * 64];
         for (int i = 0; i < whole.n; i++) {
             const tensor *t = &whole.tensors[i];
-            assert_int_equal(rvit_checkpoint_read(checkpoint, t->name, n_elements(t), values), RVIT_OK);
+            assert_int_equal(rvit_checkpoint_read(checkpoint, &checkpoint->alloc, t->name, n_elements(t), values), RVIT_OK);
             for (int64_t j = 0; j < n_elements(t); j++)
                 assert_true(values[j] == origin_value(t->origin, j));
         }
@@ -178,6 +178,10 @@ static void bad_indexes(void **state)
     }
     write_text("{\0}", 3);
     expect_bad("NUL at byte 1");
+    char long_name[5000];
+    snprintf(long_name, sizeof long_name, "{\"weight_map\":{\"a\":\"%04900d.safetensors\"}}", 0);
+    write_text(long_name, strlen(long_name));
+    expect_bad("the path of the file beside it, '000");
     char deep[64];
     memset(deep, '[', sizeof deep);
     write_text(deep, sizeof deep);

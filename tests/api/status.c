@@ -1,7 +1,9 @@
 /* Status values, details, logging, and the small functions that only name things. */
 #include "api.h"
 
+#include <limits.h>
 #include <pthread.h>
+#include <unistd.h>
 
 static void names(void **state)
 {
@@ -156,4 +158,24 @@ static void logging(void **state)
     assert_int_equal(book.n, n);
 }
 
-SUITE(status_suite, TEST(names), TEST(policies), TEST(details_are_per_thread), TEST(logging));
+/* Levels that are none are not written, whatever is read for them. */
+static void odd_log_levels(void **state)
+{
+    (void)state;
+    static const int levels[] = {-1, INT_MIN, INT_MAX, 99, 0, RVIT_LOG_ERROR};
+    int ends[2];
+    char written[256] = "";
+    assert_int_equal(pipe(ends), 0);
+    const int before = dup(STDERR_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        rvit_log_stderr(NULL, (rvit_log_level)levels[i], "text");
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(ends[1]);
+    assert_true(read(ends[0], written, sizeof written - 1) > 0);
+    close(ends[0]);
+    assert_string_equal(written, "raggedvit: error: text\n");
+}
+
+SUITE(status_suite, TEST(names), TEST(policies), TEST(details_are_per_thread), TEST(logging), TEST(odd_log_levels));

@@ -81,9 +81,6 @@ find_package)
     install_moved
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
     [ "$languages" = C ] || cmake_project cxx_alone CXX -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
-    PKG_CONFIG_LIBDIR=/nonexistent PKG_CONFIG_PATH="" "$CMAKE" -S "$here" -B "$work/without" -DLANGUAGES=C \
-        -DRVIT_HOW=find_package_without_jansson "-DCMAKE_PREFIX_PATH=$prefix" >"$work/log" 2>&1 ||
-        { cat "$work/log"; fail "without jansson"; }
     readme_project
     ;;
 pkg-config)
@@ -91,7 +88,7 @@ pkg-config)
     install_moved
     # shellcheck disable=SC2046
     LD_LIBRARY_PATH=$library compile "$work/shared" $(pkg-config --cflags --libs raggedvit)
-    ! pkg-config --libs raggedvit | grep -q jansson || fail "a user of the shared library is made to link jansson"
+    ! pkg-config --static --libs raggedvit | grep -q jansson || fail "a user of the library is made to link jansson"
     rm "$library"/libraggedvit.so*
     # shellcheck disable=SC2046
     compile "$work/static" $(pkg-config --cflags --static --libs raggedvit)
@@ -122,10 +119,10 @@ package)
     done
     depends=$(field libraggedvit0 Depends)
     echo "libraggedvit0 depends on $depends, suggests $(field libraggedvit0 Suggests)"
-    [[ $depends == *libjansson4* && $depends == *libc6* ]] || fail "a dependency is missing"
+    [[ $depends == *libc6* && $depends != *libjansson* ]] || fail "not the dependencies that the library has"
     [[ ! $depends =~ vulkan|cuda|nvidia|mesa ]] || fail "a GPU driver is a dependency"
     [[ $(field libraggedvit0 Suggests) == *libvulkan1*libcuda1* ]] || fail "the drivers are not suggested"
-    [[ $(field libraggedvit-dev Depends) == *"libraggedvit0 (= $(field libraggedvit0 Version))"*libjansson-dev* ]] ||
+    [[ $(field libraggedvit-dev Depends) == *"libraggedvit0 (= $(field libraggedvit0 Version))"* ]] ||
         fail "libraggedvit-dev depends on $(field libraggedvit-dev Depends)"
     for deb in "$work"/packages/*.deb; do
         dpkg-deb -x "$deb" "$work/root"
