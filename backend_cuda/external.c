@@ -5,6 +5,7 @@
 #include <raggedvit/cuda.h>
 
 #include "backend_cuda/cu.h"
+#include "core/entry.h"
 
 struct rvit_cuda_semaphore {
     rvit_cu_device *device;
@@ -66,6 +67,7 @@ static rvit_status map_memory(const rvit_cu_device *device, int fd, int64_t memo
 rvit_status rvit_cuda_buffer_import(rvit_device *device, int32_t fd, int64_t memory_size, int64_t offset, int64_t size,
                                     rvit_buffer **out_buffer)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_cuda_buffer_import";
     RVIT_TRY(check(function, device));
     if (out_buffer == NULL)
@@ -113,6 +115,7 @@ static rvit_status open_semaphore(const rvit_cu_device *device, int fd, int time
 
 rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t timeline, rvit_cuda_semaphore **out_semaphore)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_cuda_semaphore_import";
     RVIT_TRY(check(function, device));
     if (out_semaphore == NULL)
@@ -139,6 +142,7 @@ rvit_status rvit_cuda_semaphore_import(rvit_device *device, int32_t fd, int32_t 
 
 void rvit_cuda_semaphore_destroy(rvit_cuda_semaphore *semaphore)
 {
+    RVIT_ENTRY;
     if (semaphore == NULL)
         return;
     rvit_cu_device *device = semaphore->device;
@@ -164,6 +168,7 @@ static rvit_status check_use(const char *function, const rvit_stream *stream, co
 
 rvit_status rvit_cuda_stream_wait(rvit_stream *stream, const rvit_cuda_semaphore *semaphore, uint64_t value)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_use("rvit_cuda_stream_wait", stream, semaphore));
     const rvit_cu_driver *driver = semaphore->device->driver;
     CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS params = {.params.fence.value = value};
@@ -177,6 +182,7 @@ rvit_status rvit_cuda_stream_wait(rvit_stream *stream, const rvit_cuda_semaphore
 
 rvit_status rvit_cuda_stream_signal(rvit_stream *stream, const rvit_cuda_semaphore *semaphore, uint64_t value)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_use("rvit_cuda_stream_signal", stream, semaphore));
     const rvit_cu_driver *driver = semaphore->device->driver;
     CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS params = {.params.fence.value = value};

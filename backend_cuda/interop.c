@@ -2,6 +2,7 @@
 #include <raggedvit/cuda.h>
 
 #include "backend_cuda/cu.h"
+#include "core/entry.h"
 
 static rvit_status check_device(const char *function, const rvit_device *device)
 {
@@ -20,6 +21,7 @@ static void retain(rvit_device *device)
 
 rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocator, rvit_device **out_device)
 {
+    RVIT_ENTRY;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_create: out_device is NULL");
     if (allocator != NULL && (allocator->allocate == NULL || allocator->release == NULL))
@@ -43,6 +45,7 @@ rvit_status rvit_cuda_device_create(void *context, const rvit_allocator *allocat
 
 rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_context)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_device("rvit_cuda_device_context", device));
     if (out_context == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_device_context: out_context is NULL");
@@ -52,6 +55,7 @@ rvit_status rvit_cuda_device_context(const rvit_device *device, void **out_conte
 
 rvit_status rvit_cuda_stream_wrap(rvit_device *device, void *cu_stream, rvit_stream **out_stream)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_device("rvit_cuda_stream_wrap", device));
     if (out_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_wrap: out_stream is NULL");
@@ -78,6 +82,7 @@ static rvit_status check_stream(const char *function, const rvit_stream *stream)
 
 rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_stream("rvit_cuda_stream_set", base));
     rvit_cu_stream *stream = (rvit_cu_stream *)base;
     if (!stream->borrowed)
@@ -90,6 +95,7 @@ rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
 
 rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_stream)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_stream("rvit_cuda_stream_handle", stream));
     if (out_cu_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_handle: out_cu_stream is NULL");
@@ -133,6 +139,7 @@ static rvit_status check_reach(const rvit_cu_device *device, uint64_t address)
 
 rvit_status rvit_cuda_buffer_wrap(rvit_device *device, uint64_t address, int64_t size, rvit_buffer **out_buffer)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_device("rvit_cuda_buffer_wrap", device));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_wrap: out_buffer is NULL");
@@ -162,6 +169,7 @@ static rvit_status check_buffer(const char *function, const rvit_buffer *buffer)
 
 rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t size)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_buffer("rvit_cuda_buffer_set", base));
     RVIT_TRY(check_memory("rvit_cuda_buffer_set", address, size));
     rvit_cu_buffer *buffer = (rvit_cu_buffer *)base;
@@ -174,6 +182,7 @@ rvit_status rvit_cuda_buffer_set(rvit_buffer *base, uint64_t address, int64_t si
 
 rvit_status rvit_cuda_buffer_address(const rvit_buffer *buffer, uint64_t *out_address)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_buffer("rvit_cuda_buffer_address", buffer));
     if (out_address == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_buffer_address: out_address is NULL");

@@ -4,6 +4,7 @@
 
 #include "backend_vulkan/vulkan.h"
 #include "core/args.h"
+#include "core/entry.h"
 
 #define MEMORY_TYPE VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT
 #define SEMAPHORE_TYPE VK_EXTERNAL_SEMAPHORE_HANDLE_TYPE_OPAQUE_FD_BIT
@@ -138,6 +139,7 @@ static rvit_status make_buffer(rvit_device *base, const rvit_vulkan_memory *from
 
 rvit_status rvit_vulkan_buffer_create_shared(rvit_device *device, int64_t size, rvit_buffer **out_buffer)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_buffer_create_shared";
     RVIT_TRY(rvit_vk_check_device(function, device));
     if (out_buffer == NULL)
@@ -150,6 +152,7 @@ rvit_status rvit_vulkan_buffer_create_shared(rvit_device *device, int64_t size, 
 
 rvit_status rvit_vulkan_buffer_export(const rvit_buffer *base, rvit_vulkan_memory *out_memory)
 {
+    RVIT_ENTRY;
     if (base == NULL || out_memory == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_buffer_export: buffer or out_memory is NULL");
     const rvit_vk_buffer *buffer = (const rvit_vk_buffer *)base;
@@ -166,6 +169,7 @@ rvit_status rvit_vulkan_buffer_export(const rvit_buffer *base, rvit_vulkan_memor
 
 rvit_status rvit_vulkan_buffer_import(rvit_device *device, const rvit_vulkan_memory *given, int64_t size, rvit_buffer **out_buffer)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_buffer_import";
     RVIT_TRY(rvit_vk_check_device(function, device));
     if (out_buffer == NULL)
@@ -253,6 +257,7 @@ static rvit_status check_semaphore_args(const char *function, const rvit_device 
 
 rvit_status rvit_vulkan_semaphore_create(rvit_device *device, int32_t timeline, int32_t shared, rvit_vulkan_semaphore **out_semaphore)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_semaphore_create";
     RVIT_TRY(check_semaphore_args(function, device, timeline, shared, out_semaphore));
     RVIT_TRY(check_semaphore_feature(function, rvit_vk_device_of(device), timeline, shared, VK_EXTERNAL_SEMAPHORE_FEATURE_EXPORTABLE_BIT));
@@ -269,6 +274,7 @@ rvit_status rvit_vulkan_semaphore_create(rvit_device *device, int32_t timeline, 
 
 rvit_status rvit_vulkan_semaphore_wrap(rvit_device *device, uint64_t handle, int32_t timeline, rvit_vulkan_semaphore **out_semaphore)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_semaphore_wrap";
     RVIT_TRY(check_semaphore_args(function, device, timeline, 0, out_semaphore));
     RVIT_TRY(check_semaphore_feature(function, rvit_vk_device_of(device), timeline, 0, 0));
@@ -284,6 +290,7 @@ rvit_status rvit_vulkan_semaphore_wrap(rvit_device *device, uint64_t handle, int
 
 rvit_status rvit_vulkan_semaphore_import(rvit_device *device, int32_t fd, int32_t timeline, rvit_vulkan_semaphore **out_semaphore)
 {
+    RVIT_ENTRY;
     static const char function[] = "rvit_vulkan_semaphore_import";
     RVIT_TRY(check_semaphore_args(function, device, timeline, 0, out_semaphore));
     RVIT_TRY(check_semaphore_feature(function, rvit_vk_device_of(device), timeline, 1, VK_EXTERNAL_SEMAPHORE_FEATURE_IMPORTABLE_BIT));
@@ -302,6 +309,7 @@ rvit_status rvit_vulkan_semaphore_import(rvit_device *device, int32_t fd, int32_
 
 rvit_status rvit_vulkan_semaphore_export(const rvit_vulkan_semaphore *semaphore, int32_t *out_fd)
 {
+    RVIT_ENTRY;
     if (semaphore == NULL || out_fd == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_semaphore_export: semaphore or out_fd is NULL");
     if (!semaphore->shared)
@@ -316,6 +324,7 @@ rvit_status rvit_vulkan_semaphore_export(const rvit_vulkan_semaphore *semaphore,
 
 rvit_status rvit_vulkan_semaphore_handle(const rvit_vulkan_semaphore *semaphore, uint64_t *out_semaphore)
 {
+    RVIT_ENTRY;
     if (semaphore == NULL || out_semaphore == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_semaphore_handle: semaphore or out_semaphore is NULL");
     *out_semaphore = RVIT_VK_NUMBER(semaphore->handle);
@@ -324,6 +333,7 @@ rvit_status rvit_vulkan_semaphore_handle(const rvit_vulkan_semaphore *semaphore,
 
 void rvit_vulkan_semaphore_destroy(rvit_vulkan_semaphore *semaphore)
 {
+    RVIT_ENTRY;
     if (semaphore == NULL)
         return;
     rvit_vk_device *device = semaphore->device;
@@ -348,10 +358,12 @@ static rvit_status use_semaphore(const char *function, rvit_stream *stream, cons
 
 rvit_status rvit_vulkan_stream_wait(rvit_stream *stream, const rvit_vulkan_semaphore *semaphore, uint64_t value)
 {
+    RVIT_ENTRY;
     return use_semaphore("rvit_vulkan_stream_wait", stream, semaphore, 0, value);
 }
 
 rvit_status rvit_vulkan_stream_signal(rvit_stream *stream, const rvit_vulkan_semaphore *semaphore, uint64_t value)
 {
+    RVIT_ENTRY;
     return use_semaphore("rvit_vulkan_stream_signal", stream, semaphore, 1, value);
 }

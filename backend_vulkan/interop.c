@@ -1,6 +1,7 @@
 /* The public interop functions (include/raggedvit/vulkan.h) but for those that share memory and semaphores (external.c). */
 #include "backend_vulkan/vulkan.h"
 #include "core/args.h"
+#include "core/entry.h"
 
 rvit_status rvit_vk_check_device(const char *function, const rvit_device *device)
 {
@@ -35,6 +36,7 @@ static rvit_status check_vulkan_desc(const rvit_vulkan_device_desc *desc)
 
 rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, const rvit_device_desc *given, rvit_device **out_device)
 {
+    RVIT_ENTRY;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_device_create: out_device is NULL");
     rvit_vulkan_device_desc lent;
@@ -58,6 +60,7 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
 
 rvit_status rvit_vulkan_stream_wrap(rvit_device *device, void *command_buffer, rvit_stream **out_stream)
 {
+    RVIT_ENTRY;
     RVIT_TRY(rvit_vk_check_device("rvit_vulkan_stream_wrap", device));
     if (out_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_stream_wrap: out_stream is NULL");
@@ -68,6 +71,7 @@ rvit_status rvit_vulkan_stream_wrap(rvit_device *device, void *command_buffer, r
 
 rvit_status rvit_vulkan_stream_set(rvit_stream *stream, void *command_buffer)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_stream_set: stream is NULL");
     if (stream->device->api != &rvit_backend_vulkan || !stream->deferred)
@@ -104,6 +108,7 @@ static rvit_status check_buffer_desc(const rvit_vk_device *device, const rvit_vu
 
 rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffer_desc *given, rvit_buffer **out_buffer)
 {
+    RVIT_ENTRY;
     RVIT_TRY(rvit_vk_check_device("rvit_vulkan_buffer_wrap", device));
     if (out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_buffer_wrap: out_buffer is NULL");
@@ -130,6 +135,7 @@ rvit_status rvit_vulkan_buffer_wrap(rvit_device *device, const rvit_vulkan_buffe
 
 rvit_status rvit_vulkan_buffer_handle(const rvit_buffer *buffer, uint64_t *out_buffer, int64_t *out_offset)
 {
+    RVIT_ENTRY;
     if (buffer == NULL || out_buffer == NULL || out_offset == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_vulkan_buffer_handle: buffer, out_buffer or out_offset is NULL");
     if (buffer->device->api != &rvit_backend_vulkan)

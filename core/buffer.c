@@ -1,8 +1,10 @@
 /* Buffers. */
 #include "core/device.h"
+#include "core/entry.h"
 
 rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
 {
+    RVIT_ENTRY;
     if (device == NULL || out_buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: device or out_buffer is NULL");
     if (size < 1)
@@ -24,6 +26,7 @@ rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_ty
 
 void rvit_buffer_destroy(rvit_buffer *buffer)
 {
+    RVIT_ENTRY;
     if (buffer == NULL)
         return;
     rvit_device *device = buffer->device;

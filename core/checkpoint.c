@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/args.h"
+#include "core/entry.h"
 #include "core/half.h"
 #include "core/hf_config.h"
 #include "core/log.h"
@@ -63,6 +64,7 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
 
 rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
 {
+    RVIT_ENTRY;
     rvit_checkpoint_desc own = RVIT_CHECKPOINT_DESC_INIT;
     if (path == NULL || out == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out");
@@ -90,6 +92,7 @@ rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *d
 
 void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
 {
+    RVIT_ENTRY;
     if (checkpoint == NULL)
         return;
     rvit_tensor_set_close(checkpoint->tensors);
@@ -101,6 +104,7 @@ void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)
 
 rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info)
 {
+    RVIT_ENTRY;
     if (checkpoint == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
     return rvit_args_return(out_info, &checkpoint->config.info, sizeof checkpoint->config.info, "model info");
@@ -109,6 +113,7 @@ rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_mod
 rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name, const char **out_dtype,
                                    int32_t *out_rank, const int64_t **out_shape, int32_t *out_used)
 {
+    RVIT_ENTRY;
     if (checkpoint == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint is NULL");
     const int32_t count = rvit_tensor_set_count(checkpoint->tensors);
@@ -160,26 +165,44 @@ static int is_plain(int32_t stored, rvit_dtype wanted)
     return stored == (int32_t)wanted && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
-static rvit_status read_some(const rvit_checkpoint *checkpoint, int32_t index, int64_t first, int64_t n, rvit_dtype dtype, void *out)
+/* Chunk by chunk through memory of its own: threads may have small stacks. */
+typedef struct chunk {
+    uint8_t bytes[4 * CHUNK];
+    float values[CHUNK];
+} chunk;
+
+static rvit_status convert_some(const rvit_checkpoint *checkpoint, int32_t index, int64_t first, int64_t n, rvit_dtype dtype, chunk *c,
+                                void *out)
+{
+    const int32_t stored = rvit_tensor_set_tensor(checkpoint->tensors, index)->dtype;
+    const int64_t size = rvit_dtype_size((rvit_dtype)stored);
+    for (int64_t done = 0; done < n; done += CHUNK) {
+        const int64_t some = n - done < CHUNK ? n - done : CHUNK;
+        RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, c->bytes));
+        convert(c->bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : c->values);
+        if (dtype == RVIT_F16)
+            rvit_narrow(c->values, some, (uint16_t *)out + done);
+    }
+    return RVIT_OK;
+}
+
+static rvit_status read_some(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, int32_t index, int64_t first, int64_t n,
+                             rvit_dtype dtype, void *out)
 {
     const int32_t stored = rvit_tensor_set_tensor(checkpoint->tensors, index)->dtype;
     const int64_t size = rvit_dtype_size((rvit_dtype)stored);
     if (is_plain(stored, dtype))
         return rvit_tensor_set_read(checkpoint->tensors, index, first * size, n * size, out);
-    uint8_t bytes[4 * CHUNK];
-    float values[CHUNK];
-    for (int64_t done = 0; done < n; done += CHUNK) {
-        const int64_t some = n - done < CHUNK ? n - done : CHUNK;
-        RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, bytes));
-        convert(bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : values);
-        if (dtype == RVIT_F16)
-            rvit_narrow(values, some, (uint16_t *)out + done);
-    }
-    return RVIT_OK;
+    chunk *c = rvit_alloc_new(alloc, sizeof *c);
+    if (c == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    const rvit_status status = convert_some(checkpoint, index, first, n, dtype, c, out);
+    rvit_alloc_free(alloc, c);
+    return status;
 }
 
-rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, const char *name, int64_t n, int64_t first, int64_t count,
-                                      rvit_dtype dtype, void *out_values)
+rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, int64_t first,
+                                      int64_t count, rvit_dtype dtype, void *out_values)
 {
     const rvit_tensor_set *set = checkpoint->tensors;
     const char *path = rvit_tensor_set_path(set);
@@ -193,12 +216,12 @@ rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, const c
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", path, shown, tensor->dtype_name);
     if (tensor->n_elements != n)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected %" PRId64 " values, found %" PRId64, path, shown, n, tensor->n_elements);
-    return read_some(checkpoint, index, first, count, dtype, out_values);
+    return read_some(checkpoint, alloc, index, first, count, dtype, out_values);
 }
 
-rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *name, int64_t n, float *out_values)
+rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, float *out_values)
 {
-    return rvit_checkpoint_read_part(checkpoint, name, n, 0, n, RVIT_F32, out_values);
+    return rvit_checkpoint_read_part(checkpoint, alloc, name, n, 0, n, RVIT_F32, out_values);
 }
 
 static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *table, float *out)
@@ -208,7 +231,7 @@ static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc 
     const int32_t trained = info->trained_size / info->patch_size, grid = info->image_size / info->patch_size;
     char name[RVIT_NAME_SIZE];
     rvit_family_name(checkpoint->config.family, RVIT_ROLE_POSITION, 0, name);
-    RVIT_TRY(rvit_checkpoint_read(checkpoint, name, (prefix + (int64_t)trained * trained) * dim, table));
+    RVIT_TRY(rvit_checkpoint_read(checkpoint, alloc, name, (prefix + (int64_t)trained * trained) * dim, table));
     memset(out, 0, (size_t)info->n_prefix * (size_t)dim * sizeof *out);
     memcpy(out, table, (size_t)prefix * (size_t)dim * sizeof *out);
     return rvit_resample_grid(alloc, checkpoint->resample, table + prefix * dim, trained, grid, info->dim, out + info->n_prefix * dim);

@@ -12,11 +12,12 @@ struct rvit_checkpoint {
     uint8_t *used; /* [tensors]: 1 if the dense forward uses it */
 };
 
-/* Reads a whole tensor of n elements as float32. BAD_FILE if it is not there, has another size, or the file changed underneath. */
-rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, const char *name, int64_t n, float *out_values);
+/* Reads a whole tensor of n elements as float32. alloc: for the time of the call. BAD_FILE if it is not there, has another size, or the
+   file changed underneath. */
+rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, float *out_values);
 /* count elements of it, from `first` on, as dtype: F32 or F16. */
-rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, const char *name, int64_t n, int64_t first, int64_t count,
-                                      rvit_dtype dtype, void *out_values);
+rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, int64_t first,
+                                      int64_t count, rvit_dtype dtype, void *out_values);
 /* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none. */
 rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out);
 

@@ -3,6 +3,7 @@
 
 #include "core/args.h"
 #include "core/device.h"
+#include "core/entry.h"
 
 const char *rvit_backend_name(rvit_backend backend)
 {
@@ -37,6 +38,7 @@ static rvit_status describe(const rvit_backend_api *api, int32_t index, rvit_dev
 
 rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos)
 {
+    RVIT_ENTRY;
     if (out_n_infos == NULL || capacity < 0 || (infos == NULL && capacity > 0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_list: infos or out_n_infos is NULL, or capacity is negative");
     int32_t n = 0;
@@ -133,6 +135,7 @@ rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_des
 
 rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_device)
 {
+    RVIT_ENTRY;
     if (out_device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_create: out_device is NULL");
     rvit_device_desc full;
@@ -171,12 +174,14 @@ void rvit_device_retain(rvit_device *device)
 
 void rvit_device_destroy(rvit_device *device)
 {
+    RVIT_ENTRY;
     if (device != NULL && atomic_fetch_sub(&device->references, 1) == 1)
         device->api->device_destroy(device);
 }
 
 rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *out_info)
 {
+    RVIT_ENTRY;
     if (device == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_get_info: device is NULL");
     return rvit_args_return(out_info, &device->info, sizeof device->info, "device info");
@@ -184,6 +189,7 @@ rvit_status rvit_device_get_info(const rvit_device *device, rvit_device_info *ou
 
 rvit_status rvit_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size)
 {
+    RVIT_ENTRY;
     if (device == NULL || out_size == NULL || (data == NULL && capacity > 0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_device_get_cache: device, out_size or data is NULL");
     if (device->api->device_get_cache != NULL)

@@ -3,10 +3,12 @@
 
 #include <raggedvit/ragged.h>
 
+#include "core/entry.h"
 #include "core/status.h"
 
 rvit_status rvit_cu_seqlens_check(const int32_t *cu_seqlens, int32_t n_images, int32_t max_len, int64_t rows)
 {
+    RVIT_ENTRY;
     if (cu_seqlens == NULL || n_images < 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "cu_seqlens is NULL, or n_images is negative");
     if (cu_seqlens[0] != 0)
@@ -29,6 +31,7 @@ rvit_status rvit_cu_seqlens_check(const int32_t *cu_seqlens, int32_t n_images, i
 rvit_status rvit_layout_from_mask(const uint8_t *keep, int32_t n_images, int32_t tokens, int32_t n_prefix, int32_t *out_cu_seqlens,
                                   int32_t *out_src_rows)
 {
+    RVIT_ENTRY;
     if (n_images < 0 || tokens < 0 || n_prefix < 0 || n_prefix > tokens)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "mask layout: n_images %d, tokens %d, n_prefix %d: expected 0 or more, n_prefix <= tokens",
                          (int)n_images, (int)tokens, (int)n_prefix);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/args.h"
+#include "core/entry.h"
 #include "core/status.h"
 
 #define INFO(type_, name_, source_, summary_) \
@@ -96,6 +97,7 @@ enum { N_POLICIES = sizeof policies / sizeof policies[0] };
 
 rvit_status rvit_prune_list(int32_t index, rvit_prune_info *out_info)
 {
+    RVIT_ENTRY;
     if (index < 0 || index >= N_POLICIES)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_prune_list: index is %d, there are %d policies", (int)index, (int)N_POLICIES);
     return rvit_args_return(out_info, &policies[index].info, sizeof policies[index].info, "prune info");
@@ -103,6 +105,7 @@ rvit_status rvit_prune_list(int32_t index, rvit_prune_info *out_info)
 
 rvit_status rvit_prune_from_name(const char *name, rvit_prune_type *out_type)
 {
+    RVIT_ENTRY;
     if (name == NULL || out_type == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_prune_from_name: name or out_type is NULL");
     char names[256] = "";
@@ -283,6 +286,7 @@ void rvit_prune_random_scores(const rvit_prune_plan *plan, int32_t stage, int32_
 
 rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts)
 {
+    RVIT_ENTRY;
     if (!(keep >= 0.0 && keep <= 1.0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: keep is %g, expected 0..1", keep);
     if (k_min < 0 || max_n < 0 || max_n == INT32_MAX || out_counts == NULL)

@@ -1,5 +1,6 @@
 /* Recorded programs. */
 #include "core/device.h"
+#include "core/entry.h"
 
 rvit_status rvit_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program)
 {
@@ -13,6 +14,7 @@ rvit_status rvit_program_create(rvit_device *device, const rvit_op *ops, int32_t
 
 rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream)
 {
+    RVIT_ENTRY;
     if (program == NULL || stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_program_launch: program or stream is NULL");
     if (program->device != stream->device)
@@ -24,6 +26,7 @@ rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream)
 
 void rvit_program_destroy(rvit_program *program)
 {
+    RVIT_ENTRY;
     if (program == NULL)
         return;
     rvit_device *device = program->device;

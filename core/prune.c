@@ -1,9 +1,11 @@
 /* Public ops of pruning. */
 #include "core/args.h"
 #include "core/device.h"
+#include "core/entry.h"
 
 rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "select: stream is NULL");
     rvit_op op = {.type = RVIT_OP_SELECT};
@@ -13,6 +15,7 @@ rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args)
 
 rvit_status rvit_mean(rvit_stream *stream, const rvit_mean_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "mean: stream is NULL");
     rvit_op op = {.type = RVIT_OP_MEAN};
@@ -22,6 +25,7 @@ rvit_status rvit_mean(rvit_stream *stream, const rvit_mean_args *args)
 
 rvit_status rvit_match(rvit_stream *stream, const rvit_match_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "match: stream is NULL");
     rvit_op op = {.type = RVIT_OP_MATCH};
@@ -31,6 +35,7 @@ rvit_status rvit_match(rvit_stream *stream, const rvit_match_args *args)
 
 rvit_status rvit_merge(rvit_stream *stream, const rvit_merge_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "merge: stream is NULL");
     rvit_op op = {.type = RVIT_OP_MERGE};

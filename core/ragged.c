@@ -1,9 +1,11 @@
 /* Public ops over ragged batches: take in the args, enqueue the op. */
 #include "core/args.h"
 #include "core/device.h"
+#include "core/entry.h"
 
 rvit_status rvit_attention(rvit_stream *stream, const rvit_attention_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "attention: stream is NULL");
     rvit_op op = {.type = RVIT_OP_ATTENTION};
@@ -13,6 +15,7 @@ rvit_status rvit_attention(rvit_stream *stream, const rvit_attention_args *args)
 
 rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: stream is NULL");
     rvit_op op = {.type = RVIT_OP_LINEAR};
@@ -22,6 +25,7 @@ rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args)
 
 rvit_status rvit_layernorm(rvit_stream *stream, const rvit_layernorm_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "layernorm: stream is NULL");
     rvit_op op = {.type = RVIT_OP_LAYERNORM};
@@ -31,6 +35,7 @@ rvit_status rvit_layernorm(rvit_stream *stream, const rvit_layernorm_args *args)
 
 rvit_status rvit_pack(rvit_stream *stream, const rvit_pack_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "pack: stream is NULL");
     rvit_op op = {.type = RVIT_OP_PACK};
@@ -40,6 +45,7 @@ rvit_status rvit_pack(rvit_stream *stream, const rvit_pack_args *args)
 
 rvit_status rvit_unpack(rvit_stream *stream, const rvit_unpack_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "unpack: stream is NULL");
     rvit_op op = {.type = RVIT_OP_UNPACK};

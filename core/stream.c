@@ -4,9 +4,11 @@
 
 #include "core/args.h"
 #include "core/device.h"
+#include "core/entry.h"
 
 rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)
 {
+    RVIT_ENTRY;
     if (device == NULL || out_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_create: device or out_stream is NULL");
     rvit_stream *stream = NULL;
@@ -19,6 +21,7 @@ rvit_status rvit_stream_create(rvit_device *device, rvit_stream **out_stream)
 
 void rvit_stream_destroy(rvit_stream *stream)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return;
     rvit_device *device = stream->device;
@@ -34,6 +37,7 @@ void rvit_stream_destroy(rvit_stream *stream)
 
 rvit_status rvit_stream_synchronize(rvit_stream *stream)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_synchronize: stream is NULL");
     return stream->device->api->stream_synchronize(stream);
@@ -41,6 +45,7 @@ rvit_status rvit_stream_synchronize(rvit_stream *stream)
 
 rvit_status rvit_stream_get_stats(const rvit_stream *stream, rvit_stats *out_stats)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_stream_get_stats: stream is NULL");
     rvit_stats stats = stream->stats;
@@ -83,6 +88,7 @@ rvit_status rvit_stream_add(rvit_stream *stream, rvit_op *op)
 
 rvit_status rvit_record_begin(rvit_stream *stream)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_begin: stream is NULL");
     if (stream->recording)
@@ -94,6 +100,7 @@ rvit_status rvit_record_begin(rvit_stream *stream)
 
 rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program)
 {
+    RVIT_ENTRY;
     if (stream == NULL || out_program == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_record_end: stream or out_program is NULL");
     if (!stream->recording)
@@ -144,6 +151,7 @@ static rvit_status check_transfer(const char *name, const rvit_stream *stream, r
 
 rvit_status rvit_stream_write(rvit_stream *stream, rvit_view destination, const void *host, int64_t size)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_transfer("rvit_stream_write", stream, destination, host, size));
     if (size == 0)
         return RVIT_OK;
@@ -157,6 +165,7 @@ rvit_status rvit_stream_write(rvit_stream *stream, rvit_view destination, const 
 
 rvit_status rvit_stream_read(rvit_stream *stream, rvit_view source, void *host, int64_t size)
 {
+    RVIT_ENTRY;
     RVIT_TRY(check_transfer("rvit_stream_read", stream, source, host, size));
     if (size == 0)
         return rvit_stream_synchronize(stream);
@@ -172,6 +181,7 @@ rvit_status rvit_stream_read(rvit_stream *stream, rvit_view source, void *host, 
 
 rvit_status rvit_copy(rvit_stream *stream, const rvit_copy_args *args)
 {
+    RVIT_ENTRY;
     if (stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "copy: stream is NULL");
     rvit_op op = {.type = RVIT_OP_COPY};

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "core/args.h"
+#include "core/entry.h"
 
 static rvit_status record(rvit_session *s)
 {
@@ -168,6 +169,7 @@ static int may_fall_back(const rvit_session_desc *desc, const rvit_prune_plan *p
 
 rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *given, rvit_session **out_session)
 {
+    RVIT_ENTRY;
     if (model == NULL || out_session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_create: model or out_session is NULL");
     rvit_session_desc desc;
@@ -209,6 +211,7 @@ static rvit_status measure_memory(rvit_model *model, const rvit_session_desc *de
 
 rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *given, rvit_memory_info *out_memory)
 {
+    RVIT_ENTRY;
     if (model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_memory: model is NULL");
     rvit_session_desc desc;
@@ -229,6 +232,7 @@ rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *give
 
 void rvit_session_destroy(rvit_session *session)
 {
+    RVIT_ENTRY;
     if (session == NULL)
         return;
     rvit_model *model = session->model;
@@ -244,6 +248,7 @@ void rvit_session_destroy(rvit_session *session)
 
 rvit_status rvit_session_get_info(const rvit_session *session, rvit_session_info *out_info)
 {
+    RVIT_ENTRY;
     if (session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_info: session is NULL");
     return rvit_args_return(out_info, &session->info, sizeof session->info, "session info");
@@ -283,6 +288,7 @@ static void write_masks(rvit_session *s, const rvit_run_args *args)
 
 rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *given)
 {
+    RVIT_ENTRY;
     if (session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: session is NULL");
     rvit_run_args args;
@@ -340,6 +346,7 @@ static rvit_status take_errors(rvit_session *s)
 
 rvit_status rvit_session_wait(rvit_session *session)
 {
+    RVIT_ENTRY;
     if (session == NULL || !session->pending)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_wait: session is NULL, or nothing is enqueued");
     session->pending = 0;
@@ -351,6 +358,7 @@ rvit_status rvit_session_wait(rvit_session *session)
 
 rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits)
 {
+    RVIT_ENTRY;
     if (session != NULL && out_logits != NULL && (session->model->info.n_classes == 0 || session->desc.logits.buffer != NULL))
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_run: out_logits is given, but %s",
                          session->model->info.n_classes == 0 ? "the model has no head"

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/args.h"
+#include "core/entry.h"
 #include "core/vit_session.h"
 
 float *rvit_session_input(rvit_session *session)
@@ -139,6 +140,7 @@ const float *rvit_session_sizes(const rvit_session *session, int32_t stage, int3
 
 rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_t image, uint8_t *out_mask)
 {
+    RVIT_ENTRY;
     if (out_mask == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_mask: out_mask is NULL");
     const int32_t *kept = rvit_session_kept(session, stage, image);
@@ -167,6 +169,7 @@ static void note_row(void *context, int32_t before, int32_t after, int32_t itsel
 
 rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float fill, float *out_grid)
 {
+    RVIT_ENTRY;
     if (session == NULL || out_grid == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_grid: session or out_grid is NULL");
     if (!(session->desc.outputs & RVIT_OUTPUT_FEATURES))
@@ -219,6 +222,7 @@ const float *rvit_session_cls_attention(const rvit_session *session, int32_t *ou
 
 rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats)
 {
+    RVIT_ENTRY;
     if (session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_stats: session is NULL");
     return rvit_stream_get_stats(session->stream, out_stats);
@@ -226,6 +230,7 @@ rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_
 
 rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args)
 {
+    RVIT_ENTRY;
     if (session == NULL || stage < 0 || stage >= session->plan.n_stages)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_select: there is no stage %d", (int)stage);
     if (session->plan.policy->merges)
@@ -252,6 +257,7 @@ static int64_t rows_of(const rvit_session *s, int32_t stage)
 rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data, rvit_dtype *out_dtype,
                                int64_t *out_rows)
 {
+    RVIT_ENTRY;
     if (session == NULL || out_data == NULL || out_dtype == NULL || out_rows == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: an argument is NULL");
     if (!session->desc.trace)

@@ -5,6 +5,7 @@
 
 #include "core/args.h"
 #include "core/checkpoint.h"
+#include "core/entry.h"
 #include "core/half.h"
 
 /* Staging memory is filled in order and copied in parts, so that the device copies while the host reads on. Only when it is full does the
@@ -94,7 +95,7 @@ static rvit_status read(const loader *l, rvit_role role, int32_t index, int64_t 
 {
     char name[RVIT_NAME_SIZE];
     RVIT_TRY(name_of(l, role, index, name));
-    return rvit_checkpoint_read(l->checkpoint, name, n, values);
+    return rvit_checkpoint_read(l->checkpoint, &l->model->device->alloc, name, n, values);
 }
 
 static int has(const loader *l, rvit_role role)
@@ -115,7 +116,7 @@ static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvi
         int64_t size = (n - done) * element;
         void *host;
         RVIT_TRY(stage(l, view->offset + done * element, &size, &host));
-        RVIT_TRY(rvit_checkpoint_read_part(l->checkpoint, name, n, done, size / element, dtype, host));
+        RVIT_TRY(rvit_checkpoint_read_part(l->checkpoint, &l->model->device->alloc, name, n, done, size / element, dtype, host));
         done += size / element;
     }
     return RVIT_OK;
@@ -301,6 +302,7 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
 
 rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *given, rvit_model **out_model)
 {
+    RVIT_ENTRY;
     if (device == NULL || checkpoint == NULL || out_model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_create: device, checkpoint or out_model is NULL");
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
@@ -336,6 +338,7 @@ void rvit_model_retain(rvit_model *model)
 
 void rvit_model_destroy(rvit_model *model)
 {
+    RVIT_ENTRY;
     if (model == NULL || atomic_fetch_sub(&model->references, 1) != 1)
         return;
     rvit_device *device = model->device;
@@ -347,6 +350,7 @@ void rvit_model_destroy(rvit_model *model)
 
 rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_info)
 {
+    RVIT_ENTRY;
     if (model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_get_info: model is NULL");
     return rvit_args_return(out_info, &model->info, sizeof model->info, "model info");

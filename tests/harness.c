@@ -1,6 +1,7 @@
 #include "harness.h"
 
 #include <getopt.h>
+#include <pthread.h>
 #include <unistd.h>
 
 #include "arrays.h"
@@ -110,7 +111,7 @@ static int usage(const char *program)
 {
     fprintf(stderr,
             "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--vector-bits N]\n"
-            "       [--filter PATTERN] [--absent BACKEND]\n",
+            "       [--filter PATTERN] [--absent BACKEND] [--stack BYTES]\n",
             program);
     return 2;
 }
@@ -185,19 +186,60 @@ const char *harness_first_option(int *argc, char ***argv, const char *option, co
     return value;
 }
 
+typedef struct whole_run {
+    const suite *const *suites;
+    size_t n_suites;
+    int with_oracle, result;
+} whole_run;
+
+static void *run_all(void *argument)
+{
+    whole_run *run = argument;
+    int result = open_device();
+    if (result == 0 && run->with_oracle)
+        result = open_oracle();
+    for (int s = 0; result == 0 && s < H.n_sides; s++)
+        if (rvit_stream_create(H.device[s], &H.stream[s]) != RVIT_OK) {
+            fprintf(stderr, "rvit_stream_create: %s\n", rvit_status_detail());
+            result = 1;
+        }
+    int n_failed = 0;
+    for (size_t i = 0; result == 0 && i < run->n_suites; i++)
+        n_failed += run_suite(run->suites[i]);
+    for (int s = 0; s < 2; s++) {
+        rvit_stream_destroy(H.stream[s]);
+        rvit_device_destroy(H.device[s]);
+    }
+    run->result = result ? result : n_failed ? 1 : 0;
+    return NULL;
+}
+
+/* All of it in a thread whose stack has this many bytes. */
+static int run_on_stack(whole_run *run, size_t size)
+{
+    pthread_t thread;
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstacksize(&attributes, size) != 0 || pthread_create(&thread, &attributes, run_all, run) != 0) {
+        fprintf(stderr, "there is no thread with a stack of %zu bytes\n", size);
+        return 1;
+    }
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    return 0;
+}
+
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
-    static const struct option options[] = {{"backend", required_argument, NULL, 'b'},
-                                            {"tier", required_argument, NULL, 't'},
-                                            {"device", required_argument, NULL, 'd'},
-                                            {"filter", required_argument, NULL, 'f'},
-                                            {"absent", required_argument, NULL, 'a'},
-                                            {"vector-bits", required_argument, NULL, 'v'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
+                                            {"device", required_argument, NULL, 'd'},  {"filter", required_argument, NULL, 'f'},
+                                            {"absent", required_argument, NULL, 'a'},  {"vector-bits", required_argument, NULL, 'v'},
+                                            {"stack", required_argument, NULL, 's'},   {NULL, 0, NULL, 0}};
     const rvit_device_desc init = RVIT_DEVICE_DESC_INIT;
     H.desc = init;
     H.desc.backend = RVIT_BACKEND_CPU;
     H.n_sides = 1;
+    size_t stack = 0;
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if ((c == 'b' && parse_backend(optarg, &H.desc.backend)) || (c == 't' && parse_tier(optarg, &H.desc.tier)) ||
             (c == 'a' && parse_backend(optarg, &H.absent)) || c == '?')
@@ -206,6 +248,8 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
             H.desc.index = (int32_t)strtol(optarg, NULL, 10);
         if (c == 'v')
             H.desc.vector_bits = (int32_t)strtol(optarg, NULL, 10);
+        if (c == 's')
+            stack = (size_t)strtoul(optarg, NULL, 10);
         if (c == 'f')
             cmocka_set_test_filter(optarg);
     }
@@ -213,27 +257,15 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
         return usage(argv[0]);
     setvbuf(stdout, NULL, _IOLBF, 0);
     H.backend_name = rvit_backend_name(H.desc.backend);
-    int result = open_device();
-    if (result == 0 && with_oracle)
-        result = open_oracle();
-    for (int s = 0; result == 0 && s < H.n_sides; s++)
-        if (rvit_stream_create(H.device[s], &H.stream[s]) != RVIT_OK) {
-            fprintf(stderr, "rvit_stream_create: %s\n", rvit_status_detail());
-            result = 1;
-        }
-    int n_failed = 0;
-    for (size_t i = 0; result == 0 && i < n_suites; i++)
-        n_failed += run_suite(suites[i]);
-    for (int s = 0; s < 2; s++) {
-        rvit_stream_destroy(H.stream[s]);
-        rvit_device_destroy(H.device[s]);
-    }
+    whole_run run = {suites, n_suites, with_oracle, 1};
+    if (stack == 0)
+        run_all(&run);
+    else if (run_on_stack(&run, stack) != 0)
+        return 1;
     remove_temporary_files();
-    if (result)
-        return result;
-    if (test_count == 0) {
+    if (run.result == 0 && test_count == 0) {
         fprintf(stderr, "no test has that name\n");
         return 1;
     }
-    return n_failed ? 1 : 0;
+    return run.result;
 }

@@ -47,6 +47,7 @@ int harness_teardown(void **state);
 /* The main function of a test program:
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
      --vector-bits 256|512   the CPU's widest vectors
+     --stack BYTES   the tests run in a thread whose stack is as small as this
      --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
    Exits 77 with the reason if the device is not there. */
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);

@@ -41,6 +41,10 @@ extern "C" {
 #define RVIT_VERSION_MINOR 1
 #define RVIT_VERSION_PATCH 0
 
+/* Calls may come from any thread with a stack of 64 KiB or more (the CPU backend; a GPU's driver may need more), and in any
+   floating-point environment: a function computes in the default one (round to nearest, no traps, subnormals kept), as do the caller's
+   allocator and logger while it calls them, and leaves the caller's as it was, flags included. */
+
 /* What a function returns. The values are part of the ABI. A call that fails changes nothing: no output is written, nothing is
    enqueued, and the next call works. */
 typedef enum rvit_status {

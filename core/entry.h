@@ -1,0 +1,85 @@
+/* What every public function does first.
+
+   An application may have changed how its threads round, treat subnormals or trap. RVIT_ENTRY gives the function, all it calls (drivers
+   too) and every thread that these create the default floating-point environment, and at the end of its scope gives the caller's back,
+   flags included. About 5 ns where the caller's is the default. */
+#ifndef RVIT_CORE_ENTRY_H
+#define RVIT_CORE_ENTRY_H
+
+#if defined(__x86_64__) && defined(__SSE__)
+
+#include <stdint.h>
+#include <xmmintrin.h>
+
+#define RVIT_MXCSR_DEFAULT 0x1f80u
+#define RVIT_FLAGS 0x3fu /* of mxcsr, and of the x87's status */
+#define RVIT_X87_DEFAULT 0x37fu
+
+/* fenv.h's functions take some 100 ns, and leave the processor's flushing of subnormals as it is. */
+typedef struct rvit_floats {
+    uint32_t mxcsr;
+    uint16_t x87_control, x87_status;
+    uint32_t x87_environment[7]; /* set if x87_control is not the default */
+} rvit_floats;
+
+static inline uint16_t rvit_x87_status(void)
+{
+    uint16_t status;
+    __asm__ volatile("fnstsw %0" : "=am"(status));
+    return status;
+}
+
+static inline rvit_floats rvit_floats_take(void)
+{
+    rvit_floats before;
+    before.mxcsr = _mm_getcsr();
+    __asm__ volatile("fnstcw %0" : "=m"(before.x87_control));
+    before.x87_status = rvit_x87_status();
+    if ((before.mxcsr & ~RVIT_FLAGS) != RVIT_MXCSR_DEFAULT)
+        _mm_setcsr(RVIT_MXCSR_DEFAULT);
+    if (before.x87_control != RVIT_X87_DEFAULT) {
+        const uint16_t control = RVIT_X87_DEFAULT;
+        __asm__ volatile("fnstenv %0" : "=m"(before.x87_environment));
+        __asm__ volatile("fnclex\n\tfldcw %0" : : "m"(control));
+    }
+    return before;
+}
+
+static inline void rvit_floats_restore(const rvit_floats *before)
+{
+    if (_mm_getcsr() != before->mxcsr)
+        _mm_setcsr(before->mxcsr);
+    if (before->x87_control != RVIT_X87_DEFAULT) {
+        __asm__ volatile("fldenv %0" : : "m"(before->x87_environment));
+    } else if (((rvit_x87_status() ^ before->x87_status) & RVIT_FLAGS) != 0) {
+        uint32_t environment[7];
+        __asm__ volatile("fnstenv %0" : "=m"(environment));
+        environment[1] = (environment[1] & ~RVIT_FLAGS) | (before->x87_status & RVIT_FLAGS);
+        __asm__ volatile("fldenv %0" : : "m"(environment));
+    }
+}
+
+#else
+
+#include <fenv.h>
+
+typedef fenv_t rvit_floats;
+
+static inline rvit_floats rvit_floats_take(void)
+{
+    fenv_t before;
+    (void)feholdexcept(&before);
+    (void)fesetenv(FE_DFL_ENV);
+    return before;
+}
+
+static inline void rvit_floats_restore(const rvit_floats *before)
+{
+    (void)fesetenv(before);
+}
+
+#endif
+
+#define RVIT_ENTRY __attribute__((cleanup(rvit_floats_restore), unused)) const rvit_floats rvit_floats_before = rvit_floats_take()
+
+#endif

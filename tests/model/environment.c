@@ -1,0 +1,116 @@
+/* How an application's threads round, trap and treat subnormals shows in no result, kills nothing, and is given back as it was. */
+#include "model.h"
+
+#include <fenv.h>
+
+enum { N_IMAGES = 3, CLASSES = 5, SIZE = N_IMAGES * CLASSES * 4 };
+
+typedef enum mode { DEFAULT, UPWARD, FLUSHING, TRAPPING, N_MODES } mode;
+
+#if defined(__x86_64__)
+static unsigned control_register(void)
+{
+    return __builtin_ia32_stmxcsr();
+}
+#else
+static unsigned control_register(void)
+{
+    return 0;
+}
+#endif
+
+static void enter(mode m)
+{
+    feclearexcept(FE_ALL_EXCEPT);
+    if (m == UPWARD)
+        fesetround(FE_UPWARD);
+#if defined(__x86_64__)
+    if (m == FLUSHING)
+        __builtin_ia32_ldmxcsr(control_register() | 0x8040u);
+#endif
+#if defined(__GLIBC__)
+    if (m == TRAPPING)
+        feenableexcept(FE_ALL_EXCEPT);
+#endif
+}
+
+/* From the file to the logits, on a device of its own; no floating-point operation is the test's. */
+static void live(const char *path, rvit_dtype dtype, int policy, const float *images, const uint8_t *keep, float *logits)
+{
+    rvit_device *device = NULL;
+    rvit_checkpoint *checkpoint = NULL;
+    rvit_model *model = NULL;
+    rvit_session *session = NULL;
+    rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
+    rvit_session_desc desc = policy_desc(policy, N_IMAGES);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    model_desc.dtype = dtype;
+    args.n_images = N_IMAGES;
+    args.images = images;
+    args.keep = policy == RVIT_PRUNE_MASK ? keep : NULL;
+    expect_ok(rvit_device_create(&H.desc, &device));
+    expect_ok(rvit_checkpoint_open(path, NULL, &checkpoint));
+    expect_ok(rvit_model_create(device, checkpoint, &model_desc, &model));
+    expect_ok(rvit_session_create(model, &desc, &session));
+    expect_ok(rvit_session_run(session, &args, logits));
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    rvit_checkpoint_destroy(checkpoint);
+    rvit_device_destroy(device);
+}
+
+static void float_environment(void **state)
+{
+    (void)state;
+    static const toy_spec spec = {64, 3, 64, 32, 8, CLASSES, 0, RVIT_F32, 5, 2};
+    static const int policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_MASK, RVIT_PRUNE_ATS, RVIT_PRUNE_RANDOM, RVIT_PRUNE_EVIT};
+    const toy *m = toy_new(&spec);
+    const char *path = toy_write(m, "toy.safetensors");
+    const float *images = toy_images(m, N_IMAGES, 3);
+    uint8_t *keep = scratch((size_t)(2 * N_IMAGES * m->tokens));
+    memset(keep, 1, (size_t)(2 * N_IMAGES * m->tokens));
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        float logits[N_MODES][N_IMAGES * CLASSES];
+        for (int i = 0; i < N_MODES; i++) {
+            fenv_t before;
+            fegetenv(&before);
+            enter((mode)i);
+            const unsigned entered = control_register();
+            live(path, p % 2 == 0 ? RVIT_F32 : RVIT_F16, policies[p], images, keep, logits[i]);
+            const unsigned left = control_register();
+            const int rounding = fegetround(), raised = fetestexcept(FE_ALL_EXCEPT);
+            fesetenv(&before);
+#if defined(__x86_64__)
+            __builtin_ia32_ldmxcsr(control_register() & ~0x8040u);
+#endif
+            assert_int_equal(left, entered);
+            assert_int_equal(rounding, i == UPWARD ? FE_UPWARD : FE_TONEAREST);
+            assert_int_equal(raised, 0);
+            assert_memory_equal(logits[i], logits[DEFAULT], SIZE);
+        }
+    }
+}
+
+/* Signalling NaNs in a file trap where nothing stops them: converting such a weight raises FE_INVALID. */
+static void signalling_weights(void **state)
+{
+    (void)state;
+    static const toy_spec spec = {64, 1, 64, 32, 8, CLASSES, 0, RVIT_F32, 6, 0};
+    static const uint32_t signalling = 0x7f800001;
+    const toy *m = toy_new(&spec);
+    for (int i = 0; i < m->n_tensors; i++)
+        memcpy(m->tensors[i].values, &signalling, sizeof signalling);
+    rvit_checkpoint *checkpoint = open_checkpoint(m, "toy.safetensors");
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    desc.dtype = RVIT_F16;
+    rvit_model *model = NULL;
+    fenv_t before;
+    fegetenv(&before);
+    enter(TRAPPING);
+    const rvit_status status = rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model);
+    fesetenv(&before);
+    rvit_model_destroy(model);
+    expect_ok(status);
+}
+
+SUITE(environment_suite, MODEL_TEST(float_environment), MODEL_TEST(signalling_weights));
