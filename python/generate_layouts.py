@@ -1,51 +1,48 @@
 #!/usr/bin/env python3
-"""Writes raggedvit/_layouts.py, the library's structs, enums and functions for ctypes, from its public headers.
+"""Writes raggedvit/_constants.py and _layouts.py, the library's enums, structs and functions for ctypes, from its public headers.
 
-    python/generate_layouts.py                  writes the module
-    python/generate_layouts.py --check [CC]     fails if it is out of date, or if a C compiler lays a struct out differently
+    python/generate_layouts.py                  writes the modules
+    python/generate_layouts.py --check [CC]     fails if one is out of date, or if a C compiler lays a struct out differently
 """
 
 import argparse
 import ctypes
-import importlib.util
+import importlib
 import pathlib
 import re
 import subprocess
+import sys
 import tempfile
+import types
 
 HERE = pathlib.Path(__file__).resolve().parent
 INCLUDE = HERE.parent / "include"
-MODULE = HERE / "raggedvit" / "_layouts.py"
+PACKAGE = HERE / "raggedvit"
 HEADERS = ["status.h", "device.h", "ragged.h", "prune.h", "vit.h", "cuda.h", "vulkan.h"]
 SCALARS = {
     "int": "c_int", "int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "uint8_t": "c_uint8",
     "size_t": "c_size_t", "float": "c_float", "double": "c_double", "char": "c_char", "void": "None",
 }
-HEAD = '''"""Structs, enums and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
+CONSTANTS = '''"""Enum values and numeric macros of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
+
+CONSTANTS = {
+'''
+HEAD = '''"""Structs and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
 
 from __future__ import annotations
 
-from ctypes import Structure, {names}, sizeof
+from ctypes import {names}, sizeof
 from typing import Any
+
+from ._structs import Struct, array, fill
 '''
 TAIL = '''
-
-def _fill(struct: Any, values: dict[str, Any]) -> None:
-    for field, value in values.items():
-        if isinstance(value, dict):
-            _fill(getattr(struct, field), value)
-        else:
-            setattr(struct, field, value)
-
 
 def new(name: str, **values: Any) -> Any:
     """A struct as its RVIT_..._INIT makes it, then the fields given."""
     struct = TYPES[name]()
-    _fill(struct, DEFAULTS.get(name, {}))
-    for field, value in values.items():
-        if not hasattr(struct, field):
-            raise AttributeError(f"{name} has no field {field}")
-        setattr(struct, field, value)
+    fill(struct, DEFAULTS.get(name, {}))
+    fill(struct, values)
     return struct
 '''
 
@@ -112,7 +109,8 @@ class Headers:
                 stars, field, dimension = re.match(r"([\s*]*)(\w+)\s*(?:\[(\w+)\])?", one).groups()
                 kind = self._type(base + " " + stars)
                 if dimension:
-                    kind += f" * {dimension if dimension.isdigit() else self.constants[dimension]}"
+                    n = dimension if dimension.isdigit() else self.constants[dimension]
+                    kind = f"{kind} * {n}" if kind == "c_char" else f"array({kind}, {n})"
                 fields.append((field, kind))
         self.structs[name] = fields
         self._types[name] = name
@@ -147,16 +145,18 @@ class Headers:
                     values[field] = repr(float(number) if kind in ("c_float", "c_double") else int(number))
         return values
 
-    def module(self):
+    def constants_module(self):
+        return CONSTANTS + "".join(f'    "{name}": {value},\n' for name, value in self.constants.items()) + "}\n"
+
+    def layouts_module(self):
         def source(value):
             return "{" + ", ".join(f'"{k}": {source(v)}' for k, v in value.items()) + "}" if isinstance(value, dict) else value
 
         lines = []
         for name, fields in self.structs.items():
-            lines += ["", f"class {name}(Structure):", "    _fields_ = ["]
+            lines += ["", f"class {name}(Struct):", "    _fields_ = ["]
             lines += [f'        ("{field}", {kind}),' for field, kind in fields] + ["    ]", ""]
-        lines += ["", "CONSTANTS = {"] + [f'    "{name}": {value},' for name, value in self.constants.items()] + ["}", ""]
-        lines += ["TYPES: dict[str, Any] = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
+        lines += ["", "TYPES: dict[str, Any] = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
         lines.append("DEFAULTS: dict[str, dict[str, Any]] = {")
         for name, values in self.defaults.items():
             lines += [f'    "{name}": {{'] + [f'        "{field}": {source(value)},' for field, value in values.items()] + ["    },"]
@@ -204,15 +204,18 @@ def main():
     parser.add_argument("--check", nargs="?", const="cc", metavar="CC", help="compare instead of writing")
     options = parser.parse_args()
     headers = Headers()
-    text = headers.module()
+    for name, text in (("_constants.py", headers.constants_module()), ("_layouts.py", headers.layouts_module())):
+        module = PACKAGE / name
+        if not options.check:
+            module.write_text(text)
+        elif not module.exists() or module.read_text() != text:
+            raise SystemExit(f"python/raggedvit/{name} is out of date: run python/generate_layouts.py and commit what it writes")
     if not options.check:
-        MODULE.write_text(text)
         return
-    if not MODULE.exists() or MODULE.read_text() != text:
-        raise SystemExit("python/raggedvit/_layouts.py is out of date: run python/generate_layouts.py and commit what it writes")
-    spec = importlib.util.spec_from_file_location("layouts", MODULE)  # on its own: the package needs numpy
-    layouts = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(layouts)
+    package = types.ModuleType("raggedvit")  # without its __init__.py, which needs numpy
+    package.__path__ = [str(PACKAGE)]
+    sys.modules["raggedvit"] = package
+    layouts = importlib.import_module("raggedvit._layouts")
     print(f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out")
 
 

@@ -9,8 +9,9 @@ used in a child of a fork whose parent has used it.
 """
 
 from ._attention import attention
+from ._errors import RaggedVitError, Status
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
-from ._library import RaggedVitError, Status, library
+from ._library import library
 from ._model import Model, Result
 
 __all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "attention", "devices", "policies",

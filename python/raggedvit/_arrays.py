@@ -1,4 +1,5 @@
-"""Other libraries' CUDA arrays, without importing them: PyTorch tensors, __cuda_array_interface__, DLPack."""
+"""Arrays of the caller's: in host memory as numpy's; other libraries' CUDA arrays, without importing them: PyTorch tensors,
+__cuda_array_interface__, DLPack."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from ._library import invalid
+import numpy as np
+
+from ._checks import UINT64_MAX, entries, integer, optional, shown
+from ._errors import invalid
 
 ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4}
 TYPESTRS = {"<f4": "float32", "<f2": "float16", "<i4": "int32"}
@@ -25,6 +29,8 @@ class DeviceArray:
     dtype: str
     stream: int | None
     owner: Any
+    device: int | None = None  # where it is known
+    read_only: bool = False
 
 
 class _DLDevice(ctypes.Structure):
@@ -49,6 +55,25 @@ def contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
+def reason(error: Exception) -> str:
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def host_array(argument: str, value: Any) -> np.ndarray:
+    """A value as numpy reads it, in place if it can."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise invalid(f"{argument}: a masked array is not supported")
+    try:
+        array = value.numpy() if is_torch(value) else np.asarray(value)
+    except MemoryError:
+        raise
+    except Exception as error:  # of the value's own __array__, too
+        raise invalid(f"{argument} cannot be read as an array: {reason(error)}") from error
+    if array.ndim == 0 and array.dtype.kind not in "biuf":
+        raise invalid(f"{argument}: {shown(value)} is given; expected an array")
+    return array
+
+
 def is_torch(array: Any) -> bool:
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
@@ -60,7 +85,7 @@ def on_cuda(array: Any) -> bool:
         return bool(array.is_cuda)
     if hasattr(array, "__cuda_array_interface__"):
         return True
-    device = getattr(array, "__dlpack_device__", None)
+    device = None if isinstance(array, type) else getattr(array, "__dlpack_device__", None)
     return device is not None and int(device()[0]) in (DLPACK_CUDA, DLPACK_CUDA_MANAGED)
 
 
@@ -69,34 +94,54 @@ def device_array(array: Any, argument: str, stream: int | None = None) -> Device
     if not on_cuda(array):
         raise invalid(f"{argument} is a {type(array).__name__} in host memory; expected a CUDA array, as qkv is")
     if is_torch(array):
-        return DeviceArray(array.data_ptr(), tuple(array.shape), tuple(array.stride()), str(array.dtype)[6:], None, array)
+        return DeviceArray(array.data_ptr(), tuple(array.shape), tuple(array.stride()), str(array.dtype)[6:], None, array,
+                           array.device.index)
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         return from_interface(interface, array, argument)
-    return from_dlpack(array.__dlpack__(stream=stream or 1), argument)
+    try:
+        capsule = array.__dlpack__(stream=stream or 1)
+    except Exception as error:  # of the exporter's
+        raise invalid(f"{argument} gives no DLPack capsule: {reason(error)}") from error
+    return from_dlpack(capsule, argument)
 
 
 def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> DeviceArray:
-    if interface.get("mask") is not None:
+    try:
+        typestr, (address, read_only) = str(interface["typestr"]), interface["data"]
+        shape, strides, mask, stream = interface["shape"], interface.get("strides"), interface.get("mask"), interface.get("stream")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise invalid(f"the __cuda_array_interface__ of {argument} is malformed: {reason(error)}") from error
+    if mask is not None:
         raise invalid(f"{argument} has a mask, which is not supported")
-    dtype = TYPESTRS.get(interface["typestr"], interface["typestr"])
-    shape, strides = tuple(interface["shape"]), interface.get("strides")
-    size = ELEMENTS.get(dtype, 1)
-    if strides is not None and any(stride % size for stride in strides):
-        raise invalid(f"the strides of {argument} are no multiples of its element size")
-    steps = contiguous(shape) if strides is None else tuple(stride // size for stride in strides)
-    return DeviceArray(interface["data"][0], shape, steps, dtype, interface.get("stream"), owner)
+    dtype = TYPESTRS.get(typestr, typestr)
+    shape = tuple(entries(f"{argument}.shape", shape, 64, lambda name, length: integer(name, length, 0, 2**63 - 1)))
+    return DeviceArray(optional(integer, f"the address of {argument}", address, 0, UINT64_MAX) or 0, shape,
+                       contiguous(shape) if strides is None else _steps(argument, strides, ELEMENTS.get(dtype, 1), len(shape)), dtype,
+                       optional(integer, f"the stream of {argument}", stream, 0, UINT64_MAX), owner, read_only=bool(read_only))
+
+
+def _steps(argument: str, strides: Any, size: int, rank: int) -> tuple[int, ...]:
+    """Strides in elements, of those in bytes."""
+    found = entries(f"{argument}.strides", strides, rank, lambda name, stride: integer(name, stride, -(2**63), 2**63 - 1))
+    if len(found) != rank or any(stride % size for stride in found):
+        raise invalid(f"the strides of {argument} are {shown(strides)}; expected {rank} multiples of its element size, {size}")
+    return tuple(stride // size for stride in found)
 
 
 def from_dlpack(capsule: Any, argument: str) -> DeviceArray:
     """Reads a capsule without consuming it: it frees the exporter's tensor when it goes."""
     get = ctypes.pythonapi.PyCapsule_GetPointer
     get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    tensor = _DLTensor.from_address(get(capsule, b"dltensor"))
+    try:
+        tensor = _DLTensor.from_address(get(capsule, b"dltensor"))
+    except ValueError as error:
+        raise invalid(f"what {argument} gives as a DLPack capsule is none: {reason(error)}") from error
     kind = (tensor.dtype.code, tensor.dtype.bits)
     if tensor.dtype.lanes != 1:
         raise invalid(f"{argument} has vectors for elements, which is not supported")
     shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
     strides = tuple(tensor.strides[i] for i in range(tensor.ndim)) if tensor.strides else contiguous(shape)
     address = (tensor.data or 0) + tensor.byte_offset
-    return DeviceArray(address, shape, strides, DLPACK_KINDS.get(kind, f"DLPack type {kind}"), None, capsule)
+    return DeviceArray(address, shape, strides, DLPACK_KINDS.get(kind, f"DLPack type {kind}"), None, capsule,
+                       tensor.device.device_id)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import math
 import sys
 import threading
 from typing import Any
 
 import numpy as np
 
-from ._arrays import ELEMENTS, DeviceArray, device_array, is_torch, on_cuda
-from ._library import CONSTANTS, Handle, invalid, library, new
+from ._arrays import ELEMENTS, DeviceArray, device_array, host_array, is_torch, on_cuda
+from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional, shown
+from ._constants import CONSTANTS
+from ._errors import invalid
+from ._layouts import new
+from ._library import Handle, library
 
 DTYPES = {"float32": CONSTANTS["RVIT_F32"], "float16": CONSTANTS["RVIT_F16"], "bfloat16": CONSTANTS["RVIT_BF16"]}
 MAX_STREAMS = 64
@@ -28,7 +33,8 @@ def attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: in
     qkv: float32, float16 or bfloat16 (CUDA) [rows, 3, heads, head_dim], head_dim a multiple of 8 up to 128; sequence i is rows
     cu_seqlens[i] .. cu_seqlens[i + 1] - 1. Rows may be further apart than they are long; within a row all is contiguous. cu_seqlens: int32
     [n + 1], from 0, not decreasing. scale: of the logits; None: 1 / sqrt(head_dim). max_len: no sequence is longer. out: [rows, heads,
-    head_dim] of qkv's type, which is then returned; None: a new one. Rows past cu_seqlens[n] are not written: undefined in a new one.
+    head_dim] of qkv's type, which is then returned; None: a new one. Rows past cu_seqlens[n] are not written: undefined in a new one. On
+    CUDA it must not overlap qkv.
 
     numpy arrays and CPU tensors of PyTorch are computed on the library's CPU device before it returns; max_len defaults to the longest.
 
@@ -40,8 +46,10 @@ def attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: in
 
     There is no gradient. Any thread may call; each has streams and working memory of its own. Raises RaggedVitError.
     """
-    if scale is not None and not scale:
-        raise invalid("scale is 0; expected another number, or None for 1 / sqrt(head_dim)")
+    scale, max_len = optional(float32, "scale", scale), optional(integer, "max_len", max_len, 0, INT32_MAX - 1)
+    stream = optional(integer, "stream", stream, 0, UINT64_MAX)
+    if scale is not None and (not scale or math.isinf(scale)):
+        raise invalid(f"scale is {scale:g}; expected another number, or None for 1 / sqrt(head_dim)")
     if on_cuda(qkv):
         return _on_cuda(qkv, cu_seqlens, scale, max_len, out, stream)
     if stream is not None:
@@ -50,22 +58,25 @@ def attention(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: in
         raise invalid("cu_seqlens or out is on a CUDA device, qkv is not")
     if is_torch(qkv):
         torch = sys.modules["torch"]
+        if qkv.device.type != "cpu":
+            raise invalid(f"qkv is on {qkv.device}; expected a CPU or a CUDA device")
         if out is None:
             _check_qkv(tuple(qkv.shape), str(qkv.dtype)[6:])
             out = torch.empty((qkv.shape[0], *qkv.shape[2:]), dtype=qkv.dtype)
-        elif not is_torch(out) or out.dtype != qkv.dtype or out.is_cuda:
+        elif not is_torch(out) or out.dtype != qkv.dtype or out.device != qkv.device:
             raise invalid("out is not a CPU tensor of qkv's type")
         # numpy has no bfloat16: its bits travel as int16.
         bits = [t.detach().view(torch.int16) if t.dtype == torch.bfloat16 else t.detach() for t in (qkv, out)]
-        _on_cpu(bits[0].numpy(), str(qkv.dtype)[6:], np.asarray(cu_seqlens), scale, max_len, bits[1].numpy())
+        arrays = [host_array(name, t) for name, t in zip(("qkv", "out"), bits)]
+        _on_cpu(arrays[0], str(qkv.dtype)[6:], host_array("cu_seqlens", cu_seqlens), scale, max_len, arrays[1])
         return out
-    qkv = np.asarray(qkv)
+    qkv = host_array("qkv", qkv)
     _check_qkv(qkv.shape, str(qkv.dtype))
     if out is None:
         out = np.empty((qkv.shape[0], *qkv.shape[2:]), qkv.dtype)
     elif not isinstance(out, np.ndarray) or out.dtype != qkv.dtype:
-        raise invalid("out is not a numpy array of qkv's type")
-    _on_cpu(qkv, str(qkv.dtype), np.asarray(cu_seqlens), scale, max_len, out)
+        raise invalid(f"out is not a numpy array of qkv's type: it is {out.dtype if isinstance(out, np.ndarray) else shown(out)}")
+    _on_cpu(qkv, str(qkv.dtype), host_array("cu_seqlens", cu_seqlens), scale, max_len, host_array("out", out))
     return out
 
 
@@ -99,18 +110,23 @@ class _CpuPlace:
         self.buffers: dict[str, tuple[Handle, int]] = {}
 
     def array(self, name: str, kind: str, shape: tuple[int, ...], dtype: Any) -> tuple[Handle, np.ndarray]:
-        size = max(16, int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize)
+        n = math.prod(shape)
+        size = max(16, n * np.dtype(dtype).itemsize)
         buffer, capacity = self.buffers.get(name, (None, 0))
         if buffer is None or capacity < size:
             buffer = self.lib.own("buffer", self.device, size, CONSTANTS[kind])
             self.buffers[name] = (buffer, size)
         memory = (ctypes.c_char * size).from_address(self.lib.rvit_buffer_host(buffer))
-        return buffer, np.frombuffer(memory, dtype, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+        return buffer, np.frombuffer(memory, dtype, n).reshape(shape)
 
 
 def _on_cpu(qkv: np.ndarray, dtype: str, cu_seqlens: np.ndarray, scale: float | None, max_len: int | None, out: np.ndarray) -> None:
     _check_qkv(qkv.shape, dtype)
     _check_out(out.shape, qkv.shape)
+    if not out.flags.writeable:
+        raise invalid("out is read-only")
+    if out.size and any(step == 0 and length > 1 for step, length in zip(out.strides, out.shape)):
+        raise invalid("out has rows, heads or numbers that share their memory; expected an array of its own memory")
     if cu_seqlens.ndim != 1 or not len(cu_seqlens) or cu_seqlens.dtype.kind not in "iu":
         raise invalid(f"cu_seqlens is {cu_seqlens.dtype} {list(cu_seqlens.shape)}; expected int32 [n + 1]")
     if int(cu_seqlens.max()) > 2**31 - 1 or int(cu_seqlens.min()) < -(2**31):
@@ -157,7 +173,7 @@ class _CudaPlace:
             buffer = self.buffers[name] = self.lib.own("buffer", self.device, address - offset, size + offset,
                                                        create="rvit_cuda_buffer_wrap")
         else:
-            self.lib.check(self.lib.raw.rvit_cuda_buffer_set(buffer, address - offset, size + offset))
+            self.lib.rvit_cuda_buffer_set(buffer, address - offset, size + offset)
         view.buffer, view.offset = buffer.pointer, offset
 
 
@@ -208,26 +224,56 @@ def _on_cuda(qkv: Any, cu_seqlens: Any, scale: float | None, max_len: int | None
     else:
         if out is None:
             raise invalid("out is not given; qkv is no PyTorch tensor, so there is nothing to make one with")
+        key = context = None
+    first = device_array(qkv, "qkv", stream)
+    if stream is None:
+        stream = first.stream or 0
+    lengths, result = device_array(cu_seqlens, "cu_seqlens", stream), device_array(out, "out", stream)
+    _check_cuda(first, lengths, result)
+    if key is None:
         context = _current_context()
         key = ("context", context)
-        if stream is None:
-            stream = getattr(qkv, "__cuda_array_interface__", {}).get("stream") or 0
-    arrays = [device_array(a, name, stream) for a, name in ((qkv, "qkv"), (cu_seqlens, "cu_seqlens"), (out, "out"))]
-    _enqueue(_cuda_place(key, context, stream), arrays[0], arrays[1], arrays[2], scale, max_len)
+    _enqueue(_cuda_place(key, context, stream), first, lengths, result, scale, max_len)
     return out
 
 
-def _enqueue(place: _CudaPlace, qkv: DeviceArray, cu_seqlens: DeviceArray, out: DeviceArray, scale: float | None,
-             max_len: int | None) -> None:
+def _check_cuda(qkv: DeviceArray, cu_seqlens: DeviceArray, out: DeviceArray) -> None:
     _check_qkv(qkv.shape, qkv.dtype)
     _check_out(out.shape, qkv.shape)
     (rows, _, heads, head_dim), width = qkv.shape, qkv.shape[2] * qkv.shape[3]
+    for name, other in (("cu_seqlens", cu_seqlens), ("out", out)):
+        if None not in (qkv.device, other.device) and other.device != qkv.device:
+            raise invalid(f"{name} is on CUDA device {other.device}, qkv on {qkv.device}")
+    if out.read_only:
+        raise invalid("out is read-only")
     if out.dtype != qkv.dtype:
         raise invalid(f"out is {out.dtype}, qkv {qkv.dtype}")
     if cu_seqlens.dtype != "int32" or len(cu_seqlens.shape) != 1 or not cu_seqlens.shape[0] or cu_seqlens.strides[0] != 1:
         raise invalid(f"cu_seqlens is {cu_seqlens.dtype} {list(cu_seqlens.shape)}; expected contiguous int32 [n + 1]")
     if qkv.strides[1:] != (width, head_dim, 1) or out.strides[1:] != (head_dim, 1):
         raise invalid("qkv or out is not contiguous within a row")
+    for name, array, length in (("qkv", qkv, 3 * width), ("out", out, width)):
+        if rows > 1 and array.strides[0] < length:
+            raise invalid(f"the rows of {name} are {array.strides[0]} elements apart; expected {length}, their length, or more")
+    if rows and width and _overlap(qkv, out, rows, width):
+        raise invalid("out overlaps qkv")
+
+
+def _overlap(qkv: DeviceArray, out: DeviceArray, rows: int, width: int) -> bool:
+    """Whether the kernel would write what it has yet to read."""
+    size, step = ELEMENTS[qkv.dtype], qkv.strides[0]
+    ahead = out.address - qkv.address
+    if ahead >= ((rows - 1) * step + 3 * width) * size or -ahead >= ((rows - 1) * out.strides[0] + width) * size:
+        return False
+    if rows == 1 or out.strides[0] != step:
+        return True
+    column = ahead // size % step  # of out within the rows of qkv
+    return column < 3 * width or column + width > step
+
+
+def _enqueue(place: _CudaPlace, qkv: DeviceArray, cu_seqlens: DeviceArray, out: DeviceArray, scale: float | None,
+             max_len: int | None) -> None:
+    (rows, _, heads, head_dim), width = qkv.shape, qkv.shape[2] * qkv.shape[3]
     args, lib, size = place.args, place.lib, ELEMENTS[qkv.dtype]
     args.dtype, args.n_images, args.n_heads, args.head_dim = DTYPES[qkv.dtype], cu_seqlens.shape[0] - 1, heads, head_dim
     args.max_len, args.rows, args.scale = rows if max_len is None else max_len, rows, scale or 0.0

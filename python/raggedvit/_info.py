@@ -6,7 +6,10 @@ import ctypes
 from dataclasses import dataclass
 from typing import Any
 
-from ._library import CONSTANTS, RaggedVitError, Status, library, new
+from ._constants import CONSTANTS
+from ._errors import RaggedVitError, Status
+from ._layouts import new
+from ._library import library
 
 BACKENDS = {"auto": CONSTANTS["RVIT_BACKEND_AUTO"], "cpu": CONSTANTS["RVIT_BACKEND_CPU"], "cuda": CONSTANTS["RVIT_BACKEND_CUDA"],
             "vulkan": CONSTANTS["RVIT_BACKEND_VULKAN"]}

@@ -1,12 +1,14 @@
-"""Structs, enums and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
+"""Structs and functions of raggedvit's C API. Written by python/generate_layouts.py; do not edit."""
 
 from __future__ import annotations
 
-from ctypes import Structure, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p, sizeof
+from ctypes import c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_uint8, c_void_p, sizeof
 from typing import Any
 
+from ._structs import Struct, array, fill
 
-class rvit_device_info(Structure):
+
+class rvit_device_info(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("backend", c_int),
@@ -14,14 +16,14 @@ class rvit_device_info(Structure):
         ("is_software", c_int32),
         ("tier", c_int),
         ("memory_size", c_int64),
-        ("uuid", c_uint8 * 16),
+        ("uuid", array(c_uint8, 16)),
         ("name", c_char * 128),
         ("driver", c_char * 128),
         ("note", c_char * 256),
     ]
 
 
-class rvit_allocator(Structure):
+class rvit_allocator(Struct):
     _fields_ = [
         ("user", c_void_p),
         ("allocate", c_void_p),
@@ -29,7 +31,7 @@ class rvit_allocator(Structure):
     ]
 
 
-class rvit_device_desc(Structure):
+class rvit_device_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("backend", c_int),
@@ -48,14 +50,14 @@ class rvit_device_desc(Structure):
     ]
 
 
-class rvit_view(Structure):
+class rvit_view(Struct):
     _fields_ = [
         ("buffer", c_void_p),
         ("offset", c_int64),
     ]
 
 
-class rvit_stats(Structure):
+class rvit_stats(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("launches", c_int64),
@@ -71,7 +73,7 @@ class rvit_stats(Structure):
     ]
 
 
-class rvit_copy_args(Structure):
+class rvit_copy_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("source", rvit_view),
@@ -80,7 +82,7 @@ class rvit_copy_args(Structure):
     ]
 
 
-class rvit_rows(Structure):
+class rvit_rows(Struct):
     _fields_ = [
         ("capacity", c_int64),
         ("live", rvit_view),
@@ -88,7 +90,7 @@ class rvit_rows(Structure):
     ]
 
 
-class rvit_attention_args(Structure):
+class rvit_attention_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -113,7 +115,7 @@ class rvit_attention_args(Structure):
     ]
 
 
-class rvit_linear_args(Structure):
+class rvit_linear_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -132,7 +134,7 @@ class rvit_linear_args(Structure):
     ]
 
 
-class rvit_layernorm_args(Structure):
+class rvit_layernorm_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -150,7 +152,7 @@ class rvit_layernorm_args(Structure):
     ]
 
 
-class rvit_pack_args(Structure):
+class rvit_pack_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("rows", rvit_rows),
@@ -162,7 +164,7 @@ class rvit_pack_args(Structure):
     ]
 
 
-class rvit_unpack_args(Structure):
+class rvit_unpack_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -177,7 +179,7 @@ class rvit_unpack_args(Structure):
     ]
 
 
-class rvit_select_args(Structure):
+class rvit_select_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("mode", c_int),
@@ -215,7 +217,7 @@ class rvit_select_args(Structure):
     ]
 
 
-class rvit_mean_args(Structure):
+class rvit_mean_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -230,7 +232,7 @@ class rvit_mean_args(Structure):
     ]
 
 
-class rvit_match_args(Structure):
+class rvit_match_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -252,7 +254,7 @@ class rvit_match_args(Structure):
     ]
 
 
-class rvit_merge_args(Structure):
+class rvit_merge_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -269,23 +271,23 @@ class rvit_merge_args(Structure):
     ]
 
 
-class rvit_prune_desc(Structure):
+class rvit_prune_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("type", c_int),
         ("keep", c_double),
         ("n_blocks", c_int32),
-        ("blocks", c_int32 * 64),
+        ("blocks", array(c_int32, 64)),
         ("threshold", c_double),
         ("mass", c_double),
         ("n_samples", c_int32),
         ("merges", c_int32),
         ("seed", c_uint64),
-        ("reserved", c_int64 * 8),
+        ("reserved", array(c_int64, 8)),
     ]
 
 
-class rvit_prune_info(Structure):
+class rvit_prune_info(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("type", c_int),
@@ -296,7 +298,7 @@ class rvit_prune_info(Structure):
         ("site", c_char_p),
         ("default_keep", c_double),
         ("n_default_blocks", c_int32),
-        ("default_blocks", c_int32 * 4),
+        ("default_blocks", array(c_int32, 4)),
         ("default_threshold", c_double),
         ("default_mass", c_double),
         ("default_samples", c_int32),
@@ -304,7 +306,7 @@ class rvit_prune_info(Structure):
     ]
 
 
-class rvit_patchify_args(Structure):
+class rvit_patchify_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -320,7 +322,7 @@ class rvit_patchify_args(Structure):
     ]
 
 
-class rvit_head_args(Structure):
+class rvit_head_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
@@ -341,7 +343,7 @@ class rvit_head_args(Structure):
     ]
 
 
-class rvit_model_info(Structure):
+class rvit_model_info(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("architecture", c_char * 64),
@@ -361,7 +363,7 @@ class rvit_model_info(Structure):
         ("n_parameters", c_int64),
         ("n_tensors", c_int32),
         ("n_unknown", c_int32),
-        ("n_by_dtype", c_int32 * 3),
+        ("n_by_dtype", array(c_int32, 3)),
         ("distilled", c_int32),
         ("n_registers", c_int32),
         ("n_predictors", c_int32),
@@ -371,7 +373,7 @@ class rvit_model_info(Structure):
     ]
 
 
-class rvit_checkpoint_desc(Structure):
+class rvit_checkpoint_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("lenient", c_int32),
@@ -382,14 +384,14 @@ class rvit_checkpoint_desc(Structure):
     ]
 
 
-class rvit_model_desc(Structure):
+class rvit_model_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("dtype", c_int),
     ]
 
 
-class rvit_session_desc(Structure):
+class rvit_session_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("max_images", c_int32),
@@ -404,7 +406,7 @@ class rvit_session_desc(Structure):
     ]
 
 
-class rvit_memory_info(Structure):
+class rvit_memory_info(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("device_size", c_int64),
@@ -415,7 +417,7 @@ class rvit_memory_info(Structure):
     ]
 
 
-class rvit_session_info(Structure):
+class rvit_session_info(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("n_stages", c_int32),
@@ -425,7 +427,7 @@ class rvit_session_info(Structure):
     ]
 
 
-class rvit_run_args(Structure):
+class rvit_run_args(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("n_images", c_int32),
@@ -434,7 +436,7 @@ class rvit_run_args(Structure):
     ]
 
 
-class rvit_vulkan_device_desc(Structure):
+class rvit_vulkan_device_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("instance", c_void_p),
@@ -453,7 +455,7 @@ class rvit_vulkan_device_desc(Structure):
     ]
 
 
-class rvit_vulkan_buffer_desc(Structure):
+class rvit_vulkan_buffer_desc(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("buffer", c_uint64),
@@ -464,7 +466,7 @@ class rvit_vulkan_buffer_desc(Structure):
     ]
 
 
-class rvit_vulkan_memory(Structure):
+class rvit_vulkan_memory(Struct):
     _fields_ = [
         ("struct_size", c_size_t),
         ("fd", c_int32),
@@ -473,86 +475,6 @@ class rvit_vulkan_memory(Structure):
         ("offset", c_int64),
     ]
 
-
-CONSTANTS = {
-    "RVIT_VERSION_MAJOR": 0,
-    "RVIT_VERSION_MINOR": 1,
-    "RVIT_VERSION_PATCH": 0,
-    "RVIT_PRUNE_MAX_STAGES": 64,
-    "RVIT_OK": 0,
-    "RVIT_INVALID_ARGUMENT": 10,
-    "RVIT_UNSUPPORTED": 20,
-    "RVIT_UNAVAILABLE": 30,
-    "RVIT_OUT_OF_HOST_MEMORY": 40,
-    "RVIT_OUT_OF_DEVICE_MEMORY": 41,
-    "RVIT_DEVICE_LOST": 50,
-    "RVIT_BAD_FILE": 60,
-    "RVIT_INTERNAL": 90,
-    "RVIT_LOG_ERROR": 1,
-    "RVIT_LOG_WARNING": 2,
-    "RVIT_LOG_INFO": 3,
-    "RVIT_LOG_DEBUG": 4,
-    "RVIT_BACKEND_AUTO": 0,
-    "RVIT_BACKEND_CPU": 1,
-    "RVIT_BACKEND_CUDA": 2,
-    "RVIT_BACKEND_VULKAN": 3,
-    "RVIT_TIER_AUTO": 0,
-    "RVIT_TIER_SCALAR": 1,
-    "RVIT_TIER_SUBGROUP": 2,
-    "RVIT_TIER_MATRIX": 3,
-    "RVIT_BUFFER_DEVICE": 0,
-    "RVIT_BUFFER_UPLOAD": 1,
-    "RVIT_BUFFER_READBACK": 2,
-    "RVIT_F32": 0,
-    "RVIT_F16": 1,
-    "RVIT_BF16": 2,
-    "RVIT_ROWS_EXACT": 0,
-    "RVIT_ROWS_PADDED": 1,
-    "RVIT_ROWS_SPARE": 2,
-    "RVIT_ACTIVATION_NONE": 0,
-    "RVIT_ACTIVATION_GELU": 1,
-    "RVIT_SCORE_GIVEN": 0,
-    "RVIT_SCORE_L2": 1,
-    "RVIT_SCORE_CLS_ATTENTION": 2,
-    "RVIT_SCORE_CLS_NORM": 3,
-    "RVIT_SCORE_PREDICTOR": 4,
-    "RVIT_SCORE_POSITION": 5,
-    "RVIT_SELECT_TOP_K": 0,
-    "RVIT_SELECT_THRESHOLD": 1,
-    "RVIT_SELECT_MASK": 2,
-    "RVIT_SELECT_SAMPLE": 3,
-    "RVIT_SELECT_MASS": 4,
-    "RVIT_COUNT_FLOOR": 0,
-    "RVIT_COUNT_CEIL": 1,
-    "RVIT_PRUNE_NONE": 0,
-    "RVIT_PRUNE_L2": 1,
-    "RVIT_PRUNE_EVIT": 2,
-    "RVIT_PRUNE_MASK": 3,
-    "RVIT_PRUNE_EVIT_FUSED": 4,
-    "RVIT_PRUNE_EVIT_PAPER": 5,
-    "RVIT_PRUNE_L2_THRESHOLD": 6,
-    "RVIT_PRUNE_DYNAMICVIT": 7,
-    "RVIT_PRUNE_DYNAMICVIT_GATE": 8,
-    "RVIT_PRUNE_ATS": 9,
-    "RVIT_PRUNE_ATS_PAPER": 10,
-    "RVIT_PRUNE_TOME": 11,
-    "RVIT_PRUNE_RANDOM": 12,
-    "RVIT_PRUNE_KEEP": 1,
-    "RVIT_PRUNE_BLOCKS": 2,
-    "RVIT_PRUNE_THRESHOLD": 4,
-    "RVIT_PRUNE_MASS": 8,
-    "RVIT_PRUNE_SAMPLES": 16,
-    "RVIT_PRUNE_MERGES": 32,
-    "RVIT_PRUNE_SEED": 64,
-    "RVIT_RESAMPLE_TIMM": 0,
-    "RVIT_RESAMPLE_BICUBIC": 1,
-    "RVIT_RESAMPLE_BILINEAR": 2,
-    "RVIT_OUTPUT_FEATURES": 1,
-    "RVIT_OUTPUT_CLS_ATTENTION": 2,
-    "RVIT_TRACE_EMBEDDING": 0,
-    "RVIT_TRACE_BLOCK": 1,
-    "RVIT_TRACE_SCORES": 2,
-}
 
 TYPES: dict[str, Any] = {
     "rvit_device_info": rvit_device_info,
@@ -785,20 +707,9 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
 }
 
 
-def _fill(struct: Any, values: dict[str, Any]) -> None:
-    for field, value in values.items():
-        if isinstance(value, dict):
-            _fill(getattr(struct, field), value)
-        else:
-            setattr(struct, field, value)
-
-
 def new(name: str, **values: Any) -> Any:
     """A struct as its RVIT_..._INIT makes it, then the fields given."""
     struct = TYPES[name]()
-    _fill(struct, DEFAULTS.get(name, {}))
-    for field, value in values.items():
-        if not hasattr(struct, field):
-            raise AttributeError(f"{name} has no field {field}")
-        setattr(struct, field, value)
+    fill(struct, DEFAULTS.get(name, {}))
+    fill(struct, values)
     return struct

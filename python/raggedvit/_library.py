@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 import ctypes
-import enum
 import os
 import pathlib
 import threading
 import weakref
 from typing import Any
 
-from . import _layouts
-
-CONSTANTS = _layouts.CONSTANTS
-new = _layouts.new
-
-
-class Status(enum.IntEnum):
-    """rvit_status: what a failed call returned."""
-
-    INVALID_ARGUMENT = CONSTANTS["RVIT_INVALID_ARGUMENT"]
-    UNSUPPORTED = CONSTANTS["RVIT_UNSUPPORTED"]
-    UNAVAILABLE = CONSTANTS["RVIT_UNAVAILABLE"]
-    OUT_OF_HOST_MEMORY = CONSTANTS["RVIT_OUT_OF_HOST_MEMORY"]
-    OUT_OF_DEVICE_MEMORY = CONSTANTS["RVIT_OUT_OF_DEVICE_MEMORY"]
-    DEVICE_LOST = CONSTANTS["RVIT_DEVICE_LOST"]
-    BAD_FILE = CONSTANTS["RVIT_BAD_FILE"]
-    INTERNAL = CONSTANTS["RVIT_INTERNAL"]
-
-
-class RaggedVitError(RuntimeError):
-    """A call failed. str() is a sentence on which argument or file is wrong, what was expected and what was found."""
-
-    def __init__(self, status: int, sentence: str) -> None:
-        super().__init__(sentence)
-        self.status: Status = Status(status)
-
-    def __reduce__(self) -> Any:
-        return RaggedVitError, (int(self.status), str(self))
-
-
-def invalid(sentence: str) -> RaggedVitError:
-    return RaggedVitError(Status.INVALID_ARGUMENT, sentence)
+from . import _checks
+from ._constants import CONSTANTS
+from ._errors import RaggedVitError, Status
+from ._layouts import FUNCTIONS
+from ._structs import check_of
 
 
 class Library:
@@ -49,7 +21,7 @@ class Library:
     paths."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(_checks.path("the library's path (RAGGEDVIT_LIBRARY)", path))
         try:
             self.raw = ctypes.CDLL(self.path)
             self.raw.rvit_version.restype = ctypes.c_char_p
@@ -59,7 +31,7 @@ class Library:
         found = self.version()
         if tuple(int(part) for part in found.split(".")[:2]) != wanted:
             raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} is version {found}, this package is for {wanted[0]}.{wanted[1]}")
-        for name, (result, arguments, _) in _layouts.FUNCTIONS.items():
+        for name, (result, arguments, _) in FUNCTIONS.items():
             function = getattr(self.raw, name, None)  # cuda.h's are missing from a build without the backend
             if function is not None:
                 function.restype, function.argtypes = result, arguments
@@ -73,16 +45,19 @@ class Library:
             raise RaggedVitError(status, self.raw.rvit_status_detail().decode(errors="replace"))
 
     def __getattr__(self, name: str) -> Any:
-        if name not in _layouts.FUNCTIONS:
+        if name not in FUNCTIONS:
             raise AttributeError(name)
         function = getattr(self.raw, name, None)
         if function is None:
             raise RaggedVitError(Status.UNAVAILABLE, f"{self.path} was built without {name}")
 
-        def checked(*arguments: Any) -> None:
-            self.check(function(*arguments))
+        _, kinds, is_status = FUNCTIONS[name]
+        checks = [(f"argument {i + 1} of {name}", check_of(kind)) for i, kind in enumerate(kinds)]
 
-        call = checked if _layouts.FUNCTIONS[name][2] else function
+        def call(*arguments: Any) -> Any:
+            result = function(*(check(argument, value) for (argument, check), value in zip(checks, arguments)))
+            return self.check(result) if is_status else result
+
         setattr(self, name, call)
         return call
 

@@ -11,18 +11,25 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from . import _checks
+from ._arrays import host_array
+from ._constants import CONSTANTS
+from ._errors import RaggedVitError, Status, invalid
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
-from ._library import CONSTANTS, Handle, Library, RaggedVitError, Status, invalid, library, new
+from ._layouts import new
+from ._library import Handle, Library, library
 
 DTYPES = {"f32": CONSTANTS["RVIT_F32"], "f16": CONSTANTS["RVIT_F16"], "bf16": CONSTANTS["RVIT_BF16"]}
 RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
              "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"]}
 
 
-def choose(table: dict[str, int], argument: str, name: str) -> int:
-    if name not in table:
-        raise invalid(f"{argument} is {name!r}; expected one of {', '.join(table)}")
-    return table[name]
+def _blocks(argument: str, value: Any) -> tuple[int, ...]:
+    most = CONSTANTS["RVIT_PRUNE_MAX_STAGES"]
+    found = _checks.entries(argument, value, most, lambda name, block: _checks.integer(name, block, 0, _checks.INT32_MAX))
+    if not found:
+        raise invalid(f"{argument} has 0 entries; expected 1 to {most}")
+    return tuple(found)
 
 
 def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -56,7 +63,7 @@ class Result:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         if self.logits is None:
-            raise ValueError("the model has no head, so there are no logits")
+            raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits")
         return np.array(self.logits, dtype=dtype)
 
 
@@ -84,16 +91,16 @@ class Model:
     def __init__(self, path: str | os.PathLike[str], backend: str = "auto", dtype: str = "f32", image_size: int | None = None, *,
                  index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str = "timm", lenient: bool = False, eps: float = 0.0,
                  max_sessions: int = 8, poll_us: int = 0) -> None:
-        if max_sessions < 1:
-            raise invalid(f"max_sessions is {max_sessions}; expected 1 or more")
+        self._max_sessions = _checks.integer("max_sessions", max_sessions, 1, _checks.INT32_MAX)
+        choice, encoded = _checks.choice, _checks.path("path", path)
+        device_desc = new("rvit_device_desc", backend=choice("backend", backend, BACKENDS), index=index, tier=choice("tier", tier, TIERS),
+                          n_threads=n_threads, poll_us=poll_us)
+        checkpoint_desc = new("rvit_checkpoint_desc", lenient=_checks.flag("lenient", lenient),
+                              image_size=0 if image_size is None else image_size, resample=choice("resample", resample, RESAMPLES), eps=eps)
+        model_desc = new("rvit_model_desc", dtype=choice("dtype", dtype, DTYPES))
         self._lib: Library = library()
         lib = self._lib
-        device_desc = new("rvit_device_desc", backend=choose(BACKENDS, "backend", backend), index=index, tier=choose(TIERS, "tier", tier),
-                          n_threads=n_threads, poll_us=poll_us)
-        checkpoint_desc = new("rvit_checkpoint_desc", lenient=int(lenient), image_size=image_size or 0,
-                              resample=choose(RESAMPLES, "resample", resample), eps=eps)
-        model_desc = new("rvit_model_desc", dtype=choose(DTYPES, "dtype", dtype))
-        checkpoint = lib.own("checkpoint", os.fsencode(path), ctypes.byref(checkpoint_desc), create="rvit_checkpoint_open")
+        checkpoint = lib.own("checkpoint", encoded, ctypes.byref(checkpoint_desc), create="rvit_checkpoint_open")
         device = lib.own("device", ctypes.byref(device_desc))
         self._handle = lib.own("model", device, checkpoint, ctypes.byref(model_desc), keeps=(device,))
         info, device_info = new("rvit_model_info"), new("rvit_device_info")
@@ -104,7 +111,6 @@ class Model:
         names = lib.rvit_checkpoint_metadata(checkpoint, b"classes")
         #: The names that the file's metadata lists under "classes"; None if it lists none.
         self.class_names: list[str] | None = names.decode().split(",") if names else None
-        self._max_sessions = max_sessions
         self._sessions: collections.OrderedDict[Any, _Session] = collections.OrderedDict()
         self._lock = threading.Lock()
 
@@ -117,24 +123,23 @@ class Model:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_size, image_size], normalised as the checkpoint was trained; an array or what numpy can
-        make one of without a loss; float32 and contiguous, it is read in place. policy: a name of policies(); "none" prunes nothing. keep,
-        blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", nonzero = keep: [B,
-        tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...) must be kept. features, cls_attention: give these too.
+        make one of; float32 and contiguous, it is read in place. NaN or infinity in an image makes its own logits NaN where no score is
+        taken. policy: a name of policies(); "none" prunes nothing. keep, blocks, threshold, mass, n_samples, merges, seed: its parameters;
+        None is its default. mask: for policy "mask", numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several
+        blocks; the first info.n_prefix tokens (CLS, ...) must be kept. features, cls_attention: give these too.
 
         The first call with a batch size and a policy records a forward and allocates its memory; later ones run it.
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
         checkpoint has no weights for.
         """
-        info = self.info
-        images = np.asarray(images)
-        shape = (info.channels, info.image_size, info.image_size)
-        if images.ndim != 4 or images.shape[1:] != shape:
-            raise invalid(f"images are {list(images.shape)}; expected [B, {', '.join(map(str, shape))}]")
-        if images.dtype.kind != "f":
-            raise invalid(f"images are {images.dtype}; expected normalised floating point")
-        images = np.ascontiguousarray(images, np.float32)
-        key = (len(images), policy, keep, None if blocks is None else tuple(blocks), threshold, mass, n_samples, merges, seed,
-               bool(features), bool(cls_attention))
+        info, optional, integer, number = self.info, _checks.optional, _checks.integer, _checks.number
+        images = self._images(images)
+        features, cls_attention = _checks.flag("features", features), _checks.flag("cls_attention", cls_attention)
+        # A negative parameter would stand for its default.
+        key = (len(images), _checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
+               optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
+               optional(integer, "n_samples", n_samples, 0, _checks.INT32_MAX), optional(integer, "merges", merges, 0, _checks.INT32_MAX),
+               optional(integer, "seed", seed, 0, _checks.UINT64_MAX), features, cls_attention)
         session = self._session(key)
         with session.lock:
             stages = self._lib.rvit_session_n_stages(session.handle)
@@ -157,14 +162,30 @@ class Model:
             self._max_sessions = 0
         self._handle.close()
 
+    def _images(self, images: Any) -> np.ndarray:
+        info, found = self.info, host_array("images", images)
+        expected = (info.channels, info.image_size, info.image_size)
+        if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != expected:
+            raise invalid(f"images are {found.dtype} {list(found.shape)}; expected [B, {', '.join(map(str, expected))}], "
+                          f"normalised floating point")
+        try:
+            with np.errstate(over="raise"):
+                return np.ascontiguousarray(found, np.float32)
+        except FloatingPointError as error:
+            raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
+
     def _mask(self, mask: Any, stages: int, n_images: int) -> np.ndarray:
         if mask is None:
             raise invalid(f"the policy is 'mask', but no mask is given; expected [{n_images}, {self.info.tokens}]")
-        mask = np.asarray(mask)
+        mask = host_array("mask", mask)
         wanted = (stages, n_images, self.info.tokens)
         if mask.shape != wanted and (stages != 1 or mask.shape != wanted[1:]):
             expected = list(wanted if stages != 1 else wanted[1:])
             raise invalid(f"the mask is {list(mask.shape)}; expected {expected}, tokens with the {self.info.n_prefix} of the prefix first")
+        if mask.dtype.kind not in "biuf":
+            raise invalid(f"the mask is {mask.dtype}; expected numbers or bools")
+        if mask.dtype.kind == "f" and np.isnan(mask).any():
+            raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
     def _session(self, key: Any) -> _Session:
@@ -188,18 +209,12 @@ class Model:
         desc = new("rvit_session_desc", max_images=max(1, n_images), fixed_batch=int(n_images > 0), outputs=outputs)
         prune = desc.prune
         prune.type = kind.value
-        for name, value in (("keep", keep), ("threshold", threshold), ("mass", mass), ("n_samples", n_samples), ("merges", merges)):
+        for name, value in (("keep", keep), ("threshold", threshold), ("mass", mass), ("n_samples", n_samples), ("merges", merges),
+                            ("seed", seed)):
             if value is not None:
-                if value < 0:  # which would mean the default
-                    raise invalid(f"{name} is {value}; expected 0 or more")
                 setattr(prune, name, value)
-        if seed is not None:
-            prune.seed = seed
         if blocks is not None:
-            if not 0 < len(blocks) <= len(prune.blocks):
-                raise invalid(f"blocks has {len(blocks)} entries; expected 1 to {len(prune.blocks)}")
-            prune.n_blocks = len(blocks)
-            prune.blocks[: len(blocks)] = blocks
+            prune.n_blocks, prune.blocks = len(blocks), blocks
         return self._lib.own("session", self._handle, ctypes.byref(desc), keeps=(self._handle,))
 
     def _result(self, session: Handle, logits: np.ndarray | None, stages: int, n: int, features: bool, cls_attention: bool) -> Result:

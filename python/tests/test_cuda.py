@@ -11,7 +11,9 @@ import support
 import raggedvit
 from raggedvit import RaggedVitError, _attention
 from raggedvit._arrays import from_dlpack
-from raggedvit._library import CONSTANTS, library, new
+from raggedvit._constants import CONSTANTS
+from raggedvit._layouts import new
+from raggedvit._library import library
 
 try:
     import torch
