@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import UINT64_MAX, entries, integer, optional, shown
+from ._checks import UINT64_MAX, integer, integers, optional, shown
 from ._errors import invalid
 
 ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4}
@@ -115,7 +115,7 @@ def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> Devi
     if mask is not None:
         raise invalid(f"{argument} has a mask, which is not supported")
     dtype = TYPESTRS.get(typestr, typestr)
-    shape = tuple(entries(f"{argument}.shape", shape, 64, lambda name, length: integer(name, length, 0, 2**63 - 1)))
+    shape = integers(f"{argument}.shape", shape, 64, 0, 2**63 - 1)
     return DeviceArray(optional(integer, f"the address of {argument}", address, 0, UINT64_MAX) or 0, shape,
                        contiguous(shape) if strides is None else _steps(argument, strides, ELEMENTS.get(dtype, 1), len(shape)), dtype,
                        optional(integer, f"the stream of {argument}", stream, 0, UINT64_MAX), owner, read_only=bool(read_only))
@@ -123,7 +123,7 @@ def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> Devi
 
 def _steps(argument: str, strides: Any, size: int, rank: int) -> tuple[int, ...]:
     """Strides in elements, of those in bytes."""
-    found = entries(f"{argument}.strides", strides, rank, lambda name, stride: integer(name, stride, -(2**63), 2**63 - 1))
+    found = integers(f"{argument}.strides", strides, rank, -(2**63), 2**63 - 1)
     if len(found) != rank or any(stride % size for stride in found):
         raise invalid(f"the strides of {argument} are {shown(strides)}; expected {rank} multiples of its element size, {size}")
     return tuple(stride // size for stride in found)

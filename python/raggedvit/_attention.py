@@ -17,6 +17,7 @@ from ._constants import CONSTANTS
 from ._errors import invalid
 from ._layouts import new
 from ._library import Handle, library
+from ._structs import fill
 
 DTYPES = {"float32": CONSTANTS["RVIT_F32"], "float16": CONSTANTS["RVIT_F16"], "bfloat16": CONSTANTS["RVIT_BF16"]}
 MAX_STREAMS = 64
@@ -165,16 +166,26 @@ class _CudaPlace:
         self.stream = self.lib.own("stream", device, stream or None, create="rvit_cuda_stream_wrap")
         self.buffers: dict[str, Handle] = {}
         self.args = new("rvit_attention_args")
+        self.fields: dict[str, Any] | None = {}
 
-    def point(self, view: Any, name: str, address: int, size: int) -> None:
-        offset = address % 16 if name == "cu_seqlens" else 0  # a buffer begins at a multiple of 16; this view need not
-        buffer = self.buffers.get(name)
+    def store(self, fields: dict[str, Any]) -> None:
+        """Sets fields of args, each checked; those of the last call need no second check."""
+        if fields != self.fields:
+            self.fields = None  # until all are stored
+            fill(self.args, fields)
+            self.fields = fields
+
+    def point(self, views: tuple[str, ...], address: int, size: int) -> int:
+        """Points the views' buffer at an array. Returns where the array begins in it: a buffer begins at a multiple of 16."""
+        offset = address % 16 if views == ("cu_seqlens",) else 0
+        buffer = self.buffers.get(views[0])
         if buffer is None:
-            buffer = self.buffers[name] = self.lib.own("buffer", self.device, address - offset, size + offset,
-                                                       create="rvit_cuda_buffer_wrap")
+            buffer = self.lib.own("buffer", self.device, address - offset, size + offset, create="rvit_cuda_buffer_wrap")
+            self.buffers[views[0]] = buffer
+            fill(self.args, {view: {"buffer": buffer.pointer} for view in views})
         else:
             self.lib.rvit_cuda_buffer_set(buffer, address - offset, size + offset)
-        view.buffer, view.offset = buffer.pointer, offset
+        return offset
 
 
 def _current_context() -> int:
@@ -274,16 +285,15 @@ def _overlap(qkv: DeviceArray, out: DeviceArray, rows: int, width: int) -> bool:
 def _enqueue(place: _CudaPlace, qkv: DeviceArray, cu_seqlens: DeviceArray, out: DeviceArray, scale: float | None,
              max_len: int | None) -> None:
     (rows, _, heads, head_dim), width = qkv.shape, qkv.shape[2] * qkv.shape[3]
-    args, lib, size = place.args, place.lib, ELEMENTS[qkv.dtype]
-    args.dtype, args.n_images, args.n_heads, args.head_dim = DTYPES[qkv.dtype], cu_seqlens.shape[0] - 1, heads, head_dim
-    args.max_len, args.rows, args.scale = rows if max_len is None else max_len, rows, scale or 0.0
-    if rows == 0 or args.n_images == 0:
+    n, size = cu_seqlens.shape[0] - 1, ELEMENTS[qkv.dtype]
+    if rows == 0 or n == 0:
         return
-    qkv_stride = args.q_stride = args.k_stride = args.v_stride = qkv.strides[0] if rows > 1 else 3 * width
-    args.out_stride = out.strides[0] if rows > 1 else width
-    place.point(args.q, "qkv", qkv.address, ((rows - 1) * qkv_stride + 3 * width) * size)
-    for i, view in ((1, args.k), (2, args.v)):
-        view.buffer, view.offset = args.q.buffer, i * width * size
-    place.point(args.cu_seqlens, "cu_seqlens", cu_seqlens.address, 4 * (args.n_images + 1))
-    place.point(args.out, "out", out.address, ((rows - 1) * args.out_stride + width) * size)
-    lib.check(lib.raw.rvit_attention(place.stream, ctypes.byref(args)))
+    step, out_step = (qkv.strides[0], out.strides[0]) if rows > 1 else (3 * width, width)
+    place.point(("q", "k", "v"), qkv.address, ((rows - 1) * step + 3 * width) * size)
+    place.point(("out",), out.address, ((rows - 1) * out_step + width) * size)
+    begin = place.point(("cu_seqlens",), cu_seqlens.address, 4 * (n + 1))
+    place.store({"dtype": DTYPES[qkv.dtype], "n_images": n, "n_heads": heads, "head_dim": head_dim,
+                 "max_len": rows if max_len is None else max_len, "rows": rows, "scale": scale or 0.0,
+                 "q_stride": step, "k_stride": step, "v_stride": step, "out_stride": out_step,
+                 "k": {"offset": width * size}, "v": {"offset": 2 * width * size}, "cu_seqlens": {"offset": begin}})
+    place.lib.check(place.lib.raw.rvit_attention(place.stream, ctypes.byref(place.args)))

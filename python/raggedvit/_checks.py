@@ -84,6 +84,12 @@ def entries(argument: str, value: Any, most: int, check: Callable[[str, Any], An
     return [check(f"{argument}[{i}]", entry) for i, entry in enumerate(found)]
 
 
+def integers(argument: str, value: Any, most: int, low: int, high: int) -> tuple[int, ...]:
+    if type(value) is tuple and len(value) <= most and all(type(n) is int and low <= n <= high for n in value):
+        return value  # as most are
+    return tuple(entries(argument, value, most, lambda name, entry: integer(name, entry, low, high)))
+
+
 def without_nul(argument: str, value: bytes) -> bytes:
     if b"\0" in value:
         raise invalid(f"{argument} is {shown(value)}; a NUL byte would end it there")

@@ -26,10 +26,10 @@ RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT
 
 def _blocks(argument: str, value: Any) -> tuple[int, ...]:
     most = CONSTANTS["RVIT_PRUNE_MAX_STAGES"]
-    found = _checks.entries(argument, value, most, lambda name, block: _checks.integer(name, block, 0, _checks.INT32_MAX))
+    found = _checks.integers(argument, value, most, 0, _checks.INT32_MAX)
     if not found:
         raise invalid(f"{argument} has 0 entries; expected 1 to {most}")
-    return tuple(found)
+    return found
 
 
 def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
