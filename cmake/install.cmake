@@ -4,6 +4,12 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/raggedvit)
 
+# The run paths of what is installed are final when it is linked. To install a target with another run path than it has in the build tree
+# CMake edits it, and makes room for that with empty entries, which the dynamic linker takes for the current folder.
+set_target_properties(raggedvit PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
+if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
+  set_target_properties(raggedvit PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+endif()
 install(TARGETS raggedvit EXPORT raggedvit-shared
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT development)
 install(TARGETS raggedvit_static raggedvit_dependencies EXPORT raggedvit-static
@@ -14,12 +20,17 @@ target_include_directories(raggedvit INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTA
 target_include_directories(raggedvit_static INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT library)
 if(TARGET raggedvit_cli)
+  # Linked once more, for its place in the prefix.
+  add_executable(raggedvit_cli_installed $<TARGET_OBJECTS:raggedvit_cli>)
+  target_link_libraries(raggedvit_cli_installed PRIVATE $<TARGET_PROPERTY:raggedvit_cli,LINK_LIBRARIES>)
+  set_target_properties(raggedvit_cli_installed PROPERTIES
+    OUTPUT_NAME raggedvit RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tools/installed BUILD_WITH_INSTALL_RPATH ON)
   # Relative, so that a prefix can be moved; /usr needs none.
   if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     file(RELATIVE_PATH library_from_tool ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-    set_target_properties(raggedvit_cli PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_tool})
+    set_target_properties(raggedvit_cli_installed PROPERTIES INSTALL_RPATH $ORIGIN/${library_from_tool})
   endif()
-  install(TARGETS raggedvit_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
+  install(TARGETS raggedvit_cli_installed RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tool)
   install(FILES tools/raggedvit.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tool)
 endif()
 

@@ -14,6 +14,7 @@ wheel=$(python3 -B "$root/python/pack_wheel.py" "$build/libraggedvit.so.0" "$fol
 trial=$(mktemp -d)
 trap 'rm -rf "$trial"' EXIT
 python3 -m zipfile -e "$wheel" "$trial"
+sh "$root/tests/check_runpath.sh" "$trial" >&2
 elsewhere=$(ldd "$trial/raggedvit/libraggedvit.so.0" | grep -vE "linux-vdso|ld-linux|lib(c|m|dl|pthread|rt|gcc_s)\.so|=> $trial/" || true)
 [ -z "$elsewhere" ] || { echo "The library in the wheel takes these from the system: $elsewhere" >&2; exit 1; }
 echo "$wheel"

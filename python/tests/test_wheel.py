@@ -38,6 +38,7 @@ class WheelTest(unittest.TestCase):
                     found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
                     self.assertEqual((digest, int(size)), ("sha256=" + found, len(data)))
                 archive.extractall(folder / "site")
+            subprocess.run(["sh", support.ROOT / "tests" / "check_runpath.sh", folder / "site"], stdout=subprocess.DEVNULL, check=True)
             environment = {k: v for k, v in os.environ.items() if k != "RAGGEDVIT_LIBRARY"}
             environment["PYTHONPATH"] = str(folder / "site")
             code = "import raggedvit; from raggedvit._library import library; raggedvit.devices(); print(library().path)"

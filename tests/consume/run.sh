@@ -13,6 +13,9 @@ languages=C
 [ -z "${CXX:-}" ] || languages='C;CXX'
 strict="-Wall -Wextra -Wpedantic -Werror"
 
+# No program or library below the folder looks for libraries in the current folder.
+check_run_paths() { sh "$source/tests/check_runpath.sh" "$1" || fail "a run path leads to the current folder"; }
+
 # Installs into a prefix that is then moved: nothing in it may know where it was, or where it was built.
 install_moved() {
     "$CMAKE" --install "$build" --prefix "$work/first" >"$work/log" || { cat "$work/log"; fail "cmake --install failed"; }
@@ -22,6 +25,10 @@ install_moved() {
         fail "these installed files name the build, the source or the first prefix"
     fi
     library=$(dirname "$(find "$prefix" -name libraggedvit.so)")
+    check_run_paths "$prefix"
+    if [ -e "$build/tools/raggedvit" ]; then
+        "$prefix/bin/raggedvit" devices >/dev/null || fail "the installed tool does not run"
+    fi
     export PKG_CONFIG_PATH=$library/pkgconfig
 }
 
@@ -127,6 +134,7 @@ package)
     for deb in "$work"/packages/*.deb; do
         dpkg-deb -x "$deb" "$work/root"
     done
+    check_run_paths "$work/root"
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$work/root/usr;$work/root/usr/local"
     tool=$(find "$work/root" -path '*/bin/raggedvit')
     if [ -n "$tool" ]; then
