@@ -10,19 +10,26 @@
 
 #include "core/status.h"
 
+/* Control characters, and what separates lines or changes the direction of writing. */
+static int is_control(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
+}
+
 /* The length of the UTF-8 sequence at text that is fit to be printed; 0 if it is a control character or no such sequence. */
 static size_t printable_length(const unsigned char *text)
 {
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: below, a shorter sequence says the same */
     const unsigned char c = text[0];
-    if (c < 0x80)
-        return c >= 0x20 && c != 0x7f;
-    const size_t length = c >= 0xf0 && c <= 0xf4 ? 4 : c >= 0xe0 ? 3 : c >= 0xc2 ? 2 : 0;
-    if (c > 0xf4 || (c == 0xc2 && text[1] < 0xa0))
-        return 0;
-    for (size_t i = 1; i < length; i++)
+    const size_t length = c < 0x80 ? 1 : c < 0xc0 || c > 0xf4 ? 0 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
+    uint32_t code = length == 1 ? c : c & (0x7fu >> length);
+    for (size_t i = 1; i < length; i++) {
         if ((text[i] & 0xc0) != 0x80)
             return 0;
-    return length;
+        code = code << 6 | (text[i] & 0x3fu);
+    }
+    return code < least[length] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000) || is_control(code) ? 0 : length;
 }
 
 void rvit_printable(char *out, size_t size, const char *text)

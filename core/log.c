@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/file.h"
+
 static rvit_log_fn log_fn;
 static void *log_user;
 
@@ -40,12 +42,9 @@ void rvit_log_stderr(void *user, rvit_log_level level, const char *message)
     /* Callers may cast anything to the enum. */
     if ((int)level < RVIT_LOG_ERROR || (int)level > threshold)
         return;
-    char line[1200];
-    int n = snprintf(line, sizeof line, "raggedvit: %s: %s\n", level_names[level], message);
-    if (n >= (int)sizeof line) {
-        n = (int)sizeof line;
-        line[n - 1] = '\n';
-    }
+    char shown[1100], line[1200];
+    rvit_printable(shown, sizeof shown, message);
+    const int n = snprintf(line, sizeof line, "raggedvit: %s: %s\n", level_names[level], shown);
     /* Nothing can be done about a log line that cannot be written. */
     ssize_t written = write(STDERR_FILENO, line, (size_t)n);
     (void)written;

@@ -7,6 +7,7 @@
 
 #include "core/args.h"
 #include "core/entry.h"
+#include "core/file.h"
 #include "core/status.h"
 
 #define INFO(type_, name_, source_, summary_) \
@@ -117,7 +118,9 @@ rvit_status rvit_prune_from_name(const char *name, rvit_prune_type *out_type)
         const size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i == 0 ? "" : ", ", policies[i].info.name);
     }
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "no pruning policy is called '%.64s': there are %s", name, names);
+    char shown[64];
+    rvit_printable(shown, sizeof shown, name);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "no pruning policy is called '%s': there are %s", shown, names);
 }
 
 static rvit_status find_policy(rvit_prune_type type, const rvit_policy **out_policy)

@@ -91,6 +91,7 @@ static void policies(void **state)
     assert_int_equal(n, N_WANTED);
     rvit_prune_type type = (rvit_prune_type)77;
     expect_status(rvit_prune_from_name("evit2", &type), RVIT_INVALID_ARGUMENT, "evit");
+    expect_status(rvit_prune_from_name("evit\033[2J", &type), RVIT_INVALID_ARGUMENT, "'evit\\x1b[2J'");
     expect_status(rvit_prune_from_name("", &type), RVIT_INVALID_ARGUMENT, NULL);
     expect_status(rvit_prune_from_name(NULL, &type), RVIT_INVALID_ARGUMENT, "name");
     expect_status(rvit_prune_from_name("l2", NULL), RVIT_INVALID_ARGUMENT, "out_type");
@@ -178,4 +179,31 @@ static void odd_log_levels(void **state)
     assert_string_equal(written, "raggedvit: error: text\n");
 }
 
-SUITE(status_suite, TEST(names), TEST(policies), TEST(details_are_per_thread), TEST(logging), TEST(odd_log_levels));
+/* What goes to standard error may go to a terminal: one line, without anything it would obey. */
+static void log_lines(void **state)
+{
+    (void)state;
+    char line[2048], message[3000];
+    int ends[2];
+    const int before = dup(STDERR_FILENO);
+    assert_true(before >= 0);
+    memset(message, 'x', sizeof message - 1);
+    message[sizeof message - 1] = '\0';
+    assert_int_equal(pipe(ends), 0);
+    assert_true(dup2(ends[1], STDERR_FILENO) >= 0);
+    rvit_log_stderr(NULL, RVIT_LOG_ERROR, "a\033[2J\nb");
+    const ssize_t n_short = read(ends[0], line, 100);
+    rvit_log_stderr(NULL, RVIT_LOG_ERROR, message);
+    const ssize_t n_long = read(ends[0], line + 100, sizeof line - 100);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    close(ends[0]);
+    close(ends[1]);
+    static const char expected[] = "raggedvit: error: a\\x1b[2J\\x0ab\n";
+    assert_int_equal(n_short, sizeof expected - 1);
+    assert_memory_equal(line, expected, sizeof expected - 1);
+    assert_true(n_long > 1000);
+    assert_int_equal(line[100 + n_long - 1], '\n');
+}
+
+SUITE(status_suite, TEST(names), TEST(policies), TEST(details_are_per_thread), TEST(logging), TEST(odd_log_levels), TEST(log_lines));
