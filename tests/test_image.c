@@ -6,9 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
+#include <jpeglib.h>
+#include <png.h>
 
 #include "tools/cli/image.h"
 #include "tools/cli/preprocess.h"
@@ -324,6 +329,9 @@ static void test_refusals(void **state)
     expect_refusal(path, "No such file");
     expect_refusal(folder, "folder");
     expect_refusal("/dev/null", "not a regular file");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_refusal(path, "not a regular file");
+    assert_int_equal(unlink(path), 0);
     write_bytes("", 0);
     expect_refusal(path, "empty");
     write_bytes("GIF89a and so on", 16);
@@ -364,6 +372,154 @@ static void test_size_limit(void **state)
     assert_false(image_create(0, 5, &picture, &error));
 }
 
+struct bytes {
+    uint8_t *data;
+    size_t size;
+};
+
+/* A grey progressive JPEG of one colour, its last scan there `repeats` times. */
+static struct bytes make_scans(JDIMENSION width, JDIMENSION height, size_t repeats)
+{
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr manager;
+    uint8_t *file = NULL;
+    unsigned long size = 0;
+    JSAMPROW line = calloc(width, 1);
+    assert_non_null(line);
+    jpeg.err = jpeg_std_error(&manager);
+    jpeg_create_compress(&jpeg);
+    jpeg_mem_dest(&jpeg, &file, &size);
+    jpeg.image_width = width;
+    jpeg.image_height = height;
+    jpeg.input_components = 1;
+    jpeg.in_color_space = JCS_GRAYSCALE;
+    jpeg_set_defaults(&jpeg);
+    jpeg_simple_progression(&jpeg);
+    jpeg_start_compress(&jpeg, TRUE);
+    while (jpeg.next_scanline < height)
+        jpeg_write_scanlines(&jpeg, &line, 1);
+    jpeg_finish_compress(&jpeg);
+    jpeg_destroy_compress(&jpeg);
+    free(line);
+    size_t scan = size - 2; /* the marker that ends the file; before it the scan, from its own marker on */
+    while (file[scan] != 0xff || file[scan + 1] != 0xda)
+        scan--;
+    const size_t scan_size = size - 2 - scan;
+    struct bytes out = {malloc(scan + repeats * scan_size + 2), scan};
+    assert_non_null(out.data);
+    memcpy(out.data, file, scan);
+    for (size_t i = 0; i < repeats; i++, out.size += scan_size)
+        memcpy(out.data + out.size, file + scan, scan_size);
+    memcpy(out.data + out.size, file + size - 2, 2);
+    out.size += 2;
+    free(file);
+    return out;
+}
+
+static void expect_scans(JDIMENSION width, JDIMENSION height, size_t repeats, const char *refusal)
+{
+    const struct bytes file = make_scans(width, height, repeats);
+    struct image picture;
+    struct image_error error = {""};
+    const clock_t start = clock();
+    const bool ok = image_decode(file.data, file.size, &picture, &error);
+    const double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+    if (ok)
+        image_free(&picture);
+    if (ok != (refusal == NULL) || (refusal != NULL && strstr(error.text, refusal) == NULL))
+        fail_msg("%zu scans of %u x %u: %s after %.2f s", repeats, width, height, ok ? "taken" : error.text, seconds);
+    if (seconds > 5)
+        fail_msg("%zu scans of %u x %u take %.1f s", repeats, width, height, seconds);
+    free(file.data);
+}
+
+/* Some bytes of a file may be work for the whole picture. */
+static void test_jpeg_of_many_scans(void **state)
+{
+    (void)state;
+    expect_scans(64, 64, 1, NULL);
+    expect_scans(64, 64, 400, NULL);
+    expect_scans(64, 64, 600, "a JPEG of more than 500 scans");
+    expect_scans(1000, 1000, 100, NULL);
+    expect_scans(5000, 4000, 20000, "a JPEG of 201 or more scans of 20000000 pixels");
+}
+
+struct written {
+    struct bytes bytes;
+    size_t capacity;
+};
+
+static void png_append(png_structp png, png_bytep data, size_t size)
+{
+    struct written *out = png_get_io_ptr(png);
+    assert_true(out->bytes.size + size <= out->capacity);
+    memcpy(out->bytes.data + out->bytes.size, data, size);
+    out->bytes.size += size;
+}
+
+static void png_append_nothing(png_structp png)
+{
+    (void)png;
+}
+
+/* A tiny PNG with a compressed comment of that length. */
+static struct bytes make_comment(size_t length)
+{
+    struct written out = {{malloc(1 << 20), 0}, 1 << 20};
+    uint8_t pixel = 77;
+    char key[] = "Comment", *text = calloc(length + 1, 1);
+    assert_non_null(out.bytes.data);
+    assert_non_null(text);
+    memset(text, 'a', length);
+    png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
+    png_infop info = png_create_info_struct(png);
+    png_text comment = {.compression = PNG_TEXT_COMPRESSION_zTXt, .key = key, .text = text, .text_length = length};
+    png_set_write_fn(png, &out, png_append, png_append_nothing);
+    png_set_IHDR(png, info, 1, 1, 8, PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_BASE, PNG_FILTER_TYPE_BASE);
+    png_set_text(png, info, &comment, 1);
+    png_write_info(png, info);
+    png_write_row(png, &pixel);
+    png_write_end(png, NULL);
+    png_destroy_write_struct(&png, &info);
+    free(text);
+    return out.bytes;
+}
+
+static long peak_kib(void)
+{
+    struct rusage usage;
+    assert_int_equal(getrusage(RUSAGE_SELF, &usage), 0);
+    return usage.ru_maxrss;
+}
+
+/* Comments and the like are no part of the pixels: what they would unpack to takes neither time nor memory. */
+static void test_png_of_large_comments(void **state)
+{
+    (void)state;
+    enum { REPEATS = 60, HEAD = 8 + 25 };
+    const struct bytes one = make_comment(7000000);
+    size_t end = HEAD; /* of the comment */
+    while (memcmp(one.data + end + 4, "IDAT", 4) != 0)
+        end++;
+    struct bytes all = {malloc(one.size + REPEATS * (end - HEAD)), HEAD};
+    assert_non_null(all.data);
+    memcpy(all.data, one.data, HEAD);
+    for (int i = 0; i < REPEATS; i++, all.size += end - HEAD)
+        memcpy(all.data + all.size, one.data + HEAD, end - HEAD);
+    memcpy(all.data + all.size, one.data + end, one.size - end);
+    all.size += one.size - end;
+    struct image picture;
+    struct image_error error = {""};
+    const long before = peak_kib();
+    assert_true(image_decode(all.data, all.size, &picture, &error));
+    assert_int_equal(picture.pixels[2], 77);
+    if (peak_kib() - before > 100000)
+        fail_msg("%zu bytes took %ld MB", all.size, (peak_kib() - before) / 1000);
+    image_free(&picture);
+    free(all.data);
+    free(one.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -381,6 +537,8 @@ int main(void)
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_write_and_load),
         cmocka_unit_test(test_size_limit),
+        cmocka_unit_test(test_jpeg_of_many_scans),
+        cmocka_unit_test(test_png_of_large_comments),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -1,40 +1,25 @@
 #include "file.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-
 #include "cli.h"
+#include "regular_file.h"
 
 #define MAX_SIZE ((int64_t)1 << 30)
 
 int file_read(const char *path, const char *kind, char **out_data, size_t *out_size)
 {
-    struct stat status;
-    FILE *file = stat(path, &status) == 0 ? fopen(path, "rb") : NULL;
-    if (!file) {
-        complain(path, "cannot be read: %s", strerror(errno));
-        return EXIT_FILE;
-    }
-    if (!S_ISREG(status.st_mode) || status.st_size > MAX_SIZE) {
-        fclose(file);
+    char reason[256];
+    switch (regular_file_read(path, MAX_SIZE, out_data, out_size, reason, sizeof reason)) {
+    case REGULAR_FILE_READ:
+        return EXIT_OK;
+    case REGULAR_FILE_NO_MEMORY:
+        complain(path, "%s", reason);
+        return EXIT_FAULT;
+    case REGULAR_FILE_TOO_LARGE:
         complain(path, "is not %s", kind);
         return EXIT_FILE;
+    case REGULAR_FILE_BAD:
+        break;
     }
-    const size_t size = (size_t)status.st_size;
-    char *data = allocate(size + 1, 1);
-    const bool complete = data && fread(data, 1, size, file) == size;
-    fclose(file);
-    if (!data)
-        return EXIT_FAULT;
-    if (!complete) {
-        complain(path, "cannot be read to its end");
-        free(data);
-        return EXIT_FILE;
-    }
-    *out_data = data;
-    *out_size = size;
-    return EXIT_OK;
+    complain(path, "%s", reason);
+    return EXIT_FILE;
 }

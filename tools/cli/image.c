@@ -5,11 +5,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include <jpeglib.h>
 #include <jerror.h>
 #include <png.h>
+
+#include "regular_file.h"
+
+/* Encoders make some ten scans, at most about twenty; the largest picture may have as many. */
+#define JPEG_MAX_SCANS 500
+#define JPEG_MAX_SCANNED_PIXELS (20 * IMAGE_MAX_PIXELS)
+#define MAX_FILE_SIZE ((int64_t)2 << 30) /* more than the largest picture takes uncompressed, 16 bits and alpha */
 
 /* The functions that call setjmp keep everything they change in one of these, so that no local is left indeterminate by a longjmp. */
 struct decoder {
@@ -91,6 +97,8 @@ static bool png_read_all(png_structp png, png_infop info, struct decoder *input)
     if (setjmp(png_jmpbuf(png)))
         return false;
     png_set_read_fn(png, input, png_read_memory);
+    /* -1: all that do not bear on the pixels. Comments and colour profiles would be unpacked, to 8 MB each and a thousand of them. */
+    png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, info);
     const int32_t width = (int32_t)png_get_image_width(png, info), height = (int32_t)png_get_image_height(png, info);
     if (input->size_only) {
@@ -129,6 +137,7 @@ static bool png_decode(struct decoder *input)
 struct jpeg_decoder {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr manager;
+    struct jpeg_progress_mgr progress;
     jmp_buf escape;
     struct decoder *input;
     uint8_t *line; /* CMYK */
@@ -151,6 +160,23 @@ static void jpeg_on_message(j_common_ptr jpeg, int level)
         jpeg_on_error(jpeg);
 }
 
+/* A scan of a few bytes may go over every block of the picture. Called at every line of blocks. */
+static void jpeg_on_progress(j_common_ptr common)
+{
+    const j_decompress_ptr jpeg = (j_decompress_ptr)common;
+    struct jpeg_decoder *self = jpeg->client_data;
+    struct image_error *error = self->input->error;
+    const int64_t n_scans = jpeg->input_scan_number, n_pixels = (int64_t)jpeg->image_width * jpeg->image_height;
+    if (n_scans <= JPEG_MAX_SCANS && n_scans * n_pixels <= JPEG_MAX_SCANNED_PIXELS)
+        return;
+    if (n_scans > JPEG_MAX_SCANS)
+        snprintf(error->text, sizeof error->text, "a JPEG of more than %d scans", JPEG_MAX_SCANS);
+    else
+        snprintf(error->text, sizeof error->text, "a JPEG of %lld or more scans of %lld pixels; %lld pixels in all are gone over",
+                 (long long)n_scans, (long long)n_pixels, (long long)JPEG_MAX_SCANNED_PIXELS);
+    longjmp(self->escape, 1);
+}
+
 /* Adobe's inverted CMYK, in Pillow's arithmetic: products of bytes are divided by 255 with rounding. */
 static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
 {
@@ -171,6 +197,8 @@ static bool jpeg_read_all(struct jpeg_decoder *self)
     if (setjmp(self->escape))
         return false;
     jpeg_create_decompress(jpeg);
+    self->progress.progress_monitor = jpeg_on_progress;
+    jpeg->progress = &self->progress;
     jpeg_mem_src(jpeg, input->data, (unsigned long)input->size);
     jpeg_read_header(jpeg, TRUE);
     const int32_t width = (int32_t)jpeg->image_width, height = (int32_t)jpeg->image_height;
@@ -245,34 +273,11 @@ bool image_decode(const void *data, size_t size, struct image *out, struct image
     return decode(data, size, false, out, error);
 }
 
-static bool read_file(const char *path, uint8_t **out_data, size_t *out_size, struct image_error *error)
-{
-    struct stat status;
-    if (stat(path, &status) != 0)
-        return fail_errno(error, "cannot be read");
-    if (!S_ISREG(status.st_mode))
-        return fail(error, S_ISDIR(status.st_mode) ? "is a folder, not an image" : "is not a regular file");
-    const size_t size = (size_t)status.st_size;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return fail_errno(error, "cannot be read");
-    uint8_t *data = malloc(size ? size : 1);
-    const bool ok = data && fread(data, 1, size, file) == size;
-    fclose(file);
-    if (!ok) {
-        free(data);
-        return fail(error, data ? "cannot be read to its end" : "out of memory");
-    }
-    *out_data = data;
-    *out_size = size;
-    return true;
-}
-
 static bool load(const char *path, bool size_only, struct image *out, struct image_error *error)
 {
-    uint8_t *data = NULL;
+    char *data = NULL;
     size_t size = 0;
-    if (!read_file(path, &data, &size, error))
+    if (regular_file_read(path, MAX_FILE_SIZE, &data, &size, error->text, sizeof error->text) != REGULAR_FILE_READ)
         return false;
     const bool ok = decode(data, size, size_only, out, error);
     free(data);

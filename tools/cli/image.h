@@ -33,7 +33,7 @@ struct image_view image_whole(const struct image *picture);
 
 /* The kind is told by the first bytes, not by a name. Grey becomes RGB, palettes are looked up, of 16 bits the upper 8 are taken, alpha is
    dropped, CMYK is converted, an orientation tag is not applied: what Pillow's convert("RGB") gives (16-bit grey, which it clips,
-   excepted). Damage that reaches pixels is an error. */
+   excepted). Damage that reaches pixels is an error, and so is a JPEG of far more scans than encoders make. */
 bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error);
 bool image_load(const char *path, struct image *out, struct image_error *error);
 /* The size alone, from the header; refused where image_load would refuse it. */
