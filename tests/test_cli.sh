@@ -2,7 +2,7 @@
 # The command line tool from outside: what it prints, what it returns, and how it takes bad input. CPU only.
 # usage: test_cli.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get lies beside RAGGEDVIT)
 set -u
-tool=$1
+tool=$(realpath "$1")
 data=$2
 folder=$3/cli.$$
 json_get=$(dirname "$tool")/json_get
@@ -23,18 +23,23 @@ fail() {
     failures=$((failures + 1))
 }
 
-# expect CODE ARGUMENT...: runs the tool.
+# expect CODE ARGUMENT...: runs the tool, for at most $limit seconds.
 expect() {
     local wanted=$1 code
     shift
     what="$*"
-    "$tool" "$@" >"$folder/out" 2>"$folder/err" </dev/null
+    timeout "${limit:-600}" "$tool" "$@" >"$folder/out" 2>"$folder/err" </dev/null
     code=$?
     [ $code -eq "$wanted" ] || fail "exit code $code, expected $wanted: $what"
 }
 out() { grep -qE -- "$1" "$folder/out" || fail "not in the output: $1 ($what)"; }
 err() { grep -qE -- "$1" "$folder/err" || fail "not in the messages: $1 ($what)"; }
 no_out() { [ ! -s "$folder/out" ] || fail "unexpected output ($what)"; }
+# Nothing in either that a terminal would obey: control characters, also as UTF-8, and those that turn the direction of writing around.
+printable() {
+    ! LC_ALL=C grep -qaP '[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]|\xe2\x80[\x8e\x8f\xa8-\xae]|\xe2\x81[\xa6-\xa9]' \
+        "$folder/out" "$folder/err" || fail "control characters ($what)"
+}
 no_err() { [ ! -s "$folder/err" ] || fail "unexpected messages ($what)"; }
 # json PATH PATTERN: the value at the path matches.
 json() {
@@ -442,7 +447,7 @@ echo '[[[0]' | bad_mask "is not a NumPy array \(.npy\) or JSON: line 2"
 run 4 "$cat" --prune mask --mask "$folder/none"
 err "none: cannot be read: No such file"
 run 4 "$cat" --prune mask --mask "$folder"
-err "is not a NumPy array"
+err "is a folder, not a file"
 
 # features
 floats() { # FROM COUNT: of the array in "$folder/features.npy"
@@ -558,9 +563,106 @@ if [ -w /dev/full ]; then
     err "/dev/full: cannot be written"
     run 5 "$cat" --prune l2 --features /dev/full
     err "/dev/full: cannot be written"
-    "$tool" classify "$model" "$cat" --backend cpu --json >/dev/full 2>"$folder/err"
-    [ $? -eq 5 ] || fail "a full disk goes unnoticed by --json"
+    for arguments in --help help --version "classify --help" "devices" "devices --json" "inspect $model" \
+        "classify $model $cat --backend cpu --json" "verify $model --backend cpu --limit 1 --json" \
+        "classify $model $cat $folder/missing.png --backend cpu"; do
+        # shellcheck disable=SC2086
+        "$tool" $arguments >/dev/full 2>"$folder/err"
+        [ $? -eq 5 ] || fail "a full disk goes unnoticed by $arguments"
+        err "^raggedvit: standard output cannot be written$"
+    done
 fi
+# What failed first is not forgotten, and a later fault outweighs it.
+run 1 "$sheet" --tiles 32 --limit 4 --batch 2 --overlay "$folder/no/such.png" --features "$folder/features.npy" --json
+err "such.png: cannot be written"
+json exit_code 1
+json images 4
+[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 4 * 192)) ] || fail "the features after a failing overlay"
+run 1 "$cat" --overlay "$folder/no/such.png" --features "$folder/features.npy"
+out '^features '
+! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"
+if [ -w /dev/full ]; then
+    run 5 "$cat" --overlay "$folder/no/such.png" --features /dev/full --json
+    json exit_code 5
+    run 5 "$cat" --features /dev/full
+    ! grep -q '^features ' "$folder/out" || fail "features that were not written are named"
+fi
+# A file does not take the place of a closed stream.
+"$tool" classify "$model" "$cat" --backend cpu --features "$folder/features.npy" >&- 2>"$folder/err"
+[ $? -eq 5 ] || fail "closed standard output goes unnoticed"
+[ "$(wc -c <"$folder/features.npy")" -eq $((128 + 4 * 192)) ] || fail "what was printed is in the features"
+
+# files that are pipes: nobody writes to these
+mkfifo "$folder/pipe" "$folder/pipe.txt"
+limit=20
+for arguments in "$cat --labels $folder/pipe" "$cat --expect $folder/pipe" "$cat --prune mask --mask $folder/pipe" "$folder/pipe.txt" \
+    "$folder/pipe"; do
+    # shellcheck disable=SC2086
+    run 4 $arguments
+    err "^raggedvit: $folder/pipe(\.txt)?: is not a regular file$"
+done
+unset limit
+run 4 "$cat" --labels <(seq 10)
+err ": is not a regular file$"
+
+# text from files and from the command line reaches a terminal without what it would obey
+hostile=$'a\033[2J\177\302\233m\342\200\256b\377\303\251'
+shown='a\\x1b\[2J\\x7f\\xc2\\x9bm\\xe2\\x80\\xaeb\\xff'$'\303\251'
+{ seq 3; printf '%s\n' "$hostile"; seq 6; } >"$folder/names.txt"
+run 0 "$cat" --labels "$folder/names.txt" --top 1
+out "%  $shown\$"
+printable
+run 0 "$cat" "$cat" "$cat" "$cat" "$cat" --labels "$folder/names.txt"
+out "chelsea.png  $shown 82\.2 %\$"
+printable
+printf '%s\n' "$hostile" >"$folder/right.txt"
+run 4 "$cat" --expect "$folder/right.txt"
+err "line 1: 'a\\\\x1b\[2J.*' is no class"
+printable
+cp "$cat" "$folder/$hostile"$'\n'
+run 0 "$folder/$hostile"$'\n' --top 1 --overlay "$folder/$hostile.png" --features "$folder/$hostile.npy"
+out "/$shown\\\\x0a\$"
+out "^overlay .*/$shown\.png\$"
+out "^features .*/$shown\.npy\$"
+printable
+run 4 "$folder/none$hostile"
+err "/none$shown: cannot be read"
+printable
+bytes 196 1 | npy '|u1' '(196,)' >"$folder/mask$hostile"
+run 0 "$cat" --prune mask --mask "$folder/mask$hostile"
+out "^prune .*/mask$shown\$"
+printable
+expect 0 verify "$model" --backend cpu --against cpu --limit 1 --images "$folder/$hostile"$'\n'
+out "of .*/$shown\\\\x0a\$"
+printable
+for arguments in "$hostile" "classify a b --prune $hostile" "classify a b --backend $hostile" "classify a b --batch $hostile" \
+    "classify a b --$hostile" "bench --batches $hostile" "bench --keep $hostile"; do
+    # shellcheck disable=SC2086
+    expect 2 $arguments
+    err 'x1b\[2J'
+    printable
+done
+# In the header of a checkpoint: the names of classes and of tensors, the header's length kept.
+LC_ALL=C sed '1s/airplane,/\\u009bma,/; 1s/"score_predictor\.0\.out_conv\.4\.bias"/"score_predictor.0.out_\\u001b[2Jas"/' "$model" \
+    >"$folder/hostile.safetensors"
+expect 0 inspect "$folder/hostile.safetensors" --tensors
+out '^classes .*\\xc2\\x9bma,'
+out 'score_predictor\.0\.out_\\x1b\[2Jas '
+printable
+# JSON has the same text again.
+{ printf 'd\177\302\233\342\200\256\303\251\n'; seq 9; } >"$folder/names.txt"
+run 0 "$cat" --labels "$folder/names.txt" --json --top 10
+printable
+grep -qF '"d\u007f\u009b\u202e'$'\303\251"' "$folder/out" || fail "the label in JSON"
+"$json_get" images.0.top.0.label <"$folder/out" >/dev/null || fail "no JSON of such labels"
+
+# libraries that lie in the current folder are not taken
+mkdir "$folder/planted"
+for library in $(ldd "$tool" | awk '{print $1}' | grep -v /); do
+    : >"$folder/planted/$library"
+done
+[ -e "$folder/planted/libjansson.so.4" ] || fail "ldd does not list the tool's libraries"
+(cd "$folder/planted" && "$tool" --version >"$folder/out" 2>"$folder/err") || fail "the tool loads libraries from the current folder"
 
 # verify: against float64 sums, and a tier against another
 expect 0 verify "$model" --backend cpu --limit 2
@@ -632,8 +734,19 @@ json results.0.break_even_keep null
 expect 0 bench --backend cpu --batches 1 --seconds 0 --prune none # random weights
 out '^model +deit_tiny_patch16_224, random weights$'
 out '^prune +none$'
-TMPDIR=$folder/none expect 5 bench --backend cpu
-err 'random weights cannot be written: No such file'
+(
+    ulimit -f 100
+    trap '' XFSZ
+    expect 5 bench --backend cpu
+    err 'random weights cannot be written: File too large'
+    exit $failures
+) || failures=$((failures + 1))
+# Ended while the weights are made, it leaves nothing behind.
+mkdir "$folder/temporary"
+for signal in INT TERM; do
+    TMPDIR=$folder/temporary timeout -k 5 -s $signal 0.4 "$tool" bench --backend cpu --shape base --batches 1 >"$folder/out" 2>"$folder/err"
+done
+[ -z "$(ls "$folder/temporary")" ] || fail "an interrupted bench leaves files behind: $(ls "$folder/temporary")"
 expect 4 bench "$cat" --backend cpu
 err "^raggedvit: $cat: "
 expect 3 bench "$model" --backend cpu --device 99

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "engine.h"
 #include "json.h"
@@ -30,7 +29,6 @@ struct timed {
 
 struct bench {
     struct options options;
-    char made_up[4096]; /* path of the random weights */
     struct engine engine;
     struct prune prune;
     int32_t batch;
@@ -205,8 +203,10 @@ static void print_table(const struct bench *self)
 {
     char prune[256];
     prune_describe(&self->prune, prune, sizeof prune);
-    printf("model   %s%s\ndevice  %s\nprune   %s\n\n", self->engine.model_info.architecture,
-           self->options.n_paths ? "" : ", random weights", self->engine.name, prune);
+    printf("model   %s%s\n", self->engine.model_info.architecture, self->options.n_paths ? "" : ", random weights");
+    print_line("device  ", self->engine.name);
+    print_line("prune   ", prune);
+    putchar('\n');
     printf("%-6s %10s %10s %9s", "batch", "dense ms", "images/s", "launches");
     if (prunes(self))
         printf(" %10s %10s %9s %9s %11s", "pruned ms", "images/s", "launches", "speed-up", "break-even");
@@ -239,11 +239,11 @@ static void print_json(const struct bench *self)
     struct tm utc;
     const time_t today = time(NULL);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&today, &utc));
-    json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
+    json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
                                "date", date, "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
-                               self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device", device->name,
-                               "driver", device->driver, "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options.dtype),
-                               "seconds", self->options.seconds);
+                               self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
+                               json_text(device->name), "driver", json_text(device->driver), "tier", tier_name(device->tier), "dtype",
+                               rvit_dtype_name(self->options.dtype), "seconds", self->options.seconds);
     json_t *prune = prune_to_json(&self->prune);
     json_object_update(object, prune);
     json_decref(prune);
@@ -255,22 +255,24 @@ static void print_json(const struct bench *self)
 static int open_model(struct bench *self)
 {
     struct options *options = &self->options;
+    struct random_model random = {.file = NULL};
     rvit_checkpoint *checkpoint;
     if (options->n_paths) {
         options->model = options->paths[0];
     } else {
-        const int code = random_model_write(options->shape, self->made_up, sizeof self->made_up);
+        const int code = random_model_open(options->shape, &random);
         if (code != EXIT_OK)
             return code;
-        options->model = self->made_up;
+        options->model = random.path;
     }
     int code = engine_checkpoint(options, &checkpoint);
     if (code == EXIT_OK) {
         code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
         rvit_checkpoint_destroy(checkpoint);
     }
+    random_model_close(&random);
     if (!options->n_paths)
-        unlink(self->made_up);
+        options->model = NULL;
     return code;
 }
 

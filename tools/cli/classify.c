@@ -100,6 +100,7 @@ static void report_batch(struct classify *self, int32_t n)
     }
 }
 
+/* EXIT_PARTLY: the overlay could not be written, or the values of a batch ended the run. */
 static int run_batches(struct classify *self)
 {
     int code = EXIT_OK;
@@ -119,8 +120,8 @@ static int run_batches(struct classify *self)
         self->report.seconds += now() - start;
         if (status != RVIT_OK) {
             /* The arguments are sound, so an INVALID_ARGUMENT tells of the values: scores that are NaN, or that cannot be sampled. */
-            code = complain_status(NULL, status);
-            return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : code;
+            const int failure = complain_status(NULL, status);
+            return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
         }
         if (self->options->overlay && self->report.n_images == 0) {
             code = write_overlay(self);
@@ -129,8 +130,9 @@ static int run_batches(struct classify *self)
                 return code;
         }
         report_batch(self, n);
-        if (self->options->features && (code = feature_file_add(&self->features, self->session, n)) != EXIT_OK)
-            return code;
+        const int added = self->options->features ? feature_file_add(&self->features, self->session, n) : EXIT_OK;
+        if (added != EXIT_OK)
+            return added;
         progress_update(self->inputs.position);
     }
 }
@@ -177,6 +179,22 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
     return EXIT_USAGE;
 }
 
+/* The exit code, from that of the batches. What ends the run outweighs what it went on after. */
+static int judge(struct classify *self, int code)
+{
+    const int closed = feature_file_close(&self->features);
+    if (code != EXIT_OK && code != EXIT_PARTLY)
+        return code;
+    if (closed != EXIT_OK)
+        return closed;
+    self->report.has_features = self->options->features != NULL;
+    if (self->has_infinite)
+        complain(NULL, "some logits are not finite");
+    if (code == EXIT_OK && self->inputs.n_failures > 0 && self->report.n_images == 0)
+        return EXIT_FILE;
+    return self->inputs.n_failures > 0 || self->has_infinite ? EXIT_PARTLY : code;
+}
+
 int run_classify(const struct options *options)
 {
     struct classify self = {.options = options, .prune = options->prune};
@@ -193,18 +211,10 @@ int run_classify(const struct options *options)
                      self.batch);
         code = run_batches(&self);
         progress_end();
-        if (code == EXIT_OK)
-            code = feature_file_close(&self.features);
-        if (code == EXIT_OK && self.inputs.n_failures > 0)
-            code = self.report.n_images > 0 ? EXIT_PARTLY : EXIT_FILE;
-        if (code == EXIT_OK && self.has_infinite) {
-            complain(NULL, "some logits are not finite");
-            code = EXIT_PARTLY;
-        }
+        code = judge(&self, code);
         report_end(&self.report, &self.inputs, code);
     }
-    if (feature_file_close(&self.features) != EXIT_OK)
-        code = EXIT_FAULT;
+    feature_file_close(&self.features); /* if preparing failed; else judge() did */
     mask_free(&self.mask);
     rvit_session_destroy(self.session);
     engine_close(&self.engine);

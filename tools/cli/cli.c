@@ -6,18 +6,23 @@
 #include <string.h>
 #include <time.h>
 
+#include "printable.h"
 #include "progress.h"
 
 void complain(const char *subject, const char *format, ...)
 {
+    char text[2048];
     va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
     progress_wipe();
     fputs("raggedvit: ", stderr);
-    if (subject)
-        fprintf(stderr, "%s: ", subject);
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
+    if (subject) {
+        printable_print(stderr, subject);
+        fputs(": ", stderr);
+    }
+    printable_print(stderr, text);
     fputc('\n', stderr);
 }
 
@@ -39,6 +44,28 @@ int complain_status(const char *subject, rvit_status status)
     default:
         return EXIT_FAULT;
     }
+}
+
+void print_line(const char *title, const char *text)
+{
+    fputs(title, stdout);
+    printable_print(stdout, text);
+    putchar('\n');
+}
+
+static bool output_lost;
+
+void lose_output(void)
+{
+    output_lost = true;
+}
+
+int finish_output(int code)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout) && !output_lost)
+        return code;
+    complain(NULL, "standard output cannot be written");
+    return code == EXIT_OK || code == EXIT_PARTLY ? EXIT_FAULT : code;
 }
 
 void *allocate(size_t n, size_t size)

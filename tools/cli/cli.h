@@ -26,10 +26,18 @@ int run_inspect(const struct options *options);
 int run_policies(const struct options *options);
 int run_bench(const struct options *options);
 
-/* "raggedvit: SUBJECT: ..." on standard error, after wiping a progress bar. subject may be NULL. */
+/* "raggedvit: SUBJECT: ..." on standard error, after wiping a progress bar. subject may be NULL. Both may hold text from anywhere: what is
+   not fit to be printed is escaped. */
 __attribute__((format(printf, 2, 3))) void complain(const char *subject, const char *format, ...);
 /* The same with the library's own sentence for a call that failed; returns the exit code that goes with the status. */
 int complain_status(const char *subject, rvit_status status);
+
+/* A line of standard output; what of the text is not fit to be printed is escaped. */
+void print_line(const char *title, const char *text);
+/* Notes that something could not even be printed. */
+void lose_output(void);
+/* After all output: the exit code, which is no success if some of the output could not be written. */
+int finish_output(int code);
 
 /* malloc that complains. */
 void *allocate(size_t n, size_t size);

@@ -4,6 +4,7 @@
 
 #include "json.h"
 #include "options.h"
+#include "printable.h"
 
 static int list_devices(rvit_device_info **out_infos, int32_t *out_n)
 {
@@ -58,17 +59,16 @@ static void print_device(const rvit_device_info *info, bool is_default)
     if (info->index < 0) {
         printf("  %-6s  -  not usable\n", rvit_backend_name(info->backend));
     } else {
-        printf("%c %-6s %2d  %s%s\n", is_default ? '*' : ' ', rvit_backend_name(info->backend), info->index, info->name,
-               info->is_software ? " (software: used only when asked for)" : "");
+        printf("%c %-6s %2d  ", is_default ? '*' : ' ', rvit_backend_name(info->backend), info->index);
+        printable_print(stdout, info->name);
+        puts(info->is_software ? " (software: used only when asked for)" : "");
         printf("             %s tier", tier_name(info->tier));
         if (info->memory_size > 0)
             printf(", %.1f GiB", (double)info->memory_size / (1 << 30));
-        if (info->driver[0])
-            printf(", %s", info->driver);
-        putchar('\n');
+        print_line(info->driver[0] ? ", " : "", info->driver);
     }
     if (info->note[0])
-        printf("             %s\n", info->note);
+        print_line("             ", info->note);
 }
 
 static void print_absent(const rvit_device_info *infos, int32_t n)

@@ -4,6 +4,7 @@
 
 #include "json.h"
 #include "options.h"
+#include "printable.h"
 
 struct tensor {
     const char *name, *dtype;
@@ -22,7 +23,9 @@ static void print_tensors(const rvit_checkpoint *checkpoint, bool only_unused)
     for (int32_t i = 0; get_tensor(checkpoint, i, &tensor); i++) {
         if (only_unused && tensor.used)
             continue;
-        printf("  %-40s %-5s [", tensor.name, tensor.dtype);
+        fputs("  ", stdout);
+        const int columns = printable_print(stdout, tensor.name);
+        printf("%*s %-5s [", columns < 40 ? 40 - columns : 0, "", tensor.dtype);
         for (int32_t axis = 0; axis < tensor.rank; axis++)
             printf("%s%lld", axis ? ", " : "", (long long)tensor.shape[axis]);
         printf("]%s\n", tensor.used || only_unused ? "" : "  not used");
@@ -70,11 +73,12 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     printf("layernorm     eps %g\n", (double)info->eps);
     if (info->n_predictors)
         printf("predictors    %d, of DynamicViT\n", info->n_predictors);
-    if (info->n_classes > 0)
-        printf("classes       %d%s%s%s\n", info->n_classes, info->distilled ? ", the mean of two heads" : "", classes ? ": " : "",
-               classes ? classes : "");
-    else
+    if (info->n_classes > 0) {
+        printf("classes       %d%s", info->n_classes, info->distilled ? ", the mean of two heads" : "");
+        print_line(classes ? ": " : "", classes ? classes : "");
+    } else {
         printf("classes       none: there is no head\n");
+    }
     printf("parameters    %lld\n", (long long)info->n_parameters);
     printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, info->n_by_dtype[RVIT_F32], info->n_by_dtype[RVIT_F16],
            info->n_by_dtype[RVIT_BF16]);
@@ -134,7 +138,7 @@ int run_inspect(const struct options *options)
         json_print(info_to_json(checkpoint, &info, options->model, refusal));
         putchar('\n');
     } else {
-        printf("file          %s\n", options->model);
+        print_line("file          ", options->model);
         print_info(checkpoint, &info);
         print_tensors(checkpoint, true);
         if (options->tensors) {

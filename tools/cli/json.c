@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli.h"
+#include "printable.h"
+
 json_t *json_text(const char *text)
 {
     json_t *string = json_string(text);
@@ -40,29 +43,45 @@ json_t *json_floats(const float *values, int32_t n)
     return array;
 }
 
+/* jansson leaves what is above 0x7e as it is. */
+static void print_printable(const char *text)
+{
+    for (;;) {
+        size_t length = printable_length(text);
+        fwrite(text, 1, length, stdout);
+        text += length;
+        if (!*text)
+            return;
+        printf("\\u%04x", (unsigned)printable_decode(text, &length));
+        text += length;
+    }
+}
+
 /* Nine digits give a float back exactly. */
-static bool print_slice(json_t *value, size_t skip_begin, size_t skip_end)
+static void print_slice(json_t *value, size_t skip_begin, size_t skip_end)
 {
     char *text = json_dumps(value, JSON_REAL_PRECISION(9));
     json_decref(value);
-    if (!text)
-        return false;
-    fwrite(text + skip_begin, 1, strlen(text) - skip_begin - skip_end, stdout);
+    if (!text) {
+        lose_output();
+        return;
+    }
+    text[strlen(text) - skip_end] = 0;
+    print_printable(text + skip_begin);
     free(text);
-    return true;
 }
 
-bool json_print(json_t *value)
+void json_print(json_t *value)
 {
-    return print_slice(value, 0, 0);
+    print_slice(value, 0, 0);
 }
 
-bool json_print_open(json_t *object)
+void json_print_open(json_t *object)
 {
-    return print_slice(object, 0, 1);
+    print_slice(object, 0, 1);
 }
 
-bool json_print_close(json_t *object)
+void json_print_close(json_t *object)
 {
-    return print_slice(object, 1, 0);
+    print_slice(object, 1, 0);
 }

@@ -12,10 +12,10 @@ json_t *json_number(double value);
 json_t *json_integers(const int32_t *values, int32_t n);
 json_t *json_floats(const float *values, int32_t n);
 
-/* Each prints the value on one line and drops it; false when out of memory. open leaves an object's closing brace out, close its opening
-   one, so that a long array can be printed in between piece by piece. */
-bool json_print(json_t *value);
-bool json_print_open(json_t *object);
-bool json_print_close(json_t *object);
+/* Each prints the value on one line and drops it; out of memory loses the output (cli.h). open leaves an object's closing brace out, close
+   its opening one, so that a long array can be printed in between piece by piece. */
+void json_print(json_t *value);
+void json_print_open(json_t *object);
+void json_print_close(json_t *object);
 
 #endif

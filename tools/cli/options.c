@@ -446,12 +446,7 @@ static int run_command(const struct command *command, int argc, char **argv)
         options.model = argv[optind++];
     options.paths = images ? &images : argv + optind;
     options.n_paths = images ? 1 : argc - optind;
-    int code = command->run(&options);
-    if ((fflush(stdout) != 0 || ferror(stdout)) && code == EXIT_OK) {
-        complain(NULL, "standard output cannot be written");
-        code = EXIT_FAULT;
-    }
-    return code;
+    return command->run(&options);
 }
 
 int options_run(int argc, char **argv)

@@ -65,11 +65,11 @@ bool parse_name(const char *option, const char *text, const char *const *names, 
             *out = i;
             return true;
         }
-    fprintf(stderr, "raggedvit: --%s: '%s' is none of", option, text);
+    char list[256] = "";
     for (int i = 0; i < n_names; i++)
         if (names[i])
-            fprintf(stderr, " %s", names[i]);
-    fputc('\n', stderr);
+            snprintf(list + strlen(list), sizeof list - strlen(list), " %s", names[i]);
+    complain(NULL, "--%s: '%.1000s' is none of%s", option, text, list);
     return false;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cli.h"
@@ -96,19 +97,24 @@ static bool write_all(FILE *file, int32_t n_heads)
     return !ferror(file);
 }
 
-int random_model_write(int32_t n_heads, char *out_path, size_t path_size)
+int random_model_open(int32_t n_heads, struct random_model *out)
 {
-    const char *folder = getenv("TMPDIR");
-    snprintf(out_path, path_size, "%s/raggedvit_XXXXXX", folder && folder[0] ? folder : "/tmp");
-    const int descriptor = mkstemp(out_path);
-    FILE *file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
-    bool ok = file && write_all(file, n_heads);
-    if (file && fclose(file) != 0)
-        ok = false;
-    if (ok)
+    const int descriptor = memfd_create("raggedvit", MFD_CLOEXEC);
+    out->file = descriptor >= 0 ? fdopen(descriptor, "wb") : NULL;
+    if (out->file && write_all(out->file, n_heads) && fflush(out->file) == 0) {
+        snprintf(out->path, sizeof out->path, "/proc/self/fd/%d", descriptor);
         return EXIT_OK;
-    complain(out_path, "random weights cannot be written: %s", strerror(errno));
-    if (descriptor >= 0)
-        unlink(out_path);
+    }
+    complain(NULL, "random weights cannot be written: %s", strerror(errno));
+    if (!out->file && descriptor >= 0)
+        close(descriptor);
+    random_model_close(out);
     return EXIT_FAULT;
+}
+
+void random_model_close(struct random_model *self)
+{
+    if (self->file)
+        fclose(self->file);
+    self->file = NULL;
 }

@@ -2,11 +2,18 @@
 #ifndef RVIT_CLI_RANDOM_MODEL_H
 #define RVIT_CLI_RANDOM_MODEL_H
 
-#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
-/* Writes a DeiT of 12 blocks, 16 x 16 patches, 224 x 224 pixels and 1000 classes, f16, to a file of its own in $TMPDIR or /tmp. out_path
-   has room for path_size characters. Complains and returns an exit code. */
-int random_model_write(int32_t n_heads, char *out_path, size_t path_size);
+struct random_model {
+    FILE *file; /* in memory and in no folder, so that nothing is left behind, however the process ends */
+    char path[32];
+};
+
+/* A DeiT of 12 blocks, 16 x 16 patches, 224 x 224 pixels and 1000 classes, f16. Its path holds until it is closed, in this process alone.
+   Complains and returns an exit code. */
+int random_model_open(int32_t n_heads, struct random_model *out);
+/* Safe on one that was never opened. */
+void random_model_close(struct random_model *self);
 
 #endif

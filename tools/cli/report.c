@@ -6,6 +6,7 @@
 
 #include "json.h"
 #include "kept.h"
+#include "printable.h"
 #include "progress.h"
 
 #define COMPACT_FROM 5 /* images */
@@ -51,8 +52,8 @@ static void print_prologue(const struct report *self)
         printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->engine->model_info.n_classes);
     else
         printf("model   %s, no head\n", self->engine->model_info.architecture);
-    printf("device  %s\n", self->engine->name);
-    printf("prune   %s\n", prune);
+    print_line("device  ", self->engine->name);
+    print_line("prune   ", prune);
     const rvit_memory_info *memory = &self->engine->memory;
     printf("memory  device %.2f MB for weights, %.2f for the session; mapped %.2f up, %.2f down; host %.2f\n\n",
            megabytes(self->engine->model_info.weights_size), megabytes(memory->device_size), megabytes(memory->upload_size),
@@ -63,9 +64,9 @@ static void print_json_prologue(const struct report *self, int32_t batch)
 {
     const rvit_device_info *device = &self->engine->device_info;
     json_t *object =
-        json_pack("{s:s, s:o, s:s, s:s, s:s, s:s, s:s, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
+        json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:s, s:i}", "version", rvit_version(), "model", json_text(self->options->model),
                   "architecture", self->engine->model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
-                  device->name, "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "batch", batch);
+                  json_text(device->name), "tier", tier_name(device->tier), "dtype", rvit_dtype_name(self->options->dtype), "batch", batch);
     const rvit_memory_info *memory = &self->engine->memory;
     json_object_set_new(object, "memory",
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)self->engine->model_info.weights_size, "device",
@@ -116,7 +117,7 @@ static void print_json_image(const struct report *self, const struct report_imag
 
 static void print_image(const struct report *self, const struct report_image *image, const struct ranked *top)
 {
-    printf("%s", image->path);
+    printable_print(stdout, image->path);
     if (image->tile >= 0)
         printf(" #%d", image->tile);
     if (!image->logits) {
@@ -124,17 +125,24 @@ static void print_image(const struct report *self, const struct report_image *im
         return;
     }
     if (self->compact) {
-        printf("  %s %.1f %%", labels_name(self->labels, top[0].index), 100 * top[0].probability);
-        if (image->expected >= 0 && image->expected != top[0].index)
-            printf("  (expected %s)", labels_name(self->labels, image->expected));
+        fputs("  ", stdout);
+        printable_print(stdout, labels_name(self->labels, top[0].index));
+        printf(" %.1f %%", 100 * top[0].probability);
+        if (image->expected >= 0 && image->expected != top[0].index) {
+            fputs("  (expected ", stdout);
+            printable_print(stdout, labels_name(self->labels, image->expected));
+            putchar(')');
+        }
         putchar('\n');
         return;
     }
     putchar('\n');
-    for (int32_t i = 0; i < self->n_top; i++)
-        printf("  %5.1f %%  %s\n", 100 * top[i].probability, labels_name(self->labels, top[i].index));
+    for (int32_t i = 0; i < self->n_top; i++) {
+        printf("  %5.1f %%  ", 100 * top[i].probability);
+        print_line("", labels_name(self->labels, top[i].index));
+    }
     if (image->expected >= 0)
-        printf("  expected %s\n", labels_name(self->labels, image->expected));
+        print_line("  expected ", labels_name(self->labels, image->expected));
 }
 
 void report_add(struct report *self, const struct report_image *image)
@@ -194,9 +202,9 @@ static void print_epilogue(const struct report *self)
     printf("speed        %.1f images/s: %lld image%s in %.3f s of runs, decoding and resizing not counted\n", n / self->seconds,
            (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds);
     if (self->has_overlay)
-        printf("overlay      %s\n", self->options->overlay);
-    if (self->options->features)
-        printf("features     %s\n", self->options->features);
+        print_line("overlay      ", self->options->overlay);
+    if (self->has_features)
+        print_line("features     ", self->options->features);
 }
 
 void report_end(struct report *self, const struct inputs *inputs, int code)

@@ -12,8 +12,8 @@ struct report {
     const struct labels *labels;
     const struct prune *prune;
     int32_t n_stages;
-    bool compact;     /* one line an image */
-    bool has_overlay; /* it was written */
+    bool compact;                   /* one line an image */
+    bool has_overlay, has_features; /* they were written */
     int32_t n_top;
     /* sums over the images so far */
     int64_t n_images, n_right, n_expected;

@@ -135,11 +135,17 @@ void verify_print_prologue(const struct verify *self)
 {
     char prune[512];
     prune_describe(&self->prune, prune, sizeof prune);
-    printf("model    %s\nA        %s\nB        %s\nprune    %s\n", self->a.model_info.architecture, self->a.name, self->b.name, prune);
-    if (self->options->n_paths)
-        printf("images   %lld%s of %s\n\n", (long long)self->inputs.total, self->options->tiles ? " tiles" : "", self->options->paths[0]);
-    else
+    print_line("model    ", self->a.model_info.architecture);
+    print_line("A        ", self->a.name);
+    print_line("B        ", self->b.name);
+    print_line("prune    ", prune);
+    if (self->options->n_paths) {
+        printf("images   %lld%s of ", (long long)self->inputs.total, self->options->tiles ? " tiles" : "");
+        print_line("", self->options->paths[0]);
+        putchar('\n');
+    } else {
         printf("images   %lld of seeded, smoothed noise\n\n", (long long)self->n_noise);
+    }
     if (verify_is_same_device(self))
         complain(NULL, "A and B are the same device, which proves little; --against oracle compares with float64 sums");
 }
