@@ -25,7 +25,7 @@ out=$(git grep -nE '\b(abort|exit|assert|printf|fprintf|puts)\(' -- $library || 
 out=$(git grep -nE '#include "(backend_cpu|backend_cuda|backend_vulkan|tools|tests|bench)/' -- core include || true)
 [ -z "$out" ] || fail "core depends on a backend or on a tool" "$out"
 out=$(git grep -nE '#include "core/' -- backend_cpu backend_cuda backend_vulkan |
-    grep -vE 'core/(backend|op|entry|status|log|alloc|args|half)\.h' || true)
+    grep -vE 'core/(backend|op|entry|status|log|alloc|args|half|system)\.h' || true)
 [ -z "$out" ] || fail "a backend includes more of core than backend.h, op.h and the small services" "$out"
 out=$(git grep -hoE '^typedef struct rvit_[a-z_]+ \{' -- include | awk '{print $3}' | while read -r name; do
     grep -q "^SIZE($name, " tests/abi.c || echo "$name"; done)
