@@ -137,8 +137,8 @@ static inline void rvit_cpu_restore_float_mode(rvit_cpu_float_mode mode)
 }
 #endif
 
-/* Pool. n_threads counts the calling one. */
-rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool **out_pool);
+/* Pool. n_threads counts the calling one; usable: processors that this process may use. */
+rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_pool **out_pool);
 void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool);
 int rvit_cpu_pool_threads(const rvit_cpu_pool *pool);
 /* Calls fn for disjoint ranges that cover 0..n-1, each at most grain long, on the pool's threads (thread: 0.. , the scratch memory to use),

@@ -3,14 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__linux__)
-#include <sched.h>
-#endif
 #if defined(__x86_64__) && defined(__LP64__)
 #include <cpuid.h>
 #endif
 
 #include "backend_cpu/cpu.h"
+#include "core/system.h"
 
 /* The widest kernels this processor runs whose vectors have at most `bits` bits (0: any). */
 static const rvit_cpu_kernels *widest_kernels(int32_t bits)
@@ -28,18 +26,6 @@ static const rvit_cpu_kernels *widest_kernels(int32_t bits)
     }
 #endif
     return &rvit_cpu_kernels_portable;
-}
-
-/* Cores this process may use. */
-static int online_cores(void)
-{
-    long cores = sysconf(_SC_NPROCESSORS_ONLN);
-#if defined(__linux__)
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) < cores)
-        cores = CPU_COUNT(&set);
-#endif
-    return cores < 1 ? 1 : cores > 1024 ? 1024 : (int)cores;
 }
 
 /* The value of the first "model name" line of /proc/cpuinfo. */
@@ -118,8 +104,8 @@ static void device_destroy(rvit_device *base)
 
 static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *desc, rvit_tier tier)
 {
-    const int n_threads = desc->n_threads > 0 ? desc->n_threads : online_cores();
-    RVIT_TRY(rvit_cpu_pool_create(&device->base.alloc, n_threads, &device->pool));
+    const int usable = rvit_usable_processors("");
+    RVIT_TRY(rvit_cpu_pool_create(&device->base.alloc, desc->n_threads > 0 ? desc->n_threads : usable, usable, &device->pool));
     device->scratch = rvit_alloc_array(&device->base.alloc, (size_t)rvit_cpu_pool_threads(device->pool),
                                        RVIT_CPU_SCRATCH_FLOATS * sizeof *device->scratch);
     if (device->scratch == NULL)

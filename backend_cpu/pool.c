@@ -3,15 +3,14 @@
    there: the caller takes every chunk, and nobody is woken or joined. */
 #include <signal.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 #if !defined(__x86_64__)
 #include <sched.h>
 #endif
 
 #include "backend_cpu/cpu.h"
-
-/* How often a thread looks for work before it sleeps: some tens of microseconds, longer than the gap between two ops of a program. */
-#define SPINS 4000
+#include "backend_cpu/spin.h"
 
 struct rvit_cpu_pool {
     /* The region; written by the caller while no chunk is left, read by a thread that has taken one. */
@@ -25,13 +24,14 @@ struct rvit_cpu_pool {
     atomic_int sleepers, caller_sleeps, stop;
     pthread_mutex_t mutex;
     pthread_cond_t work, finished;
-    int spins;
-    int n_threads; /* the caller included */
-    pid_t process; /* whose threads they are */
+    rvit_cpu_spin spin; /* the caller's */
+    int n_threads;      /* the caller included */
+    pid_t process;      /* whose threads they are */
     struct rvit_cpu_worker {
         rvit_cpu_pool *pool;
         pthread_t thread;
         int index;
+        rvit_cpu_spin spin;
     } workers[];
 };
 
@@ -42,6 +42,17 @@ static void pause_briefly(void)
 #else
     sched_yield();
 #endif
+}
+
+/* Pauses before the next look; 0: sleep instead. */
+static int may_look_again(rvit_cpu_spin *spin)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
+        return 0;
+    pause_briefly();
+    return 1;
 }
 
 /* Takes one chunk of the region and runs it; 0 if none is left. */
@@ -68,13 +79,12 @@ static void *worker_main(void *argument)
     const struct rvit_cpu_worker *worker = argument;
     rvit_cpu_pool *pool = worker->pool;
     (void)rvit_cpu_default_float_mode(); /* not that of the thread that created the device */
+    rvit_cpu_spin spin = worker->spin;   /* no line shared with the others' */
     for (;;) {
-        for (int spin = 0; spin < pool->spins; spin++) {
-            if (run_chunk(pool, worker->index))
-                spin = 0;
-            else
-                pause_briefly();
-        }
+        do {
+            while (run_chunk(pool, worker->index))
+                rvit_cpu_spin_found(&spin);
+        } while (may_look_again(&spin));
         pthread_mutex_lock(&pool->mutex);
         atomic_fetch_add(&pool->sleepers, 1);
         while (atomic_load(&pool->remaining) == 0 && !atomic_load(&pool->stop))
@@ -83,8 +93,6 @@ static void *worker_main(void *argument)
         pthread_mutex_unlock(&pool->mutex);
         if (atomic_load(&pool->stop))
             return NULL;
-        while (run_chunk(pool, worker->index))
-            ;
     }
 }
 
@@ -118,10 +126,12 @@ void rvit_cpu_pool_run(rvit_cpu_pool *pool, int64_t n, int64_t grain, rvit_cpu_r
     }
     while (run_chunk(pool, 0))
         ;
-    for (int spin = 0; atomic_load(&pool->unfinished) > 0 && spin < pool->spins; spin++)
-        pause_briefly();
-    if (atomic_load(&pool->unfinished) == 0)
-        return;
+    do {
+        if (atomic_load(&pool->unfinished) == 0) {
+            rvit_cpu_spin_found(&pool->spin);
+            return;
+        }
+    } while (may_look_again(&pool->spin));
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->unfinished) > 0)
@@ -144,7 +154,7 @@ int rvit_cpu_pool_threads(const rvit_cpu_pool *pool)
     return pool->n_threads;
 }
 
-rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool **out_pool)
+rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_pool **out_pool)
 {
     rvit_cpu_pool *pool = rvit_alloc_new(alloc, sizeof *pool + (size_t)n_threads * sizeof pool->workers[0]);
     if (pool == NULL)
@@ -152,8 +162,7 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool
     pthread_mutex_init(&pool->mutex, NULL);
     pthread_cond_init(&pool->work, NULL);
     pthread_cond_init(&pool->finished, NULL);
-    /* Spinning helps only where every thread has a core. */
-    pool->spins = n_threads <= sysconf(_SC_NPROCESSORS_ONLN) ? SPINS : 0;
+    rvit_cpu_spin_init(&pool->spin, n_threads, usable);
     pool->n_threads = 1;
     pool->process = getpid();
     /* The application's signals are for its own threads. */
@@ -164,6 +173,7 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, rvit_cpu_pool
         struct rvit_cpu_worker *worker = &pool->workers[i];
         worker->pool = pool;
         worker->index = i;
+        rvit_cpu_spin_init(&worker->spin, n_threads, usable);
         if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
             rvit_log(RVIT_LOG_WARNING, "cpu: the system gives no more threads; going on with %d of %d", i, n_threads);
             break;

@@ -63,7 +63,9 @@ typedef struct rvit_device_desc {
     rvit_backend backend; /* AUTO: CUDA, then a Vulkan GPU, then the CPU */
     int32_t index;        /* within the backend; -1: the first that is not software, else the first */
     rvit_tier tier;       /* UNSUPPORTED if the device lacks it */
-    int32_t n_threads;    /* CPU: worker threads; 0: one a core */
+    int32_t n_threads;    /* CPU: threads that run an op, the calling one included. 0: as many processors as the process may use when the
+                             device is created: those online, in the calling thread's affinity mask, and within the CPU quota of its control
+                             groups, rounded up. More than these only take each other's time */
     int32_t oracle;       /* CPU: 1 for the plain reference with float64 accumulation; slow */
     int32_t debug_checks; /* 1: read back and validate cu_seqlens, rows.live and src_rows of an op before it runs, unless it was recorded;
                              synchronises */
