@@ -1,4 +1,6 @@
 /* Buffers: host memory, whatever their type. */
+#include <stdio.h>
+
 #include "backend_cpu/cpu.h"
 
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer)
@@ -9,7 +11,9 @@ rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffe
     buffer->memory = (uint64_t)size > SIZE_MAX ? NULL : rvit_alloc_new(&device->alloc, (size_t)size);
     if (buffer->memory == NULL) {
         rvit_alloc_free(&device->alloc, buffer);
-        return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "a buffer of %lld bytes does not fit the memory", (long long)size);
+        char why[256]; /* the detail is written while it is read */
+        snprintf(why, sizeof why, "%s", (uint64_t)size > SIZE_MAX ? "more than an address can name" : rvit_status_detail());
+        return rvit_fail(RVIT_OUT_OF_DEVICE_MEMORY, "a buffer of %lld bytes does not fit the memory; %s", (long long)size, why);
     }
     buffer->base.host = type == RVIT_BUFFER_DEVICE ? NULL : buffer->memory;
     *out_buffer = &buffer->base;

@@ -1,11 +1,13 @@
 #include "core/alloc.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/status.h"
+#include "core/system.h"
 
-enum { ALIGNMENT = 64 };
+enum { ALIGNMENT = 64, LARGE = 4 << 20 };
 
 static void *default_allocate(void *user, size_t size, size_t alignment)
 {
@@ -32,6 +34,30 @@ void rvit_alloc_copy(rvit_alloc *alloc, const rvit_alloc *source)
     atomic_init(&alloc->count, atomic_load(&source->count));
 }
 
+static void describe_size(char text[32], uint64_t size)
+{
+    if (size < (uint64_t)1 << 30)
+        snprintf(text, 32, "%.1f MiB", (double)size / (1 << 20));
+    else
+        snprintf(text, 32, "%.1f GiB", (double)size / (1 << 30));
+}
+
+/* Systems that overcommit grant what they do not have and end the process when it is touched. So a large request is compared with what
+   there is; it costs some file reads, much less than zeroing the memory does. A caller's allocator has limits of its own. */
+static int is_too_large(const rvit_alloc *alloc, size_t size)
+{
+    if (size < LARGE || alloc->allocator.allocate != default_allocate)
+        return 0;
+    const int64_t available = rvit_available_memory("");
+    if (available == INT64_MAX || size <= (uint64_t)(available - available / 16))
+        return 0;
+    char asked[32], there[32];
+    describe_size(asked, size);
+    describe_size(there, (uint64_t)available);
+    (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: %s asked for, %s available, of which 1/16 is left free", asked, there);
+    return 1;
+}
+
 void *rvit_alloc_new(rvit_alloc *alloc, size_t size)
 {
     if (size > SIZE_MAX / 2) {
@@ -39,12 +65,15 @@ void *rvit_alloc_new(rvit_alloc *alloc, size_t size)
         return NULL;
     }
     const size_t rounded = size == 0 ? ALIGNMENT : size;
+    if (is_too_large(alloc, rounded))
+        return NULL;
     void *pointer = alloc->allocator.allocate(alloc->allocator.user, rounded, ALIGNMENT);
     if (pointer == NULL) {
         (void)rvit_fail(RVIT_OUT_OF_HOST_MEMORY, "host memory: no %zu bytes left", rounded);
         return NULL;
     }
     atomic_fetch_add(&alloc->count, 1);
+    /* Zeroed whatever the allocator gave: what was granted is touched here, not in the middle of a forward. */
     memset(pointer, 0, rounded);
     return pointer;
 }

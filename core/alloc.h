@@ -15,7 +15,8 @@ typedef struct rvit_alloc {
 void rvit_alloc_init(rvit_alloc *alloc, const rvit_allocator *allocator);
 /* Copies the allocator of source and starts a new count at its count. */
 void rvit_alloc_copy(rvit_alloc *alloc, const rvit_alloc *source);
-/* Zeroed, 64-byte aligned; NULL with the detail set when out of memory. size 0 gives a valid pointer. */
+/* Zeroed, 64-byte aligned; NULL with the detail set when out of memory. size 0 gives a valid pointer. Of malloc's memory a request of 4
+   MiB or more is refused beyond 15/16 of what rvit_available_memory gives (core/system.h). */
 void *rvit_alloc_new(rvit_alloc *alloc, size_t size);
 /* n * size with an overflow check. */
 void *rvit_alloc_array(rvit_alloc *alloc, size_t n, size_t size);

@@ -51,7 +51,8 @@ typedef struct rvit_device_info {
 RVIT_API RVIT_NODISCARD rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t *out_n_infos);
 #define RVIT_DEVICE_INFO_INIT RVIT_INIT(rvit_device_info)
 
-/* Host memory for the library's own objects. Both functions may be called from any thread that uses the device. */
+/* Host memory for the library's own objects, and the buffers of the CPU device. Both functions may be called from any thread that uses
+   the device. */
 typedef struct rvit_allocator {
     void *user;
     void *(*allocate)(void *user, size_t size, size_t alignment); /* alignment is a power of two, at most 64; NULL: out of memory */
@@ -111,7 +112,11 @@ typedef enum rvit_buffer_type {
     RVIT_BUFFER_READBACK = 2 /* mapped; written by the device, read by the host after a synchronise */
 } rvit_buffer_type;
 
-/* size in bytes, at least 1; contents undefined. A buffer must outlive the work and the programs that use it. */
+/* size in bytes, at least 1; contents undefined. A buffer must outlive the work and the programs that use it.
+   OUT_OF_DEVICE_MEMORY: it does not fit. On the CPU a buffer is host memory and is touched at once, so that what was granted is there.
+   Linux grants more than it has and ends a process that touches it: without an allocator of the caller's, 4 MiB or more are refused where
+   they are more than 15/16 of what is available (MemAvailable and SwapFree of /proc/meminfo, and what the control groups' memory limits
+   leave). Others may take that memory meanwhile. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 RVIT_API void rvit_buffer_destroy(rvit_buffer *buffer);
 /* The mapped pointer of an UPLOAD or READBACK buffer, 64-byte aligned, for the buffer's life; NULL for a DEVICE buffer. */

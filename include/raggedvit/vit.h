@@ -196,7 +196,8 @@ typedef struct rvit_memory_info {
    none; Vulkan at most 1 KiB, and 1 KiB for each block and stage; CUDA at most 4 KiB + 32 bytes an image, for ats 4 KiB + 16 bytes
    a token of the batch more, and 32 MiB where cuBLASLt splits sums; while a fixed_batch session is created, an input and an output of a
    product more, on which its algorithms are tried out. What drivers keep for themselves is not known. A stream of the caller's keeps the
-   list of ops of its longest recording. On the CPU all buffers come from the allocator, too.
+   list of ops of its longest recording. On the CPU all buffers come from the allocator, too;
+   rvit_buffer_create says what it refuses.
 
    Fails as rvit_session_create does where the desc is at fault; ops are not looked at. desc may be NULL. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *out_memory);
