@@ -7,11 +7,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#else
-#include <fenv.h>
-#endif
 
 #include "backend_cpu/kernels.h"
 #include "core/backend.h"
@@ -104,38 +99,6 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
     else
         memcpy((float *)p + i, values, (size_t)n * sizeof *values);
 }
-
-/* How a thread rounds, treats subnormals and traps. An application may have changed it for its own threads, of which the caller is one. */
-#if defined(__SSE__)
-typedef unsigned rvit_cpu_float_mode;
-
-static inline rvit_cpu_float_mode rvit_cpu_default_float_mode(void)
-{
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(0x1f80);
-    return before;
-}
-
-static inline void rvit_cpu_restore_float_mode(rvit_cpu_float_mode mode)
-{
-    _mm_setcsr(mode);
-}
-#else
-typedef fenv_t rvit_cpu_float_mode;
-
-static inline rvit_cpu_float_mode rvit_cpu_default_float_mode(void)
-{
-    fenv_t before;
-    (void)fegetenv(&before);
-    (void)fesetenv(FE_DFL_ENV);
-    return before;
-}
-
-static inline void rvit_cpu_restore_float_mode(rvit_cpu_float_mode mode)
-{
-    (void)fesetenv(&mode);
-}
-#endif
 
 /* Pool. n_threads counts the calling one; usable: processors that this process may use. */
 rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_pool **out_pool);

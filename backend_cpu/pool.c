@@ -78,8 +78,7 @@ static void *worker_main(void *argument)
 {
     const struct rvit_cpu_worker *worker = argument;
     rvit_cpu_pool *pool = worker->pool;
-    (void)rvit_cpu_default_float_mode(); /* not that of the thread that created the device */
-    rvit_cpu_spin spin = worker->spin;   /* no line shared with the others' */
+    rvit_cpu_spin spin = worker->spin; /* no line shared with the others' */
     for (;;) {
         do {
             while (run_chunk(pool, worker->index))

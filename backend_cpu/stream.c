@@ -63,12 +63,10 @@ static void run(rvit_stream *stream, const rvit_op *ops, int32_t n_ops)
 {
     rvit_cpu_device *device = (rvit_cpu_device *)stream->device;
     pthread_mutex_lock(&device->lock);
-    const rvit_cpu_float_mode mode = rvit_cpu_default_float_mode();
     for (int32_t i = 0; i < n_ops; i++) {
         rvit_cpu_run_op(device, &ops[i]);
         stream->stats.copies += ops[i].type == RVIT_OP_COPY;
     }
-    rvit_cpu_restore_float_mode(mode);
     pthread_mutex_unlock(&device->lock);
     stream->stats.launches += n_ops;
     stream->stats.submits++;

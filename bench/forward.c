@@ -48,7 +48,7 @@ static void usage(FILE *out)
     fputs("usage: bench_forward MODEL [options]\n"
           "  --backend cpu|vulkan|cuda|auto  default auto\n"
           "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --threads N                     CPU threads; default one a core\n"
+          "  --threads N                     CPU threads; default as many as the process may use\n"
           "  --dtype f32|f16                 default f32\n"
           "  --prune 'NAME SETTING=X; ...'   variants, the tool's policies and options; default 'none; l2 keep=0.5; l2 keep=0.2'\n"
           "  --batch N,N,...                 default 1,32\n"

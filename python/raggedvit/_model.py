@@ -78,8 +78,8 @@ class Model:
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
     "vulkan"; index: the device within it. dtype: "f32" or "f16", storage of weights and activations. image_size: side of the images if it
-    is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"). n_threads: of the CPU backend; 0: one
-    a core. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
+    is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"). n_threads: of the CPU backend; 0: as
+    many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
     all. lenient: tensors that nothing uses are no error. eps: of the layernorms; 0: the checkpoint's. max_sessions: how many recorded
     forwards, one for each batch size and policy, are kept; each holds its memory.
 

@@ -116,7 +116,7 @@ static const struct option_row option_rows[] = {
     {OPT_AGAINST_DEVICE, VERIFY, "against-device", "N", "the reference backend's device of that number (its first)"},
     {OPT_TIER, CLASSIFY | BENCH, "tier", "NAME", "kernels: auto, scalar, subgroup or matrix (auto: the highest the device has)"},
     {OPT_TIER, VERIFY, "tier", "NAME", "A's kernels: auto, scalar, subgroup or matrix (auto, as B: the highest there is)"},
-    {OPT_THREADS, TIMES, "threads", "N", "CPU threads, 0 to 1024 (0: one a core)"},
+    {OPT_THREADS, TIMES, "threads", "N", "CPU threads, 0 to 1024 (0: as many as the process may use)"},
     {OPT_PRUNE, RUNS, "prune", "NAME",
      "how patches are dropped; 'raggedvit policies' says which of the options below each takes (none). One of:"},
     {OPT_PRUNE, BENCH, "prune", "NAME",
