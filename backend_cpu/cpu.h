@@ -116,20 +116,13 @@ static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
     return device->scratch + (int64_t)thread * RVIT_CPU_SCRATCH_FLOATS;
 }
 
-/* Ops. The device's lock is held; nothing in them can fail. */
+/* Ops, one file each. The device's lock is held; nothing in them can fail. */
+#define RVIT_OP(TYPE, name) void rvit_cpu_##name(rvit_cpu_device *device, const rvit_##name##_args *args);
+#include "core/ops.def"
+
+/* ops.c */
 void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op);
-void rvit_cpu_copy(rvit_cpu_device *device, const rvit_copy_args *args);
-void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *args);
-void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *args);
-void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
-void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *args);
-void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *args);
-void rvit_cpu_mean(rvit_cpu_device *device, const rvit_mean_args *args);
-void rvit_cpu_match(rvit_cpu_device *device, const rvit_match_args *args);
-void rvit_cpu_merge(rvit_cpu_device *device, const rvit_merge_args *args);
-void rvit_cpu_pack(rvit_cpu_device *device, const rvit_pack_args *args);
-void rvit_cpu_unpack(rvit_cpu_device *device, const rvit_unpack_args *args);
-void rvit_cpu_head(rvit_cpu_device *device, const rvit_head_args *args);
+const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op);
 
 /* The first part of select (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);

@@ -145,66 +145,12 @@ static rvit_status device_create(const rvit_device_desc *desc, const rvit_alloc 
     return RVIT_OK;
 }
 
-static int is_stored(rvit_dtype dtype)
-{
-    return dtype == RVIT_F32 || dtype == RVIT_F16;
-}
-
-static int is_select_stored(const rvit_select_args *a)
-{
-    const int reads_x = a->score == RVIT_SCORE_L2 || a->score == RVIT_SCORE_CLS_NORM || a->score == RVIT_SCORE_PREDICTOR;
-    return (a->mode == RVIT_SELECT_MASK || !reads_x || is_stored(a->dtype)) && (a->fuse_x.buffer == NULL || is_stored(a->fuse_dtype));
-}
-
-static const char *supports(const rvit_device *device, const rvit_op *op)
-{
-    (void)device;
-    int fine = 1;
-    switch (op->type) {
-    case RVIT_OP_PATCHIFY:
-        fine = is_stored(op->patchify.dtype);
-        break;
-    case RVIT_OP_LINEAR:
-        fine = is_stored(op->linear.dtype) && is_stored(op->linear.out_dtype);
-        break;
-    case RVIT_OP_LAYERNORM:
-        fine = is_stored(op->layernorm.dtype) && is_stored(op->layernorm.out_dtype);
-        break;
-    case RVIT_OP_ATTENTION:
-        fine = is_stored(op->attention.dtype);
-        break;
-    case RVIT_OP_SELECT:
-        fine = is_select_stored(&op->select);
-        break;
-    case RVIT_OP_MEAN:
-        fine = is_stored(op->mean.dtype);
-        break;
-    case RVIT_OP_MATCH:
-        fine = is_stored(op->match.dtype);
-        break;
-    case RVIT_OP_MERGE:
-        fine = is_stored(op->merge.dtype);
-        break;
-    case RVIT_OP_UNPACK:
-        fine = is_stored(op->unpack.dtype);
-        break;
-    case RVIT_OP_HEAD:
-        fine = is_stored(op->head.dtype) && is_stored(op->head.weight_dtype);
-        break;
-    case RVIT_OP_COPY:
-    case RVIT_OP_PACK:
-    case RVIT_OP_COUNT:
-        break;
-    }
-    return fine ? NULL : "the CPU backend stores float32 and float16 only, not bfloat16";
-}
-
 const rvit_backend_api rvit_backend_cpu = {
     .backend = RVIT_BACKEND_CPU,
     .device_describe = device_describe,
     .device_create = device_create,
     .device_destroy = device_destroy,
-    .supports = supports,
+    .supports = rvit_cpu_supports,
     .buffer_create = rvit_cpu_buffer_create,
     .buffer_destroy = rvit_cpu_buffer_destroy,
     .stream_create = rvit_cpu_stream_create,

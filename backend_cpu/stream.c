@@ -1,50 +1,6 @@
 /* Streams: ops run when they are enqueued, so there is never anything to wait for. */
 #include "backend_cpu/cpu.h"
 
-void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
-{
-    switch (op->type) {
-    case RVIT_OP_COPY:
-        rvit_cpu_copy(device, &op->copy);
-        break;
-    case RVIT_OP_PATCHIFY:
-        rvit_cpu_patchify(device, &op->patchify);
-        break;
-    case RVIT_OP_LINEAR:
-        rvit_cpu_linear(device, &op->linear);
-        break;
-    case RVIT_OP_LAYERNORM:
-        rvit_cpu_layernorm(device, &op->layernorm);
-        break;
-    case RVIT_OP_ATTENTION:
-        rvit_cpu_attention(device, &op->attention);
-        break;
-    case RVIT_OP_SELECT:
-        rvit_cpu_select(device, &op->select);
-        break;
-    case RVIT_OP_MEAN:
-        rvit_cpu_mean(device, &op->mean);
-        break;
-    case RVIT_OP_MATCH:
-        rvit_cpu_match(device, &op->match);
-        break;
-    case RVIT_OP_MERGE:
-        rvit_cpu_merge(device, &op->merge);
-        break;
-    case RVIT_OP_PACK:
-        rvit_cpu_pack(device, &op->pack);
-        break;
-    case RVIT_OP_UNPACK:
-        rvit_cpu_unpack(device, &op->unpack);
-        break;
-    case RVIT_OP_HEAD:
-        rvit_cpu_head(device, &op->head);
-        break;
-    case RVIT_OP_COUNT:
-        break;
-    }
-}
-
 rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream)
 {
     rvit_stream *stream = rvit_alloc_new(&device->alloc, sizeof *stream);

@@ -119,8 +119,12 @@ rvit_status rvit_cu_device_create(const rvit_device_desc *desc, const rvit_alloc
 rvit_status rvit_cu_device_create_on(CUcontext context, const rvit_alloc *alloc, rvit_device **out_device);
 void rvit_cu_device_destroy(rvit_device *device);
 
-/* supports.c */
+/* ops.c */
 const char *rvit_cu_supports(const rvit_device *device, const rvit_op *op);
+rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op);
+/* Room for what an op needs between launches, so that a capture allocates nothing. */
+rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op);
+void rvit_cu_queue_close(rvit_cu_queue *queue);
 
 /* buffer.c */
 rvit_status rvit_cu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
@@ -137,27 +141,13 @@ rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvi
 #define RVIT_CU_MAX_GRID_Z 65535 /* and y, on every device */
 /* Whether the op writes any of the size bytes at view. */
 int rvit_cu_writes(const rvit_op *op, rvit_view view, int64_t size);
-/* Runs one op. */
-rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op);
-/* Room for what an op needs between launches, so that a capture allocates nothing. */
-rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op);
 /* Room for at least size bytes; zeroed if new. Waits for the stream before it frees what it replaces. */
 rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scratch, size_t size);
-void rvit_cu_queue_close(rvit_cu_queue *queue);
+void rvit_cu_scratch_free(rvit_cu_queue *queue, rvit_cu_scratch *scratch);
 
 /* One file for each op. */
-rvit_status rvit_cu_copy(rvit_cu_queue *queue, const rvit_copy_args *args);
-rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *args);
-rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args);
-rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *args);
-rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args);
-rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args);
-rvit_status rvit_cu_mean(rvit_cu_queue *queue, const rvit_mean_args *args);
-rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args);
-rvit_status rvit_cu_merge(rvit_cu_queue *queue, const rvit_merge_args *args);
-rvit_status rvit_cu_pack(rvit_cu_queue *queue, const rvit_pack_args *args);
-rvit_status rvit_cu_unpack(rvit_cu_queue *queue, const rvit_unpack_args *args);
-rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args);
+#define RVIT_OP(TYPE, name) rvit_status rvit_cu_##name(rvit_cu_queue *queue, const rvit_##name##_args *args);
+#include "core/ops.def"
 /* Room for what the op needs in memory of the queue's. */
 rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args);
 rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args);

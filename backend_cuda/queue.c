@@ -75,74 +75,22 @@ rvit_status rvit_cu_scratch_reserve(rvit_cu_queue *queue, rvit_cu_scratch *scrat
     return RVIT_OK;
 }
 
-void rvit_cu_queue_close(rvit_cu_queue *queue)
+void rvit_cu_scratch_free(rvit_cu_queue *queue, rvit_cu_scratch *scratch)
 {
-    rvit_cu_lt_forget(queue);
-    const rvit_cu_scratch *const all[] = {&queue->layout, &queue->sorted, &queue->workspace};
-    for (int i = 0; i < 3; i++) {
-        atomic_fetch_sub(&queue->device->base.working_size, (long long)all[i]->size);
-        if (all[i]->pointer != 0)
-            (void)queue->device->driver->cuMemFree(all[i]->pointer);
-    }
+    atomic_fetch_sub(&queue->device->base.working_size, (long long)scratch->size);
+    if (scratch->pointer != 0)
+        (void)queue->device->driver->cuMemFree(scratch->pointer);
 }
 
 int rvit_cu_writes(const rvit_op *op, rvit_view view, int64_t size)
 {
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     const int n = rvit_op_accesses(op, accesses);
-    const uintptr_t first = (uintptr_t)rvit_cu_at(view);
-    for (int i = 0; i < n && first != 0; i++) {
-        const uintptr_t written = (uintptr_t)rvit_cu_at(accesses[i].view);
-        if (accesses[i].writes && written != 0 && first < written + (uintptr_t)accesses[i].size && written < first + (uintptr_t)size)
+    /* By address: memory may be wrapped in several buffers. */
+    const int64_t at = (int64_t)(uintptr_t)rvit_cu_at(view);
+    for (int i = 0; i < n && at != 0; i++)
+        if (accesses[i].writes && accesses[i].view.buffer != NULL &&
+            rvit_ranges_overlap(at, size, (int64_t)(uintptr_t)rvit_cu_at(accesses[i].view), accesses[i].size))
             return 1;
-    }
     return 0;
-}
-
-rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
-{
-    const rvit_cu_lt_plan *plan;
-    switch (op->type) {
-    case RVIT_OP_SELECT:
-        return rvit_cu_select_reserve(queue, &op->select);
-    case RVIT_OP_MATCH:
-        return rvit_cu_match_reserve(queue, &op->match);
-    case RVIT_OP_LINEAR:
-        return rvit_cu_lt_prepare(queue, &op->linear, &plan);
-    default:
-        return RVIT_OK;
-    }
-}
-
-rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
-{
-    switch (op->type) {
-    case RVIT_OP_COPY:
-        return rvit_cu_copy(queue, &op->copy);
-    case RVIT_OP_PATCHIFY:
-        return rvit_cu_patchify(queue, &op->patchify);
-    case RVIT_OP_LINEAR:
-        return rvit_cu_linear(queue, &op->linear);
-    case RVIT_OP_LAYERNORM:
-        return rvit_cu_layernorm(queue, &op->layernorm);
-    case RVIT_OP_ATTENTION:
-        return rvit_cu_attention(queue, &op->attention);
-    case RVIT_OP_SELECT:
-        return rvit_cu_select(queue, &op->select);
-    case RVIT_OP_MEAN:
-        return rvit_cu_mean(queue, &op->mean);
-    case RVIT_OP_MATCH:
-        return rvit_cu_match(queue, &op->match);
-    case RVIT_OP_MERGE:
-        return rvit_cu_merge(queue, &op->merge);
-    case RVIT_OP_PACK:
-        return rvit_cu_pack(queue, &op->pack);
-    case RVIT_OP_UNPACK:
-        return rvit_cu_unpack(queue, &op->unpack);
-    case RVIT_OP_HEAD:
-        return rvit_cu_head(queue, &op->head);
-    case RVIT_OP_COUNT:
-        break;
-    }
-    return rvit_fail(RVIT_INTERNAL, "cuda: an op of type %d", (int)op->type);
 }

@@ -58,13 +58,13 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     } else if (!shape.direct) {
         dispatch.specs[RVIT_ATTENTION_COLUMNS] = shape.columns;
     }
-    push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_Q, "q", unit);
-    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_K, "k", unit);
-    push.v_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_V, "v", unit);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CU_SEQLENS, "cu_seqlens", 4);
-    push.key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_KEY_BIAS, "key_bias", 4);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_OUT, "out", out_unit);
-    push.cls_probs_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CLS_PROBS, "cls_probs", 4);
-    push.lse_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_LSE, "lse", 4);
+    push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_Q, RVIT_SLOT(attention, q), unit);
+    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_K, RVIT_SLOT(attention, k), unit);
+    push.v_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_V, RVIT_SLOT(attention, v), unit);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CU_SEQLENS, RVIT_SLOT(attention, cu_seqlens), 4);
+    push.key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_KEY_BIAS, RVIT_SLOT(attention, key_bias), 4);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_OUT, RVIT_SLOT(attention, out), out_unit);
+    push.cls_probs_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_CLS_PROBS, RVIT_SLOT(attention, cls_probs), 4);
+    push.lse_at = rvit_vk_bind(recorder, &dispatch, RVIT_ATTENTION_LSE, RVIT_SLOT(attention, lse), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

@@ -10,8 +10,8 @@ static int writes_live(const rvit_op *op, rvit_view live)
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     const int n = rvit_op_accesses(op, accesses);
     for (int a = 0; a < n; a++)
-        if (accesses[a].writes && accesses[a].view.buffer == live.buffer && accesses[a].view.offset < live.offset + 4 &&
-            live.offset < accesses[a].view.offset + accesses[a].size)
+        if (accesses[a].writes && accesses[a].view.buffer == live.buffer &&
+            rvit_ranges_overlap(accesses[a].view.offset, accesses[a].size, live.offset, 4))
             return 1;
     return 0;
 }
@@ -143,11 +143,12 @@ static rvit_status record_grids(rvit_vk_recorder *recorder, int32_t first)
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = 1, .multiply = 1, .divide = 1, .times = 1}};
-    recorder->accesses[0] = (rvit_access){.name = "live", .view = lead->groups.live, .size = 4, .reads = 1};
-    recorder->accesses[1] = rvit_vk_grids_access(recorder);
-    recorder->n_accesses = 2;
-    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_GRIDS, "grids", 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, "live", 4);
+    enum { LIVE, GRIDS, N };
+    recorder->accesses[LIVE] = (rvit_access){.name = "live", .view = lead->groups.live, .size = 4, .reads = 1, .live = 1};
+    recorder->accesses[GRIDS] = rvit_vk_grids_access(recorder);
+    recorder->n_accesses = N;
+    (void)rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_GRIDS, GRIDS, 4);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_INDIRECT_LIVE, LIVE, 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }
 

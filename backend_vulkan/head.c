@@ -26,12 +26,12 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
         .push = &push,
         .push_size = sizeof push,
         .groups = {.rows = args->n_classes, .multiply = 1, .divide = teams * RVIT_HEAD_CLASSES, .times = args->n_images}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_X, "x", half_in ? 8 : 16);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_CU_SEQLENS, "cu_seqlens", 4);
-    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_GAMMA, "gamma", 16);
-    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BETA, "beta", 16);
-    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_WEIGHT, "weight", half_weight ? 8 : 16);
-    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BIAS, "bias", 4);
-    push.logits_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_LOGITS, "logits", 4);
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_X, RVIT_SLOT(head, x), half_in ? 8 : 16);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_CU_SEQLENS, RVIT_SLOT(head, cu_seqlens), 4);
+    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_GAMMA, RVIT_SLOT(head, gamma), 16);
+    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BETA, RVIT_SLOT(head, beta), 16);
+    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_WEIGHT, RVIT_SLOT(head, weight), half_weight ? 8 : 16);
+    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_BIAS, RVIT_SLOT(head, bias), 4);
+    push.logits_at = rvit_vk_bind(recorder, &dispatch, RVIT_HEAD_LOGITS, RVIT_SLOT(head, logits), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

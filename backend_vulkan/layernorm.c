@@ -33,12 +33,12 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
         .push = &push,
         .push_size = sizeof push,
         .groups = {.rows = args->rows.capacity, .multiply = 1, .divide = rows, .times = 1, .live = rvit_vk_grid_live(args->rows)}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_X, "x", half_in ? 8 : 16);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_SRC_ROWS, "src_rows", 4);
-    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_GAMMA, "gamma", 16);
-    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_BETA, "beta", 16);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT, "out", half_out ? 8 : 16);
-    push.out_x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT_X, "out_x", half_in ? 8 : 16);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_LIVE, "rows.live", 4);
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_X, RVIT_SLOT(layernorm, x), half_in ? 8 : 16);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_SRC_ROWS, RVIT_SLOT(layernorm, src_rows), 4);
+    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_GAMMA, RVIT_SLOT(layernorm, gamma), 16);
+    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_BETA, RVIT_SLOT(layernorm, beta), 16);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT, RVIT_SLOT(layernorm, out), half_out ? 8 : 16);
+    push.out_x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_OUT_X, RVIT_SLOT(layernorm, out_x), half_in ? 8 : 16);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LAYERNORM_LIVE, RVIT_SLOT(layernorm, live), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

@@ -48,11 +48,11 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                             .divide = shape.tile_m,
                                             .times = (args->out_features + (int64_t)shape.tile_n - 1) / shape.tile_n,
                                             .live = rvit_vk_grid_live(args->rows)}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X, "x", in_unit);
-    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT, "weight", in_unit);
-    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_BIAS, "bias", 16);
-    push.residual_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_RESIDUAL, "residual", out_unit);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_OUT, "out", out_unit);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_LIVE, "rows.live", 4);
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X, RVIT_SLOT(linear, x), in_unit);
+    push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT, RVIT_SLOT(linear, weight), in_unit);
+    push.bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_BIAS, RVIT_SLOT(linear, bias), 16);
+    push.residual_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_RESIDUAL, RVIT_SLOT(linear, residual), out_unit);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_OUT, RVIT_SLOT(linear, out), out_unit);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_LIVE, RVIT_SLOT(linear, live), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

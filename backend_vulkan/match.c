@@ -34,14 +34,14 @@ rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_ar
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = args->n_images == 0 ? 1 : args->n_images, .multiply = 1, .divide = share, .times = 1}};
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_CU_SEQLENS, "cu_seqlens", 4);
-    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_K, "k", half ? 8 : 16);
-    push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_KEEP, "keep", 4);
-    push.out_cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_OUT_CU_SEQLENS, "out_cu_seqlens", 4);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_SRC_ROWS, "src_rows", 4);
-    push.metric_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_METRIC, "metric", 16);
-    push.next_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_NEXT_ROWS, "next_rows", 4);
-    (void)rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_GRIDS, "grids", 4);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_CU_SEQLENS, RVIT_SLOT(match, cu_seqlens), 4);
+    push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_K, RVIT_SLOT(match, k), half ? 8 : 16);
+    push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_KEEP, RVIT_SLOT(match, keep), 4);
+    push.out_cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_OUT_CU_SEQLENS, RVIT_SLOT(match, out_cu_seqlens), 4);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_SRC_ROWS, RVIT_SLOT(match, src_rows), 4);
+    push.metric_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_METRIC, RVIT_SLOT(match, metric), 16);
+    push.next_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_NEXT_ROWS, RVIT_SLOT(match, next_rows), 4);
+    (void)rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_GRIDS, RVIT_N_SLOTS_match, 4);
     const rvit_vk_own_grids own = rvit_vk_find_own_grids(recorder);
     push.n_grids = own.n;
     push.grids_at = own.grids_at;

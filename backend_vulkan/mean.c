@@ -20,7 +20,7 @@ rvit_status rvit_vk_record_mean(rvit_vk_recorder *recorder, const rvit_mean_args
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = args->n_images, .multiply = n_blocks, .divide = 1, .times = 1}};
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MEAN_CU_SEQLENS, "cu_seqlens", 4);
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MEAN_X, "x", half ? 8 : 16);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_MEAN_CU_SEQLENS, RVIT_SLOT(mean, cu_seqlens), 4);
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MEAN_X, RVIT_SLOT(mean, x), half ? 8 : 16);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

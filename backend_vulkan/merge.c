@@ -17,13 +17,13 @@ rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_ar
                                             .divide = RVIT_MAX_THREADS,
                                             .times = 1,
                                             .live = rvit_vk_grid_live(args->rows)}};
-    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_X, "x", half ? 8 : 16);
-    push.sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_SIZES, "sizes", 4);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_SRC_ROWS, "src_rows", 4);
-    push.next_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_NEXT_ROWS, "next_rows", 4);
-    push.out_x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_OUT_X, "out_x", half ? 8 : 16);
-    push.out_sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_OUT_SIZES, "out_sizes", 4);
-    push.out_key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_OUT_KEY_BIAS, "out_key_bias", 4);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_LIVE, "rows.live", 4);
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_X, RVIT_SLOT(merge, x), half ? 8 : 16);
+    push.sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_SIZES, RVIT_SLOT(merge, sizes), 4);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_SRC_ROWS, RVIT_SLOT(merge, src_rows), 4);
+    push.next_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_NEXT_ROWS, RVIT_SLOT(merge, next_rows), 4);
+    push.out_x_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_OUT_X, RVIT_SLOT(merge, out_x), half ? 8 : 16);
+    push.out_sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_OUT_SIZES, RVIT_SLOT(merge, out_sizes), 4);
+    push.out_key_bias_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_OUT_KEY_BIAS, RVIT_SLOT(merge, out_key_bias), 4);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_MERGE_LIVE, RVIT_SLOT(merge, live), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

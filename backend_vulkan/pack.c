@@ -18,9 +18,9 @@ rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args
                                             .divide = RVIT_MAX_THREADS,
                                             .times = 1,
                                             .live = rvit_vk_grid_live(args->rows)}};
-    push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_SOURCE, "source", unit);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_SRC_ROWS, "src_rows", 4);
-    push.destination_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_DESTINATION, "destination", unit);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_LIVE, "rows.live", 4);
+    push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_SOURCE, RVIT_SLOT(pack, source), unit);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_SRC_ROWS, RVIT_SLOT(pack, src_rows), 4);
+    push.destination_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_DESTINATION, RVIT_SLOT(pack, destination), unit);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_PACK_LIVE, RVIT_SLOT(pack, live), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

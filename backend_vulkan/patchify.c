@@ -24,9 +24,9 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
         .groups = {.rows = pairs > lengths ? pairs : lengths, .multiply = 1, .divide = RVIT_MAX_THREADS, .times = 1}};
     if (dispatch.groups.rows == 0)
         return RVIT_OK;
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_LIVE, "live_images", 4);
-    push.images_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_IMAGES, "images", 8);
-    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_OUT, "out", half ? 4 : 8);
-    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_CU_SEQLENS, "cu_seqlens", 4);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_LIVE, RVIT_SLOT(patchify, live_images), 4);
+    push.images_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_IMAGES, RVIT_SLOT(patchify, images), 8);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_OUT, RVIT_SLOT(patchify, out), half ? 4 : 8);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PATCHIFY_CU_SEQLENS, RVIT_SLOT(patchify, cu_seqlens), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

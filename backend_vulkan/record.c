@@ -1,5 +1,5 @@
-/* Ops as commands: descriptors, barriers where ops depend on each other, and indirect dispatches where rows are known to the device
-   alone. */
+/* What ops are recorded by: descriptors, barriers where ops depend on each other, and dispatches, indirect where rows are known to the
+   device alone. */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
@@ -19,15 +19,15 @@ static void barrier(const rvit_vk_recorder *recorder, VkPipelineStageFlags from,
 void rvit_vk_record_barrier(rvit_vk_recorder *recorder)
 {
     recorder->n_ranges = 0;
-    recorder->since_wide = 0;
+    recorder->since_full = 0;
     barrier(recorder, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, WRITES, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, READS | WRITES);
 }
 
-/* Between shaders alone, which costs a GPU less than half as much. */
-static void record_narrow_barrier(rvit_vk_recorder *recorder)
+/* Between compute shaders alone, which costs a GPU less than half as much. */
+static void record_compute_barrier(rvit_vk_recorder *recorder)
 {
     recorder->n_ranges = 0;
-    recorder->since_wide |= RVIT_VK_NARROW_BARRIER;
+    recorder->since_full |= RVIT_VK_COMPUTE_BARRIER;
     barrier(recorder, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
             VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
 }
@@ -65,14 +65,7 @@ static rvit_vk_range range_of(const rvit_vk_device *device, const rvit_access *a
                            .writes = access->writes};
 }
 
-/* Whether the op is a transfer or makes the grids of indirect dispatches. */
-static int is_wide(const rvit_vk_recorder *recorder, const rvit_op *op)
-{
-    if (op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH)
-        return recorder->plan != NULL && recorder->plan->n_grids > 0;
-    return op->type == RVIT_OP_COPY;
-}
-
+/* Whether the op writes what earlier ones touched since the last barrier, or touches what they wrote. */
 static int conflicts(const rvit_vk_recorder *recorder)
 {
     for (int a = 0; a < recorder->n_accesses; a++) {
@@ -81,100 +74,37 @@ static int conflicts(const rvit_vk_recorder *recorder)
         const rvit_vk_range now = range_of(recorder->device, &recorder->accesses[a]);
         for (int r = 0; r < recorder->n_ranges; r++) {
             const rvit_vk_range *before = &recorder->ranges[r];
-            if (before->buffer == now.buffer && before->begin < now.end && now.begin < before->end && (before->writes || now.writes))
+            if (before->buffer == now.buffer && (before->writes || now.writes) &&
+                rvit_ranges_overlap(before->begin, before->end - before->begin, now.begin, now.end - now.begin))
                 return 1;
         }
     }
     return 0;
 }
 
-/* Puts a barrier before an op that reads or overwrites what earlier ones wrote, or overwrites what they read. A narrow one does not reach
-   the ops that are wide: the first one behind such an op is wide, and there is one before it if there was a narrow one since the last. */
-static void order(rvit_vk_recorder *recorder, const rvit_op *op)
+/* Compute-only barriers do not cover copies or indirect dispatches; those need a full barrier: before such an op if there was a
+   compute-only one since the last full one, and before the first op that depends on such an op. */
+void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full)
 {
     const int is_full = recorder->n_ranges + recorder->n_accesses > RVIT_VK_MAX_RANGES;
-    if (is_wide(recorder, op)) {
-        if (is_full || (recorder->since_wide & RVIT_VK_NARROW_BARRIER) != 0 || conflicts(recorder))
+    if (needs_full) {
+        if (is_full || (recorder->since_full & RVIT_VK_COMPUTE_BARRIER) != 0 || conflicts(recorder))
             rvit_vk_record_barrier(recorder);
     } else if (is_full || conflicts(recorder)) {
-        if ((recorder->since_wide & RVIT_VK_WIDE_OP) != 0)
+        if ((recorder->since_full & RVIT_VK_NEEDS_FULL) != 0)
             rvit_vk_record_barrier(recorder);
         else
-            record_narrow_barrier(recorder);
+            record_compute_barrier(recorder);
     }
 }
 
-static void remember(rvit_vk_recorder *recorder)
+void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full)
 {
     for (int a = 0; a < recorder->n_accesses; a++)
         if (recorder->accesses[a].view.buffer != NULL)
             recorder->ranges[recorder->n_ranges++] = range_of(recorder->device, &recorder->accesses[a]);
-}
-
-static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
-{
-    switch (op->type) {
-    case RVIT_OP_COPY:
-        return rvit_vk_record_copy(recorder, &op->copy);
-    case RVIT_OP_PATCHIFY:
-        return rvit_vk_record_patchify(recorder, &op->patchify);
-    case RVIT_OP_LINEAR:
-        return rvit_vk_record_linear(recorder, &op->linear);
-    case RVIT_OP_LAYERNORM:
-        return rvit_vk_record_layernorm(recorder, &op->layernorm);
-    case RVIT_OP_ATTENTION:
-        return rvit_vk_record_attention(recorder, &op->attention);
-    case RVIT_OP_SELECT:
-        return rvit_vk_record_select(recorder, &op->select);
-    case RVIT_OP_MEAN:
-        return rvit_vk_record_mean(recorder, &op->mean);
-    case RVIT_OP_MATCH:
-        return rvit_vk_record_match(recorder, &op->match);
-    case RVIT_OP_MERGE:
-        return rvit_vk_record_merge(recorder, &op->merge);
-    case RVIT_OP_PACK:
-        return rvit_vk_record_pack(recorder, &op->pack);
-    case RVIT_OP_UNPACK:
-        return rvit_vk_record_unpack(recorder, &op->unpack);
-    case RVIT_OP_HEAD:
-        return rvit_vk_record_head(recorder, &op->head);
-    case RVIT_OP_COUNT:
-        break;
-    }
-    return rvit_fail(RVIT_INTERNAL, "vulkan: op type %d is none", (int)op->type);
-}
-
-/* What an op touches beside its own arrays, or more than it says. */
-static void add_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
-{
-    const int makes_grids = op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
-    int reads_grid = 0;
-    for (int a = 0; a < recorder->n_accesses; a++) {
-        rvit_access *access = &recorder->accesses[a];
-        if (strstr(access->name, "live") != NULL && access->view.buffer != NULL && recorder->plan != NULL)
-            reads_grid = 1;
-        /* The shader that fuses could write the scores that it is given. */
-        if (op->type == RVIT_OP_SELECT && op->select.fuse_x.buffer != NULL && strcmp(access->name, "scores") == 0)
-            access->writes = 1;
-    }
-    if (!makes_grids && !reads_grid)
-        return;
-    rvit_access grids = rvit_vk_grids_access(recorder);
-    grids.writes = (uint8_t)makes_grids;
-    recorder->accesses[recorder->n_accesses++] = grids;
-}
-
-rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
-{
-    recorder->n_accesses = rvit_op_accesses(op, recorder->accesses);
-    add_accesses(recorder, op);
-    order(recorder, op);
-    RVIT_TRY(record(recorder, op));
-    remember(recorder);
-    if (is_wide(recorder, op))
-        recorder->since_wide |= RVIT_VK_WIDE_OP;
-    recorder->op_index++;
-    return RVIT_OK;
+    if (needs_full)
+        recorder->since_full |= RVIT_VK_NEEDS_FULL;
 }
 
 /* An array of the op that can stand in for an absent one of the same kind: one it reads, or one it writes. */
@@ -189,15 +119,13 @@ static const rvit_access *substitute(const rvit_vk_recorder *recorder, int write
     return found;
 }
 
-int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, const char *name, int unit)
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit)
 {
-    const rvit_access *access = NULL;
-    for (int a = 0; a < recorder->n_accesses && access == NULL; a++)
-        if (strcmp(recorder->accesses[a].name, name) == 0)
-            access = &recorder->accesses[a];
-    const int present = access != NULL && access->view.buffer != NULL && access->size > 0;
+    const rvit_access *access = &recorder->accesses[slot];
+    const int is_live = access->live;
+    const int present = access->view.buffer != NULL && access->size > 0;
     if (!present)
-        access = substitute(recorder, access != NULL && access->writes);
+        access = substitute(recorder, access->writes);
 
     const VkPhysicalDeviceLimits *limits = &recorder->device->physical.limits;
     const int texel = binding < dispatch->n_texels;
@@ -210,7 +138,7 @@ int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, u
     if (dispatch->n_bindings <= binding)
         dispatch->n_bindings = binding + 1;
     if (!present)
-        return strstr(name, "live") != NULL ? -1 : 0;
+        return is_live ? -1 : 0;
     return (int)((at - begin) / unit);
 }
 

@@ -85,26 +85,26 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
     return s;
 }
 
-static int bind(selection *s, uint32_t binding, const char *name, int unit)
+static int bind(selection *s, uint32_t binding, int slot, int unit)
 {
-    return rvit_vk_bind(s->recorder, &s->dispatch, binding, name, unit);
+    return rvit_vk_bind(s->recorder, &s->dispatch, binding, slot, unit);
 }
 
 static void bind_common(selection *s)
 {
-    const char *input = s->args->mode == RVIT_SELECT_MASK ? "keep_in" : "scores";
-    s->push.cu_seqlens_at = bind(s, RVIT_SELECT_CU_SEQLENS, "cu_seqlens", 4);
+    const int input = s->args->mode == RVIT_SELECT_MASK ? RVIT_SLOT(select, keep_in) : RVIT_SLOT(select, scores);
+    s->push.cu_seqlens_at = bind(s, RVIT_SELECT_CU_SEQLENS, RVIT_SLOT(select, cu_seqlens), 4);
     s->push.input_at = bind(s, RVIT_SELECT_INPUT, input, 4);
 }
 
 static void bind_selection(selection *s)
 {
-    s->push.keep_at = bind(s, RVIT_SELECT_KEEP, "keep", 4);
-    s->push.out_cu_seqlens_at = bind(s, RVIT_SELECT_OUT_CU_SEQLENS, "out_cu_seqlens", 4);
-    s->push.src_rows_at = bind(s, RVIT_SELECT_SRC_ROWS, "src_rows", 4);
-    s->push.counts_at = bind(s, RVIT_SELECT_COUNTS, "counts", 4);
-    s->push.error_at = bind(s, RVIT_SELECT_ERROR, "error", 4);
-    (void)bind(s, RVIT_SELECT_GRIDS, "grids", 4);
+    s->push.keep_at = bind(s, RVIT_SELECT_KEEP, RVIT_SLOT(select, keep), 4);
+    s->push.out_cu_seqlens_at = bind(s, RVIT_SELECT_OUT_CU_SEQLENS, RVIT_SLOT(select, out_cu_seqlens), 4);
+    s->push.src_rows_at = bind(s, RVIT_SELECT_SRC_ROWS, RVIT_SLOT(select, src_rows), 4);
+    s->push.counts_at = bind(s, RVIT_SELECT_COUNTS, RVIT_SLOT(select, counts), 4);
+    s->push.error_at = bind(s, RVIT_SELECT_ERROR, RVIT_SLOT(select, error), 4);
+    (void)bind(s, RVIT_SELECT_GRIDS, RVIT_N_SLOTS_select, 4);
     const rvit_vk_own_grids own = rvit_vk_find_own_grids(s->recorder);
     s->push.n_grids = own.n;
     s->push.grids_at = own.grids_at;
@@ -114,21 +114,22 @@ static void bind_selection(selection *s)
 static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
 {
     const int vector = s->args->dtype == RVIT_F16 ? 8 : 16;
-    s->push.x_at = bind(s, x, "x", vector);
+    s->push.x_at = bind(s, x, RVIT_SLOT(select, x), vector);
     if (s->args->score == RVIT_SCORE_PREDICTOR)
-        s->push.table_at = bind(s, table, "weight", vector);
+        s->push.table_at = bind(s, table, RVIT_SLOT(select, weight), vector);
     else
-        s->push.table_at = bind(s, table, s->args->score == RVIT_SCORE_POSITION ? "position_scores" : "cls_probs", 4);
-    s->push.bias_at = bind(s, bias, "bias", 4);
+        s->push.table_at =
+            bind(s, table, s->args->score == RVIT_SCORE_POSITION ? RVIT_SLOT(select, position_scores) : RVIT_SLOT(select, cls_probs), 4);
+    s->push.bias_at = bind(s, bias, RVIT_SLOT(select, bias), 4);
 }
 
 /* Where there is none, what stands in must be an array that the op writes, as the shader could. */
 static void bind_fuse(selection *s, uint32_t fuse_x)
 {
     if (s->args->fuse_x.buffer != NULL)
-        s->push.fuse_x_at = bind(s, fuse_x, "fuse_x", s->args->fuse_dtype == RVIT_F16 ? 8 : 16);
+        s->push.fuse_x_at = bind(s, fuse_x, RVIT_SLOT(select, fuse_x), s->args->fuse_dtype == RVIT_F16 ? 8 : 16);
     else
-        (void)bind(s, fuse_x, "keep", 4);
+        (void)bind(s, fuse_x, RVIT_SLOT(select, keep), 4);
 }
 
 static rvit_status dispatch(rvit_vk_recorder *recorder, selection *s)
@@ -167,7 +168,7 @@ static rvit_status record_parts(rvit_vk_recorder *recorder, const rvit_select_ar
     rvit_vk_record_barrier(recorder);
     selection fuse = begin(recorder, args, fuse_shaders[subgroup]);
     bind_common(&fuse);
-    fuse.push.keep_at = bind(&fuse, RVIT_SELECT_KEEP, "keep", 4);
+    fuse.push.keep_at = bind(&fuse, RVIT_SELECT_KEEP, RVIT_SLOT(select, keep), 4);
     bind_fuse(&fuse, RVIT_SELECT_FUSE_FUSE_X);
     return dispatch(recorder, &fuse);
 }

@@ -36,11 +36,11 @@ rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_
                    .divide = ROWS,
                    .times = 1,
                    .live = rvit_vk_grid_live(args->destination_rows)}};
-    push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SOURCE, "source", 8);
-    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SRC_ROWS, "src_rows", 4);
-    push.base_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_BASE, "base", 8);
-    push.destination_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_DESTINATION, "destination", 8);
-    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_LIVE, "rows.live", 4);
-    push.destination_live_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_DESTINATION_LIVE, "destination_rows.live", 4);
+    push.source_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SOURCE, RVIT_SLOT(unpack, source), 8);
+    push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_SRC_ROWS, RVIT_SLOT(unpack, src_rows), 4);
+    push.base_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_BASE, RVIT_SLOT(unpack, base), 8);
+    push.destination_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_DESTINATION, RVIT_SLOT(unpack, destination), 8);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_LIVE, RVIT_SLOT(unpack, live), 4);
+    push.destination_live_at = rvit_vk_bind(recorder, &dispatch, RVIT_UNPACK_DESTINATION_LIVE, RVIT_SLOT(unpack, destination_live), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

@@ -218,7 +218,6 @@ rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const 
 /* Around whatever is done with the queue. */
 void rvit_vk_queue_lock(rvit_vk_device *device);
 void rvit_vk_queue_unlock(rvit_vk_device *device);
-const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
 
 /* denied.c: why a tier is not to be used with a driver unless it is asked for, a sentence without a full stop; NULL: it may. A driver
    whose matrix tier is denied must not even be asked for its cooperative matrices. */
@@ -326,9 +325,9 @@ typedef struct rvit_vk_range {
     int writes;
 } rvit_vk_range;
 
-/* A barrier between shaders is narrow; one that reaches copies and indirect dispatches too is wide. */
-#define RVIT_VK_WIDE_OP 1
-#define RVIT_VK_NARROW_BARRIER 2
+/* What there was since the last full barrier: an op that needs one before what depends on it, a compute-only barrier. */
+#define RVIT_VK_NEEDS_FULL 1
+#define RVIT_VK_COMPUTE_BARRIER 2
 
 typedef struct rvit_vk_recorder {
     rvit_vk_device *device;
@@ -337,11 +336,11 @@ typedef struct rvit_vk_recorder {
     VkBufferView *views; /* made for texel buffers; theirs who owns the recording */
     rvit_vk_plan *plan;  /* NULL: no indirect dispatch */
     int32_t op_index;
-    rvit_access accesses[RVIT_OP_MAX_ACCESSES]; /* of the op being recorded */
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES + 1]; /* of the op being recorded, by slot; then the grids, if it touches some */
     int n_accesses;
     rvit_vk_range ranges[RVIT_VK_MAX_RANGES]; /* touched since the last barrier */
     int n_ranges;
-    int since_wide; /* RVIT_VK_WIDE_OP, RVIT_VK_NARROW_BARRIER: what there was since the last wide barrier */
+    int since_full; /* RVIT_VK_NEEDS_FULL, RVIT_VK_COMPUTE_BARRIER */
     int64_t launches, copies;
     uint32_t n_sets, n_views;
     rvit_vk_pipeline *wanted; /* pipelines that a dry run did not find: then compiled, or dropped */
@@ -356,11 +355,15 @@ void rvit_vk_drop_wanted(rvit_vk_recorder *dry);
 /* Commands around a recording: the barrier against earlier submits, and the one that lets the host read. */
 rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsageFlags usage);
 rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder);
-rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);
+/* A full barrier. */
 void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
-/* Binds the access of that name of the op being recorded and returns where the array begins in it, in units of `unit` bytes. An array that
-   is absent or empty is replaced by another of the op: 0, or -1 for a live count. */
-int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, const char *name, int unit);
+/* The barrier that the op whose accesses are listed needs before it, if any; afterwards what it touched is remembered. needs_full: it is a
+   transfer, or writes what indirect dispatches read. */
+void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full);
+void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full);
+/* Binds the array in a slot of the op being recorded (RVIT_SLOT), and returns where it begins in the binding, in units of `unit` bytes. An
+   array that is absent or empty is replaced by another of the op: 0, or -1 for a live count. */
+int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit);
 /* What the groups of an op over these rows are worked out from; absent: the capacity. */
 rvit_view rvit_vk_grid_live(rvit_rows rows);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
@@ -386,19 +389,13 @@ rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder);
 rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
 
 /* One file for each op. */
-rvit_status rvit_vk_record_copy(rvit_vk_recorder *recorder, const rvit_copy_args *args);
-rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patchify_args *args);
-rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args);
-rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_layernorm_args *args);
-rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_attention_args *args);
-rvit_status rvit_vk_record_select(rvit_vk_recorder *recorder, const rvit_select_args *args);
-rvit_status rvit_vk_record_mean(rvit_vk_recorder *recorder, const rvit_mean_args *args);
-rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args);
+#define RVIT_OP(TYPE, name) rvit_status rvit_vk_record_##name(rvit_vk_recorder *recorder, const rvit_##name##_args *args);
+#include "core/ops.def"
 int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images that a group takes */
-rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_args *args);
-rvit_status rvit_vk_record_pack(rvit_vk_recorder *recorder, const rvit_pack_args *args);
-rvit_status rvit_vk_record_unpack(rvit_vk_recorder *recorder, const rvit_unpack_args *args);
-rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args *args);
+
+/* ops.c */
+rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);
+const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
 
 /* interop.c */
 

@@ -22,16 +22,30 @@ static rvit_status check_layout(rvit_stream *stream, rvit_view view, int32_t n_i
     return status;
 }
 
-/* *out_live: the rows the op will work on. */
-static rvit_status check_live(rvit_stream *stream, const char *op, const rvit_rows *rows, int64_t *out_live)
+/* Every count of live rows or images. */
+static rvit_status check_live(rvit_stream *stream, const rvit_op *op)
+{
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    for (int i = 0; i < n; i++) {
+        int32_t live = 0;
+        if (accesses[i].live && accesses[i].view.buffer != NULL)
+            RVIT_TRY(rvit_stream_read(stream, accesses[i].view, &live, sizeof live));
+        if (live < 0)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s holds %d, expected 0 or more", rvit_op_name(op->type), accesses[i].name,
+                             (int)live);
+    }
+    return RVIT_OK;
+}
+
+/* The rows that an op will work on. */
+static rvit_status read_live(rvit_stream *stream, const rvit_rows *rows, int64_t *out_live)
 {
     *out_live = rows->capacity;
     if (rows->live.buffer == NULL)
         return RVIT_OK;
     int32_t live;
     RVIT_TRY(rvit_stream_read(stream, rows->live, &live, sizeof live));
-    if (live < 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: rows.live holds %d, expected 0 or more", op, (int)live);
     if (live < rows->capacity)
         *out_live = live;
     return RVIT_OK;
@@ -60,14 +74,14 @@ static rvit_status check_gather(rvit_stream *stream, const char *op, const rvit_
                                 int ascending)
 {
     int64_t live;
-    RVIT_TRY(check_live(stream, op, rows, &live));
+    RVIT_TRY(read_live(stream, rows, &live));
     return check_row_numbers(stream, op, src_rows, live, source_rows, ascending);
 }
 
 rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
 {
     const char *name = rvit_op_name(op->type);
-    const rvit_view none = {NULL, 0};
+    RVIT_TRY(check_live(stream, op));
     switch (op->type) {
     case RVIT_OP_ATTENTION:
         return check_layout(stream, op->attention.cu_seqlens, op->attention.n_images, op->attention.max_len, op->attention.rows);
@@ -79,8 +93,6 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
         return check_layout(stream, op->match.cu_seqlens, op->match.n_images, op->match.max_len, op->match.rows);
     case RVIT_OP_HEAD:
         return check_layout(stream, op->head.cu_seqlens, op->head.n_images, INT32_MAX, op->head.rows);
-    case RVIT_OP_LINEAR:
-        return check_gather(stream, name, &op->linear.rows, none, 0, 0);
     case RVIT_OP_LAYERNORM:
         return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, 0);
     case RVIT_OP_MERGE:
@@ -89,10 +101,7 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
         return check_gather(stream, name, &op->pack.rows, op->pack.src_rows, op->pack.source_rows, 0);
     case RVIT_OP_UNPACK:
         return check_gather(stream, name, &op->unpack.rows, op->unpack.src_rows, op->unpack.destination_rows.capacity, 1);
-    case RVIT_OP_COPY:
-    case RVIT_OP_PATCHIFY:
-    case RVIT_OP_COUNT:
-        break;
+    default:
+        return RVIT_OK;
     }
-    return RVIT_OK;
 }

@@ -6,56 +6,55 @@
 #include <raggedvit/vit.h>
 
 typedef enum rvit_op_type {
-    RVIT_OP_COPY,
-    RVIT_OP_PATCHIFY,
-    RVIT_OP_LINEAR,
-    RVIT_OP_LAYERNORM,
-    RVIT_OP_ATTENTION,
-    RVIT_OP_SELECT,
-    RVIT_OP_MEAN,
-    RVIT_OP_MATCH,
-    RVIT_OP_MERGE,
-    RVIT_OP_PACK,
-    RVIT_OP_UNPACK,
-    RVIT_OP_HEAD,
+#define RVIT_OP(TYPE, name) RVIT_OP_##TYPE,
+#include "core/ops.def"
     RVIT_OP_COUNT
 } rvit_op_type;
 
 typedef struct rvit_op {
     rvit_op_type type;
     union {
-        rvit_copy_args copy;
-        rvit_patchify_args patchify;
-        rvit_linear_args linear;
-        rvit_layernorm_args layernorm;
-        rvit_attention_args attention;
-        rvit_select_args select;
-        rvit_mean_args mean;
-        rvit_match_args match;
-        rvit_merge_args merge;
-        rvit_pack_args pack;
-        rvit_unpack_args unpack;
-        rvit_head_args head;
+#define RVIT_OP(TYPE, name) rvit_##name##_args name;
+#include "core/ops.def"
     };
 } rvit_op;
+
+/* The arrays of each op, numbered: RVIT_SLOT(pack, source). */
+#define RVIT_SLOT(op, slot) RVIT_SLOT_##op##_##slot
+/* clang-format off */
+#define RVIT_OP(TYPE, name) enum {
+#define RVIT_ARRAY(op, slot, field, use, alignment, size, in_place) RVIT_SLOT_##op##_##slot,
+#define RVIT_OP_END(TYPE, name) RVIT_N_SLOTS_##name };
+#include "core/ops.def"
+/* clang-format on */
 
 /* "attention"; the word that op names in logs and messages begin with. */
 const char *rvit_op_name(rvit_op_type type);
 
 /* One array an op touches: where, how many bytes at capacity, and how. */
 typedef struct rvit_access {
-    const char *name;  /* the args field: "cu_seqlens" */
-    rvit_view view;    /* buffer NULL: absent */
-    int64_t size;      /* bytes from view.offset, 0 where a capacity is 0 */
+    const char *name;  /* the args field: "rows.live" */
+    rvit_view view;    /* buffer NULL: absent, or not used with these args */
+    int64_t size;      /* bytes from view.offset; 0 where a capacity is 0, or absent */
     int32_t alignment; /* that view.offset must have, bytes */
     uint8_t reads, writes, optional;
-    int8_t in_place; /* index of the access this one may coincide with exactly though one is written; -1: none */
+    uint8_t live;    /* holds a count of live rows or images */
+    int8_t in_place; /* slot of the access this one may coincide with exactly though one is written; -1: none */
 } rvit_access;
 
 #define RVIT_OP_MAX_ACCESSES 16
 
-/* Lists every array of an op in a fixed order (that of the args struct); absent optional ones have view.buffer NULL. Returns how many. */
+/* Whether two ranges of bytes have any in common. */
+static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int64_t b_size)
+{
+    return a_size > 0 && b_size > 0 && a < b + b_size && b < a + a_size;
+}
+
+/* Lists the arrays of an op: out[RVIT_SLOT(op, ...)]. Returns how many slots it has. */
 int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES]);
+
+/* Whether any type among the args that counts is this one. */
+int rvit_op_has_dtype(const rvit_op *op, rvit_dtype dtype);
 
 /* Fills in defaults (strides, scale, x_rows) and checks every rule of the args that does not depend on the device. */
 rvit_status rvit_op_prepare(rvit_op *op);

@@ -178,13 +178,3 @@ rvit_status rvit_stream_read(rvit_stream *stream, rvit_view source, void *host, 
     memcpy(host, stream->readback->host, (size_t)size);
     return RVIT_OK;
 }
-
-rvit_status rvit_copy(rvit_stream *stream, const rvit_copy_args *args)
-{
-    RVIT_ENTRY;
-    if (stream == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "copy: stream is NULL");
-    rvit_op op = {.type = RVIT_OP_COPY};
-    RVIT_TRY(rvit_args_copy(&op.copy, sizeof op.copy, args, "copy args"));
-    return rvit_stream_add(stream, &op);
-}

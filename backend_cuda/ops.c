@@ -1,5 +1,41 @@
-/* What the backend cannot do. */
+/* From an op to the function that runs it: what it needs beforehand, and what the backend cannot do. */
 #include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
+{
+    switch (op->type) {
+#define RVIT_OP(TYPE, name) \
+    case RVIT_OP_##TYPE:    \
+        return rvit_cu_##name(queue, &op->name);
+#include "core/ops.def"
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return rvit_fail(RVIT_INTERNAL, "cuda: %d is not the type of an op", (int)op->type);
+}
+
+rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
+{
+    const rvit_cu_lt_plan *plan;
+    switch (op->type) {
+    case RVIT_OP_SELECT:
+        return rvit_cu_select_reserve(queue, &op->select);
+    case RVIT_OP_MATCH:
+        return rvit_cu_match_reserve(queue, &op->match);
+    case RVIT_OP_LINEAR:
+        return rvit_cu_lt_prepare(queue, &op->linear, &plan);
+    default:
+        return RVIT_OK;
+    }
+}
+
+void rvit_cu_queue_close(rvit_cu_queue *queue)
+{
+    rvit_cu_lt_forget(queue);
+    rvit_cu_scratch_free(queue, &queue->layout);
+    rvit_cu_scratch_free(queue, &queue->sorted);
+    rvit_cu_scratch_free(queue, &queue->workspace);
+}
 
 const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
 {

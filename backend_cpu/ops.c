@@ -1,0 +1,21 @@
+/* From an op to the function that runs it. */
+#include "backend_cpu/cpu.h"
+
+void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
+{
+    switch (op->type) {
+#define RVIT_OP(TYPE, name)                 \
+    case RVIT_OP_##TYPE:                    \
+        rvit_cpu_##name(device, &op->name); \
+        break;
+#include "core/ops.def"
+    case RVIT_OP_COUNT:
+        break;
+    }
+}
+
+const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op)
+{
+    (void)device;
+    return rvit_op_has_dtype(op, RVIT_BF16) ? "the CPU backend stores float32 and float16 only, not bfloat16" : NULL;
+}

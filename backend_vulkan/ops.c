@@ -1,0 +1,103 @@
+/* From an op to the function that records it, what goes before and after it, and what the backend cannot do. */
+#include "backend_vulkan/vulkan.h"
+
+static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    switch (op->type) {
+#define RVIT_OP(TYPE, name) \
+    case RVIT_OP_##TYPE:    \
+        return rvit_vk_record_##name(recorder, &op->name);
+#include "core/ops.def"
+    case RVIT_OP_COUNT:
+        break;
+    }
+    return rvit_fail(RVIT_INTERNAL, "vulkan: %d is not the type of an op", (int)op->type);
+}
+
+/* Select and match lay out images anew and, in a program, make the grids of the indirect dispatches that depend on it. */
+static int makes_grids(const rvit_op *op)
+{
+    return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
+}
+
+/* Compute-only barriers do not cover transfers and what indirect dispatches read. */
+static int needs_full_barrier(const rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    return op->type == RVIT_OP_COPY || (makes_grids(op) && recorder->plan != NULL && recorder->plan->n_grids > 0);
+}
+
+/* The arrays of the op, and the grids if it makes or reads some. */
+static void list_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    const int n = rvit_op_accesses(op, recorder->accesses);
+    int reads_grid = 0;
+    for (int a = 0; a < n; a++)
+        reads_grid |= recorder->accesses[a].live && recorder->accesses[a].view.buffer != NULL && recorder->plan != NULL;
+    /* The shader that fuses could write the scores that it is given. */
+    if (op->type == RVIT_OP_SELECT && op->select.fuse_x.buffer != NULL)
+        recorder->accesses[RVIT_SLOT(select, scores)].writes = 1;
+    recorder->n_accesses = n;
+    if (!makes_grids(op) && !reads_grid)
+        return;
+    recorder->accesses[n] = rvit_vk_grids_access(recorder);
+    recorder->accesses[n].writes = (uint8_t)makes_grids(op);
+    recorder->n_accesses = n + 1;
+}
+
+rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
+{
+    list_accesses(recorder, op);
+    const int needs_full = needs_full_barrier(recorder, op);
+    rvit_vk_record_order(recorder, needs_full);
+    RVIT_TRY(record(recorder, op));
+    rvit_vk_record_remember(recorder, needs_full);
+    recorder->op_index++;
+    return RVIT_OK;
+}
+
+/* Groups are numbered in 32 bits, over two dimensions of the grid. */
+static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
+{
+    const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
+    double groups = 0.0;
+    if (op->type == RVIT_OP_ATTENTION) {
+        const rvit_attention_args *a = &op->attention;
+        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
+        const int64_t queries = rvit_vk_shape_attention(device, a).queries;
+        groups = (double)((len + queries - 1) / queries) * a->n_heads * a->n_images;
+    } else if (op->type == RVIT_OP_HEAD) {
+        groups = (double)op->head.n_images * ((op->head.n_classes + RVIT_MAX_THREADS - 1) / RVIT_MAX_THREADS);
+    } else if (op->type == RVIT_OP_MEAN) {
+        groups = (double)op->mean.n_images * (op->mean.dim / 4 / RVIT_MEAN_COLUMNS + 1);
+    }
+    /* Other grids are bounded by their arrays. */
+    return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
+}
+
+static const char *supports_copy(const rvit_copy_args *args)
+{
+    if ((((const rvit_vk_buffer *)args->source.buffer)->usage & VK_BUFFER_USAGE_TRANSFER_SRC_BIT) == 0)
+        return "source is in a VkBuffer without VK_BUFFER_USAGE_TRANSFER_SRC_BIT";
+    if ((((const rvit_vk_buffer *)args->destination.buffer)->usage & VK_BUFFER_USAGE_TRANSFER_DST_BIT) == 0)
+        return "destination is in a VkBuffer without VK_BUFFER_USAGE_TRANSFER_DST_BIT";
+    return NULL;
+}
+
+const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
+{
+    const rvit_vk_device *device = rvit_vk_device_of(base);
+    if (rvit_op_has_dtype(op, RVIT_BF16))
+        return "bf16 is not supported by the Vulkan backend";
+    if (op->type == RVIT_OP_COPY)
+        return supports_copy(&op->copy);
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    const int64_t alignment = (int64_t)device->physical.limits.minStorageBufferOffsetAlignment;
+    for (int i = 0; i < n; i++)
+        if (accesses[i].view.buffer != NULL &&
+            accesses[i].size + rvit_vk_at(accesses[i].view) % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
+            return "an array is larger than the device's storage buffer range";
+    if (!grid_fits(device, op))
+        return "it needs more workgroups than the device dispatches";
+    return rvit_vk_loops_fit(device, op);
+}
