@@ -1,14 +1,18 @@
-/* Long runs: forwards of a small model with another number of images, and of tokens kept, each time; and eager attention over random
-   lengths. Every result must have the bits of its first pass, and memory must not grow.
+/* Long runs: forwards of a small model with another number of images, and of tokens kept, each time; eager attention over random
+   lengths; and launches of recorded attention and runs of a session while another thread makes and ends devices, streams, programs and
+   sessions. Every result must have the bits of its first pass, and memory must not grow.
 
-   soak [--forwards N] [--calls N] and the options of every test program */
+   soak [--forwards N] [--calls N] [--runs N] and the options of every test program */
 #include "model/toy.h"
 
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <unistd.h>
 
 enum { N_BATCHES = 32, MAX_IMAGES = 4, WARM_UP = 200 };
 
-static long n_forwards, n_calls;
+static long n_forwards, n_calls, n_runs;
 
 /* Pages that the process has in memory, in bytes. */
 static int64_t resident_size(void)
@@ -152,12 +156,273 @@ static void calls(void **state)
     rvit_buffer_destroy(qkv);
 }
 
-SUITE(soak_suite, TEST(forwards), TEST(calls));
+/* Runs beside lives: the thread of the test launches and runs, the other makes and ends what a life has, once for each time that it is
+   asked. */
+enum { LIFE_CLASSES = 3, RUN_ROWS = 12, RUN_DIM = 8, RUN_OUT = RUN_ROWS * RUN_DIM * 4, ROUNDS_A_LIFE = 4 };
+
+typedef struct lives {
+    rvit_model *model; /* of the device under test */
+    const rvit_checkpoint *checkpoint;
+    const float *image;
+    float wanted[LIFE_CLASSES];
+    sem_t wake;
+    atomic_long asked, ended; /* asked -1: the thread ends */
+    char failure[256];        /* read when no life is under way */
+} lives;
+
+#define TRY(call)                                                                                              \
+    do {                                                                                                       \
+        const rvit_status status = (call);                                                                     \
+        if (status != RVIT_OK && !l->failure[0])                                                               \
+            snprintf(l->failure, sizeof l->failure, "%s: %s", rvit_status_name(status), rvit_status_detail()); \
+    } while (0)
+
+/* A program of one copy between two halves of a buffer, launched. */
+static rvit_program *copy_program(lives *l, rvit_stream *stream, rvit_buffer *buffer)
+{
+    rvit_program *program = NULL;
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source.buffer = args.destination.buffer = buffer;
+    args.destination.offset = args.size = 512;
+    TRY(rvit_record_begin(stream));
+    TRY(rvit_copy(stream, &args));
+    TRY(rvit_record_end(stream, &program));
+    if (program)
+        TRY(rvit_program_launch(program, stream));
+    TRY(rvit_stream_synchronize(stream));
+    return program;
+}
+
+/* By turns on a device and a model of its own and on those of the test; what may be destroyed in any order is. */
+static void live(lives *l, long number)
+{
+    rvit_device *device = NULL;
+    rvit_model *model = NULL;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    rvit_session *session = NULL;
+    const int alone = number % 4 == 0;
+    if (alone) {
+        TRY(rvit_device_create(&H.desc, &device));
+        if (device)
+            TRY(rvit_model_create(device, l->checkpoint, NULL, &model));
+    }
+    if (alone && !model) {
+        rvit_device_destroy(device);
+        return;
+    }
+    rvit_device *used = alone ? device : H.device[DEVICE];
+    TRY(rvit_stream_create(used, &stream));
+    TRY(rvit_buffer_create(used, 1024, (rvit_buffer_type)(number % 3), &buffer));
+    rvit_program *program = stream && buffer ? copy_program(l, stream, buffer) : NULL;
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.stream = number % 2 ? stream : NULL;
+    TRY(rvit_session_create(alone ? model : l->model, &desc, &session));
+    if (number % 8 < 4) {
+        rvit_device_destroy(device);
+        rvit_model_destroy(model);
+    }
+    float logits[LIFE_CLASSES] = {0};
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 1;
+    args.images = l->image;
+    if (session)
+        TRY(rvit_session_run(session, &args, logits));
+    if (memcmp(logits, l->wanted, sizeof logits) != 0 && !l->failure[0])
+        snprintf(l->failure, sizeof l->failure, "the session of life %ld gives other bits", number);
+    if (number % 3) {
+        rvit_program_destroy(program);
+        rvit_buffer_destroy(buffer);
+    }
+    rvit_session_destroy(session);
+    rvit_stream_destroy(stream);
+    if (number % 3 == 0) {
+        rvit_program_destroy(program);
+        rvit_buffer_destroy(buffer);
+    }
+    if (number % 8 >= 4) {
+        rvit_model_destroy(model);
+        rvit_device_destroy(device);
+    }
+}
+
+static void *lead_lives(void *argument)
+{
+    lives *l = argument;
+    for (;;) {
+        while (sem_wait(&l->wake) != 0)
+            ;
+        if (atomic_load(&l->asked) < 0)
+            return NULL;
+        live(l, atomic_load(&l->ended));
+        atomic_fetch_add(&l->ended, 1);
+    }
+}
+
+/* A life more, unless one is under way. */
+static void ask_for_life(lives *l)
+{
+    const long asked = atomic_load(&l->asked);
+    if (asked > atomic_load(&l->ended))
+        return;
+    assert_string_equal(l->failure, "");
+    atomic_store(&l->asked, asked + 1);
+    sem_post(&l->wake);
+}
+
+static void wait_for_life(lives *l)
+{
+    while (atomic_load(&l->asked) > atomic_load(&l->ended))
+        usleep(50);
+    assert_string_equal(l->failure, "");
+}
+
+typedef struct run_batch {
+    rvit_buffer *cu, *out;
+    rvit_program *program;
+    uint8_t wanted[RUN_OUT];
+} run_batch;
+
+static void make_run_batch(run_batch *b, rvit_buffer *qkv)
+{
+    rvit_device *device = H.device[DEVICE];
+    rvit_stream *stream = H.stream[DEVICE];
+    expect_ok(rvit_buffer_create(device, (MAX_IMAGES + 1) * 4, RVIT_BUFFER_UPLOAD, &b->cu));
+    expect_ok(rvit_buffer_create(device, RUN_OUT, RVIT_BUFFER_READBACK, &b->out));
+    int32_t *cu = rvit_buffer_host(b->cu);
+    cu[0] = 0;
+    for (int i = 0; i < MAX_IMAGES; i++)
+        cu[i + 1] = cu[i] + random_below(RUN_ROWS / MAX_IMAGES + 1);
+    memset(rvit_buffer_host(b->out), SENTINEL, RUN_OUT);
+    rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+    args.n_images = MAX_IMAGES;
+    args.n_heads = 1;
+    args.head_dim = RUN_DIM;
+    args.max_len = RUN_ROWS / MAX_IMAGES;
+    args.rows = RUN_ROWS;
+    args.q = args.k = args.v = (rvit_view){qkv, 0};
+    args.k.offset = RUN_DIM * 4;
+    args.v.offset = 2 * RUN_DIM * 4;
+    args.q_stride = args.k_stride = args.v_stride = 3 * RUN_DIM;
+    args.cu_seqlens.buffer = b->cu;
+    args.out.buffer = b->out;
+    expect_ok(rvit_record_begin(stream));
+    expect_ok(rvit_attention(stream, &args));
+    expect_ok(rvit_record_end(stream, &b->program));
+    expect_ok(rvit_program_launch(b->program, stream));
+    expect_ok(rvit_stream_synchronize(stream));
+    memcpy(b->wanted, rvit_buffer_host(b->out), RUN_OUT);
+}
+
+/* Every batch once, and the session. */
+static void run_round(const run_batch *batches, rvit_session *session, const lives *l)
+{
+    for (int i = 0; i < N_BATCHES; i++) {
+        memset(rvit_buffer_host(batches[i].out), SENTINEL, RUN_OUT);
+        expect_ok(rvit_program_launch(batches[i].program, H.stream[DEVICE]));
+    }
+    expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+    for (int i = 0; i < N_BATCHES; i++)
+        assert_memory_equal(rvit_buffer_host(batches[i].out), batches[i].wanted, RUN_OUT);
+    float logits[LIFE_CLASSES] = {0};
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 1;
+    args.images = l->image;
+    expect_ok(rvit_session_run(session, &args, logits));
+    assert_memory_equal(logits, l->wanted, sizeof logits);
+}
+
+/* At most 2 MB more than `before`, and on the device what there was. */
+static void expect_held(const lives *l, held before, long runs)
+{
+    const held now = held_now(H.stream[DEVICE]);
+    printf("runs: %ld and %ld lives, resident %.2f MB, at first %.2f MB\n", runs, atomic_load(&l->ended), (double)now.resident / 1e6,
+           (double)before.resident / 1e6);
+    assert_true(now.resident - before.resident <= 2000000);
+    assert_int_equal(now.stats.device_size, before.stats.device_size);
+    assert_int_equal(now.stats.upload_size, before.stats.upload_size);
+    assert_int_equal(now.stats.readback_size, before.stats.readback_size);
+    assert_int_equal(now.stats.working_size, before.stats.working_size);
+}
+
+static lives L;
+static pthread_t leader;
+
+static int start_lives(void **state)
+{
+    memset(&L, 0, sizeof L);
+    return harness_setup(state) || sem_init(&L.wake, 0, 0) || pthread_create(&leader, NULL, lead_lives, &L);
+}
+
+/* Whatever became of the test, a life under way is waited for. */
+static int end_lives(void **state)
+{
+    while (atomic_load(&L.asked) > atomic_load(&L.ended))
+        usleep(50);
+    atomic_store(&L.asked, -1);
+    sem_post(&L.wake);
+    pthread_join(leader, NULL);
+    sem_destroy(&L.wake);
+    return harness_teardown(state);
+}
+
+static void runs_beside_lives(void **state)
+{
+    (void)state;
+    static const toy_spec spec = {64, 1, 16, 16, 8, LIFE_CLASSES, 0, RVIT_F32, 5, 0};
+    enum { SETTLED = 64, REPORT = 1000000 };
+    const toy *m = toy_new(&spec);
+    rvit_checkpoint *checkpoint = NULL;
+    rvit_session *session = NULL;
+    rvit_buffer *qkv = NULL;
+    run_batch *batches = scratch(N_BATCHES * sizeof *batches);
+    expect_ok(rvit_checkpoint_open(toy_write(m, "lives.safetensors"), NULL, &checkpoint));
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &L.model));
+    expect_ok(rvit_session_create(L.model, NULL, &session));
+    L.checkpoint = checkpoint;
+    L.image = toy_images(m, 1, 6);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 1;
+    args.images = L.image;
+    expect_ok(rvit_session_run(session, &args, L.wanted));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 3 * RUN_OUT, RVIT_BUFFER_UPLOAD, &qkv));
+    store_normal(RVIT_F32, rvit_buffer_host(qkv), 0, 3 * RUN_ROWS * RUN_DIM, 1);
+    for (int i = 0; i < N_BATCHES; i++)
+        make_run_batch(&batches[i], qkv);
+    for (int i = 0; i < SETTLED; i++) {
+        ask_for_life(&L);
+        run_round(batches, session, &L);
+        wait_for_life(&L);
+    }
+    const held before = held_now(H.stream[DEVICE]);
+    for (long round = 0, runs = 0; runs < n_runs; round++) {
+        if (round % ROUNDS_A_LIFE == 0)
+            ask_for_life(&L);
+        run_round(batches, session, &L);
+        runs += N_BATCHES;
+        if (runs % REPORT < N_BATCHES || runs >= n_runs) {
+            wait_for_life(&L);
+            expect_held(&L, before, runs);
+        }
+    }
+    for (int i = 0; i < N_BATCHES; i++) {
+        rvit_program_destroy(batches[i].program);
+        rvit_buffer_destroy(batches[i].cu);
+        rvit_buffer_destroy(batches[i].out);
+    }
+    rvit_buffer_destroy(qkv);
+    rvit_session_destroy(session);
+    rvit_model_destroy(L.model);
+    rvit_checkpoint_destroy(checkpoint);
+}
+
+SUITE(soak_suite, TEST(forwards), TEST(calls), cmocka_unit_test_setup_teardown(runs_beside_lives, start_lives, end_lives));
 
 int main(int argc, char **argv)
 {
     n_forwards = atol(harness_first_option(&argc, &argv, "--forwards", "100000"));
     n_calls = atol(harness_first_option(&argc, &argv, "--calls", "1000000"));
+    n_runs = atol(harness_first_option(&argc, &argv, "--runs", "1000000"));
     static const suite *const suites[] = {&soak_suite};
     return harness_main(argc, argv, 0, suites, 1);
 }
