@@ -1,12 +1,12 @@
 #include "core/cgroup.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "core/proc_file.h"
 
-enum { LINE = 8192 };
+/* Longer lines and paths are passed over: those of control groups are short, and threads may have small stacks. */
+enum { LINE = 2048, FOLDER = 1024 };
 
 /* Called for the folder of a group. version: 1 or 2. */
 typedef void (*group_fn)(const char *root, const char *folder, int version, void *context);
@@ -75,7 +75,7 @@ static int parse_mount(char *line, mount *out)
 static void visit_mount(const char *root, const mount *m, const char *path, int version, group_fn fn, void *context)
 {
     const char *rest = below(path, m->root);
-    char folder[PATH_MAX];
+    char folder[FOLDER];
     const size_t top = strlen(m->point);
     if (rest == NULL || top + strlen(rest) >= sizeof folder)
         return;
