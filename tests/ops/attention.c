@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 #include <math.h>
@@ -340,6 +341,24 @@ static void attention_loose_capacities(void **state)
         arrays_fetch(s);
         check(&c, &b, &a, &e, s);
     }
+}
+
+/* A call that works. */
+void good_attention(rvit_attention_args *a)
+{
+    a->n_images = GOOD_IMAGES;
+    a->n_heads = 2;
+    a->head_dim = 8;
+    a->max_len = GOOD_MAX_LEN;
+    a->rows = GOOD_ROWS;
+    a->q = good_input("q", GOOD_ROWS * GOOD_DIM * 4);
+    a->k = good_input("k", GOOD_ROWS * GOOD_DIM * 4);
+    a->v = good_input("v", GOOD_ROWS * GOOD_DIM * 4);
+    a->cu_seqlens = good_lengths();
+    a->key_bias = good_input("key_bias", GOOD_ROWS * 4);
+    a->out = good_output("out", GOOD_ROWS * GOOD_DIM * 4);
+    a->cls_probs = good_output("cls_probs", GOOD_ROWS * 2 * 4);
+    a->lse = good_output("lse", GOOD_ROWS * 2 * 4);
 }
 
 SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_short_images), TEST(attention_long_image),

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 static void copy_sizes_and_offsets(void **state)
@@ -72,6 +73,14 @@ static void copies_run_in_order(void **state)
         for (int i = 1; i <= STEPS; i++)
             assert_memory_equal(chain[i]->result[s], chain[0]->host, SIZE);
     }
+}
+
+/* A call that works. */
+void good_copy(rvit_copy_args *a)
+{
+    a->source = good_input("source", 64);
+    a->destination = good_output("destination", 64);
+    a->size = 64;
 }
 
 SUITE(copy_suite, TEST(copy_sizes_and_offsets), TEST(copy_within_a_buffer), TEST(copies_run_in_order));

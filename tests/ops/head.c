@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 #include <math.h>
@@ -115,6 +116,24 @@ static void head_sizes(void **state)
     const head_case all_empty = {RVIT_F32, RVIT_F32, 64, 1, 7, none, 3, 1}, no_images = {RVIT_F32, RVIT_F32, 64, 1, 7, none, 0, 1};
     run(&all_empty);
     run(&no_images);
+}
+
+/* A call that works. */
+void good_head(rvit_head_args *a)
+{
+    a->n_images = GOOD_IMAGES;
+    a->rows = GOOD_ROWS;
+    a->dim = GOOD_DIM;
+    a->n_tokens = 1;
+    a->n_classes = 7;
+    a->eps = 1e-6f;
+    a->x = good_input("x", GOOD_ROWS * GOOD_DIM * 4);
+    a->cu_seqlens = good_lengths();
+    a->gamma = good_input("gamma", GOOD_DIM * 4);
+    a->beta = good_input("beta", GOOD_DIM * 4);
+    a->weight = good_input("weight", 7 * GOOD_DIM * 4);
+    a->bias = good_input("bias", 7 * 4);
+    a->logits = good_output("logits", GOOD_IMAGES * 7 * 4);
 }
 
 SUITE(head_suite, TEST(head_variants), TEST(head_sizes));

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 #include <math.h>
@@ -198,6 +199,21 @@ static void layernorm_constant(void **state)
         for (int r = 0; r < ROWS; r++)
             assert_memory_equal(out->result[s] + r * DIM * 4, beta->host, DIM * 4);
     }
+}
+
+/* A call that works. */
+void good_layernorm(rvit_layernorm_args *a)
+{
+    a->rows = good_rows();
+    a->x_rows = GOOD_ROWS;
+    a->dim = GOOD_DIM;
+    a->eps = 1e-6f;
+    a->x = good_input("x", GOOD_ROWS * GOOD_DIM * 4);
+    a->src_rows = good_row_numbers();
+    a->gamma = good_input("gamma", GOOD_DIM * 4);
+    a->beta = good_input("beta", GOOD_DIM * 4);
+    a->out = good_output("out", GOOD_ROWS * GOOD_DIM * 4);
+    a->out_x = good_output("out_x", GOOD_ROWS * GOOD_DIM * 4);
 }
 
 SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_rows), TEST(layernorm_large_mean),

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 #include <math.h>
@@ -270,6 +271,19 @@ static void gelu_sweep(void **state)
                 fail_msg("gelu(%.9g) is %.9g, should be %.9g", v, got, wanted);
         }
     }
+}
+
+/* A call that works. */
+void good_linear(rvit_linear_args *a)
+{
+    a->rows = good_rows();
+    a->in_features = GOOD_DIM;
+    a->out_features = 8;
+    a->x = good_input("x", GOOD_ROWS * GOOD_DIM * 4);
+    a->weight = good_input("weight", 8 * GOOD_DIM * 4);
+    a->bias = good_input("bias", 32);
+    a->residual = good_input("residual", GOOD_ROWS * 8 * 4);
+    a->out = good_output("out", GOOD_ROWS * 8 * 4);
 }
 
 SUITE(linear_suite, TEST(linear_variants), TEST(linear_sizes), TEST(linear_large), TEST(linear_rows), TEST(linear_padded),

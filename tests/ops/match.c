@@ -1,3 +1,4 @@
+#include "good_ops.h"
 /* Pairs of token merging. Where products are exact the pairs must be those of the rule, ties and all; elsewhere they must be as good as
    the best but for rounding, and of equal rows the first. */
 #include "match_run.h"
@@ -222,6 +223,26 @@ static void match_nan(void **state)
         k[90 * 64 + i] = NAN;
     c.k = k;
     match_check(&c, judge_images_without_nan);
+}
+
+/* A call that works. */
+void good_match(rvit_match_args *a)
+{
+    a->n_images = GOOD_IMAGES;
+    a->max_len = GOOD_MAX_LEN;
+    a->rows = GOOD_ROWS;
+    a->n_prefix = 1;
+    a->n_heads = 2;
+    a->head_dim = 8;
+    a->merges = 2;
+    a->k_stride = GOOD_DIM + 8;
+    a->k = good_input("k", ((GOOD_ROWS - 1) * (GOOD_DIM + 8) + GOOD_DIM) * 4);
+    a->cu_seqlens = good_lengths();
+    a->metric = good_output("metric", GOOD_ROWS * 8 * 4);
+    a->keep = good_output("keep", GOOD_ROWS);
+    a->out_cu_seqlens = good_output("out_cu_seqlens", (GOOD_IMAGES + 1) * 4);
+    a->src_rows = good_output("src_rows", GOOD_ROWS * 4);
+    a->next_rows = good_output("next_rows", GOOD_ROWS * 4);
 }
 
 SUITE(match_suite, TEST(match_ties), TEST(match_random), TEST(match_lengths), TEST(match_shapes), TEST(match_nan));

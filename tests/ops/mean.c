@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 #include "reference/plain.h"
@@ -108,6 +109,19 @@ static void mean_shapes(void **state)
         lengths[i] = random_below(5);
     const mean_case c = {RVIT_F16, batch_of(lengths, 2000, 5), 1, 8, 4};
     run(&c);
+}
+
+/* A call that works. */
+void good_mean(rvit_mean_args *a)
+{
+    a->n_images = GOOD_IMAGES;
+    a->max_len = GOOD_MAX_LEN;
+    a->rows = GOOD_ROWS;
+    a->n_prefix = 1;
+    a->dim = GOOD_DIM;
+    a->first_column = GOOD_DIM / 2;
+    a->cu_seqlens = good_lengths();
+    a->x = good_output("x", GOOD_ROWS * GOOD_DIM * 4);
 }
 
 SUITE(mean_suite, TEST(mean_widths), TEST(mean_lengths), TEST(mean_shapes));

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 #include "reference/plain.h"
@@ -139,6 +140,22 @@ static void merge_rows(void **state)
     /* One list of all rows. */
     const merge_case c = {RVIT_F32, 64, 300, 1, 1, 1 << 20};
     run(&c);
+}
+
+/* A call that works. */
+void good_merge(rvit_merge_args *a)
+{
+    static const int32_t ends[GOOD_ROWS] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
+    a->rows = good_rows();
+    a->x_rows = GOOD_ROWS;
+    a->dim = GOOD_DIM;
+    a->x = good_input("x", GOOD_ROWS * GOOD_DIM * 4);
+    a->sizes = good_input("sizes", GOOD_ROWS * 4);
+    a->src_rows = good_row_numbers();
+    a->next_rows = good_ints("next_rows", ends, GOOD_ROWS);
+    a->out_x = good_output("out_x", GOOD_ROWS * GOOD_DIM * 4);
+    a->out_sizes = good_output("out_sizes", GOOD_ROWS * 4);
+    a->out_key_bias = good_output("out_key_bias", GOOD_ROWS * 4);
 }
 
 SUITE(merge_suite, TEST(merge_variants), TEST(merge_rows));

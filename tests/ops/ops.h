@@ -4,9 +4,11 @@
 
 #include "harness.h"
 
-extern const suite copy_suite, patchify_suite, linear_suite, layernorm_suite, attention_suite, attention_vectors_suite, score_suite,
-    select_suite, select_vectors_suite, sample_suite, fuse_suite, mean_suite, match_suite, merge_suite, prune_vectors_suite,
-    predictor_vectors_suite, tome_vectors_suite, pack_suite, unpack_suite, head_suite, memory_suite;
+/* Of each op, in NAME.c. */
+#define RVIT_OP(TYPE, name) extern const suite name##_suite;
+#include "core/ops.def"
+extern const suite attention_vectors_suite, score_suite, select_vectors_suite, sample_suite, fuse_suite, prune_vectors_suite,
+    predictor_vectors_suite, tome_vectors_suite, memory_suite;
 
 /* An array with one int32, for a live count. */
 array *array_live(int32_t value);

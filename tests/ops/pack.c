@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 typedef struct pack_case {
@@ -100,6 +101,17 @@ static void pack_vectors(void **state)
             assert_memory_equal(packed->result[s] + t * 16, source->host + p1[t] * 16, 16);
         assert_memory_equal(copied->result[s], source->host, 128);
     }
+}
+
+/* A call that works. */
+void good_pack(rvit_pack_args *a)
+{
+    a->rows = good_rows();
+    a->source_rows = GOOD_ROWS;
+    a->row_size = GOOD_DIM * 4;
+    a->source = good_input("source", GOOD_ROWS * GOOD_DIM * 4);
+    a->src_rows = good_row_numbers();
+    a->destination = good_output("destination", GOOD_ROWS * GOOD_DIM * 4);
 }
 
 SUITE(pack_suite, TEST(pack_row_sizes), TEST(pack_rows), TEST(pack_vectors));

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 typedef struct patchify_case {
@@ -121,6 +122,21 @@ static void patchify_vectors(void **state)
         assert_true(load(RVIT_F32, out->result[s], 768 + 256) == 65552);
         assert_true(load(RVIT_F32, out->result[s], 2 * 768) == 4096);
     }
+}
+
+/* A call that works. */
+void good_patchify(rvit_patchify_args *a)
+{
+    static const int32_t live = 1;
+    a->n_images = 2;
+    a->channels = 3;
+    a->image_size = 8;
+    a->patch_size = 4;
+    a->n_prefix = 1;
+    a->live_images = good_ints("live_images", &live, 1);
+    a->images = good_input("images", 2 * 3 * 64 * 4);
+    a->out = good_output("out", 2 * 5 * 48 * 4);
+    a->cu_seqlens = good_output("cu_seqlens", 12);
 }
 
 SUITE(patchify_suite, TEST(patchify_variants), TEST(patchify_live_images), TEST(patchify_vectors));

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "select_run.h"
 
 #include <math.h>
@@ -168,6 +169,66 @@ static void select_long_images(void **state)
             c.keep_in = keep;
             select_check(&c);
         }
+}
+
+static void good_score(rvit_select_args *a, rvit_score_type score)
+{
+    a->score = score;
+    a->scores = score == RVIT_SCORE_GIVEN ? good_input("scores", GOOD_ROWS * 4) : good_output("scores", GOOD_ROWS * 4);
+    if (score == RVIT_SCORE_L2 || score == RVIT_SCORE_PREDICTOR) {
+        a->dim = GOOD_DIM;
+        a->x = good_input("x", GOOD_ROWS * GOOD_DIM * 4);
+    }
+    if (score == RVIT_SCORE_CLS_NORM) {
+        a->dim = GOOD_DIM;
+        a->x_stride = GOOD_DIM + 4;
+        a->x = good_input("x", ((GOOD_ROWS - 1) * (GOOD_DIM + 4) + GOOD_DIM) * 4);
+    }
+    if (score == RVIT_SCORE_CLS_ATTENTION || score == RVIT_SCORE_CLS_NORM) {
+        a->n_heads = 2;
+        a->cls_probs = good_input("cls_probs", GOOD_ROWS * 2 * 4);
+    }
+    if (score == RVIT_SCORE_PREDICTOR) {
+        a->weight = good_input("weight", 2 * GOOD_DIM * 4);
+        a->bias = good_input("bias", 8);
+    }
+    if (score == RVIT_SCORE_POSITION) {
+        a->position_scores = good_input("position_scores", GOOD_MAX_LEN * 4);
+    }
+}
+
+/* Calls that work. */
+void good_select_by(rvit_select_args *a, rvit_select_mode mode, rvit_score_type score, int fused)
+{
+    static const int32_t counts[GOOD_MAX_LEN + 1] = {0, 1, 1, 2, 2, 3, 3};
+    a->mode = mode;
+    a->n_images = GOOD_IMAGES;
+    a->max_len = GOOD_MAX_LEN;
+    a->rows = GOOD_ROWS;
+    a->n_prefix = 1;
+    a->n_samples = 3;
+    a->mass = 0.5;
+    a->cu_seqlens = good_lengths();
+    a->keep = good_output("keep", GOOD_ROWS);
+    a->out_cu_seqlens = good_output("out_cu_seqlens", (GOOD_IMAGES + 1) * 4);
+    a->src_rows = good_output("src_rows", GOOD_ROWS * 4);
+    a->error = good_output("error", 4);
+    if (mode == RVIT_SELECT_TOP_K) {
+        a->counts = good_ints("counts", counts, GOOD_MAX_LEN + 1);
+    }
+    if (mode == RVIT_SELECT_MASK) {
+        a->keep_in = good_input("keep_in", GOOD_ROWS);
+    } else
+        good_score(a, score);
+    if (fused) {
+        a->fuse_dim = GOOD_DIM;
+        a->fuse_x = good_output("fuse_x", GOOD_ROWS * GOOD_DIM * 4);
+    }
+}
+
+void good_select(rvit_select_args *a)
+{
+    good_select_by(a, RVIT_SELECT_TOP_K, RVIT_SCORE_GIVEN, 0);
 }
 
 SUITE(select_suite, TEST(select_top_k), TEST(select_free_counts), TEST(select_threshold), TEST(select_threshold_least), TEST(select_mask),

@@ -1,3 +1,4 @@
+#include "good_ops.h"
 #include "ops.h"
 
 typedef enum base_kind { FILL, BASE, IN_PLACE } base_kind;
@@ -95,6 +96,18 @@ static void unpack_sizes(void **state)
                                        rows[r][1],      rows[r][1] + 2, (base_kind)(r % 3), 7};
                 run(&c);
             }
+}
+
+/* A call that works. */
+void good_unpack(rvit_unpack_args *a)
+{
+    a->rows = good_rows();
+    a->destination_rows = good_rows();
+    a->dim = GOOD_DIM;
+    a->source = good_input("source", GOOD_ROWS * GOOD_DIM * 4);
+    a->src_rows = good_row_numbers();
+    a->base = good_input("base", GOOD_ROWS * GOOD_DIM * 4);
+    a->destination = good_output("destination", GOOD_ROWS * GOOD_DIM * 4);
 }
 
 SUITE(unpack_suite, TEST(unpack_variants), TEST(unpack_sizes));
