@@ -148,14 +148,32 @@ class Headers:
     def constants_module(self):
         return CONSTANTS + "".join(f'    "{name}": {value},\n' for name, value in self.constants.items()) + "}\n"
 
+    def _measure(self, kind):
+        """Size and alignment on 64-bit systems, which the C compiler is asked about, too (--check)."""
+        if kind in self.structs:
+            return self._places(kind)[1:]
+        entry, n = re.fullmatch(r"(?:array\()?(\w+)(?:(?: \*|,) (\d+)\)?)?", kind).groups()
+        size, alignment = self._measure(entry) if entry in self.structs else [ctypes.sizeof(getattr(ctypes, entry))] * 2
+        return size * int(n or 1), alignment
+
+    def _places(self, name):
+        """The offset of each field, then the size and the alignment of the struct."""
+        offsets, at, widest = [], 0, 1
+        for _, kind in self.structs[name]:
+            size, alignment = self._measure(kind)
+            offsets.append(-(-at // alignment) * alignment)
+            at, widest = offsets[-1] + size, max(widest, alignment)
+        return offsets, -(-at // widest) * widest, widest
+
     def layouts_module(self):
         def source(value):
             return "{" + ", ".join(f'"{k}": {source(v)}' for k, v in value.items()) + "}" if isinstance(value, dict) else value
 
         lines = []
         for name, fields in self.structs.items():
-            lines += ["", f"class {name}(Struct):", "    _fields_ = ["]
-            lines += [f'        ("{field}", {kind}),' for field, kind in fields] + ["    ]", ""]
+            offsets, size, _ = self._places(name)
+            lines += ["", f"class {name}(Struct):  # {size} bytes", "    _fields_ = ["]
+            lines += [f'        ("{field}", {kind}),  # {at}' for (field, kind), at in zip(fields, offsets)] + ["    ]", ""]
         lines += ["", "TYPES: dict[str, Any] = {"] + [f'    "{name}": {name},' for name in self.structs] + ["}", ""]
         lines.append("DEFAULTS: dict[str, dict[str, Any]] = {")
         for name, values in self.defaults.items():

@@ -8,471 +8,471 @@ from typing import Any
 from ._structs import Struct, array, fill
 
 
-class rvit_device_info(Struct):
+class rvit_device_info(Struct):  # 560 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("backend", c_int),
-        ("index", c_int32),
-        ("is_software", c_int32),
-        ("tier", c_int),
-        ("memory_size", c_int64),
-        ("uuid", array(c_uint8, 16)),
-        ("name", c_char * 128),
-        ("driver", c_char * 128),
-        ("note", c_char * 256),
+        ("struct_size", c_size_t),  # 0
+        ("backend", c_int),  # 8
+        ("index", c_int32),  # 12
+        ("is_software", c_int32),  # 16
+        ("tier", c_int),  # 20
+        ("memory_size", c_int64),  # 24
+        ("uuid", array(c_uint8, 16)),  # 32
+        ("name", c_char * 128),  # 48
+        ("driver", c_char * 128),  # 176
+        ("note", c_char * 256),  # 304
     ]
 
 
-class rvit_allocator(Struct):
+class rvit_allocator(Struct):  # 24 bytes
     _fields_ = [
-        ("user", c_void_p),
-        ("allocate", c_void_p),
-        ("release", c_void_p),
+        ("user", c_void_p),  # 0
+        ("allocate", c_void_p),  # 8
+        ("release", c_void_p),  # 16
     ]
 
 
-class rvit_device_desc(Struct):
+class rvit_device_desc(Struct):  # 80 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("backend", c_int),
-        ("index", c_int32),
-        ("tier", c_int),
-        ("n_threads", c_int32),
-        ("oracle", c_int32),
-        ("debug_checks", c_int32),
-        ("allocator", c_void_p),
-        ("vector_bits", c_int32),
-        ("skip_self_test", c_int32),
-        ("cache_data", c_void_p),
-        ("cache_size", c_size_t),
-        ("submit_work", c_int64),
-        ("poll_us", c_int32),
+        ("struct_size", c_size_t),  # 0
+        ("backend", c_int),  # 8
+        ("index", c_int32),  # 12
+        ("tier", c_int),  # 16
+        ("n_threads", c_int32),  # 20
+        ("oracle", c_int32),  # 24
+        ("debug_checks", c_int32),  # 28
+        ("allocator", c_void_p),  # 32
+        ("vector_bits", c_int32),  # 40
+        ("skip_self_test", c_int32),  # 44
+        ("cache_data", c_void_p),  # 48
+        ("cache_size", c_size_t),  # 56
+        ("submit_work", c_int64),  # 64
+        ("poll_us", c_int32),  # 72
     ]
 
 
-class rvit_view(Struct):
+class rvit_view(Struct):  # 16 bytes
     _fields_ = [
-        ("buffer", c_void_p),
-        ("offset", c_int64),
+        ("buffer", c_void_p),  # 0
+        ("offset", c_int64),  # 8
     ]
 
 
-class rvit_stats(Struct):
+class rvit_stats(Struct):  # 88 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("launches", c_int64),
-        ("submits", c_int64),
-        ("synchronizations", c_int64),
-        ("copies", c_int64),
-        ("host_allocations", c_int64),
-        ("device_allocations", c_int64),
-        ("device_size", c_int64),
-        ("upload_size", c_int64),
-        ("readback_size", c_int64),
-        ("working_size", c_int64),
+        ("struct_size", c_size_t),  # 0
+        ("launches", c_int64),  # 8
+        ("submits", c_int64),  # 16
+        ("synchronizations", c_int64),  # 24
+        ("copies", c_int64),  # 32
+        ("host_allocations", c_int64),  # 40
+        ("device_allocations", c_int64),  # 48
+        ("device_size", c_int64),  # 56
+        ("upload_size", c_int64),  # 64
+        ("readback_size", c_int64),  # 72
+        ("working_size", c_int64),  # 80
     ]
 
 
-class rvit_copy_args(Struct):
+class rvit_copy_args(Struct):  # 48 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("source", rvit_view),
-        ("destination", rvit_view),
-        ("size", c_int64),
+        ("struct_size", c_size_t),  # 0
+        ("source", rvit_view),  # 8
+        ("destination", rvit_view),  # 24
+        ("size", c_int64),  # 40
     ]
 
 
-class rvit_rows(Struct):
+class rvit_rows(Struct):  # 32 bytes
     _fields_ = [
-        ("capacity", c_int64),
-        ("live", rvit_view),
-        ("padded", c_int32),
+        ("capacity", c_int64),  # 0
+        ("live", rvit_view),  # 8
+        ("padded", c_int32),  # 24
     ]
 
 
-class rvit_attention_args(Struct):
+class rvit_attention_args(Struct):  # 208 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("n_images", c_int32),
-        ("n_heads", c_int32),
-        ("head_dim", c_int32),
-        ("max_len", c_int32),
-        ("rows", c_int64),
-        ("scale", c_float),
-        ("q", rvit_view),
-        ("k", rvit_view),
-        ("v", rvit_view),
-        ("q_stride", c_int64),
-        ("k_stride", c_int64),
-        ("v_stride", c_int64),
-        ("cu_seqlens", rvit_view),
-        ("key_bias", rvit_view),
-        ("out", rvit_view),
-        ("out_stride", c_int64),
-        ("cls_probs", rvit_view),
-        ("lse", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("n_heads", c_int32),  # 16
+        ("head_dim", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("rows", c_int64),  # 32
+        ("scale", c_float),  # 40
+        ("q", rvit_view),  # 48
+        ("k", rvit_view),  # 64
+        ("v", rvit_view),  # 80
+        ("q_stride", c_int64),  # 96
+        ("k_stride", c_int64),  # 104
+        ("v_stride", c_int64),  # 112
+        ("cu_seqlens", rvit_view),  # 120
+        ("key_bias", rvit_view),  # 136
+        ("out", rvit_view),  # 152
+        ("out_stride", c_int64),  # 168
+        ("cls_probs", rvit_view),  # 176
+        ("lse", rvit_view),  # 192
     ]
 
 
-class rvit_linear_args(Struct):
+class rvit_linear_args(Struct):  # 168 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("out_dtype", c_int),
-        ("rows", rvit_rows),
-        ("in_features", c_int32),
-        ("out_features", c_int32),
-        ("activation", c_int),
-        ("x", rvit_view),
-        ("weight", rvit_view),
-        ("bias", rvit_view),
-        ("residual", rvit_view),
-        ("residual_period", c_int64),
-        ("out", rvit_view),
-        ("bias_narrow", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("rows", rvit_rows),  # 16
+        ("in_features", c_int32),  # 48
+        ("out_features", c_int32),  # 52
+        ("activation", c_int),  # 56
+        ("x", rvit_view),  # 64
+        ("weight", rvit_view),  # 80
+        ("bias", rvit_view),  # 96
+        ("residual", rvit_view),  # 112
+        ("residual_period", c_int64),  # 128
+        ("out", rvit_view),  # 136
+        ("bias_narrow", rvit_view),  # 152
     ]
 
 
-class rvit_layernorm_args(Struct):
+class rvit_layernorm_args(Struct):  # 160 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("out_dtype", c_int),
-        ("rows", rvit_rows),
-        ("x_rows", c_int64),
-        ("dim", c_int32),
-        ("eps", c_float),
-        ("x", rvit_view),
-        ("src_rows", rvit_view),
-        ("gamma", rvit_view),
-        ("beta", rvit_view),
-        ("out", rvit_view),
-        ("out_x", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("rows", rvit_rows),  # 16
+        ("x_rows", c_int64),  # 48
+        ("dim", c_int32),  # 56
+        ("eps", c_float),  # 60
+        ("x", rvit_view),  # 64
+        ("src_rows", rvit_view),  # 80
+        ("gamma", rvit_view),  # 96
+        ("beta", rvit_view),  # 112
+        ("out", rvit_view),  # 128
+        ("out_x", rvit_view),  # 144
     ]
 
 
-class rvit_pack_args(Struct):
+class rvit_pack_args(Struct):  # 104 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("rows", rvit_rows),
-        ("source_rows", c_int64),
-        ("row_size", c_int64),
-        ("source", rvit_view),
-        ("src_rows", rvit_view),
-        ("destination", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("rows", rvit_rows),  # 8
+        ("source_rows", c_int64),  # 40
+        ("row_size", c_int64),  # 48
+        ("source", rvit_view),  # 56
+        ("src_rows", rvit_view),  # 72
+        ("destination", rvit_view),  # 88
     ]
 
 
-class rvit_unpack_args(Struct):
+class rvit_unpack_args(Struct):  # 152 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("rows", rvit_rows),
-        ("destination_rows", rvit_rows),
-        ("dim", c_int32),
-        ("fill", c_float),
-        ("source", rvit_view),
-        ("src_rows", rvit_view),
-        ("base", rvit_view),
-        ("destination", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("rows", rvit_rows),  # 16
+        ("destination_rows", rvit_rows),  # 48
+        ("dim", c_int32),  # 80
+        ("fill", c_float),  # 84
+        ("source", rvit_view),  # 88
+        ("src_rows", rvit_view),  # 104
+        ("base", rvit_view),  # 120
+        ("destination", rvit_view),  # 136
     ]
 
 
-class rvit_select_args(Struct):
+class rvit_select_args(Struct):  # 328 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("mode", c_int),
-        ("score", c_int),
-        ("n_images", c_int32),
-        ("max_len", c_int32),
-        ("rows", c_int64),
-        ("n_prefix", c_int32),
-        ("prefix_competes", c_int32),
-        ("threshold", c_float),
-        ("k_min", c_int32),
-        ("n_samples", c_int32),
-        ("mass", c_double),
-        ("dtype", c_int),
-        ("dim", c_int32),
-        ("n_heads", c_int32),
-        ("x_stride", c_int64),
-        ("x", rvit_view),
-        ("cls_probs", rvit_view),
-        ("weight", rvit_view),
-        ("bias", rvit_view),
-        ("position_scores", rvit_view),
-        ("counts", rvit_view),
-        ("scores", rvit_view),
-        ("keep_in", rvit_view),
-        ("cu_seqlens", rvit_view),
-        ("fuse_dtype", c_int),
-        ("fuse_dim", c_int32),
-        ("fuse_x", rvit_view),
-        ("keep", rvit_view),
-        ("out_cu_seqlens", rvit_view),
-        ("src_rows", rvit_view),
-        ("error", rvit_view),
-        ("error_stays", c_int32),
+        ("struct_size", c_size_t),  # 0
+        ("mode", c_int),  # 8
+        ("score", c_int),  # 12
+        ("n_images", c_int32),  # 16
+        ("max_len", c_int32),  # 20
+        ("rows", c_int64),  # 24
+        ("n_prefix", c_int32),  # 32
+        ("prefix_competes", c_int32),  # 36
+        ("threshold", c_float),  # 40
+        ("k_min", c_int32),  # 44
+        ("n_samples", c_int32),  # 48
+        ("mass", c_double),  # 56
+        ("dtype", c_int),  # 64
+        ("dim", c_int32),  # 68
+        ("n_heads", c_int32),  # 72
+        ("x_stride", c_int64),  # 80
+        ("x", rvit_view),  # 88
+        ("cls_probs", rvit_view),  # 104
+        ("weight", rvit_view),  # 120
+        ("bias", rvit_view),  # 136
+        ("position_scores", rvit_view),  # 152
+        ("counts", rvit_view),  # 168
+        ("scores", rvit_view),  # 184
+        ("keep_in", rvit_view),  # 200
+        ("cu_seqlens", rvit_view),  # 216
+        ("fuse_dtype", c_int),  # 232
+        ("fuse_dim", c_int32),  # 236
+        ("fuse_x", rvit_view),  # 240
+        ("keep", rvit_view),  # 256
+        ("out_cu_seqlens", rvit_view),  # 272
+        ("src_rows", rvit_view),  # 288
+        ("error", rvit_view),  # 304
+        ("error_stays", c_int32),  # 320
     ]
 
 
-class rvit_mean_args(Struct):
+class rvit_mean_args(Struct):  # 80 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("n_images", c_int32),
-        ("max_len", c_int32),
-        ("rows", c_int64),
-        ("n_prefix", c_int32),
-        ("dim", c_int32),
-        ("first_column", c_int32),
-        ("cu_seqlens", rvit_view),
-        ("x", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("max_len", c_int32),  # 16
+        ("rows", c_int64),  # 24
+        ("n_prefix", c_int32),  # 32
+        ("dim", c_int32),  # 36
+        ("first_column", c_int32),  # 40
+        ("cu_seqlens", rvit_view),  # 48
+        ("x", rvit_view),  # 64
     ]
 
 
-class rvit_match_args(Struct):
+class rvit_match_args(Struct):  # 168 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("n_images", c_int32),
-        ("max_len", c_int32),
-        ("rows", c_int64),
-        ("n_prefix", c_int32),
-        ("n_heads", c_int32),
-        ("head_dim", c_int32),
-        ("merges", c_int32),
-        ("k_stride", c_int64),
-        ("k", rvit_view),
-        ("cu_seqlens", rvit_view),
-        ("metric", rvit_view),
-        ("keep", rvit_view),
-        ("out_cu_seqlens", rvit_view),
-        ("src_rows", rvit_view),
-        ("next_rows", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("max_len", c_int32),  # 16
+        ("rows", c_int64),  # 24
+        ("n_prefix", c_int32),  # 32
+        ("n_heads", c_int32),  # 36
+        ("head_dim", c_int32),  # 40
+        ("merges", c_int32),  # 44
+        ("k_stride", c_int64),  # 48
+        ("k", rvit_view),  # 56
+        ("cu_seqlens", rvit_view),  # 72
+        ("metric", rvit_view),  # 88
+        ("keep", rvit_view),  # 104
+        ("out_cu_seqlens", rvit_view),  # 120
+        ("src_rows", rvit_view),  # 136
+        ("next_rows", rvit_view),  # 152
     ]
 
 
-class rvit_merge_args(Struct):
+class rvit_merge_args(Struct):  # 176 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("rows", rvit_rows),
-        ("x_rows", c_int64),
-        ("dim", c_int32),
-        ("x", rvit_view),
-        ("sizes", rvit_view),
-        ("src_rows", rvit_view),
-        ("next_rows", rvit_view),
-        ("out_x", rvit_view),
-        ("out_sizes", rvit_view),
-        ("out_key_bias", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("rows", rvit_rows),  # 16
+        ("x_rows", c_int64),  # 48
+        ("dim", c_int32),  # 56
+        ("x", rvit_view),  # 64
+        ("sizes", rvit_view),  # 80
+        ("src_rows", rvit_view),  # 96
+        ("next_rows", rvit_view),  # 112
+        ("out_x", rvit_view),  # 128
+        ("out_sizes", rvit_view),  # 144
+        ("out_key_bias", rvit_view),  # 160
     ]
 
 
-class rvit_prune_desc(Struct):
+class rvit_prune_desc(Struct):  # 384 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("type", c_int),
-        ("keep", c_double),
-        ("n_blocks", c_int32),
-        ("blocks", array(c_int32, 64)),
-        ("threshold", c_double),
-        ("mass", c_double),
-        ("n_samples", c_int32),
-        ("merges", c_int32),
-        ("seed", c_uint64),
-        ("reserved", array(c_int64, 8)),
+        ("struct_size", c_size_t),  # 0
+        ("type", c_int),  # 8
+        ("keep", c_double),  # 16
+        ("n_blocks", c_int32),  # 24
+        ("blocks", array(c_int32, 64)),  # 28
+        ("threshold", c_double),  # 288
+        ("mass", c_double),  # 296
+        ("n_samples", c_int32),  # 304
+        ("merges", c_int32),  # 308
+        ("seed", c_uint64),  # 312
+        ("reserved", array(c_int64, 8)),  # 320
     ]
 
 
-class rvit_prune_info(Struct):
+class rvit_prune_info(Struct):  # 104 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("type", c_int),
-        ("parameters", c_int32),
-        ("name", c_char_p),
-        ("summary", c_char_p),
-        ("source", c_char_p),
-        ("site", c_char_p),
-        ("default_keep", c_double),
-        ("n_default_blocks", c_int32),
-        ("default_blocks", array(c_int32, 4)),
-        ("default_threshold", c_double),
-        ("default_mass", c_double),
-        ("default_samples", c_int32),
-        ("default_merges", c_int32),
+        ("struct_size", c_size_t),  # 0
+        ("type", c_int),  # 8
+        ("parameters", c_int32),  # 12
+        ("name", c_char_p),  # 16
+        ("summary", c_char_p),  # 24
+        ("source", c_char_p),  # 32
+        ("site", c_char_p),  # 40
+        ("default_keep", c_double),  # 48
+        ("n_default_blocks", c_int32),  # 56
+        ("default_blocks", array(c_int32, 4)),  # 60
+        ("default_threshold", c_double),  # 80
+        ("default_mass", c_double),  # 88
+        ("default_samples", c_int32),  # 96
+        ("default_merges", c_int32),  # 100
     ]
 
 
-class rvit_patchify_args(Struct):
+class rvit_patchify_args(Struct):  # 96 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("n_images", c_int32),
-        ("live_images", rvit_view),
-        ("channels", c_int32),
-        ("image_size", c_int32),
-        ("patch_size", c_int32),
-        ("n_prefix", c_int32),
-        ("images", rvit_view),
-        ("out", rvit_view),
-        ("cu_seqlens", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("live_images", rvit_view),  # 16
+        ("channels", c_int32),  # 32
+        ("image_size", c_int32),  # 36
+        ("patch_size", c_int32),  # 40
+        ("n_prefix", c_int32),  # 44
+        ("images", rvit_view),  # 48
+        ("out", rvit_view),  # 64
+        ("cu_seqlens", rvit_view),  # 80
     ]
 
 
-class rvit_head_args(Struct):
+class rvit_head_args(Struct):  # 160 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
-        ("weight_dtype", c_int),
-        ("n_images", c_int32),
-        ("rows", c_int64),
-        ("dim", c_int32),
-        ("n_tokens", c_int32),
-        ("n_classes", c_int32),
-        ("eps", c_float),
-        ("x", rvit_view),
-        ("cu_seqlens", rvit_view),
-        ("gamma", rvit_view),
-        ("beta", rvit_view),
-        ("weight", rvit_view),
-        ("bias", rvit_view),
-        ("logits", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("weight_dtype", c_int),  # 12
+        ("n_images", c_int32),  # 16
+        ("rows", c_int64),  # 24
+        ("dim", c_int32),  # 32
+        ("n_tokens", c_int32),  # 36
+        ("n_classes", c_int32),  # 40
+        ("eps", c_float),  # 44
+        ("x", rvit_view),  # 48
+        ("cu_seqlens", rvit_view),  # 64
+        ("gamma", rvit_view),  # 80
+        ("beta", rvit_view),  # 96
+        ("weight", rvit_view),  # 112
+        ("bias", rvit_view),  # 128
+        ("logits", rvit_view),  # 144
     ]
 
 
-class rvit_model_info(Struct):
+class rvit_model_info(Struct):  # 208 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("architecture", c_char * 64),
-        ("family", c_char * 32),
-        ("image_size", c_int32),
-        ("patch_size", c_int32),
-        ("channels", c_int32),
-        ("dim", c_int32),
-        ("n_heads", c_int32),
-        ("head_dim", c_int32),
-        ("depth", c_int32),
-        ("mlp_dim", c_int32),
-        ("n_prefix", c_int32),
-        ("tokens", c_int32),
-        ("n_classes", c_int32),
-        ("eps", c_float),
-        ("n_parameters", c_int64),
-        ("n_tensors", c_int32),
-        ("n_unknown", c_int32),
-        ("n_by_dtype", array(c_int32, 3)),
-        ("distilled", c_int32),
-        ("n_registers", c_int32),
-        ("n_predictors", c_int32),
-        ("n_files", c_int32),
-        ("trained_size", c_int32),
-        ("weights_size", c_int64),
+        ("struct_size", c_size_t),  # 0
+        ("architecture", c_char * 64),  # 8
+        ("family", c_char * 32),  # 72
+        ("image_size", c_int32),  # 104
+        ("patch_size", c_int32),  # 108
+        ("channels", c_int32),  # 112
+        ("dim", c_int32),  # 116
+        ("n_heads", c_int32),  # 120
+        ("head_dim", c_int32),  # 124
+        ("depth", c_int32),  # 128
+        ("mlp_dim", c_int32),  # 132
+        ("n_prefix", c_int32),  # 136
+        ("tokens", c_int32),  # 140
+        ("n_classes", c_int32),  # 144
+        ("eps", c_float),  # 148
+        ("n_parameters", c_int64),  # 152
+        ("n_tensors", c_int32),  # 160
+        ("n_unknown", c_int32),  # 164
+        ("n_by_dtype", array(c_int32, 3)),  # 168
+        ("distilled", c_int32),  # 180
+        ("n_registers", c_int32),  # 184
+        ("n_predictors", c_int32),  # 188
+        ("n_files", c_int32),  # 192
+        ("trained_size", c_int32),  # 196
+        ("weights_size", c_int64),  # 200
     ]
 
 
-class rvit_checkpoint_desc(Struct):
+class rvit_checkpoint_desc(Struct):  # 40 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("lenient", c_int32),
-        ("allocator", c_void_p),
-        ("image_size", c_int32),
-        ("resample", c_int),
-        ("eps", c_float),
+        ("struct_size", c_size_t),  # 0
+        ("lenient", c_int32),  # 8
+        ("allocator", c_void_p),  # 16
+        ("image_size", c_int32),  # 24
+        ("resample", c_int),  # 28
+        ("eps", c_float),  # 32
     ]
 
 
-class rvit_model_desc(Struct):
+class rvit_model_desc(Struct):  # 16 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("dtype", c_int),
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
     ]
 
 
-class rvit_session_desc(Struct):
+class rvit_session_desc(Struct):  # 456 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("max_images", c_int32),
-        ("prune", rvit_prune_desc),
-        ("trace", c_int32),
-        ("outputs", c_int32),
-        ("fixed_batch", c_int32),
-        ("dense_fallback", c_int32),
-        ("stream", c_void_p),
-        ("images", rvit_view),
-        ("logits", rvit_view),
+        ("struct_size", c_size_t),  # 0
+        ("max_images", c_int32),  # 8
+        ("prune", rvit_prune_desc),  # 16
+        ("trace", c_int32),  # 400
+        ("outputs", c_int32),  # 404
+        ("fixed_batch", c_int32),  # 408
+        ("dense_fallback", c_int32),  # 412
+        ("stream", c_void_p),  # 416
+        ("images", rvit_view),  # 424
+        ("logits", rvit_view),  # 440
     ]
 
 
-class rvit_memory_info(Struct):
+class rvit_memory_info(Struct):  # 48 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("device_size", c_int64),
-        ("upload_size", c_int64),
-        ("readback_size", c_int64),
-        ("trace_size", c_int64),
-        ("host_size", c_int64),
+        ("struct_size", c_size_t),  # 0
+        ("device_size", c_int64),  # 8
+        ("upload_size", c_int64),  # 16
+        ("readback_size", c_int64),  # 24
+        ("trace_size", c_int64),  # 32
+        ("host_size", c_int64),  # 40
     ]
 
 
-class rvit_session_info(Struct):
+class rvit_session_info(Struct):  # 32 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("n_stages", c_int32),
-        ("fell_back", c_int32),
-        ("dense_us", c_double),
-        ("pruned_us", c_double),
+        ("struct_size", c_size_t),  # 0
+        ("n_stages", c_int32),  # 8
+        ("fell_back", c_int32),  # 12
+        ("dense_us", c_double),  # 16
+        ("pruned_us", c_double),  # 24
     ]
 
 
-class rvit_run_args(Struct):
+class rvit_run_args(Struct):  # 32 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("n_images", c_int32),
-        ("images", c_void_p),
-        ("keep", c_void_p),
+        ("struct_size", c_size_t),  # 0
+        ("n_images", c_int32),  # 8
+        ("images", c_void_p),  # 16
+        ("keep", c_void_p),  # 24
     ]
 
 
-class rvit_vulkan_device_desc(Struct):
+class rvit_vulkan_device_desc(Struct):  # 104 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("instance", c_void_p),
-        ("physical_device", c_void_p),
-        ("device", c_void_p),
-        ("queue", c_void_p),
-        ("queue_family", c_uint32),
-        ("api_version", c_uint32),
-        ("get_instance_proc_addr", c_void_p),
-        ("features", c_void_p),
-        ("extensions", c_void_p),
-        ("n_extensions", c_uint32),
-        ("lock_queue", c_void_p),
-        ("unlock_queue", c_void_p),
-        ("user", c_void_p),
+        ("struct_size", c_size_t),  # 0
+        ("instance", c_void_p),  # 8
+        ("physical_device", c_void_p),  # 16
+        ("device", c_void_p),  # 24
+        ("queue", c_void_p),  # 32
+        ("queue_family", c_uint32),  # 40
+        ("api_version", c_uint32),  # 44
+        ("get_instance_proc_addr", c_void_p),  # 48
+        ("features", c_void_p),  # 56
+        ("extensions", c_void_p),  # 64
+        ("n_extensions", c_uint32),  # 72
+        ("lock_queue", c_void_p),  # 80
+        ("unlock_queue", c_void_p),  # 88
+        ("user", c_void_p),  # 96
     ]
 
 
-class rvit_vulkan_buffer_desc(Struct):
+class rvit_vulkan_buffer_desc(Struct):  # 48 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("buffer", c_uint64),
-        ("buffer_size", c_int64),
-        ("usage", c_uint32),
-        ("offset", c_int64),
-        ("size", c_int64),
+        ("struct_size", c_size_t),  # 0
+        ("buffer", c_uint64),  # 8
+        ("buffer_size", c_int64),  # 16
+        ("usage", c_uint32),  # 24
+        ("offset", c_int64),  # 32
+        ("size", c_int64),  # 40
     ]
 
 
-class rvit_vulkan_memory(Struct):
+class rvit_vulkan_memory(Struct):  # 32 bytes
     _fields_ = [
-        ("struct_size", c_size_t),
-        ("fd", c_int32),
-        ("memory_type", c_uint32),
-        ("memory_size", c_int64),
-        ("offset", c_int64),
+        ("struct_size", c_size_t),  # 0
+        ("fd", c_int32),  # 8
+        ("memory_type", c_uint32),  # 12
+        ("memory_size", c_int64),  # 16
+        ("offset", c_int64),  # 24
     ]
 
 
