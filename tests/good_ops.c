@@ -1,5 +1,7 @@
 #include "good_ops.h"
 
+#include "op_table.h"
+
 #define RVIT_OP(TYPE, id)                                                   \
     static rvit_status call_##id(rvit_stream *stream, const any_args *args) \
     {                                                                       \
@@ -16,19 +18,6 @@
         *op = made;                                                         \
     }
 #include "core/ops.def"
-
-/* Where the args of each op hold the view of each slot. */
-/* clang-format off */
-#define RVIT_OP(TYPE, name) static const size_t offsets_##name[] = {
-#define RVIT_ARRAY(op, slot, field, use, alignment, size, in_place) offsetof(rvit_##op##_args, field),
-#define RVIT_OP_END(TYPE, name) };
-#include "core/ops.def"
-/* clang-format on */
-
-static const size_t *const offsets[] = {
-#define RVIT_OP(TYPE, name) offsets_##name,
-#include "core/ops.def"
-};
 
 /* A copy has defaults filled in, as sizes depend on them. */
 static void find_views(good_op *op)
@@ -49,7 +38,7 @@ static void find_views(good_op *op)
     view_field *field = op->views;
     for (int i = 0; i < n; i++)
         if (accesses[i].view.buffer) {
-            const view_field found = {accesses[i].name, offsets[op->type][i], accesses[i].alignment, accesses[i].optional};
+            const view_field found = {accesses[i].name, op_table[op->type].offsets[i], accesses[i].alignment, accesses[i].optional};
             *field++ = found;
         }
 }

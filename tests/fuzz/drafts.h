@@ -4,8 +4,9 @@
 
 #include "core/backend.h"
 #include "fuzz.h"
+#include "tests/op_table.h"
 
-enum { MAX_VIEWS = 16 };
+enum { MAX_VIEWS = RVIT_OP_MAX_ACCESSES };
 
 typedef struct draft {
     rvit_op op;
@@ -14,7 +15,5 @@ typedef struct draft {
 } draft;
 
 void draft_op(draft *d, rvit_op_type type, choices *c);
-/* The public function of the op. */
-rvit_status draft_call(rvit_stream *stream, const rvit_op *op);
 
 #endif

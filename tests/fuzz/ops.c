@@ -123,7 +123,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         draft d;
         draft_op(&d, (rvit_op_type)choose(&c, RVIT_OP_COUNT), &c);
         if (give_buffers(&d, &c, &m))
-            (void)expect_status_of(draft_call(stream, &d.op));
+            (void)expect_status_of(op_call(stream, &d.op));
     }
     if (recording) {
         rvit_program *program = NULL;

@@ -14,9 +14,7 @@ enum { MOST = 1 << 20 /* bytes of an op's arrays */, DRAWN = 512 };
 
 const char *scene_op(const scene *s)
 {
-    static const char *const names[RVIT_OP_COUNT] = {"copy", "patchify", "linear", "layernorm", "attention", "select",
-                                                     "mean", "match",    "merge",  "pack",      "unpack",    "head"};
-    return names[s->d.op.type];
+    return rvit_op_name(s->d.op.type);
 }
 
 /* Some shapes are longer than a kernel's tile, or of more images than a block of threads. */
@@ -74,8 +72,9 @@ static scene_content content_of(const rvit_access *access)
     static const struct {
         const char *name;
         scene_content content;
-    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS},       {"next_rows", LINKS},  {"counts", COUNTS},
-                 {"rows.live", LIVE},     {"destination_rows.live", LIVE}, {"live_images", LIVE}, {"keep_in", MASK}};
+    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS}, {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK}};
+    if (access->live)
+        return LIVE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!access->writes && !strcmp(access->name, known[i].name))
             return known[i].content;
@@ -354,7 +353,7 @@ rvit_status scene_enqueue(const scene *s)
     copy.size = s->device_size;
     if (closes_guards())
         close_guards(s);
-    const rvit_status status = draft_call(H.stream[DEVICE], &s->d.op);
+    const rvit_status status = op_call(H.stream[DEVICE], &s->d.op);
     if (closes_guards())
         open_guards(s);
     return status == RVIT_OK ? rvit_copy(H.stream[DEVICE], &copy) : status;
