@@ -38,7 +38,7 @@ extern "C" {
 #endif
 
 #define RVIT_VERSION_MAJOR 0
-#define RVIT_VERSION_MINOR 1
+#define RVIT_VERSION_MINOR 2
 #define RVIT_VERSION_PATCH 0
 
 /* Calls may come from any thread with a stack of 64 KiB or more (the CPU backend; a GPU's driver may need more), and in any
@@ -66,7 +66,7 @@ RVIT_API const char *rvit_status_name(rvit_status status);
    empty if nothing failed yet. Valid until the next call of this library in the same thread. */
 RVIT_API const char *rvit_status_detail(void);
 
-/* "0.1.0" */
+/* "0.2.0" */
 RVIT_API const char *rvit_version(void);
 
 typedef enum rvit_log_level { RVIT_LOG_ERROR = 1, RVIT_LOG_WARNING = 2, RVIT_LOG_INFO = 3, RVIT_LOG_DEBUG = 4 } rvit_log_level;

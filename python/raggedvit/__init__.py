@@ -19,5 +19,5 @@ __all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "
 
 
 def version() -> str:
-    """The version of the library that is in use, as "0.1.0"."""
+    """The version of the library that is in use, as "0.2.0"."""
     return library().version()
