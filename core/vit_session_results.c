@@ -1,6 +1,8 @@
 /* What a session gives back. */
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 #include "core/args.h"
 #include "core/entry.h"
 #include "core/vit_session.h"

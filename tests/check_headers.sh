@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: check_headers.sh CC CXX INCLUDE_DIR
-# Every public header compiles alone, twice over, as C99 and as C++17, without a warning, and so does a user of every initialiser.
+# Every public header compiles alone, twice over, as C99 and as C++17, without a warning, and so does a user of every initialiser. No other
+# header declares what experimental.h does.
 set -eu
 cc=$1 cxx=$2 include=$3
 work=$(mktemp -d)
@@ -42,7 +43,18 @@ done
 } >"$work/initialisers.c"
 compile "the use of the initialisers" "$work/initialisers"
 
-[ "$n" -ge 8 ] || { echo "only $n headers found in $include"; exit 1; }
+{
+    for header in raggedvit cuda vulkan; do echo "#include <raggedvit/$header.h>"; done
+    i=0
+    for function in $(grep -oE '\brvit_[a-z_]+\(' "$include/raggedvit/experimental.h" | tr -d '('); do
+        echo "extern int $function;" # an error where it is a function
+        i=$((i + 1))
+    done
+    [ "$i" -ge 3 ] || { echo "only $i functions found in experimental.h" >&2; exit 1; }
+} >"$work/experimental.c"
+compile "code that has the names of experimental.h for its own" "$work/experimental"
+
+[ "$n" -ge 9 ] || { echo "only $n headers found in $include"; exit 1; }
 if [ -z "$cxx" ]; then
     echo "$n headers compile as C99; no C++ compiler here, so C++17 was not tried"
     exit 77

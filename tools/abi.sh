@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares the shared library with that of the last tag by abidiff: what a program built with the tag's headers meets when it runs with this
-# tree's library. New functions and fields that join a struct at its end are fine; all else fails, unless the version says that it may:
-# another major version, or before 1.0 another minor one. Skipped, with a line that says why, where there is no tag or no abidiff.
+# tree's library. New functions and fields that join a struct at its end are fine, and so is any change of what experimental.h declares; all
+# else fails, unless the version says that it may: another major version, or before 1.0 another minor one. Skipped, with a line that says
+# why, where there is no tag or no abidiff.
 #
 # usage: tools/abi.sh [TAG]
 set -euo pipefail
@@ -23,12 +24,14 @@ build() {
 }
 build "$work/old" "$work/old-build"
 build . "$work/new-build"
-printf '[suppress_type]\ntype_kind = struct\nhas_data_member_inserted_at = end\nhas_size_change = yes\n' >"$work/appended"
+printf '[suppress_type]\ntype_kind = struct\nhas_data_member_inserted_at = end\nhas_size_change = yes\n' >"$work/allowed"
+{ grep -ohsE '\brvit_[a-z_]+\(' {"$work/old",.}/include/raggedvit/experimental.h || true; } | tr -d '(' | sort -u |
+    while read -r name; do printf '[suppress_function]\nname = %s\n' "$name"; done >>"$work/allowed"
 version() { sed -n 's/^project(raggedvit VERSION \([0-9.]*\).*/\1/p' "$1/CMakeLists.txt"; }
 old=$(version "$work/old")
 new=$(version .)
 status=0
-abidiff --no-added-syms --suppressions "$work/appended" --headers-dir1 "$work/old/include" --headers-dir2 include \
+abidiff --no-added-syms --suppressions "$work/allowed" --headers-dir1 "$work/old/include" --headers-dir2 include \
     "$work/old-build/libraggedvit.so" "$work/new-build/libraggedvit.so" || status=$?
 if [ $status = 0 ]; then
     echo "abi: compatible with $tag"

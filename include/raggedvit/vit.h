@@ -143,7 +143,7 @@ typedef struct rvit_session_desc {
     size_t struct_size;
     int32_t max_images; /* capacity of a run, 1 or more */
     rvit_prune_desc prune;
-    int32_t trace;       /* 1: keep what rvit_session_trace gives; costs memory and copies */
+    int32_t trace;       /* 1: keep what rvit_session_trace (experimental.h) gives; costs memory and copies */
     int32_t outputs;     /* rvit_output, added up */
     int32_t fixed_batch; /* 1: every run has max_images images. Where the policy keeps a fixed number of tokens the host then knows all row
                             counts, and products take the device's dense kernels. Results may differ in the last bits from those of
@@ -266,22 +266,6 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_grid(const rvit_session *sessio
    them out. NULL without that output. */
 RVIT_API const float *rvit_session_cls_attention(const rvit_session *session, int32_t *out_stage);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
-/* The select op of a stage as recorded, every view empty: for a caller who wants to repeat a selection. INVALID_ARGUMENT if there is no
-   such stage, UNSUPPORTED for tome, which merges. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args);
-/* The counts table of that op, host int32 [max_len + 1], borrowed; NULL if it has none. */
-RVIT_API const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage);
-
-/* With trace: intermediate values of the last run. */
-typedef enum rvit_trace {
-    RVIT_TRACE_EMBEDDING = 0, /* the input of block 0: [rows, dim] */
-    RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] */
-    RVIT_TRACE_SCORES = 2     /* the scores of prune stage `index`: f32 [rows before it] */
-} rvit_trace;
-/* Borrowed until the next enqueue. UNSUPPORTED without trace; INVALID_ARGUMENT if there is no such index. *out_rows is the live row
-   count. */
-RVIT_API RVIT_NODISCARD rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data,
-                                                       rvit_dtype *out_dtype, int64_t *out_rows);
 
 #ifdef __cplusplus
 }

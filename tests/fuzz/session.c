@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 enum { MAX_IMAGES = 4 };
 
 static rvit_device *device;

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include <raggedvit/experimental.h>
+
 static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 41, 0};
 static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 42, 0};
 static const int32_t blocks[] = {0, 2}, last_block[] = {3};

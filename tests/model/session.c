@@ -4,6 +4,8 @@
 #include <math.h>
 #include <pthread.h>
 
+#include <raggedvit/experimental.h>
+
 static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 21, 0};
 static const int32_t blocks[] = {0, 2};
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"

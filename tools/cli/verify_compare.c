@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 static int32_t top1(const float *logits, int32_t n_classes, double *out_margin)
 {
     int32_t best = 0;

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 bool selector_knows(const rvit_session *session)
 {
     for (int32_t s = 0; s < rvit_session_n_stages(session); s++) {
