@@ -49,12 +49,10 @@ json_t *report_new(const char *benchmark, const rvit_device *device)
     rvit_device_info info = RVIT_DEVICE_INFO_INIT;
     if (rvit_device_get_info(device, &info) != RVIT_OK)
         fprintf(stderr, "device info: %s\n", rvit_status_detail());
-    static const char *const tiers[] = {"auto", "scalar", "subgroup", "matrix"};
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "benchmark", benchmark, "date", date,
                      "version", rvit_version(), "compiler", __VERSION__, "seed", json_sprintf("%#llx", DATA_SEED), "machine", "cpu", cpu,
                      "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "system", system, "kernel", kernel, "device", "backend",
-                     rvit_backend_name(info.backend), "name", info.name, "driver", info.driver, "tier",
-                     (unsigned)info.tier < 4 ? tiers[info.tier] : "unknown");
+                     rvit_backend_name(info.backend), "name", info.name, "driver", info.driver, "tier", rvit_tier_name(info.tier));
 }
 
 static int compare(const void *a, const void *b)

@@ -20,6 +20,21 @@ const char *rvit_backend_name(rvit_backend backend)
     return "unknown";
 }
 
+const char *rvit_tier_name(rvit_tier tier)
+{
+    switch (tier) {
+    case RVIT_TIER_AUTO:
+        return "auto";
+    case RVIT_TIER_SCALAR:
+        return "scalar";
+    case RVIT_TIER_SUBGROUP:
+        return "subgroup";
+    case RVIT_TIER_MATRIX:
+        return "matrix";
+    }
+    return "unknown";
+}
+
 static const rvit_backend_api *find_backend(rvit_backend backend)
 {
     for (int i = 0; i < rvit_n_backends; i++)

@@ -98,10 +98,9 @@ static int parse_backend(const char *name, rvit_backend *out)
 
 static int parse_tier(const char *name, rvit_tier *out)
 {
-    static const char *const names[] = {"auto", "scalar", "subgroup", "matrix"};
-    for (int t = 0; t < 4; t++)
-        if (!strcmp(name, names[t])) {
-            *out = (rvit_tier)t;
+    for (rvit_tier t = RVIT_TIER_AUTO; t <= RVIT_TIER_MATRIX; t++)
+        if (!strcmp(name, rvit_tier_name(t))) {
+            *out = t;
             return 0;
         }
     return -1;

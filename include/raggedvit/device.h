@@ -31,6 +31,9 @@ typedef enum rvit_tier {
     RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices for f16 attention and linear (AUTO: not in software). CUDA: tensor cores */
 } rvit_tier;
 
+/* "auto", "scalar", "subgroup", "matrix" */
+RVIT_API const char *rvit_tier_name(rvit_tier tier);
+
 /* What is known of a device before it is created. */
 typedef struct rvit_device_info {
     size_t struct_size;

@@ -11,10 +11,14 @@ from ._errors import RaggedVitError, Status
 from ._layouts import new
 from ._library import library
 
-BACKENDS = {"auto": CONSTANTS["RVIT_BACKEND_AUTO"], "cpu": CONSTANTS["RVIT_BACKEND_CPU"], "cuda": CONSTANTS["RVIT_BACKEND_CUDA"],
-            "vulkan": CONSTANTS["RVIT_BACKEND_VULKAN"]}
-TIERS = {"auto": CONSTANTS["RVIT_TIER_AUTO"], "scalar": CONSTANTS["RVIT_TIER_SCALAR"], "subgroup": CONSTANTS["RVIT_TIER_SUBGROUP"],
-         "matrix": CONSTANTS["RVIT_TIER_MATRIX"]}
+
+def named(prefix: str) -> dict[str, int]:
+    """An enum's values by their names in lower case: "cuda" is RVIT_BACKEND_CUDA."""
+    return {name[len(prefix):].lower(): value for name, value in CONSTANTS.items() if name.startswith(prefix)}
+
+
+BACKENDS = named("RVIT_BACKEND_")
+TIERS = named("RVIT_TIER_")
 PARAMETERS = {"keep": CONSTANTS["RVIT_PRUNE_KEEP"], "blocks": CONSTANTS["RVIT_PRUNE_BLOCKS"],
               "threshold": CONSTANTS["RVIT_PRUNE_THRESHOLD"], "mass": CONSTANTS["RVIT_PRUNE_MASS"],
               "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"]}

@@ -608,6 +608,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_log_set": (None, [c_void_p, c_void_p], False),
     "rvit_log_stderr": (None, [c_void_p, c_int, c_char_p], False),
     "rvit_backend_name": (c_char_p, [c_int], False),
+    "rvit_tier_name": (c_char_p, [c_int], False),
     "rvit_device_list": (c_int, [c_void_p, c_int32, c_void_p], True),
     "rvit_device_create": (c_int, [c_void_p, c_void_p], True),
     "rvit_device_destroy": (None, [c_void_p], False),

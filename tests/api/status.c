@@ -35,6 +35,11 @@ static void names(void **state)
     assert_string_equal(rvit_backend_name(RVIT_BACKEND_AUTO), "auto");
     assert_string_equal(rvit_backend_name(RVIT_BACKEND_CUDA), "cuda");
     assert_non_null(rvit_backend_name((rvit_backend)12));
+    assert_string_equal(rvit_tier_name(RVIT_TIER_AUTO), "auto");
+    assert_string_equal(rvit_tier_name(RVIT_TIER_SCALAR), "scalar");
+    assert_string_equal(rvit_tier_name(RVIT_TIER_SUBGROUP), "subgroup");
+    assert_string_equal(rvit_tier_name(RVIT_TIER_MATRIX), "matrix");
+    assert_non_null(rvit_tier_name((rvit_tier)12));
     char version[32];
     snprintf(version, sizeof version, "%d.%d.%d", RVIT_VERSION_MAJOR, RVIT_VERSION_MINOR, RVIT_VERSION_PATCH);
     assert_string_equal(rvit_version(), version);

@@ -242,7 +242,7 @@ static void print_json(const struct bench *self)
     json_t *object = json_pack("{s:s, s:s, s:s, s:o, s:s, s:s, s:o, s:o, s:s, s:s, s:f}", "version", rvit_version(), "benchmark", "tool",
                                "date", date, "model", self->options.n_paths ? json_text(self->options.model) : json_null(), "architecture",
                                self->engine.model_info.architecture, "backend", rvit_backend_name(device->backend), "device",
-                               json_text(device->name), "driver", json_text(device->driver), "tier", tier_name(device->tier), "dtype",
+                               json_text(device->name), "driver", json_text(device->driver), "tier", rvit_tier_name(device->tier), "dtype",
                                rvit_dtype_name(self->options.dtype), "seconds", self->options.seconds);
     json_t *prune = prune_to_json(&self->prune);
     json_object_update(object, prune);

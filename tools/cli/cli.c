@@ -82,9 +82,3 @@ double now(void)
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
-
-const char *tier_name(rvit_tier tier)
-{
-    static const char *const names[] = {"auto", "scalar", "subgroup", "matrix"};
-    return (unsigned)tier < sizeof names / sizeof names[0] ? names[tier] : "?";
-}

@@ -45,6 +45,4 @@ void *allocate(size_t n, size_t size);
 /* Seconds of a clock that only goes forward. */
 double now(void);
 
-const char *tier_name(rvit_tier tier);
-
 #endif

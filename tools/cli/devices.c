@@ -50,7 +50,7 @@ static json_t *device_to_json(const rvit_device_info *info, bool is_default)
     const bool usable = info->index >= 0;
     return json_pack("{s:s, s:i, s:o, s:b, s:b, s:b, s:s, s:I, s:s, s:o, s:o}", "backend", rvit_backend_name(info->backend), "index",
                      info->index, "name", json_text(info->name), "usable", usable, "default", is_default, "software", info->is_software,
-                     "tier", usable ? tier_name(info->tier) : "", "memory_size", (json_int_t)info->memory_size, "uuid", uuid, "driver",
+                     "tier", usable ? rvit_tier_name(info->tier) : "", "memory_size", (json_int_t)info->memory_size, "uuid", uuid, "driver",
                      json_text(info->driver), "note", json_text(info->note));
 }
 
@@ -62,7 +62,7 @@ static void print_device(const rvit_device_info *info, bool is_default)
         printf("%c %-6s %2d  ", is_default ? '*' : ' ', rvit_backend_name(info->backend), info->index);
         printable_print(stdout, info->name);
         puts(info->is_software ? " (software: used only when asked for)" : "");
-        printf("             %s tier", tier_name(info->tier));
+        printf("             %s tier", rvit_tier_name(info->tier));
         if (info->memory_size > 0)
             printf(", %.1f GiB", (double)info->memory_size / (1 << 30));
         print_line(info->driver[0] ? ", " : "", info->driver);

@@ -49,7 +49,7 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     }
     const rvit_device_info *info = &out->device_info;
     snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_backend_name(info->backend), info->index, info->name,
-             oracle ? "oracle" : tier_name(info->tier), oracle ? "" : " tier", rvit_dtype_name(dtype));
+             oracle ? "oracle" : rvit_tier_name(info->tier), oracle ? "" : " tier", rvit_dtype_name(dtype));
     return EXIT_OK;
 }
 

@@ -91,7 +91,7 @@ void verify_print_text(const struct verify *self)
 static json_t *side_to_json(const struct engine *engine)
 {
     return json_pack("{s:s, s:o, s:s, s:s, s:b}", "backend", rvit_backend_name(engine->device_info.backend), "device",
-                     json_text(engine->device_info.name), "tier", tier_name(engine->device_info.tier), "dtype",
+                     json_text(engine->device_info.name), "tier", rvit_tier_name(engine->device_info.tier), "dtype",
                      rvit_dtype_name(engine->dtype), "oracle", engine->is_oracle);
 }
 
