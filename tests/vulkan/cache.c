@@ -119,7 +119,6 @@ static void denied(void **state)
 {
     (void)state;
     const rvit_vk_driver amd = {.vendor_id = 0x1002, .id = VK_DRIVER_ID_AMD_PROPRIETARY, .version = 1};
-    const rvit_vk_driver intel = {.vendor_id = 0x8086, .id = VK_DRIVER_ID_INTEL_PROPRIETARY_WINDOWS, .version = 1};
     const rvit_vk_driver fine[] = {
         {.vendor_id = 0x1002, .id = VK_DRIVER_ID_MESA_RADV},
         {.vendor_id = 0x8086, .id = VK_DRIVER_ID_INTEL_OPEN_SOURCE_MESA},
@@ -128,9 +127,7 @@ static void denied(void **state)
         {.vendor_id = 0x1002},
     };
     assert_non_null(rvit_vk_denied(&amd, RVIT_TIER_MATRIX));
-    assert_non_null(rvit_vk_denied(&intel, RVIT_TIER_MATRIX));
     assert_null(rvit_vk_denied(&amd, RVIT_TIER_SUBGROUP));
-    assert_null(rvit_vk_denied(&intel, RVIT_TIER_SUBGROUP));
     for (size_t i = 0; i < sizeof fine / sizeof fine[0]; i++)
         assert_null(rvit_vk_denied(&fine[i], RVIT_TIER_MATRIX));
 
