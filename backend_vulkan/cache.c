@@ -62,7 +62,7 @@ const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, 
         return "it is shorter than its header";
     memcpy(&h, blob, sizeof h);
     if (h.magic != MAGIC)
-        return "it is none of this library's";
+        return "this library did not make it";
     if (h.payload_size != size - sizeof h)
         return "it is cut off, or longer than it was";
     if (h.checksum != checksum((const unsigned char *)blob + SUMMED, size - SUMMED))

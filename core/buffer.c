@@ -10,7 +10,7 @@ rvit_status rvit_buffer_create(rvit_device *device, int64_t size, rvit_buffer_ty
     if (size < 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: size is %lld, expected at least 1", (long long)size);
     if ((int)type < RVIT_BUFFER_DEVICE || type > RVIT_BUFFER_READBACK)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: type is %d, which is none", (int)type);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_create: type: %d is not a valid buffer type", (int)type);
     rvit_buffer *buffer = NULL;
     RVIT_TRY(device->api->buffer_create(device, size, type, &buffer));
     buffer->device = device;

@@ -122,7 +122,7 @@ static rvit_status check_desc(const rvit_device_desc *desc)
     if (desc->allocator != NULL && (desc->allocator->allocate == NULL || desc->allocator->release == NULL))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: allocator needs both allocate and release");
     if ((int)desc->tier < RVIT_TIER_AUTO || desc->tier > RVIT_TIER_MATRIX)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: tier is %d, which is none", (int)desc->tier);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: tier: %d is not a valid tier", (int)desc->tier);
     if (desc->n_threads < 0 || desc->n_threads > 1024)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: n_threads is %d, expected 0..1024", (int)desc->n_threads);
     if (desc->oracle && desc->backend != RVIT_BACKEND_CPU)
@@ -157,6 +157,8 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
     RVIT_TRY(rvit_device_desc_take(desc, &full));
     if (full.backend != RVIT_BACKEND_AUTO) {
         const rvit_backend_api *api = find_backend(full.backend);
+        if (api == NULL && (unsigned)full.backend > RVIT_BACKEND_VULKAN)
+            return rvit_fail(RVIT_UNAVAILABLE, "device desc: backend: %d is not a valid backend", (int)full.backend);
         if (api == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: CMake's output says what it lacked",
                              rvit_backend_name(full.backend));

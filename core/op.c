@@ -127,7 +127,7 @@ static rvit_status check_multiple(const rvit_op *op, const char *name, int64_t v
 static rvit_status check_dtype(const rvit_op *op, const char *name, rvit_dtype dtype)
 {
     if (rvit_dtype_size(dtype) == 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %d, which is no dtype", rvit_op_name(op->type), name, (int)dtype);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s: %d is not a valid dtype", rvit_op_name(op->type), name, (int)dtype);
     return RVIT_OK;
 }
 

@@ -131,7 +131,7 @@ static rvit_status find_policy(rvit_prune_type type, const rvit_policy **out_pol
             return RVIT_OK;
         }
     }
-    return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: type is %d, which is none", (int)type);
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: type: %d is not a valid prune type", (int)type);
 }
 
 /* A parameter that the policy does not look at must have been left alone. */
@@ -295,7 +295,7 @@ rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, i
     if (k_min < 0 || max_n < 0 || max_n == INT32_MAX || out_counts == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: k_min or max_n is out of range, or out_counts is NULL");
     if (rule != RVIT_COUNT_FLOOR && rule != RVIT_COUNT_CEIL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: rule is %d, which is none", (int)rule);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "count table: rule: %d is not a valid count rule", (int)rule);
     for (int32_t n = 0; n <= max_n; n++) {
         const double product = rule == RVIT_COUNT_FLOOR ? trunc((double)n * keep) : ceil(keep * (double)n);
         int32_t k = (int32_t)product;

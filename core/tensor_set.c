@@ -51,7 +51,7 @@ static rvit_status check_shard_name(const rvit_tensor_set *set, const char *name
     if (strpbrk(name, "/\\:") != NULL || strcmp(name, "..") == 0)
         return rvit_fail(RVIT_BAD_FILE, "%s: an index file that points outside its folder: '%s'", set->path, shown);
     if (!ends_with(name, ".safetensors"))
-        return rvit_fail(RVIT_BAD_FILE, "%s: the index names '%s', which is no .safetensors file", set->path, shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: the index names '%s', which is not a .safetensors file", set->path, shown);
     return RVIT_OK;
 }
 

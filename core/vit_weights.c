@@ -308,9 +308,10 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "model desc"));
+    if (desc.dtype == RVIT_BF16)
+        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is bf16, expected f32 or f16");
     if (desc.dtype != RVIT_F32 && desc.dtype != RVIT_F16)
-        return rvit_fail(desc.dtype == RVIT_BF16 ? RVIT_UNSUPPORTED : RVIT_INVALID_ARGUMENT, "model desc: dtype is %s, expected f32 or f16",
-                         rvit_dtype_name(desc.dtype));
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)desc.dtype);
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
     if (model == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;

@@ -512,7 +512,7 @@ run 0 "$cat" --expect "$folder/right.txt"
 out '^top-1 +0.0 %'
 echo cow >"$folder/right.txt"
 run 4 "$cat" --expect "$folder/right.txt"
-err "right.txt: line 1: 'cow' is no class"
+err "right.txt: line 1: 'cow' is not a class"
 printf 'cat\ncat\n' >"$folder/right.txt"
 run 4 "$cat" --expect "$folder/right.txt"
 err "right.txt: 2 classes for 1 images"
@@ -617,7 +617,7 @@ out "chelsea.png  $shown 82\.2 %\$"
 printable
 printf '%s\n' "$hostile" >"$folder/right.txt"
 run 4 "$cat" --expect "$folder/right.txt"
-err "line 1: 'a\\\\x1b\[2J.*' is no class"
+err "line 1: 'a\\\\x1b\[2J.*' is not a class"
 printable
 cp "$cat" "$folder/$hostile"$'\n'
 run 0 "$folder/$hostile"$'\n' --top 1 --overlay "$folder/$hostile.png" --features "$folder/$hostile.npy"

@@ -142,9 +142,9 @@ static void bad_shards(void **state)
     write_index(2, 5, "\"a-1.safetensors\"");
     expect_bad("tensor 'blocks.0.norm1.bias' is not in 'a-1.safetensors', where the index says it is");
     write_index(2, 5, "\"a-1.bin\"");
-    expect_bad("which is no .safetensors file");
+    expect_bad("which is not a .safetensors file");
     write_index(2, 5, "\"\"");
-    expect_bad("which is no .safetensors file");
+    expect_bad("which is not a .safetensors file");
     write_index(2, 5, "7");
     expect_bad("the file of tensor 'blocks.0.norm1.bias' is not a string");
 

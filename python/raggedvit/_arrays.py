@@ -136,7 +136,7 @@ def from_dlpack(capsule: Any, argument: str) -> DeviceArray:
     try:
         tensor = _DLTensor.from_address(get(capsule, b"dltensor"))
     except ValueError as error:
-        raise invalid(f"what {argument} gives as a DLPack capsule is none: {reason(error)}") from error
+        raise invalid(f"what {argument} gives is not a DLPack capsule: {reason(error)}") from error
     kind = (tensor.dtype.code, tensor.dtype.bits)
     if tensor.dtype.lanes != 1:
         raise invalid(f"{argument} has vectors for elements, which is not supported")

@@ -67,7 +67,7 @@ static void copy_and_pack(void **state)
     SPOIL(PACK, "row_size", args.pack.row_size = INT64_MAX / 4 * 4);
     SPOIL(PACK, "src_rows", args.pack.rows.capacity = 1 << 30);
     SPOIL(PACK, "source", args.pack.source_rows = 1 << 30);
-    SPOIL(UNPACK, "dtype", args.unpack.dtype = BAD_DTYPE);
+    SPOIL(UNPACK, "dtype: 77 is not a valid dtype", args.unpack.dtype = BAD_DTYPE);
     SPOIL(UNPACK, "dim", args.unpack.dim = 0);
     SPOIL(UNPACK, "dim", args.unpack.dim = 6);
     SPOIL(UNPACK, "dim", args.unpack.dim = -4);

@@ -102,7 +102,8 @@ static void buffers(void **state)
     rvit_device *device = H.device[DEVICE];
     expect_status(rvit_buffer_create(device, 0, RVIT_BUFFER_DEVICE, &buffer), RVIT_INVALID_ARGUMENT, "size");
     expect_status(rvit_buffer_create(device, -1, RVIT_BUFFER_DEVICE, &buffer), RVIT_INVALID_ARGUMENT, "size");
-    expect_status(rvit_buffer_create(device, 16, (rvit_buffer_type)8, &buffer), RVIT_INVALID_ARGUMENT, "type");
+    expect_status(rvit_buffer_create(device, 16, (rvit_buffer_type)8, &buffer), RVIT_INVALID_ARGUMENT,
+                  "type: 8 is not a valid buffer type");
     expect_status(rvit_buffer_create(NULL, 16, RVIT_BUFFER_DEVICE, &buffer), RVIT_INVALID_ARGUMENT, "device");
     expect_status(rvit_buffer_create(device, 16, RVIT_BUFFER_DEVICE, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
     static const int64_t sizes[] = {INT64_MAX, (int64_t)1 << 50, INT64_MAX - 15};

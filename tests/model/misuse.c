@@ -35,7 +35,7 @@ static void session_descs(void **state)
     BAD("0", d.prune.blocks[1] = 0);
     BAD("n_blocks", d.prune.n_blocks = RVIT_PRUNE_MAX_STAGES + 1);
     BAD("n_blocks", d.prune.n_blocks = -1);
-    BAD("type", d.prune.type = (rvit_prune_type)99);
+    BAD("type: 99 is not a valid prune type", d.prune.type = (rvit_prune_type)99);
     BAD("struct_size", d.prune.struct_size = 0);
     /* It stands inside another struct: what follows it is not of a later version. */
     BAD("struct_size", d.prune.struct_size = sizeof d.prune + 8);
@@ -133,7 +133,7 @@ static void model_descs(void **state)
     expect_status(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model), RVIT_INVALID_ARGUMENT, "struct_size");
     desc.struct_size = sizeof desc;
     desc.dtype = (rvit_dtype)9;
-    expect_status(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model), RVIT_INVALID_ARGUMENT, "dtype");
+    expect_status(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model), RVIT_INVALID_ARGUMENT, "dtype: 9 is not a valid dtype");
     desc.dtype = RVIT_BF16;
     const rvit_status status = rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model);
     assert_true(status == RVIT_INVALID_ARGUMENT || status == RVIT_UNSUPPORTED);

@@ -137,7 +137,7 @@ static void count_rules(void **state)
     expect_status(rvit_count_table(RVIT_COUNT_CEIL, -1e-9, 0, 5, counts), RVIT_INVALID_ARGUMENT, "keep");
     expect_status(rvit_count_table(RVIT_COUNT_CEIL, NAN, 0, 5, counts), RVIT_INVALID_ARGUMENT, "keep");
     expect_status(rvit_count_table(RVIT_COUNT_CEIL, 0.5, -1, 5, counts), RVIT_INVALID_ARGUMENT, "k_min");
-    expect_status(rvit_count_table((rvit_count_rule)7, 0.5, 0, 5, counts), RVIT_INVALID_ARGUMENT, "rule");
+    expect_status(rvit_count_table((rvit_count_rule)7, 0.5, 0, 5, counts), RVIT_INVALID_ARGUMENT, "rule: 7 is not a valid count rule");
     expect_status(rvit_count_table(RVIT_COUNT_CEIL, 0.5, 0, -1, counts), RVIT_INVALID_ARGUMENT, "max_n");
     expect_status(rvit_count_table(RVIT_COUNT_CEIL, 0.5, 0, 5, NULL), RVIT_INVALID_ARGUMENT, "out_counts");
 }

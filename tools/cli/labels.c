@@ -69,7 +69,7 @@ int labels_read_expected(const struct labels *self, const char *path, int64_t n_
     for (int64_t i = 0; i < n_images && code == EXIT_OK; i++) {
         classes[i] = find_class(self, expected.text[i]);
         if (classes[i] < 0) {
-            complain(path, "line %lld: '%.64s' is no class of the model", (long long)i + 1, expected.text[i]);
+            complain(path, "line %lld: '%.64s' is not a class of the model", (long long)i + 1, expected.text[i]);
             code = EXIT_FILE;
         }
     }

@@ -467,6 +467,6 @@ int options_run(int argc, char **argv)
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(name, commands[i].name) == 0)
             return run_command(&commands[i], argc - 1, argv + 1);
-    complain(NULL, "'%s' is no command; see 'raggedvit --help'", name);
+    complain(NULL, "'%s' is not a command; see 'raggedvit --help'", name);
     return EXIT_USAGE;
 }
