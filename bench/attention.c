@@ -1,11 +1,11 @@
 /* How long one attention takes: on the device by replaying a recording of many, and on the host to enqueue one, beside the floor that a
    launch of an empty kernel sets. Batches of one length, [rows, 3, heads, head_dim] as a qkv product leaves them. */
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data.h"
+#include "options.h"
 #include "report.h"
 
 enum { LIST = 16, MAX_REPEATS = 1000, COUNTED = 10 };
@@ -14,8 +14,7 @@ typedef struct options {
     const char *json;
     rvit_device_desc device;
     rvit_dtype dtype;
-    double batches[LIST], lengths[LIST];
-    int n_batches, n_lengths, heads, head_dim, calls, repeats;
+    int32_t batches[LIST], lengths[LIST], n_batches, n_lengths, heads, head_dim, calls, repeats;
 } options;
 
 typedef struct point {
@@ -26,28 +25,23 @@ typedef struct point {
     int batch, length;
 } point;
 
-static void usage(FILE *out)
-{
-    fputs("usage: bench_attention [options]\n"
-          "  --backend cpu|vulkan|cuda|auto  default auto\n"
-          "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --dtype f32|f16|bf16            default f16\n"
-          "  --batch N,N,...                 default 1,4,16,64,256\n"
-          "  --len N,N,...                   tokens of every image; default 197,99,41,21\n"
-          "  --heads N   --head-dim N        default 12, 64\n"
-          "  --calls N                       attentions in a recording; default 20\n"
-          "  --repeats N                     replays measured; default 20\n"
-          "  --json FILE                     write the results there as well\n",
-          out);
-}
+static const struct option_row option_rows[] = {
+    BENCH_ROWS(options, RVIT_BF16, "f16"),
+    {"batch", "LIST", "images, each %s (1,4,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"len", "LIST", "tokens of every image, each %s (197,99,41,21)", OPTION_INTEGERS(options, lengths, n_lengths, 1, 65536)},
+    {"heads", "N", "%s (12)", OPTION_INTEGER(options, heads, 1, 1024)},
+    {"head-dim", "N", "%s (64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
+    {"calls", "N", "attentions in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
+    {"repeats", "N", "replays measured, %s (20)", OPTION_INTEGER(options, repeats, 1, MAX_REPEATS)},
+};
+static const struct option_command command = {
+    .name = "",
+    .arguments = "",
+    .text = "How long one attention takes on the device and on the host, for each batch size and each length, beside an empty launch.",
+};
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {
-        {"backend", required_argument, NULL, 'b'},  {"tier", required_argument, NULL, 't'},  {"dtype", required_argument, NULL, 'y'},
-        {"batch", required_argument, NULL, 'n'},    {"len", required_argument, NULL, 'l'},   {"heads", required_argument, NULL, 'h'},
-        {"head-dim", required_argument, NULL, 'd'}, {"calls", required_argument, NULL, 'c'}, {"repeats", required_argument, NULL, 'r'},
-        {"json", required_argument, NULL, 'j'},     {"help", no_argument, NULL, '?'},        {NULL, 0, NULL, 0}};
     options o = {.device = RVIT_DEVICE_DESC_INIT,
                  .dtype = RVIT_F16,
                  .batches = {1, 4, 16, 64, 256},
@@ -58,47 +52,7 @@ static options parse(int argc, char **argv)
                  .head_dim = 64,
                  .calls = 20,
                  .repeats = 20};
-    for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        switch (c) {
-        case 'b':
-            o.device.backend = bench_backend(optarg);
-            break;
-        case 't':
-            o.device.tier = bench_tier(optarg);
-            break;
-        case 'y':
-            o.dtype = bench_dtype(optarg);
-            break;
-        case 'n':
-            o.n_batches = bench_list(optarg, o.batches, LIST);
-            break;
-        case 'l':
-            o.n_lengths = bench_list(optarg, o.lengths, LIST);
-            break;
-        case 'h':
-            o.heads = atoi(optarg);
-            break;
-        case 'd':
-            o.head_dim = atoi(optarg);
-            break;
-        case 'c':
-            o.calls = atoi(optarg);
-            break;
-        case 'r':
-            o.repeats = atoi(optarg);
-            break;
-        case 'j':
-            o.json = optarg;
-            break;
-        default:
-            usage(optopt == 0 ? stdout : stderr);
-            exit(optopt == 0 ? 0 : 2);
-        }
-    }
-    if (optind != argc || o.calls < 1 || o.repeats < 1 || o.repeats > MAX_REPEATS) {
-        usage(stderr);
-        exit(2);
-    }
+    bench_parse("bench_attention", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o);
     return o;
 }
 
@@ -200,7 +154,7 @@ int main(int argc, char **argv)
     printf("%-6s %-6s %12s %12s\n", "batch", "len", "device us", "host us");
     for (int b = 0; b < o.n_batches; b++)
         for (int l = 0; l < o.n_lengths; l++) {
-            point p = open_point(&d, &o, (int)o.batches[b], (int)o.lengths[l]);
+            point p = open_point(&d, &o, o.batches[b], o.lengths[l]);
             json_array_append_new(rows, measure(&p, &o));
             close_point(&p);
         }

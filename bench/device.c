@@ -2,7 +2,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #ifdef RVIT_HAVE_CUDA
 #include <raggedvit/cuda.h>
@@ -16,49 +15,6 @@ void bench_check(rvit_status status, const char *what)
         return;
     fprintf(stderr, "bench: %s: %s: %s\n", what, rvit_status_name(status), rvit_status_detail());
     exit(1);
-}
-
-rvit_backend bench_backend(const char *name)
-{
-    for (int b = RVIT_BACKEND_AUTO; b <= RVIT_BACKEND_VULKAN; b++)
-        if (strcmp(name, rvit_backend_name((rvit_backend)b)) == 0)
-            return (rvit_backend)b;
-    fprintf(stderr, "bench: no backend is called '%s'\n", name);
-    exit(2);
-}
-
-rvit_tier bench_tier(const char *name)
-{
-    static const char *const names[] = {"auto", "scalar", "subgroup", "matrix"};
-    for (int t = 0; t < 4; t++)
-        if (strcmp(name, names[t]) == 0)
-            return (rvit_tier)t;
-    fprintf(stderr, "bench: no tier is called '%s'\n", name);
-    exit(2);
-}
-
-rvit_dtype bench_dtype(const char *name)
-{
-    for (int t = RVIT_F32; t <= RVIT_BF16; t++)
-        if (strcmp(name, rvit_dtype_name((rvit_dtype)t)) == 0)
-            return (rvit_dtype)t;
-    fprintf(stderr, "bench: '%s' is not f32, f16 or bf16\n", name);
-    exit(2);
-}
-
-int bench_list(const char *text, double *values, int capacity)
-{
-    int n = 0;
-    while (*text != '\0' && n < capacity) {
-        char *end;
-        values[n++] = strtod(text, &end);
-        if (end == text || (*end != ',' && *end != '\0')) {
-            fprintf(stderr, "bench: '%s' is not a list of numbers\n", text);
-            exit(2);
-        }
-        text = *end == ',' ? end + 1 : end;
-    }
-    return n;
 }
 
 bench_device bench_device_open(const rvit_device_desc *desc)

@@ -17,11 +17,6 @@ typedef struct bench_device {
 
 /* Prints what failed, with the library's detail, and ends the program. */
 void bench_check(rvit_status status, const char *what);
-rvit_backend bench_backend(const char *name);
-rvit_tier bench_tier(const char *name);
-rvit_dtype bench_dtype(const char *name);
-/* "1,4,16" into values; ends the program on anything else. Returns how many. */
-int bench_list(const char *text, double *values, int capacity);
 
 bench_device bench_device_open(const rvit_device_desc *desc);
 void bench_device_close(bench_device *d);

@@ -3,13 +3,13 @@
    first enqueue after a long wait finds the processor's caches cold, as does an empty submit, which is clocked after such a wait too; with
    --inputs device the cost is also taken of those behind it. The variants take turns, so that a change of clock or load touches all alike.
  */
-#include <getopt.h>
-#include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data.h"
+#include "options.h"
 #include "policy.h"
 #include "report.h"
 
@@ -36,99 +36,57 @@ typedef struct variant {
 typedef struct options {
     const char *model, *json;
     rvit_device_desc device;
-    rvit_model_desc precision;
+    rvit_dtype dtype;
+    const char *prune;
     policy prunes[MAX_VARIANTS];
     const char *sheet;
-    int n_prunes, batches[LIST], n_batches, tile, on_device, any_batch;
+    int n_prunes;
+    int32_t batches[LIST], n_batches, tile, on_device;
+    bool any_batch;
     double seconds;
 } options;
 
-static void usage(FILE *out)
+static const char *place(int value)
 {
-    fputs("usage: bench_forward MODEL [options]\n"
-          "  --backend cpu|vulkan|cuda|auto  default auto\n"
-          "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --threads N                     CPU threads; default as many as the process may use\n"
-          "  --dtype f32|f16                 default f32\n"
-          "  --prune 'NAME SETTING=X; ...'   variants, the tool's policies and options; default 'none; l2 keep=0.5; l2 keep=0.2'\n"
-          "  --batch N,N,...                 default 1,32\n"
-          "  --sheet FILE                    images: the square tiles of a picture; default: noise\n"
-          "  --tile PX                       their edge; default 32\n"
-          "  --inputs host|device            where images and logits lie; default host\n"
-          "  --any-batch                     sessions that take fewer images too; default: always as many as --batch says\n"
-          "  --seconds S                     measuring time for each variant; default 3\n"
-          "  --json FILE                     write the results there as well\n",
-          out);
+    return value ? "device" : "host";
 }
+
+static const struct option_row option_rows[] = {
+    BENCH_ROWS(options, RVIT_F16, "f32"),
+    {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
+    {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options ('none; l2 keep=0.5; l2 keep=0.2')",
+     OPTION_TEXT(options, prune)},
+    {"batch", "LIST", "images of a run, each %s (1,32)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"sheet", "FILE", "images: the square tiles of a picture (noise)", OPTION_TEXT(options, sheet)},
+    {"tile", "PX", "their edge (32)", OPTION_INTEGER(options, tile, 1, 65536)},
+    {"inputs", "PLACE", "where images and logits lie: %s (host)", OPTION_CHOICE(options, on_device, place, 0, 1)},
+    {"any-batch", NULL, "sessions that take fewer images too, not always as many as --batch says", OPTION_FLAG(options, any_batch)},
+    {"seconds", "S", "measuring time of a variant, %s (3)", OPTION_NUMBER(options, seconds, 0, 3600)},
+};
+static const struct option_command command = {
+    .name = "",
+    .arguments = "MODEL",
+    .text =
+        "How long a whole forward of a checkpoint takes, dense and pruned, for each batch size: images in memory to logits in memory, and "
+        "one wait.",
+    .min_arguments = 1,
+    .max_arguments = 1,
+};
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"backend", required_argument, NULL, 'd'}, {"threads", required_argument, NULL, 't'},
-                                                 {"dtype", required_argument, NULL, 'y'},   {"prune", required_argument, NULL, 'p'},
-                                                 {"batch", required_argument, NULL, 'b'},   {"sheet", required_argument, NULL, 'S'},
-                                                 {"tile", required_argument, NULL, 'P'},    {"inputs", required_argument, NULL, 'i'},
-                                                 {"any-batch", no_argument, NULL, 'a'},     {"seconds", required_argument, NULL, 's'},
-                                                 {"json", required_argument, NULL, 'j'},    {"tier", required_argument, NULL, 'T'},
-                                                 {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0}};
-    options o = {
-        .device = RVIT_DEVICE_DESC_INIT, .precision = RVIT_MODEL_DESC_INIT, .batches = {1, 32}, .n_batches = 2, .tile = 32, .seconds = 3.0};
-    const char *prunes = "none;l2 keep=0.5;l2 keep=0.2";
-    double list[LIST];
-    int c;
-    while ((c = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
-        switch (c) {
-        case 'd':
-            o.device.backend = bench_backend(optarg);
-            break;
-        case 't':
-            o.device.n_threads = atoi(optarg);
-            break;
-        case 'T':
-            o.device.tier = bench_tier(optarg);
-            break;
-        case 'y':
-            o.precision.dtype = bench_dtype(optarg);
-            break;
-        case 'p':
-            prunes = optarg;
-            break;
-        case 'b':
-            o.n_batches = bench_list(optarg, list, LIST);
-            for (int i = 0; i < o.n_batches; i++)
-                o.batches[i] = (int)list[i];
-            break;
-        case 'S':
-            o.sheet = optarg;
-            break;
-        case 'P':
-            o.tile = atoi(optarg);
-            break;
-        case 'i':
-            o.on_device = strcmp(optarg, "device") == 0;
-            break;
-        case 'a':
-            o.any_batch = 1;
-            break;
-        case 's':
-            o.seconds = atof(optarg);
-            break;
-        case 'j':
-            o.json = optarg;
-            break;
-        case 'h':
-            usage(stdout);
-            exit(0);
-        default:
-            usage(stderr);
-            exit(2);
-        }
-    }
-    o.n_prunes = policy_list(prunes, o.prunes, MAX_VARIANTS);
-    if (optind != argc - 1 || o.n_batches * o.n_prunes > MAX_VARIANTS || o.tile < 1) {
-        usage(stderr);
+    options o = {.device = RVIT_DEVICE_DESC_INIT,
+                 .prune = "none;l2 keep=0.5;l2 keep=0.2",
+                 .batches = {1, 32},
+                 .n_batches = 2,
+                 .tile = 32,
+                 .seconds = 3.0};
+    o.model = argv[bench_parse("bench_forward", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o)];
+    o.n_prunes = policy_list(o.prune, o.prunes, MAX_VARIANTS);
+    if (o.n_batches * o.n_prunes > MAX_VARIANTS) {
+        fprintf(stderr, "bench: %d batches with %d settings are more than %d variants\n", o.n_batches, o.n_prunes, MAX_VARIANTS);
         exit(2);
     }
-    o.model = argv[optind];
     return o;
 }
 
@@ -296,6 +254,24 @@ static double median_of(const json_t *row, const char *name)
     return json_real_value(json_object_get(json_object_get(row, name), "median"));
 }
 
+/* dense: the row that a speed-up is over, or NULL. */
+static void print_row(const variant *v, const bench_device *d, const json_t *row, const json_t *dense)
+{
+    printf("%-6d %-16s %-14s %12.3f %12.1f %11.2f", v->batch, v->prune->name, v->prune->settings, median_of(row, "ms_per_image"),
+           1e3 / median_of(row, "ms_per_image"), median_of(row, "enqueue_us"));
+    if (v->samples->next[0] > 0)
+        printf(" %11.2f", median_of(row, "enqueue_next_us"));
+    else
+        printf(" %11s", "-");
+    if (d->cuda != NULL)
+        printf(" %11.1f", median_of(row, "device_us"));
+    else
+        printf(" %11s", "-");
+    if (dense != NULL)
+        printf(" %8.2fx", median_of(dense, "ms_per_image") / median_of(row, "ms_per_image"));
+    putchar('\n');
+}
+
 int main(int argc, char **argv)
 {
     const options o = parse(argc, argv);
@@ -303,9 +279,11 @@ int main(int argc, char **argv)
     rvit_checkpoint *checkpoint;
     rvit_model *model;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    rvit_model_desc precision = RVIT_MODEL_DESC_INIT;
+    precision.dtype = o.dtype;
     bench_check(rvit_checkpoint_open(o.model, NULL, &checkpoint), "checkpoint");
     bench_check(rvit_checkpoint_get_info(checkpoint, &info), "checkpoint");
-    bench_check(rvit_model_create(d.device, checkpoint, &o.precision, &model), "model");
+    bench_check(rvit_model_create(d.device, checkpoint, &precision, &model), "model");
     rvit_checkpoint_destroy(checkpoint);
 
     variant *variants = calloc(MAX_VARIANTS, sizeof *variants);
@@ -335,7 +313,7 @@ int main(int argc, char **argv)
     json_object_set_new(report, "floor", bench_device_floor(&d));
 
     json_object_set_new(report, "model", json_string(info.architecture));
-    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.precision.dtype)));
+    json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
     json_object_set_new(report, "inputs", json_string(o.on_device ? "device" : "host"));
     json_object_set_new(report, "fixed_batch", json_boolean(!o.any_batch));
     json_object_set_new(report, "images", json_string(o.sheet != NULL ? basename(o.sheet) : "noise"));
@@ -344,19 +322,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < n; i++) {
         json_t *row = describe(&variants[i], &d), *dense = i % o.n_prunes == 0 ? row : json_array_get(rows, (size_t)(i - i % o.n_prunes));
         json_array_append_new(rows, row);
-        printf("%-6d %-16s %-14s %12.3f %12.1f %11.2f", variants[i].batch, variants[i].prune->name, variants[i].prune->settings,
-               median_of(row, "ms_per_image"), 1e3 / median_of(row, "ms_per_image"), median_of(row, "enqueue_us"));
-        if (variants[i].samples->next[0] > 0)
-            printf(" %11.2f", median_of(row, "enqueue_next_us"));
-        else
-            printf(" %11s", "-");
-        if (d.cuda != NULL)
-            printf(" %11.1f", median_of(row, "device_us"));
-        else
-            printf(" %11s", "-");
-        if (o.prunes[0].desc.type == RVIT_PRUNE_NONE)
-            printf(" %8.2fx", median_of(dense, "ms_per_image") / median_of(row, "ms_per_image"));
-        putchar('\n');
+        print_row(&variants[i], &d, row, o.prunes[0].desc.type == RVIT_PRUNE_NONE ? dense : NULL);
     }
     json_object_set_new(report, "results", rows);
     json_object_set_new(report, "peak_memory_bytes", json_integer(report_peak_memory()));

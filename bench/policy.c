@@ -5,54 +5,26 @@
 #include <string.h>
 
 #include "device.h"
+#include "options.h"
 
-static const struct setting {
-    const char *name;
-    rvit_prune_parameter bit;
-} settings[] = {{"keep", RVIT_PRUNE_KEEP},       {"threshold", RVIT_PRUNE_THRESHOLD}, {"mass", RVIT_PRUNE_MASS},
-                {"samples", RVIT_PRUNE_SAMPLES}, {"merge", RVIT_PRUNE_MERGES},        {"blocks", RVIT_PRUNE_BLOCKS},
-                {"seed", RVIT_PRUNE_SEED}};
+static const struct option_row settings[] = {OPTION_PRUNE_ROWS(policy, desc, 0)};
+static const struct option_table table = {
+    .prefix = "--prune: ", .rows = settings, .given_offset = offsetof(policy, given), .complain = bench_complain};
 
+/* "keep=0.5" */
 static void set(policy *p, const char *text)
 {
     const char *value = strchr(text, '=');
     const size_t length = value != NULL ? (size_t)(value - text) : 0;
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++) {
-        if (length != strlen(settings[i].name) || strncmp(text, settings[i].name, length) != 0 || !(p->info.parameters & settings[i].bit))
+        const struct option_row *row = &settings[i];
+        if (length != strlen(row->name) || strncmp(text, row->name, length) != 0 || !(p->info.parameters & row->given))
             continue;
-        char *end;
-        rvit_prune_desc *desc = &p->desc;
-        const double number = strtod(value + 1, &end);
-        double blocks[RVIT_PRUNE_MAX_STAGES];
-        switch (settings[i].bit) {
-        case RVIT_PRUNE_KEEP:
-            desc->keep = number;
-            break;
-        case RVIT_PRUNE_THRESHOLD:
-            desc->threshold = number;
-            break;
-        case RVIT_PRUNE_MASS:
-            desc->mass = number;
-            break;
-        case RVIT_PRUNE_SAMPLES:
-            desc->n_samples = (int32_t)number;
-            break;
-        case RVIT_PRUNE_MERGES:
-            desc->merges = (int32_t)number;
-            break;
-        case RVIT_PRUNE_SEED:
-            desc->seed = (uint64_t)number;
-            break;
-        case RVIT_PRUNE_BLOCKS:
-            desc->n_blocks = bench_list(value + 1, blocks, RVIT_PRUNE_MAX_STAGES);
-            for (int32_t b = 0; b < desc->n_blocks; b++)
-                desc->blocks[b] = (int32_t)blocks[b];
-            return;
-        }
-        if (end != value + 1 && *end == '\0')
-            return;
+        if (!option_table_set(&table, row, value + 1, p))
+            exit(2);
+        return;
     }
-    fprintf(stderr, "bench: '%s' is no setting of %s\n", text, p->name);
+    fprintf(stderr, "bench: '%s' is not a setting of %s\n", text, p->name);
     exit(2);
 }
 

@@ -11,6 +11,7 @@ typedef struct policy {
     char settings[128]; /* "keep=0.5"; empty: the policy's defaults */
     rvit_prune_desc desc;
     rvit_prune_info info;
+    int given; /* rvit_prune_parameter */
 } policy;
 
 /* Ends the program on what it cannot read, or on a setting that the policy does not have. */

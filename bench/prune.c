@@ -1,12 +1,12 @@
 /* What the steps around attention take: scoring and selecting, by the rule of each policy, merging, packing, unpacking, and the layernorm
    that packs as it goes. Batches of one length, as they stand before a prune stage of a ViT. */
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data.h"
+#include "options.h"
 #include "report.h"
 
 enum { LIST = 16, MAX_REPEATS = 1000 };
@@ -15,8 +15,8 @@ typedef struct options {
     const char *json;
     rvit_device_desc device;
     rvit_dtype dtype;
-    double batches[LIST], keep;
-    int n_batches, length, heads, head_dim, calls, repeats;
+    double keep;
+    int32_t batches[LIST], n_batches, length, heads, head_dim, calls, repeats;
 } options;
 
 typedef struct stage {
@@ -30,37 +30,25 @@ typedef struct stage {
     rvit_buffer *packed, *normed, *grid, *sizes, *key_bias, *packed_source; /* of what moves rows; the last: rows that a layout names */
 } stage;
 
-static void usage(FILE *out)
-{
-    fputs("usage: bench_prune [options]\n"
-          "  --backend cpu|vulkan|cuda|auto  default auto\n"
-          "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --dtype f32|f16|bf16            of q, k, v and of normalised rows; default f16\n"
-          "  --batch N,N,...                 default 1,16,64,256\n"
-          "  --len N                         tokens of every image before the stage; default 197\n"
-          "  --keep R                        fraction that stays; default 0.5\n"
-          "  --heads N   --head-dim N        default 12, 64\n"
-          "  --calls N                       calls in a recording; default 20\n"
-          "  --repeats N                     replays measured; default 20\n"
-          "  --json FILE                     write the results there as well\n",
-          out);
-}
+static const struct option_row option_rows[] = {
+    BENCH_ROWS(options, RVIT_BF16, "f16"),
+    {"batch", "LIST", "images, each %s (1,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"len", "N", "tokens of every image before the stage, %s (197)", OPTION_INTEGER(options, length, 2, 65536)},
+    {"keep", "R", "fraction that stays, %s (0.5)", OPTION_NUMBER(options, keep, 0, 1)},
+    {"heads", "N", "%s (12)", OPTION_INTEGER(options, heads, 1, 1024)},
+    {"head-dim", "N", "%s (64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
+    {"calls", "N", "calls in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
+    {"repeats", "N", "replays measured, %s (20)", OPTION_INTEGER(options, repeats, 1, MAX_REPEATS)},
+};
+static const struct option_command command = {
+    .name = "",
+    .arguments = "",
+    .text = "How long the steps around attention take: scoring and selecting by the rule of each policy, merging, packing, unpacking, and "
+            "the layernorm that packs as it goes. --dtype is that of q, k, v and of normalised rows.",
+};
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"backend", required_argument, NULL, 'b'},
-                                                 {"tier", required_argument, NULL, 't'},
-                                                 {"dtype", required_argument, NULL, 'y'},
-                                                 {"batch", required_argument, NULL, 'n'},
-                                                 {"len", required_argument, NULL, 'l'},
-                                                 {"keep", required_argument, NULL, 'k'},
-                                                 {"heads", required_argument, NULL, 'h'},
-                                                 {"head-dim", required_argument, NULL, 'd'},
-                                                 {"calls", required_argument, NULL, 'c'},
-                                                 {"repeats", required_argument, NULL, 'r'},
-                                                 {"json", required_argument, NULL, 'j'},
-                                                 {"help", no_argument, NULL, '?'},
-                                                 {NULL, 0, NULL, 0}};
     options o = {.device = RVIT_DEVICE_DESC_INIT,
                  .dtype = RVIT_F16,
                  .batches = {1, 16, 64, 256},
@@ -71,50 +59,7 @@ static options parse(int argc, char **argv)
                  .head_dim = 64,
                  .calls = 20,
                  .repeats = 20};
-    for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        switch (c) {
-        case 'b':
-            o.device.backend = bench_backend(optarg);
-            break;
-        case 't':
-            o.device.tier = bench_tier(optarg);
-            break;
-        case 'y':
-            o.dtype = bench_dtype(optarg);
-            break;
-        case 'n':
-            o.n_batches = bench_list(optarg, o.batches, LIST);
-            break;
-        case 'l':
-            o.length = atoi(optarg);
-            break;
-        case 'k':
-            o.keep = atof(optarg);
-            break;
-        case 'h':
-            o.heads = atoi(optarg);
-            break;
-        case 'd':
-            o.head_dim = atoi(optarg);
-            break;
-        case 'c':
-            o.calls = atoi(optarg);
-            break;
-        case 'r':
-            o.repeats = atoi(optarg);
-            break;
-        case 'j':
-            o.json = optarg;
-            break;
-        default:
-            usage(optopt == 0 ? stdout : stderr);
-            exit(optopt == 0 ? 0 : 2);
-        }
-    }
-    if (optind != argc || o.length < 2 || o.calls < 1 || o.repeats < 1 || o.repeats > MAX_REPEATS) {
-        usage(stderr);
-        exit(2);
-    }
+    bench_parse("bench_prune", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o);
     return o;
 }
 
@@ -418,7 +363,7 @@ int main(int argc, char **argv)
     json_object_set_new(report, "floor", bench_device_floor(&d));
     printf("%-6s %-20s %12s %12s\n", "batch", "step", "device us", "host us");
     for (int b = 0; b < o.n_batches; b++) {
-        stage s = open_stage(&d, &o, (int32_t)o.batches[b]);
+        stage s = open_stage(&d, &o, o.batches[b]);
         for (int i = 0; i < N_STEPS; i++)
             json_array_append_new(rows, measure(&s, &steps[i]));
         close_stage(&s);

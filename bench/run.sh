@@ -158,6 +158,7 @@ measure_tiny() {
     part attention_$backend 60 "$bench"_attention --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
     part prune_$backend 60 "$bench"_prune --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
     part stages_$backend 120 "$bench"_stages --backend "$backend" --model tiny --size 32 --batch 1
+    part forward_$backend 60 "$bench"_forward "$model" --backend "$backend" --batch 1 --seconds 0 --prune 'none; l2 keep=0.5 blocks=3'
 }
 
 # Test programs, and beside them what must be compiled before anything is timed.

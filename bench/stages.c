@@ -1,22 +1,22 @@
 /* What the parts of a pruned forward take: embedding and the blocks before the prune stage, the stage, the blocks after it, the head. The
    ops and their order are those of a session (core/vit_forward.c), each part recorded by itself; weights are random. */
-#include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "data.h"
+#include "options.h"
 #include "report.h"
 
 enum { LIST = 16, DEPTH = 12, BEFORE = 4, CLASSES = 1000, PATCH = 16, REPEATS = 50, N_PARTS = 4 };
 
 typedef struct options {
-    const char *json, *name;
+    const char *json;
     rvit_device_desc device;
     rvit_dtype dtype;
-    double batches[LIST], keep;
-    int n_batches, size, dim, heads;
+    double keep;
+    int32_t batches[LIST], n_batches, size, dim, heads;
 } options;
 
 typedef struct block {
@@ -39,72 +39,36 @@ typedef struct forward {
     rvit_program *program;
 } forward;
 
-static void usage(FILE *out)
+/* DeiT's, by their heads. */
+static const char *model_name(int heads)
 {
-    fputs("usage: bench_stages [options]\n"
-          "  --backend cpu|vulkan|cuda|auto  default auto\n"
-          "  --tier scalar|subgroup|matrix   default the device's\n"
-          "  --dtype f32|f16|bf16            default f16\n"
-          "  --model tiny|small|base         DeiT's shapes; default base\n"
-          "  --size PX                       default 224\n"
-          "  --batch N,N,...                 default 8,64\n"
-          "  --keep R                        l2 after block 3; default 0.5\n"
-          "  --json FILE                     write the results there as well\n",
-          out);
+    return heads == 3 ? "tiny" : heads == 6 ? "small" : heads == 12 ? "base" : NULL;
 }
+
+static const struct option_row option_rows[] = {
+    BENCH_ROWS(options, RVIT_BF16, "f16"),
+    {"model", "NAME", "DeiT's %s (base)", OPTION_CHOICE(options, heads, model_name, 3, 12)},
+    {"size", "PX", "edge of an image, a multiple of 16 (224)", OPTION_INTEGER(options, size, PATCH, 16384)},
+    {"batch", "LIST", "images, each %s (8,64)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
+    {"keep", "R", "fraction that l2 keeps after block 3, %s (0.5)", OPTION_NUMBER(options, keep, 0, 1)},
+};
+static const struct option_command command = {
+    .name = "",
+    .arguments = "",
+    .text = "How long the parts of a pruned forward take: embedding and the blocks before the prune stage, the stage, the blocks after it, "
+            "the head. Weights are random.",
+};
 
 static options parse(int argc, char **argv)
 {
-    static const struct option long_options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
-                                                 {"dtype", required_argument, NULL, 'y'},   {"model", required_argument, NULL, 'm'},
-                                                 {"size", required_argument, NULL, 's'},    {"batch", required_argument, NULL, 'n'},
-                                                 {"keep", required_argument, NULL, 'k'},    {"json", required_argument, NULL, 'j'},
-                                                 {"help", no_argument, NULL, '?'},          {NULL, 0, NULL, 0}};
-    static const struct {
-        const char *name;
-        int heads;
-    } models[] = {{"tiny", 3}, {"small", 6}, {"base", 12}};
     options o = {
-        .device = RVIT_DEVICE_DESC_INIT, .name = "base", .dtype = RVIT_F16, .batches = {8, 64}, .n_batches = 2, .keep = 0.5, .size = 224};
-    for (int c; (c = getopt_long(argc, argv, "", long_options, NULL)) != -1;) {
-        switch (c) {
-        case 'b':
-            o.device.backend = bench_backend(optarg);
-            break;
-        case 't':
-            o.device.tier = bench_tier(optarg);
-            break;
-        case 'y':
-            o.dtype = bench_dtype(optarg);
-            break;
-        case 'm':
-            o.name = optarg;
-            break;
-        case 's':
-            o.size = atoi(optarg);
-            break;
-        case 'n':
-            o.n_batches = bench_list(optarg, o.batches, LIST);
-            break;
-        case 'k':
-            o.keep = atof(optarg);
-            break;
-        case 'j':
-            o.json = optarg;
-            break;
-        default:
-            usage(optopt == 0 ? stdout : stderr);
-            exit(optopt == 0 ? 0 : 2);
-        }
-    }
-    for (int i = 0; i < 3; i++)
-        if (strcmp(o.name, models[i].name) == 0)
-            o.heads = models[i].heads;
-    o.dim = 64 * o.heads;
-    if (optind != argc || o.heads == 0 || o.size < PATCH || o.size % PATCH != 0) {
-        usage(stderr);
+        .device = RVIT_DEVICE_DESC_INIT, .dtype = RVIT_F16, .batches = {8, 64}, .n_batches = 2, .keep = 0.5, .size = 224, .heads = 12};
+    bench_parse("bench_stages", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o);
+    if (o.size % PATCH != 0) {
+        fprintf(stderr, "bench: --size is %d, expected a multiple of %d\n", o.size, PATCH);
         exit(2);
     }
+    o.dim = 64 * o.heads;
     return o;
 }
 
@@ -373,7 +337,7 @@ int main(int argc, char **argv)
     json_t *report = report_new("stages", d.device), *rows = json_array();
     forward f;
     load(&f, &d, &o);
-    json_object_set_new(report, "model", json_sprintf("deit_%s_patch16_%d", o.name, o.size));
+    json_object_set_new(report, "model", json_sprintf("deit_%s_patch16_%d", model_name(o.heads), o.size));
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
     json_object_set_new(report, "keep", json_real(o.keep));
     json_object_set_new(report, "floor", bench_device_floor(&d));
@@ -382,7 +346,7 @@ int main(int argc, char **argv)
         printf(" %9s us", parts[i].name);
     printf(" %9s us\n", "whole");
     for (int b = 0; b < o.n_batches; b++) {
-        open_batch(&f, (int32_t)o.batches[b]);
+        open_batch(&f, o.batches[b]);
         begin_forward(&f);
         json_decref(measure(&f, 0, N_PARTS - 1)); /* what each part reads is there now */
         json_t *row = json_pack("{s:i}", "batch", f.batch);

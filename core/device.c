@@ -5,7 +5,8 @@
 #include "core/device.h"
 #include "core/entry.h"
 
-const char *rvit_backend_name(rvit_backend backend)
+/* NULL: not a value of the enum. */
+static const char *backend_name(rvit_backend backend)
 {
     switch (backend) {
     case RVIT_BACKEND_AUTO:
@@ -17,7 +18,13 @@ const char *rvit_backend_name(rvit_backend backend)
     case RVIT_BACKEND_VULKAN:
         return "vulkan";
     }
-    return "unknown";
+    return NULL;
+}
+
+const char *rvit_backend_name(rvit_backend backend)
+{
+    const char *name = backend_name(backend);
+    return name != NULL ? name : "unknown";
 }
 
 const char *rvit_tier_name(rvit_tier tier)
@@ -157,7 +164,7 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
     RVIT_TRY(rvit_device_desc_take(desc, &full));
     if (full.backend != RVIT_BACKEND_AUTO) {
         const rvit_backend_api *api = find_backend(full.backend);
-        if (api == NULL && (unsigned)full.backend > RVIT_BACKEND_VULKAN)
+        if (api == NULL && backend_name(full.backend) == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "device desc: backend: %d is not a valid backend", (int)full.backend);
         if (api == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: CMake's output says what it lacked",

@@ -9,9 +9,11 @@ struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
+    char *images; /* of verify; NULL: noise */
+    int given;    /* options that were: rvit_prune_parameter, and more (options.c) */
     rvit_backend backend, against;
     int32_t device, against_device;
-    bool against_given, against_oracle, against_dtype_given;
+    bool against_given, against_oracle;
     rvit_tier tier;
     int32_t threads;
     rvit_checkpoint_desc checkpoint;

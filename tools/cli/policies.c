@@ -6,8 +6,6 @@
 #include "options.h"
 #include "wrap.h"
 
-#define MAX_POLICIES 64
-
 struct listed {
     rvit_prune_info info;
     char options[160];
@@ -145,9 +143,9 @@ static json_t *policy_to_json(const rvit_prune_info *info)
 
 int run_policies(const struct options *options)
 {
-    struct listed policies[MAX_POLICIES];
+    struct listed policies[PRUNE_MOST_POLICIES];
     int32_t n = 0;
-    for (; n < MAX_POLICIES; n++) {
+    for (; n < PRUNE_MOST_POLICIES; n++) {
         policies[n].info = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
         if (rvit_prune_list(n, &policies[n].info) != RVIT_OK)
             break;

@@ -1,72 +1,37 @@
 #include "prune.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "json.h"
-#include "parse.h"
 
 const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
     {RVIT_PRUNE_KEEP, "keep"},       {RVIT_PRUNE_BLOCKS, "blocks"}, {RVIT_PRUNE_THRESHOLD, "threshold"}, {RVIT_PRUNE_MASS, "mass"},
     {RVIT_PRUNE_SAMPLES, "samples"}, {RVIT_PRUNE_MERGES, "merge"},  {RVIT_PRUNE_SEED, "seed"},
 };
 
-static rvit_prune_info find_policy(rvit_prune_type type)
+const char *prune_name(int index)
 {
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
-    for (int32_t i = 0; rvit_prune_list(i, &info) == RVIT_OK && info.type != type; i++)
-        info = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
-    return info;
+    return rvit_prune_list(index, &info) == RVIT_OK ? info.name : NULL;
 }
 
-void prune_init(struct prune *out)
+void prune_init(struct prune *out, rvit_prune_type type)
 {
-    *out = (struct prune){.desc = RVIT_PRUNE_DESC_INIT, .policy = find_policy(RVIT_PRUNE_NONE)};
+    *out = (struct prune){.desc = RVIT_PRUNE_DESC_INIT, .policy = RVIT_PRUNE_INFO_INIT};
+    while (rvit_prune_list(out->index, &out->policy) == RVIT_OK && out->policy.type != type)
+        out->index++;
+    out->desc.type = type;
 }
 
-bool prune_choose(struct prune *self, const char *name)
+void prune_settle_policy(struct prune *self, int given)
 {
-    const rvit_status status = rvit_prune_from_name(name, &self->desc.type);
-    if (status != RVIT_OK) {
-        complain_status("--prune", status);
-        return false;
-    }
-    self->policy = find_policy(self->desc.type);
-    return true;
-}
-
-bool prune_set(struct prune *self, rvit_prune_parameter parameter, const char *text)
-{
-    rvit_prune_desc *desc = &self->desc;
-    int64_t number = 0;
-    bool ok = false;
-    self->given |= parameter;
-    switch (parameter) {
-    case RVIT_PRUNE_KEEP:
-        return parse_real("keep", text, 0, 1, &desc->keep);
-    case RVIT_PRUNE_BLOCKS:
-        return parse_list("blocks", text, RVIT_PRUNE_MAX_STAGES, desc->blocks, &desc->n_blocks);
-    case RVIT_PRUNE_THRESHOLD:
-        return parse_real("threshold", text, 0, INFINITY, &desc->threshold);
-    case RVIT_PRUNE_MASS:
-        return parse_real("mass", text, 0, 1, &desc->mass);
-    case RVIT_PRUNE_SAMPLES:
-        ok = parse_integer("samples", text, 1, 65536, &number);
-        desc->n_samples = (int32_t)number;
-        break;
-    case RVIT_PRUNE_MERGES:
-        ok = parse_integer("merge", text, 0, INT32_MAX, &number);
-        desc->merges = (int32_t)number;
-        break;
-    case RVIT_PRUNE_SEED:
-        ok = parse_integer("seed", text, 0, INT64_MAX, &number);
-        desc->seed = (uint64_t)number;
-        break;
-    }
-    return ok;
+    self->policy = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
+    if (rvit_prune_list(self->index, &self->policy) == RVIT_OK)
+        self->desc.type = self->policy.type;
+    self->given = given;
 }
 
 /* Appends to the text in out, cut off where out ends. */

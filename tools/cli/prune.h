@@ -8,6 +8,7 @@
 #include "cli.h"
 
 struct prune {
+    int32_t index; /* of the policy in the library's table */
     rvit_prune_desc desc;
     rvit_prune_info policy;
     const char *mask; /* its file; NULL: none */
@@ -22,10 +23,12 @@ struct prune_parameter {
 #define PRUNE_N_PARAMETERS 7
 extern const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS];
 
-/* No pruning. */
-void prune_init(struct prune *out);
-bool prune_choose(struct prune *self, const char *name);
-bool prune_set(struct prune *self, rvit_prune_parameter parameter, const char *text);
+#define PRUNE_MOST_POLICIES 64
+/* Of the policy at an index of the library's table; NULL past the last. */
+const char *prune_name(int index);
+void prune_init(struct prune *out, rvit_prune_type type);
+/* After the options: takes the policy at self->index. given: rvit_prune_parameter of the options, and more. */
+void prune_settle_policy(struct prune *self, int given);
 /* That the policy has the parameters it needs, and no other. Complains of what is wrong. */
 bool prune_check(const struct prune *self);
 /* For a model: what depends on it, left open so far, gets the policy's default. */

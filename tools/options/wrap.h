@@ -1,6 +1,6 @@
 /* Text for a terminal. */
-#ifndef RVIT_CLI_WRAP_H
-#define RVIT_CLI_WRAP_H
+#ifndef RVIT_OPTIONS_WRAP_H
+#define RVIT_OPTIONS_WRAP_H
 
 #define WRAP_COLUMNS 100
 

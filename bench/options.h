@@ -1,0 +1,24 @@
+/* The command lines of the benchmarks. */
+#ifndef RVIT_BENCH_OPTIONS_H
+#define RVIT_BENCH_OPTIONS_H
+
+#include "choices.h"
+
+/* The rows that all have. T has the members device, dtype and json; default_ is the name of its dtype. */
+#define BENCH_ROWS(T, last_dtype, default_)                                                                  \
+    {"backend", "NAME", "%s (auto: the first GPU, else the CPU)",                                            \
+     OPTION_CHOICE(T, device.backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND)},              \
+        {"tier", "NAME", "kernels: %s (auto: the highest the device has)",                                   \
+         OPTION_CHOICE(T, device.tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX)},                      \
+        {"dtype", "TYPE", "%s (" default_ ")", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, last_dtype)}, \
+    {                                                                                                        \
+        "json", "FILE", "writes the results there as well", OPTION_TEXT(T, json)                             \
+    }
+
+void bench_complain(const char *sentence);
+/* Fills `options`, which holds the defaults, and returns the place of the first argument in argv. Ends the program after --help, and with
+   2 where the command line is wrong. */
+int bench_parse(const char *program, const struct option_row *rows, size_t n_rows, const struct option_command *command, int argc,
+                char **argv, void *options);
+
+#endif

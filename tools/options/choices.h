@@ -1,0 +1,72 @@
+/* Names of the library's enums, for OPTION_CHOICE, and the options that every command with a policy has. */
+#ifndef RVIT_OPTIONS_CHOICES_H
+#define RVIT_OPTIONS_CHOICES_H
+
+#include <math.h>
+
+#include <raggedvit/raggedvit.h>
+
+#include "option_table.h"
+
+static inline const char *choice_backend(int value)
+{
+    return rvit_backend_name((rvit_backend)value);
+}
+
+/* The last of rvit_backend. */
+#define CHOICE_LAST_BACKEND RVIT_BACKEND_VULKAN
+
+static inline const char *choice_tier(int value)
+{
+    return rvit_tier_name((rvit_tier)value);
+}
+
+static inline const char *choice_dtype(int value)
+{
+    return rvit_dtype_name((rvit_dtype)value);
+}
+
+/* Rows that fill desc, the rvit_prune_desc of T; the bits of what is given are those of rvit_prune_parameter. */
+#define OPTION_PRUNE_ROWS(T, desc, commands_)                                                                       \
+    {"keep",                                                                                                        \
+     "R",                                                                                                           \
+     "fraction kept, %s (the policy's own)",                                                                        \
+     OPTION_NUMBER(T, desc.keep, 0, 1),                                                                             \
+     .given = RVIT_PRUNE_KEEP,                                                                                      \
+     .commands = (commands_)},                                                                                      \
+        {"blocks",                                                                                                  \
+         "LIST",                                                                                                    \
+         "blocks that prune, from 0, as 3,6,9 (the policy's own)",                                                  \
+         OPTION_ASCENDING(T, desc.blocks, desc.n_blocks, 0, INT32_MAX),                                             \
+         .given = RVIT_PRUNE_BLOCKS,                                                                                \
+         .commands = (commands_)},                                                                                  \
+        {"threshold",                                                                                               \
+         "T",                                                                                                       \
+         "what a patch must reach, a norm or a probability (the policy's own)",                                     \
+         OPTION_NUMBER(T, desc.threshold, 0, INFINITY),                                                             \
+         .given = RVIT_PRUNE_THRESHOLD,                                                                             \
+         .commands = (commands_)},                                                                                  \
+        {"mass",                                                                                                    \
+         "P",                                                                                                       \
+         "share of the scores' sum that is kept, %s (the policy's own)",                                            \
+         OPTION_NUMBER(T, desc.mass, 0, 1),                                                                         \
+         .given = RVIT_PRUNE_MASS,                                                                                  \
+         .commands = (commands_)},                                                                                  \
+        {"samples",                                                                                                 \
+         "K",                                                                                                       \
+         "points sampled, %s (as many as there are patches)",                                                       \
+         OPTION_INTEGER(T, desc.n_samples, 1, 65536),                                                               \
+         .given = RVIT_PRUNE_SAMPLES,                                                                               \
+         .commands = (commands_)},                                                                                  \
+        {"merge",                                                                                                   \
+         "R",                                                                                                       \
+         "patches merged away at each stage (the policy's own)",                                                    \
+         OPTION_INTEGER(T, desc.merges, 0, INT32_MAX),                                                              \
+         .given = RVIT_PRUNE_MERGES,                                                                                \
+         .commands = (commands_)},                                                                                  \
+    {                                                                                                               \
+        "seed", "N", "of what is random (0)", OPTION_INTEGER(T, desc.seed, 0, INT64_MAX), .given = RVIT_PRUNE_SEED, \
+                                                                                          .commands = (commands_)   \
+    }
+
+#endif
