@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <raggedvit/experimental.h>
+
 /* A policy and the parameters that it has, all in range. */
 static rvit_prune_desc prune_of(choices *c)
 {
