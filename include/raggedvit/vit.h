@@ -89,7 +89,7 @@ typedef enum rvit_resample {
 typedef struct rvit_checkpoint_desc {
     size_t struct_size;
     int32_t lenient; /* 1: tensors that nothing uses are no error. score_predictor.*, mask_token and pooler.dense.* never are one */
-    const rvit_allocator *allocator; /* copied; NULL: malloc (the JSON parser uses malloc in any case) */
+    const rvit_allocator *allocator; /* copied; NULL: malloc */
     int32_t image_size;              /* 0: the one the position table is for; else it is resampled to this one's grid */
     rvit_resample resample;          /* how */
     float eps;                       /* of the layernorms; 0: 1e-6, or what a Hugging Face config.json beside the file says, else 1e-12 */
