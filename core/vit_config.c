@@ -100,7 +100,7 @@ enum {
     N_BLOCK_ROLES = RVIT_FIRST_PREDICTOR_ROLE - RVIT_FIRST_BLOCK_ROLE,
 };
 
-typedef struct plan {
+typedef struct geometry {
     const rvit_tensor_set *set;
     const char *path;
     const rvit_family *family;
@@ -108,36 +108,36 @@ typedef struct plan {
     int32_t depth;
     int64_t extents[EXTENT_COUNT];
     int64_t position_prefix, grid;
-} plan;
+} geometry;
 
 /* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
-static const rvit_file_tensor *find(const plan *p, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
+static const rvit_file_tensor *find(const geometry *g, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
 {
     name[0] = '\0';
-    if (rvit_family_name(p->family, role, index, name) == NULL)
+    if (rvit_family_name(g->family, role, index, name) == NULL)
         return NULL;
-    const int32_t found = rvit_tensor_set_find(p->set, name);
-    return found < 0 ? NULL : rvit_tensor_set_tensor(p->set, found);
+    const int32_t found = rvit_tensor_set_find(g->set, name);
+    return found < 0 ? NULL : rvit_tensor_set_tensor(g->set, found);
 }
 
-static int is_there(const plan *p, rvit_role role)
+static int is_there(const geometry *g, rvit_role role)
 {
     char name[RVIT_NAME_SIZE];
-    return find(p, role, 0, name) != NULL;
+    return find(g, role, 0, name) != NULL;
 }
 
 /* The i-th tensor that this model must have: its role and, in *out_block, its block; -1: it does not have the i-th. */
-static int expected(const plan *p, int64_t i, int32_t *out_block)
+static int expected(const geometry *g, int64_t i, int32_t *out_block)
 {
     const int64_t in_blocks = i - N_MODEL_ROLES;
     const int role = (int)(i < N_MODEL_ROLES ? i : N_MODEL_ROLES + in_blocks % N_BLOCK_ROLES);
     *out_block = in_blocks < 0 ? 0 : (int32_t)(in_blocks / N_BLOCK_ROLES);
-    return p->has[shapes[role].part] && p->family->names[role] != NULL ? role : -1;
+    return g->has[shapes[role].part] && g->family->names[role] != NULL ? role : -1;
 }
 
-static int64_t n_expected(const plan *p)
+static int64_t n_expected(const geometry *g)
 {
-    return N_MODEL_ROLES + (int64_t)p->depth * N_BLOCK_ROLES;
+    return N_MODEL_ROLES + (int64_t)g->depth * N_BLOCK_ROLES;
 }
 
 static void format_shape(char out[SHOWN_SHAPE], int32_t rank, const int64_t *shape)
@@ -149,31 +149,31 @@ static void format_shape(char out[SHOWN_SHAPE], int32_t rank, const int64_t *sha
 }
 
 /* The distillation token and its head come together, but that some of Hugging Face's models have the token without the head. */
-static rvit_status check_distillation(const plan *p, int has_head)
+static rvit_status check_distillation(const geometry *g, int has_head)
 {
     char token[RVIT_NAME_SIZE], weight[RVIT_NAME_SIZE], bias[RVIT_NAME_SIZE];
-    const int has_token = find(p, RVIT_ROLE_DIST, 0, token) != NULL;
-    const int has_weight = find(p, RVIT_ROLE_HEAD_DIST_WEIGHT, 0, weight) != NULL;
-    const int has_bias = find(p, RVIT_ROLE_HEAD_DIST_BIAS, 0, bias) != NULL;
+    const int has_token = find(g, RVIT_ROLE_DIST, 0, token) != NULL;
+    const int has_weight = find(g, RVIT_ROLE_HEAD_DIST_WEIGHT, 0, weight) != NULL;
+    const int has_bias = find(g, RVIT_ROLE_HEAD_DIST_BIAS, 0, bias) != NULL;
     if ((has_weight || has_bias) && !has_token)
-        return rvit_fail(RVIT_BAD_FILE, "%s: a distilled head ('%s') without its token: tensor '%s' is missing", p->path,
+        return rvit_fail(RVIT_BAD_FILE, "%s: a distilled head ('%s') without its token: tensor '%s' is missing", g->path,
                          has_weight ? weight : bias, token);
     if (has_token && has_head && weight[0] != '\0' && !has_weight && !has_bias)
-        return rvit_fail(RVIT_BAD_FILE, "%s: a distillation token ('%s') without its head: tensor '%s' is missing", p->path, token, weight);
+        return rvit_fail(RVIT_BAD_FILE, "%s: a distillation token ('%s') without its head: tensor '%s' is missing", g->path, token, weight);
     return RVIT_OK;
 }
 
-static rvit_status find_parts(plan *p)
+static rvit_status find_parts(geometry *g)
 {
-    p->has[ALWAYS] = 1;
-    p->has[DIST_TOKEN] = p->family->always_dist || is_there(p, RVIT_ROLE_DIST);
-    p->has[REGISTER_TOKENS] = is_there(p, RVIT_ROLE_REGISTERS);
-    p->has[DIST_HEAD] = is_there(p, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(p, RVIT_ROLE_HEAD_DIST_BIAS);
-    p->has[HEAD] = p->has[DIST_HEAD] || is_there(p, RVIT_ROLE_HEAD_WEIGHT) || is_there(p, RVIT_ROLE_HEAD_BIAS);
-    p->has[LAYER_SCALE] = is_there(p, RVIT_ROLE_SCALE1) || is_there(p, RVIT_ROLE_SCALE2);
-    RVIT_TRY(check_distillation(p, p->has[HEAD]));
-    if (p->has[DIST_TOKEN] && p->has[REGISTER_TOKENS])
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has a distillation token and register tokens", p->path);
+    g->has[ALWAYS] = 1;
+    g->has[DIST_TOKEN] = g->family->always_dist || is_there(g, RVIT_ROLE_DIST);
+    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
+    g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
+    g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
+    g->has[LAYER_SCALE] = is_there(g, RVIT_ROLE_SCALE1) || is_there(g, RVIT_ROLE_SCALE2);
+    RVIT_TRY(check_distillation(g, g->has[HEAD]));
+    if (g->has[DIST_TOKEN] && g->has[REGISTER_TOKENS])
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has a distillation token and register tokens", g->path);
     return RVIT_OK;
 }
 
@@ -192,53 +192,53 @@ static int64_t block_index(const char *prefix, const char *name)
     return *digit == '.' ? index : -1;
 }
 
-static rvit_status count_blocks(plan *p)
+static rvit_status count_blocks(geometry *g)
 {
     char prefix[32];
-    for (;; p->depth++) {
-        snprintf(prefix, sizeof prefix, "%s%s%d.", p->family->prefix, p->family->blocks, (int)p->depth);
-        if (rvit_tensor_set_find_prefix(p->set, prefix) < 0)
+    for (;; g->depth++) {
+        snprintf(prefix, sizeof prefix, "%s%s%d.", g->family->prefix, g->family->blocks, (int)g->depth);
+        if (rvit_tensor_set_find_prefix(g->set, prefix) < 0)
             break;
     }
-    snprintf(prefix, sizeof prefix, "%s%s", p->family->prefix, p->family->blocks);
-    for (int32_t i = 0; i < rvit_tensor_set_count(p->set); i++) {
-        const char *name = rvit_tensor_set_tensor(p->set, i)->name;
-        if (block_index(prefix, name) > p->depth) {
+    snprintf(prefix, sizeof prefix, "%s%s", g->family->prefix, g->family->blocks);
+    for (int32_t i = 0; i < rvit_tensor_set_count(g->set); i++) {
+        const char *name = rvit_tensor_set_tensor(g->set, i)->name;
+        if (block_index(prefix, name) > g->depth) {
             char shown[SHOWN_NAME];
             rvit_printable(shown, sizeof shown, name);
-            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is there, but every tensor of block %d is missing", p->path, shown,
-                             (int)p->depth);
+            return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is there, but every tensor of block %d is missing", g->path, shown,
+                             (int)g->depth);
         }
     }
     return RVIT_OK;
 }
 
-static rvit_status check_missing(const plan *p)
+static rvit_status check_missing(const geometry *g)
 {
     char first[RVIT_NAME_SIZE] = "";
     int64_t n_missing = 0;
-    for (int64_t i = 0; i < n_expected(p); i++) {
+    for (int64_t i = 0; i < n_expected(g); i++) {
         char name[RVIT_NAME_SIZE];
         int32_t block;
-        const int role = expected(p, i, &block);
-        if (role < 0 || find(p, (rvit_role)role, block, name) != NULL)
+        const int role = expected(g, i, &block);
+        if (role < 0 || find(g, (rvit_role)role, block, name) != NULL)
             continue;
         if (n_missing++ == 0)
             memcpy(first, name, sizeof first);
     }
     if (n_missing != 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing (%" PRId64 " missing in all)", p->path, first, n_missing);
-    if (p->depth == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing: the model has no blocks", p->path,
-                         rvit_family_name(p->family, RVIT_ROLE_NORM1_GAMMA, 0, first));
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing (%" PRId64 " missing in all)", g->path, first, n_missing);
+    if (g->depth == 0)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing: the model has no blocks", g->path,
+                         rvit_family_name(g->family, RVIT_ROLE_NORM1_GAMMA, 0, first));
     return RVIT_OK;
 }
 
 /* One tensor's word on an extent; -1 if it has not this rank. */
-static int64_t vote(const plan *p, rvit_role role, int32_t rank, int32_t axis)
+static int64_t vote(const geometry *g, rvit_role role, int32_t rank, int32_t axis)
 {
     char name[RVIT_NAME_SIZE];
-    const rvit_file_tensor *tensor = find(p, role, 0, name);
+    const rvit_file_tensor *tensor = find(g, role, 0, name);
     return tensor != NULL && tensor->rank == rank ? tensor->shape[axis] : -1;
 }
 
@@ -252,33 +252,33 @@ static int64_t majority(int64_t a, int64_t b, int64_t c)
     return a >= 0 ? a : b >= 0 ? b : c;
 }
 
-static rvit_status set_extent(plan *p, extent which, int64_t value, int64_t max, const char *what, rvit_role role)
+static rvit_status set_extent(geometry *g, extent which, int64_t value, int64_t max, const char *what, rvit_role role)
 {
     char name[RVIT_NAME_SIZE];
-    rvit_family_name(p->family, role, 0, name);
+    rvit_family_name(g->family, role, 0, name);
     if (value < 1)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': its shape does not give the %s", p->path, name, what);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': its shape does not give the %s", g->path, name, what);
     if (value > max)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: tensor '%s': the %s %" PRId64 " is above %" PRId64, p->path, name, what, value, max);
-    p->extents[which] = value;
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: tensor '%s': the %s %" PRId64 " is above %" PRId64, g->path, name, what, value, max);
+    g->extents[which] = value;
     return RVIT_OK;
 }
 
-static rvit_status infer_width(plan *p)
+static rvit_status infer_width(geometry *g)
 {
     char name[RVIT_NAME_SIZE];
-    const rvit_file_tensor *patch = find(p, RVIT_ROLE_PATCH_WEIGHT, 0, name);
-    const int64_t dim = majority(vote(p, RVIT_ROLE_PATCH_BIAS, 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(p, RVIT_ROLE_CLS, 3, 2));
-    RVIT_TRY(set_extent(p, DIM, dim, MAX_EXTENT, "width", RVIT_ROLE_PATCH_BIAS));
+    const rvit_file_tensor *patch = find(g, RVIT_ROLE_PATCH_WEIGHT, 0, name);
+    const int64_t dim = majority(vote(g, RVIT_ROLE_PATCH_BIAS, 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(g, RVIT_ROLE_CLS, 3, 2));
+    RVIT_TRY(set_extent(g, DIM, dim, MAX_EXTENT, "width", RVIT_ROLE_PATCH_BIAS));
     if (dim % HEAD_DIM != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the width %" PRId64 " is not a multiple of %d, the width of a head", p->path, dim,
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: the width %" PRId64 " is not a multiple of %d, the width of a head", g->path, dim,
                          HEAD_DIM);
     /* The shapes do not tell the heads; the published models of these widths have heads of 72, 80, 88 and 104. */
     if (dim == 1152 || dim == 1280 || dim == 1408 || dim == 1664)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: models of width %" PRId64 " have heads that are not %d wide", p->path, dim, HEAD_DIM);
-    p->extents[DIM3] = 3 * dim;
-    p->extents[HALF_DIM] = dim / 2;
-    p->extents[QUARTER_DIM] = dim / 4;
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: models of width %" PRId64 " have heads that are not %d wide", g->path, dim, HEAD_DIM);
+    g->extents[DIM3] = 3 * dim;
+    g->extents[HALF_DIM] = dim / 2;
+    g->extents[QUARTER_DIM] = dim / 4;
     return RVIT_OK;
 }
 
@@ -292,10 +292,10 @@ static int64_t integer_root(int64_t n)
     return root;
 }
 
-static rvit_status infer_patch(plan *p)
+static rvit_status infer_patch(geometry *g)
 {
     char name[RVIT_NAME_SIZE];
-    const rvit_file_tensor *tensor = find(p, RVIT_ROLE_PATCH_WEIGHT, 0, name);
+    const rvit_file_tensor *tensor = find(g, RVIT_ROLE_PATCH_WEIGHT, 0, name);
     int64_t channels = 3, patch = -1;
     if (tensor->rank == 4 && tensor->shape[2] == tensor->shape[3]) {
         channels = tensor->shape[1];
@@ -307,113 +307,113 @@ static rvit_status infer_patch(plan *p)
     if (patch < 1) {
         char shape[SHOWN_SHAPE];
         format_shape(shape, tensor->rank, tensor->shape);
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels, patch, patch], found %s", p->path,
-                         name, p->extents[DIM], shape);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels, patch, patch], found %s", g->path,
+                         name, g->extents[DIM], shape);
     }
-    RVIT_TRY(set_extent(p, CHANNELS, channels, MAX_CHANNELS, "number of channels", RVIT_ROLE_PATCH_WEIGHT));
-    RVIT_TRY(set_extent(p, PATCH, patch, MAX_PATCH, "patch size", RVIT_ROLE_PATCH_WEIGHT));
+    RVIT_TRY(set_extent(g, CHANNELS, channels, MAX_CHANNELS, "number of channels", RVIT_ROLE_PATCH_WEIGHT));
+    RVIT_TRY(set_extent(g, PATCH, patch, MAX_PATCH, "patch size", RVIT_ROLE_PATCH_WEIGHT));
     if (patch % 2 != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the patch size %" PRId64 " is odd", p->path, patch);
-    p->extents[PATCH_VALUES] = channels * patch * patch;
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: the patch size %" PRId64 " is odd", g->path, patch);
+    g->extents[PATCH_VALUES] = channels * patch * patch;
     return RVIT_OK;
 }
 
 /* The position table has a row for every patch, and for all prefix tokens, none of them, or those that are no registers. */
-static rvit_status infer_grid(plan *p, int32_t n_prefix)
+static rvit_status infer_grid(geometry *g, int32_t n_prefix)
 {
     char name[RVIT_NAME_SIZE];
-    const int64_t rows = vote(p, RVIT_ROLE_POSITION, 3, 1), n_registers = p->extents[REGISTERS];
-    rvit_family_name(p->family, RVIT_ROLE_POSITION, 0, name);
-    RVIT_TRY(set_extent(p, POSITIONS, rows, MAX_EXTENT, "number of positions", RVIT_ROLE_POSITION));
+    const int64_t rows = vote(g, RVIT_ROLE_POSITION, 3, 1), n_registers = g->extents[REGISTERS];
+    rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name);
+    RVIT_TRY(set_extent(g, POSITIONS, rows, MAX_EXTENT, "number of positions", RVIT_ROLE_POSITION));
     int64_t choices[2] = {n_prefix, n_prefix};
-    if (p->family->free_registers)
+    if (g->family->free_registers)
         choices[0] = choices[1] = n_prefix - n_registers;
-    else if (!p->family->hugging_face)
+    else if (!g->family->hugging_face)
         choices[n_registers == 0] = 0;
     for (int i = 0; i < 2; i++) {
         const int64_t patches = rows - choices[i], grid = patches > 0 ? integer_root(patches) : 0;
         if (grid < 1 || grid * grid != patches)
             continue;
-        if (grid * p->extents[PATCH] > MAX_IMAGE)
-            return rvit_fail(RVIT_UNSUPPORTED, "%s: the image size %" PRId64 " is above %d", p->path, grid * p->extents[PATCH], MAX_IMAGE);
-        p->position_prefix = choices[i];
-        p->grid = grid;
+        if (grid * g->extents[PATCH] > MAX_IMAGE)
+            return rvit_fail(RVIT_UNSUPPORTED, "%s: the image size %" PRId64 " is above %d", g->path, grid * g->extents[PATCH], MAX_IMAGE);
+        g->position_prefix = choices[i];
+        g->grid = grid;
         return RVIT_OK;
     }
     return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': %" PRId64 " rows, with or without %d for prefix tokens, do not make a square grid",
-                     p->path, name, rows, (int)n_prefix);
+                     g->path, name, rows, (int)n_prefix);
 }
 
-static rvit_status infer_mlp(plan *p)
+static rvit_status infer_mlp(geometry *g)
 {
     const int64_t mlp =
-        majority(vote(p, RVIT_ROLE_FC1_WEIGHT, 2, 0), vote(p, RVIT_ROLE_FC1_BIAS, 1, 0), vote(p, RVIT_ROLE_FC2_WEIGHT, 2, 1));
-    RVIT_TRY(set_extent(p, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
+        majority(vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), vote(g, RVIT_ROLE_FC1_BIAS, 1, 0), vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
+    RVIT_TRY(set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
     if (mlp % 4 != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the MLP's width %" PRId64 " is not a multiple of 4", p->path, mlp);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: the MLP's width %" PRId64 " is not a multiple of 4", g->path, mlp);
     return RVIT_OK;
 }
 
-static rvit_status infer(plan *p)
+static rvit_status infer(geometry *g)
 {
-    p->extents[ONE] = 1;
-    p->extents[TWO] = 2;
-    RVIT_TRY(infer_width(p));
-    RVIT_TRY(infer_patch(p));
-    if (p->has[REGISTER_TOKENS])
+    g->extents[ONE] = 1;
+    g->extents[TWO] = 2;
+    RVIT_TRY(infer_width(g));
+    RVIT_TRY(infer_patch(g));
+    if (g->has[REGISTER_TOKENS])
         RVIT_TRY(
-            set_extent(p, REGISTERS, vote(p, RVIT_ROLE_REGISTERS, 3, 1), MAX_REGISTERS, "number of register tokens", RVIT_ROLE_REGISTERS));
-    RVIT_TRY(infer_grid(p, 1 + p->has[DIST_TOKEN] + (int32_t)p->extents[REGISTERS]));
-    RVIT_TRY(infer_mlp(p));
-    if (!p->has[HEAD])
+            set_extent(g, REGISTERS, vote(g, RVIT_ROLE_REGISTERS, 3, 1), MAX_REGISTERS, "number of register tokens", RVIT_ROLE_REGISTERS));
+    RVIT_TRY(infer_grid(g, 1 + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
+    RVIT_TRY(infer_mlp(g));
+    if (!g->has[HEAD])
         return RVIT_OK;
     const int64_t classes =
-        majority(vote(p, RVIT_ROLE_HEAD_WEIGHT, 2, 0), vote(p, RVIT_ROLE_HEAD_BIAS, 1, 0), vote(p, RVIT_ROLE_HEAD_DIST_WEIGHT, 2, 0));
-    return set_extent(p, CLASSES, classes, MAX_EXTENT, "number of classes", RVIT_ROLE_HEAD_WEIGHT);
+        majority(vote(g, RVIT_ROLE_HEAD_WEIGHT, 2, 0), vote(g, RVIT_ROLE_HEAD_BIAS, 1, 0), vote(g, RVIT_ROLE_HEAD_DIST_WEIGHT, 2, 0));
+    return set_extent(g, CLASSES, classes, MAX_EXTENT, "number of classes", RVIT_ROLE_HEAD_WEIGHT);
 }
 
 /* The shape that a role's tensor must have; 1 if it has it. */
-static int shape_of(const plan *p, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4])
+static int shape_of(const geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4])
 {
     const role_shape *wanted = role == RVIT_ROLE_PATCH_WEIGHT && tensor->rank == 2 ? &flat_patch_weight : &shapes[role];
     int same = tensor->rank == wanted->rank;
     *out_rank = wanted->rank;
     for (int32_t i = 0; i < wanted->rank; i++) {
-        out_shape[i] = p->extents[wanted->shape[i]];
+        out_shape[i] = g->extents[wanted->shape[i]];
         same = same && tensor->shape[i] == out_shape[i];
     }
     return same;
 }
 
 /* Checks one tensor against its place and marks it. */
-static rvit_status check_tensor(const plan *p, rvit_role role, int32_t block, uint8_t *used, int64_t *n_parameters)
+static rvit_status check_tensor(const geometry *g, rvit_role role, int32_t block, uint8_t *used, int64_t *n_parameters)
 {
     char name[RVIT_NAME_SIZE];
-    const rvit_file_tensor *tensor = find(p, role, block, name);
+    const rvit_file_tensor *tensor = find(g, role, block, name);
     int32_t rank;
     int64_t shape[4];
-    if (!shape_of(p, role, tensor, &rank, shape)) {
+    if (!shape_of(g, role, tensor, &rank, shape)) {
         char want[SHOWN_SHAPE], found[SHOWN_SHAPE];
         format_shape(want, rank, shape);
         format_shape(found, tensor->rank, tensor->shape);
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape %s, found %s", p->path, name, want, found);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape %s, found %s", g->path, name, want, found);
     }
     if (tensor->dtype < 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", p->path, name, tensor->dtype_name);
-    used[rvit_tensor_set_find(p->set, name)] = 1;
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': dtype %s; weights are F32, F16 or BF16", g->path, name, tensor->dtype_name);
+    used[rvit_tensor_set_find(g->set, name)] = 1;
     *n_parameters += tensor->n_elements;
     return RVIT_OK;
 }
 
 /* Counts the predictors that are complete; the name of the tensor that ends the count goes to missing. */
-static int32_t count_predictors(const plan *p, char missing[RVIT_NAME_SIZE])
+static int32_t count_predictors(const geometry *g, char missing[RVIT_NAME_SIZE])
 {
     for (int32_t i = 0; i < RVIT_MAX_PREDICTORS; i++)
         for (int role = (int)RVIT_FIRST_PREDICTOR_ROLE; role < (int)RVIT_ROLE_COUNT; role++) {
             int32_t rank;
             int64_t shape[4];
-            const rvit_file_tensor *tensor = find(p, (rvit_role)role, i, missing);
-            if (tensor == NULL || tensor->dtype < 0 || !shape_of(p, (rvit_role)role, tensor, &rank, shape))
+            const rvit_file_tensor *tensor = find(g, (rvit_role)role, i, missing);
+            if (tensor == NULL || tensor->dtype < 0 || !shape_of(g, (rvit_role)role, tensor, &rank, shape))
                 return i;
         }
     missing[0] = '\0';
@@ -433,14 +433,14 @@ static int ignorable(const char *name)
            ends_with(name, "pooler.dense.bias");
 }
 
-static rvit_status count_tensors(const plan *p, int32_t lenient, const uint8_t *used, rvit_model_info *info)
+static rvit_status count_tensors(const geometry *g, int32_t lenient, const uint8_t *used, rvit_model_info *info)
 {
     const char *first = NULL;
     int32_t n_errors = 0;
-    info->n_tensors = rvit_tensor_set_count(p->set);
-    info->n_files = rvit_tensor_set_n_files(p->set);
+    info->n_tensors = rvit_tensor_set_count(g->set);
+    info->n_files = rvit_tensor_set_n_files(g->set);
     for (int32_t i = 0; i < info->n_tensors; i++) {
-        const rvit_file_tensor *tensor = rvit_tensor_set_tensor(p->set, i);
+        const rvit_file_tensor *tensor = rvit_tensor_set_tensor(g->set, i);
         if (tensor->dtype >= 0)
             info->n_by_dtype[tensor->dtype]++;
         if (used[i])
@@ -453,7 +453,7 @@ static rvit_status count_tensors(const plan *p, int32_t lenient, const uint8_t *
         return RVIT_OK;
     char shown[SHOWN_NAME];
     rvit_printable(shown, sizeof shown, first);
-    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all); a lenient reader may pass over them", p->path, shown,
+    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all); a lenient reader may pass over them", g->path, shown,
                      (int)n_errors);
 }
 
@@ -480,39 +480,39 @@ void rvit_vit_name(rvit_vit_config *config)
 
 rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config)
 {
-    plan p = {.set = set, .path = rvit_tensor_set_path(set)};
-    RVIT_TRY(rvit_family_detect(set, &p.family));
-    RVIT_TRY(find_parts(&p));
-    RVIT_TRY(count_blocks(&p));
-    RVIT_TRY(check_missing(&p));
-    RVIT_TRY(infer(&p));
+    geometry g = {.set = set, .path = rvit_tensor_set_path(set)};
+    RVIT_TRY(rvit_family_detect(set, &g.family));
+    RVIT_TRY(find_parts(&g));
+    RVIT_TRY(count_blocks(&g));
+    RVIT_TRY(check_missing(&g));
+    RVIT_TRY(infer(&g));
 
-    rvit_vit_config result = {.family = p.family, .layer_scale = p.has[LAYER_SCALE], .position_prefix = (int32_t)p.position_prefix};
+    rvit_vit_config result = {.family = g.family, .layer_scale = g.has[LAYER_SCALE], .position_prefix = (int32_t)g.position_prefix};
     rvit_model_info *info = &result.info;
     info->struct_size = sizeof *info;
-    for (int64_t i = 0; i < n_expected(&p); i++) {
+    for (int64_t i = 0; i < n_expected(&g); i++) {
         int32_t block;
-        const int role = expected(&p, i, &block);
+        const int role = expected(&g, i, &block);
         if (role >= 0)
-            RVIT_TRY(check_tensor(&p, (rvit_role)role, block, used, &info->n_parameters));
+            RVIT_TRY(check_tensor(&g, (rvit_role)role, block, used, &info->n_parameters));
     }
-    RVIT_TRY(count_tensors(&p, lenient, used, info));
-    snprintf(info->family, sizeof info->family, "%s", p.family->name);
-    info->eps = p.family->hugging_face ? 1e-12f : 1e-6f;
-    info->patch_size = (int32_t)p.extents[PATCH];
-    info->image_size = info->trained_size = (int32_t)p.grid * info->patch_size;
-    info->channels = (int32_t)p.extents[CHANNELS];
-    info->dim = (int32_t)p.extents[DIM];
+    RVIT_TRY(count_tensors(&g, lenient, used, info));
+    snprintf(info->family, sizeof info->family, "%s", g.family->name);
+    info->eps = g.family->hugging_face ? 1e-12f : 1e-6f;
+    info->patch_size = (int32_t)g.extents[PATCH];
+    info->image_size = info->trained_size = (int32_t)g.grid * info->patch_size;
+    info->channels = (int32_t)g.extents[CHANNELS];
+    info->dim = (int32_t)g.extents[DIM];
     info->head_dim = HEAD_DIM;
     info->n_heads = info->dim / HEAD_DIM;
-    info->depth = p.depth;
-    info->mlp_dim = (int32_t)p.extents[MLP];
-    info->n_registers = (int32_t)p.extents[REGISTERS];
-    info->n_prefix = 1 + p.has[DIST_TOKEN] + info->n_registers;
-    info->tokens = info->n_prefix + (int32_t)(p.grid * p.grid);
-    info->n_classes = (int32_t)p.extents[CLASSES];
-    info->distilled = p.has[DIST_HEAD];
-    info->n_predictors = count_predictors(&p, result.missing_predictor);
+    info->depth = g.depth;
+    info->mlp_dim = (int32_t)g.extents[MLP];
+    info->n_registers = (int32_t)g.extents[REGISTERS];
+    info->n_prefix = 1 + g.has[DIST_TOKEN] + info->n_registers;
+    info->tokens = info->n_prefix + (int32_t)(g.grid * g.grid);
+    info->n_classes = (int32_t)g.extents[CLASSES];
+    info->distilled = g.has[DIST_HEAD];
+    info->n_predictors = count_predictors(&g, result.missing_predictor);
     rvit_vit_name(&result);
     *config = result;
     return RVIT_OK;
