@@ -172,48 +172,48 @@ static float at_least(double value, int above)
 }
 
 /* The thresholds users give are of the norm and of a probability; scores are the norm's square and the probability's logarithm. */
-static rvit_status resolve_threshold(const rvit_prune_desc *desc, rvit_prune_plan *plan)
+static rvit_status resolve_threshold(const rvit_prune_desc *desc, rvit_prune_schedule *schedule)
 {
-    const rvit_prune_info *info = &plan->policy->info;
+    const rvit_prune_info *info = &schedule->policy->info;
     const double threshold = desc->threshold < 0.0 ? info->default_threshold : desc->threshold;
     if (isnan(threshold))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: threshold is NaN");
     if (threshold < 0.0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s needs a threshold: no L2 norm suits every model", info->name);
-    if (plan->policy->score == RVIT_SCORE_L2) {
-        plan->threshold = at_least(threshold * threshold, 0);
+    if (schedule->policy->score == RVIT_SCORE_L2) {
+        schedule->threshold = at_least(threshold * threshold, 0);
         return RVIT_OK;
     }
-    plan->k_min = 1;
-    plan->threshold = at_least(log(threshold), 1);
+    schedule->k_min = 1;
+    schedule->threshold = at_least(log(threshold), 1);
     return check_fraction("threshold", threshold);
 }
 
-static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rvit_prune_plan *plan)
+static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rvit_prune_schedule *schedule)
 {
-    const rvit_prune_info *info = &plan->policy->info;
+    const rvit_prune_info *info = &schedule->policy->info;
     if (desc->n_blocks < 0 || desc->n_blocks > RVIT_PRUNE_MAX_STAGES)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: n_blocks is %d, expected 0..%d", (int)desc->n_blocks, RVIT_PRUNE_MAX_STAGES);
     const int defaults = desc->n_blocks == 0, to_last = defaults && info->n_default_blocks < 0;
-    plan->n_stages = to_last ? depth - info->default_blocks[0] : defaults ? info->n_default_blocks : desc->n_blocks;
-    if (plan->n_stages > RVIT_PRUNE_MAX_STAGES)
+    schedule->n_stages = to_last ? depth - info->default_blocks[0] : defaults ? info->n_default_blocks : desc->n_blocks;
+    if (schedule->n_stages > RVIT_PRUNE_MAX_STAGES)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s would prune in %d blocks, a session has at most %d prune stages",
-                         info->name, (int)plan->n_stages, RVIT_PRUNE_MAX_STAGES);
-    if (to_last && plan->n_stages < 1)
-        plan->n_stages = 1;
-    for (int32_t s = 0; s < plan->n_stages; s++) {
-        plan->blocks[s] = to_last ? info->default_blocks[0] + s : defaults ? info->default_blocks[s] : desc->blocks[s];
-        if (plan->blocks[s] < 0 || plan->blocks[s] >= depth)
+                         info->name, (int)schedule->n_stages, RVIT_PRUNE_MAX_STAGES);
+    if (to_last && schedule->n_stages < 1)
+        schedule->n_stages = 1;
+    for (int32_t s = 0; s < schedule->n_stages; s++) {
+        schedule->blocks[s] = to_last ? info->default_blocks[0] + s : defaults ? info->default_blocks[s] : desc->blocks[s];
+        if (schedule->blocks[s] < 0 || schedule->blocks[s] >= depth)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in block %d, the model has blocks 0..%d", info->name,
-                             (int)plan->blocks[s], (int)depth - 1);
-        if (s > 0 && plan->blocks[s] <= plan->blocks[s - 1])
+                             (int)schedule->blocks[s], (int)depth - 1);
+        if (s > 0 && schedule->blocks[s] <= schedule->blocks[s - 1])
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: block %d comes after block %d, expected ascending blocks",
-                             (int)plan->blocks[s], (int)plan->blocks[s - 1]);
+                             (int)schedule->blocks[s], (int)schedule->blocks[s - 1]);
     }
     return RVIT_OK;
 }
 
-rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int32_t n_patches, rvit_prune_plan *out_plan)
+rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int32_t n_patches, rvit_prune_schedule *out_schedule)
 {
     /* A desc left all zero asks for no pruning. */
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
@@ -225,45 +225,45 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     for (size_t i = 0; i < sizeof desc.reserved / sizeof *desc.reserved; i++)
         if (desc.reserved[i] != 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved[%d] is not 0", (int)i);
-    rvit_prune_plan plan = {.n_patches = n_patches, .seed = desc.seed};
-    RVIT_TRY(find_policy(desc.type, &plan.policy));
-    const rvit_prune_info *info = &plan.policy->info;
+    rvit_prune_schedule schedule = {.n_patches = n_patches, .seed = desc.seed};
+    RVIT_TRY(find_policy(desc.type, &schedule.policy));
+    const rvit_prune_info *info = &schedule.policy->info;
     RVIT_TRY(check_fraction("keep", desc.keep));
     RVIT_TRY(check_fraction("mass", desc.mass));
-    RVIT_TRY(check_parameters(plan.policy, &desc));
-    plan.select = plan.policy->select;
-    plan.keep = desc.keep < 0.0 ? info->default_keep : desc.keep;
-    if (plan.select == RVIT_SELECT_MASS && plan.keep >= 0.0) {
+    RVIT_TRY(check_parameters(schedule.policy, &desc));
+    schedule.select = schedule.policy->select;
+    schedule.keep = desc.keep < 0.0 ? info->default_keep : desc.keep;
+    if (schedule.select == RVIT_SELECT_MASS && schedule.keep >= 0.0) {
         if (desc.mass >= 0.0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s takes keep or mass, not both", info->name);
-        plan.select = RVIT_SELECT_TOP_K;
+        schedule.select = RVIT_SELECT_TOP_K;
     }
-    plan.mass = desc.mass < 0.0 ? info->default_mass : desc.mass;
+    schedule.mass = desc.mass < 0.0 ? info->default_mass : desc.mass;
     if (desc.n_samples < 0 || desc.n_samples > 1 << 16)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: n_samples is %d, expected 1..%d, or 0", (int)desc.n_samples, 1 << 16);
-    plan.n_samples = desc.n_samples == 0 ? n_patches : desc.n_samples;
-    plan.merges = desc.merges < 0 ? info->default_merges : desc.merges;
+    schedule.n_samples = desc.n_samples == 0 ? n_patches : desc.n_samples;
+    schedule.merges = desc.merges < 0 ? info->default_merges : desc.merges;
     if (desc.type != RVIT_PRUNE_NONE)
-        RVIT_TRY(resolve_blocks(&desc, depth, &plan));
-    if (plan.policy->merges && plan.merges == 0)
-        plan.n_stages = 0;
-    if (plan.select == RVIT_SELECT_THRESHOLD)
-        RVIT_TRY(resolve_threshold(&desc, &plan));
-    *out_plan = plan;
+        RVIT_TRY(resolve_blocks(&desc, depth, &schedule));
+    if (schedule.policy->merges && schedule.merges == 0)
+        schedule.n_stages = 0;
+    if (schedule.select == RVIT_SELECT_THRESHOLD)
+        RVIT_TRY(resolve_threshold(&desc, &schedule));
+    *out_schedule = schedule;
     return RVIT_OK;
 }
 
-rvit_status rvit_prune_counts(const rvit_prune_plan *plan, int32_t stage, int32_t max_n, int32_t *out_counts)
+rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
 {
-    switch (plan->policy->count) {
+    switch (schedule->policy->count) {
     case RVIT_POLICY_FLOOR:
-        return rvit_count_table(RVIT_COUNT_FLOOR, plan->keep, 1, max_n, out_counts);
+        return rvit_count_table(RVIT_COUNT_FLOOR, schedule->keep, 1, max_n, out_counts);
     case RVIT_POLICY_CEIL:
-        return rvit_count_table(RVIT_COUNT_CEIL, plan->keep, 1, max_n, out_counts);
+        return rvit_count_table(RVIT_COUNT_CEIL, schedule->keep, 1, max_n, out_counts);
     case RVIT_POLICY_POWER:
         break;
     }
-    const int32_t k = (int32_t)trunc((double)plan->n_patches * pow(plan->keep, (double)stage + 1.0));
+    const int32_t k = (int32_t)trunc((double)schedule->n_patches * pow(schedule->keep, (double)stage + 1.0));
     for (int32_t n = 0; n <= max_n; n++)
         out_counts[n] = k < 1 && n > 0 ? 1 : k < n ? k : n;
     return RVIT_OK;
@@ -278,10 +278,10 @@ static uint64_t next_random(uint64_t *state)
     return bits ^ bits >> 31;
 }
 
-void rvit_prune_random_scores(const rvit_prune_plan *plan, int32_t stage, int32_t n, float *out_scores)
+void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage, int32_t n, float *out_scores)
 {
     /* Mixed before they are counted on from, for near seeds not to give one sequence, moved by a few places. */
-    uint64_t seed = plan->seed, state = next_random(&seed) + (uint64_t)stage;
+    uint64_t seed = schedule->seed, state = next_random(&seed) + (uint64_t)stage;
     state = next_random(&state);
     for (int32_t i = 0; i < n; i++)
         out_scores[i] = (float)(next_random(&state) >> 40); /* 24 bits make a float */

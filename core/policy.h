@@ -28,8 +28,8 @@ typedef struct rvit_policy {
     int32_t merges; /* 1: rows are merged (rvit_match, rvit_merge), not selected */
 } rvit_policy;
 
-/* A policy with its parameters settled for a model. n_stages 0: no pruning. */
-typedef struct rvit_prune_plan {
+/* A policy with its parameters settled for a model, and the blocks that it prunes in. n_stages 0: no pruning. */
+typedef struct rvit_prune_schedule {
     const rvit_policy *policy;
     rvit_select_mode select;
     double keep, mass;
@@ -40,15 +40,15 @@ typedef struct rvit_prune_plan {
     int32_t n_patches;
     int32_t n_stages;
     int32_t blocks[RVIT_PRUNE_MAX_STAGES];
-} rvit_prune_plan;
+} rvit_prune_schedule;
 
 /* depth and n_patches are the model's. */
-rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, int32_t n_patches, rvit_prune_plan *out_plan);
+rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, int32_t n_patches, rvit_prune_schedule *out_schedule);
 
 /* out_counts [max_n + 1] of a stage that takes the k best. */
-rvit_status rvit_prune_counts(const rvit_prune_plan *plan, int32_t stage, int32_t max_n, int32_t *out_counts);
+rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts);
 
 /* out_scores [n] of a stage that scores places at random: the same for equal seeds on every machine. */
-void rvit_prune_random_scores(const rvit_prune_plan *plan, int32_t stage, int32_t n, float *out_scores);
+void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage, int32_t n, float *out_scores);
 
 #endif

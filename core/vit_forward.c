@@ -154,7 +154,7 @@ static void enter_stage(forward *f, const rvit_stage *stage)
     f->rows.padded = RVIT_ROWS_SPARE;
     if (session->desc.fixed_batch) {
         /* Nearly as many rows as there can be are worth a dense product over all of them. */
-        if (session->plan.select == RVIT_SELECT_TOP_K)
+        if (session->schedule.select == RVIT_SELECT_TOP_K)
             f->rows.padded = RVIT_ROWS_PADDED;
         if (stage->exact)
             f->rows.live = (rvit_view){NULL, 0};
@@ -195,7 +195,7 @@ static rvit_status fill_score(forward *f, const rvit_stage *stage, rvit_select_a
 {
     const rvit_session *session = f->session;
     const rvit_model *model = session->model;
-    const rvit_policy *policy = session->plan.policy;
+    const rvit_policy *policy = session->schedule.policy;
     args->score = policy->score;
     args->scores = stage->scores;
     args->dtype = model->x_dtype;
@@ -224,20 +224,20 @@ static rvit_status fill_score(forward *f, const rvit_stage *stage, rvit_select_a
 static rvit_status prune(forward *f)
 {
     rvit_session *session = f->session;
-    const rvit_prune_plan *plan = &session->plan;
-    const rvit_policy *policy = plan->policy;
+    const rvit_prune_schedule *schedule = &session->schedule;
+    const rvit_policy *policy = schedule->policy;
     rvit_stage *stage = &session->stages[f->n_stages];
     rvit_select_args args = RVIT_SELECT_ARGS_INIT;
-    args.mode = plan->select;
+    args.mode = schedule->select;
     args.n_images = session->max_images;
     args.max_len = stage->max_len;
     args.rows = stage->rows;
     args.n_prefix = session->model->info.n_prefix;
     args.prefix_competes = policy->prefix_competes;
-    args.threshold = plan->threshold;
-    args.k_min = plan->k_min;
-    args.n_samples = plan->n_samples;
-    args.mass = plan->mass;
+    args.threshold = schedule->threshold;
+    args.k_min = schedule->k_min;
+    args.n_samples = schedule->n_samples;
+    args.mass = schedule->mass;
     if (args.mode != RVIT_SELECT_MASK)
         RVIT_TRY(fill_score(f, stage, &args));
     if (policy->fuses) {
@@ -276,7 +276,7 @@ static rvit_status merge(forward *f)
     match.n_prefix = model->info.n_prefix;
     match.n_heads = model->info.n_heads;
     match.head_dim = model->info.head_dim;
-    match.merges = session->plan.merges;
+    match.merges = session->schedule.merges;
     match.k = at(session->wide, (int64_t)model->info.dim * rvit_dtype_size(model->dtype));
     match.k_stride = 3 * (int64_t)model->info.dim;
     match.cu_seqlens = f->cu_seqlens;
@@ -310,8 +310,8 @@ static rvit_status merge(forward *f)
 
 static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
 {
-    const rvit_prune_plan *plan = &f->session->plan;
-    return f->n_stages < plan->n_stages && plan->blocks[f->n_stages] == block && plan->policy->site == site;
+    const rvit_prune_schedule *schedule = &f->session->schedule;
+    return f->n_stages < schedule->n_stages && schedule->blocks[f->n_stages] == block && schedule->policy->site == site;
 }
 
 static rvit_status embed(forward *f)
@@ -363,7 +363,7 @@ static rvit_status block(forward *f, int32_t index)
     RVIT_TRY(attention(f));
     RVIT_TRY(linear_to_x(f, session->normed, w->proj_weight, w->proj_bias, info->dim));
     if (inside)
-        RVIT_TRY(session->plan.policy->merges ? merge(f) : prune(f));
+        RVIT_TRY(session->schedule.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
     RVIT_TRY(linear_gelu(f, session->normed, w->fc1_weight, w->fc1_bias, session->wide, info->dim, info->mlp_dim));
     RVIT_TRY(linear_to_x(f, session->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
@@ -433,7 +433,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     RVIT_TRY(finish_gather(&f));
     if (info->n_classes > 0)
         RVIT_TRY(head(&f));
-    if (session->plan.n_stages == 0)
+    if (session->schedule.n_stages == 0)
         return RVIT_OK;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
     args.source = session->results;

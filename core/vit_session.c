@@ -46,19 +46,19 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
     return RVIT_OK;
 }
 
-static rvit_status check_predictors(const rvit_model *model, const rvit_prune_plan *plan)
+static rvit_status check_predictors(const rvit_model *model, const rvit_prune_schedule *schedule)
 {
-    if (plan->n_stages == 0 || plan->policy->merges || plan->policy->score != RVIT_SCORE_PREDICTOR ||
-        plan->n_stages <= model->info.n_predictors)
+    if (schedule->n_stages == 0 || schedule->policy->merges || schedule->policy->score != RVIT_SCORE_PREDICTOR ||
+        schedule->n_stages <= model->info.n_predictors)
         return RVIT_OK;
     if (model->info.n_predictors == RVIT_MAX_PREDICTORS)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read", plan->policy->info.name,
-                         (int)plan->n_stages, RVIT_MAX_PREDICTORS);
-    return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing", plan->policy->info.name,
-                     (int)plan->n_stages, (int)model->info.n_predictors, model->missing_predictor);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read", schedule->policy->info.name,
+                         (int)schedule->n_stages, RVIT_MAX_PREDICTORS);
+    return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing", schedule->policy->info.name,
+                     (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
 }
 
-static rvit_status create(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_plan *plan, rvit_session **out_session)
+static rvit_status create(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session **out_session)
 {
     rvit_alloc *alloc = &model->device->alloc;
     rvit_session *session = rvit_alloc_new(alloc, sizeof *session);
@@ -67,10 +67,10 @@ static rvit_status create(rvit_model *model, const rvit_session_desc *desc, cons
     session->model = model;
     rvit_model_retain(model);
     session->desc = *desc;
-    session->plan = *plan;
+    session->schedule = *schedule;
     session->max_images = desc->max_images;
     session->info = (rvit_session_info)RVIT_SESSION_INFO_INIT;
-    session->info.n_stages = plan->n_stages;
+    session->info.n_stages = schedule->n_stages;
     const rvit_status status = build(session);
     if (status != RVIT_OK) {
         rvit_session_destroy(session);
@@ -121,22 +121,22 @@ static rvit_session_desc timed_desc(const rvit_session_desc *given)
     return desc;
 }
 
-static rvit_status measure(rvit_model *model, const rvit_session_desc *given, const rvit_prune_plan *plan, double *out_us)
+static rvit_status measure(rvit_model *model, const rvit_session_desc *given, const rvit_prune_schedule *schedule, double *out_us)
 {
     const rvit_session_desc desc = timed_desc(given);
     rvit_session *session = NULL;
-    RVIT_TRY(create(model, &desc, plan, &session));
+    RVIT_TRY(create(model, &desc, schedule, &session));
     const rvit_status status = time_session(session, out_us);
     rvit_session_destroy(session);
     return status;
 }
 
-/* Takes the prune stages out of the plan if they do not pay. */
-static rvit_status fall_back(rvit_model *model, const rvit_session_desc *desc, rvit_prune_plan *plan, rvit_session_info *info)
+/* Takes the prune stages out of the schedule if they do not pay. */
+static rvit_status fall_back(rvit_model *model, const rvit_session_desc *desc, rvit_prune_schedule *schedule, rvit_session_info *info)
 {
-    rvit_prune_plan dense = *plan;
+    rvit_prune_schedule dense = *schedule;
     dense.n_stages = 0;
-    const rvit_status status = measure(model, desc, plan, &info->pruned_us);
+    const rvit_status status = measure(model, desc, schedule, &info->pruned_us);
     if (status == RVIT_INVALID_ARGUMENT) {
         /* The policy cannot judge noise with these weights; that says nothing of the caller's images. */
         info->pruned_us = 0.0;
@@ -146,25 +146,25 @@ static rvit_status fall_back(rvit_model *model, const rvit_session_desc *desc, r
     RVIT_TRY(measure(model, desc, &dense, &info->dense_us));
     info->fell_back = info->dense_us <= info->pruned_us;
     if (info->fell_back)
-        *plan = dense;
+        *schedule = dense;
     return RVIT_OK;
 }
 
-/* The caller's desc, complete and checked, and the plan that follows from it. */
-static rvit_status resolve(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc, rvit_prune_plan *plan)
+/* The caller's desc, complete and checked, and the schedule that follows from it. */
+static rvit_status resolve(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc, rvit_prune_schedule *schedule)
 {
     *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
     RVIT_TRY(check_desc(model, desc));
-    RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, plan));
-    return check_predictors(model, plan);
+    RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, schedule));
+    return check_predictors(model, schedule);
 }
 
 /* A mask that the caller gives is no less work to honour for being measured. */
-static int may_fall_back(const rvit_session_desc *desc, const rvit_prune_plan *plan)
+static int may_fall_back(const rvit_session_desc *desc, const rvit_prune_schedule *schedule)
 {
-    return desc->dense_fallback && plan->n_stages > 0 && plan->select != RVIT_SELECT_MASK;
+    return desc->dense_fallback && schedule->n_stages > 0 && schedule->select != RVIT_SELECT_MASK;
 }
 
 rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *given, rvit_session **out_session)
@@ -173,21 +173,22 @@ rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *give
     if (model == NULL || out_session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_create: model or out_session is NULL");
     rvit_session_desc desc;
-    rvit_prune_plan plan;
-    RVIT_TRY(resolve(model, given, &desc, &plan));
+    rvit_prune_schedule schedule;
+    RVIT_TRY(resolve(model, given, &desc, &schedule));
     rvit_session_info info = RVIT_SESSION_INFO_INIT;
-    if (may_fall_back(&desc, &plan))
-        RVIT_TRY(fall_back(model, &desc, &plan, &info));
+    if (may_fall_back(&desc, &schedule))
+        RVIT_TRY(fall_back(model, &desc, &schedule, &info));
     rvit_session *session = NULL;
-    RVIT_TRY(create(model, &desc, &plan, &session));
-    info.n_stages = plan.n_stages;
+    RVIT_TRY(create(model, &desc, &schedule, &session));
+    info.n_stages = schedule.n_stages;
     session->info = info;
     *out_session = session;
     return RVIT_OK;
 }
 
-/* Raises *most to what a session of this desc and plan takes. */
-static rvit_status measure_memory(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_plan *plan, rvit_memory_info *most)
+/* Raises *most to what a session of this desc and schedule takes. */
+static rvit_status measure_memory(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_schedule *schedule,
+                                  rvit_memory_info *most)
 {
     rvit_alloc *alloc = &model->device->alloc;
     rvit_session *session = rvit_alloc_new(alloc, sizeof *session);
@@ -195,7 +196,7 @@ static rvit_status measure_memory(rvit_model *model, const rvit_session_desc *de
         return RVIT_OUT_OF_HOST_MEMORY;
     session->model = model;
     session->desc = *desc;
-    session->plan = *plan;
+    session->schedule = *schedule;
     session->max_images = desc->max_images;
     rvit_memory_info memory;
     const rvit_status status = rvit_session_measure(session, &memory);
@@ -215,16 +216,16 @@ rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *give
     if (model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_memory: model is NULL");
     rvit_session_desc desc;
-    rvit_prune_plan plan;
-    RVIT_TRY(resolve(model, given, &desc, &plan));
+    rvit_prune_schedule schedule;
+    RVIT_TRY(resolve(model, given, &desc, &schedule));
     rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
-    RVIT_TRY(measure_memory(model, &desc, &plan, &memory));
-    if (may_fall_back(&desc, &plan)) {
+    RVIT_TRY(measure_memory(model, &desc, &schedule, &memory));
+    if (may_fall_back(&desc, &schedule)) {
         const rvit_session_desc timed = timed_desc(&desc);
-        rvit_prune_plan dense = plan;
+        rvit_prune_schedule dense = schedule;
         dense.n_stages = 0;
         RVIT_TRY(measure_memory(model, &desc, &dense, &memory));
-        RVIT_TRY(measure_memory(model, &timed, &plan, &memory));
+        RVIT_TRY(measure_memory(model, &timed, &schedule, &memory));
         RVIT_TRY(measure_memory(model, &timed, &dense, &memory));
     }
     return rvit_args_return(out_memory, &memory, sizeof memory, "memory info");
@@ -259,7 +260,7 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
     const int32_t tokens = s->model->info.tokens, n_prefix = s->model->info.n_prefix;
     if (args->keep == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is NULL, the session prunes by a given mask");
-    for (int32_t i = 0; i < s->plan.n_stages; i++)
+    for (int32_t i = 0; i < s->schedule.n_stages; i++)
         for (int32_t image = 0; image < args->n_images; image++)
             for (int32_t t = 0; t < n_prefix; t++)
                 if (args->keep[((int64_t)i * args->n_images + image) * tokens + t] == 0)
@@ -272,7 +273,7 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
 static void write_masks(rvit_session *s, const rvit_run_args *args)
 {
     const int32_t tokens = s->model->info.tokens;
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         uint8_t *packed = (uint8_t *)s->upload->host + s->stages[i].keep_in.offset;
         for (int32_t image = 0; image < args->n_images; image++) {
             for (int32_t t = 0; t < tokens; t++) {
@@ -293,7 +294,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: session is NULL");
     rvit_run_args args;
     RVIT_TRY(rvit_args_copy(&args, sizeof args, given, "run args"));
-    const int masked = session->plan.n_stages > 0 && session->plan.select == RVIT_SELECT_MASK;
+    const int masked = session->schedule.n_stages > 0 && session->schedule.select == RVIT_SELECT_MASK;
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
     const int hands_over = masked || !session->desc.fixed_batch || session->desc.images.buffer == NULL;
     if (session->pending && hands_over)
@@ -334,11 +335,11 @@ static rvit_status take_errors(rvit_session *s)
     static const char *const errors[3] = {"a score is NaN", "the given mask drops a prefix token",
                                           "scores are negative, infinite or all zero, and cannot be added up"};
     rvit_status status = RVIT_OK;
-    for (int32_t i = 0; i < s->plan.n_stages && !s->plan.policy->merges; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages && !s->schedule.policy->merges; i++) {
         const int32_t error = *s->stages[i].host_error;
         if (error != 0 && status == RVIT_OK)
             status = rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)(error - 1) / 3,
-                               errors[(error - 1) % 3], (int)i, (int)s->plan.blocks[i]);
+                               errors[(error - 1) % 3], (int)i, (int)s->schedule.blocks[i]);
         *s->stages[i].host_error = 0;
     }
     return status;

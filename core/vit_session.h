@@ -29,7 +29,7 @@ struct rvit_session {
     rvit_program *program;
     rvit_session_desc desc;
     rvit_session_info info;
-    rvit_prune_plan plan;
+    rvit_prune_schedule schedule;
     int32_t max_images;
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
@@ -59,9 +59,9 @@ struct rvit_session {
 /* Whether the policy looks at the CLS row of a stage's attention. */
 int rvit_session_scores_cls(const rvit_session *session);
 
-/* What the plan will allocate, and nothing allocated; model, desc, plan and max_images are set. */
+/* What the plan will allocate, and nothing allocated; model, desc, schedule and max_images are set. */
 rvit_status rvit_session_measure(rvit_session *session, rvit_memory_info *out_memory);
-/* Plans and allocates a session's memory and fills what the device needs before the first run. model, stream, desc and plan are set. */
+/* Plans and allocates a session's memory and fills what the device needs before the first run. model, stream, desc and schedule are set. */
 rvit_status rvit_session_plan_memory(rvit_session *session);
 void rvit_session_free_memory(rvit_session *session);
 

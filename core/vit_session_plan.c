@@ -32,8 +32,8 @@ static void *take_host(region *r, int64_t size)
 
 int rvit_session_scores_cls(const rvit_session *s)
 {
-    const rvit_policy *policy = s->plan.policy;
-    return s->plan.n_stages > 0 && !policy->merges && s->plan.select != RVIT_SELECT_MASK &&
+    const rvit_policy *policy = s->schedule.policy;
+    return s->schedule.n_stages > 0 && !policy->merges && s->schedule.select != RVIT_SELECT_MASK &&
            (policy->score == RVIT_SCORE_CLS_ATTENTION || policy->score == RVIT_SCORE_CLS_NORM);
 }
 
@@ -44,7 +44,7 @@ static void plan_upload(rvit_session *s, region *r)
     s->images = s->desc.images;
     if (s->images.buffer == NULL)
         s->images = take(r, (int64_t)s->max_images * info->channels * info->image_size * info->image_size * 4);
-    for (int32_t i = 0; i < s->plan.n_stages && s->plan.select == RVIT_SELECT_MASK; i++)
+    for (int32_t i = 0; i < s->schedule.n_stages && s->schedule.select == RVIT_SELECT_MASK; i++)
         s->stages[i].keep_in = take(r, s->stages[i].rows);
     s->host_tables = take(r, s->tables_size);
 }
@@ -64,33 +64,33 @@ static void plan_activations(rvit_session *s, region *r)
     if (width < info->mlp_dim)
         width = info->mlp_dim;
     s->x[0] = take(r, rows * x_size);
-    s->x[1] = take(r, s->plan.n_stages == 0 ? 0 : s->stages[0].rows_after * x_size);
+    s->x[1] = take(r, s->schedule.n_stages == 0 ? 0 : s->stages[0].rows_after * x_size);
     s->normed = take(r, rows * info->dim * element);
     s->wide = take(r, rows * width * element);
     s->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
     if (rvit_session_scores_cls(s))
         s->cls_probs = take(r, rows * info->n_heads * 4);
-    if (s->plan.n_stages > 0 && s->plan.policy->merges)
+    if (s->schedule.n_stages > 0 && s->schedule.policy->merges)
         s->metric = take(r, rows * info->head_dim * 4);
 }
 
 static void plan_stages(rvit_session *s, region *r)
 {
-    const rvit_policy *policy = s->plan.policy;
-    const int ranks = s->plan.select == RVIT_SELECT_TOP_K && !policy->merges;
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    const rvit_policy *policy = s->schedule.policy;
+    const int ranks = s->schedule.select == RVIT_SELECT_TOP_K && !policy->merges;
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->src_rows = take(r, stage->rows * 4);
         if (policy->merges) {
             stage->sizes = take(r, stage->rows_after * 4);
             stage->key_bias = take(r, stage->rows_after * 4);
-        } else if (s->plan.select != RVIT_SELECT_MASK) {
+        } else if (s->schedule.select != RVIT_SELECT_MASK) {
             stage->scores = take(r, stage->rows * 4);
         }
     }
     const int64_t tables = r->size;
     s->tables = take(r, 0);
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         if (ranks)
             stage->counts = take(r, ((int64_t)stage->max_len + 1) * 4);
@@ -100,7 +100,7 @@ static void plan_stages(rvit_session *s, region *r)
     s->tables_size = r->size - tables;
     const int64_t results = r->size;
     s->results = take(r, 0);
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->keep = take(r, stage->rows);
         stage->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
@@ -123,23 +123,23 @@ static void plan_readback(rvit_session *s, region *r)
     s->logits = s->desc.logits;
     if (s->logits.buffer == NULL)
         s->logits = take(r, (int64_t)s->max_images * info->n_classes * 4);
-    const int64_t rows_left = s->plan.n_stages == 0 ? rows : s->stages[s->plan.n_stages - 1].rows_after;
+    const int64_t rows_left = s->schedule.n_stages == 0 ? rows : s->stages[s->schedule.n_stages - 1].rows_after;
     if (s->desc.outputs & RVIT_OUTPUT_FEATURES)
         s->features = take(r, rows_left * info->dim * 4);
     if (s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION)
         s->cls_attention = take(r, rows * info->n_heads * 4);
     s->host_results = take(r, s->results_size);
-    for (int32_t i = 0; i < s->plan.n_stages && !s->plan.policy->merges; i++)
+    for (int32_t i = 0; i < s->schedule.n_stages && !s->schedule.policy->merges; i++)
         s->stages[i].error = take(r, 4);
     if (r->buffer == NULL)
         return;
     uint8_t *mapped = rvit_buffer_host(r->buffer);
     const uint8_t *host = mapped + s->host_results.offset;
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->host_keep = host + (stage->keep.offset - s->results.offset);
         stage->host_cu_seqlens = (const int32_t *)(host + (stage->cu_seqlens.offset - s->results.offset));
-        if (s->plan.policy->merges) {
+        if (s->schedule.policy->merges) {
             stage->host_next_rows = (const int32_t *)(host + (stage->next_rows.offset - s->results.offset));
             continue;
         }
@@ -153,7 +153,7 @@ static void plan_trace(rvit_session *s, region *r)
     const rvit_model *model = s->model;
     s->trace_stride = rounded((int64_t)s->max_images * model->info.tokens * model->info.dim * rvit_dtype_size(model->x_dtype));
     s->trace_blocks = take(r, (model->info.depth + 1) * s->trace_stride);
-    for (int32_t i = 0; i < s->plan.n_stages; i++)
+    for (int32_t i = 0; i < s->schedule.n_stages; i++)
         s->trace_scores[i] = take(r, s->stages[i].rows * 4);
 }
 
@@ -161,10 +161,10 @@ static void plan_host(rvit_session *s, region *r)
 {
     s->token_row = take_host(r, 2 * (int64_t)s->model->info.tokens * 4);
     s->host_cu_seqlens = take_host(r, ((int64_t)s->max_images + 1) * 4);
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->kept = take_host(r, stage->rows_after * 4);
-        if (s->plan.policy->merges)
+        if (s->schedule.policy->merges)
             stage->kept_sizes = take_host(r, stage->rows_after * 4);
     }
 }
@@ -188,13 +188,13 @@ static rvit_status create_region(rvit_session *s, int64_t size, rvit_buffer **bu
 /* How many tokens a stage leaves an image that has `len`, at most; *exact is cleared if it may leave fewer. */
 static int32_t tokens_left(const rvit_session *s, const rvit_stage *stage, int32_t len, int32_t *exact)
 {
-    const rvit_policy *policy = s->plan.policy;
+    const rvit_policy *policy = s->schedule.policy;
     const int32_t n_prefix = s->model->info.n_prefix, patches = len > n_prefix ? len - n_prefix : 0;
     if (policy->merges) {
-        const int32_t merges = s->plan.merges < patches / 2 ? s->plan.merges : patches / 2;
+        const int32_t merges = s->schedule.merges < patches / 2 ? s->schedule.merges : patches / 2;
         return len - merges;
     }
-    if (s->plan.select == RVIT_SELECT_TOP_K) {
+    if (s->schedule.select == RVIT_SELECT_TOP_K) {
         const int32_t competing = policy->prefix_competes ? len : patches;
         const int32_t k = stage->host_counts[competing];
         if (k == competing)
@@ -204,16 +204,16 @@ static int32_t tokens_left(const rvit_session *s, const rvit_stage *stage, int32
         return left < len ? left : len;
     }
     *exact = 0;
-    if (s->plan.select == RVIT_SELECT_SAMPLE && patches > 1)
-        return n_prefix + (s->plan.n_samples < patches - 1 ? s->plan.n_samples : patches - 1);
+    if (s->schedule.select == RVIT_SELECT_SAMPLE && patches > 1)
+        return n_prefix + (s->schedule.n_samples < patches - 1 ? s->schedule.n_samples : patches - 1);
     return len;
 }
 
 /* Bytes of the stages' tables of counts, which the capacities follow from. */
 static int64_t counts_size(const rvit_session *s)
 {
-    const int ranks = s->plan.select == RVIT_SELECT_TOP_K && !s->plan.policy->merges;
-    return ranks ? s->plan.n_stages * ((int64_t)s->model->info.tokens + 1) * 4 : 0;
+    const int ranks = s->schedule.select == RVIT_SELECT_TOP_K && !s->schedule.policy->merges;
+    return ranks ? s->schedule.n_stages * ((int64_t)s->model->info.tokens + 1) * 4 : 0;
 }
 
 /* Capacities follow from the rules alone. */
@@ -226,13 +226,13 @@ static rvit_status plan_capacities(rvit_session *s)
         if (s->counts == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
     }
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         rvit_stage *stage = &s->stages[i];
         stage->max_len = len;
         stage->rows = (int64_t)s->max_images * len;
         if (s->counts != NULL) {
             stage->host_counts = s->counts + i * ((int64_t)s->model->info.tokens + 1);
-            RVIT_TRY(rvit_prune_counts(&s->plan, i, len, stage->host_counts));
+            RVIT_TRY(rvit_prune_counts(&s->schedule, i, len, stage->host_counts));
         }
         len = tokens_left(s, stage, len, &exact);
         stage->max_len_after = len;
@@ -248,11 +248,11 @@ static rvit_status write_tables(rvit_session *s)
     if (s->tables_size == 0)
         return RVIT_OK;
     uint8_t *host = (uint8_t *)rvit_buffer_host(s->upload) + s->host_tables.offset - s->tables.offset;
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         const rvit_stage *stage = &s->stages[i];
         memcpy(host + stage->counts.offset, stage->host_counts, ((size_t)stage->max_len + 1) * sizeof *stage->host_counts);
         if (stage->position_scores.buffer != NULL)
-            rvit_prune_random_scores(&s->plan, i, stage->max_len, (float *)(host + stage->position_scores.offset));
+            rvit_prune_random_scores(&s->schedule, i, stage->max_len, (float *)(host + stage->position_scores.offset));
     }
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
     args.source = s->host_tables;

@@ -28,12 +28,12 @@ const float *rvit_session_logits(const rvit_session *session)
 
 int32_t rvit_session_n_stages(const rvit_session *session)
 {
-    return session == NULL ? 0 : session->plan.n_stages;
+    return session == NULL ? 0 : session->schedule.n_stages;
 }
 
 static int has_stage(const rvit_session *session, int32_t stage)
 {
-    return session != NULL && session->has_results && stage >= -1 && stage < session->plan.n_stages;
+    return session != NULL && session->has_results && stage >= -1 && stage < session->schedule.n_stages;
 }
 
 const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage)
@@ -54,7 +54,7 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
     const int32_t begin = cu[image], n = cu[image + 1] - begin, n_prefix = s->model->info.n_prefix;
     const uint8_t *keep = stage->host_keep + begin;
     int32_t after = 0;
-    if (!s->plan.policy->merges) {
+    if (!s->schedule.policy->merges) {
         for (int32_t row = 0; row < n; row++)
             call(context, row, keep[row] ? after++ : -1, keep[row]);
         return;
@@ -94,7 +94,7 @@ static void compose_row(void *context, int32_t before, int32_t after, int32_t it
 /* Follows each kept row back to the unpruned image, stage by stage. */
 static void compose_kept(rvit_session *s)
 {
-    for (int32_t i = 0; i < s->plan.n_stages; i++) {
+    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
         const rvit_stage *stage = &s->stages[i], *before = i == 0 ? NULL : &s->stages[i - 1];
         for (int32_t image = 0; image < s->n_images; image++) {
             const int32_t begin = stage->host_cu_seqlens[image], n = stage->host_cu_seqlens[image + 1] - begin;
@@ -183,12 +183,12 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
     int32_t *row = session->token_row, *to = session->token_row + info->tokens;
     for (int32_t t = 0; t < info->tokens; t++)
         row[t] = t;
-    for (int32_t i = 0; i < session->plan.n_stages; i++) {
+    for (int32_t i = 0; i < session->schedule.n_stages; i++) {
         follow(session, i, image, note_row, to);
         for (int32_t t = 0; t < info->tokens; t++)
             row[t] = row[t] < 0 ? -1 : to[row[t]];
     }
-    const int32_t begin = rvit_session_cu_seqlens(session, session->plan.n_stages - 1)[image];
+    const int32_t begin = rvit_session_cu_seqlens(session, session->schedule.n_stages - 1)[image];
     const float *features = rvit_session_features(session) + (int64_t)begin * info->dim;
     for (int32_t t = info->n_prefix; t < info->tokens; t++) {
         float *out = out_grid + (int64_t)(t - info->n_prefix) * info->dim;
@@ -205,8 +205,8 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
 static int32_t stage_of_output(const rvit_session *s, int32_t block)
 {
     int32_t stage = -1;
-    for (int32_t i = 0; i < s->plan.n_stages; i++)
-        if (s->plan.blocks[i] < block || (s->plan.blocks[i] == block && s->plan.policy->site != RVIT_SITE_AFTER_BLOCK))
+    for (int32_t i = 0; i < s->schedule.n_stages; i++)
+        if (s->schedule.blocks[i] < block || (s->schedule.blocks[i] == block && s->schedule.policy->site != RVIT_SITE_AFTER_BLOCK))
             stage = i;
     return stage;
 }
@@ -217,7 +217,7 @@ const float *rvit_session_cls_attention(const rvit_session *session, int32_t *ou
         return NULL;
     const int32_t last = session->model->info.depth - 1;
     *out_stage = stage_of_output(session, last);
-    if (*out_stage >= 0 && session->plan.policy->site == RVIT_SITE_AFTER_ATTENTION && session->plan.blocks[*out_stage] == last)
+    if (*out_stage >= 0 && session->schedule.policy->site == RVIT_SITE_AFTER_ATTENTION && session->schedule.blocks[*out_stage] == last)
         (*out_stage)--;
     return in_readback(session, session->cls_attention);
 }
@@ -233,11 +233,11 @@ rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_
 rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args)
 {
     RVIT_ENTRY;
-    if (session == NULL || stage < 0 || stage >= session->plan.n_stages)
+    if (session == NULL || stage < 0 || stage >= session->schedule.n_stages)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_get_select: there is no stage %d", (int)stage);
-    if (session->plan.policy->merges)
+    if (session->schedule.policy->merges)
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_get_select: the policy %s merges tokens, it does not select",
-                         session->plan.policy->info.name);
+                         session->schedule.policy->info.name);
     rvit_select_args args = session->stages[stage].select;
     const rvit_view none = {NULL, 0};
     args.x = args.cls_probs = args.weight = args.bias = args.position_scores = args.counts = args.scores = args.keep_in = none;
@@ -248,7 +248,7 @@ rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, 
 
 const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage)
 {
-    return session == NULL || stage < 0 || stage >= session->plan.n_stages ? NULL : session->stages[stage].host_counts;
+    return session == NULL || stage < 0 || stage >= session->schedule.n_stages ? NULL : session->stages[stage].host_counts;
 }
 
 static int64_t rows_of(const rvit_session *s, int32_t stage)
@@ -266,7 +266,7 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_trace: the session was created without trace");
     if (!session->has_results)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: there is no finished run");
-    const rvit_prune_plan *plan = &session->plan;
+    const rvit_prune_schedule *schedule = &session->schedule;
     const uint8_t *host = session->traced->host;
     if (what == RVIT_TRACE_EMBEDDING || what == RVIT_TRACE_BLOCK) {
         const int32_t block = what == RVIT_TRACE_EMBEDDING ? -1 : index;
@@ -278,7 +278,8 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
         *out_rows = rows_of(session, stage_of_output(session, block));
         return RVIT_OK;
     }
-    if (what != RVIT_TRACE_SCORES || index < 0 || index >= plan->n_stages || plan->policy->merges || plan->select == RVIT_SELECT_MASK)
+    if (what != RVIT_TRACE_SCORES || index < 0 || index >= schedule->n_stages || schedule->policy->merges ||
+        schedule->select == RVIT_SELECT_MASK)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_trace: the session has no scores of stage %d", (int)index);
     *out_data = host + session->trace_scores[index].offset;
     *out_dtype = RVIT_F32;
