@@ -2,10 +2,10 @@
 #include "core/vit_session.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "core/args.h"
 #include "core/entry.h"
+#include "core/vit_dense_trial.h"
 
 static rvit_status record(rvit_session *s)
 {
@@ -14,19 +14,41 @@ static rvit_status record(rvit_session *s)
     if (status == RVIT_OK)
         status = rvit_record_end(s->stream, &s->program);
     s->stream->recording = 0;
-    if (s->stream != s->desc.stream)
+    if (s->stream != s->plan->desc.stream)
         rvit_stream_forget(s->stream);
     return status;
 }
 
 static rvit_status build(rvit_session *s)
 {
-    if (s->desc.stream != NULL)
-        s->stream = s->desc.stream;
-    else
+    s->stream = s->plan->desc.stream;
+    if (s->stream == NULL)
         RVIT_TRY(rvit_stream_create(s->model->device, &s->stream));
-    RVIT_TRY(rvit_session_plan_memory(s));
+    RVIT_TRY(rvit_session_allocate(s));
     return record(s);
+}
+
+rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session)
+{
+    const rvit_session_plan *plan = NULL;
+    RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
+    rvit_session *session = rvit_alloc_new(&model->device->alloc, sizeof *session);
+    if (session == NULL) {
+        rvit_session_plan_destroy(model, plan);
+        return RVIT_OUT_OF_HOST_MEMORY;
+    }
+    session->model = model;
+    rvit_model_retain(model);
+    session->plan = plan;
+    session->info = (rvit_session_info)RVIT_SESSION_INFO_INIT;
+    session->info.n_stages = plan->schedule.n_stages;
+    const rvit_status status = build(session);
+    if (status != RVIT_OK) {
+        rvit_session_destroy(session);
+        return status;
+    }
+    *out_session = session;
+    return RVIT_OK;
 }
 
 static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *desc)
@@ -46,125 +68,13 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
     return RVIT_OK;
 }
 
-static rvit_status check_predictors(const rvit_model *model, const rvit_prune_schedule *schedule)
-{
-    if (schedule->n_stages == 0 || schedule->policy->merges || schedule->policy->score != RVIT_SCORE_PREDICTOR ||
-        schedule->n_stages <= model->info.n_predictors)
-        return RVIT_OK;
-    if (model->info.n_predictors == RVIT_MAX_PREDICTORS)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read", schedule->policy->info.name,
-                         (int)schedule->n_stages, RVIT_MAX_PREDICTORS);
-    return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing", schedule->policy->info.name,
-                     (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
-}
-
-static rvit_status create(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session **out_session)
-{
-    rvit_alloc *alloc = &model->device->alloc;
-    rvit_session *session = rvit_alloc_new(alloc, sizeof *session);
-    if (session == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    session->model = model;
-    rvit_model_retain(model);
-    session->desc = *desc;
-    session->schedule = *schedule;
-    session->max_images = desc->max_images;
-    session->info = (rvit_session_info)RVIT_SESSION_INFO_INIT;
-    session->info.n_stages = schedule->n_stages;
-    const rvit_status status = build(session);
-    if (status != RVIT_OK) {
-        rvit_session_destroy(session);
-        return status;
-    }
-    *out_session = session;
-    return RVIT_OK;
-}
-
-static double microseconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec * 1e-3;
-}
-
-/* The fastest of a few runs over noise; the first also warms up. */
-static rvit_status time_session(rvit_session *session, double *out_us)
-{
-    enum { RUNS = 6 };
-    const rvit_model_info *info = &session->model->info;
-    const int64_t n = (int64_t)session->max_images * info->channels * info->image_size * info->image_size;
-    float *images = rvit_session_input(session);
-    uint32_t state = 1;
-    for (int64_t i = 0; i < n; i++) {
-        state = state * 1664525u + 1013904223u;
-        images[i] = (float)(state >> 8) * (4.0f / 16777216.0f) - 2.0f;
-    }
-    rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.n_images = session->max_images;
-    for (int run = 0; run < RUNS; run++) {
-        const double begin = microseconds();
-        RVIT_TRY(rvit_session_run(session, &args, NULL));
-        const double took = microseconds() - begin;
-        if (run == 0 || took < *out_us)
-            *out_us = took;
-    }
-    return RVIT_OK;
-}
-
-/* Of the sessions that are timed: nothing of the caller's takes part. */
-static rvit_session_desc timed_desc(const rvit_session_desc *given)
-{
-    rvit_session_desc desc = *given;
-    desc.trace = desc.outputs = 0;
-    desc.stream = NULL;
-    desc.images = desc.logits = (rvit_view){NULL, 0};
-    return desc;
-}
-
-static rvit_status measure(rvit_model *model, const rvit_session_desc *given, const rvit_prune_schedule *schedule, double *out_us)
-{
-    const rvit_session_desc desc = timed_desc(given);
-    rvit_session *session = NULL;
-    RVIT_TRY(create(model, &desc, schedule, &session));
-    const rvit_status status = time_session(session, out_us);
-    rvit_session_destroy(session);
-    return status;
-}
-
-/* Takes the prune stages out of the schedule if they do not pay. */
-static rvit_status fall_back(rvit_model *model, const rvit_session_desc *desc, rvit_prune_schedule *schedule, rvit_session_info *info)
-{
-    rvit_prune_schedule dense = *schedule;
-    dense.n_stages = 0;
-    const rvit_status status = measure(model, desc, schedule, &info->pruned_us);
-    if (status == RVIT_INVALID_ARGUMENT) {
-        /* The policy cannot judge noise with these weights; that says nothing of the caller's images. */
-        info->pruned_us = 0.0;
-        return RVIT_OK;
-    }
-    RVIT_TRY(status);
-    RVIT_TRY(measure(model, desc, &dense, &info->dense_us));
-    info->fell_back = info->dense_us <= info->pruned_us;
-    if (info->fell_back)
-        *schedule = dense;
-    return RVIT_OK;
-}
-
-/* The caller's desc, complete and checked, and the schedule that follows from it. */
-static rvit_status resolve(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc, rvit_prune_schedule *schedule)
+/* The caller's desc, complete and checked but for what it says of pruning: the plan knows that. */
+static rvit_status complete(const rvit_model *model, const rvit_session_desc *given, rvit_session_desc *desc)
 {
     *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
-    RVIT_TRY(check_desc(model, desc));
-    RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, schedule));
-    return check_predictors(model, schedule);
-}
-
-/* A mask that the caller gives is no less work to honour for being measured. */
-static int may_fall_back(const rvit_session_desc *desc, const rvit_prune_schedule *schedule)
-{
-    return desc->dense_fallback && schedule->n_stages > 0 && schedule->select != RVIT_SELECT_MASK;
+    return check_desc(model, desc);
 }
 
 rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *given, rvit_session **out_session)
@@ -173,40 +83,34 @@ rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *give
     if (model == NULL || out_session == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_create: model or out_session is NULL");
     rvit_session_desc desc;
-    rvit_prune_schedule schedule;
-    RVIT_TRY(resolve(model, given, &desc, &schedule));
-    rvit_session_info info = RVIT_SESSION_INFO_INIT;
-    if (may_fall_back(&desc, &schedule))
-        RVIT_TRY(fall_back(model, &desc, &schedule, &info));
+    RVIT_TRY(complete(model, given, &desc));
+    rvit_session_info trial = RVIT_SESSION_INFO_INIT;
+    RVIT_TRY(rvit_dense_trial(model, &desc, &trial));
     rvit_session *session = NULL;
-    RVIT_TRY(create(model, &desc, &schedule, &session));
-    info.n_stages = schedule.n_stages;
-    session->info = info;
+    RVIT_TRY(rvit_session_open(model, &desc, &session));
+    trial.n_stages = session->info.n_stages;
+    session->info = trial;
     *out_session = session;
     return RVIT_OK;
 }
 
-/* Raises *most to what a session of this desc and schedule takes. */
-static rvit_status measure_memory(rvit_model *model, const rvit_session_desc *desc, const rvit_prune_schedule *schedule,
-                                  rvit_memory_info *most)
+static void raise_to(int64_t *most, int64_t size)
 {
-    rvit_alloc *alloc = &model->device->alloc;
-    rvit_session *session = rvit_alloc_new(alloc, sizeof *session);
-    if (session == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    session->model = model;
-    session->desc = *desc;
-    session->schedule = *schedule;
-    session->max_images = desc->max_images;
-    rvit_memory_info memory;
-    const rvit_status status = rvit_session_measure(session, &memory);
-    rvit_alloc_free(alloc, session);
-    RVIT_TRY(status);
-    const int64_t sizes[] = {memory.device_size, memory.upload_size, memory.readback_size, memory.trace_size, memory.host_size};
-    int64_t *const raised[] = {&most->device_size, &most->upload_size, &most->readback_size, &most->trace_size, &most->host_size};
-    for (int i = 0; i < 5; i++)
-        if (*raised[i] < sizes[i])
-            *raised[i] = sizes[i];
+    if (*most < size)
+        *most = size;
+}
+
+/* Raises *most to what a session of this desc takes. */
+static rvit_status add_session(const rvit_model *model, const rvit_session_desc *desc, rvit_memory_info *most)
+{
+    const rvit_session_plan *plan = NULL;
+    RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
+    raise_to(&most->device_size, plan->sizes[RVIT_PLACE_DEVICE]);
+    raise_to(&most->upload_size, plan->sizes[RVIT_PLACE_UPLOAD]);
+    raise_to(&most->readback_size, plan->sizes[RVIT_PLACE_READBACK]);
+    raise_to(&most->trace_size, plan->sizes[RVIT_PLACE_TRACE]);
+    raise_to(&most->host_size, (int64_t)sizeof(rvit_session) + plan->plan_size + plan->sizes[RVIT_PLACE_HOST]);
+    rvit_session_plan_destroy(model, plan);
     return RVIT_OK;
 }
 
@@ -215,19 +119,14 @@ rvit_status rvit_session_memory(rvit_model *model, const rvit_session_desc *give
     RVIT_ENTRY;
     if (model == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_memory: model is NULL");
-    rvit_session_desc desc;
-    rvit_prune_schedule schedule;
-    RVIT_TRY(resolve(model, given, &desc, &schedule));
+    rvit_session_desc desc, others[RVIT_DENSE_TRIAL_SESSIONS];
+    RVIT_TRY(complete(model, given, &desc));
     rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
-    RVIT_TRY(measure_memory(model, &desc, &schedule, &memory));
-    if (may_fall_back(&desc, &schedule)) {
-        const rvit_session_desc timed = timed_desc(&desc);
-        rvit_prune_schedule dense = schedule;
-        dense.n_stages = 0;
-        RVIT_TRY(measure_memory(model, &desc, &dense, &memory));
-        RVIT_TRY(measure_memory(model, &timed, &schedule, &memory));
-        RVIT_TRY(measure_memory(model, &timed, &dense, &memory));
-    }
+    RVIT_TRY(add_session(model, &desc, &memory));
+    int32_t n;
+    RVIT_TRY(rvit_dense_trial_sessions(model, &desc, others, &n));
+    for (int32_t i = 0; i < n; i++)
+        RVIT_TRY(add_session(model, &others[i], &memory));
     return rvit_args_return(out_memory, &memory, sizeof memory, "memory info");
 }
 
@@ -240,9 +139,10 @@ void rvit_session_destroy(rvit_session *session)
     if (session->stream != NULL && rvit_stream_synchronize(session->stream) != RVIT_OK)
         rvit_log(RVIT_LOG_ERROR, "a session ended with a run that failed: %s", rvit_status_detail());
     rvit_program_destroy(session->program);
-    if (session->stream != session->desc.stream)
+    if (session->stream != session->plan->desc.stream)
         rvit_stream_destroy(session->stream);
-    rvit_session_free_memory(session);
+    rvit_session_free(session);
+    rvit_session_plan_destroy(model, session->plan);
     rvit_alloc_free(&model->device->alloc, session);
     rvit_model_destroy(model);
 }
@@ -260,7 +160,7 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
     const int32_t tokens = s->model->info.tokens, n_prefix = s->model->info.n_prefix;
     if (args->keep == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is NULL, the session prunes by a given mask");
-    for (int32_t i = 0; i < s->schedule.n_stages; i++)
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
         for (int32_t image = 0; image < args->n_images; image++)
             for (int32_t t = 0; t < n_prefix; t++)
                 if (args->keep[((int64_t)i * args->n_images + image) * tokens + t] == 0)
@@ -270,11 +170,11 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
 }
 
 /* A stage's mask is over the tokens that the stages before it left. */
-static void write_masks(rvit_session *s, const rvit_run_args *args)
+static void write_masks(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t tokens = s->model->info.tokens;
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        uint8_t *packed = (uint8_t *)s->upload->host + s->stages[i].keep_in.offset;
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
+        uint8_t *packed = rvit_session_host(s, s->plan->stages[i].keep_in);
         for (int32_t image = 0; image < args->n_images; image++) {
             for (int32_t t = 0; t < tokens; t++) {
                 int present = 1;
@@ -294,18 +194,20 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: session is NULL");
     rvit_run_args args;
     RVIT_TRY(rvit_args_copy(&args, sizeof args, given, "run args"));
-    const int masked = session->schedule.n_stages > 0 && session->schedule.select == RVIT_SELECT_MASK;
+    const rvit_session_plan *plan = session->plan;
+    const rvit_session_desc *desc = &plan->desc;
+    const int masked = plan->schedule.n_stages > 0 && plan->schedule.select == RVIT_SELECT_MASK;
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
-    const int hands_over = masked || !session->desc.fixed_batch || session->desc.images.buffer == NULL;
+    const int hands_over = masked || !desc->fixed_batch || desc->images.buffer == NULL;
     if (session->pending && hands_over)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the run before has not been waited for");
-    if (args.n_images < 0 || args.n_images > session->max_images)
+    if (args.n_images < 0 || args.n_images > desc->max_images)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session's capacity is %d", (int)args.n_images,
-                         (int)session->max_images);
-    if (session->desc.fixed_batch && args.n_images != session->max_images)
+                         (int)desc->max_images);
+    if (desc->fixed_batch && args.n_images != desc->max_images)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session was created for batches of exactly %d",
-                         (int)args.n_images, (int)session->max_images);
-    if (args.images != NULL && session->desc.images.buffer != NULL)
+                         (int)args.n_images, (int)desc->max_images);
+    if (args.images != NULL && desc->images.buffer != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but the session takes them from session desc's images");
     if (masked && args.n_images > 0)
         RVIT_TRY(check_masks(session, &args));
@@ -313,12 +215,11 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is given, but the session does not prune by a given mask");
     if (session->stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the session's stream is recording");
-    uint8_t *host = session->upload->host;
     if (hands_over)
-        memcpy(host + session->live_images.offset, &args.n_images, sizeof args.n_images);
+        memcpy(rvit_session_host(session, plan->live_images), &args.n_images, sizeof args.n_images);
     const rvit_model_info *info = &session->model->info;
     if (args.images != NULL)
-        memcpy(host + session->images.offset, args.images,
+        memcpy(rvit_session_host(session, plan->images), args.images,
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_size * (size_t)info->image_size * sizeof(float));
     if (masked)
         write_masks(session, &args);
@@ -330,17 +231,19 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
 }
 
 /* What the stages reported, of which the first is told, and forgets it. */
-static rvit_status take_errors(rvit_session *s)
+static rvit_status take_errors(const rvit_session *s)
 {
     static const char *const errors[3] = {"a score is NaN", "the given mask drops a prefix token",
                                           "scores are negative, infinite or all zero, and cannot be added up"};
     rvit_status status = RVIT_OK;
-    for (int32_t i = 0; i < s->schedule.n_stages && !s->schedule.policy->merges; i++) {
-        const int32_t error = *s->stages[i].host_error;
-        if (error != 0 && status == RVIT_OK)
-            status = rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)(error - 1) / 3,
-                               errors[(error - 1) % 3], (int)i, (int)s->schedule.blocks[i]);
-        *s->stages[i].host_error = 0;
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
+        int32_t *reported = rvit_session_host(s, s->plan->stages[i].error);
+        if (reported == NULL || *reported == 0)
+            continue;
+        if (status == RVIT_OK)
+            status = rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)(*reported - 1) / 3,
+                               errors[(*reported - 1) % 3], (int)i, (int)s->plan->schedule.blocks[i]);
+        *reported = 0;
     }
     return status;
 }
@@ -360,7 +263,7 @@ rvit_status rvit_session_wait(rvit_session *session)
 rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits)
 {
     RVIT_ENTRY;
-    if (session != NULL && out_logits != NULL && (session->model->info.n_classes == 0 || session->desc.logits.buffer != NULL))
+    if (session != NULL && out_logits != NULL && (session->model->info.n_classes == 0 || session->plan->desc.logits.buffer != NULL))
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_run: out_logits is given, but %s",
                          session->model->info.n_classes == 0 ? "the model has no head"
                                                              : "the session leaves them at session desc's logits");

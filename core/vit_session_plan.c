@@ -1,202 +1,133 @@
-/* The memory of a session: what lies where, and what the device needs before the first run. */
-#include "core/vit_session.h"
+/* Makes the plan of a session. */
+#include "core/vit_session_plan.h"
 
-#include <string.h>
+#include "core/status.h"
 
-/* Places arrays one after another in memory that is allocated once its size is known: every plan runs twice, first to measure, and
-   rvit_session_memory runs it that first time alone. */
-typedef struct region {
-    rvit_buffer *buffer; /* NULL to measure, and of host arrays */
-    uint8_t *host;       /* of host arrays; NULL to measure */
-    int64_t size;
-} region;
+/* What the rows of vit_session_arrays.def call. */
+
+static int prunes(const rvit_session_plan *p)
+{
+    return p->schedule.n_stages > 0;
+}
+
+static int merges(const rvit_session_plan *p)
+{
+    return prunes(p) && p->schedule.policy->merges;
+}
+
+static int masks(const rvit_session_plan *p)
+{
+    return prunes(p) && p->schedule.select == RVIT_SELECT_MASK;
+}
+
+static int scores(const rvit_session_plan *p)
+{
+    return prunes(p) && !merges(p) && !masks(p);
+}
+
+/* Whether the policy looks at the CLS row of a stage's attention. */
+static int scores_cls(const rvit_session_plan *p)
+{
+    const rvit_score_type score = p->schedule.policy->score;
+    return scores(p) && (score == RVIT_SCORE_CLS_ATTENTION || score == RVIT_SCORE_CLS_NORM);
+}
+
+static int keeps_fixed_number(const rvit_prune_schedule *schedule)
+{
+    return schedule->n_stages > 0 && schedule->select == RVIT_SELECT_TOP_K && !schedule->policy->merges;
+}
+
+static int ranks(const rvit_session_plan *p)
+{
+    return keeps_fixed_number(&p->schedule);
+}
+
+static int scores_places(const rvit_session_plan *p)
+{
+    return ranks(p) && p->schedule.policy->score == RVIT_SCORE_POSITION;
+}
+
+/* Of the unpruned batch; last_rows: of what the last stage leaves. */
+static int64_t rows(const rvit_session_plan *p)
+{
+    return p->segments[0].rows;
+}
+
+static int64_t last_rows(const rvit_session_plan *p)
+{
+    return p->segments[p->schedule.n_stages].rows;
+}
+
+/* Of cu_seqlens. */
+static int64_t layout(const rvit_session_plan *p)
+{
+    return (int64_t)p->desc.max_images + 1;
+}
+
+static int64_t pixels(const rvit_model *m)
+{
+    return (int64_t)m->info.channels * m->info.image_size * m->info.image_size;
+}
+
+static int64_t widest(const rvit_model *m)
+{
+    const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size, qkv = 3 * (int64_t)m->info.dim;
+    const int64_t most = patch > qkv ? patch : qkv;
+    return most > m->info.mlp_dim ? most : m->info.mlp_dim;
+}
+
+/* The types of elements, in bytes. */
+#define BYTE 1
+#define INT32 4
+#define F32 4
+#define DTYPE rvit_dtype_size(m->dtype)
+#define X_DTYPE rvit_dtype_size(m->x_dtype)
 
 static int64_t rounded(int64_t size)
 {
     return (size + 255) / 256 * 256;
 }
 
-static rvit_view take(region *r, int64_t size)
+static rvit_session_array take(rvit_session_plan *p, rvit_place place, int64_t size)
 {
-    const rvit_view view = {r->buffer, r->size};
-    r->size += rounded(size);
-    return view;
-}
-
-static void *take_host(region *r, int64_t size)
-{
-    void *array = r->host == NULL ? NULL : r->host + r->size;
-    r->size += rounded(size);
+    const rvit_session_array array = {place, p->sizes[place], size};
+    p->sizes[place] += rounded(size);
     return array;
 }
 
-int rvit_session_scores_cls(const rvit_session *s)
+static void place_arrays(const rvit_model *m, rvit_session_plan *p)
 {
-    const rvit_policy *policy = s->schedule.policy;
-    return s->schedule.n_stages > 0 && !policy->merges && s->schedule.select != RVIT_SELECT_MASK &&
-           (policy->score == RVIT_SCORE_CLS_ATTENTION || policy->score == RVIT_SCORE_CLS_NORM);
-}
-
-static void plan_upload(rvit_session *s, region *r)
-{
-    const rvit_model_info *info = &s->model->info;
-    s->live_images = take(r, 4);
-    s->images = s->desc.images;
-    if (s->images.buffer == NULL)
-        s->images = take(r, (int64_t)s->max_images * info->channels * info->image_size * info->image_size * 4);
-    for (int32_t i = 0; i < s->schedule.n_stages && s->schedule.select == RVIT_SELECT_MASK; i++)
-        s->stages[i].keep_in = take(r, s->stages[i].rows);
-    s->host_tables = take(r, s->tables_size);
-}
-
-/* The wide array holds, in turn, what is never needed at once: the cut patches, qkv, the MLP's hidden layer, a predictor's layers. The
-   normalised rows make room for the attention's output once qkv is computed. The second residual array is for the rows a prune stage
-   leaves. */
-static void plan_activations(rvit_session *s, region *r)
-{
-    const rvit_model *model = s->model;
-    const rvit_model_info *info = &model->info;
-    const int64_t rows = (int64_t)s->max_images * info->tokens;
-    const int64_t x_size = info->dim * rvit_dtype_size(model->x_dtype), element = rvit_dtype_size(model->dtype);
-    int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
-    if (width < 3 * (int64_t)info->dim)
-        width = 3 * (int64_t)info->dim;
-    if (width < info->mlp_dim)
-        width = info->mlp_dim;
-    s->x[0] = take(r, rows * x_size);
-    s->x[1] = take(r, s->schedule.n_stages == 0 ? 0 : s->stages[0].rows_after * x_size);
-    s->normed = take(r, rows * info->dim * element);
-    s->wide = take(r, rows * width * element);
-    s->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
-    if (rvit_session_scores_cls(s))
-        s->cls_probs = take(r, rows * info->n_heads * 4);
-    if (s->schedule.n_stages > 0 && s->schedule.policy->merges)
-        s->metric = take(r, rows * info->head_dim * 4);
-}
-
-static void plan_stages(rvit_session *s, region *r)
-{
-    const rvit_policy *policy = s->schedule.policy;
-    const int ranks = s->schedule.select == RVIT_SELECT_TOP_K && !policy->merges;
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        stage->src_rows = take(r, stage->rows * 4);
-        if (policy->merges) {
-            stage->sizes = take(r, stage->rows_after * 4);
-            stage->key_bias = take(r, stage->rows_after * 4);
-        } else if (s->schedule.select != RVIT_SELECT_MASK) {
-            stage->scores = take(r, stage->rows * 4);
-        }
+#define RVIT_SESSION_ARRAY(place, name, type, when, n) \
+    if (when)                                          \
+        p->name = take(p, RVIT_PLACE_##place, (n) * (type));
+#include "core/vit_session_arrays.def"
+    for (int32_t i = 0; i < p->schedule.n_stages; i++) {
+        const rvit_segment *before = &p->segments[i], *after = before + 1;
+        rvit_stage_plan *stage = &p->stages[i];
+#define RVIT_STAGE_ARRAY(place, name, type, when, n) \
+    if (when)                                        \
+        stage->name = take(p, RVIT_PLACE_##place, (n) * (type));
+#include "core/vit_session_arrays.def"
     }
-    const int64_t tables = r->size;
-    s->tables = take(r, 0);
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        if (ranks)
-            stage->counts = take(r, ((int64_t)stage->max_len + 1) * 4);
-        if (ranks && policy->score == RVIT_SCORE_POSITION)
-            stage->position_scores = take(r, (int64_t)stage->max_len * 4);
-    }
-    s->tables_size = r->size - tables;
-    const int64_t results = r->size;
-    s->results = take(r, 0);
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        stage->keep = take(r, stage->rows);
-        stage->cu_seqlens = take(r, ((int64_t)s->max_images + 1) * 4);
-        if (policy->merges)
-            stage->next_rows = take(r, stage->rows * 4);
-    }
-    s->results_size = r->size - results;
-}
-
-static void plan_arena(rvit_session *s, region *r)
-{
-    plan_activations(s, r);
-    plan_stages(s, r);
-}
-
-static void plan_readback(rvit_session *s, region *r)
-{
-    const rvit_model_info *info = &s->model->info;
-    const int64_t rows = (int64_t)s->max_images * info->tokens;
-    s->logits = s->desc.logits;
-    if (s->logits.buffer == NULL)
-        s->logits = take(r, (int64_t)s->max_images * info->n_classes * 4);
-    const int64_t rows_left = s->schedule.n_stages == 0 ? rows : s->stages[s->schedule.n_stages - 1].rows_after;
-    if (s->desc.outputs & RVIT_OUTPUT_FEATURES)
-        s->features = take(r, rows_left * info->dim * 4);
-    if (s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION)
-        s->cls_attention = take(r, rows * info->n_heads * 4);
-    s->host_results = take(r, s->results_size);
-    for (int32_t i = 0; i < s->schedule.n_stages && !s->schedule.policy->merges; i++)
-        s->stages[i].error = take(r, 4);
-    if (r->buffer == NULL)
-        return;
-    uint8_t *mapped = rvit_buffer_host(r->buffer);
-    const uint8_t *host = mapped + s->host_results.offset;
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        stage->host_keep = host + (stage->keep.offset - s->results.offset);
-        stage->host_cu_seqlens = (const int32_t *)(host + (stage->cu_seqlens.offset - s->results.offset));
-        if (s->schedule.policy->merges) {
-            stage->host_next_rows = (const int32_t *)(host + (stage->next_rows.offset - s->results.offset));
-            continue;
-        }
-        stage->host_error = (int32_t *)(void *)(mapped + stage->error.offset);
-        *stage->host_error = 0;
-    }
-}
-
-static void plan_trace(rvit_session *s, region *r)
-{
-    const rvit_model *model = s->model;
-    s->trace_stride = rounded((int64_t)s->max_images * model->info.tokens * model->info.dim * rvit_dtype_size(model->x_dtype));
-    s->trace_blocks = take(r, (model->info.depth + 1) * s->trace_stride);
-    for (int32_t i = 0; i < s->schedule.n_stages; i++)
-        s->trace_scores[i] = take(r, s->stages[i].rows * 4);
-}
-
-static void plan_host(rvit_session *s, region *r)
-{
-    s->token_row = take_host(r, 2 * (int64_t)s->model->info.tokens * 4);
-    s->host_cu_seqlens = take_host(r, ((int64_t)s->max_images + 1) * 4);
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        stage->kept = take_host(r, stage->rows_after * 4);
-        if (s->schedule.policy->merges)
-            stage->kept_sizes = take_host(r, stage->rows_after * 4);
-    }
-}
-
-static int64_t measured(rvit_session *s, void (*plan)(rvit_session *, region *))
-{
-    region r = {NULL, NULL, 0};
-    plan(s, &r);
-    return r.size > 0 ? r.size : 1;
-}
-
-static rvit_status create_region(rvit_session *s, int64_t size, rvit_buffer **buffer, rvit_buffer_type type,
-                                 void (*plan)(rvit_session *, region *))
-{
-    RVIT_TRY(rvit_buffer_create(s->model->device, size, type, buffer));
-    region r = {*buffer, NULL, 0};
-    plan(s, &r);
-    return RVIT_OK;
+    p->tables = take(p, RVIT_PLACE_DEVICE, p->sizes[RVIT_PLACE_TABLES]);
+    p->tables_upload = take(p, RVIT_PLACE_UPLOAD, p->sizes[RVIT_PLACE_TABLES]);
+    p->results = take(p, RVIT_PLACE_DEVICE, p->sizes[RVIT_PLACE_RESULTS]);
+    p->results_readback = take(p, RVIT_PLACE_READBACK, p->sizes[RVIT_PLACE_RESULTS]);
+    /* A session without head, outputs and stages reads nothing back, but a buffer has a byte at least. */
+    if (p->sizes[RVIT_PLACE_READBACK] == 0)
+        p->sizes[RVIT_PLACE_READBACK] = 1;
 }
 
 /* How many tokens a stage leaves an image that has `len`, at most; *exact is cleared if it may leave fewer. */
-static int32_t tokens_left(const rvit_session *s, const rvit_stage *stage, int32_t len, int32_t *exact)
+static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *counts, int32_t n_prefix, int32_t len, int32_t *exact)
 {
-    const rvit_policy *policy = s->schedule.policy;
-    const int32_t n_prefix = s->model->info.n_prefix, patches = len > n_prefix ? len - n_prefix : 0;
-    if (policy->merges) {
-        const int32_t merges = s->schedule.merges < patches / 2 ? s->schedule.merges : patches / 2;
-        return len - merges;
-    }
-    if (s->schedule.select == RVIT_SELECT_TOP_K) {
+    const rvit_policy *policy = schedule->policy;
+    const int32_t patches = len > n_prefix ? len - n_prefix : 0;
+    if (policy->merges)
+        return len - (schedule->merges < patches / 2 ? schedule->merges : patches / 2);
+    if (schedule->select == RVIT_SELECT_TOP_K) {
         const int32_t competing = policy->prefix_competes ? len : patches;
-        const int32_t k = stage->host_counts[competing];
+        const int32_t k = counts[competing];
         if (k == competing)
             return len;
         const int32_t left = k + n_prefix + policy->fuses;
@@ -204,126 +135,129 @@ static int32_t tokens_left(const rvit_session *s, const rvit_stage *stage, int32
         return left < len ? left : len;
     }
     *exact = 0;
-    if (s->schedule.select == RVIT_SELECT_SAMPLE && patches > 1)
-        return n_prefix + (s->schedule.n_samples < patches - 1 ? s->schedule.n_samples : patches - 1);
+    if (schedule->select == RVIT_SELECT_SAMPLE && patches > 1)
+        return n_prefix + (schedule->n_samples < patches - 1 ? schedule->n_samples : patches - 1);
     return len;
 }
 
-/* Bytes of the stages' tables of counts, which the capacities follow from. */
-static int64_t counts_size(const rvit_session *s)
+/* With a fixed batch the host knows how many rows there are, as long as stages are exact; and where they are nearly as many as there can
+   be, a dense product over all of them pays. */
+static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int32_t exact)
 {
-    const int ranks = s->schedule.select == RVIT_SELECT_TOP_K && !s->schedule.policy->merges;
-    return ranks ? s->schedule.n_stages * ((int64_t)s->model->info.tokens + 1) * 4 : 0;
+    rvit_segment segment = {.max_len = len, .rows = (int64_t)p->desc.max_images * len, .reads_live = 1, .padded = RVIT_ROWS_SPARE};
+    if (p->desc.fixed_batch) {
+        segment.reads_live = !exact;
+        if (index == 0)
+            segment.padded = RVIT_ROWS_EXACT;
+        else if (p->schedule.select == RVIT_SELECT_TOP_K)
+            segment.padded = RVIT_ROWS_PADDED;
+    }
+    return segment;
 }
 
-/* Capacities follow from the rules alone. */
-static rvit_status plan_capacities(rvit_session *s)
+/* Capacities follow from the schedule alone. */
+static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 {
-    int32_t len = s->model->info.tokens, exact = 1;
-    const int64_t size = counts_size(s);
-    if (size > 0) {
-        s->counts = rvit_alloc_new(&s->model->device->alloc, (size_t)size);
-        if (s->counts == NULL)
-            return RVIT_OUT_OF_HOST_MEMORY;
-    }
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        rvit_stage *stage = &s->stages[i];
-        stage->max_len = len;
-        stage->rows = (int64_t)s->max_images * len;
-        if (s->counts != NULL) {
-            stage->host_counts = s->counts + i * ((int64_t)s->model->info.tokens + 1);
-            RVIT_TRY(rvit_prune_counts(&s->schedule, i, len, stage->host_counts));
+    int32_t len = m->info.tokens, exact = 1, *next_table = (void *)&p->stages[p->schedule.n_stages];
+    p->segments[0] = segment_of(p, 0, len, exact);
+    for (int32_t i = 0; i < p->schedule.n_stages; i++) {
+        if (ranks(p)) {
+            RVIT_TRY(rvit_prune_counts(&p->schedule, i, len, next_table));
+            p->stages[i].count_table = next_table;
+            next_table += m->info.tokens + 1;
         }
-        len = tokens_left(s, stage, len, &exact);
-        stage->max_len_after = len;
-        stage->rows_after = (int64_t)s->max_images * len;
-        stage->exact = exact;
+        len = tokens_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, len, &exact);
+        p->segments[i + 1] = segment_of(p, i + 1, len, exact);
     }
     return RVIT_OK;
 }
 
-/* The tables go to the device by way of the upload buffer, which is theirs until the first run. */
-static rvit_status write_tables(rvit_session *s)
+/* What the policy's score is made from. */
+static void plan_score(const rvit_model *m, const rvit_policy *policy, rvit_select_args *args)
 {
-    if (s->tables_size == 0)
+    args->score = policy->score;
+    args->dtype = m->x_dtype;
+    args->dim = m->info.dim;
+    args->n_heads = m->info.n_heads;
+    if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION) {
+        args->dtype = m->dtype;
+        args->x_stride = 3 * (int64_t)m->info.dim;
+    }
+    if (policy->score == RVIT_SCORE_PREDICTOR) {
+        args->dtype = m->dtype;
+        args->dim = m->info.dim / 4;
+    }
+}
+
+static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *p, int32_t stage)
+{
+    const rvit_prune_schedule *schedule = &p->schedule;
+    rvit_select_args args = RVIT_SELECT_ARGS_INIT;
+    args.mode = schedule->select;
+    args.n_images = p->desc.max_images;
+    args.max_len = p->segments[stage].max_len;
+    args.rows = p->segments[stage].rows;
+    args.n_prefix = m->info.n_prefix;
+    args.prefix_competes = schedule->policy->prefix_competes;
+    args.threshold = schedule->threshold;
+    args.k_min = schedule->k_min;
+    args.n_samples = schedule->n_samples;
+    args.mass = schedule->mass;
+    if (args.mode != RVIT_SELECT_MASK)
+        plan_score(m, schedule->policy, &args);
+    if (schedule->policy->fuses) {
+        args.fuse_dtype = m->x_dtype;
+        args.fuse_dim = m->info.dim;
+    }
+    return args;
+}
+
+static rvit_status check_predictors(const rvit_model *model, const rvit_prune_schedule *schedule)
+{
+    if (schedule->n_stages == 0 || schedule->policy->merges || schedule->policy->score != RVIT_SCORE_PREDICTOR ||
+        schedule->n_stages <= model->info.n_predictors)
         return RVIT_OK;
-    uint8_t *host = (uint8_t *)rvit_buffer_host(s->upload) + s->host_tables.offset - s->tables.offset;
-    for (int32_t i = 0; i < s->schedule.n_stages; i++) {
-        const rvit_stage *stage = &s->stages[i];
-        memcpy(host + stage->counts.offset, stage->host_counts, ((size_t)stage->max_len + 1) * sizeof *stage->host_counts);
-        if (stage->position_scores.buffer != NULL)
-            rvit_prune_random_scores(&s->schedule, i, stage->max_len, (float *)(host + stage->position_scores.offset));
-    }
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = s->host_tables;
-    args.destination = s->tables;
-    args.size = s->tables_size;
-    /* A stream of the caller's may be one that cannot be waited for. */
-    rvit_stream *stream = s->stream;
-    if (stream->deferred)
-        RVIT_TRY(rvit_stream_create(stream->device, &stream));
-    rvit_status status = rvit_copy(stream, &args);
-    if (status == RVIT_OK)
-        status = rvit_stream_synchronize(stream);
-    if (stream != s->stream)
-        rvit_stream_destroy(stream);
-    return status;
+    if (model->info.n_predictors == RVIT_MAX_PREDICTORS)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, at most %d of a checkpoint are read", schedule->policy->info.name,
+                         (int)schedule->n_stages, RVIT_MAX_PREDICTORS);
+    return rvit_fail(RVIT_UNSUPPORTED, "%s needs %d predictors, the checkpoint has %d: tensor '%s' is missing", schedule->policy->info.name,
+                     (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
 }
 
-/* Host memory that is not the session's own arrays: itself, and the counts that come before all measuring. */
-static int64_t measured_host(rvit_session *s)
+/* p is zeroed. */
+static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
-    return (int64_t)sizeof *s + counts_size(s) + measured(s, plan_host);
-}
-
-/* The order matters: readback and upload repeat what the arena holds of results and tables. */
-static rvit_status measure(rvit_session *s, rvit_memory_info *memory)
-{
-    RVIT_TRY(plan_capacities(s));
-    *memory = (rvit_memory_info)RVIT_MEMORY_INFO_INIT;
-    memory->device_size = measured(s, plan_arena);
-    memory->upload_size = measured(s, plan_upload);
-    memory->readback_size = measured(s, plan_readback);
-    if (s->desc.trace)
-        memory->trace_size = measured(s, plan_trace);
-    memory->host_size = measured_host(s);
+    p->desc = *desc;
+    p->schedule = *schedule;
+    RVIT_TRY(plan_segments(m, p));
+    for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
+        p->stages[i].select = select_of(m, p, i);
+    p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);
+    place_arrays(m, p);
     return RVIT_OK;
 }
 
-rvit_status rvit_session_measure(rvit_session *s, rvit_memory_info *out_memory)
+rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan)
 {
-    const rvit_status status = measure(s, out_memory);
-    rvit_alloc_free(&s->model->device->alloc, s->counts);
-    s->counts = NULL;
-    return status;
-}
-
-rvit_status rvit_session_plan_memory(rvit_session *s)
-{
-    rvit_memory_info memory;
-    RVIT_TRY(measure(s, &memory));
-    RVIT_TRY(create_region(s, memory.device_size, &s->arena, RVIT_BUFFER_DEVICE, plan_arena));
-    RVIT_TRY(create_region(s, memory.upload_size, &s->upload, RVIT_BUFFER_UPLOAD, plan_upload));
-    RVIT_TRY(create_region(s, memory.readback_size, &s->readback, RVIT_BUFFER_READBACK, plan_readback));
-    if (s->desc.trace)
-        RVIT_TRY(create_region(s, memory.trace_size, &s->traced, RVIT_BUFFER_READBACK, plan_trace));
-    s->host = rvit_alloc_new(&s->model->device->alloc, (size_t)measured(s, plan_host));
-    if (s->host == NULL)
+    rvit_prune_schedule schedule;
+    RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
+    RVIT_TRY(check_predictors(model, &schedule));
+    const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)model->info.tokens + 1) * sizeof(int32_t) : 0;
+    const size_t size = sizeof(rvit_session_plan) + (size_t)schedule.n_stages * (sizeof(rvit_stage_plan) + table_size);
+    rvit_session_plan *plan = rvit_alloc_new(&model->device->alloc, size);
+    if (plan == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    region r = {NULL, s->host, 0};
-    plan_host(s, &r);
-    for (int32_t i = 0; i <= s->max_images; i++)
-        s->host_cu_seqlens[i] = i * s->model->info.tokens;
-    return write_tables(s);
+    plan->plan_size = (int64_t)size;
+    const rvit_status status = fill(model, desc, &schedule, plan);
+    if (status != RVIT_OK) {
+        rvit_session_plan_destroy(model, plan);
+        return status;
+    }
+    *out_plan = plan;
+    return RVIT_OK;
 }
 
-void rvit_session_free_memory(rvit_session *s)
+void rvit_session_plan_destroy(const rvit_model *model, const rvit_session_plan *plan)
 {
-    rvit_alloc *alloc = &s->model->device->alloc;
-    rvit_buffer_destroy(s->upload);
-    rvit_buffer_destroy(s->arena);
-    rvit_buffer_destroy(s->readback);
-    rvit_buffer_destroy(s->traced);
-    rvit_alloc_free(alloc, s->counts);
-    rvit_alloc_free(alloc, s->host);
+    rvit_alloc_free(&model->device->alloc, (void *)(uintptr_t)plan);
 }

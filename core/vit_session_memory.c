@@ -1,0 +1,83 @@
+/* The memory of a session: what its plan asks for, and what the device needs before the first run. */
+#include <string.h>
+
+#include "core/vit_session.h"
+
+static rvit_status create_places(rvit_session *s)
+{
+    static const rvit_buffer_type types[RVIT_N_BUFFERS] = {[RVIT_PLACE_DEVICE] = RVIT_BUFFER_DEVICE,
+                                                           [RVIT_PLACE_UPLOAD] = RVIT_BUFFER_UPLOAD,
+                                                           [RVIT_PLACE_READBACK] = RVIT_BUFFER_READBACK,
+                                                           [RVIT_PLACE_TRACE] = RVIT_BUFFER_READBACK};
+    const rvit_session_plan *plan = s->plan;
+    for (int i = RVIT_PLACE_DEVICE; i < RVIT_N_BUFFERS; i++) {
+        if (plan->sizes[i] == 0)
+            continue;
+        RVIT_TRY(rvit_buffer_create(s->model->device, plan->sizes[i], types[i], &s->places[i].view.buffer));
+        if (types[i] != RVIT_BUFFER_DEVICE)
+            s->places[i].host = rvit_buffer_host(s->places[i].view.buffer);
+    }
+    s->places[RVIT_PLACE_HOST].host = rvit_alloc_new(&s->model->device->alloc, (size_t)plan->sizes[RVIT_PLACE_HOST]);
+    if (s->places[RVIT_PLACE_HOST].host == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    s->places[RVIT_PLACE_TABLES].view = rvit_session_view(s, plan->tables);
+    s->places[RVIT_PLACE_TABLES].host = rvit_session_host(s, plan->tables_upload);
+    s->places[RVIT_PLACE_RESULTS].view = rvit_session_view(s, plan->results);
+    s->places[RVIT_PLACE_RESULTS].host = rvit_session_host(s, plan->results_readback);
+    return RVIT_OK;
+}
+
+static rvit_status copy_and_wait(rvit_stream *stream, const rvit_copy_args *args)
+{
+    RVIT_TRY(rvit_copy(stream, args));
+    return rvit_stream_synchronize(stream);
+}
+
+/* The tables go to the device by way of the upload buffer. */
+static rvit_status write_tables(const rvit_session *s)
+{
+    const rvit_session_plan *plan = s->plan;
+    if (plan->tables.size == 0)
+        return RVIT_OK;
+    for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
+        const rvit_stage_plan *stage = &plan->stages[i];
+        memcpy(rvit_session_host(s, stage->counts), stage->count_table, (size_t)stage->counts.size);
+        float *position_scores = rvit_session_host(s, stage->position_scores);
+        if (position_scores != NULL)
+            rvit_prune_random_scores(&plan->schedule, i, plan->segments[i].max_len, position_scores);
+    }
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = rvit_session_view(s, plan->tables_upload);
+    args.destination = rvit_session_view(s, plan->tables);
+    args.size = plan->tables.size;
+    if (!s->stream->deferred)
+        return copy_and_wait(s->stream, &args);
+    /* A stream of the caller's that cannot be waited for. */
+    rvit_stream *stream = NULL;
+    RVIT_TRY(rvit_stream_create(s->model->device, &stream));
+    const rvit_status status = copy_and_wait(stream, &args);
+    rvit_stream_destroy(stream);
+    return status;
+}
+
+rvit_status rvit_session_allocate(rvit_session *s)
+{
+    const rvit_session_plan *plan = s->plan;
+    RVIT_TRY(create_places(s));
+    int32_t *cu_seqlens = rvit_session_host(s, plan->host_cu_seqlens);
+    for (int32_t i = 0; i <= plan->desc.max_images; i++)
+        cu_seqlens[i] = i * s->model->info.tokens;
+    for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
+        int32_t *error = rvit_session_host(s, plan->stages[i].error);
+        if (error != NULL)
+            *error = 0;
+    }
+    return write_tables(s);
+}
+
+void rvit_session_free(rvit_session *s)
+{
+    for (int i = RVIT_PLACE_DEVICE; i < RVIT_N_BUFFERS; i++)
+        rvit_buffer_destroy(s->places[i].view.buffer);
+    rvit_alloc_free(&s->model->device->alloc, s->places[RVIT_PLACE_HOST].host);
+}

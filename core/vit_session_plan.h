@@ -1,0 +1,66 @@
+/* The plan of a session: what it computes and which memory it takes. It is made at once, before anything of the session, and never
+   changes; the session, rvit_session_memory and the forward read it. */
+#ifndef RVIT_CORE_VIT_SESSION_PLAN_H
+#define RVIT_CORE_VIT_SESSION_PLAN_H
+
+#include "core/policy.h"
+#include "core/vit_model.h"
+
+/* Where an array lies. */
+typedef enum rvit_place {
+    RVIT_PLACE_NONE, /* the session has no such array */
+    /* buffers */
+    RVIT_PLACE_DEVICE,
+    RVIT_PLACE_UPLOAD,
+    RVIT_PLACE_READBACK,
+    RVIT_PLACE_TRACE, /* of the type READBACK, too */
+    RVIT_N_BUFFERS,
+    /* memory from the device's allocator */
+    RVIT_PLACE_HOST = RVIT_N_BUFFERS,
+    /* A part of the device's buffer, and again of a mapped one. One copy takes TABLES from UPLOAD to DEVICE when the session is created,
+       one at the end of each run RESULTS from DEVICE to READBACK. */
+    RVIT_PLACE_TABLES,
+    RVIT_PLACE_RESULTS,
+    RVIT_N_PLACES
+} rvit_place;
+
+typedef struct rvit_session_array {
+    rvit_place place;
+    int64_t offset, size; /* bytes; offset: in the place */
+} rvit_session_array;
+
+/* The batch between two stages: segment 0 lasts until stage 0, segment i + 1 begins with stage i. */
+typedef struct rvit_segment {
+    int32_t max_len;    /* tokens of an image at most */
+    int64_t rows;       /* max_images times that */
+    int32_t reads_live; /* 1: how many rows there are is read on the device */
+    int32_t padded;     /* rvit_rows_padding */
+} rvit_segment;
+
+typedef struct rvit_stage_plan {
+    rvit_select_args select;    /* as recorded, every view empty; unless the policy merges */
+    const int32_t *count_table; /* what the array counts holds; NULL without it */
+#define RVIT_STAGE_ARRAY(place, name, type, when, n) rvit_session_array name;
+#include "core/vit_session_arrays.def"
+} rvit_stage_plan;
+
+typedef struct rvit_session_plan {
+    rvit_session_desc desc; /* complete */
+    rvit_prune_schedule schedule;
+    rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
+#define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
+#include "core/vit_session_arrays.def"
+    int64_t trace_stride;
+    rvit_session_array tables, tables_upload;     /* all of RVIT_PLACE_TABLES: on the device, and where it is copied from */
+    rvit_session_array results, results_readback; /* all of RVIT_PLACE_RESULTS: on the device, and where it is copied to */
+    int64_t sizes[RVIT_N_PLACES];                 /* bytes of each place; 0: none is needed */
+    int64_t plan_size;                            /* bytes of the plan itself: this struct, its stages, and behind them their tables */
+    rvit_stage_plan stages[];                     /* schedule.n_stages of them */
+} rvit_session_plan;
+
+/* The plan of a session of this desc, which is complete and checked but for what it says of pruning. It depends on nothing but model and
+   desc; rvit_session_plan_destroy with the same model frees it. */
+rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan);
+void rvit_session_plan_destroy(const rvit_model *model, const rvit_session_plan *plan);
+
+#endif
