@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Writes the tables and figures of README.md and bench/README.md, which stand between <!-- begin NAME --> and <!-- end NAME -->, from the
-reports in bench/results. A test runs it with --check: no number there can differ from a report.
+"""Writes the tables of README.md, bench/README.md and docs/pruning.md from the reports in bench/results. A table stands between
+<!-- begin NAME --> and <!-- end NAME -->. A test runs this with --check, so no number there can differ from a report.
 
     bench/tables.py            rewrites them
     bench/tables.py --check    exits 1 and shows the difference if they are not what the reports say
 """
 
 import difflib
+import os
 import pathlib
 import re
 import sys
@@ -16,7 +17,7 @@ from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, by_policy, da
                      images_per_second, median, read)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-WIDTH = 140
+WIDTH = 100
 POLICIES = [("none", ""), ("l2", "keep=0.5"), ("l2", "keep=0.2"), ("l2-threshold", "threshold=38"), ("evit", "keep=0.7"),
             ("evit", "keep=0.5"), ("evit-fused", "keep=0.7"), ("evit-fused", "keep=0.5"), ("evit-paper", "keep=0.5"),
             ("evit-paper", "keep=0.2"),
@@ -35,7 +36,8 @@ RIVALS = [(FLASH, "FlashAttention-2 varlen"), (TRITON, "Triton varlen"), ("padde
 
 
 def paragraph(text):
-    return "\n".join(textwrap.wrap(" ".join(text.split()), WIDTH, break_long_words=False, break_on_hyphens=False))
+    words = " ".join(text.split()).replace(" %", "\0%")  # a number and its % stay on one line
+    return "\n".join(textwrap.wrap(words, WIDTH, break_long_words=False, break_on_hyphens=False)).replace("\0", " ")
 
 
 def table(head, rows):
@@ -44,15 +46,23 @@ def table(head, rows):
     return "\n".join(["| " + " | ".join(head) + " |", "|" + rule] + ["| " + " | ".join(row) + " |" for row in rows])
 
 
-def link(report, text="JSON", folder="bench/results"):
-    return f"[{text}]({folder}/{report['file']})"
+def link(report, text="JSON"):
+    """A link from the root of the repository; on_page() makes it one from a page's folder."""
+    return f"[{text}](bench/results/{report['file']})"
+
+
+def on_page(text, page):
+    """Links that begin at the root of the repository become links from the page's folder; paragraphs are wrapped again."""
+    folder = pathlib.PurePath(page).parent
+    text = re.sub(r"\]\((bench/[^)#]*)", lambda match: "](" + os.path.relpath(match.group(1), folder), text)
+    return "\n\n".join(part if part.startswith("|") else paragraph(part) for part in text.split("\n\n"))
 
 
 def machine(peers):
-    """"An NVIDIA H200 (driver ..., CUDA 13.0; PyTorch 2.11, Triton 3.6"."""
+    """"NVIDIA H200 (driver ..., CUDA 13.0, PyTorch 2.11, Triton 3.6, 2026-11-20)"."""
     gpu, versions = peers["device"]["gpu"].split(", "), peers["versions"]
-    return (f"An {gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}; PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
-            f" Triton {'.'.join(versions['triton'].split('.')[:2])}; {peers['date'][:10]})")
+    return (f"{gpu[0]} (driver {gpu[1]}, CUDA {versions['torch_cuda']}, PyTorch {'.'.join(versions['torch'].split('.')[:2])},"
+            f" Triton {'.'.join(versions['triton'].split('.')[:2])}, {peers['date'][:10]})")
 
 
 def short(tokens):
@@ -67,7 +77,7 @@ def photo(reports):
     kept, top = len(pruned["kept"][0]), pruned["top"][0]
     still = "still says" if top["label"] == dense["top"][0]["label"] else "now says"
     return paragraph(f"""*DeiT-Tiny keeps {kept} of 196 patches (bright) after block {found['pruned']['blocks'][0]} and {still}
-        {top['label']}, {100 * top['probability']:.0f} % against {100 * dense['top'][0]['probability']:.0f} %.*""")
+        {top['label']}, with probability {100 * top['probability']:.0f} % instead of {100 * dense['top'][0]['probability']:.0f} %.*""")
 
 
 def accuracy(reports):
@@ -87,22 +97,19 @@ def accuracy(reports):
     names = {"cpu": "the CPU", "vulkan": "Vulkan", "cuda": "CUDA"}
     on = [names[b] for b in found["devices"]]
     said = ", ".join(on[:-1]) + " and " + on[-1] if len(on) > 1 else on[0]
-    text = paragraph(f"""Top-1 in percent of the demo checkpoint (DeiT-Tiny) on the first {found['tiles']} test images of CIFAR-10,
-        {found['dtype']}, {found['date'][:10]}; tokens are counted after each stage, with the CLS token ({link(found, found['file'])}, more
-        settings there). Between {said} the largest difference is {spread:.1f} points in its {len(settings)} rows.""")
+    text = paragraph(f"""Top-1 accuracy in percent of the demo checkpoint (DeiT-Tiny) on the first {found['tiles']} test images of
+        CIFAR-10, in {found['dtype']}, measured {found['date'][:10]}. "Tokens" is the mean count per image after each stage, CLS token
+        included. {link(found, found['file'])} has {len(settings)} settings; between {said} the largest difference in any of them is
+        {spread:.1f} points.""")
     if timed:
-        where = ", ".join(f"{r['device']['backend']}: {r['device']['name']}, {r['dtype']}, batch {r['results'][0]['batch']} ({link(r)})"
-                          for r in timed)
-        text += "\n\n" + paragraph(f"""The last column{'s are' if len(timed) > 1 else ' is'} images a second over those of the dense
-            forward, on the same tiles; {where}. Below 1 pruning does not pay there.""")
+        where = "; ".join(f"{r['device']['backend']} is an {r['device']['name']} in {r['dtype']} at batch {r['results'][0]['batch']}"
+                          f" ({link(r)})" for r in timed)
+        text += "\n\n" + paragraph(f"""The last column{'s give' if len(timed) > 1 else ' gives'} images per second on the same tiles,
+            divided by those of the dense forward: {where}. Below 1, pruning costs more than it saves.""")
     return text + "\n\n" + table(["policy", "setting", "tokens", "top-1"] + [f"{r['device']['backend']}, x dense" for r in timed], rows)
 
 
-def forwards(reports):
-    peers = reports.find("peers", "forwards")
-    device = peers["device"]["name"]
-    rows = forward_rows(peers)
-
+def forwards_table(rows, chosen):
     def cell(model, batch, keep):
         row = rows.get((model, batch, keep))
         if not row:
@@ -110,37 +117,64 @@ def forwards(reports):
         ours, theirs = images_per_second(row), images_per_second(row, GRAPH)
         return f"{ours:,.0f} / {f'**{theirs:,.0f}**' if theirs > ours else f'{theirs:,.0f}'}"
 
-    lines = [[MODELS[m][0], str(b)] + [cell(m, b, k) for k in (None, 0.5, 0.2)] for m, b in FORWARDS]
+    return table(["", "batch", "dense", "keep 0.5", "keep 0.2"],
+                 [[MODELS[m][0], str(b)] + [cell(m, b, k) for k in (None, 0.5, 0.2)] for m, b in chosen])
+
+
+def compared_with_graph(rows):
+    """How often raggedvit's forward is faster than PyTorch's, and by how much."""
     ratios = [images_per_second(r) / images_per_second(r, GRAPH) for r in rows.values()]
-    out = [paragraph(f"""{machine(peers)}, f16, images and logits in device memory. **Whole forwards**, images a second, raggedvit /
-        PyTorch's same forward in a CUDA graph (fixed k, by a gather), in one run ({link(peers)}); l2 after block 3. Of {len(rows)}
-        combinations of model, batch size and kept fraction PyTorch is the faster in {sum(r < 1 for r in ratios) or 'none'} (it would be
-        bold); the least factor is {min(ratios):.2f}:"""), table(["", "batch", "dense", "keep 0.5", "keep 0.2"], lines)]
+    faster, kinds = sum(r > 1 for r in ratios), "combinations of model, batch size and kept fraction"
+    if faster == len(ratios):
+        return f"raggedvit is faster in all {faster} {kinds}, by at least {min(ratios):.2f}x."
+    return f"raggedvit is faster in {faster} of {len(ratios)} {kinds}; a figure in bold is faster than raggedvit's."
+
+
+def results(reports):
+    """The table of README.md."""
+    peers = reports.find("peers", "forwards")
+    rows = forward_rows(peers)
+    text = paragraph(f"""Images per second of whole forwards, raggedvit / PyTorch, on an {machine(peers)}, in f16, with images and
+        logits in device memory ({link(peers)}). raggedvit prunes once, by `l2` after block 3. PyTorch replays the same forward as a CUDA
+        graph, which keeps a fixed number of tokens per image by a gather. {compared_with_graph(rows)}""")
+    return text + "\n\n" + forwards_table(rows, [(m, b) for m, b in FORWARDS if b in (1, 64)])
+
+
+def forwards(reports):
+    peers = reports.find("peers", "forwards")
+    device = peers["device"]["name"]
+    rows = forward_rows(peers)
+    out = [paragraph(f"""Images per second, raggedvit / PyTorch, on an {machine(peers)}, in f16, with images and logits in device memory
+        ({link(peers)}). Several forwards are enqueued before one wait. raggedvit's are enqueued by a prepared C call
+        (`rvit_session_enqueue` through ctypes) and prune once, by `l2` after block 3. PyTorch's are replays of a CUDA graph that keeps a
+        fixed number of tokens by a gather. {compared_with_graph(rows)}"""), forwards_table(rows, FORWARDS)]
 
     base = "deit_base_patch16_224"
     ideal = [f"{100 * images_per_second(rows[(base, 64, k)]) / images_per_second(rows[(base, 64, None)]) / ideal_speed_up(base, k):.0f} %"
              for k in (0.5, 0.2)]
-    text = f"""Against its own dense forward the pruned DeiT-B at batch 64 reaches {ideal[0]} (keep 0.5) and {ideal[1]} (keep 0.2) of the
-        speed-up that its multiplications allow."""
+    text = f"""Measured against its own dense forward, the pruned DeiT-B at batch 64 reaches {ideal[0]} (keep 0.5) and {ideal[1]} (keep
+        0.2) of the speed-up that its count of multiplications (MACs) allows."""
     compiled = reports.find("peers", "compile", name=device)
     if compiled:
         found = [r for r in compiled["compile"] if OURS in r]
         factors = [images_per_second(r) / images_per_second(r, "torch.compile") for r in found]
-        text += f""" The same forwards of {models(found)} under `torch.compile` (reduce-overhead, {len(found)} cells) take
-        {min(factors):.2f} to {max(factors):.2f} times the library's time."""
+        text += f""" Under `torch.compile` (reduce-overhead) the same forwards of {models(found)} take {min(factors):.2f} to
+        {max(factors):.2f} times as long as raggedvit's, in {len(found)} combinations."""
     eager = reports.find("peers", "eager", name=device)
     if eager:
         factors = [median(r, "eager, Triton varlen", "latency") / median(r, OURS, "latency") for r in eager["eager"]
                    if r["batch"] == 1 and r["keep"] is not None and median(r, "eager, Triton varlen", "latency")]
-        text += f" The eager Triton pipeline of the paper takes at least {min(factors):.1f} times as long at batch 1."
+        text += f""" Our version of the paper's eager pipeline, with our Triton kernel, takes at least {min(factors):.1f} times as long
+        at batch 1."""
     c = [r for r in (reports.find("forward", name=device, backend="cuda", inputs="device", model=m,
                                   where=lambda r: by_batch(r) and all(median(x, "enqueue_next_us") for x in r["results"])) for m in MODELS)
          if r]
     if c:
         pairs = [(median(row, "enqueue_next_us"), median(r, "floor", "empty_graph_launch_us")) for r in c for row in r["results"]]
-        text += f""" Enqueuing a forward of {models(c)} behind a running one costs the host at most {max(us for us, _ in pairs):.1f} us,
-        and at most {max(us / floor for us, floor in pairs):.1f} times an empty graph's launch
-        ({', '.join(link(r, MODELS[r['model']][0]) for r in c)}); the first one after a long wait finds cold caches and costs more."""
+        text += f""" In C, enqueuing a forward of {models(c)} while another runs takes at most {max(us for us, _ in pairs):.1f} us of host
+        time, and at most {max(us / floor for us, floor in pairs):.1f} times the launch of an empty graph
+        ({', '.join(link(r, MODELS[r['model']][0]) for r in c)}). The first enqueue after a long wait finds cold caches and takes
+        longer."""
     return "\n\n".join(out + [paragraph(text)])
 
 
@@ -164,13 +198,15 @@ def attention(reports):
         return geometric_mean(median(r, "gpu_us", rival) / median(r, "gpu_us", OURS) for r in rows.values() if median(r, "gpu_us", rival))
 
     compared, lost = comparisons(reports), losses(reports)
-    text = paragraph(f"""Over {len(rows)} points the geometric mean is {mean(FLASH):.2f} times as fast as FlashAttention-2 and
-        {mean(TRITON):.2f} times as fast as the Triton kernel (the best of eleven tiles at each point). A rival is
-        faster in {len(lost)} of the {len(compared)} cells measured, whole forwards included
-        ([the worst](bench/README.md#where-a-rival-is-faster)).""")
-    head = paragraph(f"""**Ragged attention** alone, {peers['date'][:10]}, 12 heads of 64 channels, f16, GPU microseconds a call
-        ({link(peers)}); "padded" pads to the longest image, without the mask that ragged images need. A figure in bold is faster than
-        raggedvit's{'' if any('**' in cell for line in lines for cell in line) else ': here none is'}.""")
+    text = paragraph(f"""Over {len(rows)} points raggedvit is {mean(FLASH):.2f} times as fast as FlashAttention-2 and {mean(TRITON):.2f}
+        times as fast as the Triton kernel (geometric means). A rival is faster in {len(lost)} of the {len(compared)} cells measured,
+        whole forwards included ([which](bench/README.md#where-a-rival-is-faster)).""")
+    bold = any("**" in cell for line in lines for cell in line)
+    head = paragraph(f"""GPU microseconds per call on an {machine(peers)}, in f16, with 12 heads of 64 channels ({link(peers)}). The time
+        is that of a CUDA graph's replay, so no host time is in it. FlashAttention-2 is the kernel that PyTorch ships. The Triton kernel
+        is ours, with the best of eleven tiles at each point. "SDPA, padded" pads to the longest image and has no mask, so its result is
+        wrong on ragged batches; "SDPA, key mask" is right. {'A figure in bold is faster than raggedvit.' if bold else
+        'raggedvit is the fastest in every row of this table.'}""")
     return "\n\n".join([head, table(["", "raggedvit"] + [name for _, name in RIVALS], lines), text])
 
 
@@ -217,16 +253,16 @@ def cpu(reports):
         soft = reports.find("forward", backend="vulkan", model=tiny["model"], where=lambda r: by_batch(r) and
                             "llvmpipe" in r["device"]["name"] and r["machine"]["cpu"] == processor["machine"]["cpu"])
         name = f"{processor['machine']['cores']} cores, {processor['machine']['cpu']}"
-        for report, label in ((processor, name), (soft, f"the same by Vulkan, {soft['device']['driver']}" if soft else "")):
+        for report, label in ((processor, name), (soft, f"the same through Vulkan, {soft['device']['driver']}" if soft else "")):
             used += [report] if report else []
             for batch in (lambda found: [found[0], found[-1]])(sorted({r["batch"] for r in report["results"]})) if report else []:
                 ms = {r["keep"]: median(r, "ms_per_image") for r in report["results"] if r["batch"] == batch}
                 rows.append([label, str(batch)] + [three(ms.get(k)) for k in (1.0, 0.5, 0.2)])
     kernels = " or ".join(sorted({r["device"]["driver"] for r in ours}))
     links = ", ".join(link(r, r["device"]["name"]) for r in ours)
-    text = paragraph(f"""**CPU.** DeiT-Tiny at 224 pixels, {ours[0]['dtype']}, whole forward from host memory to host memory, milliseconds an
-        image ({kernels}; {day(*used)}; {links}).""" + (""" The Vulkan driver is Mesa's software one: it shows that the path works, not what a
-        GPU does.""" if len(used) > len(ours) else ""))
+    text = paragraph(f"""Milliseconds per image for whole forwards of DeiT-Tiny at 224 pixels in {ours[0]['dtype']}, from host memory to
+        host memory ({kernels}, {day(*used)}, {links}).""" + (""" Mesa's software driver shows that the Vulkan path works; it says nothing
+        about a GPU.""" if len(used) > len(ours) else ""))
     return text + "\n\n" + table(["", "batch", "dense", "l2, keep 0.5", "l2, keep 0.2"], rows)
 
 
@@ -235,29 +271,42 @@ def three(value):
     return "-" if value is None else f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:.0f}"
 
 
-BLOCKS = {"photo": photo, "accuracy": accuracy, "forwards": forwards, "attention": attention, "cpu": cpu, "worst": worst}
+def calls(reports):
+    """Host time of what a Python program calls, from a run that was not one of bench/run.sh."""
+    found = reports.find("python_calls")
+    versions = found["versions"]
+    text = paragraph(f"""Host microseconds of one eager call from Python on an {found['device']['name']}, {found['date'][:10]}, Python
+        {versions['python']}, PyTorch {versions['torch']}, at batch sizes {' and '.join(map(str, found['batches']))}. One run by hand,
+        without a spread; its driver was not noted ({link(found)}).""")
+    return text + "\n\n" + table(["call", "host, us"], [[name, str(us)] for name, us in found["host_us"].items()])
+
+
+# What stands on each page; other text of the page is not touched.
+PAGES = {"README.md": {"photo": photo, "results": results},
+         "bench/README.md": {"forwards": forwards, "attention": attention, "cpu": cpu, "calls": calls, "worst": worst},
+         "docs/pruning.md": {"accuracy": accuracy}}
 
 
 def main():
     check, reports, differ = "--check" in sys.argv[1:], read(), False
-    for name in ("README.md", "bench/README.md"):
-        path = ROOT / name
+    for page, blocks in PAGES.items():
+        path = ROOT / page
         old = path.read_text()
-        used = set()
+        used = re.findall(r"<!-- begin (\w+) -->\n.*?<!-- end \1 -->", old, flags=re.S)
+        if sorted(used) != sorted(blocks):
+            sys.exit(f"tables: {page} has the tables {', '.join(sorted(used))}; expected {', '.join(sorted(blocks))}")
 
-        def fill(match):
-            used.add(match.group(1))
-            return f"<!-- begin {match.group(1)} -->\n{BLOCKS[match.group(1)](reports)}\n<!-- end {match.group(1)} -->"
+        def fill(match, page=page, blocks=blocks):
+            name = match.group(1)
+            return f"<!-- begin {name} -->\n{on_page(blocks[name](reports), page)}\n<!-- end {name} -->"
 
         new = re.sub(r"<!-- begin (\w+) -->\n.*?<!-- end \1 -->", fill, old, flags=re.S)
-        if not used:
-            sys.exit(f"tables: {name} has no table")
         if new != old and check:
             differ = True
-            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), name, "from bench/results"))
+            sys.stdout.writelines(difflib.unified_diff(old.splitlines(True), new.splitlines(True), page, "from bench/results"))
         elif new != old:
             path.write_text(new)
-            print(f"{name}: rewritten")
+            print(f"{page}: rewritten")
     if differ:
         sys.exit("tables: run bench/tables.py")
 

@@ -70,14 +70,14 @@ compile() {
     [ -z "${CXX:-}" ] || { $CXX -std=c++17 $strict ${CXXFLAGS:-} -o "$output.cxx" "$here/program.cpp" "$@" && "$output.cxx"; }
 }
 
-# The project that the README shows, with an example as its main.c.
-readme_project() {
+# The project that docs/using.md shows, with an example as its main.c.
+documented_project() {
     mkdir "$work/app"
-    cp "$here/readme/CMakeLists.txt" "$work/app"
+    cp "$here/documented/CMakeLists.txt" "$work/app"
     cp "$source/examples/attention.c" "$work/app/main.c"
     while IFS= read -r line; do
-        grep -qxF -- "$line" "$source/README.md" || fail "README.md lacks the line: $line"
-    done <"$here/readme/CMakeLists.txt"
+        grep -qxF -- "$line" "$source/docs/using.md" || fail "docs/using.md lacks the line: $line"
+    done <"$here/documented/CMakeLists.txt"
     "$CMAKE" -S "$work/app" -B "$work/app/build" "-DCMAKE_PREFIX_PATH=$prefix" >/dev/null
     "$CMAKE" --build "$work/app/build" >/dev/null
     "$work/app/build/my_app"
@@ -88,7 +88,7 @@ find_package)
     install_moved
     cmake_project both "$languages" -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
     [ "$languages" = C ] || cmake_project cxx_alone CXX -DRVIT_HOW=find_package "-DCMAKE_PREFIX_PATH=$prefix"
-    readme_project
+    documented_project
     ;;
 pkg-config)
     command -v pkg-config >/dev/null || skip "pkg-config is not installed"
