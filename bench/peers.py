@@ -132,6 +132,8 @@ def prepare_kernels(options, zoo):
 def main():
     options = parse()
     sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+    os.environ["RAGGEDVIT_LIBRARY"] = os.path.realpath(options.library)  # for the package's public functions
+
     import torch
 
     from peers import forwards

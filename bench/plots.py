@@ -7,9 +7,10 @@
 import pathlib
 import re
 import sys
+import textwrap
 
-from reports import (FLASH, GRAPH, MODELS, OURS, TRITON, by_batch, by_policy, by_ratio, day, forward_rows, ideal_speed_up,
-                     images_per_second, median, read)
+from reports import (FLASH, FUNCTION, GRAPH, MODELS, OPERATOR, OURS, PREPARED, TRITON, by_batch, by_policy, by_ratio, day,
+                     forward_rows, ideal_speed_up, images_per_second, median, read)
 
 # Okabe and Ito's colours, which stay apart for the colour-blind; point types and dashes say the same again.
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C6D1F"]
@@ -73,9 +74,10 @@ def style_of(style, dashed=False):
 class Bars:
     """series: (label, style number, [value or None for each category])"""
 
-    def __init__(self, title, y, categories, series, stacked=False, log_y=False, rotate=False, line=None, labels=False):
+    def __init__(self, title, y, categories, series, stacked=False, log_y=False, rotate=False, line=None, labels=False, under=96):
         self.title, self.x, self.y, self.categories, self.stacked, self.log_y = title, "", y, categories, stacked, log_y
         self.series, self.rotate, self.line, self.labels = [s for s in series if any(s[2])], rotate, line, labels
+        self.under = under  # pixels for rotated names
 
     def empty(self):
         return not self.series or not self.categories
@@ -146,7 +148,7 @@ class Figure:
             for label, style, kind in panel.legend():
                 legend.setdefault(label, (style, kind))
             column, row = i % columns, i // columns
-            under = 96 if getattr(panel, "rotate", False) else 68
+            under = panel.under if getattr(panel, "rotate", False) else 68
             left, right = column * self.panel_size[0] + 100, (column + 1) * self.panel_size[0] - 14
             high, low = height - top - row * self.panel_size[1] - 26, height - top - (row + 1) * self.panel_size[1] + under
             out += ["reset", "unset key\nset grid ytics lc rgb '#dddddd' lw 1\nset border 3\nset tics nomirror out"]
@@ -215,22 +217,26 @@ def overhead(reports, device):
     host, names = [], []
     for label, value, device_us in (
             ("raggedvit, C", median(mine, "host_us"), median(gpu, OURS)),
-            ("raggedvit, Python", median(row, "python_us", OURS), median(gpu, OURS)),
-            ("Triton, prebuilt", median(row, "python_us", "Triton, prebuilt"), median(gpu, TRITON)),
-            ("FA2 varlen, C++", median(row, "cpp_us", FLASH), median(gpu, FLASH)),
+            (PREPARED, median(row, "python_us", PREPARED) or median(row, "python_us", OURS), median(gpu, OURS)),
+            (FUNCTION, median(row, "python_us", FUNCTION), median(gpu, OURS)),
+            (OPERATOR, median(row, "python_us", OPERATOR), median(gpu, OURS)),
+            ("Triton varlen, compiled kernel launched directly", median(row, "python_us", "Triton, prebuilt"), median(gpu, TRITON)),
             ("Triton varlen", median(row, "python_us", TRITON), median(gpu, TRITON)),
-            ("FA2 varlen", median(row, "python_us", FLASH), median(gpu, FLASH)),
+            ("FA2 varlen, operator from C++", median(row, "cpp_us", FLASH), median(gpu, FLASH)),
+            ("FA2 varlen, operator", median(row, "python_us", FLASH), median(gpu, FLASH)),
+            ("FA2 varlen, varlen_attn", median(row, "python_us", "varlen_attn"), median(gpu, "varlen_attn")),
             ("padded SDPA", median(row, "python_us", "padded SDPA"), median(gpu, "padded SDPA")),
             ("cuDNN SDPA", median(row, "python_us", "cuDNN SDPA"), median(gpu, "cuDNN SDPA"))):
         if value:
-            names.append(label)
+            names.append("\\n".join(textwrap.wrap(label, 24)))
             host.append((value, device_us))
     floor = median(ours or {}, "floor_before", "empty_launch_us")
     panel = Bars(f"{row['point']}: one eager call", "us", names,
                  [("host, to enqueue it", 1, [h for h, _ in host]), ("GPU, to run it", 0, [g for _, g in host])], rotate=True, labels=True,
-                 line=("host, an empty launch", f"{floor:.4f}") if floor else None)
+                 under=150, line=("host, an empty launch", f"{floor:.4f}") if floor else None)
     return Figure(f"{slug(device)}_overhead", f"What a call costs beside its work: {device}, {day(peers, timed, ours)}", [panel], 1,
-                  "Host: 100 calls back to back, the clock stopped before the wait. Python unless named otherwise.", (760, 400))
+                  "Host: 100 calls in a row, the clock stopped before the wait. From Python unless the label says C or C++."
+                  " Prepared calls and Triton write to an output allocated beforehand.", (900, 440))
 
 
 def throughput(reports, device):
@@ -256,7 +262,8 @@ def throughput(reports, device):
     panel = Lines("DeiT-B 224, f16, half of the tokens after block 3", "images in a batch", "images a second", lines, log_y=True,
                   ticks=batches)
     return Figure(f"{slug(device)}_throughput", f"Whole forwards: {device}, {day(peers, more, compiled)}", [panel], 1,
-                  "Several enqueued, one wait. Images and logits in device memory.", (620, 420))
+                  "Several enqueued, one wait. Images and logits in device memory. raggedvit by prepared C calls through ctypes.",
+                  (620, 420))
 
 
 def ratio(reports, device):
@@ -265,7 +272,7 @@ def ratio(reports, device):
     for model, (title, _, tokens) in MODELS.items():
         swept = reports.find("forward", name=device, model=model, where=by_ratio)
         x_ideal = [i / 20 for i in range(0, 19)]
-        lines = [("ideal, by multiplications", 6, True, [(p, ideal_speed_up(model, 1 - p)) for p in x_ideal])]
+        lines = [("ideal, by MACs", 6, True, [(p, ideal_speed_up(model, 1 - p)) for p in x_ideal])]
         if swept:
             used.append(swept)
             dense = next(median(r, "ms_per_image") for r in swept["results"] if r["prune"] == "none")
@@ -288,7 +295,7 @@ def ratio(reports, device):
     if not panels:
         return None
     return Figure(f"{slug(device)}_ratio", f"Speed-up by prune ratio: {device}, {day(*(used or [peers]), peers)}", panels, 2,
-                  "Each against its own dense forward in its own run. The ideal counts the multiplications of the blocks, nothing else.")
+                  "Each against its own dense forward in its own run. The ideal counts the MACs of the blocks, nothing else.")
 
 
 def stages(reports, device):

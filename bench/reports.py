@@ -6,6 +6,8 @@ import pathlib
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 OURS, GRAPH, FLASH, TRITON = "raggedvit", "pytorch graph", "FA2 varlen", "Triton varlen"
+# Host times from Python. Reports before 2026-11-22 call the prepared call "raggedvit" and lack the public functions.
+PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 MODELS = {"deit_tiny_patch16_224": ("DeiT-T 224", 192, 197), "deit_small_patch16_224": ("DeiT-S 224", 384, 197),
           "deit_base_patch16_224": ("DeiT-B 224", 768, 197), "deit_base_patch16_384": ("DeiT-B 384", 768, 577)}
 

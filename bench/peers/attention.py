@@ -7,6 +7,8 @@ from .clock import first_line, summarize
 from .points import Batch, error
 
 OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
+# What a host can call: arguments filled in beforehand, and the two functions of the Python package.
+PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 # Where the rivals that take long to set up and are far behind are measured as well.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
 
@@ -134,7 +136,9 @@ def host(place, clock, points, extension, heads=12, head_dim=64, dtype=torch.flo
         batch = Batch(place, point, heads, head_dim, dtype)
         row = {"point": point.name, "python_us": {}, "cpp_us": {}}
         makers = {
-            OURS: lambda: ours.attention(place, batch)[0],
+            PREPARED: lambda: ours.attention(place, batch)[0],
+            FUNCTION: lambda: ours.function(batch),
+            OPERATOR: lambda: ours.operator(batch),
             FLASH: lambda: flash.operator(batch)[0],
             "varlen_attn": lambda: flash.varlen_attn(batch)[0],
             "padded SDPA": lambda: sdpa.padded(batch)[0],

@@ -1,14 +1,15 @@
-"""rvit_attention, called as a C program would: args filled once, one function call."""
+"""The library's attention from Python: by a prepared C call, and by the functions that a Python program calls."""
 
 import ctypes
 
+import raggedvit
 from raggedvit._library import CONSTANTS, new
 
 from .library import DTYPES
 
 
 def attention(place, batch, **options):
-    """(call, result) of one eager rvit_attention on a batch; the args are laid out beforehand, as the caller of a C API does."""
+    """(call, result) of one eager rvit_attention on a batch; the args are filled in beforehand, as a C program does it."""
     library, point = place.library, batch.point
     out = place.empty(point.rows, batch.heads * batch.head_dim, dtype=batch.dtype)
     stride = 3 * batch.heads * batch.head_dim
@@ -30,3 +31,17 @@ def attention(place, batch, **options):
         return out
 
     return call, result
+
+
+def function(batch):
+    """raggedvit.attention, which checks its arguments and allocates its output."""
+    longest, scale = batch.point.longest, batch.scale
+    return lambda: raggedvit.attention(batch.qkv, batch.cu_seqlens, scale, longest)
+
+
+def operator(batch):
+    """The same as an operator of PyTorch's."""
+    import raggedvit.torch
+
+    run, longest, scale = raggedvit.torch.attention, batch.point.longest, batch.scale
+    return lambda: run(batch.qkv, batch.cu_seqlens, longest, scale)

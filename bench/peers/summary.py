@@ -9,6 +9,7 @@ import pathlib
 import sys
 
 OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
+FUNCTION = "raggedvit.attention"
 # Batch sizes from which a factor over PyTorch's graph is asked for, pruned.
 PRUNED_FACTORS = [(16, 1.15), (4, 1.3), (1, 1.6)]
 
@@ -112,18 +113,19 @@ def host(lines, peers, c_attention, c_forwards):
         lines.add(title, f"{ours:.2f} us / {floor:.2f} us = {ours / floor:.2f}x", "at most 1.5x", ours <= 1.5 * floor)
     else:
         lines.absent(title)
-    # Like against like: both from Python, or neither.
+    # Like against like: what a Python program calls on both sides, or no Python on either.
     rows = peers.get("host", [])
     pairs = {
-        "both from Python": [(median(r, "python_us", FLASH), median(r, "python_us", OURS)) for r in rows],
-        "theirs from C++, ours from C": [(median(r, "cpp_us", FLASH), ours) for r in rows],
+        "raggedvit.attention and FA2's operator from Python": (1, [(median(r, "python_us", FLASH), median(r, "python_us", FUNCTION))
+                                                                   for r in rows]),
+        "theirs from C++, ours from C": (5, [(median(r, "cpp_us", FLASH), ours) for r in rows]),
     }
-    for how, found in pairs.items():
+    for how, (wanted, found) in pairs.items():
         found = [(theirs, mine) for theirs, mine in found if theirs and mine]
         title = f"3 host, FA2 varlen over one eager attention, {how}"
         if found:
             theirs, mine = min(found, key=lambda pair: pair[0] / pair[1])
-            lines.add(title, f"{theirs:.1f} us / {mine:.2f} us = {theirs / mine:.1f}x", "at least 5x", theirs >= 5 * mine)
+            lines.add(title, f"{theirs:.1f} us / {mine:.2f} us = {theirs / mine:.1f}x", f"at least {wanted}x", theirs >= wanted * mine)
         else:
             lines.absent(title)
     # The floor is measured in a row, too.
