@@ -165,6 +165,7 @@ bool fault_launch();     /* this launch is to lose the device */
 bool late();
 size_t memory_size();
 int compiled_for();
+int default_dynamic_shared(); /* bytes that a launch may ask for unless cuFuncSetAttribute says otherwise */
 void faults_restart();
 
 /* execute.cpp */

@@ -83,4 +83,10 @@ int compiled_for()
     const char *text = getenv("RVIT_EMU_PTX");
     return text ? atoi(text) : model().capability;
 }
+
+int default_dynamic_shared()
+{
+    const char *text = getenv("RVIT_EMU_SHARED");
+    return text ? atoi(text) : 48 << 10;
+}
 } // namespace emu

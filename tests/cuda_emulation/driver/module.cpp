@@ -99,7 +99,7 @@ CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *
         return CUDA_ERROR_NOT_FOUND;
     CUfunc_st &f = module->functions[k];
     if (f.entry == nullptr)
-        f = {k, 48 << 10};
+        f = {k, default_dynamic_shared()};
     *function = &f;
     return CUDA_SUCCESS;
 }
