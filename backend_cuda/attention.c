@@ -2,6 +2,14 @@
 
 #include <math.h>
 
+#define F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
+#define BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
+/* Of 16-bit elements. */
+static const rvit_cu_kernel kernels[][RVIT_CU_N_ATTENTION_SHAPES] = {
+    [RVIT_F16] = {RVIT_CU_ATTENTION_SHAPES(F16) RVIT_CU_ATTENTION_SHORTS(F16)},
+    [RVIT_BF16] = {RVIT_CU_ATTENTION_SHAPES(BF16) RVIT_CU_ATTENTION_SHORTS(BF16)},
+};
+
 static rvit_cu_attention_tile choose_tile(const rvit_cu_device *device, const rvit_attention_args *args)
 {
     const rvit_cu_attention_size size = {
@@ -16,23 +24,12 @@ static rvit_cu_attention_tile choose_tile(const rvit_cu_device *device, const rv
     return rvit_cu_tile_attention(&device->machine, &size);
 }
 
-static rvit_cu_kernel choose_kernel(const rvit_attention_args *args, const rvit_cu_attention_tile *tile)
-{
-    if (args->dtype == RVIT_F32)
-        return RVIT_CU_attention_f32;
-    const int is_f16 = args->dtype == RVIT_F16;
-    const rvit_cu_kernel plain = is_f16 ? RVIT_CU_attention_f16_d32 : RVIT_CU_attention_bf16_d32;
-    const rvit_cu_kernel other = is_f16 ? RVIT_CU_attention_f16_d64_2_warps : RVIT_CU_attention_bf16_d64_2_warps;
-    if (tile->shape == RVIT_CU_ATTENTION_PLAIN)
-        return (rvit_cu_kernel)((int)plain + tile->head_class);
-    return (rvit_cu_kernel)((int)other + (int)tile->shape - (int)RVIT_CU_ATTENTION_2_WARPS);
-}
-
 rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args)
 {
     if (args->rows == 0 || args->max_len == 0)
         return RVIT_OK;
     const rvit_cu_attention_tile tile = choose_tile(queue->device, args);
+    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_attention_f32 : kernels[args->dtype][tile.shape];
     rvit_cu_attention_params params = {
         .q = rvit_cu_at(args->q),
         .k = rvit_cu_at(args->k),
@@ -61,7 +58,7 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
         const int64_t left = args->n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
         const rvit_cu_grid grid = {(unsigned)tile.row_blocks, (unsigned)args->n_heads, (unsigned)n};
         params.first_image = (int32_t)first;
-        RVIT_TRY(rvit_cu_launch_grid(queue, choose_kernel(args, &tile), grid, tile.threads, tile.shared, &params));
+        RVIT_TRY(rvit_cu_launch_grid(queue, kernel, grid, tile.threads, tile.shared, &params));
     }
     return RVIT_OK;
 }

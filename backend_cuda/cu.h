@@ -14,11 +14,16 @@
 #include "core/backend.h"
 
 typedef enum rvit_cu_kernel {
-#define RVIT_CU_KERNEL(name, params) RVIT_CU_##name,
+#define RVIT_CU_KERNEL(name, ...) RVIT_CU_##name,
 #include "backend_cuda/kernels/kernels.def"
-#undef RVIT_CU_KERNEL
     RVIT_CU_N_KERNELS
 } rvit_cu_kernel;
+
+/* An array of the kernels of an op by element type. */
+#define RVIT_CU_OF_TYPES(op)                                                                                \
+    {                                                                                                       \
+        [RVIT_F32] = RVIT_CU_##op##_f32, [RVIT_F16] = RVIT_CU_##op##_f16, [RVIT_BF16] = RVIT_CU_##op##_bf16 \
+    }
 
 typedef struct rvit_cu_lt rvit_cu_lt;
 
@@ -99,12 +104,6 @@ static inline void *rvit_cu_at(rvit_view view)
 static inline rvit_cu_rows rvit_cu_rows_of(const rvit_rows *rows)
 {
     return (rvit_cu_rows){rvit_cu_at(rows->live), (int32_t)rows->capacity, 0};
-}
-
-/* The kernel of a family {f32, f16, bf16} whose first is `first`. */
-static inline rvit_cu_kernel rvit_cu_of_dtype(rvit_cu_kernel first, rvit_dtype dtype)
-{
-    return (rvit_cu_kernel)((int)first + (int)dtype);
 }
 
 /* Makes the device's context the calling thread's, unless it is already; leave undoes it. DEVICE_LOST: the application has reset the GPU;

@@ -7,10 +7,13 @@
 /* The image of every kernel for every architecture, made by the build from kernels/kernels.cu. */
 extern const unsigned long long rvit_cu_image[];
 
-static const char *const kernel_names[RVIT_CU_N_KERNELS] = {
-#define RVIT_CU_KERNEL(name, params) #name,
+enum { SHARED_FIXED, SHARED_DYNAMIC };
+static const struct {
+    const char *name;
+    int shared;
+} kernels[RVIT_CU_N_KERNELS] = {
+#define RVIT_CU_KERNEL(name, params, threads, ctas, wait, shared, ...) {#name, SHARED_##shared},
 #include "backend_cuda/kernels/kernels.def"
-#undef RVIT_CU_KERNEL
 };
 
 enum {
@@ -117,13 +120,6 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
     return find_device(driver, index, NULL, &handle, out_info, &machine);
 }
 
-/* Kernels whose shared memory is chosen at launch. */
-static int has_dynamic_shared(int kernel)
-{
-    return (kernel >= RVIT_CU_linear_f16_odd && kernel <= RVIT_CU_linear_bf16_64x96) ||
-           (kernel >= RVIT_CU_attention_f32 && kernel <= RVIT_CU_attention_bf16_d64_tall) || kernel == RVIT_CU_match_rows;
-}
-
 static rvit_status load_kernels(rvit_cu_device *device)
 {
     const CUresult result = device->driver->cuModuleLoadData(&device->module, rvit_cu_image);
@@ -134,9 +130,9 @@ static rvit_status load_kernels(rvit_cu_device *device)
                             "suit the device or its driver)");
     }
     for (int i = 0; i < RVIT_CU_N_KERNELS; i++) {
-        RVIT_CU_TRY(device->driver, cuModuleGetFunction, (&device->kernels[i], device->module, kernel_names[i]));
+        RVIT_CU_TRY(device->driver, cuModuleGetFunction, (&device->kernels[i], device->module, kernels[i].name));
         /* All that a CTA may have, less what they use besides: what a launch asks for is its own affair. */
-        if (has_dynamic_shared(i))
+        if (kernels[i].shared == SHARED_DYNAMIC)
             RVIT_CU_TRY(device->driver, cuFuncSetAttribute,
                         (device->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device->machine.max_shared));
     }

@@ -1,5 +1,7 @@
 #include "backend_cuda/cu.h"
 
+static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(head);
+
 rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args)
 {
     if (args->n_images == 0)
@@ -25,5 +27,5 @@ rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args)
         .eps = args->eps,
     };
     const int64_t ctas = ((int64_t)args->n_images + images - 1) / images * params.class_tiles;
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_head_f32, args->weight_dtype), ctas, RVIT_CU_HEAD_WARPS * 32, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->weight_dtype], ctas, RVIT_CU_HEAD_WARPS * 32, 0, &params);
 }

@@ -1,5 +1,14 @@
 #include "backend_cuda/cu.h"
 
+#define F32(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_f32_##name,
+#define F16(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_f16_##name,
+#define BF16(name, ...) [RVIT_CU_NORM_##name] = RVIT_CU_layernorm_bf16_##name,
+static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
+    [RVIT_F32] = {RVIT_CU_NORM_SHAPES(F32) F32(any)},
+    [RVIT_F16] = {RVIT_CU_NORM_SHAPES(F16) F16(any)},
+    [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
+};
+
 /* The weights of the second and third product behind this op: those of the first would not come in time. Between one layernorm of a block
    and the next lie two. */
 static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
@@ -34,12 +43,9 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
         .inverse_dim = 1.0f / (float)args->dim,
         .eps = args->eps,
     };
-    static const rvit_cu_kernel first[] = {
-        [RVIT_F32] = RVIT_CU_layernorm_f32_256, [RVIT_F16] = RVIT_CU_layernorm_f16_256, [RVIT_BF16] = RVIT_CU_layernorm_bf16_256};
     const rvit_cu_norm_tile tile = rvit_cu_tile_layernorm(&queue->device->machine, args->rows.capacity, args->dim);
-    const rvit_cu_kernel kernel = (rvit_cu_kernel)((int)first[args->dtype] + tile.length_class);
     params.row_ctas = tile.ctas;
     look_ahead(queue, &params.ahead);
     const int64_t extra = params.ahead.lines[0] > 0 ? tile.ahead_ctas : 0;
-    return rvit_cu_launch(queue, kernel, tile.ctas + extra, tile.threads, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->dtype][tile.shape], tile.ctas + extra, tile.threads, 0, &params);
 }

@@ -1,12 +1,12 @@
 #include "backend_cuda/cu.h"
 
-static rvit_cu_kernel choose_kernel(rvit_dtype dtype, rvit_cu_linear_shape shape)
-{
-    if (dtype == RVIT_F32)
-        return RVIT_CU_linear_f32_64x64;
-    const rvit_cu_kernel first = dtype == RVIT_F16 ? RVIT_CU_linear_f16_odd : RVIT_CU_linear_bf16_odd;
-    return (rvit_cu_kernel)((int)first + (int)shape);
-}
+#define F16(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_f16_##name,
+#define BF16(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_bf16_##name,
+/* Of 16-bit elements. */
+static const rvit_cu_kernel kernels[][RVIT_CU_N_LINEAR_SHAPES] = {
+    [RVIT_F16] = {RVIT_CU_LINEAR_SHAPES(F16) RVIT_CU_LINEAR_SINGLES(F16)},
+    [RVIT_BF16] = {RVIT_CU_LINEAR_SHAPES(BF16) RVIT_CU_LINEAR_SINGLES(BF16)},
+};
 
 /* Whether no op of the program writes weight or bias. */
 static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
@@ -41,5 +41,6 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
     };
     const rvit_cu_linear_tile tile = rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
                                                          args->rows.capacity, args->in_features, args->out_features);
-    return rvit_cu_launch(queue, choose_kernel(args->dtype, tile.shape), tile.ctas, tile.threads, tile.shared, &params);
+    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_linear_f32_64x64 : kernels[args->dtype][tile.shape];
+    return rvit_cu_launch(queue, kernel, tile.ctas, tile.threads, tile.shared, &params);
 }

@@ -476,6 +476,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
 
 static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, int adds_bias)
 {
+    static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(finish);
     rvit_cu_finish_params params = {
         .x = rvit_cu_at(args->out),
         .bias = adds_bias ? rvit_cu_at(args->bias) : NULL,
@@ -485,7 +486,7 @@ static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, in
     };
     const int64_t chunks = params.n * rvit_dtype_size(args->out_dtype) / 16;
     const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, chunks, 256, RVIT_CU_CTAS_FINISH);
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_finish_f32, args->out_dtype), ctas, 256, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->out_dtype], ctas, 256, 0, &params);
 }
 
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan)

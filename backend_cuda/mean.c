@@ -1,5 +1,7 @@
 #include "backend_cuda/cu.h"
 
+static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(mean);
+
 rvit_status rvit_cu_mean(rvit_cu_queue *queue, const rvit_mean_args *args)
 {
     if (args->n_images == 0)
@@ -14,5 +16,5 @@ rvit_status rvit_cu_mean(rvit_cu_queue *queue, const rvit_mean_args *args)
         .first_column = args->first_column,
         .tiles = (args->dim - args->first_column + RVIT_CU_MEAN_COLUMNS - 1) / RVIT_CU_MEAN_COLUMNS,
     };
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_mean_f32, args->dtype), (int64_t)args->n_images * params.tiles, 256, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->dtype], (int64_t)args->n_images * params.tiles, 256, 0, &params);
 }

@@ -1,5 +1,7 @@
 #include "backend_cuda/cu.h"
 
+static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(merge);
+
 rvit_status rvit_cu_merge(rvit_cu_queue *queue, const rvit_merge_args *args)
 {
     rvit_cu_merge_params params = {
@@ -18,5 +20,5 @@ rvit_status rvit_cu_merge(rvit_cu_queue *queue, const rvit_merge_args *args)
     const rvit_cu_machine *machine = &queue->device->machine;
     const int32_t warps = args->rows.capacity <= 4 * (int64_t)machine->n_sms ? 2 : 8;
     const int32_t ctas = rvit_cu_tile_ctas(machine, args->rows.capacity, warps, 8);
-    return rvit_cu_launch(queue, rvit_cu_of_dtype(RVIT_CU_merge_f32, args->dtype), ctas, warps * 32, 0, &params);
+    return rvit_cu_launch(queue, kernels[args->dtype], ctas, warps * 32, 0, &params);
 }

@@ -1,5 +1,7 @@
 #include "backend_cuda/cu.h"
 
+static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(patchify);
+
 rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *args)
 {
     const int32_t grid = args->image_size / args->patch_size;
@@ -17,5 +19,5 @@ rvit_status rvit_cu_patchify(rvit_cu_queue *queue, const rvit_patchify_args *arg
     };
     const int32_t images = args->n_images < 1 ? 1 : args->n_images < RVIT_CU_MAX_GRID_Z ? args->n_images : RVIT_CU_MAX_GRID_Z;
     const rvit_cu_grid ctas = {(unsigned)(args->channels * grid), (unsigned)images, 1};
-    return rvit_cu_launch_grid(queue, rvit_cu_of_dtype(RVIT_CU_patchify_f32, args->dtype), ctas, 256, 0, &params);
+    return rvit_cu_launch_grid(queue, kernels[args->dtype], ctas, 256, 0, &params);
 }

@@ -10,17 +10,16 @@ static int32_t least(int64_t a, int64_t b)
     return (int32_t)(a < b ? a : b);
 }
 
-/* What depends on the class of head dimension. pitch: bytes of a key in shared memory. */
-typedef struct attention_class {
-    int32_t head_dim, pitch, stages;
-} attention_class;
+typedef struct attention_shape {
+    int32_t head_dim, warps, warp_rows, ctas, roomy_ctas, stages;
+} attention_shape;
 
-#define CLASS(D)                                           \
-    {                                                      \
-        D, RVIT_CU_ATTENTION_PITCH(D), RVIT_CU_STAGES_D##D \
-    }
-static const attention_class classes[] = {CLASS(32), CLASS(64), CLASS(80), CLASS(96), CLASS(128)};
-enum { CLASS_64 = 1 };
+static const attention_shape attention_shapes[] = {
+#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, extras) \
+    [RVIT_CU_ATTENTION_##name] = {dim, warps, 16 * (row_tiles), ctas, roomy_ctas, RVIT_CU_STAGES_D##dim},
+    RVIT_CU_ATTENTION_SHAPES(SHAPE)
+#undef SHAPE
+};
 
 static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
 {
@@ -31,68 +30,85 @@ static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
     return tile;
 }
 
-/* Rounds of CTAs, so many of them on an SM at once. */
-static int64_t waves(const rvit_cu_machine *machine, int32_t shared, int32_t most, int64_t ctas)
+/* Bytes of the ring, which need not be longer than the longest image. */
+static int32_t ring_of(const attention_shape *s, int32_t len)
 {
-    const int32_t fit = machine->sm_shared / (shared + 1024);
-    return divide_up(ctas, (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
+    return least(s->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * RVIT_CU_ATTENTION_PITCH(s->head_dim);
 }
 
-/* Warps of 32 rows read keys and values half as often, but a CTA of them takes 1.3 to 1.4 times as long (measured on an H200), and they fit
-   badly where images are short and shorter than the longest may be. */
-static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len, int32_t shared)
+/* Rounds of CTAs, as many on an SM at once as it has room for, until every row of every head has been taken. */
+static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, int64_t heads, int32_t len)
+{
+    const int32_t fit = machine->sm_shared / (ring_of(s, len) + 1024);
+    const int32_t most = machine->sm_shared >= RVIT_CU_ROOMY ? s->roomy_ctas : s->ctas;
+    return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
+}
+
+/* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a CTA of them takes 1.3 to 1.4 times as
+   long (measured on an H200), and they fit badly where images are short and shorter than the longest may be. */
+static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads;
-    const int32_t ctas = machine->sm_shared >= RVIT_CU_ROOMY ? RVIT_CU_CTAS_D64_ROOMY_TALL : RVIT_CU_CTAS_D64_TALL;
-    if (size->extras || (5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images))
+    if (5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images)
         return 0;
-    return 13 * waves(machine, shared, ctas, heads * divide_up(len, 128)) <
-           10 * waves(machine, shared, RVIT_CU_CTAS_D64, heads * divide_up(len, 64));
+    return 13 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64_tall], heads, len) <
+           10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
 }
 
 /* Warps of a CTA where images are short and so few that all warps of 8 rows run at once; 0 elsewhere. Two of them, or three where that
    puts less on an SM. The limits are an H200's: from there on it takes longer to load keys and values for each warp. */
 static int32_t short_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
-    const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, 8);
+    const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, RVIT_CU_SHORT_ROWS);
     if (size->extras || len > 48 || heads * tiles > (int64_t)machine->n_sms * (len <= 32 ? 6 : 3))
         return 0;
-    return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? 3 : 2;
+    return tiles % 3 == 0 && heads * divide_up(tiles, 2) > machine->n_sms ? RVIT_CU_SHORT_WARPS : 2;
+}
+
+/* For heads of 33 to 64 channels, and images that the short kernels do not take. */
+static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    /* Few rows, or so few tiles that more CTAs are worth more than shared copies. */
+    if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
+        return size->extras ? RVIT_CU_ATTENTION_d64_extras_2_warps : RVIT_CU_ATTENTION_d64_2_warps;
+    if (len <= 48)
+        return size->extras ? RVIT_CU_ATTENTION_d64_extras_3_warps : RVIT_CU_ATTENTION_d64_3_warps;
+    if (size->extras)
+        return RVIT_CU_ATTENTION_d64_extras;
+    return is_tall(machine, size, len) ? RVIT_CU_ATTENTION_d64_tall : RVIT_CU_ATTENTION_d64;
 }
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
+    static const rvit_cu_attention_shape by_head_dim[] = {RVIT_CU_ATTENTION_d32, RVIT_CU_ATTENTION_d64, RVIT_CU_ATTENTION_d80,
+                                                          RVIT_CU_ATTENTION_d96, RVIT_CU_ATTENTION_d128};
     const int32_t len = size->len < 1 ? 1 : size->len;
     if (size->element_size == 4)
         return tile_f32(size->head_dim, len);
     rvit_cu_attention_tile tile = {0};
-    while (classes[tile.head_class].head_dim < size->head_dim)
-        tile.head_class++;
-    const attention_class *c = &classes[tile.head_class];
-    tile.shared = least(c->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * c->pitch;
-    int32_t warps = 4, warp_rows = 16;
-    if (tile.head_class == CLASS_64 && short_warps(machine, size, len) > 0) {
-        tile.shape = len <= 32 ? RVIT_CU_ATTENTION_SHORT_32 : RVIT_CU_ATTENTION_SHORT_48;
-        tile.shared = 0;
-        warps = short_warps(machine, size, len), warp_rows = 8;
-    } else if (tile.head_class == CLASS_64) {
-        /* Few rows, or so few tiles that more CTAs are worth more than shared copies. */
-        if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
-            tile.shape = RVIT_CU_ATTENTION_2_WARPS, warps = 2;
-        else if (len <= 48)
-            tile.shape = RVIT_CU_ATTENTION_3_WARPS, warps = 3;
-        else if (is_tall(machine, size, len, tile.shared))
-            tile.shape = RVIT_CU_ATTENTION_TALL, warp_rows = 32;
-        if (size->extras)
-            tile.shape = (rvit_cu_attention_shape)((int)tile.shape + (int)RVIT_CU_ATTENTION_EXTRAS);
+    int i = 0;
+    while (attention_shapes[by_head_dim[i]].head_dim < size->head_dim)
+        i++;
+    tile.shape = by_head_dim[i];
+    const int32_t n_short_warps = tile.shape == RVIT_CU_ATTENTION_d64 ? short_warps(machine, size, len) : 0;
+    if (n_short_warps > 0) {
+        tile.shape = len <= 32 ? RVIT_CU_ATTENTION_d64_short_32 : RVIT_CU_ATTENTION_d64_short_48;
+        tile.threads = n_short_warps * 32;
+        tile.row_blocks = (int32_t)divide_up(len, n_short_warps * RVIT_CU_SHORT_ROWS);
+        return tile;
     }
-    tile.threads = warps * 32;
-    tile.row_blocks = (int32_t)divide_up(len, warps * warp_rows);
+    if (tile.shape == RVIT_CU_ATTENTION_d64)
+        tile.shape = shape_d64(machine, size, len);
+    const attention_shape *s = &attention_shapes[tile.shape];
+    tile.threads = s->warps * 32;
+    tile.row_blocks = (int32_t)divide_up(len, s->warps * s->warp_rows);
+    tile.shared = ring_of(s, len);
     return tile;
 }
 
 typedef struct linear_shape {
     int32_t rows, columns, threads, shared, roomy_shared, ctas, cost;
+    int32_t is_single; /* for few rows, all of whose tiles are made at once */
 } linear_shape;
 
 static const linear_shape shapes[] = {
@@ -103,7 +119,8 @@ static const linear_shape shapes[] = {
                                (stages) * ((rows) + (columns)) * (depth)*2,                                              \
                                (roomy_stages) * ((rows) + (columns)) * (roomy_depth)*2,                                  \
                                ctas,                                                                                     \
-                               cost},
+                               cost,                                                                                     \
+                               0},
     RVIT_CU_LINEAR_SHAPES(SHAPE)
 #undef SHAPE
 #define SINGLE(name, rows, columns, warp_rows, warp_columns, stages, ctas, cost)               \
@@ -113,12 +130,13 @@ static const linear_shape shapes[] = {
                                (stages) * ((rows) + (columns)) * 128,                          \
                                (stages) * ((rows) + (columns)) * 128,                          \
                                ctas,                                                           \
-                               cost},
+                               cost,                                                           \
+                               1},
         RVIT_CU_LINEAR_SINGLES(SINGLE)
 #undef SINGLE
 };
 
-static const linear_shape shape_f32 = {64, 64, 256, 0, 0, RVIT_CU_CTAS_F32, 0};
+static const linear_shape shape_f32 = {64, 64, 256, 0, 0, RVIT_CU_CTAS_F32, 0, 0};
 
 static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
 {
@@ -158,10 +176,12 @@ static rvit_cu_linear_shape choose_shape(const rvit_cu_machine *machine, int64_t
 {
     int best = RVIT_CU_LINEAR_64x64;
     int64_t least_time = INT64_MAX;
-    for (int shape = best; shape < RVIT_CU_N_LINEAR_SHAPES; shape++) {
-        const int64_t tiles = tiles_of(&shapes[shape], rows, out_features);
-        const int64_t time =
-            shape < RVIT_CU_LINEAR_32x32 ? time_of(machine, &shapes[shape], tiles) : time_of_single(machine, &shapes[shape], tiles);
+    for (int shape = 0; shape < RVIT_CU_N_LINEAR_SHAPES; shape++) {
+        if (shape == RVIT_CU_LINEAR_odd)
+            continue;
+        const linear_shape *s = &shapes[shape];
+        const int64_t tiles = tiles_of(s, rows, out_features);
+        const int64_t time = s->is_single ? time_of_single(machine, s, tiles) : time_of(machine, s, tiles);
         if (time < least_time) {
             least_time = time;
             best = shape;
@@ -193,7 +213,7 @@ static int is_for_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_f
 {
     const double most = has_gelu ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
     return machine->early && in_features % 8 == 0 && in_features <= 768 && (double)rows * in_features * out_features <= most &&
-           choose_shape(machine, rows, out_features) >= RVIT_CU_LINEAR_32x32;
+           shapes[choose_shape(machine, rows, out_features)].is_single;
 }
 
 rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
@@ -236,19 +256,21 @@ int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim)
 {
-    static const struct norm_class {
+    static const struct norm_shape {
         int32_t dim, ctas;
     } norms[] = {
-        {256, RVIT_CU_CTAS_NORM_256},   {384, RVIT_CU_CTAS_NORM_384},       {768, RVIT_CU_CTAS_NORM_768},
-        {1024, RVIT_CU_CTAS_NORM_1024}, {INT32_MAX, RVIT_CU_CTAS_NORM_ANY},
+#define SHAPE(dim, ctas) [RVIT_CU_NORM_##dim] = {dim, ctas},
+        RVIT_CU_NORM_SHAPES(SHAPE)
+#undef SHAPE
+            [RVIT_CU_NORM_any] = {INT32_MAX, RVIT_CU_CTAS_NORM_ANY},
     };
     rvit_cu_norm_tile tile = {0};
-    while (norms[tile.length_class].dim < dim)
-        tile.length_class++;
+    while (norms[tile.shape].dim < dim)
+        tile.shape++;
     /* Small CTAs spread a small batch over the device. */
     const int32_t warps = rows <= 4 * (int64_t)machine->n_sms ? 2 : 4;
     tile.threads = warps * 32;
-    tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.length_class].ctas);
+    tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.shape].ctas);
     /* More of them keep the rows waiting. */
     tile.ahead_ctas = rows * dim <= AHEAD_ELEMENTS ? machine->n_sms / 4 : 0;
     return tile;

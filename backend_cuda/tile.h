@@ -1,11 +1,9 @@
 /* Which kernel, how many CTAs of how many threads, how much shared memory: pure functions of what the host knows (capacities and the
-   device), so that an op always runs alike. No CUDA types. */
+   device), so that an op always runs alike. No CUDA types. The tables of shapes are also what kernels/kernels.def makes kernels of. */
 #ifndef RVIT_CU_TILE_H
 #define RVIT_CU_TILE_H
 
 #include <stdint.h>
-
-/* What kernels.cu is compiled with: stages of the rings, and CTAs that registers leave room for on an SM. */
 
 /* Tiles of linear: name, rows, columns, rows and columns of a warp, channels of a step and stages, the same where an SM has RVIT_CU_ROOMY
    bytes of shared memory, CTAs, elements that are copied at once (8 need rows of 16-byte multiples), and what an output costs in a full
@@ -30,24 +28,39 @@
 
 #define RVIT_CU_CTAS_F32 3
 #define RVIT_CU_CTAS_FINISH 4
+
+/* Layernorm: the longest rows that a kernel holds in registers, CTAs on an SM; and CTAs of the kernel for any rows. */
+#define RVIT_CU_NORM_SHAPES(SHAPE) SHAPE(256, 8) SHAPE(384, 6) SHAPE(768, 4) SHAPE(1024, 3)
+#define RVIT_CU_CTAS_NORM_ANY 8
+
 /* Attention: keys of a block (a stage of the ring is two), bytes of a key (or value) in shared memory, stages of the ring. */
 #define RVIT_CU_ATTENTION_KEYS 32
 #define RVIT_CU_ATTENTION_PITCH(D) ((D) == 80 ? 192 : 2 * (D))
-#define RVIT_CU_CTAS_NORM_256 8
-#define RVIT_CU_CTAS_NORM_384 6
-#define RVIT_CU_CTAS_NORM_768 4
-#define RVIT_CU_CTAS_NORM_1024 3
-#define RVIT_CU_CTAS_NORM_ANY 8
 #define RVIT_CU_STAGES_D32 3
 #define RVIT_CU_STAGES_D64 3
 #define RVIT_CU_STAGES_D80 2
 #define RVIT_CU_STAGES_D96 2
 #define RVIT_CU_STAGES_D128 2
-/* CTAs that registers leave room for on an SM, 16 and 32 rows a warp; the latter with RVIT_CU_ROOMY bytes of shared memory and with less,
-   of which mostly not more than two CTAs could take their part. */
-#define RVIT_CU_CTAS_D64 4
-#define RVIT_CU_CTAS_D64_ROOMY_TALL 3
-#define RVIT_CU_CTAS_D64_TALL 2
+/* Attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, warps, CTAs that registers leave room for on an
+   SM, the same where an SM has RVIT_CU_ROOMY bytes of shared memory, and whether there may be a key bias and more than the output. Kernels
+   of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others, which do not share instructions with what few
+   ask for. With less than RVIT_CU_ROOMY mostly not more than two tall CTAs could take their part of the shared memory. */
+#define RVIT_CU_ATTENTION_SHAPES(SHAPE)          \
+    SHAPE(d32, 32, 1, 4, 4, 4, 1)                \
+    SHAPE(d64, 64, 1, 4, 4, 4, 0)                \
+    SHAPE(d80, 80, 1, 4, 3, 3, 1)                \
+    SHAPE(d96, 96, 1, 4, 3, 3, 1)                \
+    SHAPE(d128, 128, 1, 4, 2, 2, 1)              \
+    SHAPE(d64_2_warps, 64, 1, 2, 8, 8, 0)        \
+    SHAPE(d64_3_warps, 64, 1, 3, 5, 5, 0)        \
+    SHAPE(d64_tall, 64, 2, 4, 2, 3, 0)           \
+    SHAPE(d64_extras, 64, 1, 4, 4, 4, 1)         \
+    SHAPE(d64_extras_2_warps, 64, 1, 2, 8, 8, 1) \
+    SHAPE(d64_extras_3_warps, 64, 1, 3, 5, 5, 1)
+/* The same for images of few keys, without shared memory and extras: name, the most keys. 2 or 3 warps of 8 rows. */
+#define RVIT_CU_ATTENTION_SHORTS(SHORT) SHORT(d64_short_32, 32) SHORT(d64_short_48, 48)
+#define RVIT_CU_SHORT_WARPS 3
+#define RVIT_CU_SHORT_ROWS 8
 
 typedef struct rvit_cu_machine {
     int32_t n_sms;
@@ -59,30 +72,22 @@ typedef struct rvit_cu_machine {
     int32_t early;      /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
-/* Kernels of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others, which do not share instructions with
-   what few ask for. */
 typedef enum rvit_cu_attention_shape {
-    RVIT_CU_ATTENTION_PLAIN,
-    RVIT_CU_ATTENTION_2_WARPS,
-    RVIT_CU_ATTENTION_3_WARPS,
-    RVIT_CU_ATTENTION_TALL,     /* 4 warps of 32 rows */
-    RVIT_CU_ATTENTION_SHORT_32, /* at most 32 keys an image; warps of 8 rows, no shared memory */
-    RVIT_CU_ATTENTION_SHORT_48,
-    RVIT_CU_ATTENTION_EXTRAS, /* key bias, more than the output: the first three with that */
-    RVIT_CU_ATTENTION_EXTRAS_2_WARPS,
-    RVIT_CU_ATTENTION_EXTRAS_3_WARPS,
+#define SHAPE(name, ...) RVIT_CU_ATTENTION_##name,
+    RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_SHORTS(SHAPE)
+#undef SHAPE
+        RVIT_CU_N_ATTENTION_SHAPES
 } rvit_cu_attention_shape;
 
 typedef struct rvit_cu_attention_tile {
-    int32_t head_class; /* index into {32, 64, 80, 96, 128}: the head dimension a kernel is made for */
-    rvit_cu_attention_shape shape;
+    rvit_cu_attention_shape shape; /* of 16-bit elements */
     int32_t threads;
     int32_t row_blocks; /* CTAs for each head of an image */
     int32_t shared;     /* bytes */
 } rvit_cu_attention_tile;
 
 typedef struct rvit_cu_attention_size {
-    int32_t element_size; /* 2 or 4; 4 is the float32 kernel, which has no classes */
+    int32_t element_size; /* 2 or 4; 4 is the float32 kernel, which has one shape */
     int32_t head_dim, n_heads;
     int64_t n_images, rows; /* rows: of all images together, at most */
     int32_t len;            /* the most rows an image can have */
@@ -92,15 +97,10 @@ typedef struct rvit_cu_attention_size {
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 typedef enum rvit_cu_linear_shape {
-    RVIT_CU_LINEAR_odd, /* for rows that are no multiple of 16 bytes */
-    RVIT_CU_LINEAR_64x64,
-    RVIT_CU_LINEAR_64x128,
-    RVIT_CU_LINEAR_128x128,
-    RVIT_CU_LINEAR_32x32, /* from here on for few rows */
-    RVIT_CU_LINEAR_64x32,
-    RVIT_CU_LINEAR_64x48,
-    RVIT_CU_LINEAR_64x96,
-    RVIT_CU_N_LINEAR_SHAPES
+#define SHAPE(name, ...) RVIT_CU_LINEAR_##name,
+    RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_SINGLES(SHAPE)
+#undef SHAPE
+        RVIT_CU_N_LINEAR_SHAPES
 } rvit_cu_linear_shape;
 
 typedef struct rvit_cu_linear_tile {
@@ -134,9 +134,17 @@ int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows);
    stride over their items. */
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm);
 
-/* Layernorm: index into {256, 384, 768, 1024, any}, the length of rows a kernel is made for. As many CTAs as stay on the device at once. */
+typedef enum rvit_cu_norm_shape {
+#define SHAPE(dim, ctas) RVIT_CU_NORM_##dim,
+    RVIT_CU_NORM_SHAPES(SHAPE)
+#undef SHAPE
+        RVIT_CU_NORM_any,
+    RVIT_CU_N_NORM_SHAPES
+} rvit_cu_norm_shape;
+
+/* Layernorm: as many CTAs as stay on the device at once. */
 typedef struct rvit_cu_norm_tile {
-    int32_t length_class;
+    rvit_cu_norm_shape shape;
     int32_t threads; /* a warp takes row after row */
     int32_t ctas;
     int32_t ahead_ctas; /* more, that fetch the weights of later products; 0 where rows are so many that those do not wait for weights */

@@ -6,6 +6,7 @@
 
 #include "../params.h"
 
+typedef float f32;
 struct f16 {
     uint16_t bits;
 };

@@ -22,24 +22,30 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
 {
     const rvit_cu_attention_size size = {element_size, head_dim, n_heads, n_images, n_images * len, len, extras};
     const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, &size);
-    const int is_short = t.shape == RVIT_CU_ATTENTION_SHORT_32 || t.shape == RVIT_CU_ATTENTION_SHORT_48;
-    const int32_t warp_rows = t.shape == RVIT_CU_ATTENTION_TALL ? 32 : is_short ? 8 : 16;
+    const int is_short = t.shape == RVIT_CU_ATTENTION_d64_short_32 || t.shape == RVIT_CU_ATTENTION_d64_short_48;
+    const int32_t warp_rows = t.shape == RVIT_CU_ATTENTION_d64_tall ? 32 : is_short ? 8 : 16;
     const int32_t rows = element_size == 4 ? 32 : t.threads / 32 * warp_rows;
     assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= 128);
-    const int has_extras = t.shape >= RVIT_CU_ATTENTION_EXTRAS;
-    assert_true(has_extras == (extras && element_size == 2 && head_dim > 32 && head_dim <= 64));
-    assert_true(t.shape != RVIT_CU_ATTENTION_SHORT_32 || len <= 32);
-    assert_true(t.shape != RVIT_CU_ATTENTION_SHORT_48 || len <= 48);
+    assert_true(t.shape != RVIT_CU_ATTENTION_d64_short_32 || len <= 32);
+    assert_true(t.shape != RVIT_CU_ATTENTION_d64_short_48 || len <= 48);
     assert_true(!is_short || t.threads <= 96);
-    assert_true(t.shape == RVIT_CU_ATTENTION_PLAIN || (head_dim > 32 && head_dim <= 64));
     assert_true((int64_t)t.row_blocks * rows >= len);
     assert_true(t.row_blocks == 1 || (int64_t)(t.row_blocks - 1) * rows < len);
     assert_true((t.shared > 0 || is_short) && t.shared + 1024 <= m->max_shared);
     if (element_size == 4)
         return;
-    static const int32_t classes[] = {32, 64, 80, 96, 128};
-    assert_true(t.head_class >= 0 && t.head_class < 5 && classes[t.head_class] >= head_dim);
-    assert_true(t.head_class == 0 || classes[t.head_class - 1] < head_dim);
+    static const struct {
+        int32_t dim, has_extras;
+    } shapes[] = {
+#define SHAPE(name, dim, row_tiles, warps, ctas, roomy_ctas, extras) [RVIT_CU_ATTENTION_##name] = {dim, extras},
+#define SHORT(name, keys) [RVIT_CU_ATTENTION_##name] = {64, 0},
+        RVIT_CU_ATTENTION_SHAPES(SHAPE) RVIT_CU_ATTENTION_SHORTS(SHORT)};
+    static const int32_t dims[] = {32, 64, 80, 96, 128};
+    int least = 0;
+    while (dims[least] < head_dim)
+        least++;
+    assert_int_equal(shapes[t.shape].dim, dims[least]);
+    assert_int_equal(shapes[t.shape].has_extras, extras || dims[least] != 64);
 }
 
 static void attention_covers_and_fits(void **state)
@@ -64,44 +70,44 @@ static void attention_choices(void **state)
     /* Large batches of like images: tall tiles, two CTAs on an SM of 100 KiB. */
     rvit_cu_attention_size size = {2, 64, 12, 64, 64 * 197, 197, 0};
     rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
     assert_int_equal(t.row_blocks, 2);
     assert_true(2 * (t.shared + 1024) <= ada->sm_shared);
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
     /* Not where most are short, or more than the output is asked for. */
     size.rows = 64 * 100;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_PLAIN);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64);
     assert_int_equal(t.row_blocks, 4);
     size.rows = 64 * 318, size.len = 577;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_TALL);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
     size.rows = 64 * 197, size.len = 197, size.extras = 1;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_EXTRAS);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_extras);
     /* One image leaves most of the device idle: more CTAs matter more. */
     size = (rvit_cu_attention_size){2, 64, 12, 1, 197, 197, 0};
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_2_WARPS);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_2_warps);
     assert_int_equal(t.row_blocks, 7);
     /* A short image needs one CTA of few warps, and one stage of the ring. */
     size = (rvit_cu_attention_size){2, 64, 12, 64, 64 * 41, 41, 0};
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_3_WARPS);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_3_warps);
     assert_int_equal(t.row_blocks, 1);
     assert_int_equal(t.shared, 2 * 64 * 128);
     size.len = 21;
-    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_2_WARPS);
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_2_warps);
     /* Few of them: warps of 8 rows, as many as the device runs at once. */
     size.n_images = 16;
     t = rvit_cu_tile_attention(hopper, &size);
-    assert_int_equal(t.shape, RVIT_CU_ATTENTION_SHORT_32);
+    assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_short_32);
     assert_int_equal(t.threads, 96);
     size.n_images = 4, size.len = 41;
-    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_SHORT_48);
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_short_48);
     size.n_images = 8;
-    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_3_WARPS);
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_3_warps);
 }
 
 static void linear_covers_and_fits(void **state)
@@ -109,21 +115,27 @@ static void linear_covers_and_fits(void **state)
     (void)state;
     static const int64_t rows[] = {0, 1, 63, 64, 65, 128, 197, 788, 12608, 50432, 1000000};
     static const int32_t features[] = {4, 64, 100, 192, 768, 2304, 3072};
+    static const struct {
+        int32_t rows, columns, threads, is_single;
+    } shapes[] = {
+        [RVIT_CU_LINEAR_odd] = {64, 64, 128, 0},     [RVIT_CU_LINEAR_64x64] = {64, 64, 128, 0},
+        [RVIT_CU_LINEAR_64x128] = {64, 128, 128, 0}, [RVIT_CU_LINEAR_128x128] = {128, 128, 128, 0},
+        [RVIT_CU_LINEAR_32x32] = {32, 32, 256, 1},   [RVIT_CU_LINEAR_64x32] = {64, 32, 256, 1},
+        [RVIT_CU_LINEAR_64x48] = {64, 48, 256, 1},   [RVIT_CU_LINEAR_64x96] = {64, 96, 256, 1},
+    };
     for (int m = 0; m < N_MACHINES; m++)
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
             for (size_t f = 0; f < sizeof features / sizeof features[0]; f++)
                 for (int size = 2; size <= 4; size += 2) {
-                    static const int32_t sides[][2] = {{64, 64}, {64, 64}, {64, 128}, {128, 128}, {32, 32}, {64, 32}, {64, 48}, {64, 96}};
-                    static const int32_t threads[] = {128, 128, 128, 128, 256, 256, 256, 256};
                     const rvit_cu_linear_tile t =
                         rvit_cu_tile_linear(&machines[m], size, rows[r], size == 2 && f % 2 ? 588 : 768, features[f]);
-                    const int64_t tiles = divide_up(rows[r], sides[t.shape][0]) * divide_up(features[f], sides[t.shape][1]);
+                    const int64_t tiles = divide_up(rows[r], shapes[t.shape].rows) * divide_up(features[f], shapes[t.shape].columns);
                     assert_true(t.ctas >= 1 && (t.ctas <= tiles || tiles == 0));
                     assert_true(t.ctas <= 4 * (int64_t)machines[m].n_sms);
                     assert_true(t.shared <= machines[m].max_shared);
-                    assert_int_equal(t.threads, size == 4 ? 256 : threads[t.shape]);
+                    assert_int_equal(t.threads, size == 4 ? 256 : shapes[t.shape].threads);
                     /* Those for few rows make a tile each. */
-                    assert_true(t.shape < RVIT_CU_LINEAR_32x32 || tiles == 0 || t.ctas == tiles);
+                    assert_true(!shapes[t.shape].is_single || tiles == 0 || t.ctas == tiles);
                     assert_true(size == 2 || t.shape == RVIT_CU_LINEAR_64x64);
                     assert_int_equal(t.shape == RVIT_CU_LINEAR_odd, size == 2 && f % 2);
                 }
@@ -150,11 +162,13 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_ctas(m, 0, 8, 8), 1);
     assert_int_equal(rvit_cu_tile_ctas(m, 17, 8, 8), 3);
     assert_int_equal(rvit_cu_tile_ctas(m, 1000000, 8, 8), 58 * 8);
-    static const int32_t dims[] = {4, 192, 256, 260, 384, 768, 1024, 1280}, classes[] = {0, 0, 0, 1, 1, 2, 3, 4};
+    static const int32_t dims[] = {4, 192, 256, 260, 384, 768, 1024, 1280},
+                         shapes[] = {RVIT_CU_NORM_256, RVIT_CU_NORM_256, RVIT_CU_NORM_256,  RVIT_CU_NORM_384,
+                                     RVIT_CU_NORM_384, RVIT_CU_NORM_768, RVIT_CU_NORM_1024, RVIT_CU_NORM_any};
     for (int i = 0; i < 8; i++)
-        assert_int_equal(rvit_cu_tile_layernorm(m, 197, dims[i]).length_class, classes[i]);
+        assert_int_equal(rvit_cu_tile_layernorm(m, 197, dims[i]).shape, shapes[i]);
     assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ctas, 99);
-    assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * RVIT_CU_CTAS_NORM_768);
+    assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * 4);
     assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ahead_ctas, 58 / 4);
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ahead_ctas, 0);
     assert_int_equal(rvit_cu_tile_head(m, 1, 1000), 1);

@@ -51,8 +51,7 @@ static unsigned attention_shapes(const machine_list *list, const rvit_attention_
     unsigned seen = 0;
     for (int i = 0; i < list->n; i++) {
         machine.n_sms = list->n_sms[i];
-        const rvit_cu_attention_tile tile = rvit_cu_tile_attention(&machine, &size);
-        seen |= 1u << (tile.shape == RVIT_CU_ATTENTION_PLAIN ? tile.head_class : 4 + (int)tile.shape);
+        seen |= 1u << rvit_cu_tile_attention(&machine, &size).shape;
     }
     return seen;
 }
@@ -108,7 +107,7 @@ static void attention_variants(void **state)
             harness_teardown(NULL);
         }
     }
-    assert_int_equal(seen, (1u << 13) - 1); /* every kernel of each element type */
+    assert_int_equal(seen, (1u << RVIT_CU_N_ATTENTION_SHAPES) - 1); /* every kernel of each element type */
 }
 
 /* A negative scale turns the order of the logits round: checked against the same with -q. */
@@ -173,10 +172,10 @@ static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t out_fea
 static void linear_variants(void **state)
 {
     (void)state;
-    static const int32_t sizes[][3] = {{300, 104, 200}, {129, 72, 260}, {70, 200, 132}, {5, 8, 4}};
+    static const int32_t sizes[][3] = {{300, 104, 200}, {129, 72, 260}, {70, 200, 132}, {5, 8, 4}, {66, 20, 36}};
     unsigned seen = 0;
     for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++)
-        for (int s = 0; s < 4; s++)
+        for (int s = 0; s < 5; s++)
             for (int wide = 0; wide < 2; wide++) {
                 const int64_t rows = sizes[s][0], in = sizes[s][1], out_features = sizes[s][2];
                 const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
@@ -205,8 +204,9 @@ static void linear_variants(void **state)
                 expect_equal(&list, run_linear, &args, outputs, 1);
                 harness_teardown(NULL);
             }
-    for (int shape = RVIT_CU_LINEAR_32x32; shape < RVIT_CU_N_LINEAR_SHAPES; shape++)
-        assert_true(seen >> shape & 1);
+#define SEEN(name, ...) assert_true(seen >> RVIT_CU_LINEAR_##name & 1);
+    RVIT_CU_LINEAR_SHAPES(SEEN)
+    RVIT_CU_LINEAR_SINGLES(SEEN)
 }
 
 static void run_select(void *context)

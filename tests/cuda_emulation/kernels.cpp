@@ -4,6 +4,6 @@
 
 #include "runtime/kernel.h"
 
-#define RVIT_CU_KERNEL(name, params) EMU_KERNEL(name)
+#define RVIT_CU_KERNEL(name, ...) EMU_KERNEL(name)
 #include "backend_cuda/kernels/kernels.def"
 EMU_KERNEL(choose_bucket)
