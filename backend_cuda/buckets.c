@@ -1,6 +1,7 @@
-/* Products of rows that only the device counts. cuBLASLt wants their number from the host, so a stretch of ops that ends before the rows
-   change again is recorded for each of some 30 numbers of rows, and a kernel chooses the recording when the graph gets there. A choice
-   costs some 8 us on the H200. Rows of one image keep their bits whatever the recording: no product splits its sums. */
+/* GEMMs whose rows only the device counts. cuBLASLt needs the number of rows from the host. So a
+   stretch of ops with the same rows is recorded for each of about 30 row counts (buckets), and a
+   kernel chooses the bucket when the graph runs. The choice costs about 8 us on the H200. A row has
+   the same bits in every bucket, because no GEMM splits its sums. */
 #include "backend_cuda/cu.h"
 
 #if CUDA_VERSION >= 13000
@@ -24,7 +25,7 @@ rvit_status rvit_cu_buckets_open(rvit_cu_device *device)
     if (result != CUDA_SUCCESS) {
         device->choose_bucket = NULL;
         rvit_log(RVIT_LOG_INFO,
-                 "cuda: graphs that choose a part of theirs do not work here (%d); products of rows that only the device "
+                 "cuda: graphs that choose a part of theirs do not work here (%d); GEMMs whose rows only the device "
                  "counts run on kernels of the library's own",
                  (int)result);
     }
@@ -56,7 +57,7 @@ static rvit_status record_branch(rvit_cu_queue *queue, const rvit_op *ops, int32
     return status;
 }
 
-/* On a stream of their own, while the queue's captures what they are part of. */
+/* Branches are captured on a second stream while the queue's own stream captures the graph around them. */
 static rvit_status record_branches(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind,
                                    const rvit_cu_bucket_params *buckets, CUgraph *branches)
 {
@@ -137,14 +138,14 @@ void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_
                           int32_t *out_end)
 {
     *out_first = *out_end = n_ops;
-    const double least = (double)queue->device->machine.bucketed;
+    const double least = (double)queue->device->machine.bucket_macs;
     if (queue->device->choose_bucket == NULL || least == 0.0)
         return;
     for (int32_t begin = first; begin < n_ops; begin++) {
         if (!counts_on_device(&ops[begin]))
             continue;
         const rvit_rows *rows = &ops[begin].linear.rows;
-        double multiplications = 0.0; /* if every row is live */
+        double macs = 0.0; /* if every row is live */
         int32_t end = begin;
         for (int32_t i = begin; i < n_ops && !rvit_cu_writes(&ops[i], rows->live, sizeof(int32_t)); i++) {
             if (!counts_on_device(&ops[i]))
@@ -152,10 +153,10 @@ void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_
             const rvit_linear_args *linear = &ops[i].linear;
             if (!same_rows(&linear->rows, rows))
                 break;
-            multiplications += (double)rows->capacity * linear->in_features * linear->out_features;
+            macs += (double)rows->capacity * linear->in_features * linear->out_features;
             end = i + 1;
         }
-        if (multiplications >= least) {
+        if (macs >= least) {
             *out_first = begin;
             *out_end = end;
             return;
@@ -176,10 +177,10 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
         if (!counts_on_device(&ops[i]))
             continue;
         for (int32_t b = 0; b < n && status == RVIT_OK; b++) {
-            const rvit_cu_lt_plan *plan = NULL;
+            const rvit_cu_lt_gemm *gemm = NULL;
             queue->bucket_rows = rows[b];
-            status = rvit_cu_lt_prepare(queue, &ops[i].linear, &plan);
-            *(plan != NULL ? &taken : &refused) = 1;
+            status = rvit_cu_lt_prepare(queue, &ops[i].linear, &gemm);
+            *(gemm != NULL ? &taken : &refused) = 1;
         }
         if (taken && refused)
             *out_usable = 0;

@@ -55,8 +55,8 @@ typedef struct rvit_cu_scratch {
     size_t size;
 } rvit_cu_scratch;
 
-/* A matrix product that cuBLASLt has been asked about (linear_lt.c). */
-typedef struct rvit_cu_lt_plan rvit_cu_lt_plan;
+/* A GEMM of one shape as cuBLASLt runs it: descriptors and an algorithm (linear_lt.c). */
+typedef struct rvit_cu_lt_gemm rvit_cu_lt_gemm;
 
 typedef struct rvit_cu_queue {
     rvit_cu_device *device;
@@ -66,9 +66,9 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch layout;    /* of select and match: zeroed once; each leaves it ready for the next */
     rvit_cu_scratch sorted;    /* of select, for long images */
     rvit_cu_scratch workspace; /* of cuBLASLt */
-    rvit_cu_lt_plan *plans;    /* a list */
+    rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
-    int64_t bucket_rows; /* not 0: a recording for at most so many rows, and products may use all of them */
+    int64_t bucket_rows; /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
     int behind_own;      /* what was enqueued last is a kernel of the backend */
     const rvit_op *ops;  /* of the program that is recorded; eager: none */
     int32_t n_ops;
@@ -156,13 +156,14 @@ rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images);
 /* Where the launch finds its records, once they are reserved. */
 void rvit_cu_layout_attach(const rvit_cu_queue *queue, rvit_cu_layout *layout);
 
-/* linear_lt.c: products by cuBLASLt, where the host knows the rows or may work on all there can be. */
+/* linear_lt.c: GEMMs by cuBLASLt, where the host knows the rows or may work on all of capacity. */
 rvit_status rvit_cu_lt_open(rvit_cu_device *device);
 /* entered: the context is there; without it the library's own handle is left behind. */
 void rvit_cu_lt_close(rvit_cu_device *device, int entered);
-/* Finds out how to run the op; *out_plan NULL: the backend's own kernel has to. Remembered by the queue. */
-rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan **out_plan);
-rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan);
+/* Finds how cuBLASLt runs the op, and keeps that in the queue. *out_gemm NULL: the backend's own
+   kernel has to run it. */
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm **out_gemm);
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm);
 void rvit_cu_lt_forget(rvit_cu_queue *queue);
 
 /* stream.c */
@@ -171,12 +172,13 @@ void rvit_cu_stream_destroy(rvit_stream *stream);
 rvit_status rvit_cu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
 rvit_status rvit_cu_stream_synchronize(rvit_stream *stream);
 
-/* buckets.c: ops whose rows only the device knows, recorded once for each of several numbers of rows. */
+/* buckets.c: ops whose rows only the device knows are recorded once for each bucket of rows. */
 rvit_status rvit_cu_buckets_open(rvit_cu_device *device);
 /* The next ops, from `first` on, that are worth it: *out_first = n_ops if there are none. */
 void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t first, int32_t *out_first,
                           int32_t *out_end);
-/* Prepares every recording; *out_usable 0: cuBLASLt takes no product, or not in all of them, whose bits would then differ. */
+/* Prepares the GEMMs of every bucket. *out_usable 0: cuBLASLt takes no GEMM, or takes one in some
+   buckets only, so that its bits would depend on the bucket. */
 rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int *out_usable);
 /* Into the graph that the queue's stream captures. */
 rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind);

@@ -17,7 +17,7 @@ static const struct {
 };
 
 enum {
-    LEAST_MAJOR = 8,     /* asynchronous copies and the 16x8x16 product came with compute capability 8.0 */
+    LEAST_MAJOR = 8,     /* cp.async and mma.m16n8k16 came with compute capability 8.0 */
     STATIC_SHARED = 1024 /* at least the fixed shared memory of a kernel that has dynamic shared memory too */
 };
 
@@ -60,15 +60,16 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
     RVIT_CU_TRY(driver, cuDeviceTotalMem, (&memory, handle));
     RVIT_CU_TRY(driver, cuDeviceGetUuid, (&uuid, handle));
     RVIT_CU_TRY(driver, cuDriverGetVersion, (&version));
-    /* These have instructions for products beyond mma.sync. On the H200 fc1 with its GELU takes as long either way at about 1,000 rows of
-       DeiT-T, 250 of S, 60 of B. */
-    machine->finished = major == 9 || major == 10 ? 150000000 : 0;
-    /* Where all of them have been seen to give the same bits, so that eager and recorded ops agree. In smaller products the trials miss
-       more than there is to gain. */
-    machine->tried = major == 9 ? 1000000000 : 0;
-    /* A choice of a recording takes 8 us there; this many take 20 more without. It depends on the rows of all images: only there has
-       cuBLASLt been seen to give a row the same bits whatever their number. */
-    machine->bucketed = major == 9 ? 3000000000 : 0;
+    /* These have wgmma or tcgen05, faster than the backend's mma.sync. On the H200 both paths take the
+       same time for fc1 with GELU at about 1,000 rows of DeiT-T, 250 of DeiT-S, 60 of DeiT-B. */
+    machine->epilogue_macs = major == 9 || major == 10 ? 150000000 : 0;
+    /* Only where all algorithms have been seen to give the same bits: eager and recorded ops must
+       agree. In smaller GEMMs the error of the measurement is more than the gain. */
+    machine->trial_macs = major == 9 ? 1000000000 : 0;
+    /* Choosing a bucket takes 8 us on the H200; a stretch of so many MACs takes 20 us longer without
+       buckets. The bucket depends on the rows of all images, so cuBLASLt must give a row the same
+       bits whatever the number of rows; only there has it been seen to. */
+    machine->bucket_macs = major == 9 ? 3000000000 : 0;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     info->backend = RVIT_BACKEND_CUDA;
@@ -131,7 +132,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
     }
     for (int i = 0; i < RVIT_CU_N_KERNELS; i++) {
         RVIT_CU_TRY(device->driver, cuModuleGetFunction, (&device->kernels[i], device->module, kernels[i].name));
-        /* All that a CTA may have, less what they use besides: what a launch asks for is its own affair. */
+        /* The limit is all that a CTA may have besides its fixed shared memory; a launch asks for what it needs. */
         if (kernels[i].shared == SHARED_DYNAMIC)
             RVIT_CU_TRY(device->driver, cuFuncSetAttribute,
                         (device->kernels[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device->machine.max_shared));

@@ -9,8 +9,8 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
     [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
 };
 
-/* The weights of the second and third product behind this op: those of the first would not come in time. Between one layernorm of a block
-   and the next lie two. */
+/* The weights of the second and third GEMM after this op. Those of the first would not arrive in time.
+   Two GEMMs lie between one layernorm of a block and the next. */
 static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
 {
     int n = -1;

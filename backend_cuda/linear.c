@@ -21,10 +21,10 @@ static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_ar
 
 rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const rvit_cu_lt_plan *plan;
-    RVIT_TRY(rvit_cu_lt_prepare(queue, args, &plan));
-    if (plan != NULL)
-        return rvit_cu_lt_run(queue, args, plan);
+    const rvit_cu_lt_gemm *gemm;
+    RVIT_TRY(rvit_cu_lt_prepare(queue, args, &gemm));
+    if (gemm != NULL)
+        return rvit_cu_lt_run(queue, args, gemm);
     rvit_cu_linear_params params = {
         .x = rvit_cu_at(args->x),
         .weight = rvit_cu_at(args->weight),

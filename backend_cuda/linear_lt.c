@@ -1,7 +1,8 @@
-/* Products by cuBLASLt, opened at run time when one is first asked for. It is given what it can do as we do it: float32 accumulation, a
-   bias in the type of the output, a residual as the matrix that is added to. Its own GELU is the tanh approximation. What it is not given
-   follows in place (rvit_cu_tile_product says when that is worth it); what it cannot do it says when asked for an algorithm, once for each
-   shape, and then the backend's own kernel serves. */
+/* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in
+   float32, adds a bias in the type of the output, and adds a residual as matrix C. Its own GELU is the
+   tanh approximation, so the epilogue kernel does the exact one (rvit_cu_tile_gemm says when that is
+   worth it). cuBLASLt is asked for an algorithm once for each shape; where it has none, the backend's
+   own kernel runs. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
 
@@ -27,7 +28,7 @@ static const char *const names[] = {
 enum {
     N_FUNCTIONS = (int)(sizeof names / sizeof names[0]),
     WORKSPACE = 32 << 20,
-    MOST_PLANS = 512,
+    MAX_GEMMS = 512,
     CANDIDATES = 8,
     FEW_CANDIDATES = 4, /* for one of many shapes of a program */
     ROUNDS = 4,
@@ -44,7 +45,7 @@ typedef struct shape {
 } shape;
 _Static_assert(sizeof(shape) == 3 * sizeof(int64_t) + 6 * sizeof(int32_t), "a shape has no gaps");
 
-/* What a trial has found out. */
+/* The algorithm that a trial found to be the fastest for a shape. */
 typedef struct lt_choice {
     shape key;
     lt_algorithm algorithm;
@@ -59,8 +60,8 @@ struct rvit_cu_lt {
     int n_choices; /* made so far: the oldest make room */
 };
 
-struct rvit_cu_lt_plan {
-    rvit_cu_lt_plan *next;
+struct rvit_cu_lt_gemm {
+    rvit_cu_lt_gemm *next;
     shape key;
     int usable;
     void *desc, *weight, *x, *out;
@@ -97,7 +98,7 @@ static void open_library(rvit_cu_lt *lt)
         lt->library = dlopen(libraries[i], RTLD_NOW | RTLD_LOCAL);
     if (lt->library == NULL) {
         rvit_log(RVIT_LOG_INFO, "cuda: libcublasLt.so.13 or .12 not found; "
-                                "products run on kernels of the library's own");
+                                "GEMMs run on kernels of the library's own");
         return;
     }
     void *functions[N_FUNCTIONS];
@@ -145,7 +146,7 @@ static rvit_view bias_of(const rvit_linear_args *args)
     return args->activation == RVIT_ACTIVATION_GELU ? (rvit_view){NULL, 0} : args->bias_narrow;
 }
 
-/* Rows that a product works on. */
+/* Rows (m) of the GEMM. */
 static int64_t rows_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     return queue->bucket_rows > 0 ? queue->bucket_rows : args->rows.capacity;
@@ -164,36 +165,36 @@ static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
     return s;
 }
 
-static rvit_cu_lt_plan *find_plan(rvit_cu_queue *queue, const shape *key)
+static rvit_cu_lt_gemm *find_gemm(rvit_cu_queue *queue, const shape *key)
 {
-    for (rvit_cu_lt_plan *plan = queue->plans; plan != NULL; plan = plan->next)
-        if (memcmp(&plan->key, key, sizeof *key) == 0)
-            return plan;
+    for (rvit_cu_lt_gemm *gemm = queue->gemms; gemm != NULL; gemm = gemm->next)
+        if (memcmp(&gemm->key, key, sizeof *key) == 0)
+            return gemm;
     return NULL;
 }
 
-static void end_plan(const rvit_cu_queue *queue, rvit_cu_lt_plan *plan)
+static void destroy_gemm(const rvit_cu_queue *queue, rvit_cu_lt_gemm *gemm)
 {
     const lt_functions *f = &queue->device->lt->functions;
-    void *const layouts[] = {plan->weight, plan->x, plan->out};
+    void *const layouts[] = {gemm->weight, gemm->x, gemm->out};
     for (int i = 0; i < 3; i++)
         if (layouts[i] != NULL)
             (void)f->cublasLtMatrixLayoutDestroy(layouts[i]);
-    if (plan->desc != NULL)
-        (void)f->cublasLtMatmulDescDestroy(plan->desc);
-    rvit_alloc_free(&queue->device->base.alloc, plan);
+    if (gemm->desc != NULL)
+        (void)f->cublasLtMatmulDescDestroy(gemm->desc);
+    rvit_alloc_free(&queue->device->base.alloc, gemm);
 }
 
 void rvit_cu_lt_forget(rvit_cu_queue *queue)
 {
-    while (queue->plans != NULL) {
-        rvit_cu_lt_plan *plan = queue->plans;
-        queue->plans = plan->next;
-        end_plan(queue, plan);
+    while (queue->gemms != NULL) {
+        rvit_cu_lt_gemm *gemm = queue->gemms;
+        queue->gemms = gemm->next;
+        destroy_gemm(queue, gemm);
     }
 }
 
-/* Whether an algorithm cuts sums into parts. */
+/* Whether an algorithm uses split-k. */
 static int splits(const rvit_cu_lt *lt, const lt_heuristic *found)
 {
     int32_t parts = 0;
@@ -202,8 +203,8 @@ static int splits(const rvit_cu_lt *lt, const lt_heuristic *found)
     return parts > 1;
 }
 
-/* Asks for algorithms, the library's preference first. Returns how many there are. */
-static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspace, uint32_t reduction, int most, lt_heuristic *found)
+/* Asks for algorithms, in the library's order of preference. Returns how many there are. */
+static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_gemm *gemm, size_t workspace, uint32_t reduction, int most, lt_heuristic *found)
 {
     const lt_functions *f = &lt->functions;
     void *preference = NULL;
@@ -214,10 +215,10 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspa
         result = f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_REDUCTION, &reduction, sizeof reduction);
     for (int i = 0; i < 4 && result == 0; i++)
         result =
-            f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &plan->key.alignment, sizeof plan->key.alignment);
+            f->cublasLtMatmulPreferenceSetAttribute(preference, LT_PREF_ALIGNMENT_A + i, &gemm->key.alignment, sizeof gemm->key.alignment);
     int n_found = 0, n = 0;
     if (result == 0)
-        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, plan->desc, plan->weight, plan->x, plan->out, plan->out, preference, most,
+        result = f->cublasLtMatmulAlgoGetHeuristic(lt->handle, gemm->desc, gemm->weight, gemm->x, gemm->out, gemm->out, preference, most,
                                                    found, &n_found);
     if (preference != NULL)
         (void)f->cublasLtMatmulPreferenceDestroy(preference);
@@ -227,65 +228,66 @@ static int ask(const rvit_cu_lt *lt, const rvit_cu_lt_plan *plan, size_t workspa
     return n;
 }
 
-/* The library's first answer, so that an op always runs alike. Without a workspace: given one, the library deals out tiles by a counter in
-   it, and a graph holds a node that zeroes the counter, which costs the host a microsecond at each launch. But few rows of many channels
-   keep few CTAs busy unless sums are split. The parts are then left in the workspace; they are cut alike for all rows and added in order,
-   so that a row's bits depend on neither its place nor its mates. */
-static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan)
+/* Takes the library's first answer, so that an op always runs in the same way. It gets no workspace:
+   with one, the library schedules tiles by a counter there, and a graph needs a memset node for the
+   counter, which costs the host a microsecond a launch. But few rows of many channels keep few CTAs
+   busy without split-k. Split-k leaves partial sums in the workspace. They are split in the same way
+   for all rows and added in order, so a row's bits depend neither on its place nor on other rows. */
+static int choose_algorithm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm)
 {
     lt_heuristic whole, parts;
-    const int has_whole = ask(lt, plan, 0, 0, 1, &whole) > 0;
-    const int has_parts = !plan->key.whole && ask(lt, plan, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
+    const int has_whole = ask(lt, gemm, 0, 0, 1, &whole) > 0;
+    const int has_parts = !gemm->key.whole && ask(lt, gemm, WORKSPACE, LT_REDUCTION_COMPUTE_TYPE, 1, &parts) > 0;
     if (!has_whole && !has_parts)
         return 0;
     const int takes_parts = !has_whole || (has_parts && splits(lt, &parts) && parts.waves > 4 * whole.waves);
-    plan->algorithm = takes_parts ? parts.algorithm : whole.algorithm;
-    plan->workspace = takes_parts ? parts.workspace : whole.workspace;
+    gemm->algorithm = takes_parts ? parts.algorithm : whole.algorithm;
+    gemm->workspace = takes_parts ? parts.workspace : whole.workspace;
     return 1;
 }
 
 /* The bias counts for the alignment only here; each run sets its own. */
-static int make_plan(const rvit_cu_lt *lt, rvit_cu_lt_plan *plan, const void *bias)
+static int create_gemm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm, const void *bias)
 {
     const lt_functions *f = &lt->functions;
-    const shape *s = &plan->key;
+    const shape *s = &gemm->key;
     const int transpose = LT_OP_T, with_bias = LT_EPILOGUE_BIAS, bias_type = s->out_dtype;
-    int result = f->cublasLtMatmulDescCreate(&plan->desc, LT_COMPUTE_32F, LT_R_32F);
+    int result = f->cublasLtMatmulDescCreate(&gemm->desc, LT_COMPUTE_32F, LT_R_32F);
     if (result == 0)
-        result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_TRANSA, &transpose, sizeof transpose);
+        result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_TRANSA, &transpose, sizeof transpose);
     if (s->has_bias) {
         if (result == 0)
-            result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_EPILOGUE, &with_bias, sizeof with_bias);
+            result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_EPILOGUE, &with_bias, sizeof with_bias);
         if (result == 0)
-            result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type);
+            result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type);
         if (result == 0)
-            result = f->cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+            result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     }
     if (result == 0)
-        result = f->cublasLtMatrixLayoutCreate(&plan->weight, s->dtype, (uint64_t)s->k, (uint64_t)s->n, s->k);
+        result = f->cublasLtMatrixLayoutCreate(&gemm->weight, s->dtype, (uint64_t)s->k, (uint64_t)s->n, s->k);
     if (result == 0)
-        result = f->cublasLtMatrixLayoutCreate(&plan->x, s->dtype, (uint64_t)s->k, (uint64_t)s->m, s->k);
+        result = f->cublasLtMatrixLayoutCreate(&gemm->x, s->dtype, (uint64_t)s->k, (uint64_t)s->m, s->k);
     if (result == 0)
-        result = f->cublasLtMatrixLayoutCreate(&plan->out, s->out_dtype, (uint64_t)s->n, (uint64_t)s->m, s->n);
-    return result == 0 && choose_algorithm(lt, plan);
+        result = f->cublasLtMatrixLayoutCreate(&gemm->out, s->out_dtype, (uint64_t)s->n, (uint64_t)s->m, s->n);
+    return result == 0 && choose_algorithm(lt, gemm);
 }
 
-/* Launches the product alone. */
-static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, const lt_algorithm *algorithm,
+/* Launches the GEMM without the epilogue kernel. */
+static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, const lt_algorithm *algorithm,
                     const void *x, const void *residual, void *out)
 {
     const rvit_cu_lt *lt = queue->device->lt;
-    const float one = 1.0f, beta = plan->key.has_residual ? 1.0f : 0.0f;
+    const float one = 1.0f, beta = gemm->key.has_residual ? 1.0f : 0.0f;
     const void *bias = rvit_cu_at(bias_of(args));
-    void *workspace = plan->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
+    void *workspace = gemm->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
     queue->behind_own = 0;
-    if (plan->key.has_bias)
-        result = lt->functions.cublasLtMatmulDescSetAttribute(plan->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
+    if (gemm->key.has_bias)
+        result = lt->functions.cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (result == 0)
-        result = lt->functions.cublasLtMatmul(lt->handle, plan->desc, &one, rvit_cu_at(args->weight), plan->weight, x, plan->x, &beta,
-                                              residual != NULL ? residual : out, plan->out, out, plan->out, algorithm, workspace,
-                                              plan->workspace, queue->stream);
+        result = lt->functions.cublasLtMatmul(lt->handle, gemm->desc, &one, rvit_cu_at(args->weight), gemm->weight, x, gemm->x, &beta,
+                                              residual != NULL ? residual : out, gemm->out, out, gemm->out, algorithm, workspace,
+                                              gemm->workspace, queue->stream);
     return result;
 }
 
@@ -297,11 +299,11 @@ typedef struct trial {
     double seconds[CANDIDATES];
 } trial;
 
-/* x is filled with the weight's rows: how fast the device multiplies depends on the numbers. */
-static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, trial *t)
+/* x is filled with rows of the weight, because the speed of a GEMM depends on the values. */
+static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, trial *t)
 {
     const rvit_cu_driver *driver = queue->device->driver;
-    const shape *s = &plan->key;
+    const shape *s = &gemm->key;
     const size_t row = (size_t)(s->k * rvit_dtype_size(args->dtype)), x_size = ((size_t)s->m * row + 255) / 256 * 256;
     const size_t out_size = (size_t)(s->m * s->n * rvit_dtype_size(args->out_dtype));
     RVIT_CU_TRY(driver, cuMemAlloc, (&t->x, x_size + out_size));
@@ -316,24 +318,24 @@ static rvit_status prepare_trial(rvit_cu_queue *queue, const rvit_linear_args *a
     return RVIT_OK;
 }
 
-/* In a graph, which is how the product will run, and in place if it adds. A few times, but not many: after graphs of thousands of nodes the
-   forward's own was 5 % slower on the H200. */
-static rvit_status record_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan,
+/* Records the GEMM in a graph, as in the program, and in place if it has a residual. A few times, but
+   not many: after graphs of thousands of nodes, the forward's own graph was 5 % slower on the H200. */
+static rvit_status record_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm,
                                 const lt_algorithm *algorithm, const trial *t, CUgraphExec *graph_exec)
 {
     const rvit_cu_driver *driver = queue->device->driver;
-    const double multiplications = (double)plan->key.m * (double)plan->key.n * (double)plan->key.k;
-    const int n = multiplications < 1e9 ? 10 : 1 + (int)(1e10 / multiplications);
+    const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
+    const int n = macs < 1e9 ? 10 : 1 + (int)(1e10 / macs);
     void *x = (void *)(uintptr_t)t->x, *out = (void *)(uintptr_t)t->out;
     rvit_cu_copy_params gap = {.source = out, .destination = out, .size = 16, .wide = 1};
     rvit_status status = RVIT_OK;
     int result = 0;
     RVIT_CU_TRY(driver, cuStreamBeginCapture, (queue->stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     for (int i = 0; i < n && result == 0 && status == RVIT_OK; i++) {
-        /* Kernels of the library overlap their neighbours of the same kind; in a forward these are others. */
+        /* Consecutive GEMMs of the library overlap; in a forward other kernels lie between them. */
         status = rvit_cu_launch(queue, RVIT_CU_copy, 1, 256, 0, &gap);
         if (status == RVIT_OK)
-            result = multiply(queue, args, plan, algorithm, x, out, out);
+            result = multiply(queue, args, gemm, algorithm, x, out, out);
     }
     CUgraph graph = NULL;
     CUresult ended = driver->cuStreamEndCapture(queue->stream, &graph);
@@ -353,13 +355,13 @@ static double seconds_now(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static rvit_status run_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan, const lt_heuristic *found,
+static rvit_status run_trial(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm, const lt_heuristic *found,
                              int n, trial *t)
 {
     const rvit_cu_driver *driver = queue->device->driver;
-    RVIT_TRY(prepare_trial(queue, args, plan, t));
+    RVIT_TRY(prepare_trial(queue, args, gemm, t));
     for (int i = 0; i < n; i++)
-        RVIT_TRY(record_trial(queue, args, plan, &found[i].algorithm, t, &t->graphs[i]));
+        RVIT_TRY(record_trial(queue, args, gemm, &found[i].algorithm, t, &t->graphs[i]));
     RVIT_CU_TRY(driver, cuStreamSynchronize, (queue->stream));
     /* In turns, so that a change of clock touches all alike. */
     for (int round = 0; round < ROUNDS; round++)
@@ -376,22 +378,22 @@ static rvit_status run_trial(rvit_cu_queue *queue, const rvit_linear_args *args,
     return RVIT_OK;
 }
 
-/* Replaces the plan's algorithm by the fastest. A little faster is not faster. */
-static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_plan *plan)
+/* Replaces the algorithm by the fastest, if it is at least 3 % faster. */
+static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     const rvit_cu_driver *driver = queue->device->driver;
     lt_heuristic found[CANDIDATES];
-    const int n = ask(queue->device->lt, plan, 0, 0, plan->key.whole ? FEW_CANDIDATES : CANDIDATES, found);
+    const int n = ask(queue->device->lt, gemm, 0, 0, gemm->key.whole ? FEW_CANDIDATES : CANDIDATES, found);
     trial t = {0};
     const int64_t launches = queue->launches;
-    const rvit_status status = n > 1 ? run_trial(queue, args, plan, found, n, &t) : RVIT_OK;
+    const rvit_status status = n > 1 ? run_trial(queue, args, gemm, found, n, &t) : RVIT_OK;
     queue->launches = launches;
     int best = 0;
     for (int i = 1; i < n; i++)
         if (t.graphs[i] != NULL && (t.graphs[best] == NULL || t.seconds[i] < 0.97 * t.seconds[best]))
             best = i;
     if (status == RVIT_OK && n > 0)
-        plan->algorithm = found[best].algorithm;
+        gemm->algorithm = found[best].algorithm;
     for (int i = 0; i < n; i++)
         if (t.graphs[i] != NULL)
             (void)driver->cuGraphExecDestroy(t.graphs[i]);
@@ -400,35 +402,35 @@ static rvit_status try_candidates(rvit_cu_queue *queue, const rvit_linear_args *
     return status;
 }
 
-/* The library's first answer is a tenth slower than its best at many large products. Before a program is recorded the others that do not
-   split sums are tried out, once for a device. */
-static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_plan *plan)
+/* In many large GEMMs the library's first answer is a tenth slower than its best. Before a program is
+   recorded, the other algorithms without split-k are measured, once for a device. */
+static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, rvit_cu_lt_gemm *gemm)
 {
     rvit_cu_lt *lt = queue->device->lt;
-    const int32_t least = queue->device->machine.tried;
-    const double multiplications = (double)plan->key.m * (double)plan->key.n * (double)plan->key.k;
-    if (!queue->records || queue->capturing || plan->workspace > 0 || least == 0 || multiplications < least)
+    const int32_t least = queue->device->machine.trial_macs;
+    const double macs = (double)gemm->key.m * (double)gemm->key.n * (double)gemm->key.k;
+    if (!queue->records || queue->capturing || gemm->workspace > 0 || least == 0 || macs < least)
         return RVIT_OK;
     pthread_mutex_lock(&lt->lock);
     const lt_choice *known = NULL;
     for (int i = 0; i < CHOICES && known == NULL; i++)
-        if (memcmp(&lt->choices[i].key, &plan->key, sizeof plan->key) == 0)
+        if (memcmp(&lt->choices[i].key, &gemm->key, sizeof gemm->key) == 0)
             known = &lt->choices[i];
     rvit_status status = RVIT_OK;
     if (known != NULL) {
-        plan->algorithm = known->algorithm;
+        gemm->algorithm = known->algorithm;
     } else {
-        status = try_candidates(queue, args, plan);
+        status = try_candidates(queue, args, gemm);
         if (status == RVIT_OK)
-            lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){plan->key, plan->algorithm};
+            lt->choices[lt->n_choices++ % CHOICES] = (lt_choice){gemm->key, gemm->algorithm};
     }
     pthread_mutex_unlock(&lt->lock);
     /* Without room for a trial the first answer serves. */
     return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }
 
-/* The host knows the rows, or may work on all there can be. What the two steps cannot compose: a residual that repeats, or one that comes
-   before what the second step does. */
+/* Whether cuBLASLt and the epilogue kernel can compute the op: the host knows the rows, or may work on
+   all of capacity; the residual does not repeat, and no epilogue kernel comes before it. */
 static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int has_residual = args->residual.buffer != NULL;
@@ -437,47 +439,47 @@ static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *ar
     if (!knows_rows || args->rows.capacity == 0 || repeats)
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(args).buffer != NULL;
-    const rvit_cu_product product = rvit_cu_tile_product(
-        &queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity, args->in_features, args->out_features,
-        (int32_t)rvit_dtype_size(args->out_dtype), adds_bias, args->activation == RVIT_ACTIVATION_GELU);
-    return product == RVIT_CU_PRODUCT_LT || (product == RVIT_CU_PRODUCT_FINISHED && !has_residual);
+    const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
+                                                     args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype),
+                                                     adds_bias, args->activation == RVIT_ACTIVATION_GELU);
+    return path == RVIT_CU_GEMM_LT || (path == RVIT_CU_GEMM_LT_EPILOGUE && !has_residual);
 }
 
-rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan **out_plan)
+rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm **out_gemm)
 {
-    *out_plan = NULL;
+    *out_gemm = NULL;
     if (!is_expressible(queue, args) || !is_open(queue))
         return RVIT_OK;
     const shape key = shape_of(queue, args);
-    rvit_cu_lt_plan *plan = find_plan(queue, &key);
-    if (plan == NULL) {
-        plan = rvit_alloc_new(&queue->device->base.alloc, sizeof *plan);
-        if (plan == NULL)
+    rvit_cu_lt_gemm *gemm = find_gemm(queue, &key);
+    if (gemm == NULL) {
+        gemm = rvit_alloc_new(&queue->device->base.alloc, sizeof *gemm);
+        if (gemm == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
-        plan->key = key;
-        plan->usable = make_plan(queue->device->lt, plan, rvit_cu_at(bias_of(args)));
-        plan->next = queue->plans;
-        queue->plans = plan;
-        if (plan->usable)
-            RVIT_TRY(improve(queue, args, plan));
+        gemm->key = key;
+        gemm->usable = create_gemm(queue->device->lt, gemm, rvit_cu_at(bias_of(args)));
+        gemm->next = queue->gemms;
+        queue->gemms = gemm;
+        if (gemm->usable)
+            RVIT_TRY(improve(queue, args, gemm));
         /* Eager use may go on with ever new row counts: the oldest shape is forgotten. A program needs each of its own once more. */
         int n = 1;
-        for (rvit_cu_lt_plan *last = plan; !queue->records && last->next != NULL; last = last->next)
-            if (++n > MOST_PLANS) {
-                end_plan(queue, last->next);
+        for (rvit_cu_lt_gemm *last = gemm; !queue->records && last->next != NULL; last = last->next)
+            if (++n > MAX_GEMMS) {
+                destroy_gemm(queue, last->next);
                 last->next = NULL;
                 break;
             }
     }
-    RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->workspace, plan->workspace));
-    *out_plan = plan->usable ? plan : NULL;
+    RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->workspace, gemm->workspace));
+    *out_gemm = gemm->usable ? gemm : NULL;
     return RVIT_OK;
 }
 
-static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, int adds_bias)
+static rvit_status run_epilogue(rvit_cu_queue *queue, const rvit_linear_args *args, int adds_bias)
 {
-    static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(finish);
-    rvit_cu_finish_params params = {
+    static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(epilogue);
+    rvit_cu_epilogue_params params = {
         .x = rvit_cu_at(args->out),
         .bias = adds_bias ? rvit_cu_at(args->bias) : NULL,
         .n = rows_of(queue, args) * args->out_features,
@@ -485,17 +487,17 @@ static rvit_status finish(rvit_cu_queue *queue, const rvit_linear_args *args, in
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
     };
     const int64_t chunks = params.n * rvit_dtype_size(args->out_dtype) / 16;
-    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, chunks, 256, RVIT_CU_CTAS_FINISH);
+    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, chunks, 256, RVIT_CU_CTAS_EPILOGUE);
     return rvit_cu_launch(queue, kernels[args->out_dtype], ctas, 256, 0, &params);
 }
 
-rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_plan *plan)
+rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
 {
     const int result =
-        multiply(queue, args, plan, &plan->algorithm, rvit_cu_at(args->x), rvit_cu_at(args->residual), rvit_cu_at(args->out));
+        multiply(queue, args, gemm, &gemm->algorithm, rvit_cu_at(args->x), rvit_cu_at(args->residual), rvit_cu_at(args->out));
     if (result != 0)
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;
-    const int adds_bias = args->bias.buffer != NULL && !plan->key.has_bias;
-    return adds_bias || args->activation == RVIT_ACTIVATION_GELU ? finish(queue, args, adds_bias) : RVIT_OK;
+    const int adds_bias = args->bias.buffer != NULL && !gemm->key.has_bias;
+    return adds_bias || args->activation == RVIT_ACTIVATION_GELU ? run_epilogue(queue, args, adds_bias) : RVIT_OK;
 }

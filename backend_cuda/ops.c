@@ -16,14 +16,14 @@ rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
 
 rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
 {
-    const rvit_cu_lt_plan *plan;
+    const rvit_cu_lt_gemm *gemm;
     switch (op->type) {
     case RVIT_OP_SELECT:
         return rvit_cu_select_reserve(queue, &op->select);
     case RVIT_OP_MATCH:
         return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
-        return rvit_cu_lt_prepare(queue, &op->linear, &plan);
+        return rvit_cu_lt_prepare(queue, &op->linear, &gemm);
     default:
         return RVIT_OK;
     }

@@ -47,7 +47,8 @@ typedef struct rvit_cu_linear_params {
 } rvit_cu_linear_params;
 
 #define RVIT_CU_BUCKETS 32
-/* Which of n_buckets branches of a graph node a launch takes: the first whose bucket holds the live rows. */
+/* A launch takes the first of n_buckets branches of a graph node whose bucket has room for the live
+   rows. */
 typedef struct rvit_cu_bucket_params {
     unsigned long long handle; /* of the node's condition */
     rvit_cu_rows rows;
@@ -55,16 +56,16 @@ typedef struct rvit_cu_bucket_params {
     int32_t n_buckets, unused;
 } rvit_cu_bucket_params;
 
-/* In place, what is left to do of a product: x = x + bias, then gelu(x). */
-typedef struct rvit_cu_finish_params {
+/* The epilogue of a GEMM, in place: x = x + bias, then gelu(x). */
+typedef struct rvit_cu_epilogue_params {
     void *x;
     const float *bias; /* or NULL */
     int64_t n;         /* elements, a multiple of columns */
     int32_t columns;   /* a multiple of what 16 bytes hold */
     int32_t gelu;
-} rvit_cu_finish_params;
+} rvit_cu_epilogue_params;
 
-/* What later kernels will read, to be brought into the L2 cache. */
+/* Weights of later GEMMs, for a prefetch into L2. */
 #define RVIT_CU_AHEAD 2
 #define RVIT_CU_AHEAD_LINE 128 /* bytes */
 typedef struct rvit_cu_ahead {
@@ -72,7 +73,7 @@ typedef struct rvit_cu_ahead {
     int32_t lines[RVIT_CU_AHEAD];
 } rvit_cu_ahead;
 
-/* The first row_ctas CTAs normalise, those behind them fetch ahead. */
+/* The first row_ctas CTAs normalise rows, the others prefetch. */
 typedef struct rvit_cu_layernorm_params {
     const void *x;
     const int32_t *src_rows; /* or NULL */

@@ -21,7 +21,7 @@ static rvit_status run_ops(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_o
     return RVIT_OK;
 }
 
-/* All memory that the ops need, and what the products run on. */
+/* Reserves the memory of the ops and prepares their GEMMs. */
 static rvit_status reserve(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int *out_in_buckets)
 {
     int32_t first = 0, end = 0;

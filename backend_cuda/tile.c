@@ -30,13 +30,13 @@ static rvit_cu_attention_tile tile_f32(int32_t head_dim, int32_t len)
     return tile;
 }
 
-/* Bytes of the ring, which need not be longer than the longest image. */
+/* Bytes of the ring. It has no more stages than the longest image fills. */
 static int32_t ring_of(const attention_shape *s, int32_t len)
 {
     return least(s->stages, divide_up(len, 2 * RVIT_CU_ATTENTION_KEYS)) * 4 * RVIT_CU_ATTENTION_KEYS * RVIT_CU_ATTENTION_PITCH(s->head_dim);
 }
 
-/* Rounds of CTAs, as many on an SM at once as it has room for, until every row of every head has been taken. */
+/* Waves of CTAs that the rows of all heads take. */
 static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, int64_t heads, int32_t len)
 {
     const int32_t fit = machine->sm_shared / (ring_of(s, len) + 1024);
@@ -44,8 +44,9 @@ static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, i
     return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
 }
 
-/* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a CTA of them takes 1.3 to 1.4 times as
-   long (measured on an H200), and they fit badly where images are short and shorter than the longest may be. */
+/* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a
+   CTA takes 1.3 to 1.4 times as long (measured on an H200). Where most images are short and shorter
+   than the longest may be, tall tiles have too many idle rows. */
 static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads;
@@ -55,8 +56,9 @@ static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size 
            10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
 }
 
-/* Warps of a CTA where images are short and so few that all warps of 8 rows run at once; 0 elsewhere. Two of them, or three where that
-   puts less on an SM. The limits are an H200's: from there on it takes longer to load keys and values for each warp. */
+/* Warps of a CTA of the short kernels: 2, or 3 where that balances the SMs better; 0: another kernel
+   serves. The short kernels are for short images, so few that all warps of 8 rows run at once. The
+   limits are those of an H200: beyond them, loading keys and values for each warp takes longer. */
 static int32_t short_warps(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads, tiles = divide_up(len, RVIT_CU_SHORT_ROWS);
@@ -68,7 +70,7 @@ static int32_t short_warps(const rvit_cu_machine *machine, const rvit_cu_attenti
 /* For heads of 33 to 64 channels, and images that the short kernels do not take. */
 static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
-    /* Few rows, or so few tiles that more CTAs are worth more than shared copies. */
+    /* Few rows; or few tiles, where more CTAs save more than shared copies of keys and values do. */
     if (len <= 32 || size->n_images * size->n_heads * divide_up(len, 32) <= machine->n_sms)
         return size->extras ? RVIT_CU_ATTENTION_d64_extras_2_warps : RVIT_CU_ATTENTION_d64_2_warps;
     if (len <= 48)
@@ -143,7 +145,8 @@ static int32_t shared_of(const rvit_cu_machine *machine, const linear_shape *s)
     return machine->sm_shared >= RVIT_CU_ROOMY ? s->roomy_shared : s->shared;
 }
 
-/* CTAs on an SM: what registers leave room for, if shared memory does. 1 KiB of each CTA's is the system's. */
+/* CTAs on an SM: the fewer of what registers and shared memory have room for. The system takes 1 KiB
+   of each CTA. */
 static int32_t residency(const rvit_cu_machine *machine, const linear_shape *s)
 {
     const int32_t fit = machine->sm_shared / (shared_of(machine, s) + 1024);
@@ -155,7 +158,8 @@ static int64_t tiles_of(const linear_shape *s, int64_t rows, int32_t out_feature
     return divide_up(rows, s->rows) * divide_up(out_features, s->columns);
 }
 
-/* The time of the SM that has most to do. One that has a single tile left takes 6 fifths of the time that it needs in company. */
+/* The time of the busiest SM, in fifths of a tile. A tile that shares its SM takes 5, a last tile that
+   is alone on its SM 6. */
 static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
 {
     const int64_t ctas = (int64_t)machine->n_sms * residency(machine, s), last = divide_up(tiles % ctas, machine->n_sms);
@@ -163,7 +167,8 @@ static int64_t time_of(const rvit_cu_machine *machine, const linear_shape *s, in
     return fifths * s->rows * s->columns * s->cost;
 }
 
-/* The same of a shape for few rows; INT64_MAX: the device does not hold all tiles at once. Two on an SM take 9 fifths as long as one. */
+/* The same for a shape of one tile a CTA. One tile on an SM takes 5 fifths, two take 9. INT64_MAX: the
+   tiles do not fit the device at once. */
 static int64_t time_of_single(const rvit_cu_machine *machine, const linear_shape *s, int64_t tiles)
 {
     const int64_t most = divide_up(tiles, machine->n_sms);
@@ -206,28 +211,28 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
     return tile;
 }
 
-/* Whether the kernel of the backend, launched early, is at least as fast as cuBLASLt: measured on an H200 in whole forwards
-   (bench/notes/cuda-products.md). */
+/* Whether the backend's kernel, launched early, is at least as fast as cuBLASLt. The limits were
+   measured on an H200 in whole forwards (bench/notes/cuda-products.md). */
 static int is_for_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
                       int32_t has_gelu)
 {
-    const double most = has_gelu ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
-    return machine->early && in_features % 8 == 0 && in_features <= 768 && (double)rows * in_features * out_features <= most &&
+    const double most_macs = has_gelu ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
+    return machine->early && in_features % 8 == 0 && in_features <= 768 && (double)rows * in_features * out_features <= most_macs &&
            shapes[choose_shape(machine, rows, out_features)].is_single;
 }
 
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                     int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu)
+rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu)
 {
     if (element_size == 2 && is_for_few(machine, rows, in_features, out_features, out_size, has_gelu))
-        return RVIT_CU_PRODUCT_OWN;
+        return RVIT_CU_GEMM_OWN;
     if (adds_bias && !has_gelu)
-        return RVIT_CU_PRODUCT_LT;
-    if (out_features * (int64_t)out_size % 16 != 0) /* which the second pass takes at a time */
-        return RVIT_CU_PRODUCT_OWN;
-    /* Float32 loses nothing by a second pass. */
-    const int is_large = machine->finished > 0 && (double)rows * in_features * out_features >= machine->finished;
-    return is_large || out_size == 4 ? RVIT_CU_PRODUCT_FINISHED : RVIT_CU_PRODUCT_OWN;
+        return RVIT_CU_GEMM_LT;
+    if (out_features * (int64_t)out_size % 16 != 0) /* the epilogue kernel takes 16 bytes of a row at a time */
+        return RVIT_CU_GEMM_OWN;
+    /* A float32 output loses no precision in the epilogue kernel. */
+    const int is_large = machine->epilogue_macs > 0 && (double)rows * in_features * out_features >= machine->epilogue_macs;
+    return is_large || out_size == 4 ? RVIT_CU_GEMM_LT_EPILOGUE : RVIT_CU_GEMM_OWN;
 }
 
 int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows)

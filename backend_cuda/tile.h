@@ -1,39 +1,46 @@
-/* Which kernel, how many CTAs of how many threads, how much shared memory: pure functions of what the host knows (capacities and the
-   device), so that an op always runs alike. No CUDA types. The tables of shapes are also what kernels/kernels.def makes kernels of. */
+/* The choice of a kernel, its grid and its shared memory. All are pure functions of what the host
+   knows (capacities and the device), so an op always runs in the same way. No CUDA types. The
+   tables of shapes are also the source of the kernels in kernels/kernels.def. */
 #ifndef RVIT_CU_TILE_H
 #define RVIT_CU_TILE_H
 
 #include <stdint.h>
 
-/* Tiles of linear: name, rows, columns, rows and columns of a warp, channels of a step and stages, the same where an SM has RVIT_CU_ROOMY
-   bytes of shared memory, CTAs, elements that are copied at once (8 need rows of 16-byte multiples), and what an output costs in a full
-   device, in 20ths of the least. */
+/* Tiles of the persistent GEMM (kernels/linear.cuh):
+     name, rows and columns of the tile, rows and columns of a warp,
+     k step and stages of the ring, k step and stages where an SM has RVIT_CU_ROOMY bytes,
+     CTAs an SM has registers for, elements a copy moves (8 need rows of a multiple of 16 bytes),
+     cost of one output on a full device, relative to 20 for the cheapest tile. */
 #define RVIT_CU_LINEAR_SHAPES(SHAPE)                       \
     SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)     \
     SHAPE(64x64, 64, 64, 32, 32, 64, 3, 64, 3, 4, 8, 29)   \
     SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
     SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
-#define RVIT_CU_ROOMY (228 * 1024)
-/* Tiles for few rows, all of which are made at once: name, rows, columns, rows and columns of a warp, stages of 64 channels, CTAs on an
-   SM, and what a tile costs on an SM that has no other, in the unit of an output above. */
+#define RVIT_CU_ROOMY (228 * 1024) /* shared memory of an SM of compute capability 9.0 and 10.0 */
+/* Tiles of the GEMM for few rows, where each CTA computes one tile (kernels/linear_single.cuh):
+     name, rows and columns of the tile, rows and columns of a warp, stages of k step 64,
+     CTAs an SM has registers for,
+     cost of one tile that is alone on its SM, in the unit of the cost of an output above. */
 #define RVIT_CU_LINEAR_SINGLES(SINGLE)          \
     SINGLE(32x32, 32, 32, 16, 16, 6, 2, 58000)  \
     SINGLE(64x32, 64, 32, 16, 32, 6, 1, 78000)  \
     SINGLE(64x48, 64, 48, 16, 48, 6, 1, 100000) \
     SINGLE(64x96, 64, 96, 32, 48, 4, 1, 136000)
-#define RVIT_CU_SINGLE_COPIERS 4 /* warps, besides those that multiply */
+#define RVIT_CU_SINGLE_COPIERS 4 /* warps that only copy, besides those that multiply */
 #define RVIT_CU_SINGLE_THREADS(rows, columns, warp_rows, warp_columns) \
     (RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) + RVIT_CU_SINGLE_COPIERS * 32)
 #define RVIT_CU_LINEAR_THREADS(rows, columns, warp_rows, warp_columns) ((rows) / (warp_rows) * ((columns) / (warp_columns)) * 32)
 
 #define RVIT_CU_CTAS_F32 3
-#define RVIT_CU_CTAS_FINISH 4
+#define RVIT_CU_CTAS_EPILOGUE 4
 
-/* Layernorm: the longest rows that a kernel holds in registers, CTAs on an SM; and CTAs of the kernel for any rows. */
+/* Layernorm: the longest row that the kernel keeps in registers, CTAs on an SM. The kernel for rows
+   of any length has no row in the table. */
 #define RVIT_CU_NORM_SHAPES(SHAPE) SHAPE(256, 8) SHAPE(384, 6) SHAPE(768, 4) SHAPE(1024, 3)
 #define RVIT_CU_CTAS_NORM_ANY 8
 
-/* Attention: keys of a block (a stage of the ring is two), bytes of a key (or value) in shared memory, stages of the ring. */
+/* Attention: keys of a block (a stage of the ring holds two blocks), bytes of a key (or value) in
+   shared memory, stages of the ring. */
 #define RVIT_CU_ATTENTION_KEYS 32
 #define RVIT_CU_ATTENTION_PITCH(D) ((D) == 80 ? 192 : 2 * (D))
 #define RVIT_CU_STAGES_D32 3
@@ -41,10 +48,13 @@
 #define RVIT_CU_STAGES_D80 2
 #define RVIT_CU_STAGES_D96 2
 #define RVIT_CU_STAGES_D128 2
-/* Attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, warps, CTAs that registers leave room for on an
-   SM, the same where an SM has RVIT_CU_ROOMY bytes of shared memory, and whether there may be a key bias and more than the output. Kernels
-   of 4 warps of 16 rows serve everything; for heads of 33 to 64 channels there are others, which do not share instructions with what few
-   ask for. With less than RVIT_CU_ROOMY mostly not more than two tall CTAs could take their part of the shared memory. */
+/* Attention of 16-bit elements:
+     name, the largest head dimension, 16-row tiles of a warp, warps,
+     CTAs an SM has registers for, the same where an SM has RVIT_CU_ROOMY bytes,
+     whether the kernel adds a key bias and writes cls_probs and lse.
+   Kernels of 4 warps of 16 rows serve every case. Heads of 33 to 64 channels have more kernels.
+   Those without extras hold no code for them. An SM with less than RVIT_CU_ROOMY bytes has shared
+   memory for two tall CTAs at most. */
 #define RVIT_CU_ATTENTION_SHAPES(SHAPE)          \
     SHAPE(d32, 32, 1, 4, 4, 4, 1)                \
     SHAPE(d64, 64, 1, 4, 4, 4, 0)                \
@@ -57,19 +67,22 @@
     SHAPE(d64_extras, 64, 1, 4, 4, 4, 1)         \
     SHAPE(d64_extras_2_warps, 64, 1, 2, 8, 8, 1) \
     SHAPE(d64_extras_3_warps, 64, 1, 3, 5, 5, 1)
-/* The same for images of few keys, without shared memory and extras: name, the most keys. 2 or 3 warps of 8 rows. */
+/* Attention of images of few keys, without shared memory and extras: name, the most keys. A CTA has
+   2 or 3 warps of 8 rows. */
 #define RVIT_CU_ATTENTION_SHORTS(SHORT) SHORT(d64_short_32, 32) SHORT(d64_short_48, 48)
 #define RVIT_CU_SHORT_WARPS 3
 #define RVIT_CU_SHORT_ROWS 8
 
+/* A field named _macs is the number of multiply-accumulates of a GEMM, rows x in_features x
+   out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
     int32_t n_sms;
-    int32_t max_shared; /* bytes a CTA may ask for */
-    int32_t sm_shared;  /* bytes of an SM */
-    int32_t finished;   /* multiplications from which on cuBLASLt and a second pass are faster than mma.sync in one; 0: never */
-    int64_t bucketed;   /* multiplications from which on ops whose rows the device counts are recorded by buckets; 0: never */
-    int32_t tried;      /* multiplications from which on the algorithms of cuBLASLt are tried out; 0: never */
-    int32_t early;      /* a kernel of the backend may be launched before the one before it ends */
+    int32_t max_shared;    /* bytes a CTA may ask for */
+    int32_t sm_shared;     /* bytes of an SM */
+    int32_t epilogue_macs; /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
+    int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
+    int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
+    int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
 typedef enum rvit_cu_attention_shape {
@@ -114,24 +127,27 @@ typedef struct rvit_cu_linear_tile {
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
                                         int32_t out_features);
 
-/* Who makes a product whose rows the host knows, if cuBLASLt is there. The exact GELU, like a bias that it cannot add, is left to a second
-   pass over the output, which in 16 bits rounds twice. */
-typedef enum rvit_cu_product {
-    RVIT_CU_PRODUCT_OWN,      /* the kernel of the backend, all in one */
-    RVIT_CU_PRODUCT_LT,       /* cuBLASLt, all in one */
-    RVIT_CU_PRODUCT_FINISHED, /* cuBLASLt, then the kernel that finishes it */
-} rvit_cu_product;
+/* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt has no exact
+   GELU, and adds a bias only in the type of the output. The epilogue kernel does what is left in
+   place, so a 16-bit output is rounded twice. */
+typedef enum rvit_cu_gemm_path {
+    RVIT_CU_GEMM_OWN,         /* one kernel of the backend */
+    RVIT_CU_GEMM_LT,          /* cuBLASLt alone */
+    RVIT_CU_GEMM_LT_EPILOGUE, /* cuBLASLt, then the epilogue kernel */
+} rvit_cu_gemm_path;
 
-/* element_size: of x and weight. adds_bias: the bias is there in the type of the output, as cuBLASLt adds it, or there is none. */
-rvit_cu_product rvit_cu_tile_product(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                     int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu);
+/* element_size: of x and weight. adds_bias: there is no bias, or there is one in the type of the
+   output, which cuBLASLt adds. */
+rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
+                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu);
 
-/* Rows of the recordings of products whose rows only the device knows: each holds up to 8 % more than the one before, down to a tenth of
-   capacity. Ascending, the last is capacity. Returns how many, at most `most`. */
+/* Row counts (buckets) for which GEMMs are recorded whose rows only the device knows. The last is
+   capacity, the first about a tenth of it, and each is up to 8 % more than the one before. Returns
+   how many there are, at most `most`. */
 int32_t rvit_cu_tile_buckets(int64_t capacity, int32_t most, int32_t *out_rows);
 
-/* CTAs of `per_cta` items each, at most what keeps the device busy with `per_sm` of them on an SM, at least 1: for kernels whose CTAs
-   stride over their items. */
+/* CTAs of a kernel with a grid-stride loop: `per_cta` items each, at least 1 and at most `per_sm` on
+   each SM. */
 int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t per_cta, int32_t per_sm);
 
 typedef enum rvit_cu_norm_shape {
@@ -147,12 +163,13 @@ typedef struct rvit_cu_norm_tile {
     rvit_cu_norm_shape shape;
     int32_t threads; /* a warp takes row after row */
     int32_t ctas;
-    int32_t ahead_ctas; /* more, that fetch the weights of later products; 0 where rows are so many that those do not wait for weights */
+    int32_t ahead_ctas; /* more CTAs, which prefetch weights of later GEMMs; 0: too many rows for it to help */
 } rvit_cu_norm_tile;
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim);
 
-/* Select and match: threads of a CTA, and CTAs that share an image's rows in the half that reads them whole. */
+/* Select and match: threads of a CTA, and CTAs (parts) among which an image's rows are divided while
+   the kernel reads whole rows. */
 typedef struct rvit_cu_image_tile {
     int32_t threads, parts;
     int32_t shared; /* bytes */
@@ -171,7 +188,8 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 
 #define RVIT_CU_MEAN_COLUMNS 128 /* of a CTA */
 
-/* Images that a CTA of head takes: several share the weights, a few alone are done sooner. */
+/* Images of a CTA of head. Several images share the weights that the CTA reads; with few images, one
+   image a CTA is faster. */
 int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int64_t n_images, int32_t n_classes);
 #define RVIT_CU_HEAD_WARPS 8
 #define RVIT_CU_HEAD_IMAGES 8  /* of a CTA, if not 1 */

@@ -13,25 +13,26 @@ enum { KEYS = RVIT_CU_ATTENTION_KEYS, STAGE_KEYS = 2 * KEYS }; /* of a block, of
 #define RVIT_LOG2_E 1.4426950408889634f
 #define RVIT_LN_2 0.6931471805599453f
 
-/* Rows of K or V in shared memory, 16-byte chunks of 8 channels. Chunks change places by row, so that neither the 8 rows of an ldmatrix nor
-   the 4 chunks of 2 rows that 8 lanes load at once meet in a bank. */
+/* Rows of K or V in shared memory, in 16-byte chunks of 8 channels. A swizzle permutes the chunks of a
+   row, so that neither the 8 rows of an ldmatrix nor the 4 chunks of 2 rows that 8 lanes load at once
+   have a bank conflict. */
 template <int D> struct tile_rows {
     static const int PITCH = RVIT_CU_ATTENTION_PITCH(D), CHUNKS = D / 8, BYTES = STAGE_KEYS * PITCH;
-    static const int TURN = PITCH % 128 == 0 ? 8 : 4; /* chunks that trade places */
-    static __device__ __forceinline__ int at(int row, int chunk)
+    static const int TURN = PITCH % 128 == 0 ? 8 : 4; /* chunks that the swizzle permutes among themselves */
+    static __device__ __forceinline__ int swizzled(int row, int chunk)
     {
         const int turn = TURN == 8 ? (row & 1) << 2 | (row >> 1 & 3) : row >> 1 & 3;
         return row * PITCH + (chunk ^ turn) * 16;
     }
-    /* The place `chunks` chunks after another. What is added must not carry into the bits below it: the first chunk is less than the
-       power of two in `chunks`. */
+    /* The swizzled place `chunks` chunks further on. The first chunk must be less than the power of two
+       in `chunks`, so that the sum has no carry into the swizzled bits. */
     static __device__ __forceinline__ int advance(int place, int chunks)
     {
         return (place ^ chunks % TURN * 16) + chunks / TURN * TURN * 16;
     }
 };
 
-/* What a CTA works on: a block of the rows of one head of an image. */
+/* The work of a CTA: a block of query rows of one head of an image. */
 struct attention_work {
     int head, row_block, begin, length;
 };
@@ -45,7 +46,8 @@ RVIT_DEVICE attention_work find_work(const rvit_cu_attention_params &params)
     return work;
 }
 
-/* The image's first row of this head, in an array of rows `stride` elements apart; and in one with a number for each head. */
+/* The image's first row of this head in an array of rows `stride` elements apart, and in an array with
+   one value for each row and head. */
 template <typename T> RVIT_DEVICE T *first_row(T *array, int stride, const attention_work &work, const rvit_cu_attention_params &params)
 {
     return array + ((long long)work.begin * stride + work.head * params.head_dim);
@@ -56,11 +58,13 @@ RVIT_DEVICE float *first_number(float *array, const attention_work &work, const 
     return array + ((long long)work.begin * params.n_heads + work.head);
 }
 
-/* What one warp holds: MT tiles of 16 query rows and their output so far. Row g = lane / 4 of a tile is in the even halves of each
-   accumulator, row g + 8 in the odd ones. `offset`, added to each exponent, is the negative of a maximum so far, or of up to
-   RVIT_SLACK below it, so that what is summed up rarely has to be rescaled. The tile behind the output has the sum of the weights as they
-   were rounded for the product, which is what the output is divided by: a weight's rounding then cancels where it is the only large one.
-   `sum` has this lane's part of the exact sum, for what is asked for besides. */
+/* The registers of a warp: MT tiles of 16 query rows and their output accumulators. Row g = lane / 4 of
+   a tile is in the even halves of each accumulator, row g + 8 in the odd ones.
+   `offset` is added to each exponent. It is the negative of the maximum so far, or of up to RVIT_SLACK
+   less, so that the accumulators are rarely rescaled.
+   The accumulator tile behind the output sums the weights as rounded to 16 bits for the mma. The
+   output is divided by that sum: the rounding of a weight then cancels where it is the only large one.
+   `sum` is this lane's part of the exact sum, for cls_probs and lse. */
 #define RVIT_SLACK 8.0f
 template <int D, int MT> struct warp_state {
     static const int STEPS = D / 16, TILES = D / 8;
@@ -69,8 +73,8 @@ template <int D, int MT> struct warp_state {
     float offset[MT][2], sum[MT][2];
 };
 
-/* Channels may be multiplied in any order that q and k share: a lane takes whole chunks of a row of each, 8 channels for two steps of the
-   product, and half chunks where 16 channels are left. */
+/* The dot product q k may take the channels in any order that q and k share. So a lane takes whole
+   chunks of a row of each, 8 channels for two mma steps, and half chunks where 16 channels are left. */
 
 /* Query rows past the length repeat the last one: their results are not stored. Channels past head_dim repeat the first: they meet zeros.
  */
@@ -98,8 +102,8 @@ RVIT_DEVICE void load_q(warp_state<D, MT> &w, const T *q, const rvit_cu_attentio
         }
 }
 
-/* Flips the signs of pairs of elements if the scale is negative. Done in any case, it leaves them in the registers that the products take.
- */
+/* Flips the signs of q if the scale is negative. Unconditional, so that the compiler leaves q in the
+   registers of the mma operands. */
 template <int D, int MT> RVIT_DEVICE void sign_q(warp_state<D, MT> &w, uint32_t sign)
 {
 #pragma unroll
@@ -126,9 +130,10 @@ template <int D, int MT> RVIT_DEVICE void begin_rows(warp_state<D, MT> &w)
     }
 }
 
-/* What a thread of WARPS warps copies of keys and of values: one 16-byte chunk of every STEP-th row, stage after stage. Channels past
-   head_dim and rows past the length become zero. STEP is a multiple of 4, so that chunks change places in turns of two; threads past STEP
-   rows idle. Little is kept from stage to stage, where registers are scarce. */
+/* A thread's copies of keys and values to shared memory, with WARPS warps: one 16-byte chunk of every
+   STEP-th row, stage after stage. Channels past head_dim and rows past the length become zero. STEP is
+   a multiple of 4, so that the swizzle has a period of two steps. Threads past STEP rows idle. Little
+   is kept in registers from stage to stage: they are scarce. */
 template <typename T, int D, int WARPS> struct attention_copy {
     static const int CHUNKS = tile_rows<D>::CHUNKS, PITCH = tile_rows<D>::PITCH, STEP = WARPS * 32 / CHUNKS & ~3;
     const unsigned char *k; /* the chunk of this thread's first row of the next stage; that of the values is found from it */
@@ -149,9 +154,9 @@ template <typename T, int D, int WARPS> struct attention_copy {
         const unsigned thread = (unsigned)recompute(threadIdx.x);
         const int chunk = (int)(thread % CHUNKS), row = (int)(thread / CHUNKS);
         const int live = chunk * 8 < params.head_dim ? left - row : 0;
-        const uint32_t place = ring + (uint32_t)(stage + tile_rows<D>::at(row, chunk));
-        const uint32_t odd_place = /* rows an odd number of steps further on have their chunks at other places */
-            STEP % 8 == 0 ? place : ring + (uint32_t)(stage + tile_rows<D>::at(row + STEP, chunk) - STEP * PITCH);
+        const uint32_t place = ring + (uint32_t)(stage + tile_rows<D>::swizzled(row, chunk));
+        const uint32_t odd_place = /* the swizzle of rows an odd number of steps further on */
+            STEP % 8 == 0 ? place : ring + (uint32_t)(stage + tile_rows<D>::swizzled(row + STEP, chunk) - STEP * PITCH);
         if (WARPS * 32 == STEP * CHUNKS || row < STEP) {
             const unsigned char *from_k = k, *from_v = k + ((intptr_t)params.v - (intptr_t)params.k);
             from_v += (long long)(work.begin + work.length - left + row) * ((params.v_stride - params.k_stride) * 2);
@@ -170,16 +175,16 @@ template <typename T, int D, int WARPS> struct attention_copy {
     }
 };
 
-/* Where in shared memory a lane finds its part of the first keys and values of a stage: kept, not computed again for each block. */
+/* The swizzled places of a lane's part of the first keys and values of a stage, computed once. */
 template <int D> struct lane_places {
     int k, k_rest, v;
 
     __device__ __forceinline__ lane_places(const unsigned char *memory, int lane)
     {
         const int c = lane & 3, base = (int)shared_address(memory);
-        k = recompute(base + tile_rows<D>::at(lane >> 2, c));
-        k_rest = base + tile_rows<D>::at(lane >> 2, D / 32 * 4 + (c >> 1)) + (c & 1) * 8;
-        v = recompute(base + tile_rows<D>::at(lane & 15, lane >> 4) + tile_rows<D>::BYTES);
+        k = recompute(base + tile_rows<D>::swizzled(lane >> 2, c));
+        k_rest = base + tile_rows<D>::swizzled(lane >> 2, D / 32 * 4 + (c >> 1)) + (c & 1) * 8;
+        v = recompute(base + tile_rows<D>::swizzled(lane & 15, lane >> 4) + tile_rows<D>::BYTES);
     }
     __device__ __forceinline__ void move(int bytes)
     {
@@ -187,7 +192,8 @@ template <int D> struct lane_places {
     }
 };
 
-/* s = the scores of the warp's queries and the keys of a block. Here and below the second 16 keys are passed over where none is live. */
+/* s = q k^T of the warp's query rows and the keys of a block. Here and below the second 16 keys are
+   skipped where none is live. */
 template <typename T, int D, int MT, bool FULL>
 RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_places<D> &places, int tile, int live)
 {
@@ -332,7 +338,7 @@ RVIT_DEVICE void follow_maximum(const float (&s)[MT][KEYS / 8][4], warp_state<D,
     }
 }
 
-/* The weights of 16 keys as the left matrix of a product. */
+/* The weights of 16 keys, packed as the A fragment of an mma. */
 template <typename T, int D, int MT, bool EXTRAS>
 RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], warp_state<D, MT> &w, float scale, int n)
 {
@@ -354,7 +360,7 @@ RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], 
     }
 }
 
-/* Adds the values of 16 keys, weighted. */
+/* out += p v for 16 keys. */
 template <typename T, int D, int MT> RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int place, int n)
 {
     uint32_t b[warp_state<D, MT>::STEPS][4];
@@ -372,8 +378,9 @@ template <typename T, int D, int MT> RVIT_DEVICE void multiply_values(warp_state
     }
 }
 
-/* Normalises and writes 16 rows. Of two neighbouring tiles a lane holds 2 channels of each: pairs of lanes trade, so that one has 4
-   channels of the first tile and the other 4 of the second, and a row's 32 bytes are written at once. */
+/* The epilogue: normalises and writes 16 rows. A lane holds 2 channels of each of two neighbouring
+   accumulator tiles. Pairs of lanes exchange them, so that one lane has 4 channels of the first tile
+   and the other 4 of the second, and 32 bytes of a row are written at once. */
 template <typename T, int D>
 RVIT_DEVICE void store_rows(const float (&tiles)[D / 8 + 1][4], T *out, const rvit_cu_attention_params &params, int row, int length)
 {
@@ -411,8 +418,9 @@ RVIT_DEVICE float log_sum(float reference, float sum)
     return (reference + log2f(sum)) * RVIT_LN_2;
 }
 
-/* K and V pass through a ring of STAGES stages of two blocks. AHEAD: the scores of the next block are on their way while the values of a
-   block are added, so that a stage must be there while the one before it is still read. */
+/* K and V pass through a ring of STAGES stages of two blocks each. AHEAD: the kernel computes the
+   scores of the next block while it adds the values of this one, so the next stage must have arrived
+   while this one is still read. */
 template <int D, int MT, int STAGES> struct attention_ring {
     static const bool AHEAD = STAGES > 2 && MT == 1;
     static const int STAGE = 2 * tile_rows<D>::BYTES, BLOCK = KEYS * tile_rows<D>::PITCH, SIZE = STAGES * STAGE;
@@ -537,7 +545,7 @@ template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DE
     int row = warp_row<MT, WARPS>(work);
     if (work.row_block * (WARPS * 16 * MT) >= length)
         return;
-    /* Queries first: the products begin when they and the first stage are there. */
+    /* Queries first: the mma begin when they and the first stage have arrived. */
     warp_state<D, MT> w;
     if (row < length)
         load_q<T, D, MT>(w, first_row(static_cast<const T *>(params.q), params.q_stride, work, params), params, row, length);

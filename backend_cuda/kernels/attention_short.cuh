@@ -1,6 +1,7 @@
-/* Attention of short images in small batches: a warp has 8 query rows, and keys and values straight from memory in the registers that the
-   products take them from. There is no shared memory and no barrier: the time of such a batch is what one load after the other takes.
-   Scores and output are transposed: keys or channels are the rows of the product, query rows its columns. */
+/* Attention of short images in small batches. A warp has 8 query rows and loads keys and values from
+   global memory directly into mma fragments. There is no shared memory and no barrier, because the
+   latency of consecutive loads is the time of such a batch. Scores and output are transposed: keys or
+   channels are the rows of the mma, query rows its columns. */
 #ifndef RVIT_ATTENTION_SHORT_CUH
 #define RVIT_ATTENTION_SHORT_CUH
 

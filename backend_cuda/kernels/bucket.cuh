@@ -1,4 +1,4 @@
-/* Which recording of products fits the rows that there are. */
+/* The smallest bucket that has room for the live rows. */
 #ifndef RVIT_BUCKET_CUH
 #define RVIT_BUCKET_CUH
 

@@ -29,7 +29,7 @@ RVIT_DEVICE float to_float(bf16 x)
     return bf16_float(x.bits);
 }
 
-/* A pair rounded to the type, and a pair as numbers; the matrix product of the type. */
+/* A pair rounded to the type, a pair unpacked to float32, and the mma of the type. */
 template <typename T> struct element;
 
 template <> struct element<f16> {

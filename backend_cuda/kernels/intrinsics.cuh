@@ -267,7 +267,7 @@ template <int PENDING> RVIT_DEVICE void copy_wait()
     asm volatile("cp.async.wait_group %0;\n" ::"n"(PENDING) : "memory");
 }
 
-/* Matrix fragments: four 8x8 matrices of 16-bit elements, lane l naming row l % 8 of matrix l / 8; and the 16x8x16 product. */
+/* Matrix fragments: four 8x8 matrices of 16-bit elements, lane l naming row l % 8 of matrix l / 8; and mma.m16n8k16. */
 
 RVIT_DEVICE void load_matrix_x4(uint32_t (&r)[4], uint32_t shared)
 {

@@ -2,7 +2,7 @@
 #include "attention.cuh"
 #include "attention_f32.cuh"
 #include "attention_short.cuh"
-#include "finish.cuh"
+#include "epilogue.cuh"
 #include "head.cuh"
 #include "layernorm.cuh"
 #include "linear.cuh"

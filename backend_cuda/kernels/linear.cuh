@@ -1,12 +1,14 @@
-/* out = activation(x weight^T + bias) + residual on tensor cores. Persistent: a CTA takes tile after tile of the rows that are there. A
-   row's result does not depend on its place: every tile adds the same products in the same order. */
+/* GEMM on tensor cores: out = activation(x weight^T + bias) + residual. The kernel is persistent: a
+   CTA takes tile after tile of the live rows. A row's result does not depend on its place, because
+   every tile adds along k in the same order. */
 #ifndef RVIT_LINEAR_CUH
 #define RVIT_LINEAR_CUH
 
 #include "gelu.cuh"
 
-/* BM x BN outputs in steps of BK channels; warps of WM x WN outputs each; STAGES tiles of x and weight in shared memory. CHUNK: elements
-   that are copied at once, 8, or 4 for rows that are only 8-byte aligned. */
+/* A CTA tile of BM x BN outputs, a warp tile of WM x WN, a k step of BK channels, a ring of STAGES
+   stages in shared memory. CHUNK: elements of one asynchronous copy, 8, or 4 for rows that are only
+   8-byte aligned. */
 template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK> struct linear_tile {
     static const int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
@@ -25,18 +27,19 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         int tile, steps;
     };
 
-    /* Operands of 16 channels. */
+    /* A and B fragments of 16 channels (one mma k step). */
     struct fragments {
         uint32_t x[TILES_M][4], weight[TILES_N / 2][4];
     };
 
-    /* Where 8 channels of a row lie: the 8 rows of an ldmatrix in different banks. Rows 8 apart lie 8 * BK * 2 bytes apart. */
-    static __device__ __forceinline__ uint32_t at(int row, int channels)
+    /* The swizzled place of 8 channels of a row: the 8 rows of an ldmatrix lie in different banks.
+       Rows 8 apart lie 8 * BK * 2 bytes apart. */
+    static __device__ __forceinline__ uint32_t swizzled(int row, int channels)
     {
         return (uint32_t)(row * (BK / 8) + (channels ^ (row / (64 / BK) & (BK / 8 - 1)))) * 16;
     }
 
-    /* Outputs of a lane, in each 32: two fours next to each other make 16 bytes of 16 bits; of float32 each four does. */
+    /* Neighbouring outputs of a lane among 32: 8 of 16 bits or 4 of float32 make 16 bytes. */
     static __device__ __forceinline__ int lane_step(const rvit_cu_linear_params &params)
     {
         return params.out_f32 ? 4 : 8;
@@ -92,7 +95,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     template <int FIRST, int END> static __device__ __forceinline__ void copy(const cursor &c, uint32_t stage)
     {
         const int first = (int)threadIdx.x % (BK / CHUNK) * CHUNK;
-        const uint32_t to = stage + at((int)threadIdx.x / (BK / CHUNK), first / 8) + first % 8 * 2;
+        const uint32_t to = stage + swizzled((int)threadIdx.x / (BK / CHUNK), first / 8) + first % 8 * 2;
 #pragma unroll
         for (int i = FIRST; i < END; i++) {
             if (CHUNK == 8)
@@ -106,8 +109,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     {
         const int lane = threadIdx.x & 31, warp = threadIdx.x / 32;
         const int row = warp / WARPS_N * WM, column = warp % WARPS_N * WN;
-        const uint32_t x_lane = stage + at(row + (lane & 15), lane >> 4);
-        const uint32_t weight_lane = stage + X_BYTES + at(column + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
+        const uint32_t x_lane = stage + swizzled(row + (lane & 15), lane >> 4);
+        const uint32_t weight_lane = stage + X_BYTES + swizzled(column + (lane & 7) + ((lane >> 4) << 3), (lane >> 3) & 1);
         load_matrix_x4(f.x[0], x_lane ^ (uint32_t)(part * 32));
 #pragma unroll
         for (int n = 0; n < TILES_N / 2; n++)
@@ -126,7 +129,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                 element<T>::mma(sum[m][n], f.x[m], f.weight[n / 2][n % 2 * 2], f.weight[n / 2][n % 2 * 2 + 1]);
     }
 
-    /* One stage from PART on: 16 channels are multiplied while the next are loaded, and another stage is copied. */
+    /* The k loop over one stage, from PART on. While 16 channels are multiplied, the fragments of the
+       next 16 are loaded and another stage is copied. */
     template <int PART>
     static __device__ __forceinline__ void do_parts(float (&sum)[TILES_M][TILES_N][4], fragments (&f)[2], uint32_t &stage,
                                                     uint32_t &free_stage, uint32_t shared, const cursor &next)
@@ -223,8 +227,8 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     }
 
     template <typename U>
-    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
-                                                  int column, int rows)
+    static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                    int column, int rows)
     {
         if (params.residual != nullptr) {
 #pragma unroll
@@ -302,9 +306,9 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
             }
             activate(params, sum, bias);
             if (params.out_f32)
-                finish<float>(params, sum, row, column, rows);
+                epilogue<float>(params, sum, row, column, rows);
             else
-                finish<T>(params, sum, row, column, rows);
+                epilogue<T>(params, sum, row, column, rows);
         }
     }
 };

@@ -1,4 +1,4 @@
-/* The same in float32, without matrix units: 64 x 64 outputs a CTA of 256 threads, 4 x 4 a thread. */
+/* The GEMM in float32, without tensor cores: a tile of 64 x 64 outputs a CTA, 4 x 4 a thread. */
 #ifndef RVIT_LINEAR_F32_CUH
 #define RVIT_LINEAR_F32_CUH
 
@@ -56,11 +56,11 @@ struct linear_f32_tile {
                             sum[i][j] = fmaf(left[i], right[j], sum[i][j]);
                 }
             }
-            finish(params, sum, row + ty * 4, column + tx * 4, rows);
+            epilogue(params, sum, row + ty * 4, column + tx * 4, rows);
         }
     }
 
-    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[4][4], int row, int column, int rows)
+    static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[4][4], int row, int column, int rows)
     {
         const int n = params.out_features;
         if (column >= n)

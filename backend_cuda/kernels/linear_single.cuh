@@ -1,5 +1,6 @@
-/* The product of linear.cuh for few rows: a CTA makes one tile. Some warps copy and the others multiply, for where a device is not full a
-   warp that does both waits in between. The same products are added in the same order. */
+/* The GEMM of linear.cuh for few rows: a CTA computes one tile, and the warps are specialised. Some
+   copy and the others multiply, because on a device that is not full a warp that does both stalls in
+   between. The order of the sums along k is that of linear.cuh. */
 #ifndef RVIT_LINEAR_SINGLE_CUH
 #define RVIT_LINEAR_SINGLE_CUH
 
@@ -7,8 +8,8 @@
 
 #include "../tile.h"
 
-/* BM x BN outputs; warps of WM x WN outputs each, and RVIT_CU_SINGLE_COPIERS that copy; STAGES tiles of x and weight of 64 channels in
-   shared memory. */
+/* A CTA tile of BM x BN outputs; warps that multiply, of WM x WN outputs each, and
+   RVIT_CU_SINGLE_COPIERS warps that copy; a ring of STAGES stages of 64 channels in shared memory. */
 template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_single {
     static const int BK = 64, WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
@@ -26,7 +27,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
         uint32_t to;
     };
 
-    /* Operands of 16 channels, and of as many as registers have room for twice. */
+    /* A and B fragments of 16 channels, and a group of them: two groups fit the registers. */
     struct fragments {
         uint32_t x[TILES_M][4], weight[TILES_N / 2][4];
     };
@@ -41,8 +42,8 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
         uint32_t x[PARTS], weight[PARTS];
     };
 
-    /* Where 8 channels of a row lie: the 8 rows of an ldmatrix in different banks. */
-    static __device__ __forceinline__ uint32_t at(int row, int channels)
+    /* The swizzled place of 8 channels of a row: the 8 rows of an ldmatrix lie in different banks. */
+    static __device__ __forceinline__ uint32_t swizzled(int row, int channels)
     {
         return (uint32_t)(row * (BK / 8) + (channels ^ (row & 7))) * 16;
     }
@@ -83,7 +84,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
         const int width = params.in_features, mine = (width - first + BK - 1) / BK; /* steps that have channels for this thread */
         source s;
         s.there = 0;
-        s.to = at(thread_row, first / 8);
+        s.to = swizzled(thread_row, first / 8);
 #pragma unroll
         for (int i = 0; i < W_COPIES; i++) {
             const int output = column + output_of_row(thread_row + i * COPY_ROWS);
@@ -145,9 +146,10 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
         lanes l;
 #pragma unroll
         for (int p = 0; p < PARTS; p++) {
-            /* Computed once: between the products there is no time for it. */
-            l.x[p] = (uint32_t)recompute((int)at(row + (lane & 15), (lane >> 4) + 2 * p));
-            l.weight[p] = (uint32_t)recompute((int)(X_BYTES + at(column + (lane & 7) + ((lane >> 4) << 3), ((lane >> 3) & 1) + 2 * p)));
+            /* Computed once, not between the mma of the k loop. */
+            l.x[p] = (uint32_t)recompute((int)swizzled(row + (lane & 15), (lane >> 4) + 2 * p));
+            l.weight[p] =
+                (uint32_t)recompute((int)(X_BYTES + swizzled(column + (lane & 7) + ((lane >> 4) << 3), ((lane >> 3) & 1) + 2 * p)));
         }
         return l;
     }
@@ -176,7 +178,8 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
                     element<T>::mma(sum[m][n], g.part[p].x[m], g.part[p].weight[n / 2][n % 2 * 2], g.part[p].weight[n / 2][n % 2 * 2 + 1]);
     }
 
-    /* One stage, whose first operands are there: each group is multiplied while the next is loaded. */
+    /* The k loop over one stage, whose first fragments are loaded: each group is multiplied while the
+       next is loaded. */
     static __device__ __forceinline__ void do_step(float (&sum)[TILES_M][TILES_N][4], group &now, group &next, const lanes &l,
                                                    uint32_t &stage, uint32_t shared, bool more)
     {
@@ -247,8 +250,8 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
     }
 
     template <typename U>
-    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
-                                                  int column, int rows)
+    static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                    int column, int rows)
     {
         if (params.residual != nullptr)
             add_residual<U>(params, sum, row, column, rows);
@@ -318,9 +321,9 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
         }
         activate(params, sum, bias);
         if (params.out_f32)
-            finish<float>(params, sum, row, column, rows);
+            epilogue<float>(params, sum, row, column, rows);
         else
-            finish<T>(params, sum, row, column, rows);
+            epilogue<T>(params, sum, row, column, rows);
     }
 };
 

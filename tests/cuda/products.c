@@ -48,18 +48,18 @@ static void offer_algorithms(int n)
         offer(n);
 }
 
-static rvit_cu_product product_of(const product_case *c)
+static rvit_cu_gemm_path path_of(const product_case *c)
 {
     const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
     const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && !c->gelu);
-    const rvit_cu_product product = rvit_cu_tile_product(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT,
-                                                         (int32_t)rvit_dtype_size(c->out_dtype), adds_bias, c->gelu);
-    if (c->rows == LIVE || c->residual == PERIODIC || (product == RVIT_CU_PRODUCT_FINISHED && c->residual != NO_RESIDUAL))
-        return RVIT_CU_PRODUCT_OWN;
-    return product;
+    const rvit_cu_gemm_path path = rvit_cu_tile_gemm(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT,
+                                                     (int32_t)rvit_dtype_size(c->out_dtype), adds_bias, c->gelu);
+    if (c->rows == LIVE || c->residual == PERIODIC || (path == RVIT_CU_GEMM_LT_EPILOGUE && c->residual != NO_RESIDUAL))
+        return RVIT_CU_GEMM_OWN;
+    return path;
 }
 
-/* The tolerance of a product that is stored before it is finished: that of the same in plain code. */
+/* The tolerance of a GEMM whose output is stored before the epilogue: that of the same in plain code. */
 static void round_twice(const product_case *c, const linear_problem *p, float *plain, int64_t n)
 {
     linear_problem bare = *p;
@@ -109,7 +109,7 @@ static void check(const product_case *c)
     float *plain = scratch((size_t)n * sizeof *plain);
     linear_f64(&p, exact);
     linear_f32(&p, plain);
-    if (product_of(c) == RVIT_CU_PRODUCT_FINISHED)
+    if (path_of(c) == RVIT_CU_GEMM_LT_EPILOGUE)
         round_twice(c, &p, plain, n);
 
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
@@ -133,7 +133,7 @@ static void check(const product_case *c)
     expect_ok(rvit_linear(H.stream[DEVICE], &args));
     const long long after = products_made();
     /* The library is opened by the first product that could be its own. */
-    if (after >= 0 && after - (before < 0 ? 0 : before) != (product_of(c) != RVIT_CU_PRODUCT_OWN))
+    if (after >= 0 && after - (before < 0 ? 0 : before) != (path_of(c) != RVIT_CU_GEMM_OWN))
         fail_msg("%s -> %s, bias %d%s, gelu %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
                  rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", c->gelu, (int)c->residual, (int)c->rows,
                  after - before);
@@ -147,10 +147,10 @@ static void check(const product_case *c)
     harness_teardown(NULL);
 }
 
-static void check_all(int32_t finished)
+static void check_all(int32_t epilogue_macs)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
-    const int32_t before = device->machine.finished;
+    const int32_t before = device->machine.epilogue_macs;
     for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
         for (int wide = 0; wide < 1 + (dtype != RVIT_F32); wide++)
             for (int form = 0; form < 6; form++)
@@ -166,9 +166,9 @@ static void check_all(int32_t finished)
                                                 .rows = (rows_kind)rows};
                         if (c.narrow && out_dtype == RVIT_F32)
                             continue;
-                        device->machine.finished = finished;
+                        device->machine.epilogue_macs = epilogue_macs;
                         check(&c);
-                        device->machine.finished = before;
+                        device->machine.epilogue_macs = before;
                     }
 }
 
@@ -219,8 +219,8 @@ static void recorded(void **state)
 {
     (void)state;
     rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int32_t tried = machine->tried;
-    machine->tried = 1;
+    const int32_t tried = machine->trial_macs;
+    machine->trial_macs = 1;
     offer_algorithms(3);
     array *x = array_input("x", CAPACITY * IN * 4), *weight = array_input("weight", OUT * IN * 4);
     array *out = array_output("out", CAPACITY * OUT * 4);
@@ -259,7 +259,7 @@ static void recorded(void **state)
     for (int i = 0; i < 2; i++)
         rvit_program_destroy(program[i]);
     offer_algorithms(1);
-    machine->tried = tried;
+    machine->trial_macs = tried;
 }
 
 /* What a trial takes may be more than there is: the program is recorded all the same. */
@@ -267,7 +267,7 @@ static void no_room_for_trials(void **state)
 {
     (void)state;
     rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int32_t tried = machine->tried;
+    const int32_t tried = machine->trial_macs;
     array *x = array_input("x", CAPACITY * IN * 4), *weight = array_input("weight", OUT * IN * 4);
     array *out = array_output("out", CAPACITY * OUT * 4);
     arrays_upload();
@@ -281,7 +281,7 @@ static void no_room_for_trials(void **state)
     expect_ok(rvit_linear(H.stream[DEVICE], &args)); /* opens cuBLASLt */
     if (products_made() < 0)
         skip();
-    machine->tried = 1;
+    machine->trial_macs = 1;
     offer_algorithms(3);
     int recorded_untried = 0;
     for (int n = 1; n <= 16; n++) {
@@ -301,7 +301,7 @@ static void no_room_for_trials(void **state)
     }
     assert_true(recorded_untried > 0);
     offer_algorithms(1);
-    machine->tried = tried;
+    machine->trial_macs = tried;
 }
 
 enum { MOST_ROWS = 700, MIDDLE = 64 };
@@ -343,8 +343,8 @@ static void rows_on_the_device(void **state)
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    device->machine.bucketed = 1;
-    device->machine.finished = 1;
+    device->machine.bucket_macs = 1;
+    device->machine.epilogue_macs = 1;
     device->machine.early = 0; /* else products this small are the backend's own */
     chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
                array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
@@ -391,8 +391,8 @@ static void no_memory_for_recordings(void **state)
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    device->machine.bucketed = 1;
-    device->machine.finished = 1;
+    device->machine.bucket_macs = 1;
+    device->machine.epilogue_macs = 1;
     device->machine.early = 0;
     const chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
                      array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
@@ -460,7 +460,7 @@ static void rows_that_change(void **state)
     (void)state;
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const rvit_cu_machine machine = device->machine;
-    device->machine.bucketed = 1;
+    device->machine.bucket_macs = 1;
     device->machine.early = 0;
     const int32_t few = 70, many = MOST_ROWS - 1;
     array *x = array_input("x", MOST_ROWS * IN * 2), *weight = array_input("weight", MIDDLE * IN * 2);

@@ -224,26 +224,26 @@ static void products(void **state)
 {
     (void)state;
     rvit_cu_machine m = machines[1];
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 4, 4, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 4, 4, 1, 1), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 50432, 768, 3072, 2, 1, 1), RVIT_CU_PRODUCT_OWN);
-    m.finished = 10 * 8 * 8;
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 9, 8, 8, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_PRODUCT_LT);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_GEMM_LT);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 4, 4, 1, 0), RVIT_CU_GEMM_LT);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 4, 4, 1, 1), RVIT_CU_GEMM_LT_EPILOGUE);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_GEMM_OWN);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 50432, 768, 3072, 2, 1, 1), RVIT_CU_GEMM_OWN);
+    m.epilogue_macs = 10 * 8 * 8;
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 0, 0), RVIT_CU_GEMM_LT_EPILOGUE);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 9, 8, 8, 2, 0, 0), RVIT_CU_GEMM_OWN);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 8, 2, 1, 0), RVIT_CU_GEMM_LT);
     /* Few rows, where a kernel of the backend starts early: those of 16 bits. */
-    m.finished = 150000000, m.early = 1;
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 99, 768, 2304, 2, 1, 0), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 4, 99, 768, 2304, 4, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 197, 768, 2304, 2, 1, 0), RVIT_CU_PRODUCT_LT);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 197, 768, 3072, 2, 0, 1), RVIT_CU_PRODUCT_OWN);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 577, 768, 3072, 2, 0, 1), RVIT_CU_PRODUCT_FINISHED);
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 99, 1536, 384, 4, 1, 0), RVIT_CU_PRODUCT_LT);
-    m.early = 0, m.finished = 10 * 8 * 8;
+    m.epilogue_macs = 150000000, m.early = 1;
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 99, 768, 2304, 2, 1, 0), RVIT_CU_GEMM_OWN);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 4, 99, 768, 2304, 4, 1, 0), RVIT_CU_GEMM_LT);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 197, 768, 2304, 2, 1, 0), RVIT_CU_GEMM_LT);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 197, 768, 3072, 2, 0, 1), RVIT_CU_GEMM_OWN);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 577, 768, 3072, 2, 0, 1), RVIT_CU_GEMM_LT_EPILOGUE);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 99, 1536, 384, 4, 1, 0), RVIT_CU_GEMM_LT);
+    m.early = 0, m.epilogue_macs = 10 * 8 * 8;
     /* The second pass takes 16 bytes of a row at a time. */
-    assert_int_equal(rvit_cu_tile_product(&m, 2, 10, 8, 12, 2, 0, 0), RVIT_CU_PRODUCT_OWN);
+    assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 12, 2, 0, 0), RVIT_CU_GEMM_OWN);
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),

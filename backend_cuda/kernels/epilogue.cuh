@@ -1,10 +1,10 @@
-/* What is left to do of a product that another library has made: bias and GELU, in place. */
-#ifndef RVIT_FINISH_CUH
-#define RVIT_FINISH_CUH
+/* The epilogue of a GEMM by cuBLASLt, in place: bias and exact GELU. */
+#ifndef RVIT_EPILOGUE_CUH
+#define RVIT_EPILOGUE_CUH
 
 #include "gelu.cuh"
 
-/* 16 bytes of outputs: as stored, as numbers, and their GELU. */
+/* 16 bytes of outputs: unpacked to float32, packed, and the GELU of their precision. */
 template <typename T> struct chunk {
     typedef uint4 raw;
     static const int SIZE = 8;
@@ -45,9 +45,9 @@ template <> struct chunk<float> {
     }
 };
 
-/* What is left to do of a product that another library has made. From the end: the product's last rows are still in the cache, and the next
-   product's first ones are left there. */
-template <typename T> RVIT_DEVICE void finish_product(const rvit_cu_finish_params &params)
+/* From the last row to the first: the GEMM wrote its last rows last, so they are still in L2, and the
+   next GEMM finds its first rows there. */
+template <typename T> RVIT_DEVICE void gemm_epilogue(const rvit_cu_epilogue_params &params)
 {
     typedef chunk<T> C;
     const int UNROLL = 2;
