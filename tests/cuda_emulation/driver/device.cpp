@@ -178,74 +178,55 @@ CUresult cuDeviceTotalMem(size_t *bytes, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+namespace
 {
-    EMU_CALL(INITIALISED);
-    if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (value == nullptr)
-        return CUDA_ERROR_INVALID_VALUE;
+/* -1: the emulation does not know it. */
+int attribute_value(CUdevice_attribute attribute)
+{
     const device_model &m = model();
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-        *value = 1024;
-        break;
+        return 1024;
     case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-        *value = 64;
-        break;
+        return 64;
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-        *value = 0x7fffffff;
-        break;
+        return 0x7fffffff;
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
     case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-        *value = 65535;
-        break;
+        return 65535;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-        *value = 48 << 10;
-        break;
+        return 48 << 10;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-        *value = m.shared_per_block;
-        break;
+        return m.shared_per_block;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-        *value = m.shared_per_processor;
-        break;
+        return m.shared_per_processor;
     case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-        *value = m.capability < 80 ? 0 : 1024;
-        break;
+        return m.capability < 80 ? 0 : 1024;
     case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-        *value = 32;
-        break;
+        return 32;
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
     case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-        *value = 65536;
-        break;
+        return 65536;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-        *value = m.capability == 75 ? 1024 : m.capability % 10 ? 1536 : 2048;
-        break;
+        return m.capability == 75 ? 1024 : m.capability % 10 ? 1536 : 2048;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        *value = m.processors;
-        break;
+        return m.processors;
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-        *value = m.l2_size;
-        break;
+        return m.l2_size;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-        *value = m.capability / 10;
-        break;
+        return m.capability / 10;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-        *value = m.capability % 10;
-        break;
+        return m.capability % 10;
     case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-        *value = 1000000;
-        break;
+        return 1000000;
     case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
     case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
     case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
     case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
     case CU_DEVICE_ATTRIBUTE_GPU_OVERLAP:
-        *value = 1;
-        break;
+        return 1;
     case CU_DEVICE_ATTRIBUTE_INTEGRATED:
     case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
     case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
@@ -256,9 +237,22 @@ CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice
     case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
     case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
     case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-        *value = 0;
-        break;
+        return 0;
     default:
+        return -1;
+    }
+}
+} // namespace
+
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, CUdevice device)
+{
+    EMU_CALL(INITIALISED);
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (value == nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    *value = attribute_value(attribute);
+    if (*value < 0) {
         report("cuDeviceGetAttribute: the emulation does not know attribute %d", (int)attribute);
         return CUDA_ERROR_INVALID_VALUE;
     }
