@@ -125,8 +125,7 @@ rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int
 
 static int counts_on_device(const rvit_op *op)
 {
-    return op->type == RVIT_OP_LINEAR && op->linear.rows.live.buffer != NULL && op->linear.rows.padded == RVIT_ROWS_SPARE &&
-           op->linear.dtype != RVIT_F32;
+    return op->type == RVIT_OP_LINEAR && op->linear.rows.live.buffer != NULL && op->hints.spare_rows && op->linear.dtype != RVIT_F32;
 }
 
 static int same_rows(const rvit_rows *a, const rvit_rows *b)
@@ -179,6 +178,7 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
         for (int32_t b = 0; b < n && status == RVIT_OK; b++) {
             const rvit_cu_lt_gemm *gemm = NULL;
             queue->bucket_rows = rows[b];
+            queue->narrow_bias = ops[i].hints.narrow_bias;
             status = rvit_cu_lt_prepare(queue, &ops[i].linear, &gemm);
             *(gemm != NULL ? &taken : &refused) = 1;
         }

@@ -68,9 +68,10 @@ typedef struct rvit_cu_queue {
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
-    int64_t bucket_rows; /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
-    int behind_own;      /* what was enqueued last is a kernel of the backend */
-    const rvit_op *ops;  /* of the program that is recorded; eager: none */
+    rvit_view narrow_bias; /* rvit_linear_hints of the op that runs or is prepared */
+    int64_t bucket_rows;   /* not 0: a bucket is recorded, and GEMMs may work on all its rows */
+    int behind_own;        /* what was enqueued last is a kernel of the backend */
+    const rvit_op *ops;    /* of the program that is recorded; eager: none */
     int32_t n_ops;
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;

@@ -139,11 +139,11 @@ static int type_of(rvit_dtype dtype)
 }
 
 /* The bias in the type of the output; one that a GELU follows is not for cuBLASLt to round. */
-static rvit_view bias_of(const rvit_linear_args *args)
+static rvit_view bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     if (args->out_dtype == RVIT_F32)
         return args->bias;
-    return args->activation == RVIT_ACTIVATION_GELU ? (rvit_view){NULL, 0} : args->bias_narrow;
+    return args->activation == RVIT_ACTIVATION_GELU ? (rvit_view){NULL, 0} : queue->narrow_bias;
 }
 
 /* Rows (m) of the GEMM. */
@@ -158,9 +158,10 @@ static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
     s.whole = queue->bucket_rows > 0;
     s.m = rows_of(queue, args), s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
-    s.has_bias = bias_of(args).buffer != NULL, s.has_residual = args->residual.buffer != NULL;
-    const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) | (uintptr_t)rvit_cu_at(bias_of(args)) |
-                           (uintptr_t)rvit_cu_at(args->residual) | (uintptr_t)rvit_cu_at(args->out) | 256;
+    s.has_bias = bias_of(queue, args).buffer != NULL, s.has_residual = args->residual.buffer != NULL;
+    const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) |
+                           (uintptr_t)rvit_cu_at(bias_of(queue, args)) | (uintptr_t)rvit_cu_at(args->residual) |
+                           (uintptr_t)rvit_cu_at(args->out) | 256;
     s.alignment = (uint32_t)(bits & (~bits + 1));
     return s;
 }
@@ -278,7 +279,7 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
 {
     const rvit_cu_lt *lt = queue->device->lt;
     const float one = 1.0f, beta = gemm->key.has_residual ? 1.0f : 0.0f;
-    const void *bias = rvit_cu_at(bias_of(args));
+    const void *bias = rvit_cu_at(bias_of(queue, args));
     void *workspace = gemm->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
     queue->behind_own = 0;
@@ -438,7 +439,7 @@ static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *ar
     const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
     if (!knows_rows || args->rows.capacity == 0 || repeats)
         return 0;
-    const int adds_bias = args->bias.buffer == NULL || bias_of(args).buffer != NULL;
+    const int adds_bias = args->bias.buffer == NULL || bias_of(queue, args).buffer != NULL;
     const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
                                                      args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype),
                                                      adds_bias, args->activation == RVIT_ACTIVATION_GELU);
@@ -457,7 +458,7 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
         if (gemm == NULL)
             return RVIT_OUT_OF_HOST_MEMORY;
         gemm->key = key;
-        gemm->usable = create_gemm(queue->device->lt, gemm, rvit_cu_at(bias_of(args)));
+        gemm->usable = create_gemm(queue->device->lt, gemm, rvit_cu_at(bias_of(queue, args)));
         gemm->next = queue->gemms;
         queue->gemms = gemm;
         if (gemm->usable)

@@ -3,6 +3,7 @@
 
 rvit_status rvit_cu_run(rvit_cu_queue *queue, const rvit_op *op)
 {
+    queue->narrow_bias = op->hints.narrow_bias;
     switch (op->type) {
 #define RVIT_OP(TYPE, name) \
     case RVIT_OP_##TYPE:    \
@@ -23,6 +24,7 @@ rvit_status rvit_cu_reserve(rvit_cu_queue *queue, const rvit_op *op)
     case RVIT_OP_MATCH:
         return rvit_cu_match_reserve(queue, &op->match);
     case RVIT_OP_LINEAR:
+        queue->narrow_bias = op->hints.narrow_bias;
         return rvit_cu_lt_prepare(queue, &op->linear, &gemm);
     default:
         return RVIT_OK;

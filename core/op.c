@@ -146,7 +146,7 @@ static rvit_status check_rows(const rvit_op *op, const char *name, int64_t rows)
 static rvit_status check_live_rows(const rvit_op *op, const char *name, const rvit_rows *rows)
 {
     RVIT_TRY(check_rows(op, name, rows->capacity));
-    return check_range(op, "padded", rows->padded, RVIT_ROWS_EXACT, RVIT_ROWS_SPARE);
+    return check_range(op, "padded", rows->padded, RVIT_ROWS_EXACT, RVIT_ROWS_PADDED);
 }
 
 static rvit_status check_images(const rvit_op *op, int64_t n_images)
@@ -190,9 +190,6 @@ static rvit_status prepare_linear(rvit_op *op)
     RVIT_TRY(check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_dim(op, "out_features", a->out_features));
     RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU));
-    if (a->bias_narrow.buffer != NULL && (a->bias.buffer == NULL || a->out_dtype == RVIT_F32))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "linear: bias_narrow is given, but %s",
-                         a->bias.buffer == NULL ? "bias is not" : "out_dtype is f32");
     return check_rows(op, "residual_period", a->residual_period);
 }
 

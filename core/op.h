@@ -11,8 +11,18 @@ typedef enum rvit_op_type {
     RVIT_OP_COUNT
 } rvit_op_type;
 
+/* What a session knows of a linear op and its args do not say. A backend may ignore it; what it makes of it changes results by no more than
+   rounding. */
+typedef struct rvit_linear_hints {
+    rvit_view
+        narrow_bias;    /* the bias rounded to out_dtype, if that has 16 bits; it holds what it holds as long as the op's program lives */
+    int32_t spare_rows; /* 1: live may be far below capacity, and the rows between may be read and written: a program may hold the GEMM
+                           in several sizes and take the one that fits */
+} rvit_linear_hints;
+
 typedef struct rvit_op {
     rvit_op_type type;
+    rvit_linear_hints hints;
     union {
 #define RVIT_OP(TYPE, name) rvit_##name##_args name;
 #include "core/ops.def"

@@ -11,12 +11,21 @@ typedef struct forward {
     rvit_view x, spare;     /* the residual stream, and the other array it moves to when rows are gathered */
     int32_t stage;          /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
     rvit_rows rows;
+    int32_t spare_rows; /* of the segment */
     int32_t max_len;
     rvit_view cu_seqlens;
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
 } forward;
+
+static const rvit_view absent = {NULL, 0};
+
+static rvit_status add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
+{
+    rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = f->spare_rows}, .linear = *args};
+    return rvit_stream_add(f->stream, &op);
+}
 
 static rvit_view at(rvit_view view, int64_t bytes)
 {
@@ -42,7 +51,7 @@ static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, 
     args.weight = weight;
     args.bias = bias;
     args.out = out;
-    return rvit_linear(f->stream, &args);
+    return add_linear(f, &args, absent);
 }
 
 static rvit_status qkv(const forward *f, const rvit_block_weights *w)
@@ -55,9 +64,8 @@ static rvit_status qkv(const forward *f, const rvit_block_weights *w)
     args.x = f->normed;
     args.weight = w->qkv_weight;
     args.bias = w->qkv_bias;
-    args.bias_narrow = w->qkv_bias_narrow;
     args.out = f->wide;
-    return rvit_linear(f->stream, &args);
+    return add_linear(f, &args, w->qkv_bias_narrow);
 }
 
 /* x += input weight^T + bias */
@@ -73,7 +81,7 @@ static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weig
     args.weight = weight;
     args.bias = bias;
     args.residual = args.out = f->x;
-    return rvit_linear(f->stream, &args);
+    return add_linear(f, &args, absent);
 }
 
 /* Normalises x; if rows are to be gathered, does that in the same pass. */
@@ -155,6 +163,7 @@ static void enter_segment(forward *f, int32_t index)
     f->max_len = segment->max_len;
     f->cu_seqlens = view(f, index == 0 ? f->plan->cu_seqlens : f->plan->stages[index - 1].cu_seqlens);
     f->rows = (rvit_rows){.capacity = segment->rows, .padded = segment->padded};
+    f->spare_rows = segment->spare_rows;
     if (segment->reads_live)
         f->rows.live = at(f->cu_seqlens, (int64_t)f->plan->desc.max_images * 4);
 }
@@ -311,7 +320,7 @@ static rvit_status embed(forward *f)
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
     args.out = f->x;
-    RVIT_TRY(rvit_linear(f->stream, &args));
+    RVIT_TRY(add_linear(f, &args, absent));
     return trace_x(f, 0);
 }
 

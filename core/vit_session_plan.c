@@ -144,12 +144,11 @@ static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *c
    be, a dense product over all of them pays. */
 static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int32_t exact)
 {
-    rvit_segment segment = {.max_len = len, .rows = (int64_t)p->desc.max_images * len, .reads_live = 1, .padded = RVIT_ROWS_SPARE};
+    rvit_segment segment = {.max_len = len, .rows = (int64_t)p->desc.max_images * len, .reads_live = 1, .spare_rows = 1};
     if (p->desc.fixed_batch) {
         segment.reads_live = !exact;
-        if (index == 0)
-            segment.padded = RVIT_ROWS_EXACT;
-        else if (p->schedule.select == RVIT_SELECT_TOP_K)
+        segment.spare_rows = index > 0 && p->schedule.select != RVIT_SELECT_TOP_K;
+        if (index > 0 && !segment.spare_rows)
             segment.padded = RVIT_ROWS_PADDED;
     }
     return segment;

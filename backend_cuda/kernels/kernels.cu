@@ -1,19 +1,7 @@
 /* Every kernel of kernels.def, in one translation unit so that one image results. */
-#include "attention.cuh"
-#include "attention_f32.cuh"
-#include "attention_short.cuh"
-#include "epilogue.cuh"
-#include "head.cuh"
-#include "layernorm.cuh"
-#include "linear.cuh"
-#include "linear_f32.cuh"
-#include "linear_single.cuh"
-#include "match.cuh"
-#include "mean.cuh"
-#include "merge.cuh"
-#include "pack.cuh"
-#include "patchify.cuh"
-#include "select.cuh"
+#define RVIT_CU_SOURCES
+#include "kernels.def"
+#undef RVIT_CU_SOURCES
 
 #include "../tile.h"
 

@@ -173,9 +173,9 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_copy(rvit_stream *stream, const rvit_co
 
 /* Between begin and end the ops called on the stream are not run but collected, in order, into a program. The program refers to the
    same buffers; the values it finds there, lengths included, are those at each launch. A launch costs one dispatch, allocates nothing
-   and waits for nothing, and gives what the ops would have given one by one, bit for bit; products of RVIT_ROWS_SPARE rows (ragged.h) may
-   differ in rounding. end fails with INVALID_ARGUMENT on an empty recording; the recording is over even if end fails. An op that fails
-   while recording is not collected. Launches of one program run one after another, whatever their streams. */
+   and waits for nothing, and gives what the ops would have given one by one, bit for bit. end fails with INVALID_ARGUMENT on an empty
+   recording; the recording is over even if end fails. An op that fails while recording is not collected. Launches of one program run one
+   after another, whatever their streams. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_record_begin(rvit_stream *stream);
 RVIT_API RVIT_NODISCARD rvit_status rvit_record_end(rvit_stream *stream, rvit_program **out_program);
 RVIT_API RVIT_NODISCARD rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream);

@@ -204,7 +204,7 @@ typedef struct rvit_prune_desc {
     size_t struct_size;
     rvit_prune_type type;
     /* Kept fraction, 0..1; negative: the policy's default. 1 keeps everything and equals no pruning: bit for bit if the session's batch is
-       fixed, else to rounding, for the stages part products that a GPU otherwise makes another way (RVIT_ROWS_SPARE). */
+       fixed, else to rounding, because a GPU may then choose GEMM kernels by the number of rows, stage by stage. */
     double keep;
     int32_t n_blocks;                      /* entries of blocks; 0: the policy's default */
     int32_t blocks[RVIT_PRUNE_MAX_STAGES]; /* 0-based, strictly ascending, one prune stage each */

@@ -26,9 +26,8 @@ RVIT_API const char *rvit_dtype_name(rvit_dtype dtype);
 /* How many rows an op works on: at most `capacity` (the host's bound); exactly that many if live is absent, otherwise min(capacity,
    the int32 at live) as found on the device when the op runs. live is 4-byte aligned; usually it is cu_seqlens[n_images]. With
    RVIT_ROWS_PADDED the op may also read and write the rows between live and capacity, whatever they hold, if that is faster (a dense
-   product over all of them); nothing may depend on them. RVIT_ROWS_SPARE allows the same, and says that live may be far below capacity: a
-   program may then hold a product in several sizes and take the one that fits, made in another way than the op alone. */
-typedef enum rvit_rows_padding { RVIT_ROWS_EXACT = 0, RVIT_ROWS_PADDED = 1, RVIT_ROWS_SPARE = 2 } rvit_rows_padding;
+   GEMM over all of them); nothing may depend on them. */
+typedef enum rvit_rows_padding { RVIT_ROWS_EXACT = 0, RVIT_ROWS_PADDED = 1 } rvit_rows_padding;
 
 typedef struct rvit_rows {
     int64_t capacity;
@@ -80,8 +79,6 @@ typedef struct rvit_linear_args {
     rvit_view residual;      /* optional: [period or rows, out_features]; with period 0 it may be out itself */
     int64_t residual_period; /* 0: residual has a row for each row of out */
     rvit_view out;           /* [rows, out_features] */
-    rvit_view bias_narrow;   /* optional, with a bias and a 16-bit out_dtype: the bias rounded to out_dtype, which a device may add instead,
-                                where that is faster */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);

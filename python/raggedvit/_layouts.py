@@ -115,7 +115,7 @@ class rvit_attention_args(Struct):  # 208 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 168 bytes
+class rvit_linear_args(Struct):  # 152 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -130,7 +130,6 @@ class rvit_linear_args(Struct):  # 168 bytes
         ("residual", rvit_view),  # 112
         ("residual_period", c_int64),  # 128
         ("out", rvit_view),  # 136
-        ("bias_narrow", rvit_view),  # 152
     ]
 
 
