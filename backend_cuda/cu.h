@@ -107,8 +107,9 @@ static inline rvit_cu_rows rvit_cu_rows_of(const rvit_rows *rows)
     return (rvit_cu_rows){rvit_cu_at(rows->live), (int32_t)rows->capacity, 0};
 }
 
-/* Makes the device's context the calling thread's, unless it is already; leave undoes it. DEVICE_LOST: the application has reset the GPU;
-   the driver's objects are gone, and must not be ended either. */
+/* context.c. Makes the device's context current in the calling thread, unless it already is; leave undoes
+   that. DEVICE_LOST: the application has reset the GPU. The driver's objects are gone then, and must not
+   be destroyed either. */
 rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered);
 void rvit_cu_leave(const rvit_cu_device *device, int entered);
 

@@ -21,30 +21,6 @@ enum {
     STATIC_SHARED = 1024 /* at least the fixed shared memory of a kernel that has dynamic shared memory too */
 };
 
-rvit_status rvit_cu_enter(const rvit_cu_device *device, int *out_entered)
-{
-    CUcontext current = NULL;
-    unsigned long long id = device->id;
-    *out_entered = 0;
-    if (id != 0)
-        RVIT_CU_TRY(device->driver, cuCtxGetId, (device->context, &id));
-    if (id != device->id)
-        return rvit_fail(RVIT_DEVICE_LOST, "cuda: %s has been reset since the device was created", device->base.info.name);
-    RVIT_CU_TRY(device->driver, cuCtxGetCurrent, (&current));
-    if (current == device->context)
-        return RVIT_OK;
-    RVIT_CU_TRY(device->driver, cuCtxPushCurrent, (device->context));
-    *out_entered = 1;
-    return RVIT_OK;
-}
-
-void rvit_cu_leave(const rvit_cu_device *device, int entered)
-{
-    CUcontext popped;
-    if (entered)
-        (void)device->driver->cuCtxPopCurrent(&popped);
-}
-
 /* What the backend needs to know of a device. UNSUPPORTED: it cannot run the kernels. */
 static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_device_info *info, rvit_cu_machine *machine)
 {
