@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Fuzzes each target for a number of seconds and prints how many inputs were run. What is found lies in build/fuzz/findings; new inputs
-# that reach new code stay in build/fuzz/corpus for the next time.
+# that reach new code stay in build/fuzz/corpus for the next time; tools/fuzz_corpus.py adds some to the committed ones.
 #
 # usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, image, ops, session, sequence, cache
 set -euo pipefail
@@ -24,10 +24,15 @@ mkdir -p "$build/findings"
 bad=0
 for target in "$@"; do
     mkdir -p "$build/corpus/$target"
+    committed=("tests/fuzz/corpus/$target")
+    if [ -f "tests/fuzz/corpus/$target/found.pack" ]; then
+        tools/fuzz_corpus.py unpack "tests/fuzz/corpus/$target/found.pack" "$build/unpacked/$target"
+        committed+=("$build/unpacked/$target")
+    fi
     log=$build/fuzz_$target.log
     status=ok
     nice -n 10 "$build/tests/fuzz/fuzz_$target" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 -max_len=8192 \
-        -print_final_stats=1 -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "tests/fuzz/corpus/$target" \
+        -print_final_stats=1 -artifact_prefix="$build/findings/$target-" "$build/corpus/$target" "${committed[@]}" \
         >"$log" 2>&1 || { status=FOUND; bad=1; }
     awk -v target="$target" -v status="$status" -v log_file="$log" '
         /^stat::number_of_executed_units/ { n = $2 }

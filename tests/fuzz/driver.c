@@ -1,12 +1,44 @@
-/* Runs a fuzz target over files and the files of folders, without a fuzzer. */
+/* Runs a fuzz target over files and the files of folders, without a fuzzer. A file NAME.pack holds many inputs, each behind its length in
+   four bytes, the lowest first (tools/fuzz_corpus.py). */
 #include "fuzz.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 static int n_inputs;
+
+static int run_input(const uint8_t *bytes, size_t size)
+{
+    /* Exactly as large as the input, so that a read past it is seen. */
+    uint8_t *data = malloc(size > 0 ? size : 1);
+    if (data == NULL)
+        return 0;
+    if (size > 0)
+        memcpy(data, bytes, size);
+    (void)LLVMFuzzerTestOneInput(data, size);
+    free(data);
+    n_inputs++;
+    return 1;
+}
+
+static int run_pack(const char *path, const uint8_t *data, size_t size)
+{
+    while (size >= 4) {
+        const size_t length = data[0] | data[1] << 8 | data[2] << 16 | (size_t)data[3] << 24;
+        if (length > size - 4)
+            break;
+        if (!run_input(data + 4, length))
+            return 0;
+        data += 4 + length;
+        size -= 4 + length;
+    }
+    if (size > 0)
+        fprintf(stderr, "%s ends within an input\n", path);
+    return size == 0;
+}
 
 static int run_file(const char *path)
 {
@@ -19,14 +51,12 @@ static int run_file(const char *path)
         return 0;
     }
     const size_t size = (size_t)info.st_size;
-    /* Exactly as large as the input, so that a read past it is seen. */
     uint8_t *data = malloc(size > 0 ? size : 1);
-    const int ok = data != NULL && fread(data, 1, size, file) == size;
+    int ok = data != NULL && fread(data, 1, size, file) == size;
     fclose(file);
-    if (ok) {
-        (void)LLVMFuzzerTestOneInput(data, size);
-        n_inputs++;
-    }
+    const char *dot = strrchr(path, '.');
+    if (ok)
+        ok = dot != NULL && strcmp(dot, ".pack") == 0 ? run_pack(path, data, size) : run_input(data, size);
     free(data);
     return ok;
 }
