@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The main job on the bundled checkpoint and images: installs what is missing, builds, classifies a photo and a sheet of test tiles, dense
 # and with half of the patches dropped, on the default backend and again on Vulkan as a cross-check.
+targets="raggedvit raggedvit_cli"
 . "$(dirname "$0")/setup.sh"
 raggedvit=$build/tools/raggedvit
 data=examples/data

@@ -1,6 +1,7 @@
 # Sourced by demo.sh and test.sh: installs what is missing (Debian 12 and 13, Ubuntu 24.04), configures and builds the preset `release`
-# into build/release. Package names given as arguments are wanted on top of those for a build;
-# $configure holds further options for cmake.
+# into build/release. Package names given as arguments are wanted on top of those for a build; $configure holds further options for
+# cmake, $targets what is built (empty: all), $arch_without_gpu the architecture of CUDA kernels where there is no NVIDIA GPU (empty: no
+# CUDA code).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -26,9 +27,36 @@ if [ -n "$missing" ]; then
     $as_root apt-get -qq install -y --no-install-recommends $missing >/dev/null
 fi
 
+# cmake's options for CUDA. Kernels for every architecture take minutes to compile: here those of this machine's GPUs alone are, if nvcc
+# knows them.
+cuda_options() {
+    local nvcc known gpu gpus
+    nvcc=$(PATH="$PATH:${CUDA_PATH:-}/bin:${CUDA_HOME:-}/bin:/usr/local/cuda/bin" command -v nvcc || true)
+    if [ -z "$nvcc" ]; then
+        echo "No nvcc here: no CUDA code is built" >&2
+        echo "-DRVIT_CUDA=OFF"
+    elif nvidia-smi -L 2>/dev/null | grep "^GPU" >/dev/null; then
+        known=$("$nvcc" --list-gpu-arch)
+        gpus=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | tr -d . | sort -un | paste -sd ';')
+        for gpu in ${gpus//;/ }; do
+            grep -qx "compute_$gpu" <<<"$known" || gpus=""
+        done
+        echo "CUDA kernels are compiled for ${gpus:-every architecture}" >&2
+        echo "-DRVIT_CUDA=AUTO -URVIT_CUDA_ARCHS ${gpus:+-DRVIT_CUDA_ARCHS=$gpus}"
+    elif [ -n "${arch_without_gpu:-}" ]; then
+        echo "No NVIDIA GPU here: CUDA kernels are compiled for $arch_without_gpu alone, and run on the processor" >&2
+        echo "-DRVIT_CUDA=AUTO -DRVIT_CUDA_ARCHS=$arch_without_gpu"
+    else
+        echo "No NVIDIA GPU here: no CUDA code is built" >&2
+        echo "-DRVIT_CUDA=OFF"
+    fi
+}
+
 preset=${RVIT_PRESET:-release}
 build=build/$preset
-cmake --preset "$preset" ${configure:-} >/dev/null
+cuda=""
+[ "$preset" != release ] || cuda=$(cuda_options) # the others say themselves
+cmake --preset "$preset" $cuda ${configure:-} >/dev/null
 echo "Building in $build"
 # All but Ninja's count of steps: what compilers complain of.
-cmake --build --preset "$preset" | sed '/^\[[0-9]*\/[0-9]*\] /d'
+cmake --build --preset "$preset" ${targets:+--target $targets} | sed '/^\[[0-9]*\/[0-9]*\] /d'

@@ -1,5 +1,14 @@
 #!/usr/bin/env bash
-# Every test: installs what is missing, builds, runs ctest. Arguments go to ctest (tools/test.sh -R attention).
+# The tests: installs what is missing, builds, runs ctest. Slow devices (Vulkan in software, CUDA emulated) run a choice of each test's
+# cases that reaches every kernel and shader; --full runs all cases, and compiles the CUDA kernels for every architecture: an hour.
+#
+# usage: tools/test.sh [--full] [ARGUMENTS OF CTEST]      tools/test.sh -R attention
 configure=-DRVIT_TESTS=ON
+arch_without_gpu=89
+if [ "${1:-}" = --full ]; then
+    shift
+    export RVIT_TEST_FULL=1
+    configure="$configure -URVIT_CUDA_ARCHS"
+fi
 . "$(dirname "$0")/setup.sh" g++ libcmocka-dev dpkg-dev file vulkan-validationlayers vulkan-tools python3-numpy
 ctest --test-dir "$build" --output-on-failure --parallel "$(nproc)" "$@"
