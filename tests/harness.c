@@ -86,6 +86,17 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
     }
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#else
+#define SANITIZED 0
+#endif
+
+int leaves_out(int64_t number, int32_t share)
+{
+    return H.is_slow && number % share != 0;
+}
+
 static int parse_backend(const char *name, rvit_backend *out)
 {
     for (rvit_backend b = RVIT_BACKEND_CPU; b <= RVIT_BACKEND_VULKAN; b++)
@@ -131,7 +142,9 @@ static int open_device(void)
         fprintf(stderr, "rvit_device_get_info: %s\n", rvit_status_detail());
         return 1;
     }
-    printf("%s device %d: %s (%s)\n", H.backend_name, (int)H.info.index, H.info.name, H.info.driver);
+    H.is_slow = getenv("RVIT_TEST_FULL") == NULL && (SANITIZED || H.info.is_software || strstr(H.info.name, "emulation") != NULL);
+    printf("%s device %d: %s (%s), %s cases\n", H.backend_name, (int)H.info.index, H.info.name, H.info.driver,
+           H.is_slow ? "a choice of" : "all");
     return 0;
 }
 

@@ -25,6 +25,7 @@ typedef struct harness {
     rvit_device *device[2];
     rvit_stream *stream[2];
     int n_sides;              /* 2 with the oracle */
+    int is_slow;              /* tests run a choice of their cases: see leaves_out */
     const char *backend_name; /* "cpu" */
     rvit_backend absent;      /* the backend that must be UNAVAILABLE in this run; AUTO: none */
 } harness;
@@ -51,6 +52,12 @@ int harness_teardown(void **state);
      --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
    Exits 77 with the reason if the device is not there. */
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
+
+/* Vulkan in software, CUDA emulated, and whatever runs under a sanitizer are slow: there a test runs one in `share` of its cases, those
+   whose number is a multiple of it, and leaves_out gives 1 for the others. With the sum of the counters of nested loops as the number,
+   every value of each counter still occurs, and where there are three loops or more every pair of values. RVIT_TEST_FULL in the
+   environment: all cases everywhere (tools/test.sh --full). */
+int leaves_out(int64_t number, int32_t share);
 
 /* Takes the option and its value off the front of the arguments if it stands there; else gives `otherwise`. */
 const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise);

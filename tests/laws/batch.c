@@ -42,6 +42,8 @@ static void permuting_images_permutes_outputs(void **state)
     for (int t = 0; t < 2; t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++)
             for (int round = 0; round < 3; round++) {
+                if (leaves_out(t + prune + round, 3))
+                    continue;
                 int32_t order[N_IMAGES];
                 for (int32_t i = 0; i < N_IMAGES; i++)
                     order[i] = round == 0 ? N_IMAGES - 1 - i : i;

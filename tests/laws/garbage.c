@@ -45,6 +45,8 @@ static void garbage_lengths_stay_inside(void **state)
             int64_t size = 0, first_size = 0;
             uint8_t *first = NULL;
             for (int round = 0; round < 30; round++) {
+                if (leaves_out(round / 3, 5))
+                    continue;
                 random_seed((uint64_t)(round + 1) * 7919);
                 for (int32_t i = 0; i <= N_IMAGES; i++) {
                     const int32_t value = garbage(round % 3);

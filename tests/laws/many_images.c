@@ -21,6 +21,12 @@ array *uniform_cu(int32_t length)
     return a;
 }
 
+void skip_if_emulated(void)
+{
+    if (H.is_slow && H.desc.backend == RVIT_BACKEND_CUDA)
+        skip();
+}
+
 void expect_repeated(const array *a, int64_t image_size)
 {
     for (int64_t i = KINDS; i < N_IMAGES; i++)

@@ -10,6 +10,8 @@ enum { N_IMAGES = 70000, LENGTH = 4, KINDS = 7, DIM = 8 };
    than there are is NaN. */
 array *repeated(const char *name, int64_t row_size);
 array *uniform_cu(int32_t length);
+/* Ends the test where it would take a minute or more (CUDA emulated: a block of threads for each image), unless all cases run. */
+void skip_if_emulated(void);
 /* That the results of images of the same kind are the same, and nothing lies past them. */
 void expect_repeated(const array *a, int64_t image_size);
 

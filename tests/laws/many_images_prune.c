@@ -117,6 +117,7 @@ static void select_and_pack(void **state)
 static void select_error(void **state)
 {
     (void)state;
+    skip_if_emulated();
     const int64_t rows = N_IMAGES * LENGTH + 1;
     const stage s = make_stage(rows, NULL);
     for (int i = 0; i < 3; i++)
@@ -166,6 +167,7 @@ static void fuse(void **state)
 static void match_and_merge(void **state)
 {
     (void)state;
+    skip_if_emulated();
     const int64_t rows = N_IMAGES * LENGTH + 1;
     array *k = repeated("k", DIM * 4), *x = repeated("x", DIM * 4), *cu = uniform_cu(LENGTH),
           *metric = array_output("metric", rows * DIM * 4);

@@ -10,6 +10,8 @@ static void select_top_k(void **state)
     for (int kind = 0; kind < N_SCORE_KINDS; kind++)
         for (int competes = 0; competes < 2; competes++)
             for (int k = 0; k < 5; k++) {
+                if (leaves_out(kind + competes + k, 2))
+                    continue;
                 select_case c = {.mode = RVIT_SELECT_TOP_K, .n_prefix = (kind + k) % 3, .prefix_competes = competes};
                 c.b = full_batch(k * 3);
                 c.counts = count_table(keeps[k], c.b.max_len);
@@ -41,6 +43,8 @@ static void select_threshold(void **state)
     static const float thresholds[] = {0, -0.0f, 0.5f, 2, 1.5f, -INFINITY, INFINITY, 1e-45f};
     for (int kind = 0; kind < N_SCORE_KINDS; kind++)
         for (size_t t = 0; t < sizeof thresholds / sizeof thresholds[0]; t++) {
+            if (leaves_out(kind + (int)t, 2))
+                continue;
             select_case c = {.mode = RVIT_SELECT_THRESHOLD, .n_prefix = kind % 3, .threshold = thresholds[t]};
             c.b = full_batch(kind);
             c.scores = make_scores(c.b.live, (score_kind)kind);
@@ -122,6 +126,8 @@ static void select_threshold_least(void **state)
     for (int kind = 0; kind < N_SCORE_KINDS; kind++)
         for (size_t k = 0; k < sizeof least / sizeof least[0]; k++)
             for (size_t t = 0; t < sizeof thresholds / sizeof thresholds[0]; t++) {
+                if (leaves_out(kind + (int)(k + t), 4))
+                    continue;
                 select_case c = {
                     .mode = RVIT_SELECT_THRESHOLD, .n_prefix = (int32_t)(kind + k) % 3, .threshold = thresholds[t], .k_min = least[k]};
                 c.prefix_competes = t % 2;
