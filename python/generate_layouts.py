@@ -218,6 +218,24 @@ def check_layouts(layouts, headers, compiler):
     return len(headers.structs)
 
 
+def check_op_table(headers):
+    """Every view and every type among the args of an op has its row in core/ops.def: nothing else would miss one."""
+    table = (INCLUDE.parent / "core" / "ops.def").read_text()
+    rows = re.findall(r"^RVIT_(?:ARRAY\((\w+), \w+, ([\w.]+)|DTYPE\((\w+), (\w+)),", table, flags=re.M)
+    found = {(op or other, field or dtype) for op, field, other, dtype in rows}
+    wanted = set()
+    for op in re.findall(r"^RVIT_OP\(\w+, (\w+)\)$", table, flags=re.M):
+        for field, kind in headers.structs[f"rvit_{op}_args"]:
+            if kind == "rvit_view" or field.endswith("dtype"):
+                wanted.add((op, field))
+            elif kind == "rvit_rows":
+                wanted.add((op, f"{field}.live"))
+    if found != wanted:
+        raise SystemExit("core/ops.def and the args of the public headers differ: " +
+                         ", ".join(sorted(f"{op}.{field}" for op, field in found ^ wanted)))
+    return len(found)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", nargs="?", const="cc", metavar="CC", help="compare instead of writing")
@@ -235,6 +253,7 @@ def main():
     package.__path__ = [str(PACKAGE)]
     sys.modules["raggedvit"] = package
     layouts = importlib.import_module("raggedvit._layouts")
+    print(f"core/ops.def has all {check_op_table(headers)} views and types of the ops' args")
     print(f"up to date; {check_layouts(layouts, headers, options.check)} structs are laid out as {options.check} lays them out")
 
 
