@@ -1,7 +1,8 @@
-/* EXPERIMENTAL: what is declared here may change or go in any version. It is not part of the ABI promise, and raggedvit.h does not
-   include it.
+/* EXPERIMENTAL: these declarations may change or go in any version. They are not part of the ABI
+   promise, and raggedvit.h does not include this header.
 
-   A session from the inside: the select ops it recorded and the values between its ops. `raggedvit verify` compares two devices by it. */
+   Access to the inside of a session: the select ops that it recorded and the values between its
+   ops. `raggedvit verify` uses it to compare two devices. */
 #ifndef RAGGEDVIT_EXPERIMENTAL_H
 #define RAGGEDVIT_EXPERIMENTAL_H
 
@@ -11,10 +12,11 @@
 extern "C" {
 #endif
 
-/* The select op of a stage as recorded, every view empty: for a caller who wants to repeat a selection. INVALID_ARGUMENT if there is no
-   such stage, UNSUPPORTED for tome, which merges. */
+/* Returns the select op of a stage as recorded, with every view empty: for callers that repeat a
+   selection. INVALID_ARGUMENT: no such stage. UNSUPPORTED: the stage is tome, which merges
+   instead. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_select(const rvit_session *session, int32_t stage, rvit_select_args *out_args);
-/* The counts table of that op, host int32 [max_len + 1], borrowed; NULL if it has none. */
+/* The counts table of that op: host int32 [max_len + 1], borrowed. NULL if the op has none. */
 RVIT_API const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage);
 
 /* With rvit_session_desc.trace: intermediate values of the last run. */
@@ -23,8 +25,8 @@ typedef enum rvit_trace {
     RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] */
     RVIT_TRACE_SCORES = 2     /* the scores of prune stage `index`: f32 [rows before it] */
 } rvit_trace;
-/* Borrowed until the next enqueue. UNSUPPORTED without trace; INVALID_ARGUMENT if there is no such index. *out_rows is the live row
-   count. */
+/* *out_data is borrowed until the next enqueue; *out_rows is the live row count. UNSUPPORTED: the
+   session has no trace. INVALID_ARGUMENT: no such index. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data,
                                                        rvit_dtype *out_dtype, int64_t *out_rows);
 

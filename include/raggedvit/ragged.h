@@ -1,14 +1,19 @@
-/* Ops over ragged batches: attention, linear, layernorm, pack, unpack, and the cu_seqlens layout they share.
+/* Ops on ragged batches: attention, linear, layernorm, pack, unpack; and the cu_seqlens layout that
+   they share.
 
-   Layout. A batch of n_images sequences lies packed in one array of rows, image after image: image i owns the rows
-   cu_seqlens[i] .. cu_seqlens[i+1]-1, cu_seqlens being int32 [n_images + 1] on the device, not decreasing, cu_seqlens[0] = 0. Any
-   length from 0 to max_len is legal, any image may be empty, and n_images may be 0. The host knows capacities only; no op reads lengths
-   back. Rows at or past cu_seqlens[n_images] are never read as data and never written.
+   Layout. A batch of n_images sequences is packed in one array of rows, image after image. Image i
+   owns the rows cu_seqlens[i] .. cu_seqlens[i+1]-1. cu_seqlens is int32 [n_images + 1] on the
+   device; it starts at 0 and never decreases. An image may have any length from 0 to max_len, and
+   n_images may be 0. The host knows capacities only; no op reads lengths back. Rows at or past
+   cu_seqlens[n_images] are never used as data and never written.
 
-   Element types: 16-bit and 32-bit storage, arithmetic and accumulation in float32 throughout. Every array is row-major; strides are
-   in elements, multiples of 8. All ops are asynchronous on their stream; args live for the call, buffers until the work is done. Each op
-   returns INVALID_ARGUMENT for what its rules forbid (a missing view, a view past its buffer's end, a buffer of another device) and
-   UNSUPPORTED with the reason where the device cannot do it. */
+   Arithmetic. Arrays are stored in 16 or 32 bits; all arithmetic and accumulation is in float32.
+   Every array is row-major. Strides are in elements and are multiples of 8.
+
+   Calls. All ops are asynchronous on their stream. Args need to live for the call only, buffers
+   until the work is done. An op returns INVALID_ARGUMENT if an argument breaks its rule (a missing
+   view, a view past the end of its buffer, a buffer of another device) and UNSUPPORTED, with the
+   reason, if the device cannot run it. */
 #ifndef RAGGEDVIT_RAGGED_H
 #define RAGGEDVIT_RAGGED_H
 
@@ -19,14 +24,17 @@ extern "C" {
 #endif
 
 typedef enum rvit_dtype { RVIT_F32 = 0, RVIT_F16 = 1, RVIT_BF16 = 2 } rvit_dtype;
-/* Bytes of one element; 0 for a value that is none of the enum's. */
+/* Bytes of one element; 0 if the value is not a valid dtype. */
 RVIT_API int64_t rvit_dtype_size(rvit_dtype dtype);
 RVIT_API const char *rvit_dtype_name(rvit_dtype dtype);
 
-/* How many rows an op works on: at most `capacity` (the host's bound); exactly that many if live is absent, otherwise min(capacity,
-   the int32 at live) as found on the device when the op runs. live is 4-byte aligned; usually it is cu_seqlens[n_images]. With
-   RVIT_ROWS_PADDED the op may also read and write the rows between live and capacity, whatever they hold, if that is faster (a dense
-   GEMM over all of them); nothing may depend on them. */
+/* The number of rows that an op processes. capacity: the host's upper bound. Without live, the op
+   processes exactly capacity rows. With live, it processes min(capacity, the int32 at live), read
+   on the device when the op runs. live is 4-byte aligned; usually it is cu_seqlens[n_images].
+
+   RVIT_ROWS_PADDED: the op may also read and write the rows between live and capacity, whatever
+   they hold, where that is faster (one dense GEMM over all of them). Nothing may depend on those
+   rows. */
 typedef enum rvit_rows_padding { RVIT_ROWS_EXACT = 0, RVIT_ROWS_PADDED = 1 } rvit_rows_padding;
 
 typedef struct rvit_rows {
@@ -35,26 +43,32 @@ typedef struct rvit_rows {
     int32_t padded; /* rvit_rows_padding */
 } rvit_rows;
 
-/* Bidirectional attention of every image with itself, for each head:
-       out[t, h, :] = sum_j softmax_j(scale * q[t, h, :] . k[j, h, :] + key_bias[j]) * v[j, h, :],  j over the rows of t's image.
-   An image's result does not depend on its batch mates, bit for bit. */
+/* Bidirectional self-attention within each image, for each head:
+       out[t, h, :] = sum_j softmax_j(scale * q[t, h, :] . k[j, h, :] + key_bias[j]) * v[j, h, :]
+   with j over the rows of t's image. The result of an image does not depend on the other images of
+   the batch, bit for bit. */
 typedef struct rvit_attention_args {
     size_t struct_size;
     rvit_dtype dtype; /* of q, k, v and out */
     int32_t n_images;
     int32_t n_heads;
     int32_t head_dim;                     /* multiple of 8, 8..128 */
-    int32_t max_len;                      /* no image is longer */
-    int64_t rows;                         /* no batch has more rows in all */
+    int32_t max_len;                      /* maximum length of an image, in rows */
+    int64_t rows;                         /* maximum number of rows of a batch */
     float scale;                          /* 0: 1 / sqrt(head_dim) */
-    rvit_view q, k, v;                    /* [rows, n_heads, head_dim]: a row's heads are contiguous */
-    int64_t q_stride, k_stride, v_stride; /* elements between rows; 0: n_heads * head_dim. Packed qkv: 3 * n_heads * head_dim */
+    rvit_view q, k, v;                    /* [rows, n_heads, head_dim]; the heads of a row are
+                                             contiguous */
+    int64_t q_stride, k_stride, v_stride; /* elements between rows; 0: n_heads * head_dim. Packed
+                                             qkv: 3 * n_heads * head_dim */
     rvit_view cu_seqlens;                 /* int32 [n_images + 1], 4-byte aligned */
-    rvit_view key_bias;                   /* optional: f32 [rows], added to the scaled logits of every head */
+    rvit_view key_bias;                   /* optional: f32 [rows], added to the scaled logits of
+                                             every head */
     rvit_view out;                        /* [rows, n_heads * head_dim] */
     int64_t out_stride;                   /* 0: n_heads * head_dim */
-    rvit_view cls_probs;                  /* optional out: f32 [rows, n_heads], the softmax row of each image's first token */
-    rvit_view lse;                        /* optional out: f32 [rows, n_heads], natural log of the softmax denominator */
+    rvit_view cls_probs;                  /* optional out: f32 [rows, n_heads], the softmax row of
+                                             the first token of each image */
+    rvit_view lse;                        /* optional out: f32 [rows, n_heads], natural log of the
+                                             softmax denominator */
 } rvit_attention_args;
 #define RVIT_ATTENTION_ARGS_INIT RVIT_INIT(rvit_attention_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_attention(rvit_stream *stream, const rvit_attention_args *args);
@@ -76,69 +90,75 @@ typedef struct rvit_linear_args {
     rvit_view x;             /* [rows, in_features] */
     rvit_view weight;        /* [out_features, in_features] */
     rvit_view bias;          /* optional: f32 [out_features] */
-    rvit_view residual;      /* optional: [period or rows, out_features]; with period 0 it may be out itself */
-    int64_t residual_period; /* 0: residual has a row for each row of out */
+    rvit_view residual;      /* optional: [residual_period or rows, out_features]; may be out if
+                                residual_period is 0 */
+    int64_t residual_period; /* 0: residual has one row per row of out */
     rvit_view out;           /* [rows, out_features] */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);
 
-/* r = src_rows ? src_rows[t] : t;  out[t, :] = (x[r, :] - mean) / sqrt(var + eps) * gamma + beta (biased variance, in float32);
-   out_x[t, :] = x[r, :] if out_x is given: the gather of a pack at no extra pass. */
+/* With r = src_rows ? src_rows[t] : t,
+       out[t, :] = (x[r, :] - mean) / sqrt(var + eps) * gamma + beta   (biased variance, in float32)
+       out_x[t, :] = x[r, :]   (optional; gathers rows as pack does, without another pass) */
 typedef struct rvit_layernorm_args {
     size_t struct_size;
     rvit_dtype dtype;      /* of x and out_x */
     rvit_dtype out_dtype;  /* of out */
     rvit_rows rows;        /* of out */
-    int64_t x_rows;        /* rows x holds at most; 0: rows.capacity. Needed with src_rows */
+    int64_t x_rows;        /* capacity of x in rows; 0: rows.capacity. Required with src_rows */
     int32_t dim;           /* multiple of 4 */
     float eps;             /* above 0 */
     rvit_view x;           /* [x_rows, dim] */
     rvit_view src_rows;    /* optional: int32 [rows], each in 0..x_rows-1 */
     rvit_view gamma, beta; /* f32 [dim] */
-    rvit_view out;         /* [rows, dim]; not x */
-    rvit_view out_x;       /* optional: [rows, dim]; not x */
+    rvit_view out;         /* [rows, dim]; must not be x */
+    rvit_view out_x;       /* optional: [rows, dim]; must not be x */
 } rvit_layernorm_args;
 #define RVIT_LAYERNORM_ARGS_INIT RVIT_INIT(rvit_layernorm_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_layernorm(rvit_stream *stream, const rvit_layernorm_args *args);
 
-/* destination[t, :] = source[src_rows[t], :], a bitwise copy of rows of row_size bytes. */
+/* destination[t, :] = source[src_rows[t], :]: a bitwise copy of rows of row_size bytes. */
 typedef struct rvit_pack_args {
     size_t struct_size;
     rvit_rows rows;        /* of destination */
-    int64_t source_rows;   /* rows source holds at most */
+    int64_t source_rows;   /* capacity of source in rows */
     int64_t row_size;      /* bytes, multiple of 4 */
-    rvit_view source;      /* [source_rows, row_size]; 4-byte aligned suffices if row_size is not a multiple of 16 */
+    rvit_view source;      /* [source_rows, row_size]; 4-byte alignment suffices if row_size is not
+                              a multiple of 16 */
     rvit_view src_rows;    /* int32 [rows], each in 0..source_rows-1 */
-    rvit_view destination; /* [rows, row_size]; not source */
+    rvit_view destination; /* [rows, row_size]; must not be source */
 } rvit_pack_args;
 #define RVIT_PACK_ARGS_INIT RVIT_INIT(rvit_pack_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_pack(rvit_stream *stream, const rvit_pack_args *args);
 
-/* The inverse of pack: destination[src_rows[t], :] = source[t, :], and every other row of destination_rows is base's same row if base
-   is given, else fill in every element. */
+/* The inverse of pack: destination[src_rows[t], :] = source[t, :]. Every other row of destination
+   is the same row of base, or, without base, has fill in every element. */
 typedef struct rvit_unpack_args {
     size_t struct_size;
     rvit_dtype dtype;
     rvit_rows rows;             /* of source */
-    rvit_rows destination_rows; /* of destination: for the grid [n_images, tokens, dim], n_images * tokens */
+    rvit_rows destination_rows; /* of destination; n_images * tokens for a grid [n_images, tokens,
+                                   dim] */
     int32_t dim;                /* multiple of 4 */
     float fill;                 /* rounded to dtype */
     rvit_view source;           /* [rows, dim] */
-    rvit_view src_rows;         /* int32 [rows], strictly increasing, as select gives them */
+    rvit_view src_rows;         /* int32 [rows], strictly increasing, as rvit_select writes it */
     rvit_view base;             /* optional: [destination_rows, dim]; may be destination */
-    rvit_view destination;      /* [destination_rows, dim]; not source */
+    rvit_view destination;      /* [destination_rows, dim]; must not be source */
 } rvit_unpack_args;
 #define RVIT_UNPACK_ARGS_INIT RVIT_INIT(rvit_unpack_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_unpack(rvit_stream *stream, const rvit_unpack_args *args);
 
-/* Checks a layout in host memory: cu_seqlens int32 [n_images + 1] starts at 0, does not decrease, has no length above max_len and ends
-   at or below rows. INVALID_ARGUMENT names the first image that breaks a rule. */
+/* Checks a layout in host memory: cu_seqlens, int32 [n_images + 1], must start at 0, must not
+   decrease, must have no length above max_len and must end at or below rows. INVALID_ARGUMENT names
+   the first image that breaks a rule. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cu_seqlens_check(const int32_t *cu_seqlens, int32_t n_images, int32_t max_len, int64_t rows);
 
-/* Builds the layout of a keep mask in host memory. keep: uint8 [n_images, tokens], nonzero = kept; the first n_prefix tokens of each
-   image must be kept. Writes out_cu_seqlens int32 [n_images + 1] and out_src_rows int32 [n_images * tokens] (the kept rows of the
-   [n_images * tokens] grid, ascending). */
+/* Builds the layout of a keep mask in host memory. keep: uint8 [n_images, tokens], nonzero = kept;
+   the first n_prefix tokens of each image must be kept. Writes out_cu_seqlens int32 [n_images + 1]
+   and out_src_rows int32 [n_images * tokens]: the kept rows of the [n_images * tokens] grid,
+   ascending. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_layout_from_mask(const uint8_t *keep, int32_t n_images, int32_t tokens, int32_t n_prefix,
                                                           int32_t *out_cu_seqlens, int32_t *out_src_rows);
 

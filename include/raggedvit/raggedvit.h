@@ -1,17 +1,19 @@
-/* raggedvit: token-pruned Vision Transformers whose speed-up shows on the clock.
+/* raggedvit: Vision Transformers with token pruning that is faster in wall-clock time, not only in
+   FLOPs.
 
-   Pruning drops most patches of an image at almost no cost in accuracy, but the batch that is left is ragged, and at these sizes the
-   host's part of a variable-length attention call costs more than the kernel. Here the host knows capacities only; how many tokens are
-   left exists in cu_seqlens on the device alone. So a forward is recorded once and replayed with one dispatch, whatever the lengths turn
-   out to be, on CUDA, on Vulkan or on the CPU.
+   Pruning drops most patches of an image at almost no cost in accuracy, but leaves a ragged batch.
+   At these sizes the host cost of a variable-length attention call exceeds the time of its kernel.
+   In raggedvit the host knows capacities only; the number of remaining tokens exists only on the
+   device, in cu_seqlens. A forward is therefore recorded once and replayed with one dispatch,
+   whatever the lengths, on CUDA, Vulkan or the CPU.
 
-   Three levels, each complete:
-     ragged.h, prune.h  single ops on your own buffers and stream: rvit_attention, rvit_select, rvit_pack, rvit_unpack, ...
-     device.h           a recorded program of such ops: rvit_record_begin, rvit_record_end, rvit_program_launch
-     vit.h              a model and a session: a checkpoint, images in, logits and kept tokens out
+   Three levels, each usable alone:
+     ragged.h, prune.h  single ops on your own buffers and stream: rvit_attention, rvit_select, ...
+     device.h           a recorded program of ops: rvit_record_begin, rvit_program_launch
+     vit.h              a model and a session: from checkpoint and images to logits and kept tokens
 
-   Classify one image (f32 [3, 224, 224], normalised) with half of the patches dropped after block 3; every call returns a rvit_status,
-   left out here:
+   Example: classify one image (f32 [3, 224, 224], normalised) and drop half of the patches after
+   block 3. Every call returns an rvit_status, not checked here:
 
      rvit_device *device;         rvit_device_create(NULL, &device);
      rvit_checkpoint *checkpoint; rvit_checkpoint_open("deit.safetensors", NULL, &checkpoint);

@@ -1,4 +1,4 @@
-/* Status values, their detail text, logging, and the version of the library. */
+/* Status values and their detail text, logging, and the version of the library. */
 #ifndef RAGGEDVIT_STATUS_H
 #define RAGGEDVIT_STATUS_H
 
@@ -17,8 +17,9 @@
 #define RVIT_NODISCARD
 #endif
 
-/* Args and descs begin with their size, so that fields can be appended: initialise each with its RVIT_..._INIT, then set what you need.
-   Zero means the default, or absent, unless a field says otherwise. */
+/* Args and descs begin with their size, so that later versions can append fields. Initialise each
+   with its RVIT_..._INIT, then set the fields you need. Zero means the default, or absent, unless a
+   field says otherwise. */
 #ifdef __cplusplus
 template <class T> inline T rvit_init_struct()
 {
@@ -41,12 +42,13 @@ extern "C" {
 #define RVIT_VERSION_MINOR 2
 #define RVIT_VERSION_PATCH 0
 
-/* Calls may come from any thread with a stack of 64 KiB or more (the CPU backend; a GPU's driver may need more), and in any
-   floating-point environment: a function computes in the default one (round to nearest, no traps, subnormals kept), as do the caller's
-   allocator and logger while it calls them, and leaves the caller's as it was, flags included. */
+/* Calls may come from any thread with a stack of 64 KiB or more (CPU backend; a GPU driver may need
+   more) and in any floating-point environment. Inside a call the environment is the default one
+   (round to nearest, no traps, subnormals kept), also for the caller's allocator and logger. On
+   return the caller's environment is restored, flags included. */
 
-/* What a function returns. The values are part of the ABI. A call that fails changes nothing: no output is written, nothing is
-   enqueued, and the next call works. */
+/* The result of a function. The values are part of the ABI. A call that fails changes nothing: it
+   writes no output and enqueues nothing, and the next call works. */
 typedef enum rvit_status {
     RVIT_OK = 0,
     RVIT_INVALID_ARGUMENT = 10, /* an argument breaks its documented rule */
@@ -54,16 +56,17 @@ typedef enum rvit_status {
     RVIT_UNAVAILABLE = 30,      /* no such driver, library or device on this machine */
     RVIT_OUT_OF_HOST_MEMORY = 40,
     RVIT_OUT_OF_DEVICE_MEMORY = 41,
-    RVIT_DEVICE_LOST = 50, /* destroy what belongs to the device and create it again */
-    RVIT_BAD_FILE = 60,    /* unreadable, malformed, or not what its name promises */
-    RVIT_INTERNAL = 90     /* a defect of the library or of a driver */
+    RVIT_DEVICE_LOST = 50, /* destroy the device and its children, then create them again */
+    RVIT_BAD_FILE = 60,    /* unreadable, malformed, or not of the type that its name says */
+    RVIT_INTERNAL = 90     /* a defect in the library or in a driver */
 } rvit_status;
 
 /* The name of a status ("INVALID_ARGUMENT"); never NULL. */
 RVIT_API const char *rvit_status_name(rvit_status status);
 
-/* One sentence on the last failure in the calling thread: which argument or file, what was expected, what was found. Never NULL;
-   empty if nothing failed yet. Valid until the next call of this library in the same thread. */
+/* One sentence on the last failure in the calling thread: which argument or file, what was expected
+   and what was found. Never NULL; empty if nothing has failed. Valid until the next call of this
+   library in the same thread. */
 RVIT_API const char *rvit_status_detail(void);
 
 /* "0.2.0" */
@@ -74,11 +77,13 @@ typedef enum rvit_log_level { RVIT_LOG_ERROR = 1, RVIT_LOG_WARNING = 2, RVIT_LOG
 /* Receives one line, without a newline. May be called from any thread that calls the library. */
 typedef void (*rvit_log_fn)(void *user, rvit_log_level level, const char *message);
 
-/* Sets the process-wide log callback; NULL (the default) silences the library. Not to be called while other threads are inside it. */
+/* Sets the process-wide log callback; NULL (the default) silences the library. Do not call this
+   while other threads are inside the library. */
 RVIT_API void rvit_log_set(rvit_log_fn fn, void *user);
 
-/* A ready-made callback that writes to standard error what is at or below the level named by the environment variable RVIT_LOG
-   (error, warning, info, debug; warning if unset). The library reads no other environment variable. */
+/* A ready-made callback that writes to standard error. It writes messages up to the level in the
+   environment variable RVIT_LOG (error, warning, info, debug; warning if unset). The library reads
+   no other environment variable. */
 RVIT_API void rvit_log_stderr(void *user, rvit_log_level level, const char *message);
 
 #ifdef __cplusplus
