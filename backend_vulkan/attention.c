@@ -1,4 +1,4 @@
-/* The attention op. The grid comes from the capacities; a group whose tile lies past its image's end returns at once. */
+/* The attention op. The grid is sized by capacities; a workgroup whose tile is past the end of its image returns at once. */
 #include "backend_vulkan/vulkan.h"
 
 static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, int half)

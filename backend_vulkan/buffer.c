@@ -1,4 +1,4 @@
-/* Buffers: one allocation each, mapped for their life where the host may see them. */
+/* Buffers: one allocation each; host-visible ones stay mapped for life. */
 #include "backend_vulkan/vulkan.h"
 
 typedef struct memory_wish {
@@ -6,7 +6,7 @@ typedef struct memory_wish {
     int is_small;
 } memory_wish;
 
-/* Indexed by type. Host memory is always coherent, so that nothing has to be flushed. */
+/* Indexed by buffer type. Host-visible memory is always coherent, so nothing has to be flushed. */
 static const memory_wish wishes[] = {
     {0, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT, 0},
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 0},
@@ -14,7 +14,7 @@ static const memory_wish wishes[] = {
     {VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0, 1},
 };
 
-/* How well a memory type suits; below 0: not at all. */
+/* Rates a memory type; below 0: unusable. */
 static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *wish)
 {
     const VkPhysicalDeviceMemoryProperties *memory = &device->physical.memory;
@@ -26,7 +26,7 @@ static int rate(const rvit_vk_device *device, uint32_t type, const memory_wish *
     int score = (flags & wish->avoided) == 0 ? 1 : 0;
     if ((flags & wish->preferred) == wish->preferred)
         score += 2;
-    /* A small window of device memory open to the host is too scarce for uploads. */
+    /* If only a small part of device memory is host-visible, do not spend it on uploads. */
     const uint32_t heap = memory->memoryTypes[type].heapIndex;
     if (wish->required != 0 && !wish->is_small && (flags & VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT) != 0 &&
         (int64_t)memory->memoryHeaps[heap].size * 2 < device->physical.info.memory_size)

@@ -1,24 +1,24 @@
-/* The pipeline cache, kept by the caller between runs. Drivers have crashed on damaged or foreign blobs, so that what they gave is wrapped
-   in a header by which we tell before they see it. */
+/* The pipeline cache, kept by the caller between runs. Drivers have crashed on damaged or foreign blobs, so the driver's blob is wrapped in
+   a header that is checked before the driver sees it. */
 #include "backend_vulkan/vulkan.h"
 
 #include <string.h>
 
-/* In the byte order of the machine: on another the magic differs. Nothing in it is padding. */
+/* In native byte order; with another byte order the magic differs. The struct has no padding. */
 typedef struct header {
     uint64_t magic;
-    uint64_t checksum; /* of all that follows */
+    uint64_t checksum; /* of everything after it */
     uint64_t payload_size;
     uint32_t vendor_id, device_id, driver_version, driver_id;
     uint8_t cache_uuid[VK_UUID_SIZE];
-    uint64_t shaders;     /* checksum of the library's */
-    uint64_t proven_tier; /* whose self-test they passed; RVIT_TIER_AUTO: none */
+    uint64_t shaders;     /* checksum of the library's shaders */
+    uint64_t proven_tier; /* highest tier whose self-test passed; RVIT_TIER_AUTO: none */
 } header;
 
 #define MAGIC 0x3343505456495652u /* "RVIVTPC3" on little-endian machines */
 #define SUMMED (2 * sizeof(uint64_t))
 
-/* FNV-1a, 64 bits, of words in place of bytes: a GPU's blob is half a megabyte. */
+/* FNV-1a, 64 bits, over words instead of bytes for speed: a GPU's blob is half a megabyte. */
 static uint64_t add(uint64_t sum, const void *data, size_t size)
 {
     const unsigned char *bytes = data;
@@ -64,14 +64,14 @@ const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, 
     if (h.magic != MAGIC)
         return "this library did not make it";
     if (h.payload_size != size - sizeof h)
-        return "it is cut off, or longer than it was";
+        return "it is truncated, or longer than its header says";
     if (h.checksum != checksum((const unsigned char *)blob + SUMMED, size - SUMMED))
         return "its checksum is wrong";
     if (h.vendor_id != driver->vendor_id || h.device_id != driver->device_id)
-        return "it is of another device";
+        return "it belongs to another device";
     if (h.driver_version != driver->version || h.driver_id != (uint32_t)driver->id ||
         memcmp(h.cache_uuid, driver->cache_uuid, sizeof h.cache_uuid) != 0)
-        return "it is of another driver, or of another version of it";
+        return "it belongs to another driver or driver version";
     *out_payload = (const unsigned char *)blob + sizeof h;
     *out_payload_size = size - sizeof h;
     return NULL;
@@ -98,7 +98,7 @@ rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t 
     }
     VkResult result = create(device, payload, payload_size);
     if (result != VK_SUCCESS && payload_size > 0) {
-        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: the driver refuses it, VkResult %d", (int)result);
+        rvit_log(RVIT_LOG_WARNING, "vulkan: the pipeline cache given is ignored: the driver rejects it, VkResult %d", (int)result);
         result = create(device, NULL, 0);
     }
     return result == VK_SUCCESS ? RVIT_OK : rvit_vk_fail(result, "vkCreatePipelineCache");
@@ -124,7 +124,7 @@ rvit_status rvit_vk_device_get_cache(rvit_device *base, void *data, size_t capac
     unsigned char *bytes = data;
     size = capacity - sizeof h;
     VkResult result = device->vk.vkGetPipelineCacheData(device->handle, device->pipeline_cache, &size, bytes + sizeof h);
-    if (result == VK_INCOMPLETE) { /* it has grown: what was written of it is valid */
+    if (result == VK_INCOMPLETE) { /* it grew meanwhile; the part that was written is valid */
         rvit_log(RVIT_LOG_DEBUG, "vulkan: the pipeline cache grew while it was read");
         result = VK_SUCCESS;
     }

@@ -1,22 +1,22 @@
-/* Streams that record into a command buffer of the caller's and submit nothing. What the commands refer to, descriptor sets and buffer
-   views, lies in chunks that stay until the stream is given another command buffer; then they are used again. */
+/* Streams that record into a command buffer of the caller's and submit nothing. The descriptor sets and buffer views that the commands use
+   are in chunks. The chunks stay until the stream gets another command buffer, and are then reused. */
 #include "backend_vulkan/vulkan.h"
 
-#define CHUNK_SETS 32 /* at least */
+#define CHUNK_SETS 32 /* minimum per chunk */
 
 typedef struct chunk {
     struct chunk *next;
     VkDescriptorPool pool;
     VkBufferView *views;
     uint32_t n_sets, n_views;       /* in use */
-    uint32_t most_sets, most_views; /* that there is room for */
+    uint32_t most_sets, most_views; /* capacity */
 } chunk;
 
 typedef struct vk_commands {
     rvit_stream base;
     chunk *chunks;
     int has_begun;             /* something was recorded into the command buffer */
-    rvit_vk_recorder recorder; /* remembers what was touched from one call to the next */
+    rvit_vk_recorder recorder; /* keeps the touched ranges from one call to the next */
 } vk_commands;
 
 static rvit_vk_device *device_of(const vk_commands *c)
@@ -68,7 +68,7 @@ void rvit_vk_commands_set(rvit_stream *base, VkCommandBuffer commands)
     rvit_vk_device *device = device_of(c);
     for (chunk *ch = c->chunks; ch != NULL; ch = ch->next) {
         drop_views(device, ch);
-        (void)device->vk.vkResetDescriptorPool(device->handle, ch->pool, 0); /* it always succeeds */
+        (void)device->vk.vkResetDescriptorPool(device->handle, ch->pool, 0); /* always succeeds */
         ch->n_sets = 0;
     }
     c->has_begun = 0;
@@ -94,7 +94,7 @@ static rvit_status open_chunk(rvit_vk_device *device, chunk *ch)
     return RVIT_OK;
 }
 
-/* A chunk with room for what a dry run counted. */
+/* A chunk with room for the sets and views that a dry run counted. */
 static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk **out_chunk)
 {
     rvit_vk_device *device = device_of(c);
@@ -121,23 +121,23 @@ static rvit_status find_room(vk_commands *c, const rvit_vk_recorder *dry, chunk 
 
 static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, int32_t n_ops)
 {
-    if (recorder->plan != NULL)
+    if (recorder->indirect != NULL)
         RVIT_TRY(rvit_vk_record_grids(recorder, -1));
     for (int32_t i = 0; i < n_ops; i++) {
         RVIT_TRY(rvit_vk_record_op(recorder, &ops[i]));
-        if (recorder->plan != NULL)
+        if (recorder->indirect != NULL)
             RVIT_TRY(rvit_vk_record_grids(recorder, i));
     }
     return RVIT_OK;
 }
 
-rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32_t n_ops, rvit_vk_plan *plan)
+rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32_t n_ops, rvit_vk_indirect *indirect)
 {
     vk_commands *c = (vk_commands *)base;
     if (c->recorder.commands == VK_NULL_HANDLE)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "the stream has no command buffer: rvit_vulkan_stream_set gives it one");
-    /* All that can fail, pipelines among it, comes before the first command. */
-    rvit_vk_recorder dry = {.device = device_of(c), .plan = plan};
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "the stream has no command buffer: set one with rvit_vulkan_stream_set");
+    /* Everything that can fail, pipelines included, comes before the first command. */
+    rvit_vk_recorder dry = {.device = device_of(c), .indirect = indirect};
     const rvit_status planned = record_ops(&dry, ops, n_ops);
     if (planned != RVIT_OK) {
         rvit_vk_drop_wanted(&dry);
@@ -149,7 +149,7 @@ rvit_status rvit_vk_commands_record(rvit_stream *base, const rvit_op *ops, int32
     if (!c->has_begun)
         rvit_vk_record_barrier(&c->recorder);
     c->has_begun = 1;
-    c->recorder.plan = plan;
+    c->recorder.indirect = indirect;
     c->recorder.op_index = 0;
     c->recorder.descriptors = ch->pool;
     c->recorder.views = ch->views;

@@ -1,5 +1,5 @@
-/* VK_KHR_cooperative_matrix as far as it is used, declared here under names of our own: the Vulkan headers of Debian 12 (1.3.239) do not
-   have it yet, and newer ones do. */
+/* The parts of VK_KHR_cooperative_matrix that are used, under our own names: the Vulkan headers of Debian 12 (1.3.239) lack the extension,
+   newer ones have it. */
 #ifndef RVIT_BACKEND_VULKAN_COOPERATIVE_MATRIX_H
 #define RVIT_BACKEND_VULKAN_COOPERATIVE_MATRIX_H
 

@@ -1,4 +1,4 @@
-/* Drivers that are known to fail, as data: those that there are where the library builds. */
+/* Drivers that are known to fail, on the systems that the library builds for. */
 #include "backend_vulkan/vulkan.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 typedef struct denial {
     uint32_t vendor_id;   /* 0: any */
     VkDriverId driver_id; /* 0: any */
-    uint32_t first, last; /* versions as the driver counts them; last 0: no end */
-    rvit_tier tier;       /* this one and those above it */
+    uint32_t first, last; /* driver versions, in the driver's own encoding; last 0: no upper end */
+    rvit_tier tier;       /* this tier and higher ones */
     const char *reason;
 } denial;
 

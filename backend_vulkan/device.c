@@ -1,4 +1,4 @@
-/* Devices, and the table that core sees. */
+/* Devices, and the backend's function table for core. */
 #include "backend_vulkan/vulkan.h"
 
 #include <stdio.h>
@@ -29,7 +29,7 @@ static rvit_status check_tier(const rvit_vk_physical *physical, rvit_tier tier)
     return RVIT_OK;
 }
 
-/* An integrated GPU does some 1e11 multiply-adds a second, and drivers end a submit after two to ten seconds. */
+/* An integrated GPU computes about 1e11 MACs per second; drivers end a submit after two to ten seconds. */
 #define INTEGRATED_SUBMIT_WORK 5e10
 
 static double submit_work(const rvit_vk_physical *physical, int64_t asked)
@@ -48,7 +48,7 @@ static int64_t poll_ns(const rvit_device_info *info, int32_t asked)
     return info->is_software ? 0 : POLL_US * 1000;
 }
 
-/* Passes the device's tier over, for a reason that also goes into the note. */
+/* Lowers the device's tier by one; the reason also goes into the note. */
 static void lower_tier(rvit_vk_device *device, const char *reason)
 {
     rvit_device_info *info = &device->base.info;
@@ -59,7 +59,7 @@ static void lower_tier(rvit_vk_device *device, const char *reason)
     info->tier = info->tier == RVIT_TIER_MATRIX && device->physical.has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
 }
 
-/* Leaves the device with a tier that gives right answers. */
+/* Lowers the tier until its self-test passes. */
 static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     while (device->proven_tier != device->base.info.tier) {
@@ -77,7 +77,7 @@ static rvit_status prove(rvit_vk_device *device, const rvit_device_desc *desc)
     return RVIT_OK;
 }
 
-/* Sets the tier. highest: as far up as AUTO may go. */
+/* Sets the tier. highest: the upper limit for AUTO. */
 static rvit_status choose_tier(rvit_vk_device *device, const rvit_device_desc *desc, rvit_tier highest)
 {
     if (desc->tier == RVIT_TIER_AUTO && !desc->skip_self_test)
@@ -93,7 +93,7 @@ static rvit_status choose_tier(rvit_vk_device *device, const rvit_device_desc *d
     return RVIT_OK;
 }
 
-/* With the handle and the queue there. */
+/* Runs once handle and queue exist. */
 static rvit_status start(rvit_vk_device *device, const rvit_device_desc *desc)
 {
     RVIT_TRY(rvit_vk_cache_open(device, desc->cache_data, desc->cache_size));
@@ -109,7 +109,7 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
         status = RVIT_UNAVAILABLE;
     RVIT_TRY(status);
     RVIT_TRY(choose_tier(device, desc, highest));
-    /* Below the matrix tier the kernels need no feature. */
+    /* The kernels below the matrix tier need no features. */
     const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier == RVIT_TIER_MATRIX ? RVIT_VK_MATRIX_FEATURES : 0);
     device->enabled = device->physical.features & wanted;
     const VkResult result = rvit_vk_create_handle(device);
@@ -136,12 +136,12 @@ static rvit_status borrow_device(rvit_vk_device *device, const rvit_vulkan_devic
     device->queue = lent->queue;
     rvit_vk_load_functions(&device->instance, lent->device, &device->vk);
     if (device->vk.vkQueueSubmit == NULL || device->vk.vkCreateComputePipelines == NULL)
-        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr gives no functions of the device");
+        return rvit_fail(RVIT_UNAVAILABLE, "vulkan device desc: get_instance_proc_addr returns no device functions");
     device->handle = lent->device;
     return start(device, desc);
 }
 
-/* lent: of a device of the caller's; NULL: one of the library's own. */
+/* lent: the caller's device; NULL: the library creates one. */
 static rvit_status create(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_tier *highest,
                           rvit_device **out_device)
 {
@@ -167,7 +167,7 @@ rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc
 {
     rvit_tier tier = RVIT_TIER_MATRIX;
     rvit_status status = create(NULL, desc, alloc, &tier, out_device);
-    /* A kernel that hangs or crashes takes the device with it. */
+    /* A kernel that hangs or crashes loses the device: retry with a lower tier. */
     while (status == RVIT_DEVICE_LOST && desc->tier == RVIT_TIER_AUTO && tier > RVIT_TIER_SCALAR) {
         tier = tier == RVIT_TIER_MATRIX ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
         status = create(NULL, desc, alloc, &tier, out_device);
@@ -202,7 +202,7 @@ void rvit_vk_device_destroy(rvit_device *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base);
     if (device->handle != VK_NULL_HANDLE) {
-        /* Streams have waited for their work, and the rest of a caller's device is not ours to wait for. */
+        /* The streams have waited for their work. A caller's device may have other work, which is not waited for. */
         if (!device->borrowed)
             (void)device->vk.vkDeviceWaitIdle(device->handle);
         rvit_vk_buffer_close(device, &device->grids);

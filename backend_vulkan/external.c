@@ -15,12 +15,12 @@ struct rvit_vulkan_semaphore {
     int timeline, shared, borrowed;
 };
 
-/* A descriptor that a driver may take over while the caller's stays what it is until all has worked. */
+/* Duplicates a file descriptor: the driver may take the copy, and the caller's stays valid until everything has succeeded. */
 static rvit_status copy_fd(const char *what, int fd, int *out_copy)
 {
     *out_copy = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
     if (*out_copy < 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd is %d, which is not open, or there are too many", what, fd);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: fd %d is not open, or the process has too many open files", what, fd);
     return RVIT_OK;
 }
 
@@ -45,7 +45,7 @@ static rvit_status check_memory_feature(const char *function, const rvit_vk_devi
     return RVIT_OK;
 }
 
-/* The VkBuffer, and what memory it needs. */
+/* Creates the VkBuffer and queries its memory requirements. */
 static rvit_status open_shared(rvit_vk_device *device, int64_t size, rvit_vk_buffer *buffer, VkMemoryRequirements *out_requirements)
 {
     const VkExternalMemoryBufferCreateInfo external = {.sType = VK_STRUCTURE_TYPE_EXTERNAL_MEMORY_BUFFER_CREATE_INFO,
@@ -85,7 +85,7 @@ static rvit_status allocate_imported(rvit_vk_device *device, const rvit_vulkan_m
     VkMemoryRequirements requirements;
     RVIT_TRY(open_shared(device, size, buffer, &requirements));
     if (memory->memory_type >= device->physical.memory.memoryTypeCount || (requirements.memoryTypeBits >> memory->memory_type & 1u) == 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan memory: memory_type is %u, which the device has no buffers in",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan memory: memory_type is %u, which the device does not use for buffers",
                          (unsigned)memory->memory_type);
     if (memory->offset < 0 || memory->offset % (int64_t)requirements.alignment != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan memory: offset is %lld, expected a multiple of %llu", (long long)memory->offset,

@@ -1,4 +1,4 @@
-/* Features and extensions: what a device offers, what a device of the caller's was created with, and creating one of the library's own. */
+/* Features and extensions: those of a device, those that a caller's device was created with, and creation of the library's own device. */
 #include <string.h>
 
 #include "backend_vulkan/cooperative_matrix.h"
@@ -50,7 +50,7 @@ const char *rvit_vk_feature_missing(uint32_t set)
     return first(set)->missing;
 }
 
-/* The bit of an extension; 0: none that is used. */
+/* The bit of an extension; 0: the library does not use it. */
 static uint32_t extension_bit(const char *name)
 {
     for (int i = 0; i < N_FEATURES; i++)
@@ -125,7 +125,7 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
     return bits;
 }
 
-/* The structures by which features are asked for and enabled, chained as far as the version knows them. */
+/* The structures that query and enable features, chained as far as the Vulkan version knows them. */
 typedef struct feature_chain {
     rvit_vk_matrix_features matrix;
     VkPhysicalDeviceSubgroupSizeControlFeatures size;
@@ -179,7 +179,7 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device)
     chain.vulkan12.vulkanMemoryModel = (enabled & RVIT_VK_MEMORY_MODEL) != 0;
     chain.vulkan12.vulkanMemoryModelDeviceScope = (enabled & RVIT_VK_DEVICE_SCOPE) != 0;
     chain.vulkan12.timelineSemaphore = (enabled & RVIT_VK_TIMELINE) != 0;
-    /* Robust buffer access would cost. */
+    /* Robust buffer access is left off: it costs time. */
     const VkDeviceCreateInfo create = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                        .pNext = (enabled & (RVIT_VK_EXT_MATRIX - 1)) != 0 ? linked : NULL,
                                        .queueCreateInfoCount = 1,

@@ -1,5 +1,5 @@
-/* Grids of indirect dispatches: which ones a program needs, the memory they lie in, and who makes them: the select or match that leaves the
-   rows they depend on, or a dispatch of its own. */
+/* Grids of indirect dispatches: which ones a program needs, their memory, and what computes them: the select or match that writes the live
+   rows, or a separate dispatch. */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
@@ -16,48 +16,48 @@ static int writes_live(const rvit_op *op, rvit_view live)
     return 0;
 }
 
-static int same_live(const rvit_vk_need *a, const rvit_vk_need *b)
+static int same_live(const rvit_vk_indirect_grid *a, const rvit_vk_indirect_grid *b)
 {
     return a->producer == b->producer && a->groups.live.buffer == b->groups.live.buffer && a->groups.live.offset == b->groups.live.offset;
 }
 
-const rvit_vk_need *rvit_vk_find_need(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
+const rvit_vk_indirect_grid *rvit_vk_find_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
 {
-    rvit_vk_plan *plan = recorder->plan;
-    rvit_vk_need need = {.groups = *groups, .producer = recorder->op_index - 1, .slot = -1};
-    while (need.producer >= 0 && !writes_live(&plan->ops[need.producer], groups->live))
-        need.producer--;
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        const rvit_vk_groups *other = &plan->needs[i].groups;
-        if (same_live(&plan->needs[i], &need) && other->rows == groups->rows && other->multiply == groups->multiply &&
+    rvit_vk_indirect *indirect = recorder->indirect;
+    rvit_vk_indirect_grid grid = {.groups = *groups, .producer = recorder->op_index - 1, .slot = -1};
+    while (grid.producer >= 0 && !writes_live(&indirect->ops[grid.producer], groups->live))
+        grid.producer--;
+    for (int32_t i = 0; i < indirect->n_grids; i++) {
+        const rvit_vk_groups *other = &indirect->grids[i].groups;
+        if (same_live(&indirect->grids[i], &grid) && other->rows == groups->rows && other->multiply == groups->multiply &&
             other->divide == groups->divide && other->times == groups->times)
-            return &plan->needs[i];
+            return &indirect->grids[i];
     }
-    plan->needs[plan->n_needs] = need;
-    return &plan->needs[plan->n_needs++];
+    indirect->grids[indirect->n_grids] = grid;
+    return &indirect->grids[indirect->n_grids++];
 }
 
-/* Those of one live count are neighbours. */
-void rvit_vk_plan_grids(rvit_vk_plan *plan)
+/* Grids of the same live count get consecutive slots. */
+void rvit_vk_number_grids(rvit_vk_indirect *indirect)
 {
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        if (plan->needs[i].slot >= 0)
+    for (int32_t i = 0; i < indirect->n_grids; i++) {
+        if (indirect->grids[i].slot >= 0)
             continue;
-        for (int32_t j = i; j < plan->n_needs; j++)
-            if (same_live(&plan->needs[i], &plan->needs[j]))
-                plan->needs[j].slot = plan->n_grids++;
+        for (int32_t j = i; j < indirect->n_grids; j++)
+            if (same_live(&indirect->grids[i], &indirect->grids[j]))
+                indirect->grids[j].slot = indirect->n_slots++;
     }
 }
 
-/* In words past the state. */
+/* In words, after the state. */
 static int grid_at(int32_t slot)
 {
     return slot * RVIT_GRIDS_WORDS;
 }
 
-static int rule_at(const rvit_vk_plan *plan, int32_t slot)
+static int rule_at(const rvit_vk_indirect *indirect, int32_t slot)
 {
-    return grid_at(plan->n_grids) + slot * RVIT_GRIDS_RULE_WORDS;
+    return grid_at(indirect->n_slots) + slot * RVIT_GRIDS_RULE_WORDS;
 }
 
 int64_t rvit_vk_grid_offset(int32_t slot)
@@ -65,11 +65,11 @@ int64_t rvit_vk_grid_offset(int32_t slot)
     return (RVIT_GRIDS_STATE_WORDS + grid_at(slot)) * (int64_t)sizeof(uint32_t);
 }
 
-static void fill_words(const rvit_vk_device *device, const rvit_vk_plan *plan, uint32_t *words)
+static void fill_words(const rvit_vk_device *device, const rvit_vk_indirect *indirect, uint32_t *words)
 {
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        const rvit_vk_groups *groups = &plan->needs[i].groups;
-        uint32_t *rule = words + RVIT_GRIDS_STATE_WORDS + rule_at(plan, plan->needs[i].slot);
+    for (int32_t i = 0; i < indirect->n_grids; i++) {
+        const rvit_vk_groups *groups = &indirect->grids[i].groups;
+        uint32_t *rule = words + RVIT_GRIDS_STATE_WORDS + rule_at(indirect, indirect->grids[i].slot);
         rule[RVIT_GRIDS_MULTIPLY] = (uint32_t)groups->multiply;
         rule[RVIT_GRIDS_DIVIDE] = (uint32_t)groups->divide;
         rule[RVIT_GRIDS_TIMES] = (uint32_t)groups->times;
@@ -78,65 +78,65 @@ static void fill_words(const rvit_vk_device *device, const rvit_vk_plan *plan, u
     }
 }
 
-rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_plan *plan, rvit_vk_buffer *out_grids)
+rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_indirect *indirect, rvit_vk_buffer *out_grids)
 {
-    const int32_t n_words = RVIT_GRIDS_STATE_WORDS + (plan == NULL ? 0 : rule_at(plan, plan->n_grids));
+    const int32_t n_words = RVIT_GRIDS_STATE_WORDS + (indirect == NULL ? 0 : rule_at(indirect, indirect->n_slots));
     const int64_t size = n_words * (int64_t)sizeof(uint32_t);
     RVIT_TRY(rvit_vk_buffer_open(device, size, RVIT_VK_BUFFER_WORDS, out_grids));
     out_grids->base.size = size;
     memset(out_grids->base.host, 0, (size_t)size);
-    if (plan != NULL)
-        fill_words(device, plan, out_grids->base.host);
+    if (indirect != NULL)
+        fill_words(device, indirect, out_grids->base.host);
     return RVIT_OK;
 }
 
 /* A program without grids uses the device's memory. */
 rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder)
 {
-    const rvit_vk_plan *plan = recorder->plan;
-    rvit_buffer *buffer = plan != NULL && plan->n_grids > 0 ? &recorder->plan->grids.base : &recorder->device->grids.base;
+    const rvit_vk_indirect *indirect = recorder->indirect;
+    rvit_buffer *buffer = indirect != NULL && indirect->n_slots > 0 ? &recorder->indirect->memory.base : &recorder->device->grids.base;
     return (rvit_access){.name = "grids", .view = {buffer, 0}, .size = buffer->size, .reads = 1, .writes = 1};
 }
 
-/* Whether the op that leaves the rows makes the grids itself: if live is the end of its layout. */
-static int is_own(const rvit_vk_plan *plan, const rvit_vk_need *need)
+/* Whether the op that writes the live rows also computes the grid: it does if live is the last entry of its layout. */
+static int is_own(const rvit_vk_indirect *indirect, const rvit_vk_indirect_grid *grid)
 {
-    if (need->producer < 0)
+    if (grid->producer < 0)
         return 0;
-    const rvit_op *op = &plan->ops[need->producer];
+    const rvit_op *op = &indirect->ops[grid->producer];
     const int is_select = op->type == RVIT_OP_SELECT;
     if (!is_select && op->type != RVIT_OP_MATCH)
         return 0;
     const rvit_view layout = is_select ? op->select.out_cu_seqlens : op->match.out_cu_seqlens;
     const int64_t n_images = is_select ? op->select.n_images : op->match.n_images;
-    return need->groups.live.buffer == layout.buffer && need->groups.live.offset == layout.offset + n_images * 4;
+    return grid->groups.live.buffer == layout.buffer && grid->groups.live.offset == layout.offset + n_images * 4;
 }
 
 rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder)
 {
-    const rvit_vk_plan *plan = recorder->plan;
+    const rvit_vk_indirect *indirect = recorder->indirect;
     rvit_vk_own_grids own = {0};
-    for (int32_t i = 0; plan != NULL && plan->n_grids > 0 && i < plan->n_needs; i++) {
-        const rvit_vk_need *need = &plan->needs[i];
-        if (need->producer != recorder->op_index || !is_own(plan, need))
+    for (int32_t i = 0; indirect != NULL && indirect->n_slots > 0 && i < indirect->n_grids; i++) {
+        const rvit_vk_indirect_grid *grid = &indirect->grids[i];
+        if (grid->producer != recorder->op_index || !is_own(indirect, grid))
             continue;
-        if (own.n == 0 || grid_at(need->slot) < own.grids_at) {
-            own.grids_at = grid_at(need->slot);
-            own.rules_at = rule_at(plan, need->slot);
+        if (own.n == 0 || grid_at(grid->slot) < own.grids_at) {
+            own.grids_at = grid_at(grid->slot);
+            own.rules_at = rule_at(indirect, grid->slot);
         }
         own.n++;
     }
     return own;
 }
 
-/* The grids of one live count, from the need at `first` on. */
+/* Computes all grids of one live count; `first` is the first of them. */
 static rvit_status record_grids(rvit_vk_recorder *recorder, int32_t first)
 {
-    const rvit_vk_plan *plan = recorder->plan;
-    const rvit_vk_need *lead = &plan->needs[first];
-    struct rvit_indirect_push push = {.grids_at = grid_at(lead->slot), .rules_at = rule_at(plan, lead->slot)};
-    for (int32_t i = first; i < plan->n_needs; i++)
-        push.n_grids += same_live(&plan->needs[i], lead);
+    const rvit_vk_indirect *indirect = recorder->indirect;
+    const rvit_vk_indirect_grid *lead = &indirect->grids[first];
+    struct rvit_indirect_push push = {.grids_at = grid_at(lead->slot), .rules_at = rule_at(indirect, lead->slot)};
+    for (int32_t i = first; i < indirect->n_grids; i++)
+        push.n_grids += same_live(&indirect->grids[i], lead);
     rvit_vk_dispatch dispatch = {.shader = RVIT_VK_INDIRECT_VK,
                                  .specs = {RVIT_MAX_THREADS},
                                  .n_specs = 1,
@@ -154,14 +154,14 @@ static rvit_status record_grids(rvit_vk_recorder *recorder, int32_t first)
 
 rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer)
 {
-    const rvit_vk_plan *plan = recorder->plan;
+    const rvit_vk_indirect *indirect = recorder->indirect;
     int recorded = 0;
-    for (int32_t i = 0; i < plan->n_needs; i++) {
-        if (plan->needs[i].producer != producer || is_own(plan, &plan->needs[i]))
+    for (int32_t i = 0; i < indirect->n_grids; i++) {
+        if (indirect->grids[i].producer != producer || is_own(indirect, &indirect->grids[i]))
             continue;
         int is_first = 1; /* of its live count */
         for (int32_t j = 0; j < i; j++)
-            is_first = is_first && !same_live(&plan->needs[i], &plan->needs[j]);
+            is_first = is_first && !same_live(&indirect->grids[i], &indirect->grids[j]);
         if (!is_first)
             continue;
         rvit_vk_record_barrier(recorder);

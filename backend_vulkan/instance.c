@@ -1,5 +1,5 @@
-/* The Vulkan loader, opened at run time by volk, and what is known of a device before it is used. No function is kept in a global but
-   those that need no instance. */
+/* Opens the Vulkan loader at run time through volk, and collects the properties of a device before it is used. Only functions that need no
+   instance are kept in globals. */
 #include <stdio.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static rvit_status open_loader(void)
             return rvit_fail(RVIT_UNAVAILABLE, "the Vulkan loader has no " #name ": Vulkan 1.1 is needed"); \
     } while (0)
 
-/* All but the one that would end it. */
+/* Loads all functions except the one that destroys the instance. */
 static rvit_status get_functions(rvit_vk_instance *instance)
 {
     GET(enumerate_devices, vkEnumeratePhysicalDevices);
@@ -108,7 +108,7 @@ void rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, r
     RVIT_VK_FUNCTIONS(LOAD);
 }
 
-/* A family without graphics before one with: on an H200 its groups have more shared memory to run side by side in. */
+/* Prefers a queue family without graphics: on an H200 its workgroups have more shared memory to run concurrently in. */
 static int find_queue_family(const rvit_vk_instance *instance, rvit_vk_physical *physical)
 {
     VkQueueFamilyProperties families[MAX_QUEUE_FAMILIES];
@@ -135,7 +135,7 @@ static void describe_driver(rvit_device_info *info, const VkPhysicalDeviceProper
                        VK_API_VERSION_MINOR(properties->driverVersion), VK_API_VERSION_PATCH(properties->driverVersion));
 }
 
-/* A software device has nothing to gain from matrices. */
+/* Software devices gain nothing from cooperative matrices. */
 static void choose_tier(rvit_vk_physical *physical)
 {
     rvit_device_info *info = &physical->info;
@@ -149,7 +149,8 @@ static void choose_tier(rvit_vk_physical *physical)
                    physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand on a software device");
 }
 
-/* *out_why_not: NULL, or why the device cannot be used. named: the features that may be used; ALL_FEATURES: those that there are. */
+/* *out_why_not: NULL, or the reason why the device cannot be used. named: the usable features; ALL_FEATURES: every one that the device
+   has. */
 static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle, uint32_t named,
                            rvit_vk_physical *physical, const char **out_why_not)
 {
@@ -190,7 +191,7 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     info->is_software = properties.deviceType == VK_PHYSICAL_DEVICE_TYPE_CPU;
     if (properties.apiVersion > instance->api_version)
         properties.apiVersion = instance->api_version;
-    /* Some drivers crash when they are asked. */
+    /* Some drivers crash when queried. */
     physical->why_no_matrix = rvit_vk_denied(&physical->driver, RVIT_TIER_MATRIX);
     RVIT_TRY(rvit_vk_find_features(instance, alloc, handle, properties.apiVersion, physical->why_no_matrix == NULL, &physical->features));
     const uint32_t lacking = RVIT_VK_MATRIX_FEATURES & physical->features & ~named;
@@ -258,7 +259,7 @@ static rvit_status check_family(const rvit_vk_instance *instance, VkPhysicalDevi
 rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical)
 {
-    /* Under the memory model, select's and match's atomics are of the device's scope. */
+    /* With the memory model, the atomics of select and match have device scope. */
     if ((features & RVIT_VK_MEMORY_MODEL) != 0 && (features & RVIT_VK_DEVICE_SCOPE) == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan device desc: vulkanMemoryModel is enabled, and %s",
                          rvit_vk_feature_missing(RVIT_VK_DEVICE_SCOPE));
@@ -271,10 +272,10 @@ rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvi
     if (why_not != NULL)
         return rvit_fail(RVIT_UNSUPPORTED, "Vulkan: %s cannot be used: %s", out_physical->info.name, why_not);
     uint32_t lacking = features & ~out_physical->features;
-    if (rvit_vk_denied(&out_physical->driver, RVIT_TIER_MATRIX) != NULL) /* it was not asked */
+    if (rvit_vk_denied(&out_physical->driver, RVIT_TIER_MATRIX) != NULL) /* it was not queried */
         lacking &= ~(uint32_t)RVIT_VK_COOPERATIVE_MATRIX;
     if (lacking != 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan device desc: %s is named as enabled, but %s does not have it",
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "vulkan device desc: %s is listed as enabled, but %s lacks it",
                          rvit_vk_feature_name(lacking), out_physical->info.name);
     RVIT_TRY(check_family(instance, handle, queue_family));
     out_physical->queue_family = queue_family;

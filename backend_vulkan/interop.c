@@ -1,4 +1,4 @@
-/* The public interop functions (include/raggedvit/vulkan.h) but for those that share memory and semaphores (external.c). */
+/* The public interop functions (include/raggedvit/vulkan.h), except those that share memory and semaphores (external.c). */
 #include "backend_vulkan/vulkan.h"
 #include "core/args.h"
 #include "core/entry.h"
@@ -45,7 +45,8 @@ rvit_status rvit_vulkan_device_create(const rvit_vulkan_device_desc *vulkan, con
     RVIT_TRY(check_vulkan_desc(&lent));
     RVIT_TRY(rvit_device_desc_take(given, &desc));
     if ((desc.backend != RVIT_BACKEND_AUTO && desc.backend != RVIT_BACKEND_VULKAN) || desc.index != -1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: backend and index choose a device, but one is given");
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "device desc: backend must be AUTO or VULKAN and index -1, because the caller gives the device");
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, desc.allocator);
     rvit_device *device = NULL;
@@ -82,7 +83,7 @@ rvit_status rvit_vulkan_stream_set(rvit_stream *stream, void *command_buffer)
     return RVIT_OK;
 }
 
-/* What can be found out about a VkBuffer: the memory that it needs is at least its size. */
+/* Checks what Vulkan can report about a VkBuffer: its memory requirement is at least its size. */
 static rvit_status check_buffer_desc(const rvit_vk_device *device, const rvit_vulkan_buffer_desc *desc, int64_t size)
 {
     if ((desc->usage & VK_BUFFER_USAGE_STORAGE_BUFFER_BIT) == 0)

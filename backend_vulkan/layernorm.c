@@ -1,7 +1,7 @@
 /* The layernorm op, with its gather. */
 #include "backend_vulkan/vulkan.h"
 
-#define MAX_HELD 8 /* 96 registers a lane */
+#define MAX_HELD 8 /* 96 registers per lane */
 
 /* [subgroup][f16 in][f16 out] */
 static const rvit_vk_shader shaders[2][2][2] = {

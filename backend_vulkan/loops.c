@@ -1,28 +1,28 @@
-/* Loops that a driver would end early. Mesa's software driver ends every loop of a shader, without a word, once an invocation has made
-   65,535 iterations of all its loops together. What is counted here is a bound: every image is as long as it may be, and one group takes
-   as many images as any does. Taken to be unrolled are loops that ask for it and short ones of a constant length; the subgroups of
-   a workgroup are such a constant to this driver. */
+/* Finds loops that a driver would cut short. Mesa's software driver silently ends every loop of a shader once an invocation has made 65,535
+   iterations in all its loops together. This file computes an upper bound: every image has its maximum length, and one workgroup processes
+   as many images as any may. Loops count as unrolled if they ask for it, or if they are short with a constant trip count; this driver
+   treats the number of subgroups of a workgroup as such a constant. */
 #include "backend_vulkan/vulkan.h"
 
 #include <math.h>
 
 #define MOST_ITERATIONS 65535.0
 #define THREADS ((double)RVIT_MAX_THREADS)
-#define DIGIT_SHARE 2.0 /* of the 256 digits of kth.glsl, for a thread */
+#define DIGIT_SHARE 2.0 /* digit counters of kth.glsl per thread, of 256 */
 
-/* Iterations of a loop over n items in steps, and the one that finds the end. */
+/* Iterations of a loop over n items in steps, including the final test. */
 static double steps(double n, double step)
 {
     return ceil(n / step) + 1.0;
 }
 
-/* group_exclusive_add(): by doubling distances, or over subgroups. */
+/* group_exclusive_add(): doubles distances, or uses subgroups. */
 static double scan(const rvit_vk_device *device)
 {
     return device->base.info.tier == RVIT_TIER_SCALAR ? 8.0 : 1.0;
 }
 
-/* find_kth(): four digits; far items are taken 16 at a time. */
+/* find_kth(): four digits; items in global memory are read 16 at a time. */
 static double kth(double n_items, int is_long, double scan_once)
 {
     return 4.0 * (steps(256.0, THREADS) + steps(n_items, THREADS * (is_long ? 16.0 : 1.0)) + 2.0 * (DIGIT_SHARE + 1.0) + scan_once + 1.0);
@@ -65,8 +65,8 @@ static double score_loops(const rvit_select_args *a, double len)
     }
 }
 
-/* sample_items(), a block: its boundary, its collection, a bitonic sort (10 widths, 45 more distances), and a binary search for each rank
-   that a thread has, and for one more. */
+/* sample_items(), per block: its boundary, its collection, a bitonic sort (10 widths, 45 more distances), and one binary search for each
+   rank of a thread plus one. */
 static double sample_loops(const rvit_select_args *a, double len, int is_long, double scan_once)
 {
     const double pass = 1.0 + (is_long ? steps(512.0, THREADS * 4.0) : steps(512.0, THREADS)), ranks = 1024.0 / THREADS;
@@ -103,7 +103,7 @@ static double select_image(const rvit_vk_device *device, const rvit_select_args 
     return sum;
 }
 
-/* lay_out(): done by one group. A thread takes an image, or one of the segments that it is cut into. */
+/* lay_out(): run by one workgroup. Each thread processes an image or a segment of one. */
 static double layout_loops(const rvit_vk_device *device, const rvit_select_args *a, double len)
 {
     double segments = 1.0;

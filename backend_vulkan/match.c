@@ -1,7 +1,7 @@
 /* The match op. */
 #include "backend_vulkan/vulkan.h"
 
-#define MAX_GROUPS 1024 /* each of which adds up the lengths before its images */
+#define MAX_GROUPS 1024 /* each adds up the lengths of all images before its own */
 
 /* [subgroup][f16] */
 static const rvit_vk_shader shaders[2][2] = {

@@ -1,4 +1,4 @@
-/* The matrix tier: whether a device offers what its shaders need. */
+/* The matrix tier: checks that a device has what its shaders need. */
 #include "backend_vulkan/cooperative_matrix.h"
 
 #define MAX_SHAPES 64
@@ -6,7 +6,7 @@
 #define VENDOR_NVIDIA 0x10deu
 #define USUAL_PROCESSORS 48
 
-/* Sides that the shaders' units of eight and their way of dealing rows to lanes allow. */
+/* The shaders access units of eight elements and distribute rows over lanes: only these sizes work. */
 static int side_fits(uint32_t side)
 {
     return side == 8 || side == 16 || side == 32;
@@ -19,7 +19,7 @@ static int shape_fits(const rvit_vk_matrix_shape *shape, rvit_vk_component sums)
            side_fits(shape->MSize) && side_fits(shape->NSize) && side_fits(shape->KSize);
 }
 
-/* 16x16x16, which vendors tune for, before others; of those the one with most products. */
+/* Prefers 16x16x16, which vendors tune, then the shape with the most MACs. */
 static uint32_t shape_rank(uint32_t m, uint32_t n, uint32_t k)
 {
     return m == 16 && n == 16 && k == 16 ? UINT32_MAX : m * n * k;
@@ -54,7 +54,7 @@ static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice
 static const char *find_subgroup(const VkPhysicalDeviceProperties *properties, uint32_t subgroup_size,
                                  const VkPhysicalDeviceSubgroupSizeControlProperties *control, rvit_vk_matrix *matrix)
 {
-    /* Intel's driver names its widest size, and multiplies matrices with the narrowest. */
+    /* Intel's driver reports its widest subgroup size, but its cooperative matrices need the narrowest. */
     matrix->subgroup = properties->vendorID == VENDOR_INTEL ? control->minSubgroupSize : subgroup_size;
     if ((control->requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) == 0)
         return "the subgroup size of a compute shader cannot be set";
@@ -63,7 +63,7 @@ static const char *find_subgroup(const VkPhysicalDeviceProperties *properties, u
     return NULL;
 }
 
-/* Vulkan itself does not tell. */
+/* Vulkan itself has no query for the number of multiprocessors. */
 static uint32_t count_processors(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *device_properties,
                                  VkPhysicalDevice device)
 {

@@ -1,4 +1,4 @@
-/* From an op to the function that records it, what goes before and after it, and what the backend cannot do. */
+/* Dispatch from an op to the function that records it, with its barriers; and the limits of the backend. */
 #include "backend_vulkan/vulkan.h"
 
 static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
@@ -14,26 +14,26 @@ static rvit_status record(rvit_vk_recorder *recorder, const rvit_op *op)
     return rvit_fail(RVIT_INTERNAL, "vulkan: %d is not the type of an op", (int)op->type);
 }
 
-/* Select and match lay out images anew and, in a program, make the grids of the indirect dispatches that depend on it. */
+/* Select and match write new layouts and, in a program, the grids of the indirect dispatches that depend on them. */
 static int makes_grids(const rvit_op *op)
 {
     return op->type == RVIT_OP_SELECT || op->type == RVIT_OP_MATCH;
 }
 
-/* Compute-only barriers do not cover transfers and what indirect dispatches read. */
+/* Compute-only barriers do not cover transfers, nor memory that indirect dispatches read. */
 static int needs_full_barrier(const rvit_vk_recorder *recorder, const rvit_op *op)
 {
-    return op->type == RVIT_OP_COPY || (makes_grids(op) && recorder->plan != NULL && recorder->plan->n_grids > 0);
+    return op->type == RVIT_OP_COPY || (makes_grids(op) && recorder->indirect != NULL && recorder->indirect->n_slots > 0);
 }
 
-/* The arrays of the op, and the grids if it makes or reads some. */
+/* Lists the arrays of the op, and the grids if it writes or reads any. */
 static void list_accesses(rvit_vk_recorder *recorder, const rvit_op *op)
 {
     const int n = rvit_op_accesses(op, recorder->accesses);
     int reads_grid = 0;
     for (int a = 0; a < n; a++)
-        reads_grid |= recorder->accesses[a].live && recorder->accesses[a].view.buffer != NULL && recorder->plan != NULL;
-    /* The shader that fuses could write the scores that it is given. */
+        reads_grid |= recorder->accesses[a].live && recorder->accesses[a].view.buffer != NULL && recorder->indirect != NULL;
+    /* The fusing shader could write the scores that it receives. */
     if (op->type == RVIT_OP_SELECT && op->select.fuse_x.buffer != NULL)
         recorder->accesses[RVIT_SLOT(select, scores)].writes = 1;
     recorder->n_accesses = n;
@@ -55,7 +55,7 @@ rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op)
     return RVIT_OK;
 }
 
-/* Groups are numbered in 32 bits, over two dimensions of the grid. */
+/* Workgroups have 32-bit indices and are spread over two dimensions of the grid. */
 static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
 {
     const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
@@ -70,7 +70,7 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
     } else if (op->type == RVIT_OP_MEAN) {
         groups = (double)op->mean.n_images * (op->mean.dim / 4 / RVIT_MEAN_COLUMNS + 1);
     }
-    /* Other grids are bounded by their arrays. */
+    /* The arrays bound all other grids. */
     return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];
 }
 
@@ -98,6 +98,6 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
             accesses[i].size + rvit_vk_at(accesses[i].view) % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
             return "an array is larger than the device's storage buffer range";
     if (!grid_fits(device, op))
-        return "it needs more workgroups than the device dispatches";
+        return "it needs more workgroups than the device can dispatch";
     return rvit_vk_loops_fit(device, op);
 }

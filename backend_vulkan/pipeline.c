@@ -1,13 +1,15 @@
-/* Pipelines and their layouts, made when first needed and kept for the device's life. What a program needs is compiled side by side. */
+/* Pipelines and their layouts, created when first needed and kept for the device's life. The pipelines of a program are compiled in
+   parallel. */
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "backend_vulkan/vulkan.h"
 
-#define MAX_THREADS 3 /* beside the caller's: with more, an H200's driver takes longer */
+#define MAX_THREADS 3 /* besides the caller's thread; with more, an H200's driver takes longer */
 
-/* One for all shaders with as many texel buffers, whatever they bind: on an H200 another layout takes two milliseconds, the first six. */
+/* Shaders with the same number of texel buffers share one layout, whatever they bind: on an H200 the first layout takes six milliseconds,
+   each further one two. */
 static rvit_status make_layout(rvit_vk_device *device, uint32_t n_texels, rvit_vk_layout *layout)
 {
     const uint32_t most = device->physical.limits.maxPerStageDescriptorStorageBuffers;
@@ -45,7 +47,7 @@ rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const 
     return status;
 }
 
-/* What a compilation comes to; call: the one that failed. */
+/* The result of a compilation; call: the call that failed. */
 typedef struct compilation {
     VkResult result;
     const char *call;
@@ -163,12 +165,12 @@ rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline 
     return RVIT_OK;
 }
 
-/* What several threads compile. */
+/* Pipelines that several threads compile. */
 typedef struct batch {
     const rvit_vk_device *device;
-    pthread_mutex_t lock;   /* guards what follows */
-    rvit_vk_pipeline *next; /* that no thread has taken */
-    compilation failure;    /* the first; result VK_SUCCESS: there is none */
+    pthread_mutex_t lock;   /* guards the fields below */
+    rvit_vk_pipeline *next; /* first pipeline that no thread has taken */
+    compilation failure;    /* the first failure; result VK_SUCCESS: none */
 } batch;
 
 static void *compile_batch(void *argument)
@@ -188,7 +190,7 @@ static void *compile_batch(void *argument)
     return NULL;
 }
 
-/* The caller takes part; without a thread it does all. */
+/* The caller compiles too; if no thread can be created it compiles everything. */
 static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *list)
 {
     batch b = {.device = device, .next = list};
@@ -196,7 +198,7 @@ static compilation compile_all(const rvit_vk_device *device, rvit_vk_pipeline *l
     long most = sysconf(_SC_NPROCESSORS_ONLN) - 1;
     pthread_t threads[MAX_THREADS];
     int n_threads = 0;
-    /* The application's signals are for its own threads. */
+    /* The application's signals must not be delivered to these threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -217,7 +219,7 @@ static void keep(rvit_vk_device *device, rvit_vk_pipeline *pipeline)
 {
     log_pipeline(pipeline);
     pthread_mutex_lock(&device->pipeline_lock);
-    const int is_there = find(device->pipelines, pipeline) != NULL; /* another thread was faster */
+    const int is_there = find(device->pipelines, pipeline) != NULL; /* another thread may have added it meanwhile */
     if (!is_there)
         push(&device->pipelines, pipeline);
     pthread_mutex_unlock(&device->pipeline_lock);

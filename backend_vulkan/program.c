@@ -1,6 +1,6 @@
-/* Programs: a command buffer recorded once, or, past the device's bound on the work of a submit, several. A dry run of the recording comes
-   first; it counts the descriptors and finds which group counts the device has to work out, and after which op. The ops are kept, as a
-   program may also be recorded into command buffers of the caller's. */
+/* Programs: one command buffer that is recorded once, or several if the MACs exceed the device's limit per submit. A dry run comes first:
+   it counts descriptors and finds the dispatches whose workgroup counts the device must compute, and the op after which it can. The ops are
+   kept because a program may also be recorded into command buffers of the caller's. */
 #include "backend_vulkan/vulkan.h"
 
 #include <string.h>
@@ -13,8 +13,8 @@ typedef struct vk_program {
     VkDescriptorPool descriptors;
     VkBufferView *views;
     uint32_t n_views;
-    rvit_vk_plan plan;    /* with the grids of indirect dispatches */
-    int64_t working_size; /* their bytes, once they are there */
+    rvit_vk_indirect indirect;
+    int64_t working_size; /* bytes of the grids, once allocated */
     rvit_op *ops;
     int32_t n_ops;
     int64_t launches, copies;
@@ -27,10 +27,10 @@ static rvit_status record_ops(rvit_vk_recorder *recorder, const rvit_op *ops, in
     return RVIT_OK;
 }
 
-/* Whether a new command buffer begins before the op; *work is that of the one being filled. */
+/* Whether a new command buffer begins before the op. *work holds the MACs of the current one. */
 static int is_cut(const rvit_vk_device *device, const rvit_op *op, double *work)
 {
-    const double own = rvit_vk_work(op);
+    const double own = rvit_vk_macs(op);
     const int cut = device->submit_work > 0.0 && *work > 0.0 && *work + own > device->submit_work;
     *work = cut ? own : *work + own;
     return cut;
@@ -47,7 +47,7 @@ static int32_t count_commands(const rvit_vk_device *device, const rvit_op *ops, 
 
 static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *dry, vk_program *program)
 {
-    rvit_vk_plan *plan = &program->plan;
+    rvit_vk_indirect *indirect = &program->indirect;
     const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                           .queueFamilyIndex = device->physical.queue_family};
     RVIT_VK_TRY(device->vk, vkCreateCommandPool, (device->handle, &pool, NULL, &program->pool));
@@ -59,7 +59,7 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     if (program->commands == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     RVIT_VK_TRY(device->vk, vkAllocateCommandBuffers, (device->handle, &commands, program->commands));
-    /* A pool must not be empty, even that of a program of copies. */
+    /* A descriptor pool must not be empty, even for a program of copies only. */
     const uint32_t n_sets = dry->n_sets + 1;
     const VkDescriptorPoolSize sizes[] = {{VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, n_sets * RVIT_VK_MAX_BINDINGS},
                                           {VK_DESCRIPTOR_TYPE_UNIFORM_TEXEL_BUFFER, dry->n_views + 1}};
@@ -69,12 +69,12 @@ static rvit_status open_program(rvit_vk_device *device, const rvit_vk_recorder *
     program->views = rvit_alloc_array(&device->base.alloc, dry->n_views, sizeof *program->views);
     if (program->views == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    if (plan->n_grids == 0)
+    if (indirect->n_slots == 0)
         return RVIT_OK;
-    RVIT_TRY(rvit_vk_grids_open(device, plan, &plan->grids));
+    RVIT_TRY(rvit_vk_grids_open(device, indirect, &indirect->memory));
     atomic_fetch_add(&device->base.device_allocations, 1);
-    atomic_fetch_add(&device->base.working_size, plan->grids.base.size);
-    program->working_size = plan->grids.base.size;
+    atomic_fetch_add(&device->base.working_size, indirect->memory.base.size);
+    program->working_size = indirect->memory.base.size;
     return RVIT_OK;
 }
 
@@ -97,24 +97,24 @@ static rvit_status record_program(rvit_vk_recorder *recorder, const vk_program *
     return rvit_vk_record_end(recorder);
 }
 
-/* The dry run, which has room for as many needs as there can be, and the needs that it found. */
-static rvit_status plan_program(rvit_vk_device *device, vk_program *program, rvit_vk_recorder *dry)
+/* The dry run, with room for the maximum number of grids; keeps those that it found. */
+static rvit_status dry_run(rvit_vk_device *device, vk_program *program, rvit_vk_recorder *dry)
 {
     rvit_alloc *alloc = &device->base.alloc;
-    rvit_vk_plan *plan = &program->plan;
-    rvit_vk_need *room = rvit_alloc_array(alloc, (size_t)program->n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *room);
+    rvit_vk_indirect *indirect = &program->indirect;
+    rvit_vk_indirect_grid *room = rvit_alloc_array(alloc, (size_t)program->n_ops * RVIT_VK_OP_MAX_DISPATCH, sizeof *room);
     if (room == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    *plan = (rvit_vk_plan){.needs = room, .ops = program->ops};
+    *indirect = (rvit_vk_indirect){.grids = room, .ops = program->ops};
     rvit_status status = record_ops(dry, program->ops, program->n_ops);
-    plan->needs = status != RVIT_OK ? NULL : rvit_alloc_array(alloc, (size_t)plan->n_needs, sizeof *plan->needs);
-    if (plan->needs != NULL)
-        memcpy(plan->needs, room, (size_t)plan->n_needs * sizeof *room);
+    indirect->grids = status != RVIT_OK ? NULL : rvit_alloc_array(alloc, (size_t)indirect->n_grids, sizeof *indirect->grids);
+    if (indirect->grids != NULL)
+        memcpy(indirect->grids, room, (size_t)indirect->n_grids * sizeof *room);
     else if (status == RVIT_OK)
         status = RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_free(alloc, room);
     RVIT_TRY(status);
-    rvit_vk_plan_grids(plan);
+    rvit_vk_number_grids(indirect);
     for (int32_t i = -1; i < program->n_ops; i++)
         RVIT_TRY(rvit_vk_record_grids(dry, i));
     return RVIT_OK;
@@ -127,16 +127,17 @@ static rvit_status build(rvit_vk_device *device, const rvit_op *ops, int32_t n_o
         return RVIT_OUT_OF_HOST_MEMORY;
     memcpy(program->ops, ops, (size_t)n_ops * sizeof *ops);
     program->n_ops = n_ops;
-    rvit_vk_recorder dry = {.device = device, .plan = &program->plan};
-    const rvit_status planned = plan_program(device, program, &dry);
-    if (planned != RVIT_OK) {
+    rvit_vk_recorder dry = {.device = device, .indirect = &program->indirect};
+    const rvit_status counted = dry_run(device, program, &dry);
+    if (counted != RVIT_OK) {
         rvit_vk_drop_wanted(&dry);
-        return planned;
+        return counted;
     }
     RVIT_TRY(rvit_vk_compile_wanted(&dry));
     program->n_commands = count_commands(device, ops, n_ops);
     RVIT_TRY(open_program(device, &dry, program));
-    rvit_vk_recorder recorder = {.device = device, .descriptors = program->descriptors, .views = program->views, .plan = &program->plan};
+    rvit_vk_recorder recorder = {
+        .device = device, .descriptors = program->descriptors, .views = program->views, .indirect = &program->indirect};
     const rvit_status status = record_program(&recorder, program);
     program->n_views = recorder.n_views;
     program->launches = recorder.launches;
@@ -151,8 +152,8 @@ static void close_program(rvit_vk_device *device, vk_program *program)
     for (uint32_t i = 0; i < program->n_views; i++)
         device->vk.vkDestroyBufferView(device->handle, program->views[i], NULL);
     atomic_fetch_sub(&device->base.working_size, program->working_size);
-    rvit_vk_buffer_close(device, &program->plan.grids);
-    rvit_alloc_free(&device->base.alloc, program->plan.needs);
+    rvit_vk_buffer_close(device, &program->indirect.memory);
+    rvit_alloc_free(&device->base.alloc, program->indirect.grids);
     rvit_alloc_free(&device->base.alloc, program->ops);
     rvit_alloc_free(&device->base.alloc, program->views);
     rvit_alloc_free(&device->base.alloc, program->commands);
@@ -177,13 +178,13 @@ rvit_status rvit_vk_program_create(rvit_device *base, const rvit_op *ops, int32_
 void rvit_vk_program_destroy(rvit_program *base)
 {
     rvit_vk_device *device = rvit_vk_device_of(base->device);
-    /* A caller's queue may be waiting for what another thread has yet to submit. */
+    /* On a caller's device the queue may be waiting for work that another thread has yet to submit. */
     if (!device->borrowed) {
         rvit_vk_queue_lock(device);
         const VkResult result = device->vk.vkQueueWaitIdle(device->queue);
         rvit_vk_queue_unlock(device);
         if (result != VK_SUCCESS)
-            rvit_log(RVIT_LOG_ERROR, "a program ended on a device that failed: VkResult %d", (int)result);
+            rvit_log(RVIT_LOG_ERROR, "vulkan: a program was destroyed on a failed device: VkResult %d", (int)result);
     }
     close_program(device, (vk_program *)base);
 }
@@ -192,7 +193,7 @@ rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream)
 {
     vk_program *program = (vk_program *)base;
     if (stream->deferred)
-        return rvit_vk_commands_record(stream, program->ops, program->n_ops, &program->plan);
+        return rvit_vk_commands_record(stream, program->ops, program->n_ops, &program->indirect);
     RVIT_TRY(rvit_vk_stream_submit(stream, program->commands, program->n_commands));
     stream->stats.launches += program->launches;
     stream->stats.copies += program->copies;

@@ -1,5 +1,4 @@
-/* What ops are recorded by: descriptors, barriers where ops depend on each other, and dispatches, indirect where rows are known to the
-   device alone. */
+/* Records ops: descriptor sets, barriers between dependent ops, and dispatches (indirect if only the device knows the row count). */
 #include <string.h>
 
 #include "backend_vulkan/vulkan.h"
@@ -23,7 +22,7 @@ void rvit_vk_record_barrier(rvit_vk_recorder *recorder)
     barrier(recorder, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, WRITES, STAGES | VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT, READS | WRITES);
 }
 
-/* Between compute shaders alone, which costs a GPU less than half as much. */
+/* Orders compute shaders only; costs a GPU less than half as much as a full barrier. */
 static void record_compute_barrier(rvit_vk_recorder *recorder)
 {
     recorder->n_ranges = 0;
@@ -47,7 +46,7 @@ rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder)
     return RVIT_OK;
 }
 
-/* Descriptors begin at aligned offsets, so that a binding may reach below its array. */
+/* Bindings begin at aligned offsets and may therefore begin before their array. */
 static int64_t alignment_of(const rvit_vk_device *device)
 {
     const VkPhysicalDeviceLimits *limits = &device->physical.limits;
@@ -65,7 +64,7 @@ static rvit_vk_range range_of(const rvit_vk_device *device, const rvit_access *a
                            .writes = access->writes};
 }
 
-/* Whether the op writes what earlier ones touched since the last barrier, or touches what they wrote. */
+/* Whether the op writes memory that an earlier op touched since the last barrier, or touches memory that one wrote. */
 static int conflicts(const rvit_vk_recorder *recorder)
 {
     for (int a = 0; a < recorder->n_accesses; a++) {
@@ -82,8 +81,8 @@ static int conflicts(const rvit_vk_recorder *recorder)
     return 0;
 }
 
-/* Compute-only barriers do not cover copies or indirect dispatches; those need a full barrier: before such an op if there was a
-   compute-only one since the last full one, and before the first op that depends on such an op. */
+/* Compute-only barriers do not cover copies or indirect dispatches; those need a full barrier. It is recorded before such an op if a
+   compute-only barrier came since the last full one, and before the first op that depends on such an op. */
 void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full)
 {
     const int is_full = recorder->n_ranges + recorder->n_accesses > RVIT_VK_MAX_RANGES;
@@ -107,7 +106,7 @@ void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full)
         recorder->since_full |= RVIT_VK_NEEDS_FULL;
 }
 
-/* An array of the op that can stand in for an absent one of the same kind: one it reads, or one it writes. */
+/* An array of the op to bind in place of an absent one, preferably one with the same access (read or write). */
 static const rvit_access *substitute(const rvit_vk_recorder *recorder, int writes)
 {
     const rvit_access *found = NULL;
@@ -142,8 +141,8 @@ int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, u
     return (int)((at - begin) / unit);
 }
 
-/* A grid that the device makes costs a submit as much as a barrier that reaches it. Where rows are nearly as many as there can be, the
-   few groups past them find that out themselves. */
+/* Computing a grid on the device costs as much as the barrier before it. Where nearly all rows are live, the few workgroups past them exit
+   by themselves. */
 rvit_view rvit_vk_grid_live(rvit_rows rows)
 {
     return rows.padded == RVIT_ROWS_PADDED ? (rvit_view){NULL, 0} : rows.live;
@@ -199,9 +198,10 @@ static rvit_status bind_descriptors(rvit_vk_recorder *recorder, const rvit_vk_di
 static rvit_status dispatch_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups)
 {
     rvit_vk_device *device = recorder->device;
-    if (groups->live.buffer != NULL && recorder->plan != NULL) {
-        const rvit_vk_need *need = rvit_vk_find_need(recorder, groups);
-        device->vk.vkCmdDispatchIndirect(recorder->commands, recorder->plan->grids.handle, (VkDeviceSize)rvit_vk_grid_offset(need->slot));
+    if (groups->live.buffer != NULL && recorder->indirect != NULL) {
+        const rvit_vk_indirect_grid *grid = rvit_vk_find_grid(recorder, groups);
+        device->vk.vkCmdDispatchIndirect(recorder->commands, recorder->indirect->memory.handle,
+                                         (VkDeviceSize)rvit_vk_grid_offset(grid->slot));
         return RVIT_OK;
     }
     const uint32_t *most = device->physical.limits.maxComputeWorkGroupCount;
@@ -209,7 +209,7 @@ static rvit_status dispatch_grid(const rvit_vk_recorder *recorder, const rvit_vk
     const int64_t width = n < (int64_t)most[0] ? n : (int64_t)most[0];
     const int64_t height = (n + width - 1) / width;
     if (height > (int64_t)most[1] || width * height > (int64_t)UINT32_MAX)
-        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: %lld workgroups are more than the device dispatches", (long long)n);
+        return rvit_fail(RVIT_UNSUPPORTED, "vulkan: the device cannot dispatch %lld workgroups", (long long)n);
     device->vk.vkCmdDispatch(recorder->commands, (uint32_t)width, (uint32_t)height, 1);
     return RVIT_OK;
 }
@@ -226,8 +226,8 @@ rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_di
     recorder->n_sets++;
     if (recorder->commands == VK_NULL_HANDLE) {
         recorder->n_views += dispatch->n_texels;
-        if (dispatch->groups.live.buffer != NULL && recorder->plan != NULL)
-            (void)rvit_vk_find_need(recorder, &dispatch->groups);
+        if (dispatch->groups.live.buffer != NULL && recorder->indirect != NULL)
+            (void)rvit_vk_find_grid(recorder, &dispatch->groups);
         return rvit_vk_want_pipeline(recorder, &wanted);
     }
     VkPipeline pipeline;

@@ -1,4 +1,4 @@
-/* The select op: one dispatch, or, where a device binds too few arrays at a time for that, up to three. */
+/* The select op: one dispatch, or up to three where a device can bind too few arrays at once. */
 #include "backend_vulkan/vulkan.h"
 #include "core/half.h"
 
@@ -7,7 +7,7 @@ static const rvit_vk_shader plain_shaders[2] = {RVIT_VK_SELECT_VK_SCALAR, RVIT_V
 static const rvit_vk_shader scored_shaders[2] = {RVIT_VK_SELECT_SCORED_VK_SCALAR, RVIT_VK_SELECT_SCORED_VK_SUBGROUP};
 static const rvit_vk_shader fuse_shaders[2] = {RVIT_VK_SELECT_FUSE_VK_SCALAR, RVIT_VK_SELECT_FUSE_VK_SUBGROUP};
 
-/* score_key() of common/order.glsl, for a threshold that is not NaN. */
+/* score_key() of common/order.glsl, for a threshold other than NaN. */
 static uint32_t threshold_key(float threshold)
 {
     uint32_t bits = rvit_float_bits(threshold);
@@ -78,7 +78,7 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
                                 .push_size = sizeof s.push}};
     if (args->n_heads > 0)
         s.push.inverse_heads = 1.0f / (float)args->n_heads;
-    /* A group takes several images if there are more than groups in a row of the grid. */
+    /* A workgroup processes several images if there are more images than workgroups in a row of the grid. */
     const uint32_t most = recorder->device->physical.limits.maxComputeWorkGroupCount[0];
     const int64_t n_groups = args->n_images < 1 ? 1 : args->n_images < (int64_t)most ? args->n_images : (int64_t)most;
     s.dispatch.groups = (rvit_vk_groups){.rows = n_groups, .multiply = 1, .divide = 1, .times = 1};
@@ -123,7 +123,7 @@ static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
     s->push.bias_at = bind(s, bias, RVIT_SLOT(select, bias), 4);
 }
 
-/* Where there is none, what stands in must be an array that the op writes, as the shader could. */
+/* Without fuse_x, bind an array that the op writes, because the shader could write it. */
 static void bind_fuse(selection *s, uint32_t fuse_x)
 {
     if (s->args->fuse_x.buffer != NULL)

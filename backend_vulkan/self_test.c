@@ -1,5 +1,5 @@
-/* What a device must get right before it is handed out: small problems that go through the kernels of its tier, run three times as one
-   program, against sums in float64 on the host. All inputs are multiples of 1/16 or 1/64, the same in f16 and f32. */
+/* The self-test of a device: small problems run through the kernels of its tier, three times as one program, and are compared with sums in
+   float64 on the host. All inputs are multiples of 1/16 or 1/64, so they are equal in f16 and f32. */
 #include "backend_vulkan/vulkan.h"
 
 #include <math.h>
@@ -18,8 +18,8 @@ static const int32_t cu_seqlens[N_IMAGES + 1] = {0, 5, 5, 22};
 typedef struct check {
     const char *name;
     rvit_op op;
-    int64_t at, n; /* its output: bytes, elements */
-    int element;   /* bytes of one: 2: f16, 4: f32 or int32 */
+    int64_t at, n; /* offset of the output in bytes, number of its elements */
+    int element;   /* bytes per element: 2: f16, 4: f32 or int32 */
     double tolerance;
     int is_integer;
     double expected[MAX_VALUES];
@@ -193,7 +193,7 @@ static void add_layernorm(self_test *t)
     }
 }
 
-/* Whether a row is among the n best of its image: a higher score, or an equal one of a lower index, comes before. */
+/* Whether a row is among the n best of its image: by higher score, then lower index. */
 static int is_kept(int row, int begin, int end, int n)
 {
     int before = 0;
@@ -228,7 +228,7 @@ static void add_select(self_test *t)
     }
 }
 
-/* The rows that stay are half of those past an image's prefix. */
+/* Half of the rows past the prefix of each image are kept. */
 static void place_inputs(self_test *t)
 {
     int32_t counts[MAX_LEN + 1];
@@ -271,7 +271,7 @@ static rvit_status compare(const self_test *t, int run)
         for (int64_t e = 0; e < c->n; e++) {
             const double got = load(t, c, e), wanted = c->expected[e];
             const double bound = c->is_integer ? 0.0 : c->tolerance * (1.0 + fabs(wanted));
-            if (!(fabs(got - wanted) <= bound)) /* NaN is none */
+            if (!(fabs(got - wanted) <= bound)) /* also fails for NaN */
                 return rvit_fail(RVIT_INTERNAL, "self-test: %s gives %g, not %g (element %lld, run %d)", c->name, got, wanted, (long long)e,
                                  run + 1);
         }

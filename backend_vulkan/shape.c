@@ -1,5 +1,5 @@
-/* Tile sizes: pure functions of an op's host-known sizes and of the device. No result depends on them but through rounding in attention,
-   whose key blocks they set. */
+/* Tile sizes: pure functions of the sizes that the host knows and of the device. They do not change results, except for rounding in
+   attention, where they set the key blocks. */
 #include "backend_vulkan/vulkan.h"
 
 int rvit_vk_uses_subgroups(const rvit_vk_device *device)
@@ -13,8 +13,8 @@ uint32_t rvit_vk_row_teams(const rvit_vk_device *device)
     return !rvit_vk_uses_subgroups(device) ? 4 : lanes < RVIT_MAX_THREADS ? RVIT_MAX_THREADS / lanes : 1;
 }
 
-/* A software device fetches texels as whole vectors but gathers other loads lane by lane: large register tiles fed by texel buffers are
-   several times as fast there as tiles staged in shared memory. The scalar tier keeps to the staged ones. n is the fours of elements. */
+/* Software devices fetch texels as whole vectors but other loads lane by lane: large register tiles fed by texel buffers are several times
+   faster there than tiles staged in shared memory. The scalar tier always uses staged tiles. n: number of texels (four elements each). */
 static int direct_fits(const rvit_vk_device *device, int64_t n)
 {
     return device->base.info.is_software && rvit_vk_uses_subgroups(device) && n <= (int64_t)device->physical.limits.maxTexelBufferElements;
@@ -25,7 +25,7 @@ static int has_texels(rvit_view view)
     return view.buffer == NULL || (((const rvit_vk_buffer *)view.buffer)->usage & VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT) != 0;
 }
 
-/* Whether a group of so many subgroups, with so many bytes of shared memory, runs in the matrix tier. */
+/* Whether the device can run a workgroup of the matrix tier of this size, with these bytes of shared memory. */
 static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, uint32_t shared_size)
 {
     const VkPhysicalDeviceLimits *limits = &device->physical.limits;
@@ -34,14 +34,14 @@ static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, u
            shared_size <= limits->maxComputeSharedMemorySize;
 }
 
-/* A tile of linear_matrix.comp, and how long a processor takes for 1 to 4 groups of it side by side; 0: registers leave room for fewer.
-   In tenths of a microsecond of an H200, 768 features. */
+/* A tile of linear_matrix.comp. costs[i]: time of a multiprocessor that runs i + 1 workgroups at once, in tenths of a microsecond, measured
+   on an H200 with 768 features; 0: registers do not suffice for as many. */
 typedef struct matrix_tile {
     uint32_t subgroups_m, subgroups_n, rows, columns, tile_k;
     int64_t costs[4];
 } matrix_tile;
 
-/* What the busiest processor takes. */
+/* The time of the busiest multiprocessor. */
 static int64_t cost_of(const matrix_tile *tile, int64_t groups, uint32_t processors)
 {
     const int64_t share = (groups + processors - 1) / processors;
@@ -51,7 +51,7 @@ static int64_t cost_of(const matrix_tile *tile, int64_t groups, uint32_t process
     return share / n * tile->costs[n - 1] + (share % n > 0 ? tile->costs[share % n - 1] : 0);
 }
 
-/* The larger tiles load less for a product, the smaller ones leave fewer processors idle at the end. */
+/* Larger tiles load less per GEMM; smaller ones leave fewer multiprocessors idle at the end. */
 static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_args *args, rvit_vk_linear_shape *out_shape)
 {
     static const matrix_tile tiles[] = {{3, 4, 4, 2, 64, {213}},
@@ -103,14 +103,14 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
         return args->rows.capacity < 64
                    ? (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 8, .columns = 2, .tile_m = 8, .tile_n = 64}
                    : (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 16, .columns = 2, .tile_m = 16, .tile_n = 64};
-    /* Small products need more groups than large tiles leave. */
+    /* Small GEMMs need more workgroups than large tiles give. */
     const int64_t large_tiles = (args->rows.capacity + 63) / 64 * ((args->out_features + 63) / 64);
     if (large_tiles >= 64)
         return (rvit_vk_linear_shape){.threads = 128, .rows = 8, .columns = 1, .tile_m = 64, .tile_n = 64, .tile_k = 16};
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32};
 }
 
-/* Tiles of attention_matrix.comp: as many subgroups as short images, shared memory and the group's size leave room for, 4 at most. */
+/* Tiles of attention_matrix.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup size allow. */
 static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
 {
     const rvit_vk_matrix *matrix = &device->physical.matrix;
@@ -132,7 +132,7 @@ static int shape_attention_matrix(const rvit_vk_device *device, const rvit_atten
     return 0;
 }
 
-/* Bytes of attention.comp's shared arrays. */
+/* Bytes of shared memory that attention.comp uses. */
 static uint32_t attention_shared(uint32_t d4, uint32_t units, const rvit_vk_attention_shape *shape)
 {
     const uint32_t passed = shape->lines ? shape->columns : shape->keys;
@@ -140,9 +140,9 @@ static uint32_t attention_shared(uint32_t d4, uint32_t units, const rvit_vk_atte
     return vectors * 16 + shape->keys * 4;
 }
 
-/* Tiles of attention.comp: the largest that shared memory leaves room for, fewer queries for images that are short. Four queries a line:
-   with eight fewer groups fit, and an image by itself leaves most of the device idle. An image goes through the same blocks of keys
-   whatever max_len is, as its bits must not depend on its batch mates; a block that holds all of it may be as short as it. */
+/* Tiles of attention.comp: the largest that fit into shared memory, with fewer queries for short images. Four queries a line: with eight,
+   fewer workgroups fit, and a single image leaves most of the device idle. The key blocks of an image must not depend on max_len, because
+   its bits must not depend on the other images of its batch; only a block that holds the whole image may be shorter. */
 static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *device, const rvit_attention_args *args)
 {
     static const struct {

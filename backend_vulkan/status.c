@@ -1,4 +1,4 @@
-/* Vulkan results as statuses. */
+/* Conversion of VkResult to rvit_status. */
 #include "backend_vulkan/vulkan.h"
 
 typedef struct result_entry {

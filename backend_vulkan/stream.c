@@ -1,5 +1,5 @@
-/* Streams: slots, each with what one submit in flight needs, opened as more submits than ever before are in flight. All streams share the
-   device's queue. */
+/* Streams. A stream has slots; each holds the objects of one submit in flight. A slot is opened when more submits are in flight than ever
+   before. All streams share the device's queue. */
 #include "backend_vulkan/vulkan.h"
 
 #include <time.h>
@@ -12,13 +12,13 @@ typedef struct slot {
     VkBufferView views[RVIT_VK_MAX_TEXELS * RVIT_VK_SLOT_OPS];
     uint32_t n_views;
     int pending;
-    int64_t submit; /* the number of its last submit */
+    int64_t submit; /* number of the slot's last submit */
 } slot;
 
 typedef struct vk_stream {
     rvit_stream base;
     slot slots[RVIT_VK_SLOTS];
-    int n_slots; /* open */
+    int n_slots; /* number of open slots */
 } vk_stream;
 
 static rvit_status open_slot(rvit_vk_device *device, slot *s)
@@ -87,7 +87,7 @@ static int64_t nanoseconds(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A sleeper is woken by an interrupt, some 30 us late: the device is asked for a while first. */
+/* Polls before it sleeps: an interrupt wakes a sleeping thread about 30 us late. */
 static rvit_status wait_slot(vk_stream *stream, slot *s)
 {
     rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
@@ -113,7 +113,7 @@ static rvit_status add_slot(vk_stream *stream, slot **out_slot)
     return RVIT_OK;
 }
 
-/* A slot that is free for use. Waits only if as many submits as there can be slots are in flight. */
+/* Returns a free slot. Waits only if the maximum number of submits is in flight. */
 static rvit_status take_slot(vk_stream *stream, slot **out_slot)
 {
     rvit_vk_device *device = rvit_vk_device_of(stream->base.device);
@@ -129,7 +129,7 @@ static rvit_status take_slot(vk_stream *stream, slot **out_slot)
     }
     if (oldest == NULL)
         return add_slot(stream, out_slot);
-    /* Submits end in order, so that the oldest tells of all. */
+    /* Submits complete in order: if the oldest is pending, all are. */
     const VkResult result = device->vk.vkGetFenceStatus(device->handle, oldest->fence);
     if (result != VK_SUCCESS && result != VK_NOT_READY)
         return rvit_vk_fail(result, "vkGetFenceStatus");
@@ -151,7 +151,7 @@ static VkResult submit_each(rvit_vk_device *device, const VkCommandBuffer *comma
         const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO, .commandBufferCount = 1, .pCommandBuffers = &commands[i]};
         result = device->vk.vkQueueSubmit(device->queue, 1, &info, i + 1 == n_commands ? fence : VK_NULL_HANDLE);
     }
-    if (result != VK_SUCCESS && i > 1) /* no fence tells when those before are done */
+    if (result != VK_SUCCESS && i > 1) /* no fence covers the earlier submits */
         (void)device->vk.vkQueueWaitIdle(device->queue);
     rvit_vk_queue_unlock(device);
     return result;
@@ -192,7 +192,7 @@ rvit_status rvit_vk_stream_semaphore(rvit_stream *base, VkSemaphore semaphore, i
                                                   .signalSemaphoreValueCount = n_signals,
                                                   .pSignalSemaphoreValues = &value};
     const VkPipelineStageFlags stages = VK_PIPELINE_STAGE_ALL_COMMANDS_BIT;
-    /* A wait is for what is submitted later too, a signal for what was before. */
+    /* A wait also holds back later submits; a signal also waits for earlier ones. */
     const VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                                .pNext = timeline ? &values : NULL,
                                .waitSemaphoreCount = n_waits,
@@ -247,7 +247,7 @@ rvit_status rvit_vk_stream_enqueue(rvit_stream *base, const rvit_op *ops, int32_
 
 rvit_status rvit_vk_stream_synchronize(rvit_stream *base)
 {
-    if (base->deferred) /* the caller knows when it has run */
+    if (base->deferred) /* the caller waits for its command buffer itself */
         return RVIT_OK;
     vk_stream *stream = (vk_stream *)base;
     int waited = 0;

@@ -2,9 +2,9 @@
 #include "backend_vulkan/vulkan.h"
 #include "core/half.h"
 
-#define ROWS 8 /* of the destination, to a group */
+#define ROWS 8 /* destination rows per workgroup */
 
-/* The fill as 32 bits of the destination. */
+/* The fill value as 32 bits of destination elements. */
 static uint32_t fill_bits(rvit_dtype dtype, float fill)
 {
     if (dtype == RVIT_F32)

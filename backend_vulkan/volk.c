@@ -1,4 +1,4 @@
-/* volk, compiled in under names of our own. */
+/* volk, compiled in under our own symbol names. */
 #define VOLK_IMPLEMENTATION
 #include "vulkan_names.h"
 

@@ -1,8 +1,9 @@
-/* What the files of the Vulkan backend share.
+/* Declarations shared by the files of the Vulkan backend.
 
-   Loader and instance (instance.c), a device and its queue (device.c), pipelines made when first needed (pipeline.c), and a recorder
-   (record.c) that turns ops into commands: each op file fills an rvit_vk_dispatch or more and hands them to it. A stream (stream.c)
-   records into transient command buffers, or (commands.c) into one of the caller's, a program (program.c) into one that is kept. */
+   instance.c opens the loader and an instance, device.c a device and its queue; pipeline.c creates pipelines when first needed. A recorder
+   (record.c) turns ops into commands: each op file fills one or more rvit_vk_dispatch and passes them to it. A stream records into
+   transient command buffers (stream.c) or into one of the caller's (commands.c); a program records into command buffers that it keeps
+   (program.c). */
 #ifndef RVIT_BACKEND_VULKAN_VULKAN_H
 #define RVIT_BACKEND_VULKAN_VULKAN_H
 
@@ -22,15 +23,15 @@
 #include "shaders/common/interface.h"
 #include "vulkan_shaders.h"
 
-#define RVIT_VK_MIN_STORAGE 8   /* storage buffers that a shader can have bound on every device worked with */
-#define RVIT_VK_MAX_BINDINGS 12 /* those of a shader that is used on the devices that can */
-#define RVIT_VK_MAX_TEXELS 3    /* bindings that may be texel buffers: the first ones of a layout */
+#define RVIT_VK_MIN_STORAGE 8   /* storage buffers per shader that every supported device can bind */
+#define RVIT_VK_MAX_BINDINGS 12 /* most bindings of any shader; used only on devices that can bind them */
+#define RVIT_VK_MAX_TEXELS 3    /* the first bindings of a layout may be texel buffers */
 #define RVIT_VK_MAX_SPECS 12
-#define RVIT_VK_PUSH_SIZE 128 /* what every device offers */
+#define RVIT_VK_PUSH_SIZE 128 /* guaranteed by Vulkan */
 #define RVIT_VK_MAX_RANGES 96
-#define RVIT_VK_SLOTS 64          /* submits of one stream in flight at most */
-#define RVIT_VK_SLOT_OPS 8        /* ops an eager submit holds at most */
-#define RVIT_VK_OP_MAX_DISPATCH 3 /* dispatches one op is recorded as at most */
+#define RVIT_VK_SLOTS 64          /* maximum submits in flight per stream */
+#define RVIT_VK_SLOT_OPS 8        /* maximum ops per eager submit */
+#define RVIT_VK_OP_MAX_DISPATCH 3 /* maximum dispatches per op */
 
 typedef struct rvit_vk_instance {
     VkInstance handle;
@@ -47,7 +48,7 @@ typedef struct rvit_vk_instance {
     PFN_vkGetPhysicalDeviceExternalSemaphoreProperties get_external_semaphore;
     PFN_vkCreateDevice create_device;
     PFN_vkGetDeviceProcAddr get_device_proc;
-    uint32_t api_version; /* what is used of a device is of no later one */
+    uint32_t api_version; /* upper bound of the Vulkan version used with any device */
 } rvit_vk_instance;
 
 /* Features and extensions that the backend can use, as bits (features.c). */
@@ -57,7 +58,7 @@ enum {
     RVIT_VK_MEMORY_MODEL = 1 << 2,
     RVIT_VK_SUBGROUP_SIZE = 1 << 3,
     RVIT_VK_FULL_SUBGROUPS = 1 << 4,
-    RVIT_VK_DEVICE_SCOPE = 1 << 5, /* under the memory model, for atomics of shaders that are of no tier */
+    RVIT_VK_DEVICE_SCOPE = 1 << 5, /* needed with the memory model: atomics of select and match have device scope */
     RVIT_VK_TIMELINE = 1 << 6,
     RVIT_VK_EXT_MATRIX = 1 << 7, /* extensions from here on */
     RVIT_VK_EXT_MEMORY_FD = 1 << 8,
@@ -67,22 +68,22 @@ enum {
     RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD
 };
 
-/* By what drivers are told apart. */
+/* Identifies a driver. */
 typedef struct rvit_vk_driver {
     uint32_t vendor_id, device_id, version;
-    VkDriverId id; /* 0: a device of Vulkan 1.1, which does not tell */
+    VkDriverId id; /* 0: unknown, the device has Vulkan 1.1 */
     uint8_t cache_uuid[VK_UUID_SIZE];
 } rvit_vk_driver;
 
-/* What the shaders of the matrix tier are specialised for: products of m x k and k x n. m 0: there is no such tier. */
+/* Specialisation of the matrix tier's shaders: cooperative matrices of m x k times k x n. m 0: the device has no matrix tier. */
 typedef struct rvit_vk_matrix {
     uint32_t m, n, k;
-    uint32_t subgroup;   /* the size that they are run with */
-    uint32_t processors; /* groups that run side by side, if each fills one */
-    int has_half_sums;   /* there are m x n matrices of f16 too, to which attention rounds its weights */
+    uint32_t subgroup;   /* required subgroup size */
+    uint32_t processors; /* number of multiprocessors */
+    int has_half_sums;   /* f16 accumulators of m x n exist too: attention rounds its weights to them */
 } rvit_vk_matrix;
 
-/* A physical device as far as the backend cares. */
+/* The properties of a physical device that the backend uses. */
 typedef struct rvit_vk_physical {
     VkPhysicalDevice handle;
     VkPhysicalDeviceLimits limits;
@@ -92,7 +93,7 @@ typedef struct rvit_vk_physical {
     uint32_t queue_family;
     int has_subgroups; /* subgroup arithmetic in compute shaders */
     uint32_t subgroup_size;
-    uint32_t features; /* that may be used: what the device offers or, of the caller's, what it was created with */
+    uint32_t features; /* usable features: those of the device or, for a caller's device, those it was created with */
     rvit_vk_matrix matrix;
     const char *why_no_matrix;
     rvit_device_info info;
@@ -109,17 +110,17 @@ typedef struct rvit_vk_pipeline {
     uint32_t specs[RVIT_VK_MAX_SPECS];
     uint32_t n_specs;
     const rvit_vk_layout *layout;
-    VkPipeline handle; /* VK_NULL_HANDLE: it is wanted */
+    VkPipeline handle; /* VK_NULL_HANDLE: not compiled yet */
 } rvit_vk_pipeline;
 
 typedef struct rvit_vk_buffer {
     rvit_buffer base;
     VkBuffer handle;
-    int64_t offset; /* where it begins in the VkBuffer: 0 but for wrapped ones */
+    int64_t offset; /* offset in the VkBuffer; 0 unless wrapped */
     VkBufferUsageFlags usage;
     VkDeviceMemory memory;
-    int borrowed; /* wrapped: not ours to free */
-    int shared;   /* the memory can be exported; then these tell of it */
+    int borrowed; /* wrapped: the caller frees it */
+    int shared;   /* the memory can be exported; the fields below describe it */
     int64_t memory_size;
     uint32_t memory_type;
 } rvit_vk_buffer;
@@ -134,20 +135,20 @@ typedef struct rvit_vk_device {
     rvit_vk_functions vk;
     VkQueue queue;
     pthread_mutex_t queue_lock;
-    void *user; /* of the caller's lock, which stands in for queue_lock; NULL: there is none */
+    void *user; /* for the caller's lock functions, which replace queue_lock */
     void (*lock_queue)(void *user);
     void (*unlock_queue)(void *user);
-    rvit_tier proven_tier;         /* that has passed its self-test, in this run or the one that the cache is of */
-    double submit_work;            /* multiply-adds of a program that go into one submit; 0: no bound */
-    int64_t poll_ns;               /* that a wait asks for before it sleeps */
-    pthread_mutex_t pipeline_lock; /* guards what follows */
+    rvit_tier proven_tier;         /* highest tier whose self-test passed, in this run or in the run that made the cache */
+    double submit_work;            /* maximum MACs of one submit of a program; 0: no limit */
+    int64_t poll_ns;               /* how long a wait polls before it sleeps */
+    pthread_mutex_t pipeline_lock; /* guards the fields below */
     VkPipelineCache pipeline_cache;
     rvit_vk_layout layouts[RVIT_VK_MAX_TEXELS + 1]; /* [texel buffers] */
     rvit_vk_pipeline *pipelines;
-    rvit_vk_buffer grids; /* without any: for what is not part of a program */
+    rvit_vk_buffer grids; /* empty: bound where no program has grids */
 } rvit_vk_device;
 
-/* Of four elements. Both formats may be texel buffers on every device. */
+/* A texel holds four elements. Every device supports both formats for texel buffers. */
 static inline VkFormat rvit_vk_texel_format(int half)
 {
     return half ? VK_FORMAT_R16G16B16A16_SFLOAT : VK_FORMAT_R32G32B32A32_SFLOAT;
@@ -158,13 +159,13 @@ static inline rvit_vk_device *rvit_vk_device_of(const rvit_device *device)
     return (rvit_vk_device *)device;
 }
 
-/* Where a view begins in its VkBuffer. */
+/* Byte offset of a view in its VkBuffer. */
 static inline int64_t rvit_vk_at(rvit_view view)
 {
     return ((const rvit_vk_buffer *)view.buffer)->offset + view.offset;
 }
 
-/* status of a Vulkan result; the detail names the call. */
+/* Converts a VkResult to a status; the detail names the call. */
 rvit_status rvit_vk_fail(VkResult result, const char *call);
 #define RVIT_VK_TRY(table, call, arguments)                 \
     do {                                                    \
@@ -175,26 +176,26 @@ rvit_status rvit_vk_fail(VkResult result, const char *call);
 
 /* instance.c */
 rvit_status rvit_vk_instance_open(rvit_vk_instance *out_instance);
-/* The caller's instance, with the functions that its get_proc gives; NULL: those of the loader opened here. Close leaves it be. */
+/* Uses the caller's instance, with the functions from get_proc; NULL: from the loader, opened here. Close does not destroy the instance. */
 rvit_status rvit_vk_instance_borrow(VkInstance handle, PFN_vkGetInstanceProcAddr get_proc, uint32_t api_version,
                                     rvit_vk_instance *out_instance);
 void rvit_vk_instance_close(rvit_vk_instance *instance);
-/* The index-th device that the backend can work with; -1: the first that is not software, or, if all are, the first. INVALID_ARGUMENT
-   past the last; UNAVAILABLE if there is none. */
+/* Usable device number `index`; -1: the first hardware device, else the first. INVALID_ARGUMENT: index is too large. UNAVAILABLE: there is
+   no device. */
 rvit_status rvit_vk_instance_device(const rvit_vk_instance *instance, rvit_alloc *alloc, int32_t index, rvit_vk_physical *out_physical);
-/* The caller's physical device and queue family, of which only these features may be used. */
+/* Uses the caller's physical device and queue family, limited to the given features. */
 rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice handle,
                                            uint32_t queue_family, uint32_t features, rvit_vk_physical *out_physical);
 void rvit_vk_load_functions(const rvit_vk_instance *instance, VkDevice device, rvit_vk_functions *out_functions);
 
 /* features.c */
 
-/* What the device offers. Some drivers crash when they are asked for cooperative matrices. */
+/* Returns the features of a device. Some drivers crash when queried for cooperative matrices. */
 rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *alloc, VkPhysicalDevice device, uint32_t version,
                                   int ask_for_matrices, uint32_t *out_bits);
-/* What stands in the lists that the caller's device was created with. */
+/* Returns the features that the caller listed. */
 uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions, uint32_t n_extensions);
-/* Of the first feature in a set that is not empty: the name, that there is none, that it is not enabled. */
+/* For the first feature of a non-empty set: its name, a sentence that the device lacks it, a sentence that it is not enabled. */
 const char *rvit_vk_feature_name(uint32_t features);
 const char *rvit_vk_feature_lacking(uint32_t features);
 const char *rvit_vk_feature_missing(uint32_t features);
@@ -203,7 +204,7 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device);
 
 /* matrix.c */
 
-/* What the device, of features, offers for the matrix tier; NULL, or why there is none. */
+/* Chooses the cooperative matrices of a device with these features. NULL, or the reason why the device has no matrix tier. */
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
@@ -212,54 +213,55 @@ int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
 rvit_status rvit_vk_device_describe(int32_t index, rvit_device_info *out_info);
 rvit_status rvit_vk_device_create(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
 void rvit_vk_device_destroy(rvit_device *device);
-/* A device of the caller's. desc: complete; its backend and index are not looked at. */
+/* Creates a device on the caller's VkDevice. desc must be complete; its backend and index are ignored. */
 rvit_status rvit_vk_device_create_on(const rvit_vulkan_device_desc *lent, const rvit_device_desc *desc, const rvit_alloc *alloc,
                                      rvit_device **out_device);
-/* Around whatever is done with the queue. */
+/* Held around every use of the queue. */
 void rvit_vk_queue_lock(rvit_vk_device *device);
 void rvit_vk_queue_unlock(rvit_vk_device *device);
 
-/* denied.c: why a tier is not to be used with a driver unless it is asked for, a sentence without a full stop; NULL: it may. A driver
-   whose matrix tier is denied must not even be asked for its cooperative matrices. */
+/* denied.c: the reason why a tier of a driver is used only if requested explicitly, a sentence without a full stop; NULL: there is none.
+   Never query the cooperative matrices of a driver whose matrix tier is denied. */
 const char *rvit_vk_denied(const rvit_vk_driver *driver, rvit_tier tier);
-/* Lowers physical->info.tier past what is denied and says so in the note. */
+/* Lowers physical->info.tier to the highest tier that is not denied, and says so in the note. */
 void rvit_vk_apply_denied(rvit_vk_physical *physical);
 
 /* cache.c: the pipeline cache as a blob that the caller keeps. */
 
-/* NULL, or why the blob is of no use to the driver; *out_payload is what the driver may see. */
+/* Checks a blob. NULL: *out_payload may be passed to the driver; else the reason why not. */
 const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, size_t size, const void **out_payload,
                                 size_t *out_payload_size);
 rvit_status rvit_vk_cache_open(rvit_vk_device *device, const void *blob, size_t size);
 rvit_status rvit_vk_device_get_cache(rvit_device *device, void *data, size_t capacity, size_t *out_size);
 
-/* self_test.c: runs the device's tier on problems with known answers. INTERNAL with a detail: a wrong one. */
+/* self_test.c: runs the kernels of the device's tier on problems with known answers. INTERNAL: an answer is wrong; the detail says
+   which. */
 rvit_status rvit_vk_self_test(rvit_vk_device *device);
 
-/* loops.c: NULL, or why the op's loops are too long for the driver. */
+/* loops.c: NULL, or the reason why the driver cannot run the loops of the op. */
 const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op);
 
-/* work.c: multiply-adds of an op at capacity, roughly. */
-double rvit_vk_work(const rvit_op *op);
+/* macs.c: approximate number of multiply-accumulates (MACs) of an op at capacity. */
+double rvit_vk_macs(const rvit_op *op);
 
 /* buffer.c */
 rvit_status rvit_vk_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_vk_buffer_destroy(rvit_buffer *buffer);
-/* What the host writes once, a few words, and the device then works with: a type beside those of rvit_buffer_type. */
+/* An additional buffer type: a few words that the host writes once and the device then updates. */
 #define RVIT_VK_BUFFER_WORDS (RVIT_BUFFER_READBACK + 1)
-/* The Vulkan side alone, for memory of the backend's own: size, type and device of the base need not be set. */
+/* Opens only the VkBuffer and its memory, for internal use: size, type and device of the base need not be set. */
 rvit_status rvit_vk_buffer_open(rvit_vk_device *device, int64_t size, int type, rvit_vk_buffer *out_buffer);
-#define RVIT_VK_SIZE_ROUND 16 /* what a VkBuffer holds is rounded up to, so that whole vectors may be read at the end of an array */
+#define RVIT_VK_SIZE_ROUND 16 /* VkBuffer sizes are multiples of this, so that shaders may read whole vectors at the end of an array */
 #define RVIT_VK_BUFFER_USAGE                                                                                               \
     (VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT | \
      VK_BUFFER_USAGE_TRANSFER_SRC_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT)
-/* The memory type that suits best, of those in the mask; negative: none. */
+/* The best memory type of those in the mask; negative: none. */
 int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, int type);
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
 /* pipeline.c */
 rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const rvit_vk_layout **out_layout);
-/* The one that is there, or a new one. */
+/* Returns the existing pipeline or creates it. */
 rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline);
 void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 
@@ -267,7 +269,7 @@ void rvit_vk_pipelines_destroy(rvit_vk_device *device);
 typedef struct rvit_vk_linear_shape {
     int direct; /* linear_direct.comp */
     int matrix; /* linear_matrix.comp */
-    int tight;  /* of that: sums take most of the registers */
+    int tight;  /* linear_matrix.comp: accumulators take most of the registers */
     uint32_t threads, rows, columns;
     uint32_t tile_m, tile_n, tile_k;
 } rvit_vk_linear_shape;
@@ -275,17 +277,17 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
 typedef struct rvit_vk_attention_shape {
     int direct; /* attention_direct.comp */
     int matrix; /* attention_matrix.comp */
-    int lines;  /* attention.comp for subgroups that hold whole lines */
+    int lines;  /* attention.comp, each subgroup holds whole lines of columns */
     uint32_t threads, queries, keys, columns;
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);
 int rvit_vk_uses_subgroups(const rvit_vk_device *device);
-uint32_t rvit_vk_row_teams(const rvit_vk_device *device); /* of common/row_team.glsl, in a group of the largest size */
+uint32_t rvit_vk_row_teams(const rvit_vk_device *device); /* row teams (common/row_team.glsl) in a workgroup of maximum size */
 
 /* record.c */
 
-/* Groups of a dispatch: ceil(rows * multiply / divide) * times. With live given, rows is the capacity and a program has the device work
-   out the number from the rows that are there. */
+/* Number of workgroups of a dispatch: ceil(rows * multiply / divide) * times. If live is given, rows is the capacity, and in a program the
+   device computes the number from the live rows. */
 typedef struct rvit_vk_groups {
     int64_t rows, multiply, divide, times;
     rvit_view live;
@@ -304,20 +306,21 @@ typedef struct rvit_vk_dispatch {
     rvit_vk_groups groups;
 } rvit_vk_dispatch;
 
-/* A grid that a program needs, made after the op `producer` (-1: before the first). */
-typedef struct rvit_vk_need {
+/* The grid of an indirect dispatch, computed on the device after the op `producer` (-1: before the first op). */
+typedef struct rvit_vk_indirect_grid {
     rvit_vk_groups groups;
     int32_t producer;
-    int32_t slot; /* the grid's number */
-} rvit_vk_need;
+    int32_t slot; /* index of the grid in memory */
+} rvit_vk_indirect_grid;
 
-typedef struct rvit_vk_plan {
-    rvit_vk_need *needs; /* room for RVIT_VK_OP_MAX_DISPATCH an op */
-    int32_t n_needs;
+/* The indirect dispatches of a program. */
+typedef struct rvit_vk_indirect {
+    rvit_vk_indirect_grid *grids; /* capacity: RVIT_VK_OP_MAX_DISPATCH for each op */
+    int32_t n_grids;
     const rvit_op *ops;
-    int32_t n_grids;      /* once the needs are numbered */
-    rvit_vk_buffer grids; /* the program's */
-} rvit_vk_plan;
+    int32_t n_slots;       /* 0 until the grids are numbered, then n_grids */
+    rvit_vk_buffer memory; /* of the grids */
+} rvit_vk_indirect;
 
 typedef struct rvit_vk_range {
     VkBuffer buffer; /* of which several rvit_buffers may be wrapped */
@@ -325,73 +328,73 @@ typedef struct rvit_vk_range {
     int writes;
 } rvit_vk_range;
 
-/* What there was since the last full barrier: an op that needs one before what depends on it, a compute-only barrier. */
+/* Events since the last full barrier: an op that needs a full barrier before whatever depends on it; a compute-only barrier. */
 #define RVIT_VK_NEEDS_FULL 1
 #define RVIT_VK_COMPUTE_BARRIER 2
 
 typedef struct rvit_vk_recorder {
     rvit_vk_device *device;
-    VkCommandBuffer commands; /* NULL: a dry run, which counts and plans */
+    VkCommandBuffer commands; /* NULL: a dry run, which counts descriptors and lists grids */
     VkDescriptorPool descriptors;
-    VkBufferView *views; /* made for texel buffers; theirs who owns the recording */
-    rvit_vk_plan *plan;  /* NULL: no indirect dispatch */
+    VkBufferView *views;        /* views of texel buffers; the owner of the recording destroys them */
+    rvit_vk_indirect *indirect; /* NULL: no indirect dispatch */
     int32_t op_index;
-    rvit_access accesses[RVIT_OP_MAX_ACCESSES + 1]; /* of the op being recorded, by slot; then the grids, if it touches some */
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES + 1]; /* of the current op, by slot; then the grids, if it uses them */
     int n_accesses;
     rvit_vk_range ranges[RVIT_VK_MAX_RANGES]; /* touched since the last barrier */
     int n_ranges;
     int since_full; /* RVIT_VK_NEEDS_FULL, RVIT_VK_COMPUTE_BARRIER */
     int64_t launches, copies;
     uint32_t n_sets, n_views;
-    rvit_vk_pipeline *wanted; /* pipelines that a dry run did not find: then compiled, or dropped */
+    rvit_vk_pipeline *wanted; /* pipelines that a dry run found missing; to be compiled or dropped */
 } rvit_vk_recorder;
 
 /* pipeline.c */
 rvit_status rvit_vk_want_pipeline(rvit_vk_recorder *dry, const rvit_vk_pipeline *wanted);
-/* Side by side, in threads of its own. */
+/* Compiles them in parallel, on its own threads. */
 rvit_status rvit_vk_compile_wanted(rvit_vk_recorder *dry);
 void rvit_vk_drop_wanted(rvit_vk_recorder *dry);
 
-/* Commands around a recording: the barrier against earlier submits, and the one that lets the host read. */
+/* Commands around a recording: the barrier after earlier submits, and the one that makes results visible to the host. */
 rvit_status rvit_vk_record_begin(rvit_vk_recorder *recorder, VkCommandBufferUsageFlags usage);
 rvit_status rvit_vk_record_end(rvit_vk_recorder *recorder);
 /* A full barrier. */
 void rvit_vk_record_barrier(rvit_vk_recorder *recorder);
-/* The barrier that the op whose accesses are listed needs before it, if any; afterwards what it touched is remembered. needs_full: it is a
-   transfer, or writes what indirect dispatches read. */
+/* order records the barrier before the op whose accesses are listed, if it needs one. remember then stores what the op touches. needs_full:
+   the op is a transfer or writes what indirect dispatches read. */
 void rvit_vk_record_order(rvit_vk_recorder *recorder, int needs_full);
 void rvit_vk_record_remember(rvit_vk_recorder *recorder, int needs_full);
-/* Binds the array in a slot of the op being recorded (RVIT_SLOT), and returns where it begins in the binding, in units of `unit` bytes. An
-   array that is absent or empty is replaced by another of the op: 0, or -1 for a live count. */
+/* Binds the array in a slot (RVIT_SLOT) of the current op. Returns its offset in the binding, in units of `unit` bytes. An array that is
+   absent or empty is replaced by another array of the op; the result is then 0, or -1 for a live count. */
 int rvit_vk_bind(const rvit_vk_recorder *recorder, rvit_vk_dispatch *dispatch, uint32_t binding, int slot, int unit);
-/* What the groups of an op over these rows are worked out from; absent: the capacity. */
+/* The live count from which the number of workgroups is computed; absent: use the capacity. */
 rvit_view rvit_vk_grid_live(rvit_rows rows);
 rvit_status rvit_vk_record_dispatch(rvit_vk_recorder *recorder, const rvit_vk_dispatch *dispatch);
 
-/* grids.c: the grids of indirect dispatches, as common/grids.glsl has them. */
+/* grids.c: the grids of indirect dispatches, in the layout of common/grids.glsl. */
 
-/* The need that serves a dispatch of the op being recorded; in a dry run it is added if there is none. */
-const rvit_vk_need *rvit_vk_find_need(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
-/* Numbers the grids that are needed. */
-void rvit_vk_plan_grids(rvit_vk_plan *plan);
-/* Opens the memory of the plan's grids, or, without a plan, of the device. */
-rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_plan *plan, rvit_vk_buffer *out_grids);
-/* Byte offset of a grid. */
+/* The grid for a dispatch of the current op; a dry run adds it if it is missing. */
+const rvit_vk_indirect_grid *rvit_vk_find_grid(const rvit_vk_recorder *recorder, const rvit_vk_groups *groups);
+/* Assigns a slot to every grid. */
+void rvit_vk_number_grids(rvit_vk_indirect *indirect);
+/* Opens the memory for all grids; indirect NULL: for none, for the device. */
+rvit_status rvit_vk_grids_open(rvit_vk_device *device, const rvit_vk_indirect *indirect, rvit_vk_buffer *out_grids);
+/* Byte offset of a grid in the memory. */
 int64_t rvit_vk_grid_offset(int32_t slot);
-/* Records the making of the grids that are known after op `producer`, but for those that the op itself makes. */
+/* Records the dispatches that compute the grids known after op `producer`, except those that the op computes itself. */
 rvit_status rvit_vk_record_grids(rvit_vk_recorder *recorder, int32_t producer);
-/* The same for those that the op being recorded, a select or match, makes itself. */
+/* The grids that the current op, a select or match, computes itself. */
 typedef struct rvit_vk_own_grids {
     int n, grids_at, rules_at;
 } rvit_vk_own_grids;
 rvit_vk_own_grids rvit_vk_find_own_grids(const rvit_vk_recorder *recorder);
-/* The array that holds them, as an access of the op. */
+/* The memory of the grids, as an access of the op. */
 rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
 
 /* One file for each op. */
 #define RVIT_OP(TYPE, name) rvit_status rvit_vk_record_##name(rvit_vk_recorder *recorder, const rvit_##name##_args *args);
 #include "core/ops.def"
-int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images that a group takes */
+int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images per workgroup */
 
 /* ops.c */
 rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);
@@ -399,11 +402,11 @@ const char *rvit_vk_supports(const rvit_device *device, const rvit_op *op);
 
 /* interop.c */
 
-/* Handles that are not dispatchable are pointers or integers, by the platform; in the public API integers. */
+/* Non-dispatchable handles are pointers or integers, depending on the platform; the public API uses integers. */
 #define RVIT_VK_HANDLE(type, number) ((type)(number))
 #define RVIT_VK_NUMBER(handle) ((uint64_t)(handle))
 rvit_status rvit_vk_check_device(const char *function, const rvit_device *device);
-/* As core does for an object it creates: the child keeps its device alive. */
+/* Does what core does for objects that it creates: the child keeps its device alive. */
 void rvit_vk_retain(rvit_device *device);
 
 /* stream.c */
@@ -411,18 +414,18 @@ rvit_status rvit_vk_stream_create(rvit_device *device, rvit_stream **out_stream)
 void rvit_vk_stream_destroy(rvit_stream *stream);
 rvit_status rvit_vk_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
 rvit_status rvit_vk_stream_synchronize(rvit_stream *stream);
-/* Submits finished command buffers on the stream, each by itself, nothing of another stream in between. */
+/* Submits recorded command buffers, one submit each, with nothing of another stream in between. */
 rvit_status rvit_vk_stream_submit(rvit_stream *stream, const VkCommandBuffer *commands, int32_t n_commands);
-/* Makes what is submitted next wait for a semaphore, or has it signalled once everything before is done. */
+/* Makes later submits wait for a semaphore, or signals it once all earlier submits are done. */
 rvit_status rvit_vk_stream_semaphore(rvit_stream *stream, VkSemaphore semaphore, int signals, int timeline, uint64_t value);
 
-/* commands.c: streams that record into a command buffer of the caller's; base.deferred tells them. */
+/* commands.c: streams that record into a command buffer of the caller's; base.deferred is set for them. */
 rvit_status rvit_vk_commands_create(rvit_vk_device *device, VkCommandBuffer commands, rvit_stream **out_stream);
 void rvit_vk_commands_destroy(rvit_stream *stream);
-/* Records into another command buffer from now on, and frees what the one before needed. */
+/* Records into another command buffer from now on. Reuses the descriptor sets and views of the previous one. */
 void rvit_vk_commands_set(rvit_stream *stream, VkCommandBuffer commands);
-/* plan: of the program whose ops they are; NULL: single ops. */
-rvit_status rvit_vk_commands_record(rvit_stream *stream, const rvit_op *ops, int32_t n_ops, rvit_vk_plan *plan);
+/* indirect: that of the program that the ops belong to; NULL: single ops. */
+rvit_status rvit_vk_commands_record(rvit_stream *stream, const rvit_op *ops, int32_t n_ops, rvit_vk_indirect *indirect);
 
 /* program.c */
 rvit_status rvit_vk_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);

@@ -231,11 +231,11 @@ typedef struct rvit_memory_info {
    The figures leave out what a backend needs in addition:
      host      objects for buffers, stream and recorded program, from the device's allocator: at
                most 16 KiB, plus 8 KiB for each block and stage
-     device    working memory (rvit_stats.working_size). CPU: none. Vulkan: at most 1 KiB, plus 1
-               KiB for each block and stage. CUDA: at most 4 KiB + 32 bytes per image; for ats
-               another 4 KiB + 16 bytes per token of the batch; 32 MiB if cuBLASLt uses split-K; and, while
-               a fixed_batch session is created, an input and an output of a GEMM, on which cuBLASLt
-               algorithms are timed
+     device    working memory (rvit_stats.working_size). CPU: none. Vulkan: at most 1 KiB, plus
+               1 KiB for each block and stage. CUDA: at most 4 KiB + 32 bytes per image; for ats
+               another 4 KiB + 16 bytes per token of the batch; 32 MiB if cuBLASLt uses split-K;
+               and while a fixed_batch session is created, an input and an output of a GEMM, on which
+               cuBLASLt algorithms are timed
    Memory that drivers keep for themselves is unknown. A stream of the caller's keeps the list of
    ops of its longest recording. On the CPU, all buffers come from the allocator too; see
    rvit_buffer_create for the sizes that it refuses.

@@ -1,4 +1,4 @@
-/* How much an op computes, by which programs are cut into submits. */
+/* The MACs of an op: programs are split into submits by them. */
 #include "backend_vulkan/vulkan.h"
 
 static double rows_of(int32_t max_len, int64_t rows, int32_t n_images)
@@ -7,7 +7,7 @@ static double rows_of(int32_t max_len, int64_t rows, int32_t n_images)
     return most < (double)rows ? most : (double)rows;
 }
 
-/* Copies and the like count as a multiply-add for four bytes. */
+/* Memory-bound ops count one MAC per four bytes. */
 static double traffic(const rvit_op *op)
 {
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
@@ -19,7 +19,7 @@ static double traffic(const rvit_op *op)
     return bytes / 4.0;
 }
 
-double rvit_vk_work(const rvit_op *op)
+double rvit_vk_macs(const rvit_op *op)
 {
     const rvit_attention_args *a = &op->attention;
     const rvit_linear_args *l = &op->linear;
