@@ -1,4 +1,4 @@
-/* Attention: one task for each image, head and tile of queries. */
+/* Attention: one task per image, head and tile of queries. */
 #include "backend_cpu/cpu.h"
 
 typedef struct attention_job {
@@ -6,7 +6,7 @@ typedef struct attention_job {
     const rvit_attention_args *args;
     rvit_cpu_attention_tile whole; /* pointers at row 0 of head 0 */
     const int32_t *cu_seqlens;
-    int64_t n_tiles; /* of queries, for each image and head */
+    int64_t n_tiles; /* query tiles per image and head */
 } attention_job;
 
 static const void *elements(const void *base, int64_t index, int half)
@@ -24,7 +24,7 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
         const int64_t head = task / job->n_tiles % a->n_heads;
         const int64_t image = task / job->n_tiles / a->n_heads;
         const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
-        /* The image's own rows in equal parts, whole register tiles each. */
+        /* Splits the image's own rows into equal parts of whole register tiles. */
         const int64_t share = (rows.len + job->n_tiles - 1) / job->n_tiles;
         const int64_t size = (share + kernels->rows - 1) / kernels->rows * kernels->rows;
         rvit_cpu_attention_tile tile = job->whole;
@@ -77,8 +77,8 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
             },
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
     };
-    /* Tiles no larger than the kernel takes, and more of them where images and heads are few. Every tile loads all keys again, so not
-       smaller than a few register tiles. */
+    /* Tiles are as large as the kernel allows, and smaller if there are few images and heads. Every tile loads all keys again, so a tile
+       has at least a few register tiles. */
     const int n_threads = rvit_cpu_pool_threads(device->pool);
     const int64_t heads = (int64_t)a->n_images * a->n_heads;
     const int64_t max_len = a->max_len < a->rows ? a->max_len : a->rows;
@@ -86,6 +86,6 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
     while (n_threads > 1 && job.n_tiles * heads < 3 * (int64_t)n_threads && max_len / (job.n_tiles + 1) >= 48)
         job.n_tiles++;
     const int64_t tasks = heads * job.n_tiles;
-    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ: finer than usual */
+    const int64_t grain = (rvit_cpu_grain(device->pool, tasks, 1) + 7) / 8; /* lengths differ, so the grain is finer than usual */
     rvit_cpu_pool_run(device->pool, tasks, grain, attention_tasks, &job);
 }

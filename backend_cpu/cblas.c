@@ -1,10 +1,9 @@
-/* Linear through a CBLAS. Built in only where RVIT_CBLAS asks for it: on x86-64 with AVX2 or AVX-512 the built-in kernels are faster. It is
-   used only if the product of a row does not depend on the row's place in the tile, which not every library grants (OpenBLAS's Haswell
-   and Zen kernels differ in the last bit); otherwise the built-in kernels stay.
+/* Linear through a CBLAS. It is built in only with RVIT_CBLAS: on x86-64 with AVX2 or AVX-512 the built-in kernels are faster. It is used
+   only if the result of a row does not depend on the row's position in the tile; not every library guarantees that (OpenBLAS's Haswell and
+   Zen kernels differ in the last bit). Otherwise the built-in kernels are used.
 
-   The backend calls the library from its own threads, one tile each, so the library itself must not start threads: an OpenBLAS is
-   therefore set to one thread when a device that uses it is created. That holds for the whole process, an application's own calls
-   included. */
+   The backend calls the CBLAS from its own threads, one tile each, so the CBLAS itself must not start threads. Creating a device that uses
+   an OpenBLAS therefore sets it to one thread. This affects the whole process, including the application's own calls. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,13 +12,13 @@
 #if defined(RVIT_CPU_CBLAS)
 #include <cblas.h>
 
-/* What only an OpenBLAS has. */
+/* Exists in OpenBLAS only. */
 extern char *openblas_get_config(void) __attribute__((weak));
 extern char *openblas_get_corename(void) __attribute__((weak));
 extern void openblas_set_num_threads(int n) __attribute__((weak));
 
 #define DEPTH RVIT_CPU_LINEAR_DEPTH
-#define STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16) /* of the tile's sums; lines not a power of two apart */
+#define STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16) /* row stride of the tile's accumulators; not a power of two */
 
 const char *rvit_cpu_cblas_name(char *text, size_t size)
 {
@@ -42,7 +41,7 @@ static void product(int64_t columns, int64_t depth, const float *a, int64_t a_st
 
 int rvit_cpu_cblas_is_usable(void)
 {
-    /* All rows of a are equal, so all rows of the product must be. */
+    /* All rows of a are equal, so all rows of the result must be equal. */
     enum { COLUMNS = 100, LENGTH = 64, WIDTH = 112 };
     float a[RVIT_CPU_CBLAS_ROWS * LENGTH], b[COLUMNS * LENGTH], c[RVIT_CPU_CBLAS_ROWS * WIDTH];
     uint32_t random = 1;
@@ -66,7 +65,7 @@ void rvit_cpu_cblas_open(void)
         openblas_set_num_threads(1);
 }
 
-/* Rows from..from + n - 1 of a tile's operand, a cut of depth floats each, in lines of DEPTH floats. */
+/* Copies n rows of a tile's operand, depth floats each, to rows of DEPTH floats. */
 static void copy_lines(const rvit_cpu_kernels *kernels, const void *from, int64_t stride, int64_t n, int64_t depth, int half, float *out)
 {
     for (int64_t i = 0; i < n; i++) {

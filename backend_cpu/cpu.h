@@ -1,7 +1,7 @@
-/* What the files of the CPU backend share.
+/* Declarations shared by the files of the CPU backend.
 
-   Ops run at once, in the calling thread and the device's pool of threads. One mutex of the device is held while they run, so that
-   streams of several threads can use one device; it also guards the scratch memory that each thread of the pool owns. */
+   Ops run at once, on the calling thread and the device's pool of threads. The device's mutex is held while they run, so that streams on
+   several threads can share a device. It also guards the scratch memory that each thread of the pool owns. */
 #ifndef RVIT_CPU_H
 #define RVIT_CPU_H
 
@@ -34,7 +34,7 @@ typedef struct rvit_cpu_program {
     rvit_op ops[];
 } rvit_cpu_program;
 
-/* Where a view's data lies; NULL for an absent view. */
+/* Address of a view's data; NULL for an absent view. */
 static inline void *rvit_cpu_at(rvit_view view)
 {
     return view.buffer == NULL ? NULL : ((rvit_cpu_buffer *)view.buffer)->memory + view.offset;
@@ -51,7 +51,7 @@ static inline int64_t rvit_cpu_live_rows(const rvit_rows *rows)
     return live == NULL ? rows->capacity : rvit_cpu_clamp(*live, 0, rows->capacity);
 }
 
-/* The rows of an image, inside 0..rows and at most max_len of them whatever cu_seqlens holds. */
+/* The rows of an image, clamped to 0..rows and to max_len rows, whatever cu_seqlens holds. */
 typedef struct rvit_cpu_range {
     int64_t begin, len;
 } rvit_cpu_range;
@@ -63,7 +63,8 @@ static inline rvit_cpu_range rvit_cpu_image(const int32_t *cu_seqlens, int64_t i
     return (rvit_cpu_range){begin, end - begin < max_len ? end - begin : max_len};
 }
 
-/* Turns the counts in cu_seqlens[1 ..] into a layout of at most `rows` rows: where several images claim a row it counts more than once. */
+/* Turns the counts in cu_seqlens[1 ..] into a layout, limited to `rows` rows: with an invalid input layout several images may claim the
+   same row, which then counts more than once. */
 static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, int64_t rows)
 {
     int64_t total = 0;
@@ -74,15 +75,15 @@ static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, in
     }
 }
 
-/* The row after `row` in a list of merge that begins at `first`, -1 at its end. Past the first the rows ascend, so that a list ends
-   whatever next_rows holds. */
+/* The row after `row` in a list of merge that begins at `first`; -1 at its end. Rows after the first must ascend, so the list ends whatever
+   next_rows holds. */
 static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first, int64_t row, int64_t x_rows)
 {
     const int64_t next = next_rows[row];
     return next >= 0 && next < x_rows && next != first && (row == first || next > row) ? next : -1;
 }
 
-/* n elements of an array from element i on, as floats: in place, or converted into `values`. */
+/* n elements of an array as floats, from element i on: a pointer into the array, or converted into `values`. */
 static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, int half,
                                                 float *values)
 {
@@ -100,15 +101,15 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
         memcpy((float *)p + i, values, (size_t)n * sizeof *values);
 }
 
-/* Pool. n_threads counts the calling one; usable: processors that this process may use. */
+/* The pool. n_threads: including the calling thread. usable: processors that this process may use. */
 rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_pool **out_pool);
 void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool);
 int rvit_cpu_pool_threads(const rvit_cpu_pool *pool);
-/* Calls fn for disjoint ranges that cover 0..n-1, each at most grain long, on the pool's threads (thread: 0.. , the scratch memory to use),
-   and returns when all have ended. One call at a time: under the device's lock. */
+/* Calls fn on the pool's threads for disjoint ranges that cover 0..n-1, each at most grain long; returns when all have ended. thread: index
+   of the thread and of its scratch memory. One call at a time: the caller holds the device's lock. */
 typedef void (*rvit_cpu_range_fn)(void *context, int64_t begin, int64_t end, int thread);
 void rvit_cpu_pool_run(rvit_cpu_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context);
-/* A grain that spreads n items over the threads with some to spare for balance, at least `least`. */
+/* A grain of at least `least` that splits n items into somewhat more ranges than threads, for balance. */
 int64_t rvit_cpu_grain(const rvit_cpu_pool *pool, int64_t n, int64_t least);
 
 static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
@@ -116,7 +117,7 @@ static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
     return device->scratch + (int64_t)thread * RVIT_CPU_SCRATCH_FLOATS;
 }
 
-/* Ops, one file each. The device's lock is held; nothing in them can fail. */
+/* The ops, one file each. The caller holds the device's lock; ops cannot fail. */
 #define RVIT_OP(TYPE, name) void rvit_cpu_##name(rvit_cpu_device *device, const rvit_##name##_args *args);
 #include "core/ops.def"
 
@@ -127,7 +128,7 @@ const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op);
 /* The first part of select (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
 
-/* The same by plain code with float64 accumulation (oracle.c, oracle_prune.c); score: CLS_NORM and PREDICTOR. */
+/* Reference implementations with float64 accumulation (oracle.c, oracle_prune.c). score: CLS_NORM and PREDICTOR. */
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
@@ -141,15 +142,15 @@ void rvit_cpu_oracle_match(const rvit_cpu_match_tile *tile);
 
 /* CBLAS (cblas.c). name: "OpenBLAS 0.3.21 Haswell"; NULL if the build has none. */
 const char *rvit_cpu_cblas_name(char *text, size_t size);
-/* 1 if there is one and a row's product does not depend on where the row lies. */
+/* 1 if a CBLAS exists and the result of a row does not depend on the row's position. */
 int rvit_cpu_cblas_is_usable(void);
-/* Prepares it for calls from several threads. */
+/* Prepares the CBLAS for calls from several threads. */
 void rvit_cpu_cblas_open(void);
-/* A tile of linear, as rvit_cpu_kernels.linear. rows at most RVIT_CPU_CBLAS_ROWS. */
+/* Computes a tile of linear, like rvit_cpu_kernels.linear, of at most RVIT_CPU_CBLAS_ROWS rows. */
 #define RVIT_CPU_CBLAS_ROWS 64
 void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linear_tile *tile, float *scratch);
 
-/* The backend's functions that have a file of their own. */
+/* Functions of the backend that are in files of their own. */
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
 rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream);

@@ -1,4 +1,4 @@
-/* The CPU as a device: what it is called, which kernels it runs, what it supports; and the backend's table. */
+/* The CPU as a device: its name, its kernels, what it supports; and the backend's function table. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "backend_cpu/cpu.h"
 #include "core/system.h"
 
-/* The widest kernels this processor runs whose vectors have at most `bits` bits (0: any). */
+/* The widest kernels that this processor can run, with vectors of at most `bits` bits (0: no limit). */
 static const rvit_cpu_kernels *widest_kernels(int32_t bits)
 {
     (void)bits;
@@ -51,7 +51,7 @@ static void read_cpu_name(char *name, size_t size)
         snprintf(name, size, "%.*s", (int)n, value);
 }
 
-/* A CBLAS, where the build has one and it fits, serves the vector tier only. */
+/* A usable CBLAS serves the vector tier only. */
 static int wants_cblas(rvit_tier tier, int oracle)
 {
     return tier != RVIT_TIER_SCALAR && !oracle && rvit_cpu_cblas_is_usable();

@@ -1,4 +1,4 @@
-/* Names of what is compiled once for each instruction set. */
+/* Names for code that is compiled once per instruction set. */
 #ifndef RVIT_CPU_ISA_H
 #define RVIT_CPU_ISA_H
 

@@ -1,5 +1,5 @@
-/* The kernels but attention's and match's: linear, layernorm, head, conversions, and the table of them all. Compiled once for each
-   instruction set, each time with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention and match: linear, layernorm, head, conversions; and the table of all kernels. Compiled once per
+   instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -58,7 +58,7 @@ static void to_half(const float *values, uint16_t *out, int64_t n)
     }
 }
 
-/* The lines of a tile lie a little more than a power of two apart, so that they do not compete for the same cache sets. */
+/* The rows of a tile are a little more than a power of two apart, so that they do not compete for the same cache sets. */
 #define SUMS_STRIDE (RVIT_CPU_LINEAR_COLUMNS + 16)
 #define FLOATS_STRIDE (RVIT_CPU_LINEAR_DEPTH + 16)
 
@@ -66,8 +66,8 @@ _Static_assert(RVIT_CPU_LINEAR_DEPTH *PANEL + RVIT_CPU_LINEAR_ROWS * (SUMS_STRID
                "a tile of linear must fit the scratch memory");
 _Static_assert(RVIT_CPU_LINEAR_COLUMNS % PANEL == 0 && RVIT_CPU_LINEAR_DEPTH % VL == 0, "full tiles are made of full panels");
 
-/* A panel of weights is transposed into scratch and used for all rows of the tile while it is in the first-level cache. Where in_features
-   is cut, the sums of the whole tile wait in scratch between the cuts. */
+/* Transposes a panel of weights into scratch and uses it for all rows of the tile while it is in the L1 cache. If in_features is split, the
+   accumulators of the whole tile stay in scratch between the parts. */
 static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 {
     float *panel = scratch;
@@ -105,7 +105,7 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
-/* Mean and 1 / sqrt(variance + eps) of a row: the mean first, then the differences from it, so that a large mean costs no digits. */
+/* Mean and 1 / sqrt(variance + eps) of a row, in two passes (mean, then deviations), so that a large mean costs no precision. */
 INLINE void moments(const void *x, int64_t first, int64_t dim, float eps, int half, float *out_mean, float *out_scale)
 {
     vec sum[4] = {{0}, {0}, {0}, {0}};
@@ -176,7 +176,7 @@ static void layernorm(const rvit_cpu_layernorm_rows *r)
 
 /* Head. */
 
-/* Normalised rows are made a stretch at a time, and each class's dot product with the stretch is added to its sum. */
+/* Normalises rows in segments of this many elements, and adds the dot product of each class with the segment to the class's sum. */
 #define STRETCH 512
 
 static void head(const rvit_cpu_head_tile *t, float *scratch)

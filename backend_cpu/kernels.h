@@ -1,25 +1,25 @@
-/* The vector code of the CPU backend: one table of functions, compiled once for each instruction set and picked when a device is
-   created. A kernel does one thread's share of an op; the files named after the ops split the work. Kernels allocate nothing and need no
-   alignment beyond that of an element. What they compute for a row never depends on where the row lies or what lies beside it. */
+/* The vector code of the CPU backend: one table of functions, compiled once per instruction set and selected when a device is created. A
+   kernel computes one thread's share of an op; the files named after the ops split the work. Kernels allocate nothing and need only element
+   alignment. The result of a row never depends on its position or on its neighbours. */
 #ifndef RVIT_CPU_KERNELS_H
 #define RVIT_CPU_KERNELS_H
 
 #include <stdint.h>
 
-/* Tiles of linear: at most so many rows and columns, and so much of in_features between two visits of the accumulators. */
+/* Maximum tile of linear: rows, columns, and the part of in_features that is accumulated in registers at a time. */
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
 #define RVIT_CPU_LINEAR_DEPTH 256
-/* Attention: queries of a tile, keys of a block, and the largest head. */
+/* Attention: maximum queries of a tile, keys of a block, and head_dim. */
 #define RVIT_CPU_ATTENTION_QUERIES 264
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 
-/* Floats of scratch memory that each thread brings along, 64-byte aligned; each kernel checks that it is enough. */
+/* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
 
-/* out[r, :] = activation(x[r, :] weight^T + bias) + residual of rows first_row .. first_row + rows - 1 and a range of columns. Every
-   pointer is to the tile's first element but residual, which is to row 0 of its first column. */
+/* out[r, :] = activation(x[r, :] weight^T + bias) + residual, for rows first_row .. first_row + rows - 1 and a range of columns. Every
+   pointer is to the tile's first element, except residual, which is to row 0 of the tile's first column. */
 typedef struct rvit_cpu_linear_tile {
     const void *x, *weight;
     const float *bias;    /* or NULL */
@@ -28,22 +28,22 @@ typedef struct rvit_cpu_linear_tile {
     int64_t in_features;  /* also the stride of x and weight */
     int64_t out_features; /* the stride of residual and out */
     int64_t first_row;
-    int64_t residual_period; /* 0: residual has a row for each row of out */
+    int64_t residual_period; /* 0: residual has one row per row of out */
     int rows, columns;
     int half;     /* x and weight are float16 */
     int out_half; /* residual and out are float16 */
     int gelu;
 } rvit_cpu_linear_tile;
 
-/* One head of one image: queries first_query .. first_query + n_queries - 1 against all len keys. q, k, v and out point to the image's
-   first row at the head. */
+/* One head of one image: queries first_query .. first_query + n_queries - 1 and all len keys. q, k, v and out point to the image's first
+   row, at this head. */
 typedef struct rvit_cpu_attention_tile {
     const void *q, *k, *v;
     void *out;
     int64_t q_stride, k_stride, v_stride, out_stride;
-    const float *key_bias; /* of the image's first key, or NULL */
-    float *cls_probs;      /* of the image's first key at the head, or NULL */
-    float *lse;            /* of the image's first row at the head, or NULL */
+    const float *key_bias; /* at the image's first key, or NULL */
+    float *cls_probs;      /* at the image's first key and this head, or NULL */
+    float *lse;            /* at the image's first row and this head, or NULL */
     int64_t n_heads;       /* the stride of cls_probs and lse */
     int64_t len, first_query, n_queries;
     int head_dim;
@@ -81,7 +81,7 @@ typedef struct rvit_cpu_head_tile {
     int half, weight_half;
 } rvit_cpu_head_tile;
 
-/* Rows first .. end - 1 of match's metric: the sum of a row's keys over the heads, scaled to length 1. */
+/* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
 typedef struct rvit_cpu_metric_rows {
     const void *k;
     int64_t k_stride, n_heads, head_dim;
@@ -90,8 +90,9 @@ typedef struct rvit_cpu_metric_rows {
     int half;
 } rvit_cpu_metric_rows;
 
-/* For each of n_a metrics, the first of n_b (1 or more) with the largest dot product, and that product; both lists of metrics have a row
-   every `stride` floats. NaN is never the largest; where all are, the first with -infinity. */
+/* For each of n_a metrics, the one of n_b (1 or more) with the largest dot product, the first among equals, and that product. In both
+   lists the metrics are `stride` floats apart. NaN is never the largest; if all products are NaN, the result is the first metric with
+   -infinity. */
 typedef struct rvit_cpu_match_tile {
     const float *a, *b;
     int64_t stride, head_dim;
@@ -102,10 +103,10 @@ typedef struct rvit_cpu_match_tile {
 
 typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
-    int rows;         /* of a register tile: the best tiles have a multiple of it */
+    int rows;         /* rows of a register tile; tiles with a multiple of it are fastest */
     int columns;
     void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch);
-    /* The end of linear alone: product [rows, columns] with the given stride, computed elsewhere. */
+    /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);

@@ -1,7 +1,6 @@
-/* The attention kernel: online softmax over blocks of keys. Compiled once for each instruction set, as kernels.c.
-
-   A block's keys are transposed and its values copied into scratch, as float32 and without their neighbours; then each register tile of
-   queries gets its logits, updates its running maximum and denominator, and adds its share to its output rows, which wait in scratch. */
+/* The attention kernel: online softmax over blocks of keys. Compiled once per instruction set, like kernels.c. Each block of keys is
+   transposed and its values are copied into scratch, as contiguous float32. Each register tile of queries then computes its logits, updates
+   its running maximum and denominator, and adds to its output rows, which stay in scratch. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -9,16 +8,16 @@
 
 #define KEYS RVIT_CPU_ATTENTION_KEYS
 #define QUERIES RVIT_CPU_ATTENTION_QUERIES
-#define LANES ((TILE_ROWS + VL - 1) / VL * VL) /* a tile's rows as the lanes of whole vectors */
+#define LANES ((TILE_ROWS + VL - 1) / VL * VL) /* rows of a tile, rounded up to whole vectors */
 
 typedef struct state {
     float keys[RVIT_CPU_MAX_HEAD_DIM * KEYS]; /* [KEYS / PANEL][head_dim][PANEL] */
     float values[KEYS * RVIT_CPU_MAX_HEAD_DIM];
-    float bias[KEYS]; /* -infinity for keys that are not there */
+    float bias[KEYS]; /* -infinity past the last key */
     float logits[TILE_ROWS * KEYS];
     float largest[QUERIES + VL], sum[QUERIES + VL];
     float out[QUERIES * RVIT_CPU_MAX_HEAD_DIM];
-    float queries[QUERIES * RVIT_CPU_MAX_HEAD_DIM]; /* where they are stored as float16 */
+    float queries[QUERIES * RVIT_CPU_MAX_HEAD_DIM]; /* used if queries are stored as float16 */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "attention's state must fit the scratch memory");
@@ -49,8 +48,8 @@ INLINE void load_block(const rvit_cpu_attention_tile *t, state *s, int64_t first
         s->bias[j] = j >= n ? -INFINITY : t->key_bias != NULL ? t->key_bias[first + j] : 0.0f;
 }
 
-/* The softmax of one block for a tile's rows: logits become weights, the running maxima and denominators follow, and scale receives the
-   factor that the rows' earlier sums take. A row that has seen only -infinity stays at maximum -infinity, denominator 0. */
+/* The softmax of one block for the rows of a tile. Turns logits into weights, updates the running maxima and denominators, and writes to
+   scale the factor for the rows' earlier sums. A row that has seen only -infinity keeps maximum -infinity and denominator 0. */
 INLINE void softmax(const rvit_cpu_attention_tile *t, state *s, int rows, int n_vecs, float *largest, float *sum, float *scale,
                     float *cls_logits, int n)
 {
@@ -127,7 +126,7 @@ INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, int hal
         const float sum = s->sum[i];
         const float factor = 1.0f / sum;
         if (t->len == 1 && sum == 1.0f) {
-            memcpy(out, t->v, (size_t)(t->head_dim * size)); /* the sign of a zero included */
+            memcpy(out, t->v, (size_t)(t->head_dim * size)); /* keeps the sign of a zero */
         } else {
             for (int j = 0; j < t->head_dim; j += VL) {
                 const vec v = sum == 0.0f ? (vec){0} : vec_load(s->out + i * width + j) * factor;
@@ -139,7 +138,7 @@ INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, int hal
     }
 }
 
-/* Turns the logits that the first row left in cls_probs into probabilities. */
+/* Turns the logits that the first row wrote to cls_probs into probabilities. */
 static void finish_cls(const rvit_cpu_attention_tile *t, float largest, float sum)
 {
     const float factor = sum == 0.0f ? 0.0f : 1.0f / sum;

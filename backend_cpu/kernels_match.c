@@ -1,5 +1,5 @@
-/* The kernels of match: the metric of rows, and the best partner of each. Compiled once for each instruction set, each time with
-   RVIT_CPU_ISA defined as its name. */
+/* The kernels of match: the metric of rows, and the best partner of each row. Compiled once per instruction set, with RVIT_CPU_ISA defined
+   as its name. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -41,7 +41,7 @@ void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows)
         metric_of(rows, 0);
 }
 
-/* Takes the first of n products that is the largest of them and above value; 1 if there is one. */
+/* Finds the first of the largest of n products if it is above *value, and stores it; returns 1 if so. */
 INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
 {
     float here = *value;
@@ -62,7 +62,7 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
     return 1;
 }
 
-/* A panel of rows of B is transposed into scratch and multiplied with all rows of A. */
+/* Transposes a panel of rows of B into scratch and multiplies it with all rows of A. */
 void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratch)
 {
     float *panel = scratch, *dots = panel + RVIT_CPU_MAX_HEAD_DIM * PANEL;

@@ -1,4 +1,4 @@
-/* Linear: the output cut into tiles of rows and columns. */
+/* Linear: the output is split into tiles of rows and columns. */
 #include "backend_cpu/cpu.h"
 
 typedef struct linear_job {
@@ -42,7 +42,7 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Large tiles reuse what they load; more tiles than threads even out the load. A row's result depends on neither. */
+/* Large tiles reuse what they load; more tiles than threads balance the load. The result of a row depends on neither. */
 static void choose_tiles(linear_job *job)
 {
     const rvit_cpu_kernels *kernels = job->device->kernels;
@@ -62,7 +62,7 @@ static void choose_tiles(linear_job *job)
     job->whole.columns = (int)columns;
 }
 
-/* CBLAS sees one tile shape for an op whatever the batch, so that it takes the same path for every row. */
+/* CBLAS gets one tile shape per op, whatever the batch, so that it takes the same path for every row. */
 static void choose_cblas_tiles(linear_job *job)
 {
     const int64_t parts = divide_up(job->whole.out_features, RVIT_CPU_LINEAR_COLUMNS);

@@ -1,11 +1,11 @@
-/* Match: the metric of every row, the best partner of every row of A, then for each image which of them merge, and the list of what is
-   left. While partners are sought, src_rows and next_rows hold the best partner of a row of A and its product. */
+/* Match: computes the metric of every row and the best partner of every row of A; then, for each image, which rows merge, and the list of
+   the remaining rows. While partners are being found, src_rows and next_rows hold the best partner of each row of A and its product. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
 #include "backend_cpu/rank.h"
 
-/* Fewer rows of A than this are not worth a part of their own. */
+/* Minimum rows of A of a separate part. */
 #define PART_ROWS 48
 
 typedef struct match_job {
@@ -18,7 +18,7 @@ typedef struct match_job {
     int64_t n_parts;
 } match_job;
 
-/* The rows of an image that may merge: each second one from a and from b on, all past the prefix. */
+/* The rows of an image that may merge: every second row from a on and from b on, all past the prefix. */
 typedef struct match_image {
     rvit_cpu_range rows;
     int64_t prefix;
@@ -106,7 +106,7 @@ static void mark_image(const match_job *job, int64_t image)
         kept += keep[row];
         job->next_rows[row] = -1;
     }
-    /* The last row first, each put in front of those after it. */
+    /* Starts with the last row, so that each row goes in front of the later ones. */
     for (int64_t i = m.n_a - 1; m.merges > 0 && i >= 0; i--) {
         const int64_t row = m.a + 2 * i;
         if (keep[row])
@@ -125,7 +125,7 @@ static void mark_images(void *context, int64_t begin, int64_t end, int thread)
         mark_image(context, image);
 }
 
-/* Lists the kept rows from `from` on that lie `step` apart. */
+/* Lists the kept rows from `from` on, in steps of `step`. */
 static int64_t list_rows(const match_job *job, int64_t from, int64_t n, int64_t step, int64_t out, int64_t out_end)
 {
     for (int64_t i = 0; i < n && out < out_end; i++)

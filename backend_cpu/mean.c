@@ -1,7 +1,7 @@
 /* Mean: columns of an image replaced by their mean over its rows. */
 #include "backend_cpu/cpu.h"
 
-/* Columns that one thread adds up at a time. */
+/* Columns that a thread sums at a time. */
 #define MEAN_COLUMNS 256
 
 typedef struct mean_job {

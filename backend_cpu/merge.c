@@ -1,10 +1,10 @@
-/* Merge: the weighted mean of each list of rows that match has made. */
+/* Merge: the weighted mean of each list of rows from match. */
 #include <math.h>
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
 
-/* Columns that are added up at a time. */
+/* Columns that are summed at a time. */
 #define MERGE_COLUMNS 256
 
 typedef struct merge_job {

@@ -1,4 +1,4 @@
-/* From an op to the function that runs it. */
+/* Dispatch from an op to the function that runs it. */
 #include "backend_cpu/cpu.h"
 
 void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)

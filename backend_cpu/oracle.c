@@ -1,5 +1,5 @@
-/* The oracle: what linear, layernorm, attention and head mean, written down directly. Float64 throughout, rounded once at the end. What
-   prune ops need is in oracle_prune.c; the other ops are exact and need none. */
+/* The oracle: direct reference implementations of linear, layernorm, attention and head, in float64 and rounded once at the end. Those of
+   the prune ops are in oracle_prune.c. All other ops are exact and need no reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
@@ -90,7 +90,7 @@ static double logit(const rvit_attention_args *a, int64_t query, int64_t key, in
     return a->scale * sum + (key_bias != NULL ? key_bias[key] : 0.0);
 }
 
-/* One query of one head: the largest logit, then the sums, then what is made of them. */
+/* One query of one head: first the largest logit, then the sums, then the results. */
 static void attend(const rvit_attention_args *a, rvit_cpu_range image, int64_t query, int64_t head)
 {
     const void *v = rvit_cpu_at(a->v);

@@ -1,4 +1,4 @@
-/* What the files of the oracle share: float64 in, float64 out. */
+/* Shared by the files of the oracle: float64 in, float64 out. */
 #ifndef RVIT_CPU_ORACLE_H
 #define RVIT_CPU_ORACLE_H
 
@@ -12,7 +12,7 @@ static inline double load(const void *p, int64_t i, rvit_dtype dtype)
     return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-/* To float16 in one rounding: the float32 in between is rounded to odd, which leaves the second rounding all it needs. */
+/* Converts to float16 with a single rounding: the intermediate float32 is rounded to odd, so that the second rounding is correct. */
 static inline uint16_t to_half(double value)
 {
     float single = (float)value;

@@ -1,5 +1,5 @@
-/* The oracle of select's inexact scores and fused tokens, of mean, match and merge. The products of match are float64 sums of its float32
-   metrics, rounded once. */
+/* Reference implementations of select's inexact scores and fused tokens, of mean, match and merge. The dot products of match are float64
+   sums over its float32 metrics, rounded once. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"

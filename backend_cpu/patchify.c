@@ -1,4 +1,4 @@
-/* Patchify: one line of patches of one image at a time, so that the image is read in order. */
+/* Patchify: processes one line of patches of one image at a time, so that the image is read in order. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

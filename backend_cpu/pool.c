@@ -1,6 +1,6 @@
-/* A pool of threads that stays for the device's life. A region hands out its chunks from one counter; the caller takes part and waits only
-   for chunks that others have taken, so a thread that sleeps through a region delays nothing. In the child of a fork the threads are not
-   there: the caller takes every chunk, and nobody is woken or joined. */
+/* A pool of threads that lives as long as the device. A region (one parallel loop) hands out its chunks from one counter. The caller works
+   too and waits only for chunks that other threads have taken, so a thread that sleeps through a region delays nothing. In the child of a
+   fork the threads do not exist: the caller runs every chunk, and no thread is woken or joined. */
 #include <signal.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -13,7 +13,7 @@
 #include "backend_cpu/spin.h"
 
 struct rvit_cpu_pool {
-    /* The region; written by the caller while no chunk is left, read by a thread that has taken one. */
+    /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk. */
     rvit_cpu_range_fn fn;
     void *context;
     int64_t n, grain;
@@ -24,9 +24,9 @@ struct rvit_cpu_pool {
     atomic_int sleepers, caller_sleeps, stop;
     pthread_mutex_t mutex;
     pthread_cond_t work, finished;
-    rvit_cpu_spin spin; /* the caller's */
-    int n_threads;      /* the caller included */
-    pid_t process;      /* whose threads they are */
+    rvit_cpu_spin spin; /* of the caller */
+    int n_threads;      /* including the caller */
+    pid_t process;      /* the process that the threads belong to */
     struct rvit_cpu_worker {
         rvit_cpu_pool *pool;
         pthread_t thread;
@@ -44,7 +44,7 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Pauses before the next look; 0: sleep instead. */
+/* Pauses before the next check; returns 0 if the thread should sleep instead. */
 static int may_look_again(rvit_cpu_spin *spin)
 {
     struct timespec time;
@@ -55,7 +55,7 @@ static int may_look_again(rvit_cpu_spin *spin)
     return 1;
 }
 
-/* Takes one chunk of the region and runs it; 0 if none is left. */
+/* Takes and runs one chunk of the region; 0 if none is left. */
 static int run_chunk(rvit_cpu_pool *pool, int thread)
 {
     int remaining = atomic_load_explicit(&pool->remaining, memory_order_relaxed);
@@ -78,7 +78,7 @@ static void *worker_main(void *argument)
 {
     const struct rvit_cpu_worker *worker = argument;
     rvit_cpu_pool *pool = worker->pool;
-    rvit_cpu_spin spin = worker->spin; /* no line shared with the others' */
+    rvit_cpu_spin spin = worker->spin; /* a local copy: no cache line shared with other threads */
     for (;;) {
         do {
             while (run_chunk(pool, worker->index))
@@ -164,7 +164,7 @@ rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, r
     rvit_cpu_spin_init(&pool->spin, n_threads, usable);
     pool->n_threads = 1;
     pool->process = getpid();
-    /* The application's signals are for its own threads. */
+    /* The application's signals must not be delivered to these threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);

@@ -1,14 +1,12 @@
-/* The matrix product under linear and attention: a block of rows times a panel of columns, accumulated in registers. Included by kernel
-   files only.
-
-   Every element of c is one chain of multiply-adds in the order of k, whatever the block's shape and however k is cut, so that a row's
-   result does not depend on the rows beside it. */
+/* The GEMM kernel of linear and attention: a block of rows times a panel of columns, accumulated in registers. Included by kernel files
+   only. Every element of c is one chain of multiply-adds in the order of k, whatever the block's shape and however k is split, so the
+   result of a row does not depend on its neighbours. */
 #ifndef RVIT_CPU_PRODUCT_H
 #define RVIT_CPU_PRODUCT_H
 
 #include "backend_cpu/vector.h"
 
-/* A register tile of TILE_ROWS x PANEL accumulators fills the registers but for the operands. */
+/* A register tile of TILE_ROWS x PANEL accumulators fills all registers that the operands leave. */
 #if VL == 16 || defined(__aarch64__)
 #define TILE_ROWS 12
 #else
@@ -16,7 +14,7 @@
 #endif
 #define PANEL (2 * VL)
 
-/* c[rows, n_vecs * VL] (+)= a[rows, k] b[k, n_vecs * VL]; a panel's line is b_stride floats after the one before. */
+/* c[rows, n_vecs * VL] (+)= a[rows, k] b[k, n_vecs * VL]. b_stride: floats between rows of b. */
 INLINE void product_tile(int rows, int n_vecs, const float *a, int64_t a_stride, const float *b, int64_t b_stride, int64_t k, float *c,
                          int64_t c_stride, int accumulate)
 {
@@ -86,8 +84,8 @@ static const product_fn products[TILE_ROWS][2] = {
 #endif
 };
 
-/* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride, from float16 or float32, into panel [k, PANEL]; the columns of
-   rows that are not there are 0. */
+/* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride, from float16 or float32, into panel [k, PANEL]. Columns past n are
+   0. */
 INLINE void pack_panel(const void *rows, int64_t stride, int n, int64_t k, float *panel, int half)
 {
     for (int first = 0; first < PANEL; first += VL) {

@@ -1,4 +1,4 @@
-/* Programs: the list of ops, kept. Launching one holds the device's lock throughout, so launches run one after another. */
+/* Programs: a copy of the list of ops. A launch holds the device's lock throughout, so launches run one after another. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"

@@ -20,8 +20,8 @@ static inline uint32_t rvit_cpu_rank(float score)
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-/* The k-th largest rank of the n scores that lie `stride` apart, 1 <= k <= n, and how many of that rank belong to the k. Finds it digit by
-   digit: of the scores that share the digits found so far, counts how many have each next digit. */
+/* Finds the k-th largest rank of n scores, `stride` apart, 1 <= k <= n, and how many scores of that rank are among the k. A radix select:
+   digit by digit, it counts the next digits of the scores that share the digits found so far. */
 static inline uint32_t rvit_cpu_kth_rank(const float *scores, int64_t n, int64_t stride, int64_t k, int64_t *out_ties)
 {
     uint32_t rank = 0, found = 0;

@@ -1,5 +1,5 @@
-/* The scores that select judges rows by. Those of contract have the same bits on every backend, so this file is compiled without
-   contraction of multiplications and additions, and for the baseline instruction set only. */
+/* The scores of select. Those with a fixed order of addition are bit-equal on every backend, so this file is compiled without contraction
+   of multiplications and additions, and for the baseline instruction set only. */
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ static inline float element(const void *p, int64_t i, int half)
     return half ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
 }
 
-/* The sum of x[i] y[i] in the order of the contract. */
+/* The sum of x[i] y[i] in the order that prune.h documents. */
 static inline __attribute__((always_inline)) float sum_products(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim,
                                                                 int half)
 {

@@ -1,4 +1,4 @@
-/* Select: scores rows, marks what each image keeps, adds up the counts, then lists the kept rows. Integer logic throughout, so that every
+/* Select: scores rows, marks those that each image keeps, sums the counts, then lists the kept rows. The logic uses integers only, so every
    backend makes the same choice from the same scores. */
 #include <stdatomic.h>
 #include <string.h>
@@ -14,7 +14,7 @@ typedef struct select_job {
     const int32_t *counts, *cu_seqlens;
     uint8_t *keep;
     int32_t *out_cu_seqlens, *src_rows;
-    atomic_llong error; /* the smallest value so far; LLONG_MAX: none */
+    atomic_llong error; /* smallest value so far; LLONG_MAX: none */
 } select_job;
 
 static void report(select_job *job, int64_t error)
@@ -70,7 +70,7 @@ static int mark_competing(const select_job *job, rvit_cpu_range competing, int t
     return has_nan ? RVIT_CPU_SELECT_NAN : RVIT_CPU_SELECT_FINE;
 }
 
-/* Marks rows by the mask that is given; returns the kind of error. */
+/* Marks rows by the given mask; returns the kind of error. */
 static int mark_given(const select_job *job, rvit_cpu_range rows, int64_t prefix)
 {
     int dropped_prefix = 0;

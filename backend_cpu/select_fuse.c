@@ -1,7 +1,7 @@
-/* The fused token of select: the dropped rows of an image, weighted by their scores, added up in the place of the first of them. */
+/* The fused token of select: the sum of an image's dropped rows, weighted by their scores, replaces the first of them. */
 #include "backend_cpu/select.h"
 
-/* Columns that one thread adds up at a time. */
+/* Columns that a thread sums at a time. */
 #define FUSE_COLUMNS 256
 
 typedef struct fuse_job {

@@ -1,17 +1,18 @@
-/* The modes of select that add scores up. They add integers, so that the sum has no order and every backend makes the same choice. */
+/* The modes of select that sum scores. They add integers, so the order of addition does not matter and every backend makes the same
+   choice. */
 #include <string.h>
 
 #include "backend_cpu/rank.h"
 #include "backend_cpu/select.h"
 
-/* Sorted rows: the rank of the score above, the index in the image's competing rows below. */
+/* Sort keys: the rank of the score in the upper bits, the index among the image's competing rows in the lower bits. */
 #define INDEX_BITS 16
 #define MAX_ROWS ((int64_t)1 << INDEX_BITS)
 #define INDEX(key) ((int64_t)((key) & (uint64_t)(MAX_ROWS - 1)))
 
 _Static_assert(2 * MAX_ROWS * sizeof(uint64_t) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "two lists of rows must fit the scratch memory");
 
-/* Sorts by the 32 bits above the index; rows of equal rank stay in their order. Returns where the sorted list lies: in keys or in other. */
+/* A stable sort by the 32 bits above the index. Returns the buffer that holds the result: keys or other. */
 static uint64_t *sort(uint64_t *keys, uint64_t *other, int64_t n)
 {
     for (int shift = INDEX_BITS; shift < INDEX_BITS + 32; shift += 8) {
@@ -35,7 +36,7 @@ static uint64_t *sort(uint64_t *keys, uint64_t *other, int64_t n)
     return keys;
 }
 
-/* A score as an integer, on the scale of the largest one, which has 32 bits. */
+/* A score as an integer, scaled so that the largest score has 32 bits. */
 static uint64_t integer_of(float score, uint32_t largest_exponent)
 {
     const uint32_t bits = rvit_float_bits(score) & 0x7fffffffu;
@@ -45,7 +46,7 @@ static uint64_t integer_of(float score, uint32_t largest_exponent)
     return drop <= 8 ? significand << (8 - drop) : drop < 32 ? significand >> (drop - 8) : 0;
 }
 
-/* Whether n scores, of two or more rows, can be added up. */
+/* Whether the n scores of two or more rows can be summed. */
 static int check(const float *scores, int64_t n, uint32_t *out_largest_exponent)
 {
     int kind = RVIT_CPU_SELECT_FINE;
@@ -63,8 +64,8 @@ static int check(const float *scores, int64_t n, uint32_t *out_largest_exponent)
     return largest == 0 ? RVIT_CPU_SELECT_SUM : kind;
 }
 
-/* The sums c[r] and the sample points, both ascending, are walked together. All is multiplied by n_samples - 1, which keeps it whole:
-   c is below 2^48, and so every product below 2^64. */
+/* Walks the sums c[r] and the sample points, both ascending, together. Everything is multiplied by n_samples - 1 to stay integer: c is
+   below 2^48, so every product is below 2^64. */
 static void sample(const float *scores, const uint64_t *sorted, uint64_t *c, int64_t n, int32_t n_samples, uint32_t exponent, uint8_t *keep)
 {
     uint64_t first = 0; /* the smallest sum above 0 */
@@ -76,7 +77,7 @@ static void sample(const float *scores, const uint64_t *sorted, uint64_t *c, int
     }
     memset(keep, 0, (size_t)n);
     const uint64_t steps = n_samples > 1 ? (uint64_t)n_samples - 1 : 1;
-    int64_t last = 0, lowest = 0; /* the last and the first rank of the largest sum that is not above the point */
+    int64_t last = 0, lowest = 0; /* last and first rank of the largest sum that is not above the point */
     for (uint64_t k = 0; k < (uint64_t)n_samples; k++) {
         const uint64_t point = first * steps + k * (c[n - 1] - first);
         while (last + 1 < n && c[last + 1] * steps <= point) {
@@ -119,7 +120,7 @@ int rvit_cpu_mark_sums(const rvit_select_args *a, const float *scores, int64_t n
         memset(keep, 1, (size_t)n);
         return kind;
     }
-    /* SAMPLE ranks upwards, MASS downwards. */
+    /* SAMPLE ranks in ascending order, MASS in descending order. */
     const uint32_t flip = a->mode == RVIT_SELECT_MASS ? 0xffffffffu : 0u;
     uint64_t *keys = (uint64_t *)(void *)scratch, *other = keys + n;
     for (int64_t i = 0; i < n; i++)

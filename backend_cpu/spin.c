@@ -12,7 +12,7 @@ void rvit_cpu_spin_found(rvit_cpu_spin *spin)
     spin->start = -1;
 }
 
-/* The shortest, or twice the last one if spinning is in vain again within as long. */
+/* Rests for the minimum time, or for twice the last rest if spinning fails again within that time. */
 static void take_a_rest(rvit_cpu_spin *spin, int64_t now)
 {
     const int recurs = spin->rest > 0 && now - spin->resume <= spin->rest;

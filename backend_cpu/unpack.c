@@ -1,4 +1,4 @@
-/* Unpack: each row of the destination is written once, from the source if src_rows names it, else from base or with the fill. */
+/* Unpack: writes each row of the destination once: from the source if src_rows lists it, else from base or with the fill value. */
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
@@ -10,7 +10,7 @@ typedef struct unpack_job {
     char *destination;
     int64_t rows, row_size;
     int64_t element;
-    uint32_t fill; /* as stored */
+    uint32_t fill; /* in the destination's format */
 } unpack_job;
 
 static void fill_row(const unpack_job *job, char *row)
@@ -30,7 +30,7 @@ static void unpack_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const unpack_job *job = context;
-    int64_t low = 0, high = job->rows; /* the first source row that belongs at begin or after */
+    int64_t low = 0, high = job->rows; /* binary search: the first source row whose destination is begin or later */
     while (low < high) {
         const int64_t middle = (low + high) / 2;
         if (job->src_rows[middle] < begin)

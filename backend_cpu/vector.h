@@ -1,6 +1,6 @@
-/* Vectors of floats for the kernels, written once with the compiler's vector extension. Where an instruction set has a single instruction
-   for what the extension cannot say (max, conversion of float16), it is named. Included by kernel files only, which are compiled once
-   for each instruction set. */
+/* Vectors of floats for the kernels, written once with the compiler's vector extension. Intrinsics are used for operations that the
+   extension lacks but an instruction set has (max, conversion of float16). Included only by kernel files, which are compiled once per
+   instruction set. */
 #ifndef RVIT_CPU_VECTOR_H
 #define RVIT_CPU_VECTOR_H
 
@@ -22,7 +22,7 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-/* Before a loop of few, constant turns over an array of vectors: unrolled, the array becomes registers. */
+/* Placed before a short loop of constant trip count over an array of vectors: unrolling puts the array into registers. */
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -49,7 +49,7 @@ INLINE void vec_store(float *p, vec v)
     *(vec_unaligned *)p = v;
 }
 
-/* The first n lanes from memory, zero in the others. */
+/* Loads the first n lanes; the others are zero. */
 INLINE vec vec_load_part(const float *p, int64_t n)
 {
     float lanes[VL] = {0};
@@ -73,7 +73,7 @@ INLINE vec vec_select(ivec mask, vec a, vec b)
 typedef uint16_t half_vec __attribute__((vector_size(VL * 2)));
 #endif
 
-/* Where there is no instruction for it: core/half.h, on vectors. */
+/* Without a conversion instruction: core/half.h, on vectors. */
 INLINE vec half_load(const uint16_t *p)
 {
 #if VL == 16
@@ -112,7 +112,7 @@ INLINE void half_store(uint16_t *p, vec v)
 #endif
 }
 
-/* n lanes, 1..VL, from element i of an array of float16 or float32; zero in the others. */
+/* Loads n lanes, 1..VL, from element i of an array of float16 or float32; the other lanes are zero. */
 INLINE vec any_load(const void *p, int64_t i, int64_t n, int half)
 {
     if (half) {
@@ -171,7 +171,7 @@ INLINE vec vec_abs(vec v)
     return (vec)((ivec)v & 0x7fffffff);
 }
 
-/* The halves of two vectors interleaved, and halves, quarters, ... of one vector exchanged. */
+/* Interleave the halves of two vectors, and exchange halves, quarters, ... of one vector. */
 #if VL == 16
 #define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
@@ -218,7 +218,7 @@ INLINE float vec_largest(vec v)
     return v[0];
 }
 
-/* Transposes VL x VL in place: interleaving line i with line i + VL / 2 is one rotation of the bits of (line, lane); log2(VL) of them
+/* Transposes VL x VL in place. Interleaving line i with line i + VL / 2 rotates the bits of (line, lane) by one; log2(VL) such steps
    exchange line and lane. */
 INLINE void vec_transpose(vec lines[VL])
 {
@@ -235,9 +235,9 @@ INLINE void vec_transpose(vec lines[VL])
     }
 }
 
-/* e^x for x <= 88, within 1.1 units in the last place down to the smallest normal number, 0 far below; NaN gives NaN.
-   x = n ln 2 + r; the polynomial is the minimax of relative error 2.7e-8 in |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds n to an integer
-   that stands in the low bits of the sum, ready to become an exponent; n = -127, where the argument is clamped, makes the factor 0. */
+/* e^x for x <= 88, within 1.1 units in the last place down to the smallest normal number, 0 far below it; NaN gives NaN. x = n ln 2 + r;
+   the polynomial is the minimax one with relative error 2.7e-8 for |r| <= ln 2 / 2. Adding 1.5 * 2^23 rounds n to an integer in the low
+   bits of the sum, ready to become an exponent; n = -127, to which the argument is clamped, makes the factor 0. */
 INLINE vec vec_exp(vec x)
 {
     x = vec_max(vec_set(-88.0f), x);

@@ -42,8 +42,9 @@ static void describe_size(char text[32], uint64_t size)
         snprintf(text, 32, "%.1f GiB", (double)size / (1 << 30));
 }
 
-/* Systems that overcommit grant what they do not have and end the process when it is touched. So a large request is compared with what
-   there is; it costs some file reads, much less than zeroing the memory does. A caller's allocator has limits of its own. */
+/* Systems that overcommit may grant memory that they do not have and kill the process when it touches it. A large request is therefore
+   compared with the available memory. This reads a few files, which costs much less than zeroing the memory. A caller's allocator sets its
+   own limits. */
 static int is_too_large(const rvit_alloc *alloc, size_t size)
 {
     if (size < LARGE || alloc->allocator.allocate != default_allocate)
@@ -73,7 +74,7 @@ void *rvit_alloc_new(rvit_alloc *alloc, size_t size)
         return NULL;
     }
     atomic_fetch_add(&alloc->count, 1);
-    /* Zeroed whatever the allocator gave: what was granted is touched here, not in the middle of a forward. */
+    /* Always zeroed: touching the pages here means that no fault comes in the middle of a forward. */
     memset(pointer, 0, rounded);
     return pointer;
 }

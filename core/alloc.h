@@ -1,4 +1,4 @@
-/* Host memory through the caller's allocator, counted. The only file that calls malloc is alloc.c. */
+/* Host memory from the caller's allocator, with a count of allocations. Only alloc.c calls malloc. */
 #ifndef RVIT_CORE_ALLOC_H
 #define RVIT_CORE_ALLOC_H
 
@@ -11,12 +11,12 @@ typedef struct rvit_alloc {
     atomic_llong count; /* allocations made so far */
 } rvit_alloc;
 
-/* Takes the caller's allocator, or malloc's for NULL. */
+/* Uses the caller's allocator; NULL: malloc. */
 void rvit_alloc_init(rvit_alloc *alloc, const rvit_allocator *allocator);
 /* Copies the allocator of source and starts a new count at its count. */
 void rvit_alloc_copy(rvit_alloc *alloc, const rvit_alloc *source);
-/* Zeroed, 64-byte aligned; NULL with the detail set when out of memory. size 0 gives a valid pointer. Of malloc's memory a request of 4
-   MiB or more is refused beyond 15/16 of what rvit_available_memory gives (core/system.h). */
+/* Returns zeroed memory, 64-byte aligned; NULL, with the detail set, when out of memory. size 0 returns a valid pointer. Without a caller's
+   allocator, requests of 4 MiB or more are refused if they exceed 15/16 of rvit_available_memory (core/system.h). */
 void *rvit_alloc_new(rvit_alloc *alloc, size_t size);
 /* n * size with an overflow check. */
 void *rvit_alloc_array(rvit_alloc *alloc, size_t n, size_t size);

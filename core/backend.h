@@ -1,9 +1,9 @@
-/* What a backend implements: one table of functions. core fills the base structs, checks arguments and forwards; a backend
-   embeds the base struct as the first member of its own and allocates it with the device's allocator.
+/* The interface of a backend: one table of functions. core fills the base structs, checks arguments and forwards calls. A backend embeds
+   the base struct as the first member of its own struct and allocates it with the device's allocator.
 
-   All three kinds of device fit it. A stream is in order. enqueue runs ops at once (CUDA: launches, Vulkan: a transient command buffer,
-   CPU: runs them). A program is a list of ops made replayable once (CUDA: a graph, Vulkan: a recorded command buffer, CPU: the list).
-   Lengths are read by the device when the ops run; neither enqueue nor launch may wait, allocate or read back once warm. */
+   A stream runs in order. enqueue runs ops at once (CUDA: launches, Vulkan: a transient command buffer, CPU: runs them). A program is a
+   list of ops made replayable once (CUDA: a graph, Vulkan: a recorded command buffer, CPU: the list). The device reads lengths when the ops
+   run; once warm, neither enqueue nor launch may wait, allocate or read back. */
 #ifndef RVIT_CORE_BACKEND_H
 #define RVIT_CORE_BACKEND_H
 
@@ -21,16 +21,16 @@ struct rvit_device {
     rvit_device_info info;
     rvit_alloc alloc;
     atomic_int references;
-    atomic_llong device_allocations; /* a backend adds its own beside the buffers that core counts */
-    atomic_llong buffer_size[3];     /* bytes in buffers now, by type: counted by core */
-    atomic_llong working_size;       /* bytes of device memory in streams and programs now: counted by the backend */
+    atomic_llong device_allocations; /* core counts buffers; a backend adds its other allocations */
+    atomic_llong buffer_size[3];     /* current bytes in buffers, by type; counted by core */
+    atomic_llong working_size;       /* current bytes of device memory in streams and programs; counted by the backend */
     int32_t debug_checks;
 };
 
 struct rvit_buffer {
     rvit_device *device;
     int64_t size;
-    int64_t counted; /* core's own: its part of the device's buffer_size; 0 for memory of the caller's */
+    int64_t counted; /* used by core: the bytes counted in the device's buffer_size; 0 for memory of the caller's */
     rvit_buffer_type type;
     void *host; /* mapped pointer, or NULL */
 };
@@ -38,8 +38,8 @@ struct rvit_buffer {
 struct rvit_stream {
     rvit_device *device;
     rvit_stats stats; /* launches, submits, synchronizations, copies: counted by the backend */
-    int32_t deferred; /* set by the backend: what is enqueued runs when the caller has it run, and cannot be waited for */
-    /* core's own: the recording, and staging memory for write and read */
+    int32_t deferred; /* set by the backend: the caller decides when enqueued work runs, so it cannot be waited for */
+    /* used by core: the recording, and staging memory for write and read */
     rvit_op *recorded;
     int32_t n_recorded, recorded_capacity, recording;
     rvit_buffer *upload, *readback;
@@ -56,34 +56,33 @@ struct rvit_backend_api {
        used; INVALID_ARGUMENT: no such index. */
     rvit_status (*device_describe)(int32_t index, rvit_device_info *out_info);
 
-    /* desc is complete; *alloc is to be copied into the device before use. On success the base's alloc and info are set; core sets the
-       rest. The index is not negative, unless the backend says that it can choose: then -1 stands for the first device that is not
-       software, or, if all are, the first. */
+    /* desc is complete; copy *alloc into the device before using it. On success the backend has set the base's alloc and info; core sets
+       the rest. The index is not negative unless chooses_index is set: -1 then means the first hardware device, else the first device. */
     rvit_status (*device_create)(const rvit_device_desc *desc, const rvit_alloc *alloc, rvit_device **out_device);
     int chooses_index;
     void (*device_destroy)(rvit_device *device);
 
-    /* As rvit_device_get_cache; NULL: the backend keeps none. */
+    /* As rvit_device_get_cache; NULL: the backend has no cache. */
     rvit_status (*device_get_cache)(rvit_device *device, void *data, size_t capacity, size_t *out_size);
 
-    /* NULL if the device can run this (prepared) op, else why not: a static sentence without a full stop. */
+    /* NULL if the device can run this (prepared) op, else the reason: a static sentence without a full stop. */
     const char *(*supports)(const rvit_device *device, const rvit_op *op);
 
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);
 
     rvit_status (*stream_create)(rvit_device *device, rvit_stream **out_stream);
-    void (*stream_destroy)(rvit_stream *stream); /* core has synchronised it */
+    void (*stream_destroy)(rvit_stream *stream); /* core has synchronised the stream */
     rvit_status (*stream_enqueue)(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);
     rvit_status (*stream_synchronize)(rvit_stream *stream);
 
-    /* ops are prepared, supported, and only valid during the call. */
+    /* ops are prepared and supported; they are valid during the call only. */
     rvit_status (*program_create)(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
     void (*program_destroy)(rvit_program *program);
     rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream);
 };
 
-/* For a backend's interop functions: a caller's desc (NULL: the default), completed and checked. */
+/* For the interop functions of a backend: completes and checks a caller's desc (NULL: the default). */
 rvit_status rvit_device_desc_take(const rvit_device_desc *given, rvit_device_desc *out_desc);
 
 /* The backends that are built in, in order of preference (core/backends.c). */

@@ -5,13 +5,13 @@
 
 #include "core/proc_file.h"
 
-/* Longer lines and paths are passed over: those of control groups are short, and threads may have small stacks. */
+/* Skips longer lines and paths: those of control groups are short, and threads may have small stacks. */
 enum { LINE = 2048, FOLDER = 1024 };
 
-/* Called for the folder of a group. version: 1 or 2. */
+/* Called for the folder of each group. version: 1 or 2. */
 typedef void (*group_fn)(const char *root, const char *folder, int version, void *context);
 
-/* Whether `name` is an item of the list "a,b,c", which ends at a colon or at the text's end. */
+/* Whether `name` is an item of the list "a,b,c", which ends at a colon or at the end of the text. */
 static int is_listed(const char *list, const char *name)
 {
     const size_t length = strlen(name);
@@ -34,7 +34,7 @@ static const char *below(const char *path, const char *mount_root)
     return strcmp(path + length, "/") == 0 ? path + length + 1 : path + length;
 }
 
-/* In place: mountinfo writes space, tab, newline and backslash as \040 and so on. */
+/* Decodes in place: mountinfo writes space, tab, newline and backslash as \040 and so on. */
 static void unescape(char *text)
 {
     char *out = text;
@@ -53,7 +53,7 @@ typedef struct mount {
     char *root, *point, *type, *options;
 } mount;
 
-/* Takes a line of mountinfo apart: ID PARENT DEVICE ROOT POINT OPTIONS [TAG ...] - TYPE SOURCE OPTIONS. */
+/* Parses a line of mountinfo: ID PARENT DEVICE ROOT POINT OPTIONS [TAG ...] - TYPE SOURCE OPTIONS. */
 static int parse_mount(char *line, mount *out)
 {
     char *fields[64], *rest = NULL;
@@ -71,7 +71,7 @@ static int parse_mount(char *line, mount *out)
     return 1;
 }
 
-/* Calls fn for the group at `path` and its ancestors, as far as this mount shows them. */
+/* Calls fn for the group at `path` and for its ancestors that this mount shows. */
 static void visit_mount(const char *root, const mount *m, const char *path, int version, group_fn fn, void *context)
 {
     const char *rest = below(path, m->root);
@@ -134,7 +134,7 @@ static void processors_of(const char *root, const char *folder, int version, voi
         if (file == NULL)
             return;
         if (rvit_proc_line(file, line, sizeof line)) {
-            quota = strtoll(line, &end, 10); /* "max 100000", where there is none, gives 0 */
+            quota = strtoll(line, &end, 10); /* "max 100000" means no quota and parses as 0 */
             period = strtoll(end, NULL, 10);
         }
         fclose(file);
@@ -142,7 +142,7 @@ static void processors_of(const char *root, const char *folder, int version, voi
                !rvit_proc_number(root, folder, "cpu.cfs_period_us", "", &period)) {
         return;
     }
-    if (quota <= 0 || period <= 0) /* version 1: a quota of -1 is none */
+    if (quota <= 0 || period <= 0) /* version 1: -1 means no quota */
         return;
     const int64_t processors = quota / period + (quota % period != 0);
     if (processors < *least)
@@ -156,7 +156,7 @@ int64_t rvit_cgroup_processors(const char *root)
     return least;
 }
 
-/* Files of one version of the memory controller. */
+/* File names of one version of the memory controller. */
 typedef struct memory_files {
     const char *limit, *usage, *active_file, *inactive_file, *swap_limit, *swap_usage;
 } memory_files;
@@ -189,7 +189,7 @@ static void memory_of(const char *root, const char *folder, int version, void *c
     if (!rvit_proc_number(root, folder, files->limit, "", &limit) || !rvit_proc_number(root, folder, files->usage, "", &usage) ||
         limit < 0 || usage < 0)
         return;
-    /* The usage has the files that the group has read, which the kernel drops before it is out of memory. */
+    /* The usage includes cached files, which the kernel drops before it runs out of memory. */
     (void)rvit_proc_number(root, folder, "memory.stat", files->active_file, &active);
     (void)rvit_proc_number(root, folder, "memory.stat", files->inactive_file, &inactive);
     const int64_t cache = active < 0 || inactive < 0 ? 0 : add(active, inactive);
@@ -197,7 +197,7 @@ static void memory_of(const char *root, const char *folder, int version, void *c
     int64_t swap = search->swap_free, most = INT64_MAX;
     if (rvit_proc_number(root, folder, files->swap_limit, "", &swap_limit) &&
         rvit_proc_number(root, folder, files->swap_usage, "", &swap_usage) && swap_limit >= 0 && swap_usage >= 0) {
-        if (version == 1) /* of memory and swap together */
+        if (version == 1) /* the limit of memory and swap together */
             most = left_of(swap_limit, left_of(swap_usage, cache));
         else if (left_of(swap_limit, swap_usage) < swap)
             swap = left_of(swap_limit, swap_usage);

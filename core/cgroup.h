@@ -1,14 +1,14 @@
-/* What the control groups of this process allow (Linux, versions 1 and 2): the tightest of the group's own limits and its ancestors'.
-   root: the folder in which /proc and /sys are looked up, "" but in tests. What is missing or garbage is no limit. */
+/* The limits set by the control groups of this process (Linux, versions 1 and 2): the tightest among the group's own and its ancestors'.
+   root: the folder in which /proc and /sys are looked up; "" except in tests. Missing or malformed files count as no limit. */
 #ifndef RVIT_CORE_CGROUP_H
 #define RVIT_CORE_CGROUP_H
 
 #include <stdint.h>
 
-/* Processors that the quota is worth, rounded up, at least 1; INT64_MAX: there is no quota. */
+/* The CPU quota in processors, rounded up, at least 1; INT64_MAX: no quota. */
 int64_t rvit_cgroup_processors(const char *root);
-/* Bytes left below the memory limit, the page cache of files counted as free; swap_free: bytes of swap that the machine has left.
-   INT64_MAX: there is no limit. */
+/* Bytes left below the memory limit, with cached files counted as free. swap_free: free swap of the machine in bytes. INT64_MAX: no
+   limit. */
 int64_t rvit_cgroup_memory(const char *root, int64_t swap_free);
 
 #endif

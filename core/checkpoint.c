@@ -159,13 +159,13 @@ static void convert(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_v
     }
 }
 
-/* Whether the file's bytes are what the host has in memory. */
+/* Whether the file's bytes can be copied without conversion. */
 static int is_plain(int32_t stored, rvit_dtype wanted)
 {
     return stored == (int32_t)wanted && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__;
 }
 
-/* Chunk by chunk through memory of its own: threads may have small stacks. */
+/* Converts in chunks, in allocated memory: threads may have small stacks. */
 typedef struct chunk {
     uint8_t bytes[4 * CHUNK];
     float values[CHUNK];

@@ -1,4 +1,4 @@
-/* A checkpoint's files with the inferred geometry, and access to its values. */
+/* A checkpoint: its files, the inferred geometry, and access to its values. */
 #ifndef RVIT_CORE_CHECKPOINT_H
 #define RVIT_CORE_CHECKPOINT_H
 
@@ -7,15 +7,15 @@
 struct rvit_checkpoint {
     rvit_alloc alloc;
     rvit_tensor_set *tensors;
-    rvit_vit_config config; /* info.image_size and what follows from it as asked for */
+    rvit_vit_config config; /* info.image_size and the fields derived from it are those requested */
     rvit_resample resample;
     uint8_t *used; /* [tensors]: 1 if the dense forward uses it */
 };
 
-/* Reads a whole tensor of n elements as float32. alloc: for the time of the call. BAD_FILE if it is not there, has another size, or the
-   file changed underneath. */
+/* Reads a whole tensor of n elements as float32. alloc: used during the call only. BAD_FILE: the tensor is missing or has another size, or
+   the file changed since it was opened. */
 rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, float *out_values);
-/* count elements of it, from `first` on, as dtype: F32 or F16. */
+/* Reads count elements of a tensor, from `first` on, as dtype: F32 or F16. */
 rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, int64_t first,
                                       int64_t count, rvit_dtype dtype, void *out_values);
 /* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none. */

@@ -1,4 +1,4 @@
-/* debug_checks: the lengths and source rows an op is about to be given, read back and validated. */
+/* debug_checks: reads back and validates the lengths and source rows of an op before it runs. */
 #include "core/device.h"
 
 /* Reads n int32 of a view; the caller frees them. */
@@ -22,7 +22,7 @@ static rvit_status check_layout(rvit_stream *stream, rvit_view view, int32_t n_i
     return status;
 }
 
-/* Every count of live rows or images. */
+/* Checks every count of live rows or images. */
 static rvit_status check_live(rvit_stream *stream, const rvit_op *op)
 {
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
@@ -38,7 +38,7 @@ static rvit_status check_live(rvit_stream *stream, const rvit_op *op)
     return RVIT_OK;
 }
 
-/* The rows that an op will work on. */
+/* Reads the number of rows that an op will process. */
 static rvit_status read_live(rvit_stream *stream, const rvit_rows *rows, int64_t *out_live)
 {
     *out_live = rows->capacity;

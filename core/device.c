@@ -1,4 +1,4 @@
-/* Listing, choosing, creating and ending devices. */
+/* Listing, selecting, creating and destroying devices. */
 #include <string.h>
 
 #include "core/args.h"
@@ -76,7 +76,7 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
                 info.index = -1;
                 strncpy(info.note, rvit_status_detail(), sizeof info.note - 1);
             }
-            /* The caller's structs, and so their places, may be of another version. */
+            /* The caller's structs may be of another version and thus have another size. */
             if (n < capacity)
                 RVIT_TRY(rvit_args_return((unsigned char *)infos + (size_t)n * infos->struct_size, &info, sizeof info,
                                           "rvit_device_list: infos"));
@@ -89,7 +89,7 @@ rvit_status rvit_device_list(rvit_device_info *infos, int32_t capacity, int32_t 
     return RVIT_OK;
 }
 
-/* The index to take where the caller named none: the first device that is not software, else, if software is allowed, the first. */
+/* The index if the caller gave none: the first hardware device, else, if software is allowed, the first. */
 static rvit_status choose_index(const rvit_backend_api *api, int allow_software, int32_t *out_index)
 {
     rvit_device_info info;
@@ -106,7 +106,8 @@ static rvit_status choose_index(const rvit_backend_api *api, int allow_software,
     }
     *out_index = 0;
     if (!allow_software)
-        return rvit_fail(RVIT_UNAVAILABLE, "%s: only software devices here; name the backend to use one", rvit_backend_name(api->backend));
+        return rvit_fail(RVIT_UNAVAILABLE, "%s: it has only software devices; select the backend explicitly to use one",
+                         rvit_backend_name(api->backend));
     return RVIT_OK;
 }
 
@@ -167,7 +168,7 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
         if (api == NULL && backend_name(full.backend) == NULL)
             return rvit_fail(RVIT_UNAVAILABLE, "device desc: backend: %d is not a valid backend", (int)full.backend);
         if (api == NULL)
-            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: CMake's output says what it lacked",
+            return rvit_fail(RVIT_UNAVAILABLE, "backend %s is not in this build: the output of CMake says what was missing",
                              rvit_backend_name(full.backend));
         if (full.index < 0 && !api->chooses_index)
             RVIT_TRY(choose_index(api, 1, &full.index));
@@ -177,7 +178,7 @@ rvit_status rvit_device_create(const rvit_device_desc *desc, rvit_device **out_d
         return rvit_fail(RVIT_INVALID_ARGUMENT, "device desc: index %d needs a backend", (int)full.index);
     rvit_status status = RVIT_UNAVAILABLE;
     for (int i = 0; i < rvit_n_backends; i++) {
-        /* That there is no GPU is nothing to warn of; that one is there and fails is, unless it only lacks the tier that was named. */
+        /* Warn about a GPU that is present but fails, unless it only lacks the requested tier. A missing GPU deserves no warning. */
         rvit_log_level level = RVIT_LOG_INFO;
         status = choose_index(rvit_backends[i], 0, &full.index);
         if (status == RVIT_OK) {

@@ -1,8 +1,6 @@
-/* What every public function does first.
-
-   An application may have changed how its threads round, treat subnormals or trap. RVIT_ENTRY gives the function, all it calls (drivers
-   too) and every thread that these create the default floating-point environment, and at the end of its scope gives the caller's back,
-   flags included. About 5 ns where the caller's is the default. */
+/* The prologue of every public function. An application may have changed how its threads round, treat subnormals or trap. RVIT_ENTRY sets
+   the default floating-point environment for the function, for everything it calls (drivers included) and for every thread that they
+   create. At the end of its scope it restores the caller's environment, flags included. Costs about 5 ns if the caller's is the default. */
 #ifndef RVIT_CORE_ENTRY_H
 #define RVIT_CORE_ENTRY_H
 
@@ -12,10 +10,10 @@
 #include <xmmintrin.h>
 
 #define RVIT_MXCSR_DEFAULT 0x1f80u
-#define RVIT_FLAGS 0x3fu /* of mxcsr, and of the x87's status */
+#define RVIT_FLAGS 0x3fu /* exception flags in mxcsr and in the x87 status word */
 #define RVIT_X87_DEFAULT 0x37fu
 
-/* fenv.h's functions take some 100 ns, and leave the processor's flushing of subnormals as it is. */
+/* Not fenv.h: its functions take about 100 ns and do not change the processor's flushing of subnormals. */
 typedef struct rvit_floats {
     uint32_t mxcsr;
     uint16_t x87_control, x87_status;

@@ -10,17 +10,17 @@
 
 #include "core/status.h"
 
-/* Control characters, and what separates lines or changes the direction of writing. */
+/* Control characters, line separators and characters that change the text direction. */
 static int is_control(uint32_t code)
 {
     return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
            (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
 }
 
-/* The length of the UTF-8 sequence at text that is fit to be printed; 0 if it is a control character or no such sequence. */
+/* The length of the printable UTF-8 sequence at text; 0 if it is a control character or not valid. */
 static size_t printable_length(const unsigned char *text)
 {
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: below, a shorter sequence says the same */
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by length: codes below are encoded by a shorter sequence */
     const unsigned char c = text[0];
     const size_t length = c < 0x80 ? 1 : c < 0xc0 || c > 0xf4 ? 0 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : 2;
     uint32_t code = length == 1 ? c : c & (0x7fu >> length);
@@ -75,15 +75,15 @@ static rvit_status open_failed(const char *path, const char *shown, int error)
         return rvit_fail(RVIT_BAD_FILE, "%s: no permission to read this file", shown);
     case EMFILE:
     case ENFILE:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened, too many files are open", shown);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened: the process has too many open files", shown);
     default:
-        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (error %d of the system)", shown, error);
+        return rvit_fail(RVIT_BAD_FILE, "%s: cannot be opened (system error %d)", shown, error);
     }
 }
 
 static rvit_status stat_failed(const rvit_file *file)
 {
-    return rvit_fail(RVIT_BAD_FILE, "%s: its state cannot be asked for (error %d of the system)", file->path, errno);
+    return rvit_fail(RVIT_BAD_FILE, "%s: cannot read its size and type (system error %d)", file->path, errno);
 }
 
 static rvit_status check_kind(rvit_file *file)
@@ -103,7 +103,7 @@ static rvit_status check_kind(rvit_file *file)
 rvit_status rvit_file_open(const char *path, rvit_file *file)
 {
     rvit_path_printable(file->path, path);
-    /* Not to hang on a pipe. */
+    /* O_NONBLOCK: opening a pipe must not block. */
     file->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (file->fd < 0)
         return open_failed(path, file->path, errno);
@@ -128,7 +128,7 @@ rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return rvit_fail(RVIT_BAD_FILE, "%s: cannot be read at byte %" PRId64 " (error %d of the system)", file->path, offset, errno);
+            return rvit_fail(RVIT_BAD_FILE, "%s: cannot be read at byte %" PRId64 " (system error %d)", file->path, offset, errno);
         if (n == 0)
             return rvit_fail(RVIT_BAD_FILE, "%s: ends at byte %" PRId64 ", it has shrunk since it was opened", file->path, offset);
         out += n;

@@ -1,4 +1,4 @@
-/* Reading files that may be hostile: regular files only, with pread, so that a file that shrinks is an error and never a signal. */
+/* Reads files that may be hostile: only regular files, with pread. A file that shrinks gives an error, never a signal. */
 #ifndef RVIT_CORE_FILE_H
 #define RVIT_CORE_FILE_H
 
@@ -15,26 +15,26 @@ typedef struct rvit_file {
     int fd; /* -1: closed */
     int64_t size;
     struct timespec modified;
-    char path[RVIT_SHOWN_PATH]; /* fit to be printed */
+    char path[RVIT_SHOWN_PATH]; /* printable */
 } rvit_file;
 
-/* BAD_FILE names the file; file->path is set in any case, and the file is then closed. */
+/* Opens a file. BAD_FILE names the file, which is then closed. file->path is set in any case. */
 rvit_status rvit_file_open(const char *path, rvit_file *file);
 void rvit_file_close(rvit_file *file);
-/* BAD_FILE if the file ends before. */
+/* BAD_FILE: the file ends too early. */
 rvit_status rvit_file_read(const rvit_file *file, int64_t offset, int64_t size, void *out_bytes);
-/* BAD_FILE if size or time of modification are not what they were when the file was opened. */
+/* BAD_FILE: size or modification time changed since the file was opened. */
 rvit_status rvit_file_check_unchanged(const rvit_file *file);
 
-/* Something of this name is there, if only a link that leads nowhere. */
+/* Whether the path exists, even as a dangling link. */
 int rvit_path_exists(const char *path);
-/* Writes the path of name in the folder of beside. BAD_FILE names both if it does not fit. */
+/* Writes the path of file `name` in the folder of file `beside`. BAD_FILE names both if the path does not fit. */
 rvit_status rvit_path_beside(char *out, size_t size, const char *beside, const char *name);
 
-/* Copies text from a file or a user so that it may stand in a message: control characters and stray bytes become \xNN, a long text is
-   cut and ends with "...". size is at least 8. */
+/* Makes text from a file or a user printable for a message: control characters and invalid bytes become \xNN; a long text is truncated and
+   ends with "...". size: at least 8. */
 void rvit_printable(char *out, size_t size, const char *text);
-/* The same of a path; of a long one its end, which says more than its beginning. */
+/* The same for a path. A long path keeps its end, which says more than its beginning. */
 void rvit_path_printable(char out[RVIT_SHOWN_PATH], const char *path);
 
 #endif

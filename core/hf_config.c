@@ -18,7 +18,7 @@ static rvit_status apply(const char *path, const rvit_json *root, rvit_model_inf
     if (strcmp(name, "gelu") != 0 && strcmp(name, "gelu_python") != 0) {
         char shown[SHOWN_NAME];
         rvit_printable(shown, sizeof shown, name);
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: hidden_act is '%s'; MLPs have the exact gelu", path, shown);
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: hidden_act is '%s', expected the exact 'gelu'", path, shown);
     }
     const rvit_json *heads = rvit_json_get(root, "num_attention_heads");
     if (heads != NULL && heads->type != RVIT_JSON_INTEGER)

@@ -1,4 +1,4 @@
-/* What a Hugging Face config.json says that the tensors do not. */
+/* Settings in a Hugging Face config.json that the tensors do not tell. */
 #ifndef RVIT_CORE_HF_CONFIG_H
 #define RVIT_CORE_HF_CONFIG_H
 
@@ -6,8 +6,8 @@
 
 #include <raggedvit/vit.h>
 
-/* Reads config.json in the folder of path, if there is one: sets info->eps, and refuses with UNSUPPORTED an activation other than the exact
-   GELU and heads other than info's. BAD_FILE: it is there, but not as it must be. */
+/* Reads config.json in the folder of path, if it exists, and sets info->eps. UNSUPPORTED: an activation other than exact GELU, or heads
+   other than info's. BAD_FILE: the file is malformed. */
 rvit_status rvit_hf_config_apply(const char *path, rvit_alloc *alloc, rvit_model_info *info);
 
 #endif

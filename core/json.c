@@ -35,7 +35,7 @@ static void skip_blanks(reader *r)
         r->at++;
 }
 
-/* An upper bound of the values, found without looking at more than brackets, commas and strings. Bounds memory and depth. */
+/* An upper bound of the number of values, from brackets, commas and strings alone. Bounds memory and depth. */
 static rvit_status count_values(const reader *r, int32_t *out_n)
 {
     const rvit_json_input *in = r->input;
@@ -63,7 +63,7 @@ static rvit_status count_values(const reader *r, int32_t *out_n)
     return RVIT_OK;
 }
 
-/* The four hexadecimal digits at r->at; -1 if they are not there. */
+/* Reads four hexadecimal digits at r->at; -1 if they are missing. */
 static int32_t read_hex4(reader *r)
 {
     int32_t code = 0;
@@ -91,7 +91,7 @@ static char *put_utf8(char *out, int32_t code)
     return out;
 }
 
-/* What follows "\u", surrogate pairs joined. */
+/* Reads the code after "\u" and joins surrogate pairs. */
 static rvit_status read_unicode(reader *r, char **out)
 {
     int32_t code = read_hex4(r);
@@ -126,12 +126,12 @@ static rvit_status read_escape(reader *r, char **out)
     return RVIT_OK;
 }
 
-/* The bytes of the UTF-8 sequence at text; 0 if it is none. Overlong forms, surrogates and codes above 0x10ffff are none. */
+/* The length of the UTF-8 sequence at text; 0 if it is invalid (overlong forms, surrogates, codes above 0x10ffff). */
 static size_t utf8_length(const unsigned char *text)
 {
     const unsigned char c = text[0];
     const size_t length = c >= 0xc2 && c < 0xe0 ? 2 : c >= 0xe0 && c < 0xf0 ? 3 : c >= 0xf0 && c <= 0xf4 ? 4 : 0;
-    for (size_t i = 1; i < length; i++) /* the NUL behind the text ends a sequence that is cut */
+    for (size_t i = 1; i < length; i++) /* the NUL after the text ends a truncated sequence */
         if ((text[i] & 0xc0) != 0x80)
             return 0;
     if ((c == 0xe0 && text[1] < 0xa0) || (c == 0xed && text[1] > 0x9f) || (c == 0xf0 && text[1] < 0x90) || (c == 0xf4 && text[1] > 0x8f))
@@ -139,7 +139,7 @@ static size_t utf8_length(const unsigned char *text)
     return length;
 }
 
-/* A string, whose opening quote is at r->at. */
+/* Reads a string whose opening quote is at r->at. */
 static rvit_status read_string(reader *r, const char **out_string)
 {
     char *out = r->text + ++r->at;
@@ -197,7 +197,7 @@ static rvit_status read_integer(reader *r, const char *digits, rvit_json *value)
 /* The application may have chosen a locale that writes numbers with a comma. */
 static double to_double(const char *text)
 {
-    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* takes no memory in glibc and musl */
+    const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* allocates nothing in glibc and musl */
     if (c == (locale_t)0)
         return strtod(text, NULL);
     const double value = strtod_l(text, NULL, c);
@@ -264,7 +264,7 @@ static rvit_status read_key(reader *r, const char **out_key)
     return RVIT_OK;
 }
 
-/* A value that contains none, or the opening bracket of one that may. */
+/* Reads a scalar, or the opening bracket of a container. */
 static rvit_status read_head(reader *r, const char *key, rvit_json **out_value)
 {
     skip_blanks(r);
@@ -292,7 +292,7 @@ static char closing(const rvit_json *container)
     return container->type == RVIT_JSON_OBJECT ? '}' : ']';
 }
 
-/* No recursion: open holds the containers that are not closed yet. */
+/* Without recursion: `open` holds the containers that are not closed yet. */
 static rvit_status read_values(reader *r)
 {
     int32_t open[RVIT_JSON_MAX_DEPTH], depth = 0;
@@ -333,7 +333,7 @@ static int compare_keys(const void *left, const void *right)
     return strcmp(*(const char *const *)left, *(const char *const *)right);
 }
 
-/* keys: room for all values. */
+/* keys: has room for all values. */
 static rvit_status check_keys(const reader *r, const char **keys)
 {
     for (int32_t i = 0; i < r->n_values; i++) {

@@ -6,7 +6,7 @@
 
 typedef struct rvit_json_file {
     char *text;
-    rvit_json *root; /* an object; its strings lie in text */
+    rvit_json *root; /* an object; its strings point into text */
 } rvit_json_file;
 
 /* BAD_FILE names the file and what is wrong with it. */

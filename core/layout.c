@@ -1,4 +1,4 @@
-/* The cu_seqlens layout on the host: validation, and its making from a keep mask. */
+/* The cu_seqlens layout on the host: validation, and construction from a keep mask. */
 #include <stddef.h>
 
 #include <raggedvit/ragged.h>

@@ -39,13 +39,13 @@ void rvit_log_stderr(void *user, rvit_log_level level, const char *message)
     for (int i = RVIT_LOG_ERROR; wanted != NULL && i <= RVIT_LOG_DEBUG; i++)
         if (strcmp(wanted, level_names[i]) == 0)
             threshold = i;
-    /* Callers may cast anything to the enum. */
+    /* Callers may pass any integer as the enum. */
     if ((int)level < RVIT_LOG_ERROR || (int)level > threshold)
         return;
     char shown[1100], line[1200];
     rvit_printable(shown, sizeof shown, message);
     const int n = snprintf(line, sizeof line, "raggedvit: %s: %s\n", level_names[level], shown);
-    /* Nothing can be done about a log line that cannot be written. */
+    /* A log line that cannot be written is lost. */
     ssize_t written = write(STDERR_FILENO, line, (size_t)n);
     (void)written;
 }

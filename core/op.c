@@ -1,4 +1,4 @@
-/* What each op touches, and the rules its args obey on every device. */
+/* The arrays of each op, and the device-independent rules for its args. */
 #include "core/op.h"
 
 #include <math.h>
@@ -41,10 +41,10 @@ const char *rvit_dtype_name(rvit_dtype dtype)
     return "unknown dtype";
 }
 
-/* Sums of that many integers of 32 bits, times as many, fit in 64. */
+/* A sum of this many 32-bit integers, multiplied by as many, fits in 64 bits. */
 enum { MAX_SUMMED = 1 << 16 };
 
-/* What the expressions of ops.def call. */
+/* Functions that the expressions of ops.def call. */
 
 static int64_t ints(int64_t n)
 {
@@ -61,7 +61,7 @@ static int64_t matrix(int64_t rows, int64_t columns, rvit_dtype dtype)
     return rows * columns * rvit_dtype_size(dtype);
 }
 
-/* Rows of `width` elements that lie `stride` elements apart. */
+/* Bytes of rows of `width` elements, `stride` elements apart. */
 static int64_t strided(int64_t rows, int64_t stride, int64_t width, rvit_dtype dtype)
 {
     return rows == 0 ? 0 : ((rows - 1) * stride + width) * rvit_dtype_size(dtype);
@@ -88,19 +88,19 @@ static int64_t heads_width(const rvit_attention_args *a)
     return (int64_t)a->n_heads * a->head_dim;
 }
 
-/* Whether select scores rows, and by this. */
+/* Whether select scores rows with this score type. */
 static int scores_by(const rvit_select_args *a, rvit_score_type score)
 {
     return a->mode != RVIT_SELECT_MASK && a->score == score;
 }
 
-/* Whether it needs the rows themselves. */
+/* Whether select reads the rows themselves. */
 static int scores_rows(const rvit_select_args *a)
 {
     return scores_by(a, RVIT_SCORE_L2) || scores_by(a, RVIT_SCORE_CLS_NORM) || scores_by(a, RVIT_SCORE_PREDICTOR);
 }
 
-/* Whether it needs the attention of the CLS token. */
+/* Whether select reads the attention of the CLS token. */
 static int scores_cls(const rvit_select_args *a)
 {
     return scores_by(a, RVIT_SCORE_CLS_ATTENTION) || scores_by(a, RVIT_SCORE_CLS_NORM);
@@ -239,7 +239,7 @@ static rvit_status prepare_attention(rvit_op *op)
     return check_stride(op, "out_stride", &a->out_stride, width, 8);
 }
 
-/* The arrays and sizes that a score is made from. */
+/* Checks the arrays and sizes that a score is computed from. */
 static rvit_status prepare_score(rvit_op *op)
 {
     rvit_select_args *a = &op->select;
@@ -351,7 +351,7 @@ static rvit_status prepare_head(rvit_op *op)
     return check_eps(op, a->eps);
 }
 
-/* One function of each op, in the order of the set. */
+/* One function per op, in the order of ops.def. */
 /* clang-format off */
 #define RVIT_OP(TYPE, name) static rvit_status check_dtypes_##name(const rvit_op *op) { const rvit_##name##_args *a = &op->name; (void)a;
 #define RVIT_DTYPE(name, field, when) if (when) RVIT_TRY(check_dtype(op, #field, a->field));
@@ -380,7 +380,7 @@ static rvit_access access_of(const char *name, rvit_view view, int use, int64_t 
                          .in_place = (int8_t)in_place};
 }
 
-/* The sizes of what is absent are not worked out: nothing has checked what they would be made of. */
+/* The size of an absent array is not computed: the values it depends on were not checked. */
 #define RVIT_OP(TYPE, name) static int list_##name(const rvit_op *op, rvit_access *out) { const rvit_##name##_args *a = &op->name;
 #define RVIT_ARRAY(name, slot, field, use, alignment, size, in_place) \
     out[RVIT_SLOT(name, slot)] = access_of(#field, a->field, use, alignment, (use) != 0 && a->field.buffer != NULL ? (size) : 0, in_place);
@@ -423,7 +423,7 @@ static rvit_status check_access(const rvit_device *device, const char *op_name, 
     if (view.buffer == NULL)
         return access->optional ? RVIT_OK : rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is missing", op_name, access->name);
     if (view.buffer->device != device)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s lies in a buffer of another device", op_name, access->name);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is in a buffer of another device", op_name, access->name);
     if (view.offset < 0 || view.offset % access->alignment != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is at offset %lld, expected a multiple of %d", op_name, access->name,
                          (long long)view.offset, (int)access->alignment);

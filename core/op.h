@@ -1,5 +1,5 @@
-/* The closed set of ops: everything the library computes is a list of these. An op's args are the public ones, checked and with
-   defaults (strides, scale) filled in before a backend sees them. */
+/* The ops: everything the library computes is a list of these. The args of an op are the public ones, checked and with defaults (strides,
+   scale) filled in before a backend sees them. */
 #ifndef RVIT_CORE_OP_H
 #define RVIT_CORE_OP_H
 
@@ -38,32 +38,32 @@ typedef struct rvit_op {
 #include "core/ops.def"
 /* clang-format on */
 
-/* "attention"; the word that op names in logs and messages begin with. */
+/* "attention": the op's name in logs and at the start of messages. */
 const char *rvit_op_name(rvit_op_type type);
 
-/* One array an op touches: where, how many bytes at capacity, and how. */
+/* One array that an op accesses: where it is, its size at capacity, and how it is used. */
 typedef struct rvit_access {
     const char *name;  /* the args field: "rows.live" */
     rvit_view view;    /* buffer NULL: absent, or not used with these args */
     int64_t size;      /* bytes from view.offset; 0 where a capacity is 0, or absent */
-    int32_t alignment; /* that view.offset must have, bytes */
+    int32_t alignment; /* required alignment of view.offset, bytes */
     uint8_t reads, writes, optional;
     uint8_t live;    /* holds a count of live rows or images */
-    int8_t in_place; /* slot of the access this one may coincide with exactly though one is written; -1: none */
+    int8_t in_place; /* slot of the array that this one may be identical to although one of them is written; -1: none */
 } rvit_access;
 
 #define RVIT_OP_MAX_ACCESSES 16
 
-/* Whether two ranges of bytes have any in common. */
+/* Whether two byte ranges overlap. */
 static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int64_t b_size)
 {
     return a_size > 0 && b_size > 0 && a < b + b_size && b < a + a_size;
 }
 
-/* Lists the arrays of an op: out[RVIT_SLOT(op, ...)]. Returns how many slots it has. */
+/* Lists the arrays of an op: out[RVIT_SLOT(op, ...)]. Returns the number of slots. */
 int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES]);
 
-/* Whether any type among the args that counts is this one. */
+/* Whether a dtype that the op uses is this one. */
 int rvit_op_has_dtype(const rvit_op *op, rvit_dtype dtype);
 
 /* Fills in defaults (strides, scale, x_rows) and checks every rule of the args that does not depend on the device. */

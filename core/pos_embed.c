@@ -16,7 +16,7 @@ static double cubic(double x, double a)
     return 0;
 }
 
-/* The kernel grows with the shrinking, and its weights outside the image are left out. */
+/* When shrinking, the kernel widens with the factor. Weights outside the image are left out. */
 static void antialiased(int32_t n_in, double scale, int32_t i, double *row)
 {
     const double stretch = scale > 1 ? scale : 1, support = 2 * stretch, centre = scale * (i + 0.5);

@@ -1,4 +1,4 @@
-/* Position tables of another grid, the three ways that are in use. */
+/* Resamples position tables to another grid, in the three ways in use. */
 #ifndef RVIT_CORE_POS_EMBED_H
 #define RVIT_CORE_POS_EMBED_H
 

@@ -13,8 +13,8 @@
 
 enum { SHOWN_NAME = 96 };
 
-/* A tensor is 14 values at most (itself, 3 fields, 8 extents, 2 offsets), the metadata as many entries as there may be tensors: no legal
-   header has more. */
+/* A tensor has at most 14 values (itself, 3 fields, 8 extents, 2 offsets), and the metadata at most one entry per tensor: no legal header
+   has more values. */
 #define MAX_VALUES (15 * RVIT_SAFETENSORS_MAX_TENSORS + 2)
 #define MAX_DEPTH 3
 #define METADATA_KEY "__metadata__"
@@ -26,7 +26,7 @@ typedef struct metadata_entry {
 struct rvit_safetensors {
     rvit_alloc *alloc;
     rvit_file disk;
-    const char *path; /* disk's */
+    const char *path; /* owned by disk */
     int64_t data_start, data_size;
     int32_t n_tensors, n_metadata;
     rvit_file_tensor *tensors; /* in the order of the data */
@@ -68,13 +68,13 @@ static int compare_keys(const void *left, const void *right)
     return strcmp(a->key, b->key);
 }
 
-/* What else is often given a checkpoint's name, by its first bytes. */
+/* Recognises, by their first bytes, other files that are often given a checkpoint's name. */
 static const char *other_format(const unsigned char *bytes)
 {
     if (memcmp(bytes, "PK\3\4", 4) == 0 || (bytes[0] == 0x80 && bytes[1] == 2))
-        return "; it looks like a PyTorch checkpoint, which tools/convert_checkpoint.py turns into one";
+        return "; it looks like a PyTorch checkpoint, which tools/convert_checkpoint.py converts";
     if (memcmp(bytes, "version ", 8) == 0)
-        return "; it looks like a Git LFS pointer, whose file git lfs pull fetches";
+        return "; it looks like a Git LFS pointer: run git lfs pull";
     return "";
 }
 
@@ -102,7 +102,7 @@ static rvit_status read_header_length(rvit_safetensors *file)
     return RVIT_OK;
 }
 
-/* A header is an object from its first byte on, with nothing but spaces behind it. */
+/* A header is an object that starts at its first byte; only spaces may follow it. */
 static rvit_status parse_header(const rvit_safetensors *file, char *header, size_t size, rvit_json **out_root)
 {
     if (header[0] != '{')
@@ -116,7 +116,7 @@ static rvit_status parse_header(const rvit_safetensors *file, char *header, size
     return RVIT_OK;
 }
 
-/* A failure of one tensor: "<path>: tensor 'x': " and the sentence. */
+/* A failure in one tensor: "<path>: tensor 'x': " and the sentence. */
 #define TENSOR_FAIL(file, shown, format, ...) rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': " format, (file)->path, shown, __VA_ARGS__)
 
 static rvit_status read_dtype(const rvit_safetensors *file, const char *shown, const rvit_json *value, rvit_file_tensor *tensor,
@@ -143,7 +143,7 @@ static rvit_status read_shape(const rvit_safetensors *file, const char *shown, c
     if (value->n > RVIT_SAFETENSORS_MAX_RANK)
         return TENSOR_FAIL(file, shown, "rank %d is above %d", (int)value->n, RVIT_SAFETENSORS_MAX_RANK);
     tensor->rank = value->n;
-    int64_t product = 1; /* of the extents but those that are 0: the order must not decide what overflows */
+    int64_t product = 1; /* of the extents that are not 0, so that overflow does not depend on their order */
     int empty = 0;
     const rvit_json *extent = rvit_json_first(value);
     for (int i = 0; i < value->n; i++, extent = rvit_json_next(value, extent)) {
@@ -229,7 +229,7 @@ static rvit_status read_tensor(rvit_safetensors *file, const rvit_json *entry)
     return RVIT_OK;
 }
 
-/* Counts what is to be stored and checks names and the metadata. */
+/* Counts the bytes to store and checks names and metadata. */
 static rvit_status measure(const rvit_safetensors *file, const rvit_json *root, size_t *out_tensors, size_t *out_metadata,
                            size_t *out_strings)
 {
@@ -402,7 +402,7 @@ const rvit_file_tensor *rvit_safetensors_tensor(const rvit_safetensors *file, in
     return &file->tensors[index];
 }
 
-/* The first place in by_name whose name is not less than name. */
+/* The first position in by_name whose name is not less than `name`. */
 static int32_t lower_bound(const rvit_safetensors *file, const char *name)
 {
     int32_t low = 0, high = file->n_tensors;

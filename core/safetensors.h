@@ -1,5 +1,5 @@
-/* A strict reader of .safetensors files. The header is read and checked when the file is opened; values are read when asked for, with
-   pread, so that a file that shrinks is an error and never a signal. Immutable once open; may be shared by threads. */
+/* A strict reader of .safetensors files. Opening a file reads and checks its header; values are read on request with pread. A file that
+   shrinks gives an error, never a signal. Immutable once open; threads may share it. */
 #ifndef RVIT_CORE_SAFETENSORS_H
 #define RVIT_CORE_SAFETENSORS_H
 
@@ -14,7 +14,7 @@
 typedef struct rvit_file_tensor {
     const char *name;       /* UTF-8, 1 to 1024 bytes */
     const char *dtype_name; /* "F16": static */
-    int32_t dtype;          /* a rvit_dtype, or -1: one that is not read as float32 */
+    int32_t dtype;          /* an rvit_dtype, or -1: a type that is not read as float32 */
     int32_t rank;
     int64_t shape[RVIT_SAFETENSORS_MAX_RANK];
     int64_t n_elements;
@@ -28,18 +28,18 @@ typedef struct rvit_safetensors rvit_safetensors;
 rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safetensors **out_file);
 void rvit_safetensors_close(rvit_safetensors *file);
 
-/* The path, fit to be printed. */
+/* The printable path. */
 const char *rvit_safetensors_path(const rvit_safetensors *file);
 int32_t rvit_safetensors_count(const rvit_safetensors *file);
 /* In the order of the data, 0 <= index < count. */
 const rvit_file_tensor *rvit_safetensors_tensor(const rvit_safetensors *file, int32_t index);
-/* The index of a tensor; -1 if there is none of this name. */
+/* The index of the tensor with this name; -1 if there is none. */
 int32_t rvit_safetensors_find(const rvit_safetensors *file, const char *name);
 /* The index of the first tensor, by name, whose name begins with prefix; -1 if there is none. */
 int32_t rvit_safetensors_find_prefix(const rvit_safetensors *file, const char *prefix);
 /* The text under a key of __metadata__; NULL if there is none. */
 const char *rvit_safetensors_metadata(const rvit_safetensors *file, const char *key);
-/* Reads size bytes of a tensor, from its byte offset on. BAD_FILE if the file changed since it was opened. */
+/* Reads size bytes of a tensor, from a byte offset in it. BAD_FILE: the file changed since it was opened. */
 rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, int64_t offset, int64_t size, void *out_bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Heap sort: qsort promises no bound on its time, and some take memory. */
+/* Heap sort: qsort guarantees no bound on its time, and some implementations allocate. */
 #ifndef RVIT_CORE_SORT_H
 #define RVIT_CORE_SORT_H
 

@@ -1,4 +1,4 @@
-/* How an internal function reports a failure. */
+/* Reports failures inside the library. */
 #ifndef RVIT_CORE_STATUS_H
 #define RVIT_CORE_STATUS_H
 

@@ -27,7 +27,7 @@ void rvit_stream_destroy(rvit_stream *stream)
     rvit_device *device = stream->device;
     rvit_status status = device->api->stream_synchronize(stream);
     if (status != RVIT_OK)
-        rvit_log(RVIT_LOG_ERROR, "a stream ended with pending work that failed: %s", rvit_status_detail());
+        rvit_log(RVIT_LOG_ERROR, "a stream was destroyed with pending work that failed: %s", rvit_status_detail());
     rvit_buffer_destroy(stream->upload);
     rvit_buffer_destroy(stream->readback);
     rvit_alloc_free(&device->alloc, stream->recorded);
@@ -118,7 +118,7 @@ void rvit_stream_forget(rvit_stream *stream)
     stream->n_recorded = stream->recorded_capacity = 0;
 }
 
-/* Staging memory of at least size bytes, not in use by pending work. */
+/* Returns staging memory of at least size bytes that no pending work uses. */
 static rvit_status stage(rvit_stream *stream, rvit_buffer **staging, rvit_buffer_type type, int64_t size)
 {
     RVIT_TRY(rvit_stream_synchronize(stream));
@@ -138,7 +138,7 @@ static rvit_status check_transfer(const char *name, const rvit_stream *stream, r
     if (stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the stream is recording", name);
     if (stream->deferred)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the stream records into a command buffer, which is not waited for", name);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the stream records into a command buffer, so it cannot be waited for", name);
     if (view.buffer == NULL || (host == NULL && size > 0))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: the view's buffer or host is NULL", name);
     if (size > view.buffer->size)

@@ -12,7 +12,7 @@
 static int64_t affinity_processors(void)
 {
 #if defined(__linux__)
-    /* More than the 1024 of a cpu_set_t: the call fails where the kernel has room for more than the mask. */
+    /* More bits than a cpu_set_t's 1024: the call fails if the kernel's mask is larger than ours. */
     unsigned long mask[32 * 1024 / (8 * sizeof(unsigned long))];
     if (sched_getaffinity(0, sizeof mask, (cpu_set_t *)(void *)mask) == 0)
         return CPU_COUNT_S(sizeof mask, (cpu_set_t *)(void *)mask);

@@ -13,7 +13,7 @@ enum { SHOWN_NAME = 96, MAX_PATH = 4096, MAX_DETAIL = 640 };
 struct rvit_tensor_set {
     rvit_alloc *alloc;
     rvit_safetensors **files;
-    int32_t *first; /* [n_files + 1]: the set's index of each file's first tensor */
+    int32_t *first; /* [n_files + 1]: index in the set of the first tensor of each file */
     int32_t n_files;
     char path[RVIT_SHOWN_PATH];
 };
@@ -43,7 +43,7 @@ static int ends_with(const char *text, const char *end)
     return length >= n && strcmp(text + length - n, end) == 0;
 }
 
-/* A shard is a file of the index's folder, whatever the system takes for a separator. */
+/* A shard must be in the folder of the index, whatever characters the system treats as separators. */
 static rvit_status check_shard_name(const rvit_tensor_set *set, const char *name)
 {
     char shown[SHOWN_NAME];
@@ -93,14 +93,14 @@ static rvit_status open_shards(rvit_tensor_set *set, const char *path, const cha
         if (status == RVIT_BAD_FILE) {
             char detail[MAX_DETAIL];
             snprintf(detail, sizeof detail, "%s", rvit_status_detail());
-            return rvit_fail(RVIT_BAD_FILE, "%s: a file that the index names: %s", set->path, detail);
+            return rvit_fail(RVIT_BAD_FILE, "%s: the index names a bad file: %s", set->path, detail);
         }
         RVIT_TRY(status);
     }
     return RVIT_OK;
 }
 
-/* Every tensor of the map is in its shard. */
+/* Checks that every tensor of the map is in its shard. */
 static rvit_status check_map(const rvit_tensor_set *set, const rvit_json *map, const char *const *names)
 {
     for (const rvit_json *v = rvit_json_first(map); v != NULL; v = rvit_json_next(map, v)) {
@@ -118,7 +118,7 @@ static rvit_status check_map(const rvit_tensor_set *set, const rvit_json *map, c
     return RVIT_OK;
 }
 
-/* No tensor is in two shards. */
+/* Checks that no tensor is in two shards. */
 static rvit_status check_unique(const rvit_tensor_set *set, const char *const *names)
 {
     for (int32_t a = 0; a < set->n_files; a++)
@@ -215,7 +215,7 @@ int32_t rvit_tensor_set_count(const rvit_tensor_set *set)
     return set->first[set->n_files];
 }
 
-/* The file that holds the set's index-th tensor. */
+/* The file that holds tensor `index` of the set. */
 static int32_t file_of(const rvit_tensor_set *set, int32_t index)
 {
     int32_t file = 0;

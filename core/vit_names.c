@@ -42,7 +42,7 @@ enum { SHOWN_NAME = 96 };
 #define HF_TEACHER                                                                                                              \
     [RVIT_ROLE_HEAD_WEIGHT] = "/cls_classifier.weight", [RVIT_ROLE_HEAD_BIAS] = "/cls_classifier.bias",                           \
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = "/distillation_classifier.weight", [RVIT_ROLE_HEAD_DIST_BIAS] = "/distillation_classifier.bias"
-/* The names of a block in files, */
+/* Tensor names of a block in Hugging Face files. */
 #define HF_BLOCK                                                                                                                \
     [RVIT_ROLE_Q_WEIGHT] = "attention.attention.query.weight", [RVIT_ROLE_Q_BIAS] = "attention.attention.query.bias",             \
     [RVIT_ROLE_K_WEIGHT] = "attention.attention.key.weight", [RVIT_ROLE_K_BIAS] = "attention.attention.key.bias",                 \
@@ -50,7 +50,7 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_PROJ_WEIGHT] = "attention.output.dense.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.output.dense.bias",             \
     [RVIT_ROLE_FC1_WEIGHT] = "intermediate.dense.weight", [RVIT_ROLE_FC1_BIAS] = "intermediate.dense.bias",                       \
     [RVIT_ROLE_FC2_WEIGHT] = "output.dense.weight", [RVIT_ROLE_FC2_BIAS] = "output.dense.bias"
-/* and those that transformers 5 has in memory, which a saved state_dict holds. */
+/* The names that transformers 5 uses in memory, and thus in a saved state_dict. */
 #define HF_BLOCK_5                                                                                                              \
     [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "attention.q_proj.bias",                               \
     [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight", [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias",                               \
@@ -59,7 +59,7 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
     [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias"
 
-/* Of families that account for equally many tensors the first is taken. */
+/* The first family wins a tie in the number of recognised tensors. */
 static const rvit_family families[] = {
     {"timm", "", "blocks.", 0, 0, 0, {TIMM, [RVIT_ROLE_REGISTERS] = "reg_token", [RVIT_ROLE_SCALE1] = "ls1.gamma",
                                       [RVIT_ROLE_SCALE2] = "ls2.gamma"}},
@@ -78,10 +78,10 @@ static const rvit_family families[] = {
 };
 /* clang-format on */
 
-/* What is known of other models. */
+/* Tensor names of models that are not supported. */
 static const struct {
     const char *text;
-    int32_t prefix; /* 1: names begin with text, 0: names hold it */
+    int32_t prefix; /* 1: names begin with text; 0: names contain it */
     const char *what;
 } foreign[] = {
     {".layer_scale1.", 0, "Hugging Face's names for DINOv2"},
@@ -106,7 +106,8 @@ static rvit_status check_foreign(const rvit_tensor_set *set)
             if (found && strncmp(name, "score_predictor.", 16) != 0) {
                 char shown[SHOWN_NAME];
                 rvit_printable(shown, sizeof shown, name);
-                return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has %s (tensor '%s')", rvit_tensor_set_path(set), foreign[j].what, shown);
+                return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has %s, which is not supported (tensor '%s')", rvit_tensor_set_path(set),
+                                 foreign[j].what, shown);
             }
         }
     }
@@ -129,7 +130,7 @@ const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t 
     return out;
 }
 
-/* How many of the tensors outside the blocks and in the first one have this family's names. */
+/* The number of tensors, outside the blocks and in the first block, that have this family's names. */
 static int32_t n_named(const rvit_tensor_set *set, const rvit_family *family)
 {
     int32_t n = 0;
@@ -144,7 +145,7 @@ static int32_t n_named(const rvit_tensor_set *set, const rvit_family *family)
 rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family)
 {
     if (rvit_tensor_set_count(set) == 0)
-        return rvit_fail(RVIT_BAD_FILE, "%s: holds no tensors", rvit_tensor_set_path(set));
+        return rvit_fail(RVIT_BAD_FILE, "%s: the checkpoint holds no tensors", rvit_tensor_set_path(set));
     int32_t most = 0;
     for (size_t i = 0; i < sizeof families / sizeof *families; i++) {
         const int32_t n = n_named(set, &families[i]);

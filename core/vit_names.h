@@ -1,10 +1,10 @@
-/* How the checkpoints of each family name the tensors of a Vision Transformer. */
+/* The names that each family of checkpoints gives to the tensors of a Vision Transformer. */
 #ifndef RVIT_CORE_VIT_NAMES_H
 #define RVIT_CORE_VIT_NAMES_H
 
 #include "core/tensor_set.h"
 
-/* What tensors are for. */
+/* The role of a tensor. */
 typedef enum rvit_role {
     RVIT_ROLE_CLS,
     RVIT_ROLE_DIST,
@@ -58,21 +58,21 @@ typedef enum rvit_role {
 
 typedef struct rvit_family {
     const char *name;   /* "timm" */
-    const char *prefix; /* of all names but those that begin with '/' below, which stand without it */
-    const char *blocks; /* "blocks.": goes before a block's number and its names */
+    const char *prefix; /* prefix of all names below, except those that begin with '/' */
+    const char *blocks; /* "blocks.": precedes the block's number and the names in it */
     int32_t hugging_face;
     int32_t always_dist;                /* 1: these models have a distillation token */
     int32_t free_registers;             /* 1: the position table has no rows for registers, but has one for CLS */
-    const char *names[RVIT_ROLE_COUNT]; /* NULL: this family has none */
+    const char *names[RVIT_ROLE_COUNT]; /* NULL: the family has no such tensor */
 } rvit_family;
 
-/* Room for every name of a tensor that is looked for, its end included. */
+/* Room for every tensor name that is looked up, including its NUL. */
 #define RVIT_NAME_SIZE 96
 
-/* The family that accounts for most of the tensors; BAD_FILE if none does for any, UNSUPPORTED if a part of the model is recognised that
-   is not run. */
+/* Finds the family with the most recognised tensors. BAD_FILE: no family recognises any. UNSUPPORTED: the model has a recognised part that
+   is not implemented. */
 rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family);
-/* The full name; NULL if the family has none. index: of the block or predictor. */
+/* The full name of a tensor; NULL if the family has none. index: of the block or predictor. */
 const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE]);
 
 #endif

@@ -1,4 +1,4 @@
-/* From a checkpoint to weights on a device. */
+/* Loads a checkpoint's weights onto a device. */
 #include "core/vit_model.h"
 
 #include <string.h>
@@ -8,21 +8,20 @@
 #include "core/entry.h"
 #include "core/half.h"
 
-/* Staging memory is filled in order and copied in parts, so that the device copies while the host reads on. Only when it is full does the
-   host wait. */
+/* Staging memory is filled in order and copied in parts: the device copies while the host reads on. The host waits only when it is full. */
 #define STAGING_SIZE (2 << 20)
 #define PART_SIZE (1 << 19)
 
-/* Walks over all weights twice: first to place them in one buffer, then, with a stream, to read, convert and write them. */
+/* Visits all weights twice: first to assign their offsets in one buffer; then, with a stream, to read, convert and write them. */
 typedef struct loader {
     const rvit_checkpoint *checkpoint;
     rvit_model *model;
-    rvit_stream *stream; /* NULL in the first walk */
+    rvit_stream *stream; /* NULL in the first pass */
     int64_t size;        /* bytes placed so far */
     int64_t largest;     /* elements of the largest tensor */
     rvit_buffer *staging;
-    int64_t start;          /* of the weights: what lies at the beginning of the staging memory */
-    int64_t copied, staged; /* of the weights: up to where they are on their way, and in the staging memory */
+    int64_t start;          /* offset in the weights of the start of the staging memory */
+    int64_t copied, staged; /* offsets in the weights: end of the part being copied, end of the part in staging memory */
     float *values, *more;
 } loader;
 
@@ -36,7 +35,7 @@ static rvit_status place(loader *l, int64_t n, rvit_dtype dtype, rvit_view *view
     return RVIT_OK;
 }
 
-/* A copy is a multiple of 4 bytes; the placing leaves room for the odd element. */
+/* A copy is a multiple of 4 bytes; the offsets leave room for an odd element. */
 static rvit_status copy_staged(loader *l)
 {
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
@@ -47,7 +46,8 @@ static rvit_status copy_staged(loader *l)
     return args.size == 0 ? RVIT_OK : rvit_copy(l->stream, &args);
 }
 
-/* Where the weights from byte `at` on are staged: room for *size of them, at least one of any type, at most as many as were asked for. */
+/* Returns staging memory for the weights from byte `at` on: room for *size bytes, at least one element of any type, at most as many as
+   requested. */
 static rvit_status stage(loader *l, int64_t at, int64_t *size, void **out_host)
 {
     if (l->staged - l->copied >= PART_SIZE)
@@ -66,7 +66,7 @@ static rvit_status stage(loader *l, int64_t at, int64_t *size, void **out_host)
     return RVIT_OK;
 }
 
-/* The values of l->values. */
+/* Writes n values of l->values. */
 static rvit_status write(loader *l, int64_t n, rvit_dtype dtype, rvit_view view)
 {
     const int64_t element = rvit_dtype_size(dtype);
@@ -103,7 +103,7 @@ static int has(const loader *l, rvit_role role)
     return l->checkpoint->config.family->names[role] != NULL;
 }
 
-/* A tensor as it is in the file, but for its type. */
+/* Loads a tensor as it is in the file, converted to dtype. */
 static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
     RVIT_TRY(place(l, n, dtype, view));
@@ -122,7 +122,7 @@ static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvi
     return RVIT_OK;
 }
 
-/* Queries, keys and values one after the other, whether the file has them so or apart; role is that of all three. */
+/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
 static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
     if (has(l, role))
@@ -146,7 +146,8 @@ static rvit_status load_qkv_bias(loader *l, int32_t block, rvit_block_weights *w
     return load_qkv(l, RVIT_ROLE_QKV_BIAS, block, n, l->model->dtype, &w->qkv_bias_narrow);
 }
 
-/* The weight [dim, n] or, with n 1, bias of a product that is added to the residual stream. What scales its sum scales its rows. */
+/* Loads the weight [dim, n] or, with n 1, the bias of a GEMM whose result is added to the residual stream. The layer scale of the result is
+   folded into the rows. */
 static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
     if (!l->checkpoint->config.layer_scale)
@@ -191,7 +192,7 @@ static rvit_status load_embedding(loader *l)
     if (l->stream == NULL)
         return RVIT_OK;
     RVIT_TRY(rvit_checkpoint_read_positions(l->checkpoint, &model->device->alloc, l->values));
-    /* In more: the prefix tokens in their order, then the bias of the patches. */
+    /* Layout of l->more: the prefix tokens in their order, then the bias of the patches. */
     const int64_t n_registers = info->n_registers;
     RVIT_TRY(read(l, RVIT_ROLE_CLS, 0, dim, l->more));
     if (n_prefix - n_registers == 2)
@@ -207,7 +208,7 @@ static rvit_status load_embedding(loader *l)
     return write(l, n, model->x_dtype, model->embedding);
 }
 
-/* A distilled model averages two heads: side by side, halved, they are one. Halving is exact. */
+/* A distilled model averages two heads. Side by side and halved, they act as one head. Halving is exact. */
 static rvit_status load_head(loader *l)
 {
     rvit_model *model = l->model;
