@@ -1,5 +1,5 @@
-/* How long one attention takes: on the device by replaying a recording of many, and on the host to enqueue one, beside the floor that a
-   launch of an empty kernel sets. Batches of one length, [rows, 3, heads, head_dim] as a qkv product leaves them. */
+/* Measures one attention call: on the device by replaying a program of many calls, and on the host by enqueueing one; beside the launch
+   time of an empty kernel as the floor. Batches of one length, [rows, 3, heads, head_dim] as the qkv GEMM writes them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static point open_point(bench_device *d, const options *o, int batch, int length
     p.args.q_stride = p.args.k_stride = p.args.v_stride = 3 * width;
     p.args.cu_seqlens = (rvit_view){p.cu_seqlens, 0};
     p.args.out = (rvit_view){p.out, 0};
-    bench_check(rvit_attention(d->stream, &p.args), "attention"); /* what a first call sets up is not measured */
+    bench_check(rvit_attention(d->stream, &p.args), "attention"); /* the set-up of the first call is not measured */
     bench_check(rvit_record_begin(d->stream), "record");
     for (int i = 0; i < o->calls; i++)
         bench_check(rvit_attention(d->stream, &p.args), "attention");
@@ -109,7 +109,7 @@ static void drain(void *user)
     bench_device_drain(((point *)user)->d);
 }
 
-/* What the eager calls added to the stream's counters. */
+/* The difference of the stream's counters over the eager calls. */
 static json_t *count(const rvit_stats *before, const rvit_stats *after)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I}", "launches", (json_int_t)(after->launches - before->launches), "submits",

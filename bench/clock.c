@@ -2,7 +2,7 @@
 
 #include "report.h"
 
-/* A sample takes no longer than this on the device, and after ten times as long no other is begun. */
+/* Maximum seconds of a sample on the device; no new sample begins after ten times as long. */
 static const double PATIENCE = 0.05;
 
 int clock_host(const timed *work, double device_seconds, double samples[CLOCK_SAMPLES])

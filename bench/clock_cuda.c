@@ -1,4 +1,4 @@
-/* The driver is used through its documented ABI; no CUDA header or library is needed to build or run this. */
+/* Uses the driver through its documented ABI; needs no CUDA header or library to build or run. */
 #include "clock.h"
 
 #include <dlfcn.h>
@@ -62,7 +62,7 @@ static int load(cuda_clock *c, const char **reason)
         *reason = "libcuda.so.1 cannot be opened";
         return 0;
     }
-/* POSIX lets a pointer from dlsym be a function's. */
+/* POSIX allows casting a pointer from dlsym to a function pointer. */
 #define LOAD(name)                                                 \
     do {                                                           \
         *(void **)(void *)&c->cu.name = symbol(c->library, #name); \

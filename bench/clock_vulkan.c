@@ -35,7 +35,7 @@ static void drain(void *user)
     c->n_pending = 0;
 }
 
-/* One without graphics, as the library takes, if there is one. */
+/* Prefers a queue family without graphics, like the library. */
 static int queue_family(VkPhysicalDevice device, uint32_t *out_family)
 {
     VkQueueFamilyProperties families[16];

@@ -35,7 +35,7 @@ rvit_buffer *data_random(bench_device *d, int64_t n, rvit_dtype dtype, uint32_t 
     const int64_t size = n * rvit_dtype_size(dtype);
     void *data = malloc((size_t)size);
     unsigned long long state = DATA_SEED;
-    /* Made as bits: sign, exponent, mantissa. */
+    /* Builds each number from its bits: sign, exponent, mantissa. */
     for (int64_t i = 0; i < n; i++) {
         const unsigned long long bits = next_random(&state);
         const uint32_t sign = (uint32_t)(bits >> 63), step = (uint32_t)(bits >> 40) & 3, mantissa = (uint32_t)(bits >> 8) & 0x7fffff;

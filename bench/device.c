@@ -62,7 +62,7 @@ int bench_device_samples(bench_device *d, const timed *work, int n, double *samp
     int taken = 0;
     for (int i = -3; i < n && (taken < 3 || report_seconds() - begin < 1); i++) {
         const double took = bench_device_seconds(d, work, 1);
-        if (i >= 0 || took > 0.1) /* what takes long needs no warming up */
+        if (i >= 0 || took > 0.1) /* long work needs no warm-up */
             samples[taken++] = took;
     }
     return taken;

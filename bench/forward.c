@@ -1,8 +1,9 @@
-/* How long a whole forward takes, dense and pruned, per batch size: host memory in, logits in host memory out, one synchronise; or, with
-   --inputs device, from images to logits in device memory. Also how long the host takes to enqueue one, and the device to run one. The
-   first enqueue after a long wait finds the processor's caches cold, as does an empty submit, which is clocked after such a wait too; with
-   --inputs device the cost is also taken of those behind it. The variants take turns, so that a change of clock or load touches all alike.
- */
+/* Measures a whole forward, dense and pruned, per batch size: images and logits in host memory with one synchronise or, with --inputs
+   device, both in device memory. Also measures the host time to enqueue a forward and the device time to run it.
+
+   The first enqueue after a long wait finds the processor's caches cold; so does an empty submit, which is therefore timed after such a
+   wait too. With --inputs device the cost of the following enqueues is measured as well. The variants alternate, so that a change of clock
+   or load affects all alike. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +18,10 @@ enum { MAX_VARIANTS = 64, MAX_SAMPLES = 4096, LIST = 16, IN_A_ROW = 8, ROWS = 4,
 
 typedef struct clocks {
     double total[MAX_SAMPLES];          /* enqueue to results, seconds */
-    double enqueue[MAX_SAMPLES];        /* of it, until the enqueue returned */
+    double enqueue[MAX_SAMPLES];        /* the part until the enqueue returned */
     double device[MAX_SAMPLES];         /* between two events around another run; CUDA only */
-    double next[ROWS * (IN_A_ROW - 1)]; /* enqueue behind a run that has not ended; --inputs device only */
-    double own[ALIKE], empty[ALIKE];    /* enqueue and an empty submit, each after a wait for a run of its own; Vulkan only */
+    double next[ROWS * (IN_A_ROW - 1)]; /* enqueue while an earlier run is pending; --inputs device only */
+    double own[ALIKE], empty[ALIKE];    /* enqueue and empty submit, each after waiting for a run; Vulkan only */
 } clocks;
 
 typedef struct variant {
@@ -30,7 +31,7 @@ typedef struct variant {
     rvit_buffer *images, *logits; /* --inputs device */
     clocks *samples;
     int n_samples;
-    rvit_stats enqueued; /* what one enqueue added */
+    rvit_stats enqueued; /* counters added by one enqueue */
 } variant;
 
 typedef struct options {
@@ -180,7 +181,7 @@ static void measure(variant *variants, int n, bench_device *d, const float *imag
     const double end = report_seconds() + seconds * n;
     for (int turn = 0; turn < MAX_SAMPLES && (turn < 5 || report_seconds() < end); turn++)
         for (int i = 0; i < n; i++) {
-            /* A turn is about equally long for every batch size. */
+            /* A turn takes about as long for every batch size. */
             const int repeats = turn == 0 || variants[i].batch >= 8 ? 1 : 8 / variants[i].batch;
             for (int r = 0; r < repeats && variants[i].n_samples < MAX_SAMPLES; r++)
                 sample(&variants[i], d, images);
@@ -215,7 +216,7 @@ static void sample_alike(variant *v, const float *images, vulkan_clock *clock)
     }
 }
 
-/* Tokens of an image after each prune stage, the mean over the batch of the last run. */
+/* Mean number of tokens per image after each prune stage, over the last run's batch. */
 static json_t *tokens_left(const variant *v)
 {
     json_t *tokens = json_array();
@@ -254,7 +255,7 @@ static double median_of(const json_t *row, const char *name)
     return json_real_value(json_object_get(json_object_get(row, name), "median"));
 }
 
-/* dense: the row that a speed-up is over, or NULL. */
+/* dense: the row that speed-ups are relative to, or NULL. */
 static void print_row(const variant *v, const bench_device *d, const json_t *row, const json_t *dense)
 {
     printf("%-6d %-16s %-14s %12.3f %12.1f %11.2f", v->batch, v->prune->name, v->prune->settings, median_of(row, "ms_per_image"),

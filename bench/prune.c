@@ -1,5 +1,5 @@
-/* What the steps around attention take: scoring and selecting, by the rule of each policy, merging, packing, unpacking, and the layernorm
-   that packs as it goes. Batches of one length, as they stand before a prune stage of a ViT. */
+/* Measures the steps around attention: scoring and selecting by the rule of each policy, merging, packing, unpacking, and the layernorm
+   that also packs. Batches of one length, as before a prune stage of a ViT. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,11 +23,12 @@ typedef struct stage {
     bench_device *d;
     const options *o;
     int32_t batch, length, dim;
-    int64_t rows, kept;                                                     /* kept: rows that pack and the like work on */
-    rvit_program *program;                                                  /* of the step that is measured */
+    int64_t rows, kept;                                                     /* kept: rows that pack and similar steps process */
+    rvit_program *program;                                                  /* the measured step */
     rvit_buffer *x, *qkv, *cls_probs, *cu_seqlens, *counts, *gamma;         /* inputs */
-    rvit_buffer *scores, *keep, *after, *src_rows, *next_rows, *metric;     /* of select and match */
-    rvit_buffer *packed, *normed, *grid, *sizes, *key_bias, *packed_source; /* of what moves rows; the last: rows that a layout names */
+    rvit_buffer *scores, *keep, *after, *src_rows, *next_rows, *metric;     /* arrays of select and match */
+    rvit_buffer *packed, *normed, *grid, *sizes, *key_bias, *packed_source; /* arrays of the steps that move rows; packed_source: rows that
+                                                                               a layout names */
 } stage;
 
 static const struct option_row option_rows[] = {
@@ -85,7 +86,7 @@ static void select_by(const stage *s, rvit_select_mode mode, rvit_score_type sco
     args.cls_probs = view(s->cls_probs);
     args.dtype = RVIT_F32;
     args.x = view(s->x);
-    if (score == RVIT_SCORE_CLS_NORM) { /* the values within qkv */
+    if (score == RVIT_SCORE_CLS_NORM) { /* the value vectors in qkv */
         args.dtype = s->o->dtype;
         args.x = (rvit_view){s->qkv, 2 * (int64_t)s->dim * rvit_dtype_size(s->o->dtype)};
         args.x_stride = 3 * (int64_t)s->dim;
@@ -157,7 +158,7 @@ static void match(void *user)
     bench_check(rvit_match(s->d->stream, &args), "match");
 }
 
-/* After the layout of the last match. */
+/* Uses the layout of the last match. */
 static void merge(void *user)
 {
     const stage *s = user;
@@ -335,7 +336,7 @@ static json_t *measure(stage *s, const struct step *step)
 {
     double samples[MAX_REPEATS + 3], host[CLOCK_SAMPLES];
     const timed replays = {replay, drain, s}, calls = {step->call, drain, s};
-    step->call(s); /* what a first call sets up is not measured */
+    step->call(s); /* the set-up of the first call is not measured */
     bench_check(rvit_record_begin(s->d->stream), "record");
     for (int i = 0; i < s->o->calls; i++)
         step->call(s);

@@ -1,5 +1,5 @@
-/* What the parts of a pruned forward take: embedding and the blocks before the prune stage, the stage, the blocks after it, the head. The
-   ops and their order are those of a session (core/vit_forward.c), each part recorded by itself; weights are random. */
+/* Measures the parts of a pruned forward: embedding and the blocks before the prune stage, the stage, the blocks after it, the head. The
+   ops and their order are those of a session (core/vit_forward.c); each part is recorded as its own program. Weights are random. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,17 +29,17 @@ typedef struct forward {
     int32_t tokens, batch, n_kept;
     block blocks[DEPTH];
     rvit_buffer *patch, *embedding, *head, *ones, *zeros, *counts;                                       /* weights */
-    rvit_buffer *images, *x[2], *normed, *wide, *cu_seqlens, *scores, *keep, *after, *src_rows, *logits; /* of a batch */
-    /* As the ops go. */
+    rvit_buffer *images, *x[2], *normed, *wide, *cu_seqlens, *scores, *keep, *after, *src_rows, *logits; /* activations of a batch */
+    /* State while ops are enqueued. */
     rvit_rows rows;
     int32_t max_len;
     rvit_buffer *layout;
-    int at; /* of x */
+    int at; /* index of the current x */
     bool gather;
     rvit_program *program;
 } forward;
 
-/* DeiT's, by their heads. */
+/* The DeiT model with this number of heads. */
 static const char *model_name(int heads)
 {
     return heads == 3 ? "tiny" : heads == 6 ? "small" : heads == 12 ? "base" : NULL;
@@ -256,7 +256,7 @@ static void add_stage(forward *f)
     args.out_cu_seqlens = view(f->after);
     args.src_rows = view(f->src_rows);
     bench_check(rvit_select(f->d->stream, &args), "select");
-    /* One row more than the count where CLS is not among the best. */
+    /* If CLS is not among the best, one row more than the count is kept. */
     f->max_len = f->n_kept < f->tokens ? f->n_kept + 1 : f->tokens;
     f->rows = (rvit_rows){(int64_t)f->batch * f->max_len, {f->after, (int64_t)f->batch * 4}, 1};
     f->layout = f->after;
@@ -314,7 +314,7 @@ static void drain(void *user)
     bench_device_drain(((const forward *)user)->d);
 }
 
-/* Parts first .. last, recorded as one program. */
+/* Measures parts first .. last, recorded as one program. */
 static json_t *measure(forward *f, int first, int last)
 {
     double samples[REPEATS + 3];
@@ -347,7 +347,7 @@ int main(int argc, char **argv)
     for (int b = 0; b < o.n_batches; b++) {
         open_batch(&f, o.batches[b]);
         begin_forward(&f);
-        json_decref(measure(&f, 0, N_PARTS - 1)); /* what each part reads is there now */
+        json_decref(measure(&f, 0, N_PARTS - 1)); /* fills the inputs of every part */
         json_t *row = json_pack("{s:i}", "batch", f.batch);
         begin_forward(&f);
         printf("%-6d", f.batch);

@@ -1,5 +1,5 @@
-/* How long a process waits for its first result: device, checkpoint, model, session, one image. The kernels that a device has compiled are
-   kept in a file, so that a second run starts with a warm cache. */
+/* Measures the time to a process's first result: device, checkpoint, model, session, one image. Compiled kernels are kept in a file, so
+   that a second run starts with a warm cache. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -27,7 +27,7 @@ static const struct option_command command = {
     .max_arguments = 1,
 };
 
-/* What is opened on the way to a first result. */
+/* The objects opened on the way to the first result. */
 typedef struct opened {
     rvit_device *device;
     rvit_checkpoint *checkpoint;
@@ -59,7 +59,7 @@ static void write_cache(rvit_device *device, const char *path)
     free(data);
 }
 
-/* seconds [STEPS + 1]: when each step began, and when the last ended. */
+/* seconds [STEPS + 1]: start time of each step, and end of the last. */
 static opened first_result(const options *o, const char *path, double *seconds)
 {
     opened out = {.info = RVIT_MODEL_INFO_INIT};

@@ -13,18 +13,18 @@
 
 #define MAX_SAMPLES 1000
 #define MIN_SAMPLES 5
-#define SEARCH_STEPS 7 /* halvings of 1 .. 99 percent */
+#define SEARCH_STEPS 7 /* bisection steps over 1 .. 99 percent */
 
 struct times {
     double seconds[MAX_SAMPLES];
     int32_t n;
 };
 
-/* A session and how long its runs took. */
+/* A session and the times of its runs. */
 struct timed {
     rvit_session *session;
     struct times times;
-    int64_t launches; /* of one forward */
+    int64_t launches; /* per forward */
 };
 
 struct bench {
@@ -32,7 +32,7 @@ struct bench {
     struct engine engine;
     struct prune prune;
     int32_t batch;
-    int64_t done; /* measurements, for the progress bar */
+    int64_t done; /* measurements done, for the progress bar */
     float *images;
     json_t *results;
 };
@@ -52,7 +52,7 @@ static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct t
     return EXIT_OK;
 }
 
-/* Images that lie in mapped memory, to logits in mapped memory, and one wait. */
+/* One run: images in mapped memory to logits in mapped memory, with one wait. */
 static int run_once(struct bench *self, struct timed *timed, bool counts)
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
@@ -78,7 +78,7 @@ static double quantile(struct times *times, int32_t numerator, int32_t denominat
     return times->seconds[(times->n - 1) * numerator / denominator];
 }
 
-/* The sessions take turns, so that a change of clock or load touches both alike. b may be NULL. */
+/* Alternates the sessions, so that a change of clock or load affects both alike. b may be NULL. */
 static int measure(struct bench *self, struct timed *a, struct timed *b, double seconds, int least)
 {
     struct timed *both[] = {a, b};
@@ -106,11 +106,11 @@ static int count_launches(struct bench *self, struct timed *timed)
     return code != EXIT_OK ? code : status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
 }
 
-/* The largest kept fraction, to a hundredth, at which the pruned forward is the faster one; 0: none is. Found by halving, so it takes the
-   time to grow with the fraction. */
+/* Finds the largest kept fraction, in hundredths, at which the pruned forward is faster; 0: none. Bisection assumes that the time grows
+   with the fraction. */
 static int find_break_even(struct bench *self, struct timed *dense, int32_t *out_percent)
 {
-    int32_t low = 0, high = 100; /* faster at low, if that is above 0, and not at high */
+    int32_t low = 0, high = 100; /* pruned is faster at low (if above 0), and not faster at high */
     while (high - low > 1) {
         const int32_t middle = (low + high + 1) / 2;
         struct timed pruned = {0};

@@ -14,15 +14,15 @@
 struct classify {
     const struct options *options;
     struct engine engine;
-    struct prune prune; /* settled for the model */
+    struct prune prune; /* completed for the model */
     rvit_session *session;
     struct labels labels;
     struct inputs inputs;
-    int32_t *expected; /* [inputs.n_given]; NULL: not known */
-    struct mask mask;  /* with --prune mask, else empty */
+    int32_t *expected; /* [inputs.n_given]; NULL: unknown */
+    struct mask mask;  /* used with --prune mask, else empty */
     int32_t batch;
-    struct report_image *images; /* [batch], of the run */
-    int64_t *positions;          /* [batch]: the same images among all that were given */
+    struct report_image *images; /* [batch], of the current run */
+    int64_t *positions;          /* [batch]: positions of these images among all given ones */
     uint8_t *keep;               /* [n_stages, batch, tokens], with a mask */
     struct feature_file features;
     struct image first_view; /* for the overlay */
@@ -30,7 +30,7 @@ struct classify {
     struct report report;
 };
 
-/* Decodes and prepares up to a batch of images into the session's input. Returns how many, or -1. */
+/* Decodes and prepares up to one batch of images into the session's input. Returns their number, or -1. */
 static int32_t fill_batch(struct classify *self)
 {
     const int32_t size = self->engine.model_info.image_size;
@@ -51,7 +51,7 @@ static int32_t fill_batch(struct classify *self)
     return n;
 }
 
-/* Of the image 0 of the session's last run: the stage that dropped each patch, from 1; 0: none did. */
+/* Draws image 0 of the session's last run, with the stage that dropped each patch, from 1; 0: kept. */
 static int write_overlay(struct classify *self)
 {
     const rvit_model_info *info = &self->engine.model_info;
@@ -67,7 +67,7 @@ static int write_overlay(struct classify *self)
             free(dropped_at);
             return EXIT_FAULT;
         }
-        /* What a stage keeps has the fate of the later stages; the rest ends here. */
+        /* Patches that a stage keeps are decided by later stages; the others are dropped here. */
         memset(next, s + 1, (size_t)n_patches);
         for (int32_t i = 0; i < cu_seqlens[1] - cu_seqlens[0]; i++)
             if (kept[i] >= info->n_prefix)
@@ -100,7 +100,7 @@ static void report_batch(struct classify *self, int32_t n)
     }
 }
 
-/* EXIT_PARTLY: the overlay could not be written, or the values of a batch ended the run. */
+/* Returns EXIT_PARTLY if the overlay could not be written, or if the values of a batch ended the run. */
 static int run_batches(struct classify *self)
 {
     int code = EXIT_OK;
@@ -119,7 +119,7 @@ static int run_batches(struct classify *self)
         const rvit_status status = rvit_session_run(self->session, &run, NULL);
         self->report.seconds += now() - start;
         if (status != RVIT_OK) {
-            /* The arguments are sound, so an INVALID_ARGUMENT tells of the values: scores that are NaN, or that cannot be sampled. */
+            /* The arguments are valid, so INVALID_ARGUMENT here means bad values: scores that are NaN or cannot be sampled. */
             const int failure = complain_status(NULL, status);
             return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
         }
@@ -179,7 +179,7 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
     return EXIT_USAGE;
 }
 
-/* The exit code, from that of the batches. What ends the run outweighs what it went on after. */
+/* Derives the exit code from that of the batches. A failure that ended the run outweighs one after which it continued. */
 static int judge(struct classify *self, int code)
 {
     const int closed = feature_file_close(&self->features);
@@ -214,7 +214,7 @@ int run_classify(const struct options *options)
         code = judge(&self, code);
         report_end(&self.report, &self.inputs, code);
     }
-    feature_file_close(&self.features); /* if preparing failed; else judge() did */
+    feature_file_close(&self.features); /* only if preparation failed; otherwise judge() closed it */
     mask_free(&self.mask);
     rvit_session_destroy(self.session);
     engine_close(&self.engine);

@@ -29,7 +29,7 @@ static int list_devices(rvit_device_info **out_infos, int32_t *out_n)
     }
 }
 
-/* What --backend auto takes. It is tried: a device that is listed may still fail, of which the library warns. */
+/* The device that --backend auto selects, found by trying: a listed device may still fail, and the library then warns. */
 static int32_t find_default(const rvit_device_info *infos, int32_t n)
 {
     rvit_device *device = NULL;

@@ -9,13 +9,13 @@ struct engine {
     rvit_model *model;
     rvit_device_info device_info;
     rvit_model_info model_info;
-    rvit_memory_info memory; /* of the session last made */
+    rvit_memory_info memory; /* of the last session created */
     rvit_dtype dtype;
     bool is_oracle;
     char name[192]; /* "cpu 0: NAME, subgroup tier, f32" */
 };
 
-/* Complains and returns an exit code. Also refuses a model that does not take square RGB images. */
+/* Opens the checkpoint. Prints a message on failure; returns an exit code. Rejects a model that does not take square RGB images. */
 int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 
 /* index -1: the backend's first choice. */
@@ -23,7 +23,7 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
                 const rvit_checkpoint *checkpoint, struct engine *out);
 void engine_close(struct engine *self);
 
-/* outputs: rvit_output, added up. */
+/* outputs: OR of rvit_output values. */
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out);
 
 #endif

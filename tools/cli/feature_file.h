@@ -1,4 +1,4 @@
-/* --features: what the model makes of each image before its head, as a .npy file. */
+/* --features: the model's features of each image before its head, as a .npy file. */
 #ifndef RVIT_CLI_FEATURE_FILE_H
 #define RVIT_CLI_FEATURE_FILE_H
 
@@ -12,11 +12,12 @@ struct feature_file {
     float *values; /* [patches, dim], of one image's grid */
 };
 
-/* grid: [images, G, G, dim], zero where a patch was dropped; else the CLS rows, [images, dim]. Each complains and returns an exit code. */
+/* grid: writes [images, G, G, dim], zero where a patch was dropped; otherwise the CLS rows, [images, dim]. All functions print a message on
+   failure and return an exit code. */
 int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out);
-/* Of a session's last run, made with RVIT_OUTPUT_FEATURES. */
+/* Adds the features of a session's last run; the session has RVIT_OUTPUT_FEATURES. */
 int feature_file_add(struct feature_file *self, const rvit_session *session, int32_t n_images);
-/* Safe on one that was never opened. */
+/* May be called if the file was never opened. */
 int feature_file_close(struct feature_file *self);
 
 /* An image's CLS row, f32 [dim]. */

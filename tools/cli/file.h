@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* At most 1 GiB, with a closing zero after it. kind completes "is not ", of what is too large. Complains and returns an exit code; free()
-   ends what it gives. */
+/* Reads a whole file of at most 1 GiB and appends a NUL. kind: what a file that is too large is not, in the message "is not KIND". Prints a
+   message on failure; returns an exit code. Free the data with free(). */
 int file_read(const char *path, const char *kind, char **out_data, size_t *out_size);
 
 #endif

@@ -12,17 +12,17 @@
 
 #include "regular_file.h"
 
-/* Encoders make some ten scans, at most about twenty; the largest picture may have as many. */
+/* Encoders write about ten scans, at most about twenty; the largest picture may have as many. */
 #define JPEG_MAX_SCANS 500
 #define JPEG_MAX_SCANNED_PIXELS (20 * IMAGE_MAX_PIXELS)
-#define MAX_FILE_SIZE ((int64_t)2 << 30) /* more than the largest picture takes uncompressed, 16 bits and alpha */
+#define MAX_FILE_SIZE ((int64_t)2 << 30) /* larger than the largest uncompressed picture, with 16 bits and alpha */
 
-/* The functions that call setjmp keep everything they change in one of these, so that no local is left indeterminate by a longjmp. */
+/* Functions that call setjmp keep everything they change in this struct, so that longjmp leaves no local indeterminate. */
 struct decoder {
     const uint8_t *data;
     size_t size, offset;
     bool size_only;
-    struct image result; /* owned until the decoder hands it out */
+    struct image result; /* owned until the decoder returns it */
     struct image_error *error;
 };
 
@@ -97,7 +97,8 @@ static bool png_read_all(png_structp png, png_infop info, struct decoder *input)
     if (setjmp(png_jmpbuf(png)))
         return false;
     png_set_read_fn(png, input, png_read_memory);
-    /* -1: all that do not bear on the pixels. Comments and colour profiles would be unpacked, to 8 MB each and a thousand of them. */
+    /* -1: ignore all chunks that do not affect the pixels. Comments and colour profiles would be decompressed, up to 8 MB each and a
+       thousand of them. */
     png_set_keep_unknown_chunks(png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_read_info(png, info);
     const int32_t width = (int32_t)png_get_image_width(png, info), height = (int32_t)png_get_image_height(png, info);
@@ -152,7 +153,7 @@ static void jpeg_on_error(j_common_ptr jpeg)
     longjmp(self->escape, 1);
 }
 
-/* libjpeg only warns of damaged data and makes pixels up; stray bytes between markers and the like do no harm. */
+/* libjpeg only warns about damaged data and invents pixels. Stray bytes between markers and the like are harmless. */
 static void jpeg_on_message(j_common_ptr jpeg, int level)
 {
     const int code = jpeg->err->msg_code;
@@ -160,7 +161,7 @@ static void jpeg_on_message(j_common_ptr jpeg, int level)
         jpeg_on_error(jpeg);
 }
 
-/* A scan of a few bytes may go over every block of the picture. Called at every line of blocks. */
+/* A scan of a few bytes may cover every block of the picture. Called for every line of blocks. */
 static void jpeg_on_progress(j_common_ptr common)
 {
     const j_decompress_ptr jpeg = (j_decompress_ptr)common;

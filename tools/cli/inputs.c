@@ -16,7 +16,7 @@ static bool ends_with(const char *text, const char *ending)
     return n >= m && strcasecmp(text + n - m, ending) == 0;
 }
 
-/* folder may be empty: path is taken as it is. */
+/* folder may be empty: path is then used unchanged. */
 static int add_path(struct inputs *in, const char *folder, size_t folder_length, const char *path)
 {
     if (in->n_paths == in->capacity) {
@@ -91,7 +91,7 @@ static int add_list(struct inputs *in, const char *path)
     return code;
 }
 
-/* Tiles of a file as its header promises; 0 if it cannot be read or cut, which inputs_next will complain of. */
+/* Number of tiles in a file according to its header; 0 if it cannot be read or tiled, which inputs_next reports. */
 static int64_t count_tiles(const struct inputs *in, const char *path)
 {
     struct image_error error;

@@ -16,9 +16,9 @@ struct inputs {
     const struct preprocess *recipe;
     int32_t tiles;   /* pixels; 0: whole images */
     int64_t limit;   /* INT64_MAX: none */
-    int64_t total;   /* images or tiles there are, as far as the headers tell, at most the limit */
+    int64_t total;   /* number of images or tiles according to the headers, at most the limit */
     int64_t n_given; /* before the limit */
-    /* where reading stands */
+    /* read position */
     int64_t position;
     int32_t file, tile;
     struct image sheet;
@@ -30,19 +30,19 @@ struct inputs {
 struct input {
     const char *path;
     int32_t tile;     /* -1: the whole image */
-    int64_t position; /* among all, from 0: the line of an expectation */
+    int64_t position; /* position among all inputs, from 0; the line of its expected class */
     struct image_view pixels;
 };
 
-/* arguments: files, folders, lists (.txt). recipe: borrowed. limit 0: all. Complains and returns an exit code. */
+/* arguments: files, folders, lists (.txt). recipe: borrowed. limit 0: no limit. Prints a message on failure; returns an exit code. */
 int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, int32_t tiles, int64_t limit, struct inputs *out);
 void inputs_close(struct inputs *in);
 
-/* The next image; its pixels hold until the next call. 0: there is none left. An unreadable file is complained of, noted in failures and
-   passed over. -1: out of memory. */
+/* Reads the next image; its pixels are valid until the next call. Returns 0 at the end, -1 when out of memory. An unreadable file is
+   reported, recorded in failures and skipped. */
 int inputs_next(struct inputs *in, struct input *out);
 
-/* The same, prepared for a model of that input size: out_values f32 [3, size, size]. out_view, if given, takes the model's view. */
+/* The same, prepared for a model with this input size: out_values f32 [3, size, size]. out_view, if given, receives the model's view. */
 int inputs_next_prepared(struct inputs *in, int32_t size, float *out_values, struct input *out, struct image *out_view);
 
 #endif

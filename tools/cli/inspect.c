@@ -85,7 +85,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     if (info->n_files > 1)
         printf("; in %d files", info->n_files);
     putchar('\n');
-    printf("missing       none\n"); /* the checkpoint would not have opened */
+    printf("missing       none\n"); /* otherwise the checkpoint would not have opened */
     if (info->n_unknown == 0)
         printf("not used      none\n");
     else
@@ -120,7 +120,7 @@ int run_inspect(const struct options *options)
     rvit_checkpoint_desc desc = options->checkpoint;
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_checkpoint *checkpoint = NULL;
-    char refusal[512] = ""; /* why classify would not take it */
+    char refusal[512] = ""; /* why classify would reject it */
     rvit_status status = rvit_checkpoint_open(options->model, &desc, &checkpoint);
     if (status == RVIT_BAD_FILE) {
         snprintf(refusal, sizeof refusal, "%s", rvit_status_detail());

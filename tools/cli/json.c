@@ -43,7 +43,7 @@ json_t *json_floats(const float *values, int32_t n)
     return array;
 }
 
-/* jansson leaves what is above 0x7e as it is. */
+/* jansson does not escape bytes above 0x7e. */
 static void print_printable(const char *text)
 {
     for (;;) {
@@ -57,7 +57,7 @@ static void print_printable(const char *text)
     }
 }
 
-/* Nine digits give a float back exactly. */
+/* Nine digits reproduce a float exactly. */
 static void print_slice(json_t *value, size_t skip_begin, size_t skip_end)
 {
     char *text = json_dumps(value, JSON_REAL_PRECISION(9));

@@ -5,15 +5,15 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* A string even if text is not UTF-8, as a path may be; its foreign bytes become '?'. */
+/* A string, even if text is not UTF-8 (a path may not be); invalid bytes become '?'. */
 json_t *json_text(const char *text);
-/* null if the value is not finite. */
+/* JSON null if the value is not finite. */
 json_t *json_number(double value);
 json_t *json_integers(const int32_t *values, int32_t n);
 json_t *json_floats(const float *values, int32_t n);
 
-/* Each prints the value on one line and drops it; out of memory loses the output (cli.h). open leaves an object's closing brace out, close
-   its opening one, so that a long array can be printed in between piece by piece. */
+/* Each prints the value on one line and releases it; if memory runs out, the output counts as lost (cli.h). json_print_open omits the
+   closing brace of an object and json_print_close its opening one, so that a long array can be printed piece by piece in between. */
 void json_print(json_t *value);
 void json_print_open(json_t *object);
 void json_print_close(json_t *object);

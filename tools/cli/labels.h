@@ -1,4 +1,4 @@
-/* Class names, and the classes that are expected. */
+/* Class names and expected classes. */
 #ifndef RVIT_CLI_LABELS_H
 #define RVIT_CLI_LABELS_H
 
@@ -7,11 +7,11 @@
 #include <raggedvit/raggedvit.h>
 
 struct labels {
-    struct lines names; /* none: classes go by number */
+    struct lines names; /* if empty, classes are shown as numbers */
     int32_t n_classes;
 };
 
-/* From the file, else from the checkpoint's metadata, else none. Complains and returns an exit code. */
+/* Loads names from the file, else from the checkpoint's metadata, else none. Prints a message on failure; returns an exit code. */
 int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, struct labels *out);
 void labels_free(struct labels *self);
 /* The name, or the number in a static buffer. */

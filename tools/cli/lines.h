@@ -5,12 +5,12 @@
 #include <stdint.h>
 
 struct lines {
-    char **text; /* [n_lines], without leading and trailing blanks; a last empty line does not count */
+    char **text; /* [n_lines], without leading and trailing blanks; an empty last line is not counted */
     int64_t n_lines;
     char *memory;
 };
 
-/* Complains and returns an exit code. */
+/* Prints a message on failure; returns an exit code. */
 int lines_read(const char *path, struct lines *out);
 /* The items of a comma separated text. */
 int lines_split(const char *text, char separator, struct lines *out);

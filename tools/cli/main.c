@@ -1,11 +1,11 @@
-/* The command line tool. Plain C on the public API only; see options.c for what it takes. */
+/* The command line tool. Plain C that uses only the public API; options.c has its options. */
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "options.h"
 
-/* A file that is opened later must not take the place of a standard stream that is closed, and with it what is printed. Writing to what
-   takes the place here fails, and is reported. */
+/* Opens closed standard streams, so that no file opened later gets their descriptor and receives printed output. Writing to such a stream
+   fails and is reported. */
 static void occupy_standard_streams(void)
 {
     int descriptor;

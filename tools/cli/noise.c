@@ -20,7 +20,7 @@ static float next_normal(uint64_t *state)
     return sum;
 }
 
-/* out = coarse noise on a lattice of `step` pixels, bilinear in between, plus a little fine noise. */
+/* out = coarse noise on a lattice of `step` pixels, interpolated bilinearly, plus a little fine noise. */
 static void fill_plane(uint64_t *state, int32_t size, int32_t step, float *lattice, float *out)
 {
     const int32_t n = size / step + 2;

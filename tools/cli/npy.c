@@ -10,14 +10,14 @@
 
 static const char magic[] = "\x93NUMPY";
 #define MAGIC_SIZE 6
-#define HEADER_SIZE 128 /* of what is written: room for any shape, and a multiple of 64 */
+#define HEADER_SIZE 128 /* header size when writing: room for any shape, and a multiple of 64 */
 
 bool npy_is(const void *data, size_t size)
 {
     return size >= MAGIC_SIZE && memcmp(data, magic, MAGIC_SIZE) == 0;
 }
 
-/* The text after 'key': in the header, a Python dict; NULL if there is none. */
+/* The text after 'key': in the header, which is a Python dict; NULL if there is none. */
 static const char *find_value(const char *header, const char *key)
 {
     const char *at = strstr(header, key);

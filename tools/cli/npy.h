@@ -15,15 +15,15 @@ struct npy {
     int n_dims;
     int64_t shape[NPY_MAX_DIMS];
     const void *data;
-    size_t data_size; /* bytes there are, at least what the shape asks for at one byte an element */
+    size_t data_size; /* number of bytes, at least what the shape needs at one byte per element */
 };
 
-/* Whether the data begins as such a file. */
+/* Whether the data begins like a .npy file. */
 bool npy_is(const void *data, size_t size);
 /* Borrows data. False: *out_error says what is wrong, "the header ...". */
 bool npy_parse(const void *data, size_t size, struct npy *out, const char **out_error);
 
-/* Writes float32 [n, ...] piece by piece; n is filled in at the end. */
+/* Writes float32 [n, ...] piece by piece; n is set at the end. */
 struct npy_writer {
     FILE *file;
     const char *path;
@@ -31,10 +31,10 @@ struct npy_writer {
     int64_t shape[NPY_MAX_DIMS]; /* shape[0] grows */
 };
 
-/* n_dims and tail [n_dims - 1]: the shape of one row. Each complains and returns an exit code. */
+/* tail [n_dims - 1]: the shape of one row. Each function prints a message on failure and returns an exit code. */
 int npy_create(const char *path, int n_dims, const int64_t *tail, struct npy_writer *out);
 int npy_append(struct npy_writer *self, const float *row);
-/* Safe on one that was never created, or is closed. */
+/* May be called if the file was never created, or is closed. */
 int npy_close(struct npy_writer *self);
 
 #endif

@@ -8,13 +8,13 @@
 enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
 enum { AGAINST_ORACLE = CHOICE_LAST_BACKEND + 1 };
-/* Beside the bits of rvit_prune_parameter. */
+/* Additional bits, beside those of rvit_prune_parameter. */
 enum { GIVEN_AGAINST = 1 << 16, GIVEN_AGAINST_DTYPE = 1 << 17 };
 
 struct command {
     struct option_command syntax;
     const char *summary;
-    bool has_model; /* always: the first argument */
+    bool has_model; /* the first argument is a model */
     int (*run)(const struct options *options);
 };
 
@@ -85,13 +85,13 @@ static const char *resampler(int value)
     return names[value];
 }
 
-/* By the attention heads. */
+/* The name of a shape, by its number of attention heads. */
 static const char *shape(int value)
 {
     return value == 3 ? "tiny" : value == 6 ? "small" : value == 12 ? "base" : NULL;
 }
 
-typedef struct options T; /* of the rows */
+typedef struct options T; /* the struct that the rows fill */
 
 static const struct option_row option_rows[] = {
     {"backend", "NAME", "%s (auto: the first GPU, else the CPU)",
@@ -190,7 +190,7 @@ static void print_help(void)
          "  raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5");
 }
 
-/* What no row can see: options that need or exclude one another. */
+/* Checks what a row cannot: options that need or exclude one another. */
 static bool check_together(unsigned command, const struct options *options)
 {
     if (command == BENCH && options->prune.policy.type == RVIT_PRUNE_MASK)

@@ -1,4 +1,4 @@
-/* The command line: one table of commands, one of options; parsing and --help are made from them. */
+/* The command line: a table of commands and a table of options, from which parsing and --help are made. */
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 
@@ -9,8 +9,8 @@ struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
-    char *images; /* of verify; NULL: noise */
-    int given;    /* options that were: rvit_prune_parameter, and more (options.c) */
+    char *images; /* verify: images; NULL: noise */
+    int given;    /* options that were given: rvit_prune_parameter, and more (options.c) */
     rvit_backend backend, against;
     int32_t device, against_device;
     bool against_given, against_oracle;
@@ -27,7 +27,7 @@ struct options {
     int32_t batches[RVIT_PRUNE_MAX_STAGES]; /* of bench, ascending */
     int32_t n_batches;                      /* 0: not given */
     double seconds;
-    int32_t shape; /* attention heads of the model that bench makes up */
+    int32_t shape; /* attention heads of bench's random model */
     const char *labels, *expect, *overlay, *features;
     bool json, quiet, tensors, grid;
 };

@@ -2,11 +2,11 @@
 
 #include "resize.h"
 
-#define WANTED_SIZE 768 /* pixels an edge, about */
+#define WANTED_SIZE 768 /* approximate pixels per edge */
 
-static const float veil[3] = {22, 26, 36}; /* what dropped patches fade to */
+static const float veil[3] = {22, 26, 36}; /* colour that dropped patches fade to */
 
-/* How far a dropped patch is on its way out: 0 for the first stage's, towards 1 for the last of many. */
+/* How late a patch was dropped: 0 for the first stage, towards 1 for the last of many. */
 static float lateness(int32_t stage, int32_t n_stages)
 {
     return (float)(stage - 1) / (float)n_stages;
@@ -44,7 +44,7 @@ bool overlay_write(const char *path, const struct image *view, int32_t patch_siz
             const uint8_t stage = dropped_at[row * grid + column];
             if (stage)
                 shade(pixel, lateness(stage, n_stages));
-            /* A patch draws its upper and its left border: bright where kept and dropped meet, else a faint line. */
+            /* Each patch draws its upper and left border: bright between kept and dropped patches, else a faint line. */
             const bool above = y % patch == 0 && row > 0, left = x % patch == 0 && column > 0;
             const bool edge =
                 (above && !stage != !dropped_at[(row - 1) * grid + column]) || (left && !stage != !dropped_at[row * grid + column - 1]);

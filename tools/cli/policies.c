@@ -22,7 +22,7 @@ static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_s
         used += (size_t)snprintf(out + used, out_size - used, "%s%d", i ? "," : "", info->default_blocks[i]);
 }
 
-/* The option with its default as it would be typed; in capitals what has none. */
+/* The option with its default, as on a command line; in capitals if it has no default. */
 static void describe_option(const rvit_prune_info *info, const struct prune_parameter *parameter, char *out, size_t out_size)
 {
     char blocks[64];

@@ -4,7 +4,7 @@
 
 int32_t printable_decode(const char *text, size_t *out_length)
 {
-    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by the number of bytes: less is overlong */
+    static const int32_t least[] = {0, 0, 0x80, 0x800, 0x10000}; /* by number of bytes: smaller codes are overlong */
     const unsigned char *bytes = (const unsigned char *)text;
     const unsigned char first = bytes[0];
     const size_t length = first < 0x80 ? 1 : first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
@@ -13,7 +13,7 @@ int32_t printable_decode(const char *text, size_t *out_length)
     if (first >= 0xf8 || (first >= 0x80 && first < 0xc0))
         return -1;
     for (size_t i = 1; i < length; i++) {
-        if ((bytes[i] & 0xc0) != 0x80) /* the closing zero too */
+        if ((bytes[i] & 0xc0) != 0x80) /* also stops at the closing NUL */
             return -1;
         code = code << 6 | (bytes[i] & 0x3f);
     }
@@ -26,7 +26,10 @@ int32_t printable_decode(const char *text, size_t *out_length)
 static bool is_printable(int32_t code)
 {
     static const int32_t refused[][2] = {
-        {-1, 0x1f}, {0x7f, 0x9f}, {0x61c, 0x61c}, {0x200e, 0x200f}, {0x2028, 0x202e}, {0x2066, 0x2069}, /* controls, then directions */
+        {-1, 0x1f},       {0x7f, 0x9f},     {0x61c, 0x61c}, {0x200e, 0x200f},
+        {0x2028, 0x202e}, {0x2066, 0x2069}, /* control characters, then
+                                               characters that change the text
+                                               direction */
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (code >= refused[i][0] && code <= refused[i][1])

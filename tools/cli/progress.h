@@ -1,4 +1,4 @@
-/* A progress bar on standard error, shown only when that is a terminal and the work is long. One at a time. */
+/* A progress bar on standard error, shown only on a terminal and for long work. One at a time. */
 #ifndef RVIT_CLI_PROGRESS_H
 #define RVIT_CLI_PROGRESS_H
 

@@ -34,7 +34,7 @@ void prune_settle_policy(struct prune *self, int given)
     self->given = given;
 }
 
-/* Appends to the text in out, cut off where out ends. */
+/* Appends to the text in out, truncated at its end. */
 __attribute__((format(printf, 3, 4))) static void append(char *out, size_t out_size, const char *format, ...)
 {
     const size_t used = strlen(out);
@@ -96,7 +96,7 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
         desc->n_samples = policy->default_samples ? policy->default_samples : model->tokens - model->n_prefix;
 }
 
-/* The value of a number, the seed apart, that the policy uses: given, or its default; negative if it has none. */
+/* The value of a numeric parameter (except the seed): given, or the policy's default; negative if it has none. */
 static double value_of(const struct prune *self, rvit_prune_parameter parameter)
 {
     const rvit_prune_info *policy = &self->policy;
@@ -108,7 +108,7 @@ static double value_of(const struct prune *self, rvit_prune_parameter parameter)
         return desc->keep >= 0 ? desc->keep : policy->default_keep;
     case RVIT_PRUNE_THRESHOLD:
         return desc->threshold >= 0 ? desc->threshold : policy->default_threshold;
-    case RVIT_PRUNE_MASS: /* a fraction takes its place */
+    case RVIT_PRUNE_MASS: /* replaced by a given fraction */
         return value_of(self, RVIT_PRUNE_KEEP) >= 0 ? -1 : desc->mass >= 0 ? desc->mass : policy->default_mass;
     case RVIT_PRUNE_SAMPLES:
         return desc->n_samples;

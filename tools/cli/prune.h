@@ -1,5 +1,5 @@
-/* The options that say how patches are dropped: from the command line to what a session takes. What there is, and which policy uses what,
-   comes from the library's table. */
+/* The prune options: from the command line to a session's rvit_prune_desc. The policies and their parameters come from the library's
+   table. */
 #ifndef RVIT_CLI_PRUNE_H
 #define RVIT_CLI_PRUNE_H
 
@@ -8,11 +8,11 @@
 #include "cli.h"
 
 struct prune {
-    int32_t index; /* of the policy in the library's table */
+    int32_t index; /* index of the policy in the library's table */
     rvit_prune_desc desc;
     rvit_prune_info policy;
-    const char *mask; /* its file; NULL: none */
-    int given;        /* rvit_prune_parameter: those on the command line */
+    const char *mask; /* mask file; NULL: none */
+    int given;        /* rvit_prune_parameter bits given on the command line */
 };
 
 /* A parameter of a policy and the option that sets it. */
@@ -24,21 +24,21 @@ struct prune_parameter {
 extern const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS];
 
 #define PRUNE_MOST_POLICIES 64
-/* Of the policy at an index of the library's table; NULL past the last. */
+/* The name of a policy in the library's table; NULL past the last one. */
 const char *prune_name(int index);
 void prune_init(struct prune *out, rvit_prune_type type);
-/* After the options: takes the policy at self->index. given: rvit_prune_parameter of the options, and more. */
+/* Call after parsing: selects the policy at self->index. given: rvit_prune_parameter bits of the options, and more. */
 void prune_settle_policy(struct prune *self, int given);
-/* That the policy has the parameters it needs, and no other. Complains of what is wrong. */
+/* Checks that the policy has the parameters it needs, and no other. Prints a message on failure. */
 bool prune_check(const struct prune *self);
-/* For a model: what depends on it, left open so far, gets the policy's default. */
+/* Completes the description for a model: parameters that depend on it and were not given get the policy's default. */
 void prune_settle(struct prune *self, const rvit_model_info *model);
 
-/* "l2, keep 0.5, block 3": of a settled one. */
+/* "l2, keep 0.5, block 3": describes a completed policy. */
 void prune_describe(const struct prune *self, char *out, size_t out_size);
-/* {"prune": "l2", "keep": 0.5, "blocks": [3], "threshold": null, ...}: null is what does not apply. */
+/* {"prune": "l2", "keep": 0.5, "blocks": [3], "threshold": null, ...}; null: the policy does not use it. */
 json_t *prune_to_json(const struct prune *self);
-/* "l2, evit": the policies that use the parameters; 0: all there are. */
+/* "l2, evit": the policies that use these parameters; 0: all policies. */
 void prune_list_names(int parameters, char *out, size_t out_size);
 
 #endif

@@ -12,12 +12,12 @@
 #include "json.h"
 
 enum { DEPTH = 12, TOKENS = 197, CLASSES = 1000, PATCH_VALUES = 768 };
-enum { ZERO = 0, ONE = 0x3c00, RANDOM = -1 }; /* f16 bits of every value, or random ones */
+enum { ZERO = 0, ONE = 0x3c00, RANDOM = -1 }; /* f16 bits of every value; RANDOM: random values */
 
 struct writer {
     json_t *header;
     int64_t size; /* of the tensors so far */
-    FILE *file;   /* NULL: only the header is made */
+    FILE *file;   /* NULL: only the header is written */
     uint64_t state;
 };
 
@@ -41,7 +41,7 @@ static void add(struct writer *self, const char *name, int value, int64_t a, int
     json_decref(dims);
     for (int64_t i = 0; i < n; i++) {
         uint16_t bits = (uint16_t)value;
-        if (value == RANDOM) { /* 2^-7 to 2^-5 with either sign */
+        if (value == RANDOM) { /* 2^-7 to 2^-5, with random sign */
             self->state ^= self->state << 13, self->state ^= self->state >> 7, self->state ^= self->state << 17;
             bits = (uint16_t)((self->state >> 63) << 15 | (8 + (self->state >> 40 & 1)) << 10 | (self->state >> 20 & 1023));
         }

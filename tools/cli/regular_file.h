@@ -1,4 +1,4 @@
-/* Whole files that are files: no pipe is waited for, no device is read. */
+/* Reads whole regular files. Never waits for a pipe and never reads a device. */
 #ifndef RVIT_CLI_REGULAR_FILE_H
 #define RVIT_CLI_REGULAR_FILE_H
 
@@ -7,7 +7,7 @@
 
 enum regular_file_result { REGULAR_FILE_READ, REGULAR_FILE_BAD, REGULAR_FILE_TOO_LARGE, REGULAR_FILE_NO_MEMORY };
 
-/* With a closing zero after it; free() ends what it gives. Else reason is a sentence without a full stop and without the file's name. */
+/* Appends a NUL; free the data with free(). On failure, reason is a sentence without a full stop and without the file's name. */
 enum regular_file_result regular_file_read(const char *path, int64_t max_size, char **out_data, size_t *out_size, char *reason,
                                            size_t reason_size);
 

@@ -17,7 +17,7 @@ struct ranked {
     double probability;
 };
 
-/* The n best classes by (logit descending, index ascending), a NaN last, with their softmax probabilities. */
+/* The n best classes by (logit descending, index ascending), NaN last, with their softmax probabilities. */
 static void rank(const float *logits, int32_t n_classes, int32_t n, struct ranked *out)
 {
     double largest = -INFINITY, sum = 0;
@@ -147,7 +147,7 @@ static void print_image(const struct report *self, const struct report_image *im
 
 void report_add(struct report *self, const struct report_image *image)
 {
-    struct ranked top[MAX_TOP] = {{.index = -1}}; /* without a head no class is the best */
+    struct ranked top[MAX_TOP] = {{.index = -1}}; /* without a head there is no best class */
     if (image->logits)
         rank(image->logits, self->engine->model_info.n_classes, self->n_top, top);
     if (isatty(STDOUT_FILENO) && !self->options->quiet)

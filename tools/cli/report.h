@@ -1,4 +1,4 @@
-/* What classify prints: text for people or one JSON object, image by image, so that nothing is held back. */
+/* The output of classify: text, or one JSON object. It is printed image by image, so that nothing is held back. */
 #ifndef RVIT_CLI_REPORT_H
 #define RVIT_CLI_REPORT_H
 
@@ -12,12 +12,12 @@ struct report {
     const struct labels *labels;
     const struct prune *prune;
     int32_t n_stages;
-    bool compact;                   /* one line an image */
-    bool has_overlay, has_features; /* they were written */
+    bool compact;                   /* one line per image */
+    bool has_overlay, has_features; /* whether they were written */
     int32_t n_top;
     /* sums over the images so far */
     int64_t n_images, n_right, n_expected;
-    double seconds; /* of the runs */
+    double seconds; /* in runs */
     double tokens[RVIT_PRUNE_MAX_STAGES];
     int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
 };
@@ -25,9 +25,9 @@ struct report {
 struct report_image {
     const char *path;
     int32_t tile;                /* -1: the whole image */
-    int32_t expected;            /* -1: not known */
+    int32_t expected;            /* -1: unknown */
     const float *logits;         /* NULL: the model has no head */
-    const rvit_session *session; /* whose last run's image `index` it is */
+    const rvit_session *session; /* its last run has this image at `index` */
     int32_t index;
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
 };
@@ -35,7 +35,7 @@ struct report_image {
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
                   const struct labels *labels, int32_t n_stages, int64_t n_images, int32_t batch);
 void report_add(struct report *self, const struct report_image *image);
-/* code: what the command is going to return. */
+/* code: the exit code that the command will return. */
 void report_end(struct report *self, const struct inputs *inputs, int code);
 
 #endif

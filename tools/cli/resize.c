@@ -1,5 +1,5 @@
-/* Keys' cubic with a = -0.5, stretched by the scale when shrinking (so it antialiases), a horizontal pass, then a vertical one. Each pass
-   works with weights of 22 fraction bits, rounded half away from zero, starts at half a unit and clamps to 8 bits. */
+/* Bicubic resizing: Keys' cubic with a = -0.5, widened by the scale when shrinking (antialiasing); a horizontal pass, then a vertical one.
+   Each pass uses weights with 22 fraction bits, rounded half away from zero; it starts at half a unit and clamps to 8 bits. */
 #include "resize.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 /* The taps of the outputs of one axis. */
 struct taps {
-    int32_t n_outputs, capacity; /* capacity: weights held for each output */
+    int32_t n_outputs, capacity; /* capacity: weights stored per output */
     int32_t *first, *count;      /* [n_outputs] */
     int32_t *weights;            /* [n_outputs, capacity] */
 };
@@ -40,7 +40,7 @@ static int32_t fixed_point(double weight)
     return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-/* Outputs start .. start + n_outputs - 1 of an axis of in_size samples resized to full_size. To be freed whether it worked or not. */
+/* Outputs start .. start + n_outputs - 1 of an axis of in_size samples resized to full_size. Must be freed even on failure. */
 static bool taps_create(int32_t in_size, int64_t full_size, int64_t start, int32_t n_outputs, struct taps *out)
 {
     const double scale = (double)in_size / (double)full_size;
@@ -98,7 +98,7 @@ static void horizontal(const uint8_t *in, const struct taps *axis, uint8_t *out)
     }
 }
 
-/* lines: the first line that any output needs; sums: scratch of a line's length. */
+/* lines: starts at the first line that any output needs. sums: scratch of one line. */
 static void vertical(const uint8_t *lines, int32_t first_line, const struct taps *axis, size_t line_size, int32_t *sums, uint8_t *out)
 {
     for (int32_t y = 0; y < axis->n_outputs; y++) {

@@ -48,20 +48,20 @@ static int run_session(rvit_session *session, const struct engine *engine, const
     return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : code;
 }
 
-/* Outputs of the sessions to be compared: the features stand for the logits of a model that has none. */
+/* Outputs of the sessions to compare: for a model without a head, features replace logits. */
 static int32_t outputs(const struct verify *self)
 {
     return self->figures.has_classes ? 0 : RVIT_OUTPUT_FEATURES;
 }
 
-/* Whether --prune mask can do what the policy does: drop tokens after a block. */
+/* Whether --prune mask can reproduce the policy: it drops tokens after a block. */
 static bool can_mask(const struct verify *self)
 {
     const bool before = strcmp(self->prune.policy.site, "before the block") == 0;
     return self->figures.knows_rule && !self->fused && !(before && self->prune.desc.blocks[0] == 0);
 }
 
-/* B again, with the tokens A kept. */
+/* Runs B again with the tokens that A kept. */
 static int run_masked(struct verify *self, int32_t n_images)
 {
     if (!self->masked_b) {
@@ -78,7 +78,7 @@ static int run_masked(struct verify *self, int32_t n_images)
     return run_session(self->masked_b, &self->b, self->images, self->masks, n_images);
 }
 
-/* Rows of a stage that two selections from the same scores treat differently. */
+/* Number of rows of a stage on which two selections from the same scores differ. */
 static int64_t count_different(const struct selection *a, const struct selection *b, const int32_t *layout, int32_t n_images)
 {
     int64_t count = 0;
@@ -91,7 +91,7 @@ static int64_t count_different(const struct selection *a, const struct selection
     return count;
 }
 
-/* Gives B's scores to both devices' select, and compares the outcome with each other and with what B's session kept. */
+/* Gives B's scores to select on both devices, and compares the results with each other and with what B's session kept. */
 static int compare_selections(struct verify *self, int32_t n_images)
 {
     for (int32_t s = 0; s < self->figures.n_stages; s++) {
@@ -114,7 +114,7 @@ static int compare_selections(struct verify *self, int32_t n_images)
     return EXIT_OK;
 }
 
-/* What of a session's last run is compared: [n_images, n_values]. scratch: room for it. */
+/* The values of a session's last run to compare: [n_images, n_values]. scratch: has room for them. */
 static const float *values_of(const struct verify *self, const rvit_session *session, int32_t n_images, float *scratch)
 {
     const int32_t n = self->figures.n_values;

@@ -19,7 +19,7 @@ static int32_t top1(const float *logits, int32_t n_classes, double *out_margin)
     return best;
 }
 
-/* Infinite if either is not finite: no tolerance must swallow that. */
+/* Infinite if either value is not finite: no tolerance may accept that. */
 static double difference(double a, double b)
 {
     return isfinite(a) && isfinite(b) ? fabs(a - b) : INFINITY;
@@ -51,7 +51,7 @@ void figures_add_logits(struct figures *self, const float *a, const float *b, in
     }
 }
 
-/* Rows of two ascending lists that only one of them has. */
+/* Number of rows that only one of two ascending lists has. */
 static int64_t count_unshared(const struct kept_row *a, int32_t n_a, const struct kept_row *b, int32_t n_b)
 {
     int64_t shared = 0;

@@ -1,4 +1,4 @@
-/* What verify measures: sums over the batches that two sessions ran. */
+/* The figures of verify: sums over the batches that two sessions ran. */
 #ifndef RVIT_CLI_VERIFY_COMPARE_H
 #define RVIT_CLI_VERIFY_COMPARE_H
 
@@ -6,24 +6,24 @@
 #include "verify_select.h"
 
 struct stage_figures {
-    int64_t kept;          /* tokens A keeps */
-    int64_t differ;        /* kept by one of A and B, not by the other */
-    int64_t given_differ;  /* with B's scores given to both: rows where the two selections differ */
-    int64_t replay_differ; /* B's selection from its own scores against what its session kept */
+    int64_t kept;          /* tokens that A keeps */
+    int64_t differ;        /* tokens that only one of A and B keeps */
+    int64_t given_differ;  /* rows on which the selections differ when both devices get B's scores */
+    int64_t replay_differ; /* rows on which B's selection from its own scores differs from what its session kept */
 };
 
 struct figures {
     int64_t n_images;
-    double tolerance;         /* of a logit */
-    int32_t n_values;         /* logits of an image; CLS features of a model without head */
-    bool has_classes;         /* they are logits */
-    struct kept_row *kept[2]; /* [tokens of an image]: room for an image of A and of B */
+    double tolerance;         /* for a logit */
+    int32_t n_values;         /* logits per image; CLS features for a model without a head */
+    bool has_classes;         /* 1: the values are logits */
+    struct kept_row *kept[2]; /* [tokens of an image]: scratch for an image of A and of B */
     /* logits of A and B, with the same tokens kept */
     double largest, sum;
     int64_t n_logits;
-    int64_t n_equal, n_decided, n_decided_equal; /* top-1; decided: B's margin is above twice the tolerance */
-    int64_t n_remasked;                          /* images for which B had to run with A's tokens */
-    int64_t n_left_out;                          /* images whose tokens differ, where B cannot run with A's */
+    int64_t n_equal, n_decided, n_decided_equal; /* images with equal top-1; decided: B's margin is above twice the tolerance */
+    int64_t n_remasked;                          /* images for which B ran again with A's tokens */
+    int64_t n_left_out;                          /* images whose tokens differ although B cannot run with A's */
     double largest_unmasked;                     /* over all images, each side with its own tokens */
     int32_t n_stages;
     struct stage_figures stages[RVIT_PRUNE_MAX_STAGES];
@@ -32,18 +32,19 @@ struct figures {
     double *blocks; /* [n_blocks]: largest difference over the block's largest value; -1: never comparable */
 };
 
-/* Adds one batch's kept tokens; out_differs [n_images] says which images have different ones at any stage, returns how many. */
+/* Adds the kept tokens of one batch. out_differs [n_images]: whether an image has different tokens at any stage. Returns the number of such
+   images. */
 int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images, bool *out_differs);
-/* Adds the logits [n_images, n_values] of one batch, but for the images left out (NULL: none). */
+/* Adds the logits [n_images, n_values] of one batch, except for the left-out images (NULL: none). */
 void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out);
-/* Adds the traced block outputs of one batch, where both have the same number of rows. */
+/* Adds the traced block outputs of one batch if both have the same number of rows. */
 rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim);
 
-/* Rows that the session has after a stage, or misses, against a selection from the same scores. fused: a row more stands for what an
-   image drops. */
+/* Number of rows in which a session's stage differs from a selection from the same scores. fused: the session has one more row for an
+   image's dropped tokens. */
 int64_t session_count_unlike(const rvit_session *session, int32_t stage, int32_t n_images, const struct selection *selection,
                              const int32_t *layout, bool fused);
-/* The mask over the model's own tokens that RVIT_PRUNE_MASK takes: out uint8 [n_stages, n_images, tokens]. */
+/* The mask over the unpruned tokens for RVIT_PRUNE_MASK: out uint8 [n_stages, n_images, tokens]. */
 void session_masks(const rvit_session *session, int32_t n_images, int32_t tokens, uint8_t *out);
 
 #endif

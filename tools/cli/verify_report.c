@@ -1,4 +1,4 @@
-/* What verify prints, and its verdict. */
+/* The output of verify, and its verdict. */
 #include <stdio.h>
 
 #include "json.h"
@@ -16,7 +16,7 @@ bool verify_is_same_device(const struct verify *self)
            a->device_info.tier == b->device_info.tier && !b->is_oracle;
 }
 
-/* Above this a block counts as diverged, relative to its largest value: some ten times what sound devices differ by. */
+/* Above this value, relative to its largest value, a block counts as diverged: about ten times the difference between correct devices. */
 static double block_tolerance(const struct verify *self)
 {
     return verify_by_dtype(self, 1e-5, 2e-3, 1e-2);

@@ -1,4 +1,4 @@
-/* Names of the library's enums, for OPTION_CHOICE, and the options that every command with a policy has. */
+/* Names of the library's enums, for OPTION_CHOICE, and the prune options that several commands share. */
 #ifndef RVIT_OPTIONS_CHOICES_H
 #define RVIT_OPTIONS_CHOICES_H
 
@@ -13,7 +13,7 @@ static inline const char *choice_backend(int value)
     return rvit_backend_name((rvit_backend)value);
 }
 
-/* The last of rvit_backend. */
+/* The last value of rvit_backend. */
 #define CHOICE_LAST_BACKEND RVIT_BACKEND_VULKAN
 
 static inline const char *choice_tier(int value)
@@ -26,7 +26,7 @@ static inline const char *choice_dtype(int value)
     return rvit_dtype_name((rvit_dtype)value);
 }
 
-/* Rows that fill desc, the rvit_prune_desc of T; the bits of what is given are those of rvit_prune_parameter. */
+/* Rows that fill desc, an rvit_prune_desc in T. The bits of given options are those of rvit_prune_parameter. */
 #define OPTION_PRUNE_ROWS(T, desc, commands_)                                                                       \
     {"keep",                                                                                                        \
      "R",                                                                                                           \

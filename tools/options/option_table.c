@@ -24,7 +24,7 @@ __attribute__((format(printf, 2, 3))) static void complain(const struct option_t
     table->complain(sentence);
 }
 
-/* Appends to the text in out, cut off where out ends. */
+/* Appends to the text in out, truncated at its end. */
 __attribute__((format(printf, 3, 4))) static void append(char *out, size_t out_size, const char *format, ...)
 {
     const size_t used = strlen(out);
@@ -47,7 +47,7 @@ static void list_choices(const struct option_row *row, char *out, size_t out_siz
     append(out, out_size, "%s%s", out[0] ? " or " : "", last != NULL ? last : "");
 }
 
-/* What the argument may be, or each number of it: "0 to 1024". */
+/* The range of the argument, or of each number in it: "0 to 1024". */
 static void describe_range(const struct option_row *row, char *out, size_t out_size)
 {
     out[0] = '\0';
@@ -280,7 +280,7 @@ static enum option_result parse(const struct option_table *table, const struct o
 {
     const char *space = command->name[0] ? " " : "";
     opterr = 0;
-    optind = 0; /* from the beginning, also a second time */
+    optind = 0; /* restarts getopt, also for a second call */
     for (int id; (id = getopt_long(argc, argv, ":h", rows, NULL)) != -1;) {
         if (id == 'h' || id == HELP) {
             option_table_help(table, command);

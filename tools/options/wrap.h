@@ -4,8 +4,8 @@
 
 #define WRAP_COLUMNS 100
 
-/* Prints text from the column where the line stands, broken at blanks so that no line is longer than WRAP_COLUMNS; further lines begin at
-   column indent. Ends the line. */
+/* Prints text, starting at the current column, broken at blanks into lines of at most WRAP_COLUMNS. Further lines start at column indent.
+   Ends the line. */
 void wrap_print(const char *text, int column, int indent);
 
 #endif
