@@ -1,10 +1,10 @@
-// Ragged attention with an online softmax: a group takes a tile of queries of one head of one image and goes over the image's keys block
-// by block, each fetched while the one before is worked on.
-// COLUMNS consecutive invocations make a line with ROWS queries of its own. Of these an invocation finds the logits with LANE_KEYS keys of
-// a block, and the results in LANE_UNITS units of the head, all in registers. What the invocations of a line tell each other, maxima and
-// weights, goes through shared memory; with TIER_SUBGROUP a line lies in one subgroup and waits for nobody else.
-// Queries are widened as they are staged; keys and values, to leave room for more groups, as they are used.
-// Tiles and blocks start at the image's first row, so an image's bits do not depend on its batch mates.
+// Ragged attention with an online softmax. A workgroup processes a tile of queries of one head of one image. It visits the image's keys
+// block by block and loads each block while it computes the one before.
+// COLUMNS consecutive invocations form a line, which has ROWS queries. Each invocation of a line computes the logits of LANE_KEYS keys of a
+// block, and the results of LANE_UNITS units of the head, all in registers. The invocations of a line exchange maxima and weights through
+// shared memory. With TIER_SUBGROUP a line is inside one subgroup and needs no barrier.
+// Queries are widened to float32 when they are staged; keys and values when they are used, so that more workgroups fit.
+// Tiles and blocks start at the image's first row, so the bits of an image do not depend on the other images of its batch.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -47,11 +47,11 @@ const uint UNITS = D4 / UNIT_FOURS;
 const uint LANE_UNITS = (UNITS + COLUMNS - 1) / COLUMNS;
 const uint LANE_FOURS = LANE_UNITS * UNIT_FOURS;
 const uint FETCHES = (KEYS * UNITS + THREADS - 1) / THREADS;
-// Odd, so that rows below each other begin in different banks.
+// Odd, so that consecutive rows begin in different banks.
 const uint Q_STEP = D4 | 1;
 const uint KV_STEP = UNITS | 1;
 const uint P_STEP = QUERIES / 4 | 1;
-// Keys whose weights are passed on at a time: where waiting is cheap one an invocation, which saves memory.
+// Keys whose weights are exchanged at a time: one per invocation where synchronising is cheap, which saves shared memory.
 #if TIER_SUBGROUP
 const uint PASSED = COLUMNS;
 #else
@@ -60,7 +60,7 @@ const uint PASSED = KEYS;
 
 const float LOG2_E = 1.4426950408889634;
 const float LN_2 = 0.6931471805599453;
-const float NEVER = -3.4028234e38; // the logit of what is no key
+const float NEVER = -3.4028234e38; // logit past the last key
 
 layout(binding = RVIT_ATTENTION_Q) readonly buffer Q { IN_VEC4 q_words[]; };
 layout(binding = RVIT_ATTENTION_K) readonly buffer K { IN_VEC4 k_words[]; };
@@ -70,7 +70,7 @@ shared vec4 q_tile[QUERIES * Q_STEP]; // [row of a line][line][d / 4]
 shared UNIT k_tile[KEYS * KV_STEP];   // [key][unit]
 shared UNIT v_tile[KEYS * KV_STEP];
 shared vec4 p_tile[PASSED * P_STEP];  // [key][query / 4]
-shared float key_added[KEYS];         // to the logits of a key
+shared float key_added[KEYS];         // added to the logits of a key
 
 void line_barrier()
 {
@@ -81,13 +81,13 @@ void line_barrier()
 #endif
 }
 
-// Where a row's part for the tile's head begins, in fours.
+// Offset of the tile's head in a row, in units of four elements.
 uint head_at(attention_tile tile, uint row, int stride4)
 {
     return (tile.image.begin + row) * uint(stride4) + tile.head * D4;
 }
 
-// Past the image's end stand copies of its last row, whose results nobody stores.
+// Rows past the image's end are copies of its last row; their results are not stored.
 void stage_queries(attention_tile tile)
 {
     [[unroll]] for (uint f = 0; f < (QUERIES * UNITS + THREADS - 1) / THREADS; f++) {
@@ -102,7 +102,7 @@ void stage_queries(attention_tile tile)
     }
 }
 
-// The keys and values of a block. Past the image's end stand copies of its last row, which get a weight of 0.
+// Loads the keys and values of a block. Rows past the image's end are copies of its last row and get weight 0.
 void fetch(attention_tile tile, uint first_key, out UNIT k_next[FETCHES], out UNIT v_next[FETCHES])
 {
     const uint last = tile.image.len - 1;
@@ -178,7 +178,7 @@ vec4 get_rows(uint slot, uint line, uint r)
     return p_tile[slot * P_STEP + (line * ROWS + r) / 4];
 }
 
-// Of a line's invocations.
+// Reductions over the invocations of a line.
 void share_max(uint line, uint column, inout float values[ROWS])
 {
     put_rows(column, line, values);
@@ -201,7 +201,8 @@ void share_sum(uint line, uint column, inout float values[ROWS])
     line_barrier();
 }
 
-// Puts the weights of the next keys into the slots. They are the first each time: what indexes an array in registers must not vary.
+// Stores the weights of the next keys in the slots. They are always the first elements of the array: an index into registers must be
+// constant.
 void pass_weights(uint line, uint column, inout float weights[ROWS][LANE_KEYS])
 {
     const uint n = PASSED / COLUMNS;
@@ -216,7 +217,7 @@ void pass_weights(uint line, uint column, inout float weights[ROWS][LANE_KEYS])
             weights[r][c - n] = weights[r][c];
 }
 
-// The weighted values of COLUMNS keys of the block, whose weights begin at a slot.
+// Adds the weighted values of COLUMNS keys of the block; their weights begin at a slot.
 void add_values(uint first, uint slot, uint line, uint column, inout vec4 sums[ROWS][LANE_FOURS])
 {
     [[unroll]] for (uint key = 0; key < COLUMNS; key++) {
@@ -319,7 +320,7 @@ void main()
     }
     if (keeps_cls)
         for (uint key = column; key < len; key += COLUMNS) {
-            const uint at = cls_probs_at(tile, key); // left there by this invocation
+            const uint at = cls_probs_at(tile, key); // written by this invocation
             cls_probs[at] = exp2(cls_probs[at] - maximum[0]) * inverse_total(total[0]);
         }
 }

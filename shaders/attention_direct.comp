@@ -1,5 +1,6 @@
-// The attention op for software devices: a group is one subgroup, reads through texel buffers and keeps its tiles in registers.
-// Logits have keys along the lanes, sums have the head along them; in between the probabilities go from lane to lane by broadcast.
+// The attention op for software devices: a workgroup is one subgroup, reads through texel buffers and keeps its tiles in registers.
+// Lanes hold different keys while logits are computed, and different columns of the head while results are computed; in between,
+// probabilities move between lanes by broadcast.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -14,8 +15,8 @@
 #include "common/attention.glsl"
 
 #define LANES THREADS
-const uint LANE_KEYS = KEYS / LANES;                   // keys of a lane in a block
-const uint LANE_COLUMNS = (D4 + LANES - 1) / LANES;    // fours of the head of a lane
+const uint LANE_KEYS = KEYS / LANES;                   // keys per lane in a block
+const uint LANE_COLUMNS = (D4 + LANES - 1) / LANES;    // groups of four columns of the head per lane
 
 layout(binding = RVIT_ATTENTION_Q) uniform samplerBuffer q_texels;
 layout(binding = RVIT_ATTENTION_K) uniform samplerBuffer k_texels;

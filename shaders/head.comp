@@ -1,5 +1,5 @@
-// logits = the layernormed first rows of an image, side by side, times weight^T, plus bias. A group takes classes of one image, a team of
-// its lanes CLASSES of them: neighbouring lanes read neighbouring weights.
+// logits = (the layernormed first rows of an image, concatenated) times weight^T, plus bias. A workgroup computes classes of one image,
+// each team of lanes CLASSES of them; neighbouring lanes read neighbouring weights.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -14,7 +14,7 @@
 layout(constant_id = RVIT_HEAD_TEAMS) const uint TEAMS = 4;
 layout(constant_id = RVIT_HEAD_HAS_BIAS) const uint HAS_BIAS = 0;
 const uint CLASSES = RVIT_HEAD_CLASSES;
-const uint BURST = 4; // fours of features of a lane on their way at once
+const uint BURST = 4; // loads of four features that a lane has in flight
 
 #if WEIGHT_F16
 #define WEIGHT_VEC4 uvec2
@@ -36,7 +36,7 @@ layout(push_constant) uniform Push { rvit_head_push push; };
 #include "common/group_add.glsl"
 #include "common/row_team.glsl"
 
-// What makes a row normal.
+// The mean and scale that normalise a row.
 vec2 mean_and_scale(uint from)
 {
     const uint dim4 = uint(push.dim4);

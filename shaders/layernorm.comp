@@ -1,4 +1,5 @@
-// Layernorm of rows, gathered or not. Two passes over a row, the first shifted by its first element: a constant row gives beta exactly.
+// Layernorm of rows, with or without a gather. Two passes over a row; the first subtracts the row's first element, so that a constant row
+// gives exactly beta.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -49,7 +50,7 @@ void main()
         return;
     const float inverse_dim = 1.0 / float(push.dim4 * 4);
     const row_team team = make_row_team(ROWS);
-    // Whether a lane's part of a row, of gamma and of beta fits in registers: all of it is then on its way at once.
+    // Whether a lane's part of a row, of gamma and of beta fits in registers: then all loads are in flight at once.
     const bool holds = dim4 <= HELD * team.lanes;
     for (uint r = team.first; r < ROWS; r += team.step) {
         const uint row = first + r;
@@ -58,7 +59,7 @@ void main()
         const uint from = uint(push.x_at) + source_row(min(row, n_rows - 1)) * dim4;
         const float shift = in_vec4(x_words[from]).x;
         IN_VEC4 held[HELD];
-        vec4 gamma[HELD], beta[HELD]; // fetched last: they come from further away, and are needed last
+        vec4 gamma[HELD], beta[HELD]; // loaded last: they come from further away and are needed last
         vec4 sum = vec4(0.0);
         if (holds) {
             [[unroll]] for (uint u = 0; u < HELD; u++)

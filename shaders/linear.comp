@@ -1,5 +1,5 @@
-// out = activation(x weight^T + bias) + residual: a product tiled through shared memory.
-// Each element is summed over the features in ascending order by one thread, so its bits do not depend on its row's place in the batch.
+// out = activation(x weight^T + bias) + residual: a GEMM tiled through shared memory.
+// One thread sums each element over the features in ascending order, so its bits do not depend on the position of its row in the batch.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_control_flow_attributes : require
@@ -12,7 +12,7 @@ layout(constant_id = RVIT_LINEAR_TILE_M) const uint TILE_M = 64;
 layout(constant_id = RVIT_LINEAR_TILE_N) const uint TILE_N = 64;
 layout(constant_id = RVIT_LINEAR_TILE_K) const uint TILE_K = 16;
 const uint K4 = TILE_K / 4;
-const uint QUADS = TILE_N / 4; // columns go in fours
+const uint QUADS = TILE_N / 4; // groups of four columns
 const uint X_STEP = TILE_M + 1;
 const uint W_STEP = TILE_N + 1;
 

@@ -1,9 +1,9 @@
-// Finds the pairs of rows to merge, an image at a time. How many rows stay depends on the lengths alone, so that every group finds its
-// place in the layout after by itself, from the lengths of the images before its own.
+// Finds the pairs of rows to merge, one image at a time. The number of remaining rows depends on the lengths alone, so every workgroup
+// computes its position in the output layout by itself, from the lengths of the images before its own.
 //
-// Items are the rows of A that may merge: item i has the place image_first_a + 2 i in its image. Their keys, how good the best partner is,
-// lie in shared memory and, from a certain item on, in next_rows, which is written last. Their targets, the places of the partners, lie in
-// the workspace; where there are more items than it holds, they are found anew, a block of items at a time.
+// Items are the rows of A that may merge: item i is row image_first_a + 2 i of its image. The keys of the items (how good the best partner
+// is) are in shared memory and, past a certain item, in next_rows, which is written last. The targets (the positions of the partners) are
+// in the workspace; if there are more items than it holds, they are computed again, one block of items at a time.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -26,7 +26,7 @@ layout(binding = RVIT_MATCH_SRC_ROWS) writeonly buffer SrcRows { uint src_rows[]
 layout(binding = RVIT_MATCH_METRIC) coherent buffer Metric { vec4 metric[]; };
 layout(binding = RVIT_MATCH_NEXT_ROWS) coherent buffer NextRows { uint next_rows[]; };
 
-// The image in work.
+// The current image.
 uint image_begin;
 uint image_first_a;
 
@@ -95,7 +95,7 @@ void store_metric(rvit_sequence image)
     }
 }
 
-// Rows of B staged at a time.
+// Rows of B per staged tile.
 #define TILE 8
 shared vec4 tile[TILE * D4];
 
@@ -140,7 +140,7 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
     barrier();
 }
 
-// Takes the mark of the items that merge; returns how many stay.
+// Clears the marks of the items that merge; returns how many items stay.
 uint choose(uint n_items, uint n_chosen, uint rank)
 {
     if (n_chosen == 0)
@@ -172,8 +172,8 @@ bool stays(uint item)
     return load_marks(row / 4, row, row + 1) != 0;
 }
 
-// The lists: a row of B, and the items merged into it in ascending order. They are built from the end, the one that each row of B has so
-// far beginning at its next row.
+// Builds the lists: a row of B, then the items merged into it in ascending order. They are built from the end; the current list of a row
+// of B begins at its next row.
 void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n_b)
 {
     for (uint place = gl_LocalInvocationIndex; place < image.len; place += THREADS)
@@ -187,7 +187,7 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
         if (LONG != 0 && n_items > BLOCK)
             find_partners(image, block, block + n, first_b, n_b);
         for (uint i = gl_LocalInvocationIndex; i < n; i += THREADS) {
-            next_rows[next_at(item_place(block + i))] = LAST; // was the key
+            next_rows[next_at(item_place(block + i))] = LAST; // held the key until now
             if (stays(block + i))
                 workspace[i] = NO_ROW;
         }
@@ -213,7 +213,7 @@ void store_source(uint at, uint place)
         src_rows[uint(push.src_rows_at) + at] = image_begin + place;
 }
 
-// The rows that stay, from row `to` of the layout after: the prefix, the rest of A, B.
+// Lists the remaining rows, from row `to` of the output layout on: the prefix, the rest of A, B.
 void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_b, uint n_b, uint rank)
 {
     for (uint place = rank; place < end_prefix; place += THREADS)
@@ -231,7 +231,7 @@ void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_
         store_source(to + end_prefix + staying + b, first_b + 2 * b);
 }
 
-// `to`: where the image begins in the layout after.
+// `to`: first row of the image in the output layout.
 void match_image(rvit_sequence image, uint to, uint rank)
 {
     image_begin = image.begin;

@@ -1,4 +1,5 @@
-// Replaces columns of each image by their mean over the rows past the prefix; a group takes MEAN_COLUMNS fours of columns of an image.
+// Replaces columns of each image by their mean over the rows past the prefix. A workgroup processes MEAN_COLUMNS groups of four columns of
+// an image.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"

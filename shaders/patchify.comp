@@ -1,4 +1,5 @@
-// Images to the rows of the patch embedding's product: a thread takes two neighbouring pixels, which lie in one patch as its width is even.
+// Writes images as the input rows of the patch embedding's GEMM. A thread copies two neighbouring pixels; they are in the same patch
+// because its width is even.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"

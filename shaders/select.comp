@@ -1,4 +1,5 @@
-// Scores, selects and lays out what is left, in one dispatch: a group marks what an image keeps, and the last group lists it.
+// Scores rows, selects them and writes the output layout, in one dispatch: each workgroup marks the rows that an image keeps, and the last
+// one lists them.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -24,7 +25,7 @@ layout(binding = RVIT_SELECT_INPUT) readonly buffer Scores { uint scores[]; };
 layout(binding = RVIT_SELECT_INPUT) readonly buffer KeepIn { uint keep_in[]; };
 layout(binding = RVIT_SELECT_COUNTS) readonly buffer Counts { int counts[]; };
 
-// The image in work: items of common/kth.glsl are its rows.
+// The current image: its rows are the items of common/kth.glsl.
 uint image_begin;
 
 uint score_bits(uint item)
@@ -52,7 +53,7 @@ uint score_bits(uint item)
 
 const uint KIND_NAN = 0, KIND_PREFIX = 1, KIND_SUM = 2;
 
-// Kept are the rows with a key above this one, and the first `need` of those at it.
+// The kept rows: all with a larger key, and the first `need` of those with this key.
 struct cut {
     uint key;
     uint need;
@@ -131,7 +132,7 @@ void mark(uint end_prefix, uint first, uint end, uint rank, cut chosen)
     }
 }
 
-// Marks the rows of the given mask and the prefix; true if the thread saw a prefix row that the mask drops.
+// Marks the rows of the given mask and the prefix; returns true if this thread found a prefix row that the mask drops.
 bool mark_given(uint end_prefix, uint end, uint rank)
 {
     bool is_dropped = false;
@@ -150,7 +151,7 @@ bool mark_given(uint end_prefix, uint end, uint rank)
     return is_dropped;
 }
 
-// The token that takes the dropped rows' place is the first of them.
+// The fused token replaces the first dropped row.
 void mark_fused(uint end, uint rank)
 {
     if (rank == 0)

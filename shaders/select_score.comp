@@ -1,4 +1,4 @@
-// The scores alone, for devices that cannot bind all that select.comp needs at once; an image to a group.
+// Only the scores, for devices that cannot bind everything that select.comp needs at once. One workgroup per image.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"

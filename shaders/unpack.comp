@@ -1,5 +1,5 @@
-// Rows of a grid from the packed rows that name them in src_rows; every other row from base, or filled. src_rows ascends, so that each
-// destination row looks its source up by bisection and is written once.
+// Scatters packed rows to the rows of a grid that src_rows lists; every other row comes from base or gets the fill value. src_rows ascends,
+// so each destination row finds its source by bisection and is written once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"

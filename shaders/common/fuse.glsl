@@ -1,5 +1,5 @@
-// The fused token: the rows that an image drops, times their scores, added up in ascending order into the first of them. Define
-// FUSE_X_BINDING.
+// The fused token: the sum of the rows that an image drops, weighted by their scores, in ascending order, written to the first of them.
+// Define FUSE_X_BINDING.
 #ifndef FUSE_GLSL
 #define FUSE_GLSL
 
@@ -8,7 +8,7 @@
 layout(binding = FUSE_X_BINDING) buffer FuseX32 { vec4 fuse_f32[]; };
 layout(binding = FUSE_X_BINDING) buffer FuseX16 { uvec2 fuse_f16[]; };
 
-// The workspace holds rows, then the bits of their scores; a chunk is as many as the threads can mark at once.
+// The workspace holds rows, then the bits of their scores; a chunk has as many rows as the threads can list at once.
 #define FUSE_CHUNK (WORKSPACE / 2)
 
 uint fuse_at(uint row, uint i)

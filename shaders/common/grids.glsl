@@ -1,11 +1,11 @@
-// Grids (triples of group counts) of indirect dispatches, folded over two dimensions, from a row count. `push` has n_grids, grids_at and
-// rules_at. Define GRIDS_BINDING.
+// Grids (triples of workgroup counts) of indirect dispatches, computed from a row count and spread over two dimensions. `push` has n_grids,
+// grids_at and rules_at. Define GRIDS_BINDING.
 #ifndef GRIDS_GLSL
 #define GRIDS_GLSL
 
 layout(binding = GRIDS_BINDING) coherent buffer Grids {
-    uint arrived;        // groups of a select; 0 between dispatches
-    uint smallest_error; // 2^32 - 1 less the smallest error so far; 0: none
+    uint arrived;        // workgroups of a select that have arrived; 0 between dispatches
+    uint smallest_error; // 2^32 - 1 minus the smallest error so far; 0: none
     uint grid_words[];
 };
 

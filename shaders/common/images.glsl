@@ -1,4 +1,4 @@
-// The images of a ragged batch, for shaders that take an image at a time. `push` has n_images, max_len, rows, n_prefix, cu_seqlens_at.
+// The images of a ragged batch, for shaders that process one image at a time. `push` has n_images, max_len, rows, n_prefix, cu_seqlens_at.
 #ifndef IMAGES_GLSL
 #define IMAGES_GLSL
 
@@ -12,7 +12,7 @@ rvit_sequence image_rows(uint image)
     return clamp_sequence(cu_seqlens[at], cu_seqlens[at + 1], push.max_len, push.rows);
 }
 
-// Where the image's rows past the prefix begin.
+// The first row of the image past the prefix.
 uint prefix_end(rvit_sequence image)
 {
     return min(uint(push.n_prefix), image.len);

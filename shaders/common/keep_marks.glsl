@@ -1,10 +1,10 @@
-// The keep marks, a byte to a row, read and written as words of four rows. A word may be shared with neighbouring images, which other
-// groups may be writing. Define KEEP_BINDING.
+// The keep marks, one byte per row, read and written as words of four rows. Neighbouring images may share a word, which other workgroups
+// may be writing. Define KEEP_BINDING.
 #ifndef KEEP_MARKS_GLSL
 #define KEEP_MARKS_GLSL
 
 #define KEPT 1u
-// Until the layout is made: the row that the image's fused token has taken, and the image's last row if it has such a token.
+// Set until the layout is written: on the row that the fused token replaces, and on the last row of an image with a fused token.
 #define FUSED 2u
 #define FUSED_END 4u
 #define EACH_BYTE 0x01010101u

@@ -1,5 +1,5 @@
-// The k-th best of a set of keys, found digit by digit (radix 256) from the highest. The keys of the first items are kept in shared memory.
-// LONG tells whether there can be others; the shader defines far_key(item) for them.
+// Finds the k-th best of a set of keys, digit by digit (radix 256) from the highest. The keys of the first items are in shared memory.
+// LONG: there may be more items; the shader defines far_key(item) for them.
 #ifndef KTH_GLSL
 #define KTH_GLSL
 
@@ -7,8 +7,8 @@
 
 #define NEAR_KEYS RVIT_NEAR_KEYS
 #define DIGITS 256
-// Items that a thread takes at a time. Mesa's software devices end every loop of a shader once 65,535 iterations of all its loops have been
-// made, so that loops over long images must take long steps.
+// Items per thread and step. Mesa's software devices end every loop of a shader after 65,535 iterations of all its loops together, so
+// loops over long images must take long steps.
 const uint ITEMS = 1 + LONG * 15;
 shared uint near_keys[NEAR_KEYS];
 shared uint histogram[DIGITS];
@@ -20,8 +20,8 @@ uint key_at(uint item)
     return LONG == 0 || item < NEAR_KEYS ? near_keys[item] : far_key(item);
 }
 
-// The key of the `need`-th best of the items first..end-1, 1 <= need <= end - first. need becomes how many equal to it are among the best,
-// n_equal is how many are equal to it.
+// The key of the `need`-th best of the items first..end-1, 1 <= need <= end - first. need becomes the number of items with this key among
+// the best; n_equal is the number of all items with this key.
 uint find_kth(uint first, uint end, uint rank, inout uint need, out uint n_equal)
 {
     uint prefix = 0;
@@ -38,7 +38,7 @@ uint find_kth(uint first, uint end, uint rank, inout uint need, out uint n_equal
                     atomicAdd(histogram[key >> shift & 0xffu], 1);
             }
         barrier();
-        // The threads in order take the digits from the highest down, an equal share each.
+        // The threads, in order, take equal shares of the digits, from the highest down.
         const uint share = (DIGITS + THREADS - 1) / THREADS;
         const uint from = rank * share;
         uint sum = 0;

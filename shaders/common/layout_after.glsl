@@ -1,5 +1,5 @@
-// The layout after a selection, made from the keep marks by the group that arrives last: no group waits for another, so that none needs
-// to make progress for another's sake.
+// Writes the output layout of a selection from the keep marks. The workgroup that arrives last does it: no workgroup waits for another, so
+// no forward progress guarantee is needed.
 #ifndef LAYOUT_AFTER_GLSL
 #define LAYOUT_AFTER_GLSL
 
@@ -30,12 +30,12 @@ bool arrives_last()
 
 void store_source(uint at, uint row)
 {
-    // Only a broken layout, whose images overlap, keeps more rows than there are.
+    // Only an invalid layout, whose images overlap, keeps more rows than exist.
     if (at < uint(push.rows))
         src_rows[uint(push.src_rows_at) + at] = int(row);
 }
 
-// The threads take segments of images in order: an image each, or as many to an image as there are threads.
+// The threads process segments of images in order: each an image, or several threads share an image.
 void lay_out(uint rank)
 {
     const uint n_images = uint(push.n_images);

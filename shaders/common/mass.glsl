@@ -1,4 +1,4 @@
-// RVIT_SELECT_MASS: the key at which the sum of the best passes the bound, found as in kth.glsl but by sums instead of counts.
+// RVIT_SELECT_MASS: finds the key at which the sum of the best rows exceeds the bound, like kth.glsl but with sums instead of counts.
 #ifndef MASS_GLSL
 #define MASS_GLSL
 
@@ -21,8 +21,8 @@ uvec2 mass_bound(uvec2 sum)
     return add64(multiply64(uvec2(sum.y, 0), uint(push.amount)), uvec2(high, 0));
 }
 
-// The key of the first row, of those in order, whose sum up to and including itself exceeds the bound, which is below the sum of all; need
-// becomes how many of the rows with that key stay. All threads must call it.
+// The key of the first row, from the best on, at which the running sum exceeds the bound, which is below the total; need becomes the number
+// of rows with that key that are kept. All threads must call it.
 uint find_mass(uint first, uint end, uint rank, key_range range, uvec2 bound, out uint need)
 {
     uvec2 rest = bound;
@@ -64,7 +64,7 @@ uint find_mass(uint first, uint end, uint rank, key_range range, uvec2 bound, ou
         rest = found_rest;
         barrier();
     }
-    // How often the summand goes into the rest, at most 65536 times; the best row of all stays in any case.
+    // How many times the summand fits into the rest, at most 65536; the best row is always kept.
     const uint value = summand(prefix, range);
     need = 0;
     for (uint step = 0x10000u; step > 0; step /= 2)

@@ -1,10 +1,10 @@
-// Threads that share a row and add over it: a subgroup that walks over the group's rows, or an equal share of the group through shared
-// memory, one row each. A row's sum is taken the same way wherever the row lies.
+// A team of threads that share a row and sum over it: either a subgroup that visits the workgroup's rows in turn, or an equal share of the
+// workgroup that uses shared memory, one row each. The sum of a row is computed the same way wherever the row is.
 #ifndef ROW_TEAM_GLSL
 #define ROW_TEAM_GLSL
 
 struct row_team {
-    uint first, step;  // the rows it takes
+    uint first, step;  // the rows of the team
     uint lane, lanes;
 };
 

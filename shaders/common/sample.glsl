@@ -1,18 +1,18 @@
-// RVIT_SELECT_SAMPLE: marks the rows that some sample is nearest to. The rows are taken in ascending order of score, a block of them sorted
-// at a time. A rank is picked if its value c is above the one before it and a sample lies past the middle between the two, but not past
-// the middle to the next: if the samples before the first middle are fewer than those before the second. The lowest of equals is
-// picked, and rank 0 never, since no sample lies below y0.
+// RVIT_SELECT_SAMPLE: marks the rows that are nearest to some sample. Rows are visited in ascending order of score, one sorted block at a
+// time. A rank is picked if its value c is above that of the rank before it and a sample lies past the midpoint of the two but not past the
+// midpoint to the next rank: that is, if fewer samples lie before the first midpoint than before the second. Of equal values the lowest
+// rank is picked. Rank 0 is never picked, since no sample lies below y0.
 #ifndef SAMPLE_GLSL
 #define SAMPLE_GLSL
 
 #include "workspace.glsl"
 
 #define BLOCK WORKSPACE
-const uint SORT_ITEMS = 1 + LONG * 3; // pairs that a thread takes at a time
-#define COLLECT_ITEMS 32              // rows that a thread takes at a time
+const uint SORT_ITEMS = 1 + LONG * 3; // pairs per thread and step
+#define COLLECT_ITEMS 32              // rows per thread and step
 shared uint n_collected;
 shared uvec2 lowest_value; // y0
-shared uint open_item;     // the last row of the block before, and how many samples lie before its middle
+shared uint open_item;     // last row of the previous block, and the number of samples before its midpoint
 shared uint open_samples;
 
 bool comes_before(uint a, uint b)
@@ -32,7 +32,7 @@ void sort_pair(uint low, uint high, uint n)
     }
 }
 
-// Sorts n items by a bitonic network whose comparisons all point up, so that what is past the end need not be there.
+// Sorts n items with a bitonic network whose comparisons all ascend, so that the block need not be padded.
 void sort_block(uint n, uint rank)
 {
     for (uint width = 2; width < 2 * n; width *= 2) {
@@ -55,7 +55,7 @@ void sort_block(uint n, uint rank)
     }
 }
 
-// A place in the ascending order: before it are the rows below key, and the first n_equal of those at it.
+// A position in the ascending order: after all rows below key and the first n_equal rows with this key.
 struct boundary {
     uint key;
     uint n_equal;
@@ -71,8 +71,8 @@ boundary find_boundary(uint first, uint end, uint rank, uint n_before)
     return boundary(key, n_equal - need + 1);
 }
 
-// Puts the items between two boundaries into the workspace, in no order. It is filled first: if another image's group writes to the same
-// scores, as only a broken layout has it, there may be fewer of them.
+// Copies the items between two boundaries into the workspace, unordered. The workspace is filled first: with an invalid layout, another
+// workgroup may write to the same scores, and fewer items may be found.
 void collect(uint first, uint end, uint rank, boundary low, boundary high)
 {
     if (rank == 0)
@@ -83,7 +83,7 @@ void collect(uint first, uint end, uint rank, boundary low, boundary high)
     uint low_before = 0, high_before = 0;
     for (uint start = first; start < end; start += THREADS * COLLECT_ITEMS) {
         const uint own = start + rank * COLLECT_ITEMS;
-        uint n_equal = 0; // to either boundary, in 16 bits each
+        uint n_equal = 0; // rows equal to each boundary, in 16 bits each
         [[unroll]] for (uint i = 0; i < COLLECT_ITEMS; i++) {
             const uint key = own + i < end ? key_at(own + i) : 0;
             n_equal += uint(own + i < end && key == low.key) | uint(own + i < end && key == high.key) << 16;
@@ -107,7 +107,7 @@ void collect(uint first, uint end, uint rank, boundary low, boundary high)
     barrier();
 }
 
-// How many of the samples y0 + k (last - y0) / (n_samples - 1), in ascending order, are no nearer to c than to what comes before it.
+// The number of samples y0 + k (last - y0) / (n_samples - 1), in ascending order, that are not nearer to c than to the value before it.
 uint samples_before(uvec2 before, uvec2 c, uvec2 y0, uvec2 last)
 {
     const uint n_samples = uint(push.amount);
@@ -171,7 +171,7 @@ void sample_items(uint image_begin, uint first, uint end, uint rank, key_range r
         }
         barrier();
         const uvec2 y0 = lowest_value;
-        // One rank past the share is looked at too, to close the share's last one.
+        // Also visits the first rank past the share, to finish the last rank of the share.
         for (uint r = from; r < min(to + uint(from < to), n_block); r++) {
             const uint item = workspace[r];
             const uint value = block + r > 0 ? summand(key_at(item), range) : 0;

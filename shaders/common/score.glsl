@@ -1,5 +1,5 @@
 // The scores of an image's rows. Sums have the order that prune.h fixes, and multiplications and additions stay separate, so that every
-// backend gives the same bits. Define SCORE_X_BINDING, SCORE_TABLE_BINDING and SCORE_BIAS_BINDING.
+// backend computes the same bits. Define SCORE_X_BINDING, SCORE_TABLE_BINDING and SCORE_BIAS_BINDING.
 #ifndef SCORE_GLSL
 #define SCORE_GLSL
 
@@ -13,8 +13,8 @@ layout(binding = SCORE_TABLE_BINDING) readonly buffer ClsProbs { float cls_probs
 layout(binding = SCORE_TABLE_BINDING) readonly buffer PositionScores { uint position_scores[]; };
 layout(binding = SCORE_BIAS_BINDING) readonly buffer Bias { float bias_values[]; };
 
-#define SCORE_TEAM 8 // threads that share a row; each holds four neighbouring ones of the 32 lanes
-#define SCORE_ITEMS 12 // loads of a thread under way
+#define SCORE_TEAM 8 // threads that share a row; each holds four consecutive lanes of the 32
+#define SCORE_ITEMS 12 // loads in flight per thread
 shared vec4 team_sums[THREADS];
 
 vec4 x_vec4(uint row, uint i)
@@ -39,7 +39,7 @@ float cls_attention(uint row)
     return mean;
 }
 
-// log(1 / (1 + e^d)), accurate where it is close to 0 too. NaN is passed on as bits, which a driver cannot reason away.
+// log(1 / (1 + e^d)), accurate also where it is close to 0. Returns bits, so that a driver cannot optimise NaN away.
 uint log_sigmoid_bits(float d)
 {
     if ((floatBitsToUint(d) & 0x7fffffffu) > 0x7f800000u)
@@ -71,7 +71,7 @@ vec4 row_part(uint row, uint lane)
     return sum;
 }
 
-// The bits of a row's score from the parts of its team, which begin at `first`.
+// The bits of a row's score, from the parts of its team, which begin at `first`.
 uint score_of_parts(uint row, uint first)
 {
     precise vec4 four[SCORE_TEAM / 2];

@@ -1,4 +1,4 @@
-// Scores as integers that can be added up in any order: see rvit_select_args. Scores of keys that are neither NaN nor negative only.
+// Scores as integers that can be summed in any order: see rvit_select_args. Only for scores that are neither NaN nor negative.
 #ifndef SUMMAND_GLSL
 #define SUMMAND_GLSL
 
@@ -7,7 +7,7 @@
 const uint ZERO_KEY = 0x80000000u;
 const uint INFINITY_KEY = 0xff800000u;
 
-// What the keys of an image's competing rows have in common.
+// The range of the keys of an image's competing rows.
 struct key_range {
     uint lowest, highest;
     bool has_nan;

@@ -1,4 +1,4 @@
-// Unsigned integers of 64 bits: x is the low half. Made of 32-bit ones, since 64-bit ones are optional.
+// Unsigned 64-bit integers as pairs of 32-bit ones, since 64-bit integers are optional: x is the low half.
 #ifndef UINT64_GLSL
 #define UINT64_GLSL
 
@@ -28,7 +28,7 @@ uvec2 multiply64(uvec2 a, uint b)
     return uvec2(low, high + a.y * b);
 }
 
-// As group_exclusive_add(), of values whose sum is below 2^48: their halves of 24 bits are added by themselves.
+// Like group_exclusive_add(), for values whose sum is below 2^48: adds their 24-bit halves separately.
 uvec2 group_exclusive_add48(uvec2 value, out uvec2 total)
 {
     uint total_low, total_high;
