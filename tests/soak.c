@@ -51,7 +51,8 @@ static void expect_flat(held before, held now, const char *what)
 static void forwards(void **state)
 {
     (void)state;
-    static const toy_spec spec = {64, 3, 64, 32, 8, 5, 0, RVIT_F32, 77, 0};
+    static const toy_spec spec = {
+        .dim = 64, .depth = 3, .mlp = 64, .image_size = 32, .patch_size = 8, .n_classes = 5, .stored = RVIT_F32, .seed = 77};
     enum { CLASSES = 5 };
     const toy *m = toy_new(&spec);
     rvit_checkpoint *checkpoint = NULL;

@@ -183,10 +183,10 @@ static void hugging_face(void **state)
 {
     (void)state;
     static const hf_kind kinds[] = {
-        {"vit.", "encoder.layer.", "classifier.", "", 0},
-        {"vit.", "layers.", "classifier.", "", 1},
-        {"deit.", "encoder.layer.", "cls_classifier.", "distillation_classifier.", 0},
-        {"deit.", "layers.", "cls_classifier.", "distillation_classifier.", 1},
+        {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""},
+        {.prefix = "vit.", .blocks = "layers.", .head = "classifier.", .head_dist = "", .new_names = 1},
+        {.prefix = "deit.", .blocks = "encoder.layer.", .head = "cls_classifier.", .head_dist = "distillation_classifier."},
+        {.prefix = "deit.", .blocks = "layers.", .head = "cls_classifier.", .head_dist = "distillation_classifier.", .new_names = 1},
     };
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
         for (int half = 0; half < 2; half++) {
@@ -214,9 +214,9 @@ static void hugging_face_missing(void **state)
 {
     (void)state;
     static const hf_kind kinds[] = {
-        {"vit.", "encoder.layer.", "classifier.", "", 0},
-        {"deit.", "encoder.layer.", "cls_classifier.", "distillation_classifier.", 0},
-        {"", "encoder.layer.", "head.", "", 0},
+        {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""},
+        {.prefix = "deit.", .blocks = "encoder.layer.", .head = "cls_classifier.", .head_dist = "distillation_classifier."},
+        {.prefix = "", .blocks = "encoder.layer.", .head = "head.", .head_dist = ""},
     };
     for (int k = 0; k < 3; k++) {
         geometry g = small_geometry;
@@ -257,7 +257,7 @@ static void token_without_head(void **state)
             drop_name("head.weight");
             drop_name("head.bias");
         }
-        const hf_kind kind = {bare ? "" : "deit.", "encoder.layer.", "classifier.", "", 0};
+        const hf_kind kind = {.prefix = bare ? "" : "deit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""};
         to_hugging_face(&kind);
         if (bare)
             add(&scratch, "pooler.dense.weight", 2, 64, 64, 0, 0);
@@ -518,7 +518,7 @@ static void configs(void **state)
         write_config(cases[i].text);
         build(&scratch, &small_geometry, "F32");
         assert_true(good().eps == 1e-6f); /* timm's: the file is none of its business */
-        const hf_kind kind = {"vit.", "encoder.layer.", "classifier.", "", 0};
+        const hf_kind kind = {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""};
         to_hugging_face(&kind);
         if (cases[i].status != RVIT_OK) {
             expect_bad(NULL, cases[i].status, cases[i].word);
@@ -606,7 +606,7 @@ static void config_links(void **state)
         const char *target, *word;
     } cases[] = {{"nothing.json", "config.json: a link to a file that is not there"},
                  {"config.json", "config.json: links that lead to each other"}};
-    const hf_kind kind = {"vit.", "encoder.layer.", "classifier.", "", 0};
+    const hf_kind kind = {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""};
     build(&scratch, &small_geometry, "F32");
     to_hugging_face(&kind);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

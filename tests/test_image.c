@@ -90,13 +90,26 @@ static const struct golden {
     int32_t width, height, to_width, to_height;
     uint32_t crc;
 } goldens[] = {
-    {0, 32, 32, 224, 224, 0x341f62ba},   {1, 451, 300, 372, 248, 0xcf354f55}, {2, 500, 375, 330, 248, 0x30c21379},
-    {0, 375, 500, 248, 330, 0xc485be07}, {1, 333, 500, 256, 384, 0x4b3534fc}, {2, 64, 48, 7, 5, 0x01bfeda8},
-    {0, 7, 5, 64, 48, 0xb70986c8},       {1, 100, 80, 100, 20, 0x72a0be79},   {2, 100, 80, 20, 80, 0x0a5197f4},
-    {0, 100, 80, 160, 20, 0x594045af},   {1, 20, 90, 60, 31, 0xbe7cc051},     {2, 1, 1, 5, 4, 0x9fefa85b},
-    {0, 1, 9, 6, 3, 0x04f38ad9},         {1, 9, 1, 3, 6, 0x54202ce8},         {2, 2, 3, 3, 2, 0x9bbf56d6},
-    {0, 3, 2, 2, 3, 0x14c0370f},         {1, 200, 150, 200, 150, 0x2d153491}, {2, 224, 224, 384, 384, 0x2fa85df6},
-    {0, 600, 37, 24, 224, 0xb7e0baa2},   {1, 37, 600, 224, 24, 0x7a5152b5},
+    {.width = 32, .height = 32, .to_width = 224, .to_height = 224, .crc = 0x341f62ba},
+    {.kind = 1, .width = 451, .height = 300, .to_width = 372, .to_height = 248, .crc = 0xcf354f55},
+    {.kind = 2, .width = 500, .height = 375, .to_width = 330, .to_height = 248, .crc = 0x30c21379},
+    {.width = 375, .height = 500, .to_width = 248, .to_height = 330, .crc = 0xc485be07},
+    {.kind = 1, .width = 333, .height = 500, .to_width = 256, .to_height = 384, .crc = 0x4b3534fc},
+    {.kind = 2, .width = 64, .height = 48, .to_width = 7, .to_height = 5, .crc = 0x01bfeda8},
+    {.width = 7, .height = 5, .to_width = 64, .to_height = 48, .crc = 0xb70986c8},
+    {.kind = 1, .width = 100, .height = 80, .to_width = 100, .to_height = 20, .crc = 0x72a0be79},
+    {.kind = 2, .width = 100, .height = 80, .to_width = 20, .to_height = 80, .crc = 0x0a5197f4},
+    {.width = 100, .height = 80, .to_width = 160, .to_height = 20, .crc = 0x594045af},
+    {.kind = 1, .width = 20, .height = 90, .to_width = 60, .to_height = 31, .crc = 0xbe7cc051},
+    {.kind = 2, .width = 1, .height = 1, .to_width = 5, .to_height = 4, .crc = 0x9fefa85b},
+    {.width = 1, .height = 9, .to_width = 6, .to_height = 3, .crc = 0x04f38ad9},
+    {.kind = 1, .width = 9, .height = 1, .to_width = 3, .to_height = 6, .crc = 0x54202ce8},
+    {.kind = 2, .width = 2, .height = 3, .to_width = 3, .to_height = 2, .crc = 0x9bbf56d6},
+    {.width = 3, .height = 2, .to_width = 2, .to_height = 3, .crc = 0x14c0370f},
+    {.kind = 1, .width = 200, .height = 150, .to_width = 200, .to_height = 150, .crc = 0x2d153491},
+    {.kind = 2, .width = 224, .height = 224, .to_width = 384, .to_height = 384, .crc = 0x2fa85df6},
+    {.width = 600, .height = 37, .to_width = 24, .to_height = 224, .crc = 0xb7e0baa2},
+    {.kind = 1, .width = 37, .height = 600, .to_width = 224, .to_height = 24, .crc = 0x7a5152b5},
 };
 
 static void test_resize_equals_pillow(void **state)
@@ -143,9 +156,15 @@ static void test_geometry(void **state)
         int32_t width, height, edge, crop;
         int64_t to_width, to_height, left, top;
     } cases[] = {
-        {500, 375, 256, 224, 341, 256, 58, 16},  {500, 375, 248, 224, 330, 248, 53, 12},   {500, 375, 384, 384, 512, 384, 64, 0},
-        {500, 375, 438, 384, 584, 438, 100, 27}, {375, 500, 256, 224, 256, 341, 16, 58},   {375, 500, 248, 224, 248, 330, 12, 53},
-        {333, 500, 256, 224, 256, 384, 16, 80},  {1000, 1000, 248, 224, 248, 248, 12, 12}, {203, 101, 102, 99, 205, 102, 53, 2},
+        {.width = 500, .height = 375, .edge = 256, .crop = 224, .to_width = 341, .to_height = 256, .left = 58, .top = 16},
+        {.width = 500, .height = 375, .edge = 248, .crop = 224, .to_width = 330, .to_height = 248, .left = 53, .top = 12},
+        {.width = 500, .height = 375, .edge = 384, .crop = 384, .to_width = 512, .to_height = 384, .left = 64},
+        {.width = 500, .height = 375, .edge = 438, .crop = 384, .to_width = 584, .to_height = 438, .left = 100, .top = 27},
+        {.width = 375, .height = 500, .edge = 256, .crop = 224, .to_width = 256, .to_height = 341, .left = 16, .top = 58},
+        {.width = 375, .height = 500, .edge = 248, .crop = 224, .to_width = 248, .to_height = 330, .left = 12, .top = 53},
+        {.width = 333, .height = 500, .edge = 256, .crop = 224, .to_width = 256, .to_height = 384, .left = 16, .top = 80},
+        {.width = 1000, .height = 1000, .edge = 248, .crop = 224, .to_width = 248, .to_height = 248, .left = 12, .top = 12},
+        {.width = 203, .height = 101, .edge = 102, .crop = 99, .to_width = 205, .to_height = 102, .left = 53, .top = 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         const struct preprocess_geometry plan = preprocess_plan(cases[i].width, cases[i].height, cases[i].edge, cases[i].crop);

@@ -143,7 +143,7 @@ double largest_difference(const float *a, const float *b, int64_t n)
 
 batch batch_of(const int32_t *lengths, int32_t n_images, int64_t spare_rows)
 {
-    batch b = {n_images, 1, 0, 0, scratch((size_t)(n_images + 1) * 4)};
+    batch b = {.n_images = n_images, .max_len = 1, .cu = scratch((size_t)(n_images + 1) * 4)};
     for (int32_t i = 0; i < n_images; i++) {
         b.cu[i] = (int32_t)b.live;
         b.live += lengths[i];

@@ -80,7 +80,7 @@ static void round_twice(const product_case *c, const linear_problem *p, float *p
     for (int64_t i = 0; i < n; i++) {
         const float stored = rounded(c->out_dtype, plain[i]);
         const float one = 1, x = bare.bias == NULL && p->bias ? stored + p->bias[i % OUT] : stored;
-        const linear_problem activation = {1, 1, 1, p->gelu, &x, &one, NULL, NULL, 0};
+        const linear_problem activation = {.rows = 1, .in_features = 1, .out_features = 1, .gelu = p->gelu, .x = &x, .weight = &one};
         linear_f32(&activation, &plain[i]);
     }
 }
@@ -354,9 +354,12 @@ static void rows_on_the_device(void **state)
     device->machine.bucket_macs = 1;
     device->machine.epilogue_macs = 1;
     device->machine.early = 0; /* else products this small are the backend's own */
-    chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
-               array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
-               array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};
+    chain c = {.x = array_input("x", MOST_ROWS * IN * 2),
+               .up = array_input("up", MIDDLE * IN * 2),
+               .down = array_input("down", IN * MIDDLE * 2),
+               .live = array_input("live", 4),
+               .middle = array_output("middle", MOST_ROWS * MIDDLE * 2),
+               .out = array_output("out", MOST_ROWS * IN * 2)};
     store_normal(RVIT_F16, c.x->host, 0, MOST_ROWS * IN, 1);
     store_normal(RVIT_F16, c.up->host, 0, MIDDLE * IN, 0.12f);
     store_normal(RVIT_F16, c.down->host, 0, IN * MIDDLE, 0.12f);
@@ -402,9 +405,12 @@ static void no_memory_for_recordings(void **state)
     device->machine.bucket_macs = 1;
     device->machine.epilogue_macs = 1;
     device->machine.early = 0;
-    const chain c = {array_input("x", MOST_ROWS * IN * 2),           array_input("up", MIDDLE * IN * 2),
-                     array_input("down", IN * MIDDLE * 2),           array_input("live", 4),
-                     array_output("middle", MOST_ROWS * MIDDLE * 2), array_output("out", MOST_ROWS * IN * 2)};
+    const chain c = {.x = array_input("x", MOST_ROWS * IN * 2),
+                     .up = array_input("up", MIDDLE * IN * 2),
+                     .down = array_input("down", IN * MIDDLE * 2),
+                     .live = array_input("live", 4),
+                     .middle = array_output("middle", MOST_ROWS * MIDDLE * 2),
+                     .out = array_output("out", MOST_ROWS * IN * 2)};
     arrays_upload();
     rvit_program *program = NULL;
     expect_ok(record_chain(&c, 1, &program)); /* opens cuBLASLt */

@@ -5,10 +5,10 @@
 #include "backend_cuda/tile.h"
 
 static const rvit_cu_machine machines[] = {
-    {58, 101376, 102400, 0, 0, 0, 0},  /* architecture 89 */
-    {132, 232448, 233472, 0, 0, 0, 0}, /* 90 */
-    {108, 166912, 167936, 0, 0, 0, 0}, /* 80 */
-    {1, 101376, 102400, 0, 0, 0, 0},
+    {.n_sms = 58, .max_shared = 101376, .sm_shared = 102400},  /* architecture 89 */
+    {.n_sms = 132, .max_shared = 232448, .sm_shared = 233472}, /* 90 */
+    {.n_sms = 108, .max_shared = 166912, .sm_shared = 167936}, /* 80 */
+    {.n_sms = 1, .max_shared = 101376, .sm_shared = 102400},
 };
 enum { N_MACHINES = sizeof machines / sizeof machines[0] };
 
@@ -20,7 +20,13 @@ static int64_t divide_up(int64_t n, int64_t by)
 static void check_attention(const rvit_cu_machine *m, int32_t element_size, int32_t head_dim, int64_t n_images, int32_t n_heads,
                             int32_t len, int32_t extras)
 {
-    const rvit_cu_attention_size size = {element_size, head_dim, n_heads, n_images, n_images * len, len, extras};
+    const rvit_cu_attention_size size = {.element_size = element_size,
+                                         .head_dim = head_dim,
+                                         .n_heads = n_heads,
+                                         .n_images = n_images,
+                                         .rows = n_images * len,
+                                         .len = len,
+                                         .extras = extras};
     const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, &size);
     const int is_short = t.shape == RVIT_CU_ATTENTION_d64_short_32 || t.shape == RVIT_CU_ATTENTION_d64_short_48;
     const int32_t warp_rows = t.shape == RVIT_CU_ATTENTION_d64_tall ? 32 : is_short ? 8 : 16;
@@ -68,7 +74,7 @@ static void attention_choices(void **state)
     (void)state;
     const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
     /* Large batches of like images: tall tiles, two CTAs on an SM of 100 KiB. */
-    rvit_cu_attention_size size = {2, 64, 12, 64, 64 * 197, 197, 0};
+    rvit_cu_attention_size size = {.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 197, .len = 197};
     rvit_cu_attention_tile t = rvit_cu_tile_attention(ada, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_tall);
     assert_int_equal(t.row_blocks, 2);
@@ -87,12 +93,12 @@ static void attention_choices(void **state)
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_extras);
     /* One image leaves most of the device idle: more CTAs matter more. */
-    size = (rvit_cu_attention_size){2, 64, 12, 1, 197, 197, 0};
+    size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 1, .rows = 197, .len = 197};
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_2_warps);
     assert_int_equal(t.row_blocks, 7);
     /* A short image needs one CTA of few warps, and one stage of the ring. */
-    size = (rvit_cu_attention_size){2, 64, 12, 64, 64 * 41, 41, 0};
+    size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 41, .len = 41};
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_3_warps);
     assert_int_equal(t.row_blocks, 1);

@@ -60,7 +60,8 @@ static void attention(void **state)
     for (int i = 0; i < KINDS; i++) {
         const float *const inputs[] = {(const float *)(void *)q->host, (const float *)(void *)k->host, (const float *)(void *)v->host};
         const int at = i * LENGTH * DIM;
-        attention_problem p = {LENGTH, 1, DIM, 0.5f, inputs[0] + at, inputs[1] + at, inputs[2] + at, NULL};
+        attention_problem p = {
+            .length = LENGTH, .n_heads = 1, .head_dim = DIM, .scale = 0.5f, .q = inputs[0] + at, .k = inputs[1] + at, .v = inputs[2] + at};
         double exact[LENGTH * DIM], cls[LENGTH], lse[LENGTH];
         float plain[LENGTH * DIM], cls_plain[LENGTH], lse_plain[LENGTH];
         attention_f64(&p, exact, cls, lse);
@@ -123,7 +124,7 @@ static void row_ops(void **state)
     expect_ok(rvit_head(H.stream[DEVICE], &head));
     arrays_fetch(DEVICE);
     const float *xs = (const float *)(void *)x->host, *w = (const float *)(void *)weight->host;
-    const linear_problem p = {KINDS * LENGTH, DIM, DIM, 0, xs, w, NULL, NULL, 0};
+    const linear_problem p = {.rows = KINDS * LENGTH, .in_features = DIM, .out_features = DIM, .x = xs, .weight = w};
     double exact[KINDS * LENGTH * DIM];
     float plain[KINDS * LENGTH * DIM];
     linear_f64(&p, exact);

@@ -2,7 +2,16 @@
 #include "failing_allocator.h"
 #include "model.h"
 
-static const toy_spec spec = {64, 2, 64, 32, 16, 5, 1, RVIT_F16, 51, 2};
+static const toy_spec spec = {.dim = 64,
+                              .depth = 2,
+                              .mlp = 64,
+                              .image_size = 32,
+                              .patch_size = 16,
+                              .n_classes = 5,
+                              .distilled = 1,
+                              .stored = RVIT_F16,
+                              .seed = 51,
+                              .n_predictors = 2};
 
 typedef struct context {
     failing_allocator f;

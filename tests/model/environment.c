@@ -62,7 +62,15 @@ static void live(const char *path, rvit_dtype dtype, int policy, const float *im
 static void float_environment(void **state)
 {
     (void)state;
-    static const toy_spec spec = {64, 3, 64, 32, 8, CLASSES, 0, RVIT_F32, 5, 2};
+    static const toy_spec spec = {.dim = 64,
+                                  .depth = 3,
+                                  .mlp = 64,
+                                  .image_size = 32,
+                                  .patch_size = 8,
+                                  .n_classes = CLASSES,
+                                  .stored = RVIT_F32,
+                                  .seed = 5,
+                                  .n_predictors = 2};
     static const int policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_MASK, RVIT_PRUNE_ATS, RVIT_PRUNE_RANDOM, RVIT_PRUNE_EVIT};
     const toy *m = toy_new(&spec);
     const char *path = toy_write(m, "toy.safetensors");
@@ -95,7 +103,8 @@ static void float_environment(void **state)
 static void signalling_weights(void **state)
 {
     (void)state;
-    static const toy_spec spec = {64, 1, 64, 32, 8, CLASSES, 0, RVIT_F32, 6, 0};
+    static const toy_spec spec = {
+        .dim = 64, .depth = 1, .mlp = 64, .image_size = 32, .patch_size = 8, .n_classes = CLASSES, .stored = RVIT_F32, .seed = 6};
     static const uint32_t signalling = 0x7f800001;
     const toy *m = toy_new(&spec);
     for (int i = 0; i < m->n_tensors; i++)

@@ -6,7 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static const toy_spec spec = {64, 2, 64, 32, 16, 5, 0, RVIT_F32, 91, 0};
+static const toy_spec spec = {
+    .dim = 64, .depth = 2, .mlp = 64, .image_size = 32, .patch_size = 16, .n_classes = 5, .stored = RVIT_F32, .seed = 91};
 
 enum { N_IMAGES = 2, N_RUNS = 3, MOST_FAULTS = 500 };
 

@@ -4,12 +4,18 @@
 
 #include <math.h>
 
-static const toy_spec small = {64, 4, 128, 64, 16, 7, 0, RVIT_F32, 1, 0};
-static const toy_spec two_heads = {128, 5, 256, 64, 8, 10, 0, RVIT_F32, 2, 0};
-static const toy_spec distilled = {128, 4, 512, 48, 16, 7, 1, RVIT_F32, 3, 0};
-static const toy_spec stored_f16 = {64, 4, 256, 32, 8, 9, 0, RVIT_F16, 4, 0};
-static const toy_spec stored_bf16 = {192, 4, 256, 32, 8, 9, 1, RVIT_BF16, 5, 0};
-static const toy_spec deep = {64, 12, 128, 64, 8, 5, 0, RVIT_F32, 6, 0};
+static const toy_spec small = {
+    .dim = 64, .depth = 4, .mlp = 128, .image_size = 64, .patch_size = 16, .n_classes = 7, .stored = RVIT_F32, .seed = 1};
+static const toy_spec two_heads = {
+    .dim = 128, .depth = 5, .mlp = 256, .image_size = 64, .patch_size = 8, .n_classes = 10, .stored = RVIT_F32, .seed = 2};
+static const toy_spec distilled = {
+    .dim = 128, .depth = 4, .mlp = 512, .image_size = 48, .patch_size = 16, .n_classes = 7, .distilled = 1, .stored = RVIT_F32, .seed = 3};
+static const toy_spec stored_f16 = {
+    .dim = 64, .depth = 4, .mlp = 256, .image_size = 32, .patch_size = 8, .n_classes = 9, .stored = RVIT_F16, .seed = 4};
+static const toy_spec stored_bf16 = {
+    .dim = 192, .depth = 4, .mlp = 256, .image_size = 32, .patch_size = 8, .n_classes = 9, .distilled = 1, .stored = RVIT_BF16, .seed = 5};
+static const toy_spec deep = {
+    .dim = 64, .depth = 12, .mlp = 128, .image_size = 64, .patch_size = 8, .n_classes = 5, .stored = RVIT_F32, .seed = 6};
 static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_f16, &stored_bf16, &deep};
 #define N_SPECS ((int)(sizeof specs / sizeof specs[0]))
 

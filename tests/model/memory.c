@@ -3,8 +3,24 @@
 
 #include <stdatomic.h>
 
-static const toy_spec spec = {128, 4, 256, 64, 8, 7, 0, RVIT_F32, 71, 2};
-static const toy_spec small = {64, 3, 64, 32, 8, 7, 0, RVIT_F32, 72, 2}; /* for many runs */
+static const toy_spec spec = {.dim = 128,
+                              .depth = 4,
+                              .mlp = 256,
+                              .image_size = 64,
+                              .patch_size = 8,
+                              .n_classes = 7,
+                              .stored = RVIT_F32,
+                              .seed = 71,
+                              .n_predictors = 2};
+static const toy_spec small = {.dim = 64,
+                               .depth = 3,
+                               .mlp = 64,
+                               .image_size = 32,
+                               .patch_size = 8,
+                               .n_classes = 7,
+                               .stored = RVIT_F32,
+                               .seed = 72,
+                               .n_predictors = 2}; /* for many runs */
 
 enum { N_IMAGES = 5, CLASSES = 7, HEADER = 64 };
 

@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-static const toy_spec spec = {64, 4, 128, 32, 8, 7, 0, RVIT_F32, 41, 0};
+static const toy_spec spec = {
+    .dim = 64, .depth = 4, .mlp = 128, .image_size = 32, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32, .seed = 41};
 static const int32_t blocks[] = {1, 2};
 
 static void session_descs(void **state)

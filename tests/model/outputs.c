@@ -5,8 +5,10 @@
 
 #include <raggedvit/experimental.h>
 
-static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 41, 0};
-static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 42, 0};
+static const toy_spec spec = {
+    .dim = 128, .depth = 4, .mlp = 256, .image_size = 64, .patch_size = 16, .n_classes = 7, .stored = RVIT_F32, .seed = 41};
+static const toy_spec distilled = {
+    .dim = 64, .depth = 4, .mlp = 128, .image_size = 64, .patch_size = 16, .n_classes = 7, .distilled = 1, .stored = RVIT_F32, .seed = 42};
 static const int32_t blocks[] = {0, 2}, last_block[] = {3};
 
 enum { N_IMAGES = 3, CLASSES = 7 };

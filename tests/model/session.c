@@ -6,7 +6,8 @@
 
 #include <raggedvit/experimental.h>
 
-static const toy_spec spec = {128, 4, 256, 64, 16, 7, 0, RVIT_F32, 21, 0};
+static const toy_spec spec = {
+    .dim = 128, .depth = 4, .mlp = 256, .image_size = 64, .patch_size = 16, .n_classes = 7, .stored = RVIT_F32, .seed = 21};
 static const int32_t blocks[] = {0, 2};
 
 static void fewer_images_than_the_capacity(void **state)

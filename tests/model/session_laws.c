@@ -3,8 +3,25 @@
 
 #include <math.h>
 
-static const toy_spec spec = {128, 5, 256, 64, 8, 7, 0, RVIT_F32, 31, 2};
-static const toy_spec distilled = {64, 4, 128, 64, 16, 7, 1, RVIT_F32, 32, 2};
+static const toy_spec spec = {.dim = 128,
+                              .depth = 5,
+                              .mlp = 256,
+                              .image_size = 64,
+                              .patch_size = 8,
+                              .n_classes = 7,
+                              .stored = RVIT_F32,
+                              .seed = 31,
+                              .n_predictors = 2};
+static const toy_spec distilled = {.dim = 64,
+                                   .depth = 4,
+                                   .mlp = 128,
+                                   .image_size = 64,
+                                   .patch_size = 16,
+                                   .n_classes = 7,
+                                   .distilled = 1,
+                                   .stored = RVIT_F32,
+                                   .seed = 32,
+                                   .n_predictors = 2};
 static const toy_spec *const specs[] = {&spec, &distilled};
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
 

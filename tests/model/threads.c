@@ -5,7 +5,8 @@
 
 enum { N_THREADS = 8, N_ROUNDS = 3, N_IMAGES = 2 };
 
-static const toy_spec spec = {64, 3, 64, 32, 8, 5, 0, RVIT_F32, 77, 2};
+static const toy_spec spec = {
+    .dim = 64, .depth = 3, .mlp = 64, .image_size = 32, .patch_size = 8, .n_classes = 5, .stored = RVIT_F32, .seed = 77, .n_predictors = 2};
 static const int32_t blocks[] = {0, 1};
 
 typedef struct worker {

@@ -103,7 +103,7 @@ static expected compute(const attention_case *c, const batch *b, const attention
     }
     for (int32_t i = 0; i < b->n_images; i++) {
         const int64_t t = b->cu[i], at = t * width, heads = t * c->n_heads;
-        attention_problem p = {b->cu[i + 1] - b->cu[i], c->n_heads, c->head_dim, c->scale, NULL, NULL, NULL, NULL};
+        attention_problem p = {.length = b->cu[i + 1] - b->cu[i], .n_heads = c->n_heads, .head_dim = c->head_dim, .scale = c->scale};
         if (c->scale == 0)
             p.scale = 1 / sqrtf((float)c->head_dim);
         p.q = a->dense[0] + at;
@@ -193,8 +193,10 @@ static void attention_every_length(void **state)
         int32_t n_heads;
         qkv_kind kind;
         int key_bias, cls_probs, lse;
-    } variants[] = {
-        {RVIT_F32, 2, SEPARATE, 1, 1, 1}, {RVIT_F32, 1, PACKED, 0, 0, 0}, {RVIT_F16, 1, PACKED, 0, 1, 0}, {RVIT_F16, 1, PADDED, 1, 0, 1}};
+    } variants[] = {{.dtype = RVIT_F32, .n_heads = 2, .kind = SEPARATE, .key_bias = 1, .cls_probs = 1, .lse = 1},
+                    {.dtype = RVIT_F32, .n_heads = 1, .kind = PACKED},
+                    {.dtype = RVIT_F16, .n_heads = 1, .kind = PACKED, .cls_probs = 1},
+                    {.dtype = RVIT_F16, .n_heads = 1, .kind = PADDED, .key_bias = 1, .lse = 1}};
     int32_t lengths[EVERY_LENGTH];
     const int32_t n = every_length(lengths);
     for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
@@ -222,18 +224,18 @@ static void attention_head_dims(void **state)
         for (int32_t dim = 8; dim <= 128; dim += 8) {
             if (leaves_out(t + dim / 8, 2))
                 continue;
-            const attention_case c = {stored_types[t],
-                                      dim < 32 ? 3 : 1,
-                                      dim,
-                                      some_lengths,
-                                      N_SOME_LENGTHS,
-                                      5,
-                                      (qkv_kind)(dim / 8 % 3),
-                                      1,
-                                      1,
-                                      1,
-                                      1 / sqrtf((float)dim),
-                                      1};
+            const attention_case c = {.dtype = stored_types[t],
+                                      .n_heads = dim < 32 ? 3 : 1,
+                                      .head_dim = dim,
+                                      .lengths = some_lengths,
+                                      .n_images = N_SOME_LENGTHS,
+                                      .spare_rows = 5,
+                                      .kind = (qkv_kind)(dim / 8 % 3),
+                                      .key_bias = 1,
+                                      .cls_probs = 1,
+                                      .lse = 1,
+                                      .scale = 1 / sqrtf((float)dim),
+                                      .magnitude = 1};
             run(&c);
         }
 }
@@ -254,18 +256,18 @@ static void attention_short_images(void **state)
                 for (int32_t i = 0; i < n_images; i++)
                     lengths[i] = i == 7 ? most : (i * 5 + dim) % (most + 1);
                 const int has_extras = dim / 8 % 2;
-                const attention_case c = {stored_types[t],
-                                          2,
-                                          dim,
-                                          lengths,
-                                          n_images,
-                                          3,
-                                          (qkv_kind)(longest % 3),
-                                          has_extras && longest & 2,
-                                          has_extras,
-                                          has_extras,
-                                          1 / sqrtf((float)dim),
-                                          1};
+                const attention_case c = {.dtype = stored_types[t],
+                                          .n_heads = 2,
+                                          .head_dim = dim,
+                                          .lengths = lengths,
+                                          .n_images = n_images,
+                                          .spare_rows = 3,
+                                          .kind = (qkv_kind)(longest % 3),
+                                          .key_bias = has_extras && longest & 2,
+                                          .cls_probs = has_extras,
+                                          .lse = has_extras,
+                                          .scale = 1 / sqrtf((float)dim),
+                                          .magnitude = 1};
                 run(&c);
             }
 }
@@ -276,9 +278,29 @@ static void attention_long_image(void **state)
     (void)state;
     static const int32_t lengths[] = {1100, 3, 0};
     for (int t = 0; t < 2; t++) {
-        const attention_case c = {stored_types[t], 1, 64, lengths, 3, 1, PACKED, t, 1, 1, 0.125f, 1};
+        const attention_case c = {.dtype = stored_types[t],
+                                  .n_heads = 1,
+                                  .head_dim = 64,
+                                  .lengths = lengths,
+                                  .n_images = 3,
+                                  .spare_rows = 1,
+                                  .kind = PACKED,
+                                  .key_bias = t,
+                                  .cls_probs = 1,
+                                  .lse = 1,
+                                  .scale = 0.125f,
+                                  .magnitude = 1};
         run(&c);
-        const attention_case heads = {stored_types[t], 16, 64, some_lengths + 8, 7, 1, PACKED, 0, 1, 0, 0.125f, 1};
+        const attention_case heads = {.dtype = stored_types[t],
+                                      .n_heads = 16,
+                                      .head_dim = 64,
+                                      .lengths = some_lengths + 8,
+                                      .n_images = 7,
+                                      .spare_rows = 1,
+                                      .kind = PACKED,
+                                      .cls_probs = 1,
+                                      .scale = 0.125f,
+                                      .magnitude = 1};
         run(&heads);
     }
 }
@@ -291,18 +313,18 @@ static void attention_options(void **state)
             for (int options = 0; options < 8; options++) {
                 if (leaves_out(t + kind + (options & 1) + (options >> 1 & 1) + (options >> 2 & 1), 2))
                     continue;
-                const attention_case c = {stored_types[t],
-                                          2,
-                                          32,
-                                          some_lengths + 4,
-                                          9,
-                                          3,
-                                          (qkv_kind)kind,
-                                          options & 1,
-                                          options >> 1 & 1,
-                                          options >> 2 & 1,
-                                          kind == 1 ? 0.4f : 0.25f,
-                                          1};
+                const attention_case c = {.dtype = stored_types[t],
+                                          .n_heads = 2,
+                                          .head_dim = 32,
+                                          .lengths = some_lengths + 4,
+                                          .n_images = 9,
+                                          .spare_rows = 3,
+                                          .kind = (qkv_kind)kind,
+                                          .key_bias = options & 1,
+                                          .cls_probs = options >> 1 & 1,
+                                          .lse = options >> 2 & 1,
+                                          .scale = kind == 1 ? 0.4f : 0.25f,
+                                          .magnitude = 1};
                 run(&c);
             }
 }
@@ -311,7 +333,14 @@ static void attention_options(void **state)
 static void attention_default_scale(void **state)
 {
     (void)state;
-    const attention_case c = {RVIT_F32, 3, 64, some_lengths, N_SOME_LENGTHS, 0, PACKED, 0, 0, 1, 0, 1};
+    const attention_case c = {.dtype = RVIT_F32,
+                              .n_heads = 3,
+                              .head_dim = 64,
+                              .lengths = some_lengths,
+                              .n_images = N_SOME_LENGTHS,
+                              .kind = PACKED,
+                              .lse = 1,
+                              .magnitude = 1};
     run(&c);
 }
 
@@ -324,7 +353,18 @@ static void attention_empty(void **state)
     const int32_t counts[] = {6, 6, 0};
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < 3; i++) {
-            const attention_case c = {stored_types[t], 2, 64, batches[i], counts[i], 9, SEPARATE, 1, 1, 1, 0.125f, 1};
+            const attention_case c = {.dtype = stored_types[t],
+                                      .n_heads = 2,
+                                      .head_dim = 64,
+                                      .lengths = batches[i],
+                                      .n_images = counts[i],
+                                      .spare_rows = 9,
+                                      .kind = SEPARATE,
+                                      .key_bias = 1,
+                                      .cls_probs = 1,
+                                      .lse = 1,
+                                      .scale = 0.125f,
+                                      .magnitude = 1};
             run(&c);
         }
 }
@@ -333,7 +373,17 @@ static void attention_empty(void **state)
 static void attention_large_logits(void **state)
 {
     (void)state;
-    const attention_case c = {RVIT_F32, 2, 64, some_lengths, N_SOME_LENGTHS, 2, PACKED, 0, 1, 1, 0.125f, 8};
+    const attention_case c = {.dtype = RVIT_F32,
+                              .n_heads = 2,
+                              .head_dim = 64,
+                              .lengths = some_lengths,
+                              .n_images = N_SOME_LENGTHS,
+                              .spare_rows = 2,
+                              .kind = PACKED,
+                              .cls_probs = 1,
+                              .lse = 1,
+                              .scale = 0.125f,
+                              .magnitude = 8};
     run(&c);
 }
 
@@ -341,7 +391,17 @@ static void attention_large_logits(void **state)
 static void attention_loose_capacities(void **state)
 {
     (void)state;
-    const attention_case c = {RVIT_F16, 2, 64, some_lengths, N_SOME_LENGTHS, 300, SEPARATE, 0, 1, 1, 0.125f, 1};
+    const attention_case c = {.dtype = RVIT_F16,
+                              .n_heads = 2,
+                              .head_dim = 64,
+                              .lengths = some_lengths,
+                              .n_images = N_SOME_LENGTHS,
+                              .spare_rows = 300,
+                              .kind = SEPARATE,
+                              .cls_probs = 1,
+                              .lse = 1,
+                              .scale = 0.125f,
+                              .magnitude = 1};
     batch b = batch_of(c.lengths, c.n_images, c.spare_rows);
     b.max_len = 577;
     const attention_arrays a = prepare(&c, &b);

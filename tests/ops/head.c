@@ -39,17 +39,17 @@ static void run(const head_case *c)
     arrays_upload();
 
     const float *weights = loaded(c->weight_dtype, weight->host, 0, c->n_classes * width);
-    const head_problem p = {c->n_images,
-                            c->dim,
-                            c->n_tokens,
-                            c->n_classes,
-                            b.cu,
-                            1e-6f,
-                            rows,
-                            (const float *)(const void *)gamma->host,
-                            (const float *)(const void *)beta->host,
-                            weights,
-                            bias ? (const float *)(const void *)bias->host : NULL};
+    const head_problem p = {.n_images = c->n_images,
+                            .dim = c->dim,
+                            .n_tokens = c->n_tokens,
+                            .n_classes = c->n_classes,
+                            .cu = b.cu,
+                            .eps = 1e-6f,
+                            .x = rows,
+                            .gamma = (const float *)(const void *)gamma->host,
+                            .beta = (const float *)(const void *)beta->host,
+                            .weight = weights,
+                            .bias = bias ? (const float *)(const void *)bias->host : NULL};
     double *exact = scratch((size_t)n * sizeof *exact);
     float *plain = scratch((size_t)n * sizeof *plain);
     head_f64(&p, exact);
@@ -96,7 +96,14 @@ static void head_variants(void **state)
         for (int w = 0; w < N_STORED_TYPES; w++)
             for (int n_tokens = 1; n_tokens <= 2; n_tokens++)
                 for (int bias = 0; bias < 2; bias++) {
-                    const head_case c = {stored_types[t], stored_types[w], 192, n_tokens, 10, lengths, 9, bias};
+                    const head_case c = {.dtype = stored_types[t],
+                                         .weight_dtype = stored_types[w],
+                                         .dim = 192,
+                                         .n_tokens = n_tokens,
+                                         .n_classes = 10,
+                                         .lengths = lengths,
+                                         .n_images = 9,
+                                         .bias = bias};
                     run(&c);
                 }
 }
@@ -108,12 +115,35 @@ static void head_sizes(void **state)
     static const int32_t none[3] = {0};
     for (int t = 0; t < 2; t++)
         for (int i = 0; i < 6; i++) {
-            const head_case c = {stored_types[t], stored_types[t], dims[i], 1 + i % 2, classes[i], lengths, 9, 1};
+            const head_case c = {.dtype = stored_types[t],
+                                 .weight_dtype = stored_types[t],
+                                 .dim = dims[i],
+                                 .n_tokens = 1 + i % 2,
+                                 .n_classes = classes[i],
+                                 .lengths = lengths,
+                                 .n_images = 9,
+                                 .bias = 1};
             run(&c);
-            const head_case other = {stored_types[t], stored_types[t], dims[5 - i], 2 - i % 2, classes[i], lengths, 4, 1};
+            const head_case other = {.dtype = stored_types[t],
+                                     .weight_dtype = stored_types[t],
+                                     .dim = dims[5 - i],
+                                     .n_tokens = 2 - i % 2,
+                                     .n_classes = classes[i],
+                                     .lengths = lengths,
+                                     .n_images = 4,
+                                     .bias = 1};
             run(&other);
         }
-    const head_case all_empty = {RVIT_F32, RVIT_F32, 64, 1, 7, none, 3, 1}, no_images = {RVIT_F32, RVIT_F32, 64, 1, 7, none, 0, 1};
+    const head_case all_empty = {.dtype = RVIT_F32,
+                                 .weight_dtype = RVIT_F32,
+                                 .dim = 64,
+                                 .n_tokens = 1,
+                                 .n_classes = 7,
+                                 .lengths = none,
+                                 .n_images = 3,
+                                 .bias = 1},
+                    no_images = {
+                        .dtype = RVIT_F32, .weight_dtype = RVIT_F32, .dim = 64, .n_tokens = 1, .n_classes = 7, .lengths = none, .bias = 1};
     run(&all_empty);
     run(&no_images);
 }

@@ -17,7 +17,7 @@ static void check(const layernorm_case *c, side s, const array *out, const array
                   const float *beta)
 {
     const int64_t n = c->rows * c->dim;
-    const layernorm_problem p = {c->rows, c->dim, 1e-6f, x, gamma, beta};
+    const layernorm_problem p = {.rows = c->rows, .dim = c->dim, .eps = 1e-6f, .x = x, .gamma = gamma, .beta = beta};
     double *exact = scratch((size_t)n * sizeof *exact);
     float *plain = scratch((size_t)n * sizeof *plain);
     layernorm_f64(&p, exact);
@@ -96,7 +96,14 @@ static void layernorm_variants(void **state)
         for (int u = 0; u < N_STORED_TYPES; u++)
             for (int gather = 0; gather < 2; gather++)
                 for (int copy = 0; copy < 2; copy++) {
-                    const layernorm_case c = {stored_types[t], stored_types[u], 192, 37, 50, gather ? 90 : 50, gather, copy, 0};
+                    const layernorm_case c = {.dtype = stored_types[t],
+                                              .out_dtype = stored_types[u],
+                                              .dim = 192,
+                                              .rows = 37,
+                                              .capacity = 50,
+                                              .x_rows = gather ? 90 : 50,
+                                              .gather = gather,
+                                              .copy = copy};
                     run(&c);
                 }
 }
@@ -107,7 +114,14 @@ static void layernorm_sizes(void **state)
     static const int32_t dims[] = {4, 8, 12, 60, 64, 100, 128, 192, 252, 256, 260, 384, 768, 1024, 1280};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
-            const layernorm_case c = {stored_types[t], stored_types[t], dims[i], 11, 13, 13, i % 2 == 0, i % 3 == 0, 0};
+            const layernorm_case c = {.dtype = stored_types[t],
+                                      .out_dtype = stored_types[t],
+                                      .dim = dims[i],
+                                      .rows = 11,
+                                      .capacity = 13,
+                                      .x_rows = 13,
+                                      .gather = i % 2 == 0,
+                                      .copy = i % 3 == 0};
             run(&c);
         }
 }
@@ -119,7 +133,14 @@ static void layernorm_rows(void **state)
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
             for (int spare = 0; spare < 2; spare++) {
-                const layernorm_case c = {stored_types[t], stored_types[t], 64, rows[i], rows[i] + spare, rows[i] * 2 + 7, spare, 1, 0};
+                const layernorm_case c = {.dtype = stored_types[t],
+                                          .out_dtype = stored_types[t],
+                                          .dim = 64,
+                                          .rows = rows[i],
+                                          .capacity = rows[i] + spare,
+                                          .x_rows = rows[i] * 2 + 7,
+                                          .gather = spare,
+                                          .copy = 1};
                 run(&c);
             }
 }
@@ -128,7 +149,8 @@ static void layernorm_rows(void **state)
 static void layernorm_large_mean(void **state)
 {
     (void)state;
-    const layernorm_case c = {RVIT_F32, RVIT_F32, 256, 20, 20, 20, 0, 0, 1000};
+    const layernorm_case c = {
+        .dtype = RVIT_F32, .out_dtype = RVIT_F32, .dim = 256, .rows = 20, .capacity = 20, .x_rows = 20, .offset = 1000};
     run(&c);
 }
 

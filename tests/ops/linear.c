@@ -36,7 +36,7 @@ static void run(const linear_case *c)
         store_normal(c->out_dtype, residual->host, 0, period ? period * c->out_features : n_out, 1);
     arrays_upload();
 
-    linear_problem p = {c->rows, c->in_features, c->out_features, c->gelu, NULL, NULL, NULL, NULL, period};
+    linear_problem p = {.rows = c->rows, .in_features = c->in_features, .out_features = c->out_features, .gelu = c->gelu, .period = period};
     p.x = loaded(c->dtype, x->host, 0, c->rows * c->in_features);
     p.weight = loaded(c->dtype, weight->host, 0, (int64_t)c->out_features * c->in_features);
     p.bias = bias ? loaded(RVIT_F32, bias->host, 0, c->out_features) : NULL;
@@ -87,7 +87,15 @@ static void linear_variants(void **state)
             for (int bias = 0; bias < 2; bias++)
                 for (int gelu = 0; gelu < 2; gelu++)
                     for (residual_kind residual = NO_RESIDUAL; residual <= PERIODIC; residual++) {
-                        const linear_case c = {stored_types[t], wide ? RVIT_F32 : stored_types[t], 64, 48, 37, 50, bias, gelu, residual, 0};
+                        const linear_case c = {.dtype = stored_types[t],
+                                               .out_dtype = wide ? RVIT_F32 : stored_types[t],
+                                               .in_features = 64,
+                                               .out_features = 48,
+                                               .rows = 37,
+                                               .capacity = 50,
+                                               .bias = bias,
+                                               .gelu = gelu,
+                                               .residual = residual};
                         run(&c);
                     }
 }
@@ -98,8 +106,15 @@ static void linear_sizes(void **state)
     static const int32_t sizes[][2] = {{4, 4}, {12, 20}, {36, 100}, {260, 132}, {192, 576}, {768, 192}, {1152, 68}};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            const linear_case c = {
-                stored_types[t], stored_types[t], sizes[i][0], sizes[i][1], 66, 70, 1, i % 2, i % 3 ? SEPARATE : IN_PLACE, 0};
+            const linear_case c = {.dtype = stored_types[t],
+                                   .out_dtype = stored_types[t],
+                                   .in_features = sizes[i][0],
+                                   .out_features = sizes[i][1],
+                                   .rows = 66,
+                                   .capacity = 70,
+                                   .bias = 1,
+                                   .gelu = i % 2,
+                                   .residual = i % 3 ? SEPARATE : IN_PLACE};
             run(&c);
         }
 }
@@ -109,7 +124,14 @@ static void linear_large(void **state)
 {
     (void)state;
     for (int t = 0; t < 2; t++) {
-        const linear_case c = {stored_types[t], stored_types[t], 40, 772, 700, 703, 1, 0, PERIODIC, 0};
+        const linear_case c = {.dtype = stored_types[t],
+                               .out_dtype = stored_types[t],
+                               .in_features = 40,
+                               .out_features = 772,
+                               .rows = 700,
+                               .capacity = 703,
+                               .bias = 1,
+                               .residual = PERIODIC};
         run(&c);
     }
 }
@@ -123,8 +145,15 @@ static void linear_rows(void **state)
             for (int spare = 0; spare < 2; spare++) {
                 if (leaves_out(t + (int)i + spare, 2))
                     continue;
-                const linear_case c = {
-                    stored_types[t], stored_types[t], 40, 36, rows[i], rows[i] + spare * 3, 1, spare, spare ? PERIODIC : SEPARATE, 0};
+                const linear_case c = {.dtype = stored_types[t],
+                                       .out_dtype = stored_types[t],
+                                       .in_features = 40,
+                                       .out_features = 36,
+                                       .rows = rows[i],
+                                       .capacity = rows[i] + spare * 3,
+                                       .bias = 1,
+                                       .gelu = spare,
+                                       .residual = spare ? PERIODIC : SEPARATE};
                 run(&c);
             }
 }
@@ -137,7 +166,16 @@ static void linear_padded(void **state)
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
             for (residual_kind residual = NO_RESIDUAL; residual <= PERIODIC; residual++) {
-                const linear_case c = {stored_types[t], stored_types[t], 64, 72, rows[i], 100, 1, i % 2, residual, 1};
+                const linear_case c = {.dtype = stored_types[t],
+                                       .out_dtype = stored_types[t],
+                                       .in_features = 64,
+                                       .out_features = 72,
+                                       .rows = rows[i],
+                                       .capacity = 100,
+                                       .bias = 1,
+                                       .gelu = i % 2,
+                                       .residual = residual,
+                                       .padded = 1};
                 run(&c);
             }
 }

@@ -135,9 +135,11 @@ void match_check(const match_case *c, match_observer *judge)
         if (!supported(s, type_feature(c->dtype), rvit_match(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
-        const match_result found = {(const float *)(const void *)metric->result[s], keep->result[s],
-                                    (const int32_t *)(const void *)out_cu->result[s], (const int32_t *)(const void *)src_rows->result[s],
-                                    (const int32_t *)(const void *)next_rows->result[s]};
+        const match_result found = {.metric = (const float *)(const void *)metric->result[s],
+                                    .keep = keep->result[s],
+                                    .cu = (const int32_t *)(const void *)out_cu->result[s],
+                                    .src_rows = (const int32_t *)(const void *)src_rows->result[s],
+                                    .next_rows = (const int32_t *)(const void *)next_rows->result[s]};
         assert_int_equal(found.cu[0], 0);
         for (int32_t image = 0; image < b->n_images; image++)
             if (found.cu[image + 1] < found.cu[image] || found.cu[image + 1] > b->live)

@@ -78,7 +78,11 @@ static void mean_widths(void **state)
     static const int32_t lengths[] = {9, 0, 1, 65, 2, 40};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++) {
-            const mean_case c = {stored_types[t], batch_of(lengths, 6, (int64_t)i), (int32_t)i % 3, widths[i][0], widths[i][1]};
+            const mean_case c = {.dtype = stored_types[t],
+                                 .b = batch_of(lengths, 6, (int64_t)i),
+                                 .n_prefix = (int32_t)i % 3,
+                                 .dim = widths[i][0],
+                                 .first_column = widths[i][1]};
             run(&c);
         }
 }
@@ -91,7 +95,8 @@ static void mean_lengths(void **state)
             int32_t lengths[EVERY_LENGTH + 1];
             int32_t n = every_length(lengths);
             lengths[n++] = 1369;
-            const mean_case c = {stored_types[t], batch_of(lengths, n, n_prefix), n_prefix, 32, 16};
+            const mean_case c = {
+                .dtype = stored_types[t], .b = batch_of(lengths, n, n_prefix), .n_prefix = n_prefix, .dim = 32, .first_column = 16};
             run(&c);
         }
 }
@@ -101,13 +106,13 @@ static void mean_shapes(void **state)
     (void)state;
     static const int32_t none[3] = {0, 0, 0};
     for (int32_t n_images = 0; n_images < 4; n_images++) {
-        const mean_case c = {RVIT_F32, batch_of(none, n_images, n_images), 1, 16, 8};
+        const mean_case c = {.dtype = RVIT_F32, .b = batch_of(none, n_images, n_images), .n_prefix = 1, .dim = 16, .first_column = 8};
         run(&c);
     }
     int32_t lengths[2000];
     for (int i = 0; i < 2000; i++)
         lengths[i] = random_below(5);
-    const mean_case c = {RVIT_F16, batch_of(lengths, 2000, 5), 1, 8, 4};
+    const mean_case c = {.dtype = RVIT_F16, .b = batch_of(lengths, 2000, 5), .n_prefix = 1, .dim = 8, .first_column = 4};
     run(&c);
 }
 

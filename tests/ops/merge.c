@@ -52,7 +52,7 @@ static void check(const merge_case *c, const lists *l, side s, const array *x, c
     int32_t *list = scratch((size_t)c->n_rows * 4);
     char what[96];
     for (int32_t t = 0; t < l->n_after; t++) {
-        merge_problem p = {0, c->dim, list, all, size};
+        merge_problem p = {.dim = c->dim, .list = list, .x = all, .sizes = size};
         for (int32_t at = l->src_rows[t]; at >= 0; at = l->next_rows[at])
             list[p.n++] = at;
         double wanted;
@@ -123,7 +123,12 @@ static void merge_variants(void **state)
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
             for (int sizes = 0; sizes < 2; sizes++) {
-                const merge_case c = {stored_types[t], dims[d], 70, (int64_t)d % 3 * 4, sizes, 1 + (int)d % 4};
+                const merge_case c = {.dtype = stored_types[t],
+                                      .dim = dims[d],
+                                      .n_rows = 70,
+                                      .spare = (int64_t)d % 3 * 4,
+                                      .sizes = sizes,
+                                      .groups = 1 + (int)d % 4};
                 run(&c);
             }
 }
@@ -134,11 +139,12 @@ static void merge_rows(void **state)
     static const int32_t rows[] = {0, 1, 2, 3, 31, 32, 33, 63, 64, 65, 197, 577, 1369};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-            const merge_case c = {stored_types[t], 20, rows[i], (int64_t)i % 2 * 6, i % 2 == 0, 3};
+            const merge_case c = {
+                .dtype = stored_types[t], .dim = 20, .n_rows = rows[i], .spare = (int64_t)i % 2 * 6, .sizes = i % 2 == 0, .groups = 3};
             run(&c);
         }
     /* One list of all rows. */
-    const merge_case c = {RVIT_F32, 64, 300, 1, 1, 1 << 20};
+    const merge_case c = {.dtype = RVIT_F32, .dim = 64, .n_rows = 300, .spare = 1, .sizes = 1, .groups = 1 << 20};
     run(&c);
 }
 

@@ -50,10 +50,10 @@ static void pack_row_sizes(void **state)
     (void)state;
     static const int64_t sizes[] = {4, 8, 12, 16, 20, 32, 60, 64, 100, 128, 256, 384, 768, 1024, 1540, 3072, 4096};
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        const pack_case c = {sizes[i], 61, 70, 90, 0};
+        const pack_case c = {.row_size = sizes[i], .rows = 61, .capacity = 70, .source_rows = 90};
         run(&c);
         for (int64_t shift = 4; shift < 16 && sizes[i] % 16; shift += 4) {
-            const pack_case shifted = {sizes[i], 33, 33, 50, shift};
+            const pack_case shifted = {.row_size = sizes[i], .rows = 33, .capacity = 33, .source_rows = 50, .shift = shift};
             run(&shifted);
         }
     }
@@ -65,7 +65,7 @@ static void pack_rows(void **state)
     static const int64_t rows[] = {0, 1, 2, 31, 32, 33, 64, 65, 255, 256, 257, 3000};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         for (int spare = 0; spare < 2; spare++) {
-            const pack_case c = {spare ? 64 : 12, rows[i], rows[i] + spare * 5, rows[i] + 9, 0};
+            const pack_case c = {.row_size = spare ? 64 : 12, .rows = rows[i], .capacity = rows[i] + spare * 5, .source_rows = rows[i] + 9};
             run(&c);
         }
 }

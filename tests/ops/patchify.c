@@ -79,7 +79,14 @@ static void patchify_variants(void **state)
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
             for (int n_prefix = 0; n_prefix < 3; n_prefix++) {
-                const patchify_case c = {stored_types[t], 3, -1, shapes[i][0], shapes[i][1], shapes[i][2], n_prefix, n_prefix != 1};
+                const patchify_case c = {.dtype = stored_types[t],
+                                         .n_images = 3,
+                                         .live = -1,
+                                         .channels = shapes[i][0],
+                                         .image_size = shapes[i][1],
+                                         .patch_size = shapes[i][2],
+                                         .n_prefix = n_prefix,
+                                         .with_cu = n_prefix != 1};
                 run(&c);
             }
 }
@@ -90,10 +97,18 @@ static void patchify_live_images(void **state)
     static const int32_t lives[] = {0, 1, 4, 5, 6, 1000000, -7};
     for (int t = 0; t < 2; t++)
         for (size_t i = 0; i < sizeof lives / sizeof lives[0]; i++) {
-            const patchify_case c = {stored_types[t], 5, lives[i], 3, 32, 8, 1, 1};
+            const patchify_case c = {.dtype = stored_types[t],
+                                     .n_images = 5,
+                                     .live = lives[i],
+                                     .channels = 3,
+                                     .image_size = 32,
+                                     .patch_size = 8,
+                                     .n_prefix = 1,
+                                     .with_cu = 1};
             run(&c);
         }
-    const patchify_case none = {RVIT_F32, 0, -1, 3, 32, 8, 1, 1};
+    const patchify_case none = {
+        .dtype = RVIT_F32, .live = -1, .channels = 3, .image_size = 32, .patch_size = 8, .n_prefix = 1, .with_cu = 1};
     run(&none);
 }
 

@@ -94,13 +94,13 @@ typedef struct ats_vector {
 } ats_vector;
 
 static const ats_vector ats_vectors[] = {
-    {4, 4, {.1f, .2f, .3f, .4f}, {1, 1, 1, 1}, {1, 0, 1, 1, 1}},
-    {4, 4, {.4f, .1f, .3f, .2f}, {1, 4, 1, 1}, {1, 1, 1, 1, 0}},
-    {5, 3, {.02f, .02f, .02f, .02f, .92f}, {1, 1, 1, 1, 1}, {1, 0, 1, 0, 1, 1}},
-    {5, 8, {.1f, .15f, .2f, .25f, .3f}, {1, 1, 1, 1, 1}, {1, 0, 1, 1, 1, 1}},
-    {4, 4, {.25f, .25f, .25f, .25f}, {1, 1, 1, 1}, {1, 0, 1, 1, 1}},
-    {2, 196, {.3f, .7f}, {1, 1}, {1, 0, 1}},
-    {1, 196, {1}, {1}, {1, 1}},
+    {.n = 4, .n_samples = 4, .attention = {.1f, .2f, .3f, .4f}, .norm = {1, 1, 1, 1}, .keep = {1, 0, 1, 1, 1}},
+    {.n = 4, .n_samples = 4, .attention = {.4f, .1f, .3f, .2f}, .norm = {1, 4, 1, 1}, .keep = {1, 1, 1, 1, 0}},
+    {.n = 5, .n_samples = 3, .attention = {.02f, .02f, .02f, .02f, .92f}, .norm = {1, 1, 1, 1, 1}, .keep = {1, 0, 1, 0, 1, 1}},
+    {.n = 5, .n_samples = 8, .attention = {.1f, .15f, .2f, .25f, .3f}, .norm = {1, 1, 1, 1, 1}, .keep = {1, 0, 1, 1, 1, 1}},
+    {.n = 4, .n_samples = 4, .attention = {.25f, .25f, .25f, .25f}, .norm = {1, 1, 1, 1}, .keep = {1, 0, 1, 1, 1}},
+    {.n = 2, .n_samples = 196, .attention = {.3f, .7f}, .norm = {1, 1}, .keep = {1, 0, 1}},
+    {.n = 1, .n_samples = 196, .attention = {1}, .norm = {1}, .keep = {1, 1}},
 };
 
 /* 5.9, with the image alone and beside one of 6 patches. A value row has its norm in one element, of either of two heads. */

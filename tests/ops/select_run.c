@@ -200,7 +200,7 @@ static void check_predictor(const select_case *c, side s, const float *scores, c
     float *weight = scratch((size_t)c->dim * 8);
     for (int32_t i = 0; i < 2 * c->dim; i++)
         weight[i] = rounded(c->dtype, c->weight[i]);
-    const predictor_problem p = {c->b.live, c->dim, x, weight, c->bias};
+    const predictor_problem p = {.rows = c->b.live, .dim = c->dim, .x = x, .weight = weight, .bias = c->bias};
     double *exact = scratch((size_t)c->b.live * sizeof *exact);
     float *plain = scratch((size_t)c->b.live * sizeof *plain);
     predictor_f64(&p, exact);
@@ -258,7 +258,11 @@ static void check_fused(const select_case *c, side s, const array *fuse_x, const
                 fail_msg("select: row %d of fuse_x has changed, and is not the first dropped one of image %d (%s)", t, image, side_name(s));
         if (dropped == end)
             continue;
-        const fuse_problem p = {end - begin, c->fuse_dim, keep + begin, scores + begin, before + (int64_t)begin * c->fuse_dim};
+        const fuse_problem p = {.length = end - begin,
+                                .dim = c->fuse_dim,
+                                .keep = keep + begin,
+                                .scores = scores + begin,
+                                .x = before + (int64_t)begin * c->fuse_dim};
         fuse_f64(&p, exact);
         fuse_f32(&p, plain);
         const float *got = loaded(c->fuse_dtype, fuse_x->result[s], (int64_t)dropped * c->fuse_dim, c->fuse_dim);

@@ -13,10 +13,10 @@ typedef struct vector {
 } vector;
 
 static const vector vectors[] = {
-    {0, 6, {0, 2, 4, 1, 3, 5}, {-1, -1, -1, -1, -1, -1}, {1, 1, 1, 1, 1, 1}},
-    {1, 5, {0, 4, 1, 3, 5}, {-1, -1, -1, -1, -1, 2}, {1, 1, 1, 1, 2}},
-    {2, 4, {0, 1, 3, 5}, {-1, -1, -1, 4, -1, 2}, {1, 1, 2, 2}},
-    {3, 4, {0, 1, 3, 5}, {-1, -1, -1, 4, -1, 2}, {1, 1, 2, 2}},
+    {.n_after = 6, .src_rows = {0, 2, 4, 1, 3, 5}, .next_rows = {-1, -1, -1, -1, -1, -1}, .sizes = {1, 1, 1, 1, 1, 1}},
+    {.merges = 1, .n_after = 5, .src_rows = {0, 4, 1, 3, 5}, .next_rows = {-1, -1, -1, -1, -1, 2}, .sizes = {1, 1, 1, 1, 2}},
+    {.merges = 2, .n_after = 4, .src_rows = {0, 1, 3, 5}, .next_rows = {-1, -1, -1, 4, -1, 2}, .sizes = {1, 1, 2, 2}},
+    {.merges = 3, .n_after = 4, .src_rows = {0, 1, 3, 5}, .next_rows = {-1, -1, -1, 4, -1, 2}, .sizes = {1, 1, 2, 2}},
 };
 
 static const vector *expected;
@@ -184,7 +184,7 @@ static void means_and_sizes(void **state)
 static void second_merge(void **state)
 {
     (void)state;
-    static const vector v = {1, 2, {0, 2}, {-1, -1, 1}, {1, 3}};
+    static const vector v = {.merges = 1, .n_after = 2, .src_rows = {0, 2}, .next_rows = {-1, -1, 1}, .sizes = {1, 3}};
     static const float x[3][DIM] = {{9, 9, 9, 9}, {6, 0, 3, 1}, {3, 9, -3, 1}}, sizes[] = {1, 1, 2};
     static const float wanted[DIM] = {4, 6, -1, 1};
     const merged m = make_merge(&v, x, sizes, 3);
@@ -206,7 +206,7 @@ static void second_merge(void **state)
 static void proportional_attention(void **state)
 {
     (void)state;
-    static const vector v = {1, 2, {0, 1}, {-1, 2, -1}, {1, 2}};
+    static const vector v = {.merges = 1, .n_after = 2, .src_rows = {0, 1}, .next_rows = {-1, 2, -1}, .sizes = {1, 2}};
     static const float x[3][DIM] = {{1, 1, 1, 1}, {2, 2, 2, 2}, {4, 4, 4, 4}};
     static const int32_t cu_seqlens[2] = {0, 2};
     const merged m = make_merge(&v, x, NULL, 3);

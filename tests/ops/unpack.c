@@ -79,7 +79,14 @@ static void unpack_variants(void **state)
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (base_kind base = FILL; base <= IN_PLACE; base++)
             for (int spare = 0; spare < 2; spare++) {
-                const unpack_case c = {stored_types[t], 64, 40, 40 + spare * 6, 100, 100 + spare * 3, base, spare ? -1.3f : 0};
+                const unpack_case c = {.dtype = stored_types[t],
+                                       .dim = 64,
+                                       .rows = 40,
+                                       .capacity = 40 + spare * 6,
+                                       .grid = 100,
+                                       .grid_capacity = 100 + spare * 3,
+                                       .base = base,
+                                       .fill = spare ? -1.3f : 0};
                 run(&c);
             }
 }
@@ -92,8 +99,14 @@ static void unpack_sizes(void **state)
     for (int t = 0; t < 2; t++)
         for (size_t d = 0; d < sizeof dims / sizeof dims[0]; d++)
             for (size_t r = 0; r < sizeof rows / sizeof rows[0] - (d % 2); r++) {
-                const unpack_case c = {stored_types[t], dims[d],        rows[r][0],         rows[r][0] + 2,
-                                       rows[r][1],      rows[r][1] + 2, (base_kind)(r % 3), 7};
+                const unpack_case c = {.dtype = stored_types[t],
+                                       .dim = dims[d],
+                                       .rows = rows[r][0],
+                                       .capacity = rows[r][0] + 2,
+                                       .grid = rows[r][1],
+                                       .grid_capacity = rows[r][1] + 2,
+                                       .base = (base_kind)(r % 3),
+                                       .fill = 7};
                 run(&c);
             }
 }

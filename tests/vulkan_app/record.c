@@ -188,7 +188,8 @@ static rvit_model *toy_model(const toy *m)
     return model;
 }
 
-static const toy_spec spec = {64, 2, 128, 32, 8, 7, 0, RVIT_F32, 5, 0};
+static const toy_spec spec = {
+    .dim = 64, .depth = 2, .mlp = 128, .image_size = 32, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32, .seed = 5};
 
 /* A pruned forward in the application's command buffer: images handed over by the host, logits and kept tokens read after its own wait. */
 static void session_runs(void **state)
