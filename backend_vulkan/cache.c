@@ -71,7 +71,7 @@ const char *rvit_vk_cache_check(const rvit_vk_driver *driver, const void *blob, 
         return "it belongs to another device";
     if (h.driver_version != driver->version || h.driver_id != (uint32_t)driver->id ||
         memcmp(h.cache_uuid, driver->cache_uuid, sizeof h.cache_uuid) != 0)
-        return "it belongs to another driver or driver version";
+        return "it belongs to another driver, or to another version of it";
     *out_payload = (const unsigned char *)blob + sizeof h;
     *out_payload_size = size - sizeof h;
     return NULL;

@@ -1,5 +1,5 @@
-/* The device of a benchmark. On CUDA it lies on a context and a stream of the benchmark's own, so that events can be put around the work.
- */
+/* The device of a benchmark. On CUDA it uses a context and a stream of the benchmark's own, so that events can be recorded around the
+   work. */
 #ifndef RVIT_BENCH_DEVICE_H
 #define RVIT_BENCH_DEVICE_H
 
@@ -15,21 +15,21 @@ typedef struct bench_device {
     cuda_clock *cuda; /* NULL: host clocks only */
 } bench_device;
 
-/* Prints what failed, with the library's detail, and ends the program. */
+/* On failure, prints what failed with the library's detail and ends the program. */
 void bench_check(rvit_status status, const char *what);
 
 bench_device bench_device_open(const rvit_device_desc *desc);
 void bench_device_close(bench_device *d);
-/* Seconds on the device of n calls, divided by n: events where there are any, else host time until all is done. */
+/* Device seconds of n calls, divided by n: from events if there are any, else host time until all is done. */
 double bench_device_seconds(bench_device *d, const timed *work, int n);
-/* The same of single calls, up to n + 3 of them, fewer where they take long. Returns how many samples. */
+/* The same for single calls, up to n + 3 of them, fewer if they take long. Returns the number of samples. */
 int bench_device_samples(bench_device *d, const timed *work, int n, double *samples);
 /* Waits for the stream; user is the bench_device. */
 void bench_device_drain(void *device);
-/* A clock of empty submits; NULL: not on Vulkan. */
+/* The clock of empty submits; NULL unless on Vulkan. */
 vulkan_clock *bench_device_vulkan(const bench_device *d);
-/* Object with the host time, in microseconds, of an empty launch and of an empty graph's on CUDA, of an empty submit on Vulkan; JSON null
-   elsewhere, or a reason. */
+/* Object with the host time in microseconds of an empty launch and an empty graph launch on CUDA, of an empty submit on Vulkan; elsewhere
+   JSON null, or a reason. */
 json_t *bench_device_floor(bench_device *d);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "choices.h"
 
-/* The rows that all have. T has the members device, dtype and json; default_ is the name of its dtype. */
+/* The options that all benchmarks have. T has the members device, dtype and json; default_ is the name of its default dtype. */
 #define BENCH_ROWS(T, last_dtype, default_)                                                                  \
     {"backend", "NAME", "%s (auto: the first GPU, else the CPU)",                                            \
      OPTION_CHOICE(T, device.backend, choice_backend, RVIT_BACKEND_AUTO, CHOICE_LAST_BACKEND)},              \
@@ -16,8 +16,8 @@
     }
 
 void bench_complain(const char *sentence);
-/* Fills `options`, which holds the defaults, and returns the place of the first argument in argv. Ends the program after --help, and with
-   2 where the command line is wrong. */
+/* Fills `options`, which holds the defaults, and returns the index in argv of the first argument. Ends the program after --help, and with 2
+   if the command line is wrong. */
 int bench_parse(const char *program, const struct option_row *rows, size_t n_rows, const struct option_command *command, int argc,
                 char **argv, void *options);
 

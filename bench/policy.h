@@ -14,11 +14,11 @@ typedef struct policy {
     int given; /* rvit_prune_parameter */
 } policy;
 
-/* Ends the program on what it cannot read, or on a setting that the policy does not have. */
+/* Ends the program on text that it cannot parse, or on a setting that the policy does not have. */
 policy policy_parse(const char *text);
-/* The settings between semicolons. Returns how many. */
+/* Parses settings separated by semicolons. Returns their number. */
 int policy_list(const char *text, policy *out, int capacity);
-/* "prune", "settings" and "keep" (1 without pruning, null where a policy has no such fraction) into a row of a report. */
+/* Adds "prune", "settings" and "keep" (1 without pruning, null for a policy without a fraction) to a row of a report. */
 void policy_describe(const policy *p, json_t *row);
 
 #endif

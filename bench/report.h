@@ -1,4 +1,4 @@
-/* What every benchmark's JSON begins with, and the statistics of its samples. */
+/* The common head of every benchmark's JSON, and the statistics of its samples. */
 #ifndef RVIT_BENCH_REPORT_H
 #define RVIT_BENCH_REPORT_H
 
@@ -14,7 +14,7 @@ json_t *report_new(const char *benchmark, const rvit_device *device);
 /* Object with median, p10, p90, minimum and count of n samples (sorted in place), each multiplied by scale. */
 json_t *report_samples(double *samples, int n, double scale);
 
-/* Writes a report to a file, if one is named, and lets go of it. Returns the program's exit code. */
+/* Writes a report to a file, if path is not NULL, and releases it. Returns the program's exit code. */
 int report_write(json_t *report, const char *path);
 
 /* Highest resident memory of this process so far, bytes. */

@@ -175,7 +175,7 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
         return complain_status(options->model, status);
     if (info.n_classes > 0 || options->features || options->overlay || options->json)
         return EXIT_OK;
-    complain(options->model, "has no head to classify with: --features, --overlay or --json give what it does without");
+    complain(options->model, "has no head to classify with: use --features, --overlay or --json");
     return EXIT_USAGE;
 }
 

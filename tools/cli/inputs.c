@@ -63,7 +63,7 @@ static int add_folder(struct inputs *in, const char *folder)
     if (code != EXIT_OK)
         return code;
     if (in->n_paths == first) {
-        complain(folder, "no .png, .jpg or .jpeg files in this folder; those in its folders a list (.txt) can name");
+        complain(folder, "no .png, .jpg or .jpeg files in this folder; to use files in subfolders, name them in a list (.txt)");
         return EXIT_FILE;
     }
     qsort(in->paths + first, (size_t)(in->n_paths - first), sizeof *in->paths, compare_paths);

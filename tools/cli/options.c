@@ -21,13 +21,13 @@ struct command {
 static const struct command commands[] = {
     {{"devices", "",
       "Lists every device of every backend, in the order of preference: its driver, the tier chosen, and why a backend, a device or a "
-      "higher tier is passed over. '*' marks the device that --backend auto takes.",
+      "higher tier is not used. '*' marks the device that --backend auto takes.",
       "raggedvit devices", 0, 0, DEVICES},
      "lists every device of every backend",
      false,
      run_devices},
     {{"classify", "MODEL IMAGE...",
-      "Classifies images with a .safetensors checkpoint, or the index file of one in parts. IMAGE is a PNG or JPEG file, a folder (its "
+      "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
       "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
       "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation, by default those of "
       "DeiT; timm's own ViT were trained with --mean 0.5 --std 0.5. An unreadable image is reported and skipped. With --json, an image's "
@@ -48,10 +48,10 @@ static const struct command commands[] = {
      true,
      run_verify},
     {{"bench", "[MODEL]",
-      "For each batch size, times the dense forward and a pruned one, which take turns, on seeded noise: from images in mapped memory to "
-      "logits there, one wait for each run. Shows the median time of a run, images a second, kernel launches of a forward, and the "
-      "break-even: the largest kept fraction, to a hundredth and found by halving, at which the pruned forward is faster (with "
-      "--json 0: at none). Policies that take no fraction have no break-even, and what they keep depends on the images. Without MODEL the "
+      "For each batch size, times the dense and a pruned forward alternately on seeded noise: from images in mapped memory to "
+      "logits there, one wait per run. Shows the median time of a run, images per second, kernel launches per forward, and the "
+      "break-even: the largest kept fraction, in hundredths and found by bisection, at which the pruned forward is faster (with "
+      "--json 0: at none). Policies without a kept fraction have no break-even; what they keep depends on the images. Without MODEL the "
       "weights are random.",
       "raggedvit bench deit_tiny.safetensors --dtype f16 --prune evit --batches 1,32", 0, 1, BENCH},
      "times the dense and the pruned forward on this machine",
@@ -63,8 +63,10 @@ static const struct command commands[] = {
      true,
      run_inspect},
     {{"policies", "",
-      "Lists the policies that --prune takes: the options each uses and their defaults, where in a block it prunes, and its source. "
-      "3..last: block 3 and each after it. PATCHES: as many as the image has. An option in brackets, or in capitals, has no default; the "
+      "Lists the policies that --prune takes: the options each uses and their defaults, where in a block it prunes, and where it was "
+      "published. "
+      "3..last: block 3 and all later ones. PATCHES: the number of patches of the image. An option in brackets, or in capitals, has no "
+      "default; the "
       "latter must be given.",
       "raggedvit policies", 0, 0, POLICIES},
      "lists the prune policies",
