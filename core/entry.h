@@ -1,6 +1,6 @@
 /* The prologue of every public function. An application may have changed how its threads round, treat subnormals or trap. RVIT_ENTRY sets
    the default floating-point environment for the function, for everything it calls (drivers included) and for every thread that they
-   create. At the end of its scope it restores the caller's environment, flags included. Costs about 5 ns if the caller's is the default. */
+   create. At the end of its scope it restores the caller's environment, flags included. Costs about 10 ns if the caller's is the default. */
 #ifndef RVIT_CORE_ENTRY_H
 #define RVIT_CORE_ENTRY_H
 
