@@ -1,6 +1,10 @@
-/* The prologue of every public function. An application may have changed how its threads round, treat subnormals or trap. RVIT_ENTRY sets
-   the default floating-point environment for the function, for everything it calls (drivers included) and for every thread that they
-   create. At the end of its scope it restores the caller's environment, flags included. Costs about 10 ns if the caller's is the default. */
+/* What every public function does first.
+
+   RVIT_ENTRY saves the caller's floating-point environment and sets the default one: an application
+   may have changed how its threads round, treat subnormals or trap. The default also holds for
+   everything that the function calls, drivers too, and for the threads that these create. At the
+   end of its scope it restores the caller's environment, flags included. It costs about 10 ns where
+   the caller's is the default. */
 #ifndef RVIT_CORE_ENTRY_H
 #define RVIT_CORE_ENTRY_H
 
