@@ -52,152 +52,153 @@ static void expect_status(const model *m, int32_t lenient, rvit_status expected,
 
 static model scratch;
 
+static const struct {
+    geometry g;
+    const char *architecture;
+    int32_t n_heads, image_size, tokens, n_tensors;
+    int64_t n_parameters;
+} geometry_cases[] = {
+    {.g = {.dim = 192, .depth = 12, .mlp = 768, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
+     .architecture = "deit_tiny_patch16_224",
+     .n_heads = 3,
+     .image_size = 224,
+     .tokens = 197,
+     .n_tensors = 152,
+     .n_parameters = 5717416},
+    {.g = {.dim = 384, .depth = 12, .mlp = 1536, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
+     .architecture = "deit_small_patch16_224",
+     .n_heads = 6,
+     .image_size = 224,
+     .tokens = 197,
+     .n_tensors = 152,
+     .n_parameters = 22050664},
+    {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
+     .architecture = "deit_base_patch16_224",
+     .n_heads = 12,
+     .image_size = 224,
+     .tokens = 197,
+     .n_tensors = 152,
+     .n_parameters = 86567656},
+    {.g = {.dim = 192, .depth = 12, .mlp = 768, .patch = 16, .grid = 14, .channels = 3, .classes = 1000, .distilled = 1},
+     .architecture = "deit_tiny_distilled_patch16_224",
+     .n_heads = 3,
+     .image_size = 224,
+     .tokens = 198,
+     .n_tensors = 155,
+     .n_parameters = 5910800},
+    {.g = {.dim = 384, .depth = 12, .mlp = 1536, .patch = 16, .grid = 14, .channels = 3, .classes = 1000, .distilled = 1},
+     .architecture = "deit_small_distilled_patch16_224",
+     .n_heads = 6,
+     .image_size = 224,
+     .tokens = 198,
+     .n_tensors = 155,
+     .n_parameters = 22436432},
+    {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 14, .channels = 3, .classes = 1000, .distilled = 1},
+     .architecture = "deit_base_distilled_patch16_224",
+     .n_heads = 12,
+     .image_size = 224,
+     .tokens = 198,
+     .n_tensors = 155,
+     .n_parameters = 87338192},
+    {.g = {.dim = 192, .depth = 12, .mlp = 768, .patch = 16, .grid = 24, .channels = 3, .classes = 1000},
+     .architecture = "deit_tiny_patch16_384",
+     .n_heads = 3,
+     .image_size = 384,
+     .tokens = 577,
+     .n_tensors = 152,
+     .n_parameters = 5790376},
+    {.g = {.dim = 384, .depth = 12, .mlp = 1536, .patch = 16, .grid = 24, .channels = 3, .classes = 1000},
+     .architecture = "deit_small_patch16_384",
+     .n_heads = 6,
+     .image_size = 384,
+     .tokens = 577,
+     .n_tensors = 152,
+     .n_parameters = 22196584},
+    {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 24, .channels = 3, .classes = 1000},
+     .architecture = "deit_base_patch16_384",
+     .n_heads = 12,
+     .image_size = 384,
+     .tokens = 577,
+     .n_tensors = 152,
+     .n_parameters = 86859496},
+    {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 24, .channels = 3, .classes = 1000, .distilled = 1},
+     .architecture = "deit_base_distilled_patch16_384",
+     .n_heads = 12,
+     .image_size = 384,
+     .tokens = 578,
+     .n_tensors = 155,
+     .n_parameters = 87338192 + 380 * 768},
+    {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 32, .grid = 7, .channels = 3, .classes = 1000},
+     .architecture = "deit_base_patch32_224",
+     .n_heads = 12,
+     .image_size = 224,
+     .tokens = 50,
+     .n_tensors = 152,
+     .n_parameters = 88224232},
+    {.g = {.dim = 1024, .depth = 24, .mlp = 4096, .patch = 14, .grid = 16, .channels = 3, .classes = 1000},
+     .architecture = "vit_large_patch14_224",
+     .n_heads = 16,
+     .image_size = 224,
+     .tokens = 257,
+     .n_tensors = 296,
+     .n_parameters = 304203752},
+    {.g = {.dim = 64, .depth = 2, .mlp = 256, .patch = 16, .grid = 2, .channels = 3, .classes = 10},
+     .architecture = "vit_d64_h1_l2_patch16_32",
+     .n_heads = 1,
+     .image_size = 32,
+     .tokens = 5,
+     .n_tensors = 32,
+     .n_parameters = 150346},
+    {.g = {.dim = 64, .depth = 1, .mlp = 128, .patch = 2, .grid = 1, .channels = 1, .classes = 1, .distilled = 1},
+     .architecture = "vit_d64_h1_l1_distilled_patch2_2",
+     .n_heads = 1,
+     .image_size = 2,
+     .tokens = 3,
+     .n_tensors = 23,
+     .n_parameters = 34370},
+    {.g = {.dim = 192, .depth = 11, .mlp = 768, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
+     .architecture = "vit_d192_h3_l11_patch16_224",
+     .n_heads = 3,
+     .image_size = 224,
+     .tokens = 197,
+     .n_tensors = 140,
+     .n_parameters = 5272552},
+    {.g = {.dim = 192, .depth = 12, .mlp = 384, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
+     .architecture = "vit_d192_h3_l12_patch16_224",
+     .n_heads = 3,
+     .image_size = 224,
+     .tokens = 197,
+     .n_tensors = 152,
+     .n_parameters = 3943336},
+};
+
 static void geometries(void **state)
 {
     (void)state;
-    static const struct {
-        geometry g;
-        const char *architecture;
-        int32_t n_heads, image_size, tokens, n_tensors;
-        int64_t n_parameters;
-    } cases[] = {
-        {.g = {.dim = 192, .depth = 12, .mlp = 768, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
-         .architecture = "deit_tiny_patch16_224",
-         .n_heads = 3,
-         .image_size = 224,
-         .tokens = 197,
-         .n_tensors = 152,
-         .n_parameters = 5717416},
-        {.g = {.dim = 384, .depth = 12, .mlp = 1536, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
-         .architecture = "deit_small_patch16_224",
-         .n_heads = 6,
-         .image_size = 224,
-         .tokens = 197,
-         .n_tensors = 152,
-         .n_parameters = 22050664},
-        {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
-         .architecture = "deit_base_patch16_224",
-         .n_heads = 12,
-         .image_size = 224,
-         .tokens = 197,
-         .n_tensors = 152,
-         .n_parameters = 86567656},
-        {.g = {.dim = 192, .depth = 12, .mlp = 768, .patch = 16, .grid = 14, .channels = 3, .classes = 1000, .distilled = 1},
-         .architecture = "deit_tiny_distilled_patch16_224",
-         .n_heads = 3,
-         .image_size = 224,
-         .tokens = 198,
-         .n_tensors = 155,
-         .n_parameters = 5910800},
-        {.g = {.dim = 384, .depth = 12, .mlp = 1536, .patch = 16, .grid = 14, .channels = 3, .classes = 1000, .distilled = 1},
-         .architecture = "deit_small_distilled_patch16_224",
-         .n_heads = 6,
-         .image_size = 224,
-         .tokens = 198,
-         .n_tensors = 155,
-         .n_parameters = 22436432},
-        {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 14, .channels = 3, .classes = 1000, .distilled = 1},
-         .architecture = "deit_base_distilled_patch16_224",
-         .n_heads = 12,
-         .image_size = 224,
-         .tokens = 198,
-         .n_tensors = 155,
-         .n_parameters = 87338192},
-        {.g = {.dim = 192, .depth = 12, .mlp = 768, .patch = 16, .grid = 24, .channels = 3, .classes = 1000},
-         .architecture = "deit_tiny_patch16_384",
-         .n_heads = 3,
-         .image_size = 384,
-         .tokens = 577,
-         .n_tensors = 152,
-         .n_parameters = 5790376},
-        {.g = {.dim = 384, .depth = 12, .mlp = 1536, .patch = 16, .grid = 24, .channels = 3, .classes = 1000},
-         .architecture = "deit_small_patch16_384",
-         .n_heads = 6,
-         .image_size = 384,
-         .tokens = 577,
-         .n_tensors = 152,
-         .n_parameters = 22196584},
-        {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 24, .channels = 3, .classes = 1000},
-         .architecture = "deit_base_patch16_384",
-         .n_heads = 12,
-         .image_size = 384,
-         .tokens = 577,
-         .n_tensors = 152,
-         .n_parameters = 86859496},
-        {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 16, .grid = 24, .channels = 3, .classes = 1000, .distilled = 1},
-         .architecture = "deit_base_distilled_patch16_384",
-         .n_heads = 12,
-         .image_size = 384,
-         .tokens = 578,
-         .n_tensors = 155,
-         .n_parameters = 87338192 + 380 * 768},
-        {.g = {.dim = 768, .depth = 12, .mlp = 3072, .patch = 32, .grid = 7, .channels = 3, .classes = 1000},
-         .architecture = "deit_base_patch32_224",
-         .n_heads = 12,
-         .image_size = 224,
-         .tokens = 50,
-         .n_tensors = 152,
-         .n_parameters = 88224232},
-        {.g = {.dim = 1024, .depth = 24, .mlp = 4096, .patch = 14, .grid = 16, .channels = 3, .classes = 1000},
-         .architecture = "vit_large_patch14_224",
-         .n_heads = 16,
-         .image_size = 224,
-         .tokens = 257,
-         .n_tensors = 296,
-         .n_parameters = 304203752},
-        {.g = {.dim = 64, .depth = 2, .mlp = 256, .patch = 16, .grid = 2, .channels = 3, .classes = 10},
-         .architecture = "vit_d64_h1_l2_patch16_32",
-         .n_heads = 1,
-         .image_size = 32,
-         .tokens = 5,
-         .n_tensors = 32,
-         .n_parameters = 150346},
-        {.g = {.dim = 64, .depth = 1, .mlp = 128, .patch = 2, .grid = 1, .channels = 1, .classes = 1, .distilled = 1},
-         .architecture = "vit_d64_h1_l1_distilled_patch2_2",
-         .n_heads = 1,
-         .image_size = 2,
-         .tokens = 3,
-         .n_tensors = 23,
-         .n_parameters = 34370},
-        {.g = {.dim = 192, .depth = 11, .mlp = 768, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
-         .architecture = "vit_d192_h3_l11_patch16_224",
-         .n_heads = 3,
-         .image_size = 224,
-         .tokens = 197,
-         .n_tensors = 140,
-         .n_parameters = 5272552},
-        {.g = {.dim = 192, .depth = 12, .mlp = 384, .patch = 16, .grid = 14, .channels = 3, .classes = 1000},
-         .architecture = "vit_d192_h3_l12_patch16_224",
-         .n_heads = 3,
-         .image_size = 224,
-         .tokens = 197,
-         .n_tensors = 152,
-         .n_parameters = 3943336},
-    };
     static const char *const dtypes[3] = {"F32", "F16", "BF16"};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        const geometry *g = &cases[i].g;
+    for (size_t i = 0; i < sizeof geometry_cases / sizeof *geometry_cases; i++) {
+        const geometry *g = &geometry_cases[i].g;
         build(&scratch, g, dtypes[i % 3]);
         const rvit_model_info info = expect_good(&scratch, 0);
-        assert_string_equal(info.architecture, cases[i].architecture);
+        assert_string_equal(info.architecture, geometry_cases[i].architecture);
         assert_string_equal(info.family, "timm");
-        assert_int_equal(info.image_size, cases[i].image_size);
+        assert_int_equal(info.image_size, geometry_cases[i].image_size);
         assert_int_equal(info.patch_size, g->patch);
         assert_int_equal(info.channels, g->channels);
         assert_int_equal(info.dim, g->dim);
-        assert_int_equal(info.n_heads, cases[i].n_heads);
+        assert_int_equal(info.n_heads, geometry_cases[i].n_heads);
         assert_int_equal(info.head_dim, 64);
         assert_int_equal(info.depth, g->depth);
         assert_int_equal(info.mlp_dim, g->mlp);
         assert_int_equal(info.n_prefix, 1 + g->distilled);
-        assert_int_equal(info.tokens, cases[i].tokens);
+        assert_int_equal(info.tokens, geometry_cases[i].tokens);
         assert_int_equal(info.n_classes, g->classes);
         assert_true(info.eps == 1e-6f);
-        assert_int_equal(info.n_parameters, cases[i].n_parameters);
-        assert_int_equal(info.n_tensors, cases[i].n_tensors);
+        assert_int_equal(info.n_parameters, geometry_cases[i].n_parameters);
+        assert_int_equal(info.n_tensors, geometry_cases[i].n_tensors);
         assert_int_equal(info.n_unknown, 0);
         for (size_t j = 0; j < 3; j++)
-            assert_int_equal(info.n_by_dtype[j], j == i % 3 ? cases[i].n_tensors : 0);
+            assert_int_equal(info.n_by_dtype[j], j == i % 3 ? geometry_cases[i].n_tensors : 0);
     }
     build(&scratch, &small_geometry, "F32");
     get(&scratch, "patch_embed.proj.weight")->rank = 2;

@@ -45,108 +45,109 @@ static void names(void **state)
     assert_string_equal(rvit_version(), version);
 }
 
+/* Parameters, and where each is not none, its default; blocks -1: from the first given on. */
+static const struct {
+    const char *name;
+    rvit_prune_type type;
+    int32_t parameters;
+    double keep, threshold, mass;
+    int32_t merges, n_blocks, blocks[3];
+} known_policies[] = {{.name = "none", .type = RVIT_PRUNE_NONE, .keep = -1, .threshold = -1, .mass = -1, .blocks = {0}},
+                      {.name = "l2",
+                       .type = RVIT_PRUNE_L2,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {3}},
+                      {.name = "l2-threshold",
+                       .type = RVIT_PRUNE_L2_THRESHOLD,
+                       .parameters = RVIT_PRUNE_THRESHOLD,
+                       .keep = -1,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {3}},
+                      {.name = "evit",
+                       .type = RVIT_PRUNE_EVIT,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.7,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 3,
+                       .blocks = {3, 6, 9}},
+                      {.name = "evit-fused",
+                       .type = RVIT_PRUNE_EVIT_FUSED,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.7,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 3,
+                       .blocks = {3, 6, 9}},
+                      {.name = "evit-paper",
+                       .type = RVIT_PRUNE_EVIT_PAPER,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {3}},
+                      {.name = "dynamicvit",
+                       .type = RVIT_PRUNE_DYNAMICVIT,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.7,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 3,
+                       .blocks = {3, 6, 9}},
+                      {.name = "dynamicvit-gate",
+                       .type = RVIT_PRUNE_DYNAMICVIT_GATE,
+                       .parameters = RVIT_PRUNE_THRESHOLD,
+                       .keep = -1,
+                       .threshold = 0.5,
+                       .mass = -1,
+                       .n_blocks = 3,
+                       .blocks = {3, 6, 9}},
+                      {.name = "ats",
+                       .type = RVIT_PRUNE_ATS,
+                       .parameters = RVIT_PRUNE_SAMPLES,
+                       .keep = -1,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = -1,
+                       .blocks = {3}},
+                      {.name = "ats-paper",
+                       .type = RVIT_PRUNE_ATS_PAPER,
+                       .parameters = RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP,
+                       .keep = -1,
+                       .threshold = -1,
+                       .mass = 0.9,
+                       .n_blocks = 1,
+                       .blocks = {3}},
+                      {.name = "tome",
+                       .type = RVIT_PRUNE_TOME,
+                       .parameters = RVIT_PRUNE_MERGES,
+                       .keep = -1,
+                       .threshold = -1,
+                       .mass = -1,
+                       .merges = 8,
+                       .n_blocks = -1,
+                       .blocks = {0}},
+                      {.name = "random",
+                       .type = RVIT_PRUNE_RANDOM,
+                       .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {3}},
+                      {.name = "mask", .type = RVIT_PRUNE_MASK, .keep = -1, .threshold = -1, .mass = -1, .n_blocks = 1, .blocks = {3}}};
+
 static void policies(void **state)
 {
     (void)state;
-    /* Parameters, and where each is not none, its default; blocks -1: from the first given on. */
-    static const struct {
-        const char *name;
-        rvit_prune_type type;
-        int32_t parameters;
-        double keep, threshold, mass;
-        int32_t merges, n_blocks, blocks[3];
-    } wanted[] = {{.name = "none", .type = RVIT_PRUNE_NONE, .keep = -1, .threshold = -1, .mass = -1, .blocks = {0}},
-                  {.name = "l2",
-                   .type = RVIT_PRUNE_L2,
-                   .parameters = RVIT_PRUNE_KEEP,
-                   .keep = 0.5,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 1,
-                   .blocks = {3}},
-                  {.name = "l2-threshold",
-                   .type = RVIT_PRUNE_L2_THRESHOLD,
-                   .parameters = RVIT_PRUNE_THRESHOLD,
-                   .keep = -1,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 1,
-                   .blocks = {3}},
-                  {.name = "evit",
-                   .type = RVIT_PRUNE_EVIT,
-                   .parameters = RVIT_PRUNE_KEEP,
-                   .keep = 0.7,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 3,
-                   .blocks = {3, 6, 9}},
-                  {.name = "evit-fused",
-                   .type = RVIT_PRUNE_EVIT_FUSED,
-                   .parameters = RVIT_PRUNE_KEEP,
-                   .keep = 0.7,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 3,
-                   .blocks = {3, 6, 9}},
-                  {.name = "evit-paper",
-                   .type = RVIT_PRUNE_EVIT_PAPER,
-                   .parameters = RVIT_PRUNE_KEEP,
-                   .keep = 0.5,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 1,
-                   .blocks = {3}},
-                  {.name = "dynamicvit",
-                   .type = RVIT_PRUNE_DYNAMICVIT,
-                   .parameters = RVIT_PRUNE_KEEP,
-                   .keep = 0.7,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 3,
-                   .blocks = {3, 6, 9}},
-                  {.name = "dynamicvit-gate",
-                   .type = RVIT_PRUNE_DYNAMICVIT_GATE,
-                   .parameters = RVIT_PRUNE_THRESHOLD,
-                   .keep = -1,
-                   .threshold = 0.5,
-                   .mass = -1,
-                   .n_blocks = 3,
-                   .blocks = {3, 6, 9}},
-                  {.name = "ats",
-                   .type = RVIT_PRUNE_ATS,
-                   .parameters = RVIT_PRUNE_SAMPLES,
-                   .keep = -1,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = -1,
-                   .blocks = {3}},
-                  {.name = "ats-paper",
-                   .type = RVIT_PRUNE_ATS_PAPER,
-                   .parameters = RVIT_PRUNE_MASS | RVIT_PRUNE_KEEP,
-                   .keep = -1,
-                   .threshold = -1,
-                   .mass = 0.9,
-                   .n_blocks = 1,
-                   .blocks = {3}},
-                  {.name = "tome",
-                   .type = RVIT_PRUNE_TOME,
-                   .parameters = RVIT_PRUNE_MERGES,
-                   .keep = -1,
-                   .threshold = -1,
-                   .mass = -1,
-                   .merges = 8,
-                   .n_blocks = -1,
-                   .blocks = {0}},
-                  {.name = "random",
-                   .type = RVIT_PRUNE_RANDOM,
-                   .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_SEED,
-                   .keep = 0.5,
-                   .threshold = -1,
-                   .mass = -1,
-                   .n_blocks = 1,
-                   .blocks = {3}},
-                  {.name = "mask", .type = RVIT_PRUNE_MASK, .keep = -1, .threshold = -1, .mass = -1, .n_blocks = 1, .blocks = {3}}};
-    enum { N_WANTED = sizeof wanted / sizeof wanted[0] };
+    enum { N_WANTED = sizeof known_policies / sizeof known_policies[0] };
     int32_t n = 0, found = 0;
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
     for (; rvit_prune_list(n, &info) == RVIT_OK; n++) {
@@ -155,19 +156,20 @@ static void policies(void **state)
         assert_int_equal(type, info.type);
         assert_true(info.summary[0] && info.source[0] && info.site[0]);
         for (int i = 0; i < N_WANTED; i++) {
-            if (strcmp(info.name, wanted[i].name))
+            if (strcmp(info.name, known_policies[i].name))
                 continue;
             found++;
-            assert_int_equal(info.type, wanted[i].type);
-            assert_int_equal(info.parameters, wanted[i].parameters | (i > 0 ? RVIT_PRUNE_BLOCKS : 0));
-            assert_true(info.default_keep == wanted[i].keep || (info.default_keep < 0 && wanted[i].keep < 0));
-            assert_true(info.default_threshold == wanted[i].threshold || (info.default_threshold < 0 && wanted[i].threshold < 0));
-            assert_true(info.default_mass == wanted[i].mass || (info.default_mass < 0 && wanted[i].mass < 0));
+            assert_int_equal(info.type, known_policies[i].type);
+            assert_int_equal(info.parameters, known_policies[i].parameters | (i > 0 ? RVIT_PRUNE_BLOCKS : 0));
+            assert_true(info.default_keep == known_policies[i].keep || (info.default_keep < 0 && known_policies[i].keep < 0));
+            assert_true(info.default_threshold == known_policies[i].threshold ||
+                        (info.default_threshold < 0 && known_policies[i].threshold < 0));
+            assert_true(info.default_mass == known_policies[i].mass || (info.default_mass < 0 && known_policies[i].mass < 0));
             assert_int_equal(info.default_samples, 0);
-            assert_int_equal(info.default_merges, wanted[i].merges);
-            assert_int_equal(info.n_default_blocks, wanted[i].n_blocks);
-            for (int j = 0; j < (wanted[i].n_blocks < 0 ? 1 : wanted[i].n_blocks); j++)
-                assert_int_equal(info.default_blocks[j], wanted[i].blocks[j]);
+            assert_int_equal(info.default_merges, known_policies[i].merges);
+            assert_int_equal(info.n_default_blocks, known_policies[i].n_blocks);
+            for (int j = 0; j < (known_policies[i].n_blocks < 0 ? 1 : known_policies[i].n_blocks); j++)
+                assert_int_equal(info.default_blocks[j], known_policies[i].blocks[j]);
         }
     }
     assert_int_equal(found, N_WANTED);
