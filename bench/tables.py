@@ -10,6 +10,7 @@ import difflib
 import os
 import pathlib
 import re
+import statistics
 import sys
 import textwrap
 
@@ -31,6 +32,7 @@ ATTENTION = [("B=1 S=197", "1 image of 197"), ("B=16 S=197", "16 images of 197")
              ("B=64 S=99", "64 images of 99"), ("B=64 S=41", "64 images of 41"), ("B=256 S=197", "256 images of 197"),
              ("B=256 uniform 20..197", "256 images, uniform 20..197"), ("B=256 one 197, rest 21", "256 images, one 197, rest 21"),
              ("B=256 S=577", "256 images of 577")]
+CALLS = [("B=1 S=21", "1 image of 21"), ("B=4 S=21", "4 images of 21")]
 RIVALS = [(FLASH, "FlashAttention-2 varlen"), (TRITON, "Triton varlen"), ("padded SDPA", "SDPA, padded"),
           ("padded SDPA, key mask", "SDPA, key mask")]
 
@@ -272,13 +274,17 @@ def three(value):
 
 
 def calls(reports):
-    """Host time of what a Python program calls, from a run that was not one of bench/run.sh."""
+    """Host time of what a Python program calls: the median of some runs, and the least and the greatest."""
     found = reports.find("python_calls")
-    versions = found["versions"]
-    text = paragraph(f"""Host microseconds of one eager call from Python on an {found['device']['name']}, {found['date'][:10]}, Python
-        {versions['python']}, PyTorch {versions['torch']}, at batch sizes {' and '.join(map(str, found['batches']))}. One run by hand,
-        without a spread; its driver was not noted ({link(found)}).""")
-    return text + "\n\n" + table(["call", "host, us"], [[name, str(us)] for name, us in found["host_us"].items()])
+    versions, runs = found["versions"], found["runs"]
+    text = paragraph(f"""Host microseconds of one eager call from Python {'.'.join(versions['python'].split('.')[:2])} on an
+        {machine(found)}, in f16, with 12 heads of 64 channels ({link(found)}): the median of {len(runs)} runs' medians, and in brackets
+        the least and the greatest of them. "Triton, prebuilt" passes by Triton's own launcher.""")
+    rows = []
+    for name in runs[0][0]["python_us"]:
+        each = [sorted(median(point, "python_us", name) for run in runs for point in run if point["point"] == key) for key, _ in CALLS]
+        rows.append([dict(RIVALS).get(name, name)] + [f"{statistics.median(us):.1f} ({us[0]:.1f} to {us[-1]:.1f})" for us in each])
+    return text + "\n\n" + table(["call"] + [label for _, label in CALLS], rows)
 
 
 # What stands on each page; other text of the page is not touched.

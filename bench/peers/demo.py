@@ -6,7 +6,7 @@ import pathlib
 import numpy
 from PIL import Image
 
-from raggedvit._library import new
+from raggedvit._layouts import new
 
 from .sessions import Model
 

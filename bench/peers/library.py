@@ -6,7 +6,9 @@ import ctypes
 import torch
 
 from raggedvit import _layouts
-from raggedvit._library import CONSTANTS, Library, new
+from raggedvit._constants import CONSTANTS
+from raggedvit._layouts import new
+from raggedvit._library import Library
 
 DTYPES = {torch.float32: "RVIT_F32", torch.float16: "RVIT_F16", torch.bfloat16: "RVIT_BF16"}
 

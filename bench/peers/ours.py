@@ -3,7 +3,8 @@
 import ctypes
 
 import raggedvit
-from raggedvit._library import CONSTANTS, new
+from raggedvit._constants import CONSTANTS
+from raggedvit._layouts import new
 
 from .library import DTYPES
 

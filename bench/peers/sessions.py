@@ -5,7 +5,8 @@ import time
 
 import torch
 
-from raggedvit._library import CONSTANTS, new
+from raggedvit._constants import CONSTANTS
+from raggedvit._layouts import new
 
 from .clock import summarize
 
