@@ -1,5 +1,6 @@
 #include "harness.h"
 
+#include <fnmatch.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ static void remove_temporary_files(void)
 }
 
 static int test_count;
+static const char *choice; /* patterns with commas between; NULL: every test */
 
 int harness_setup(void **state)
 {
@@ -86,11 +88,10 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
     }
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#else
-#define SANITIZED 0
-#endif
+static int runs_all_cases(void)
+{
+    return getenv("RVIT_TEST_FULL") != NULL;
+}
 
 int leaves_out(int64_t number, int32_t share)
 {
@@ -121,7 +122,7 @@ static int usage(const char *program)
 {
     fprintf(stderr,
             "usage: %s [--backend cpu|vulkan|cuda] [--tier scalar|subgroup|matrix] [--device N] [--vector-bits N]\n"
-            "       [--filter PATTERN] [--absent BACKEND] [--stack BYTES]\n",
+            "       [--filter PATTERN] [--choice PATTERN,...] [--absent BACKEND] [--stack BYTES]\n",
             program);
     return 2;
 }
@@ -142,7 +143,7 @@ static int open_device(void)
         fprintf(stderr, "rvit_device_get_info: %s\n", rvit_status_detail());
         return 1;
     }
-    H.is_slow = getenv("RVIT_TEST_FULL") == NULL && (SANITIZED || H.info.is_software || strstr(H.info.name, "emulation") != NULL);
+    H.is_slow = !runs_all_cases() && (RVIT_TEST_SANITIZED || H.info.is_software || strstr(H.info.name, "emulation") != NULL);
     printf("%s device %d: %s (%s), %s cases\n", H.backend_name, (int)H.info.index, H.info.name, H.info.driver,
            H.is_slow ? "a choice of" : "all");
     return 0;
@@ -161,6 +162,17 @@ static int open_oracle(void)
     return 0;
 }
 
+static int is_chosen(const char *name)
+{
+    for (const char *at = choice; at != NULL; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        char pattern[64];
+        snprintf(pattern, sizeof pattern, "%.*s", (int)strcspn(at, ","), at);
+        if (fnmatch(pattern, name, 0) == 0)
+            return 1;
+    }
+    return choice == NULL;
+}
+
 /* Tests that are known to fail on the device run one by one, and it is their passing that counts as a failure. */
 static int run_suite(const suite *tests)
 {
@@ -170,6 +182,8 @@ static int run_suite(const suite *tests)
     size_t n = 0;
     int n_failed = 0;
     for (size_t i = 0; i < tests->n_tests; i++) {
+        if (!is_chosen(tests->name) && !is_chosen(tests->tests[i].name))
+            continue;
         const char *reason = known_failure(tests->tests[i].name);
         if (!reason) {
             expected_to_pass[n++] = tests->tests[i];
@@ -182,7 +196,8 @@ static int run_suite(const suite *tests)
             n_failed++;
         }
     }
-    n_failed += _cmocka_run_group_tests(tests->name, expected_to_pass, n, NULL, NULL);
+    if (n > 0)
+        n_failed += _cmocka_run_group_tests(tests->name, expected_to_pass, n, NULL, NULL);
     free(expected_to_pass);
     return n_failed;
 }
@@ -243,10 +258,10 @@ static int run_on_stack(whole_run *run, size_t size)
 
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites)
 {
-    static const struct option options[] = {{"backend", required_argument, NULL, 'b'}, {"tier", required_argument, NULL, 't'},
-                                            {"device", required_argument, NULL, 'd'},  {"filter", required_argument, NULL, 'f'},
-                                            {"absent", required_argument, NULL, 'a'},  {"vector-bits", required_argument, NULL, 'v'},
-                                            {"stack", required_argument, NULL, 's'},   {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"backend", required_argument, NULL, 'b'},     {"tier", required_argument, NULL, 't'},   {"device", required_argument, NULL, 'd'},
+        {"filter", required_argument, NULL, 'f'},      {"choice", required_argument, NULL, 'c'}, {"absent", required_argument, NULL, 'a'},
+        {"vector-bits", required_argument, NULL, 'v'}, {"stack", required_argument, NULL, 's'},  {NULL, 0, NULL, 0}};
     const rvit_device_desc init = RVIT_DEVICE_DESC_INIT;
     H.desc = init;
     H.desc.backend = RVIT_BACKEND_CPU;
@@ -264,6 +279,8 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
             stack = (size_t)strtoul(optarg, NULL, 10);
         if (c == 'f')
             cmocka_set_test_filter(optarg);
+        if (c == 'c' && !runs_all_cases())
+            choice = optarg;
     }
     if (optind != argc)
         return usage(argv[0]);

@@ -47,6 +47,7 @@ int harness_teardown(void **state);
 
 /* The main function of a test program:
      --backend cpu|vulkan|cuda   --tier scalar|subgroup|matrix   --device N   --filter PATTERN (with * and ?)
+     --choice PATTERN,...   these tests and suites alone, unless all cases run (RVIT_TEST_FULL)
      --vector-bits 256|512   the CPU's widest vectors
      --stack BYTES   the tests run in a thread whose stack is as small as this
      --absent BACKEND   the run is arranged so that this backend cannot be used, and the tests check that it says so
@@ -54,8 +55,8 @@ int harness_teardown(void **state);
 int harness_main(int argc, char **argv, int with_oracle, const suite *const *suites, size_t n_suites);
 
 /* Vulkan in software, CUDA emulated, and whatever runs under a sanitizer are slow: there a test runs one in `share` of its cases, those
-   whose number is a multiple of it, and leaves_out gives 1 for the others. With the sum of the counters of nested loops as the number,
-   every value of each counter still occurs, and where there are three loops or more every pair of values. RVIT_TEST_FULL in the
+   whose number is a multiple of it, and leaves_out gives 1 for the others. With the sum of the counters of nested loops as the number
+   every value of each counter still occurs, and with a share of 2 and three loops every pair of values. RVIT_TEST_FULL in the
    environment: all cases everywhere (tools/test.sh --full). */
 int leaves_out(int64_t number, int32_t share);
 

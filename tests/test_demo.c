@@ -1,6 +1,7 @@
 /* The main job on real input: the demo checkpoint against timm's float64 logits and known probabilities.
 
-   usage: test_demo BACKEND[:TIER] DATA_FOLDER [all]     all: also the accuracy on the sheet's 1000 tiles
+   usage: test_demo BACKEND[:TIER] DATA_FOLDER [few|all]     few: the logits of 16 tiles, not of 64, unless RVIT_TEST_FULL is in the
+                                                             environment; all: also the accuracy on the sheet's 1000 tiles
    Exits 77 if the backend is not there. */
 #include <math.h>
 #include <setjmp.h>
@@ -25,6 +26,7 @@ static const char *data_folder;
 static rvit_device *device;
 static rvit_checkpoint *checkpoint;
 static rvit_model *model;
+static int32_t n_tiles_of_logits = 64;
 
 static const char *data_path(const char *name)
 {
@@ -90,7 +92,7 @@ static void expect_logits(rvit_model *of, double tolerance)
     FILE *reference = fopen(data_path("cifar10_test_logits_64.txt"), "r");
     assert_non_null(reference);
     double largest = 0;
-    for (int32_t first = 0; first < 64; first += BATCH) {
+    for (int32_t first = 0; first < n_tiles_of_logits; first += BATCH) {
         float logits[BATCH * CLASSES];
         run_tiles(session, &sheet, first, BATCH, logits);
         for (int32_t i = 0; i < BATCH * CLASSES; i++) {
@@ -228,7 +230,7 @@ int main(int argc, char **argv)
     };
     const struct CMUnitTest long_tests[] = {cmocka_unit_test(test_accuracy)};
     if (argc < 3) {
-        fprintf(stderr, "usage: %s BACKEND[:TIER] DATA_FOLDER [all]\n", argv[0]);
+        fprintf(stderr, "usage: %s BACKEND[:TIER] DATA_FOLDER [few|all]\n", argv[0]);
         return 2;
     }
     rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
@@ -241,6 +243,8 @@ int main(int argc, char **argv)
                     : strcmp(tier, ":subgroup") == 0 ? RVIT_TIER_SUBGROUP
                                                      : RVIT_TIER_MATRIX;
     data_folder = argv[2];
+    if (argc > 3 && strcmp(argv[3], "few") == 0 && getenv("RVIT_TEST_FULL") == NULL)
+        n_tiles_of_logits = BATCH;
     rvit_status status = rvit_device_create(&desc, &device);
     if (status == RVIT_UNAVAILABLE || status == RVIT_UNSUPPORTED) {
         fprintf(stderr, "skipped: %s\n", rvit_status_detail());

@@ -305,8 +305,8 @@ static void fallback_is_bounded(void **state)
     (void)state;
     fixture *f = open_fixture(RVIT_F32);
     for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_TOME; policy++) {
-        if (policy == RVIT_PRUNE_MASK)
-            continue; /* is never replaced */
+        if (policy == RVIT_PRUNE_MASK || leaves_out(policy, 3))
+            continue; /* a mask is never replaced */
         rvit_session_desc desc = policy_desc(policy, N_IMAGES);
         rvit_memory_info pruned = RVIT_MEMORY_INFO_INIT, most = RVIT_MEMORY_INFO_INIT, dense = RVIT_MEMORY_INFO_INIT;
         const rvit_session_desc none = policy_desc(RVIT_PRUNE_NONE, N_IMAGES);

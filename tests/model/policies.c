@@ -255,7 +255,7 @@ static void expect_same_outcome(const char *title, int tile, const char *how, co
         fail_msg("%s, tile %d: %s gives other bits", title, tile, how);
 }
 
-/* An image's outcome has the same bits alone, and among others in another order. */
+/* An image's outcome has the same bits alone (on a slow device one image's), and among others in another order. */
 static void expect_independence(const policy_case *c, rvit_session *session, const float *images, int first, int n, int n_stages,
                                 const outcome *among)
 {
@@ -264,6 +264,8 @@ static void expect_independence(const policy_case *c, rvit_session *session, con
     const uint8_t *keep = NULL;
     for (int i = 0; i < n; i++) {
         memcpy(reversed + (size_t)(n - 1 - i) * IMAGE_LENGTH, images + (size_t)i * IMAGE_LENGTH, IMAGE_LENGTH * sizeof *reversed);
+        if (leaves_out(i, n))
+            continue;
         if (n_stages)
             keep = read_masks(c, first + i, 1, n_stages);
         run(session, images + (size_t)i * IMAGE_LENGTH, 1, keep, other);
@@ -291,8 +293,9 @@ static void equals_the_reference(void **state)
     double largest = 0;
     int n_close = 0;
     long at = c->offset;
-    for (int first = 0; first < T.images; first += BATCH) {
-        const int n = T.images - first < BATCH ? T.images - first : BATCH;
+    const int n_images = H.is_slow && T.images > 2 ? 2 : T.images;
+    for (int first = 0; first < n_images; first += BATCH) {
+        const int n = n_images - first < BATCH ? n_images - first : BATCH;
         read_images(first, n, images);
         run(session, images, n, n_given ? read_masks(c, first, n, n_given) : NULL, outcomes);
         fseek(T.file, at, SEEK_SET);
@@ -302,8 +305,8 @@ static void equals_the_reference(void **state)
         expect_independence(c, session, images, first, n, n_given, outcomes);
     }
     rvit_session_destroy(session);
-    print_message("%s: %d images, %d with a near-tie decided otherwise, logits within %.2g\n", c->title, T.images, n_close, largest);
-    assert_true(n_close * 4 <= T.images);
+    print_message("%s: %d images, %d with a near-tie decided otherwise, logits within %.2g\n", c->title, n_images, n_close, largest);
+    assert_true(n_close * 4 <= n_images);
 }
 
 /* No reference says which tokens the random policy keeps; that they are as many as asked, the same for all images and for equal seeds, and

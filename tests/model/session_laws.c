@@ -52,7 +52,7 @@ static void permuting_images_permutes_logits(void **state)
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < 2; t++)
             for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
-                if (leaves_out(i + t + policy, 2))
+                if (leaves_out(i + 2 * t + policy, 4))
                     continue;
                 const toy *m = toy_new(specs[i]);
                 const float *images = toy_images(m, N_IMAGES, 1);
@@ -77,7 +77,7 @@ static void one_run_equals_many(void **state)
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < 2; t++)
             for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
-                if (leaves_out(i + t + policy, 2))
+                if (leaves_out(i + 2 * t + policy, 4))
                     continue;
                 const toy *m = toy_new(specs[i]);
                 const float *images = toy_images(m, N_IMAGES, 2);

@@ -144,6 +144,8 @@ static void long_images(void **state)
     static const int32_t lengths[] = {1369, 4097, 0, 2048, 1, 3000};
     for (int mode = 0; mode < 2; mode++)
         for (int kind = 0; kind < N_SUM_KINDS; kind += 3) {
+            if (leaves_out(mode + kind / 3, 2))
+                continue;
             select_case c = {.mode = mode ? RVIT_SELECT_MASS : RVIT_SELECT_SAMPLE, .n_prefix = 1, .n_samples = 1000, .mass = 0.9};
             c.b = batch_of(lengths, 6, 3);
             c.scores = make_sum_scores(&c.b, (sum_kind)kind, 1);
