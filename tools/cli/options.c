@@ -181,12 +181,13 @@ static void print_help(void)
         printf("  %-9s %-15s %s\n", commands[i].syntax.name, commands[i].syntax.arguments, commands[i].summary);
     puts("\n'raggedvit COMMAND --help' shows a command's options; 'raggedvit --version' the version.\n\n"
          "exit codes:\n"
-         "  0  all is well\n"
-         "  1  it ran, but some images could not be read, the overlay could not be written, or a verification failed\n"
+         "  0  success\n"
+         "  1  it ran, but some images could not be read, the overlay could not be written, some logits are not finite, or a verification "
+         "failed\n"
          "  2  the command line is wrong\n"
-         "  3  the device is not there, or cannot do what was asked\n"
-         "  4  a file is missing or bad: the checkpoint, labels, a list, or every image\n"
-         "  5  out of memory, device lost, output not writable, or a defect\n\n"
+         "  3  the device is not available, or cannot run what was asked\n"
+         "  4  a file is missing or invalid: the checkpoint, the labels, a list, or every image\n"
+         "  5  out of memory, the device was lost, the output cannot be written, or an internal error\n\n"
          "RVIT_LOG=error|warning|info|debug in the environment sets how much the library logs to standard error (warning).\n\n"
          "example:\n"
          "  raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5");
