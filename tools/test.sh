@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The tests: installs what is missing, builds, runs ctest. Slow devices (Vulkan in software, CUDA emulated) run a choice of each test's
-# cases that reaches every CUDA kernel; --full runs all cases, and compiles the CUDA kernels for every architecture: an hour.
+# cases that reaches every CUDA kernel; --full runs all cases, and compiles the CUDA kernels for every architecture.
 #
 # usage: tools/test.sh [--full] [ARGUMENTS OF CTEST]      tools/test.sh -R attention
 configure=-DRVIT_TESTS=ON
