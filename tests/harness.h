@@ -1,6 +1,6 @@
 /* What every test program shares: the devices named on the command line, guarded arrays, random numbers, comparisons.
 
-   A program runs its suites on one device. test_ops also feeds each op to the oracle (the CPU device with float64 accumulation). Arrays
+   A program runs its suites on one device. On the CPU test_ops also feeds each op to the oracle (its float64 accumulation). Arrays
    and host memory belong to the running test and are freed after it, so a failing test leaks nothing into the next. */
 #ifndef RVIT_TESTS_HARNESS_H
 #define RVIT_TESTS_HARNESS_H
@@ -80,7 +80,7 @@ const char *known_failure(const char *test);
 #define POISON 0xff   /* inputs that nobody may read: NaN in every floating-point type, -1 as an index */
 #define SENTINEL 0xa5 /* outputs before they are written */
 
-/* An array on the device under test and, in test_ops, on the oracle. */
+/* An array on the device under test and, where there is one, on the oracle. */
 typedef struct array {
     const char *name;
     int64_t size; /* bytes of the payload */
