@@ -9,13 +9,17 @@ used in a child of a fork whose parent has used it.
 """
 
 from ._attention import attention
+from ._constants import CONSTANTS as _CONSTANTS
 from ._errors import RaggedVitError, Status
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
 
-__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "attention", "devices", "policies",
-           "version"]
+__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "__version__", "attention", "devices",
+           "policies", "version"]
+
+#: The version of this package, as "0.2.0". The library need not be there.
+__version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def version() -> str:
