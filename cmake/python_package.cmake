@@ -3,10 +3,8 @@
 install(PROGRAMS $<TARGET_FILE:raggedvit> DESTINATION raggedvit RENAME libraggedvit.so.${PROJECT_VERSION_MAJOR}
   COMPONENT python EXCLUDE_FROM_ALL)
 if(TARGET raggedvit_python_core)
-  # Links as it is installed (cmake/install.cmake says why): the library lies beside it.
-  set_target_properties(raggedvit_python_core PROPERTIES BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH $ORIGIN)
   install(TARGETS raggedvit_python_core LIBRARY DESTINATION raggedvit COMPONENT python EXCLUDE_FROM_ALL)
 endif()
 if(SKBUILD)
-  target_link_options(raggedvit PRIVATE -s)
+  target_link_options(raggedvit PRIVATE -s) # a file that is not installed as a target is not stripped
 endif()
