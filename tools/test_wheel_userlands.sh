@@ -34,7 +34,7 @@ inside='set -eu; cd "$1"; "$2" -m venv venv; venv/bin/pip install --quiet --no-i
     venv/bin/python -c "import platform, sys, numpy, raggedvit
 print(sys.version.split()[0], *platform.libc_ver(), \"numpy\", numpy.__version__, \"raggedvit\", raggedvit.__version__)
 print([(d.backend, d.index, d.name or d.note) for d in raggedvit.devices()])"
-    cd python/tests; PYTHONDONTWRITEBYTECODE=1 ../../venv/bin/python -m unittest 2>&1'
+    cd python/tests; PYTHONDONTWRITEBYTECODE=1 "$1/venv/bin/python" -m unittest 2>&1'
 
 for userland; do
     echo "== $userland"
