@@ -44,6 +44,8 @@ int core_fail_library(core_error *error, rvit_status status);
     X(rvit_cuda_buffer_set)           \
     X(rvit_cu_seqlens_check)          \
     X(rvit_attention)                 \
+    X(rvit_attention_backward)        \
+    X(rvit_attention_backward_workspace) \
     X(rvit_select)                    \
     X(rvit_pack)                      \
     X(rvit_unpack)
@@ -162,5 +164,18 @@ void core_attention_describe_probs(const core_attention *call, core_array *probs
 int core_attention_run(core_attention *call, core_error *error);
 /* The library's args, of a call whose outputs are set. */
 int core_attention_args(core_attention *call, core_place *place, rvit_attention_args *args, core_error *error);
+
+/* attention_backward.c. The gradient of a call of attention: forward holds its inputs and outputs. */
+typedef struct core_backward {
+    core_attention forward;
+    core_array d_out, d_lse, d_cls_probs;
+    core_array d_q, d_k, d_v; /* d_k absent: d_q is that of a packed qkv */
+    core_array d_key_bias, workspace;
+} core_backward;
+
+/* Checks everything but the outputs, which it describes: d_q, d_k, d_v, workspace, and d_key_bias if it is wanted. */
+int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *error);
+/* Enqueues. The outputs have memory. */
+int core_backward_run(core_backward *call, core_error *error);
 
 #endif

@@ -90,5 +90,7 @@ PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssiz
 
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);
+/* _core.take_error(): the status and the sentence that a kernel in C failed with in this thread, since the last call; None: it did not. */
+PyObject *core_take_error(PyObject *module, PyObject *unused);
 
 #endif

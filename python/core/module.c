@@ -42,6 +42,8 @@ static PyMethodDef methods[] = {
     {"open", open_library, METH_O, NULL},
     {"hook", core_hook_set, METH_VARARGS, NULL},
     {"tensor_type", core_add_tensor_type, METH_O, NULL},
+    {"torch_ops", core_torch_ops, METH_NOARGS, NULL},
+    {"take_error", core_take_error, METH_NOARGS, NULL},
     {"last_stream", last_stream, METH_NOARGS, NULL},
     {NULL, NULL, 0, NULL},
 };

@@ -8,18 +8,23 @@ environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, 
 used in a child of a fork whose parent has used it.
 """
 
+from . import _compile, _core_loader
 from ._attention import attention
 from ._constants import CONSTANTS as _CONSTANTS
 from ._errors import RaggedVitError, Status
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
+from ._rows import gather, pack, unpack
 
 __all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "__version__", "attention", "devices",
-           "policies", "version"]
+           "gather", "pack", "policies", "unpack", "version"]
 
 #: The version of this package, as "0.2.0". The library need not be there.
 __version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
+
+if _core_loader.core is not None:
+    _compile.watch()
 
 
 def version() -> str:

@@ -91,8 +91,8 @@ def _on_host(named: dict[str, Any], scale: float | None, max_len: int | None) ->
     """numpy arrays: those that the core cannot use as they are travel through copies."""
     first = next(iter(named))
     arrays: dict[str, Any] = {}
-    for name in ("qkv", "q", "k", "v", "key_bias"):
-        if named.get(name) is not None:
+    for name in (first, "k", "v", "key_bias"):
+        if name == first or named[name] is not None:
             arrays[name] = host_array(name, named[name])
     cu_seqlens = host_array("cu_seqlens", named["cu_seqlens"])
     if cu_seqlens.ndim != 1 or not len(cu_seqlens) or cu_seqlens.dtype.kind not in "iu":
@@ -139,13 +139,12 @@ def aligned(shape: tuple[int, ...], dtype: Any) -> Any:
 
 def usable(array: Any) -> Any:
     """The array, or a copy that is at a multiple of 16 and contiguous within its rows, which are multiples of 8 elements apart."""
-    within, step = array.strides[1:], array.strides[0] if array.ndim else 0
-    dense = np.empty((1, *array.shape[1:]), array.dtype).strides[1:] if array.ndim else ()
-    if type(array) is np.ndarray and array.dtype.isnative and array.ctypes.data % 16 == 0 and (
-            array.ndim == 1 and step == array.itemsize or within == dense and step % (8 * array.itemsize) == 0 and step > 0):
+    if type(array) is np.ndarray and array.size == 0:
         return array
-    if array.size == 0 or array.ndim == 0:
-        return np.empty(array.shape, array.dtype)
+    if type(array) is np.ndarray and array.ndim and array.dtype.isnative and array.ctypes.data % 16 == 0 and array[0].flags.c_contiguous:
+        step = array.strides[0]
+        if step == array.itemsize if array.ndim == 1 else step > 0 and step % (8 * array.itemsize) == 0:
+            return array
     copy = aligned(array.shape, array.dtype.newbyteorder("="))
     np.copyto(copy, array)
     return copy

@@ -19,8 +19,8 @@ from typing import Any, Callable, Optional
 
 import torch
 
-from . import torch as _ops  # noqa: F401, defines torch.ops.raggedvit
 from ._errors import RaggedVitError, Status, invalid
+from .torch import flash_attn_varlen_func
 
 NAME = "raggedvit"
 TESTED = "5.23"
@@ -105,9 +105,9 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
         if n != 1 or attention_mask is not None:
             raise invalid(f"cu_seq_lens_q is given with query {list(query.shape)} and {'a' if attention_mask is not None else 'no'} mask; "
                           "expected a batch of 1 and no mask")
-        if cu_seq_lens_k is not None and cu_seq_lens_k is not cu_seq_lens_q:
-            raise _unsupported("cu_seq_lens_k is not cu_seq_lens_q: cross-attention, which raggedvit's attention does not have")
-        out = _attend(q, k, v, cu_seq_lens_q.to(torch.int32), max_length_q if max_length_q is not None else tokens, scaling)
+        cu_q = cu_seq_lens_q.to(torch.int32)
+        cu_k = cu_q if cu_seq_lens_k is None or cu_seq_lens_k is cu_seq_lens_q else cu_seq_lens_k.to(torch.int32)
+        out = _attend(q, k, v, cu_q, tokens if max_length_q is None else max_length_q, scaling, cu_k)
     elif attention_mask is not None:
         out = _padded(q, k, v, _checked_mask(module, attention_mask, n, tokens), tokens, scaling)
     else:
@@ -115,11 +115,10 @@ def attention(module: torch.nn.Module, query: torch.Tensor, key: torch.Tensor, v
     return out.view(n, tokens, heads, head_dim), None
 
 
-def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens: torch.Tensor, max_len: int,
-            scale: Optional[float]) -> torch.Tensor:
-    if torch.is_grad_enabled() and (q.requires_grad or k.requires_grad or v.requires_grad):
-        raise _unsupported("query, key or value requires grad, and raggedvit's attention has no gradient; use torch.no_grad()")
-    return torch.ops.raggedvit.attention(torch.stack((q, k, v), 1), cu_seqlens, max_len, scale)
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens: torch.Tensor, max_len: int, scale: Optional[float],
+            cu_seqlens_k: Optional[torch.Tensor] = None) -> torch.Tensor:
+    cu_k = cu_seqlens if cu_seqlens_k is None else cu_seqlens_k
+    return flash_attn_varlen_func(q, k, v, cu_seqlens, cu_k, max_len, max_len, softmax_scale=scale)
 
 
 def _padded(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor, tokens: int, scale: Optional[float]) -> torch.Tensor:
