@@ -55,6 +55,7 @@ class TransformersTest(unittest.TestCase):
         self.assertEqual(caught.exception.status, status)
 
     def same(self, a, b, tolerance=1e-5):
+        a, b = a.detach(), b.detach()
         self.assertLess(float((a - b).abs().max()), tolerance * max(1.0, float(a.abs().max())))
 
     def outputs(self, model, *arguments, **named):
@@ -108,19 +109,55 @@ class TransformersTest(unittest.TestCase):
         config = names("siglip2", "Siglip2VisionConfig")(**{**VISION, "image_size": None, "patch_size": 4}, num_patches=64)
         return randomised(names("siglip2", "Siglip2VisionModel")._from_config(config))
 
-    def test_siglip2_with_padding(self):
+    def padded_batch(self):
+        """For siglip2(): pixels, a mask of them, their height and width in patches."""
         shapes = torch.tensor([[5, 4], [8, 8], [1, 3]])
         pixels = torch.randn(3, 64, 3 * 4 * 4, generator=torch.Generator().manual_seed(3))
-        lengths = shapes.prod(1)
-        mask = (torch.arange(64) < lengths[:, None]).to(torch.int32)
+        return pixels, (torch.arange(64) < shapes.prod(1)[:, None]).to(torch.int32), shapes
+
+    def test_siglip2_with_padding(self):
+        pixels, mask, shapes = self.padded_batch()
         eager, found, calls = self.outputs(self.siglip2(), pixels, mask, shapes)
         self.assertEqual(calls, VISION["num_hidden_layers"])
-        for i, length in enumerate(lengths.tolist()):
+        for i, length in enumerate(shapes.prod(1).tolist()):
             self.same(eager.last_hidden_state[i, :length], found.last_hidden_state[i, :length])
         self.same(eager.pooler_output, found.pooler_output)
         # The mask matters: without it the results are others.
         full = self.outputs(self.siglip2(), pixels, torch.ones_like(mask), shapes)[1]
         self.assertGreater(float((full.pooler_output - found.pooler_output).abs().max()), 1e-3)
+
+    def gradients(self, model, implementation, keep, *arguments):
+        """Of every parameter, through the rows that keep [B, tokens] names and what is pooled of them."""
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        found = model(*arguments)
+        hidden = found.last_hidden_state[keep] if keep is not None else found.last_hidden_state
+        hidden.square().mean().backward(retain_graph=True)
+        found.pooler_output.square().mean().backward()
+        return {name: parameter.grad.clone() for name, parameter in model.named_parameters() if parameter.grad is not None}
+
+    def test_gradients(self):
+        generator = torch.Generator().manual_seed(6)
+        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
+            "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
+            "fullatt_block_indexes": [1]}).vision_config
+        padded = self.padded_batch()
+        for kind, model, keep, arguments in (
+                ("packed", modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config), None,
+                 (torch.randn(sum(t * h * w for t, h, w in GRIDS), 1176, generator=generator), torch.tensor(GRIDS))),
+                ("padded", self.siglip2(), padded[1].bool(), padded),
+                ("whole", names("vit", "ViTModel")._from_config(names("vit", "ViTConfig")(**VISION)), None,
+                 (torch.randn(2, 3, 64, 64, generator=generator),))):
+            with self.subTest(kind):
+                model = randomised(model).train()
+                wanted = self.gradients(model, "eager", keep, *arguments)
+                found = self.gradients(model, "raggedvit", keep, *arguments)
+                self.assertEqual(wanted.keys(), found.keys())
+                self.assertTrue(any("attn" in name or "attention" in name for name in wanted))
+                for name, gradient in wanted.items():
+                    # That of a key's bias is zero but for rounding: softmax takes no notice of it.
+                    scale = max(float(gradient.abs().max()), 1e-3 * max(float(g.abs().max()) for g in wanted.values()))
+                    self.assertLess(float((gradient - found[name]).abs().max()), 1e-4 * scale, name)
 
     def test_padding_anywhere(self):
         """Masks with holes, an image without tokens, and padding that is not a number."""
@@ -128,16 +165,31 @@ class TransformersTest(unittest.TestCase):
         q, k, v = torch.randn(3, 4, 2, 9, 16, generator=generator)
         keep = torch.rand(4, 9, generator=generator) < 0.6
         keep[2], keep[3] = False, True
-        for t in (q, k, v):
-            t.masked_fill_(~keep[:, None, :, None], float("nan"))
+        q, k, v = (t.masked_fill(~keep[:, None, :, None], float("nan")).requires_grad_(True) for t in (q, k, v))
         module = torch.nn.Module()
         module.is_causal = False
         found, _ = ours.attention(module, q, k, v, keep[:, None, None, :], scaling=0.3)
-        for i in range(4):
-            wanted = torch.softmax(0.3 * q[i][:, keep[i]] @ k[i][:, keep[i]].mT, -1) @ v[i][:, keep[i]]
-            if keep[i].any():
-                self.same(wanted.transpose(0, 1), found[i][keep[i]])
-            self.assertTrue((found[i][~keep[i]] == 0).all())
+        gradients = torch.autograd.grad(found.square().sum(), (q, k, v))
+        for i in (0, 1, 3):
+            mine = [t[i][:, keep[i]].detach().requires_grad_(True) for t in (q, k, v)]
+            wanted = torch.softmax(0.3 * mine[0] @ mine[1].mT, -1) @ mine[2]
+            self.same(wanted.transpose(0, 1), found[i][keep[i]])
+            for gradient, own in zip(gradients, torch.autograd.grad(wanted.square().sum(), mine)):
+                self.same(own, gradient[i][:, keep[i]])
+        for t in (found.transpose(1, 2), *gradients):
+            self.assertTrue((t.masked_select(~keep[:, None, :, None]) == 0).all())
+
+    def test_compiled(self):
+        model = randomised(names("vit", "ViTModel")._from_config(names("vit", "ViTConfig")(**VISION)))
+        model.set_attn_implementation("raggedvit")
+        pixels = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(7))
+        with torch.no_grad():
+            compiled = torch.compile(model, backend="eager", fullgraph=True)
+            self.same(model(pixels).last_hidden_state, compiled(pixels).last_hidden_state)
+            model, (pixels, mask, shapes) = self.siglip2(), self.padded_batch()
+            model.set_attn_implementation("raggedvit")
+            compiled = torch.compile(model, backend="eager", fullgraph=True)
+            self.same(model(pixels, mask, shapes).pooler_output, compiled(pixels, mask, shapes).pooler_output)
 
     def test_a_language_model_keeps_its_own_attention(self):
         text = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
