@@ -16,15 +16,16 @@ from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
 from ._rows import gather, pack, unpack
+from ._select import Selection, select
 
-__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "__version__", "attention", "devices",
-           "gather", "pack", "policies", "unpack", "version"]
-
-#: The version of this package, as "0.2.0". The library need not be there.
-__version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
+__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status", "attention", "devices",
+           "gather", "pack", "policies", "select", "unpack", "version"]
 
 if _core_loader.core is not None:
     _compile.watch()
+
+#: The version of this package, as "0.2.0". The library need not be there.
+__version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def version() -> str:

@@ -322,25 +322,31 @@ static void attention_backward_lengths(void **state)
 static void attention_backward_long_images(void **state)
 {
     (void)state;
-    static const int32_t lengths[] = {577, 3, 0, 300};
+    static const int32_t lengths[] = {577, 14, 0, 300};
     for (int t = 0; t < N_STORED_TYPES; t++)
-        run(&(backward_case){.dtype = stored_types[t],
-                             .n_heads = 1,
-                             .head_dim = 64,
-                             .lengths = lengths,
-                             .n_images = H.is_slow ? 2 : 4,
-                             .spare_rows = 300,
-                             .max_len = 600,
-                             .kind = PACKED,
-                             .d_key_bias = 1,
-                             .d_cls_probs = t != 0,
-                             .magnitude = 1});
+        for (int32_t dim = 32; dim <= 64; dim += 32) {
+            if (t == 0 && dim == 32)
+                continue;
+            run(&(backward_case){.dtype = stored_types[t],
+                                 .n_heads = 1,
+                                 .head_dim = dim,
+                                 .lengths = dim == 32 ? lengths + 1 : lengths,
+                                 .n_images = H.is_slow   ? 2
+                                             : dim == 32 ? 3
+                                                         : 4,
+                                 .spare_rows = 1000,
+                                 .max_len = 600,
+                                 .kind = PACKED,
+                                 .d_key_bias = 1,
+                                 .d_cls_probs = t != 0,
+                                 .magnitude = 1});
+        }
 }
 
 static void attention_backward_head_dims(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < N_STORED_TYPES; t++)
         for (int32_t dim = 8; dim <= 128; dim += 8) {
             if (leaves_out(t + dim / 8, 2))
                 continue;
