@@ -107,14 +107,14 @@ class Model:
     @classmethod
     def from_module(cls, module: torch.nn.Module, backend: str | None = None, dtype: str | None = None, *, index: int | None = None,
                     tier: str = "auto", n_threads: int = 0, max_sessions: int = 8, poll_us: int = 0,
-                    max_batch: int | None = None) -> Model:
+                    max_batch: int | None = None, _inside_only: bool = False) -> Model:
         """A model with the weights of a VisionTransformer or VisionTransformerDistilled of timm, or of a ViTForImageClassification or
         DeiTForImageClassification(WithTeacher) of Hugging Face: what it computes in eval mode. The weights are copied: see update.
 
         backend and index: None: where the module is. dtype: None: "f16" for a float16 module, else "f32".
         UNSUPPORTED names what the library does not compute as the module does, hooks included.
         """
-        facts = _modules.read(module)
+        facts = _modules.read(module, _inside_only)
         place, ordinal = _modules.place_of(module)
         same = backend is None or backend == place
         self = cls.__new__(cls)
@@ -270,6 +270,12 @@ class Model:
         self._forwards.clear()
         self._streams.clear()
         self._handle.close()
+
+    def _check_prune(self, prune: Prune) -> None:
+        """Raises what a session with this policy would, without making one."""
+        desc, memory = new("rvit_session_desc"), new("rvit_memory_info")
+        prune.fill(self._lib, desc.prune)
+        self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
 
     def _update(self, checkpoint: Handle) -> None:
         with self._sessions.lock, contextlib.ExitStack() as held:
