@@ -91,6 +91,14 @@ class _Reader:
         passes = type(part) in (self.torch.nn.Identity, self.torch.nn.Dropout) or self.is_a(part, "timm", *names)
         self.expect(part is None or passes, where, f"is a {type(part).__qualname__}; expected none")
 
+    def heads(self, module: Any, *names: str) -> int:
+        """The number of classes; 0 without a head."""
+        for where in names:
+            part = getattr(module, where)
+            if type(part) is not self.torch.nn.Identity:
+                self.linear(where, part)
+        return int(getattr(getattr(module, names[0]), "out_features", 0))
+
     def patches(self, where: str, projection: Any) -> None:
         self.part(where, projection, "torch", "Conv2d")
         p = projection
@@ -174,13 +182,9 @@ def _read_timm(r: _Reader, m: Any) -> Facts:
         r.linear(f"{where}.mlp.fc1", block.mlp.fc1)
         r.linear(f"{where}.mlp.fc2", block.mlp.fc2)
     distilled = original_class(m).__name__ == "VisionTransformerDistilled"
-    for where in ("head", "head_dist") if distilled else ("head",):
-        if m.num_classes > 0:
-            r.linear(where, getattr(m, where))
-        else:
-            r.nothing(where, getattr(m, where))
+    classes = r.heads(m, *(("head", "head_dist") if distilled else ("head",)))
     return Facts("timm", r.eps(), r.square("patch_embed.img_size", m.patch_embed.img_size), m.num_prefix_tokens, dim // HEAD_DIM,
-                 len(m.blocks), m.num_classes, distilled and m.num_classes > 0)
+                 len(m.blocks), classes, distilled and classes > 0)
 
 
 def _heads(r: _Reader, where: str, dim: int, heads: int, scale: float) -> None:
@@ -217,14 +221,10 @@ def _read_hf(r: _Reader, m: Any) -> Facts:
         r.linear(f"{where}.mlp.fc1", layer.mlp.fc1)
         r.linear(f"{where}.mlp.fc2", layer.mlp.fc2)
     teacher = original_class(m).__name__.endswith("WithTeacher")
-    for where in ("cls_classifier", "distillation_classifier") if teacher else ("classifier",):
-        if config.num_labels > 0:
-            r.linear(where, getattr(m, where))
-        else:
-            r.nothing(where, getattr(m, where))
+    classes = r.heads(m, *(("cls_classifier", "distillation_classifier") if teacher else ("classifier",)))
     n_prefix = 2 if hasattr(inner.embeddings, "distillation_token") else 1
     return Facts("hf", r.eps(), r.square("config.image_size", config.image_size), n_prefix, config.num_attention_heads, len(inner.layers),
-                 config.num_labels, teacher and config.num_labels > 0)
+                 classes, teacher and classes > 0)
 
 
 def tensors(module: Any) -> dict[str, Any]:
