@@ -54,6 +54,8 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
             return "more than 65535 heads";
         return NULL;
     }
+    case RVIT_OP_ATTENTION_BACKWARD:
+        return "the gradient of attention";
     case RVIT_OP_HEAD:
         if (((double)op->head.n_images / RVIT_CU_HEAD_IMAGES + 1) * (op->head.n_classes / (RVIT_CU_HEAD_WARPS * RVIT_CU_HEAD_CLASSES) + 1) >
             INT32_MAX)
