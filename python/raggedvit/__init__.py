@@ -8,18 +8,19 @@ environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, 
 used in a child of a fork whose parent has used it.
 """
 
-from . import _compile, _core_loader
+from . import _compile, _core_loader, patch
 from ._attention import attention
 from ._constants import CONSTANTS as _CONSTANTS
 from ._errors import RaggedVitError, Status
+from ._forward import Forward
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
 from ._rows import gather, pack, unpack
 from ._select import Selection, select
 
-__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status", "attention", "devices",
-           "gather", "pack", "policies", "select", "unpack", "version"]
+__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status", "attention",
+           "devices", "gather", "pack", "patch", "policies", "select", "unpack", "version"]
 
 if _core_loader.core is not None:
     _compile.watch()
