@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import host_array, is_torch
 from ._errors import RaggedVitError, Status, invalid
 from ._layouts import new
 from ._sessions import Prune, tick
+from ._typing import TensorT
 
 if TYPE_CHECKING:
     from ._model import Model
@@ -66,6 +68,12 @@ class Forward:
             raise invalid("policy is 'mask', for which each call needs a mask; use classify")
         self.model, self.prune = model, prune
         self._lanes: dict[int, Lane] = {}
+
+    @overload
+    def __call__(self, images: TensorT) -> TensorT: ...
+
+    @overload
+    def __call__(self, images: ArrayLike) -> NDArray[np.float32]: ...
 
     def __call__(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
