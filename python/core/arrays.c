@@ -41,8 +41,10 @@ const char *core_shown(const core_array *array, char text[160])
         n = snprintf(text, 160, "%s [", core_type_name(array->type));
     else if (dtype.code < 7 && dtype.lanes == 1)
         n = snprintf(text, 160, "%s%d [", names[dtype.code], dtype.bits);
-    else
+    else if (dtype.lanes != 0)
         n = snprintf(text, 160, "DLPack type (%d, %d, %d) [", dtype.code, dtype.bits, dtype.lanes);
+    else
+        n = snprintf(text, 160, "of another type [");
     for (int i = 0; i < array->ndim && n < 130; i++)
         n += snprintf(text + n, 160 - (size_t)n, "%s%lld", i == 0 ? "" : ", ", (long long)array->shape[i]);
     snprintf(text + n, 160 - (size_t)n, "]");

@@ -76,6 +76,9 @@ CORE_DECLARE(attention)
 CORE_DECLARE(pack)
 CORE_DECLARE(unpack)
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
+PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
+/* _core.backward_workspace(rows, heads, key_bias_grad): bytes. */
+PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
 #define CORE_DEFINE(name, signature)                                                                                \
     PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)             \
     {                                                                                                               \

@@ -35,7 +35,9 @@ typedef void shim_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_res
     X(int32_t, aoti_torch_dtype_bfloat16, (void))                                                                                    \
     X(int32_t, aoti_torch_dtype_int32, (void))                                                                                       \
     X(int32_t, aoti_torch_dtype_uint8, (void))                                                                                       \
-    X(int32_t, aoti_torch_dtype_bool, (void))
+    X(int32_t, aoti_torch_dtype_bool, (void))                                                                                        \
+    X(int32_t, aoti_torch_dtype_int64, (void))                                                                                       \
+    X(int32_t, aoti_torch_dtype_float64, (void))
 
 typedef struct shim_table {
 #define X(result, name, arguments) result(*name) arguments;

@@ -29,6 +29,16 @@ static int dtype_of(int32_t number)
     return CORE_OTHER;
 }
 
+/* Of a type that no array here may have, for a sentence. */
+static dl_type other_type(int32_t number)
+{
+    if (number == shim.aoti_torch_dtype_int64())
+        return (dl_type){DL_INT, 64, 1};
+    if (number == shim.aoti_torch_dtype_float64())
+        return (dl_type){DL_FLOAT, 64, 1};
+    return (dl_type){0};
+}
+
 static int describe(shim_tensor *tensor, core_array *out, core_error *error)
 {
     int64_t dims = 0, *sizes = NULL, *steps = NULL;
@@ -47,7 +57,7 @@ static int describe(shim_tensor *tensor, core_array *out, core_error *error)
     out->ndim = (int32_t)dims;
     out->read_only = 0;
     out->type = dtype_of(dtype);
-    out->dtype = out->type == CORE_OTHER ? (dl_type){.lanes = 1} : core_dl_type(out->type);
+    out->dtype = out->type == CORE_OTHER ? other_type(dtype) : core_dl_type(out->type);
     memcpy(out->shape, sizes, (size_t)dims * sizeof *sizes);
     memcpy(out->step, steps, (size_t)dims * sizeof *steps);
     return 0;

@@ -9,9 +9,10 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, _attention
+from raggedvit import RaggedVitError
 from raggedvit._arrays import from_dlpack
 from raggedvit._constants import CONSTANTS
+from raggedvit._core_loader import ready
 from raggedvit._layouts import new
 from raggedvit._library import library
 
@@ -98,8 +99,8 @@ class TorchTest(unittest.TestCase):
 
         qkv, cu = self.batch([20, 50], torch.float16)
         wanted = raggedvit.attention(qkv, cu, max_len=50)
-        self.assertTrue(torch.equal(torch.ops.raggedvit.attention(qkv, cu, 50), wanted))
-        compiled = torch.compile(lambda a, b: torch.ops.raggedvit.attention(a, b, 50) + 1, backend="aot_eager", fullgraph=True)
+        self.assertTrue(torch.equal(torch.ops.raggedvit.attention(qkv, cu, None, 50), wanted))
+        compiled = torch.compile(lambda a, b: torch.ops.raggedvit.attention(a, b, None, 50) + 1, backend="aot_eager", fullgraph=True)
         self.assertTrue(torch.equal(compiled(qkv, cu), wanted + 1))
 
 
@@ -164,8 +165,7 @@ class InterfaceTest(unittest.TestCase):
         stats, counts = new("rvit_stats"), []
         for _ in range(4):
             raggedvit.attention(memory[0][1], memory[1][1], max_len=50, out=memory[2][1])
-            place = next(reversed(_attention._local.cuda.values()))
-            self.lib.rvit_stream_get_stats(place.stream, ctypes.byref(stats))
+            self.lib.rvit_stream_get_stats(ready().last_stream(), ctypes.byref(stats))
             counts.append((stats.host_allocations, stats.device_allocations, stats.synchronizations))
         self.assertEqual(counts[1:], counts[:1] * 3)
 
