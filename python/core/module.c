@@ -50,8 +50,11 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "raggedvit._core", .m_doc = PyDoc_STR("What is hot, in C."), .m_size = -1, .m_methods = methods};
+static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                 .m_name = "raggedvit._core",
+                                 .m_doc = PyDoc_STR("What is hot, in C."),
+                                 .m_size = -1,
+                                 .m_methods = methods};
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)

@@ -251,12 +251,8 @@ static shim_tensor *make_gradient(kernel_call *call, const core_attention *forwa
 {
     if (core_given(array))
         return make(call, array, zero);
-    core_array none = {.name = "a gradient",
-                       .device_type = forward->q.device_type,
-                       .device = forward->q.device,
-                       .ndim = 1,
-                       .type = type,
-                       .step = {1}};
+    core_array none = {
+        .name = "a gradient", .device_type = forward->q.device_type, .device = forward->q.device, .ndim = 1, .type = type, .step = {1}};
     return make(call, &none, 0);
 }
 
@@ -304,14 +300,14 @@ static int open_shim(void)
     shim_table found;
     if (cpu == NULL)
         return -1;
-#define LOOK_UP(from, field, name)                              \
-    {                                                           \
-        void *const symbol = dlsym(from, name);                 \
-        memcpy(&found.field, &symbol, sizeof symbol);           \
+#define LOOK_UP(from, field, name)                    \
+    {                                                 \
+        void *const symbol = dlsym(from, name);       \
+        memcpy(&found.field, &symbol, sizeof symbol); \
     }
-#define X(result, name, arguments)  \
-    LOOK_UP(cpu, name, #name)       \
-    if (found.name == NULL)         \
+#define X(result, name, arguments) \
+    LOOK_UP(cpu, name, #name)      \
+    if (found.name == NULL)        \
         return -1;
     SHIM_FUNCTIONS(X)
 #undef X
@@ -338,8 +334,8 @@ PyObject *core_torch_ops(PyObject *module, PyObject *unused)
     static const struct {
         const char *name;
         shim_kernel *kernel;
-    } kernels[] = {{"attention", attention_kernel},        {"_attention", attention_kernel},
-                   {"attention_forward", forward_kernel},  {"_attention_forward", forward_kernel},
+    } kernels[] = {{"attention", attention_kernel},         {"_attention", attention_kernel},
+                   {"attention_forward", forward_kernel},   {"_attention_forward", forward_kernel},
                    {"attention_backward", backward_kernel}, {"_attention_backward", backward_kernel}};
     static const char *const keys[] = {"CPU", "CUDA"};
     (void)module, (void)unused;
