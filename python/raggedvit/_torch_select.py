@@ -53,7 +53,7 @@ def select(cu_seqlens: Tensor, rows: Any, mode: int, score: int, max_len: Any, n
             raise invalid(f"{name} is on {array.device}, cu_seqlens on {cu_seqlens.device}")
     _refuse_grad(**arrays)
     tensors = [cu_seqlens, *(array for array in given.values() if array is not None)]
-    if all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if cu_seqlens.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
         return compute(cu_seqlens, rows, mode, score, max_len, numbers, arrays, out, stream)
     if out is not None or stream is not None:
         raise invalid("out or stream is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does not take")
