@@ -1,7 +1,9 @@
 """The operators on CPU tensors: gradients against float64, compilers, refusals. test_torch_cuda.py is for GPUs."""
 
+import contextlib
 import threading
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -14,7 +16,7 @@ try:
 
     import gradients
     import raggedvit.torch
-    from raggedvit import _torch_ops
+    from raggedvit import _torch_attention, _torch_ops, _torch_rows, _torch_select
 except ImportError:
     torch = None
 
@@ -241,6 +243,26 @@ class OperatorTest(unittest.TestCase):
                      None, True)
         for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), _torch_ops._backward_python(*arguments)):
             self.assertTrue(torch.equal(a, b))
+
+    def test_tensors_that_the_core_cannot_read(self):
+        """As those of a PyTorch without DLPack's exchange API: the Python side describes them."""
+        qkv, cu = tensors([20, 0, 11], spare=2)
+        x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
+
+        def all_of_them():
+            named = _torch_ops._named(qkv, None, None, cu, None, True, True)
+            packed = _torch_rows.compute("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
+            spread = _torch_rows.compute("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
+                                         {"rows": 31, "fill": 2.0})
+            chosen = raggedvit.select(cu, x=qkv.reshape(33, -1), keep=0.5)
+            return [t[:31] for t in _torch_attention.compute(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
+
+        wanted = all_of_them()
+        with contextlib.ExitStack() as stack:
+            for module in (_torch_attention, _torch_rows, _torch_select):
+                stack.enter_context(mock.patch.object(module, "READS_TENSORS", False))
+            for a, b in zip(all_of_them(), wanted):
+                self.assertTrue(torch.equal(a, b))
 
     def test_flash_attention(self):
         qkv, cu = tensors([20, 0, 11])
