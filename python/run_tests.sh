@@ -33,6 +33,8 @@ shift
 if grep -qaE '__(asan|tsan)_init' "$library"; then
     skip "the library has a sanitizer in it, which an interpreter without one cannot load"
 fi
+[ -e "$(dirname "$library")/_core.abi3.so" ] || ls "$here"/raggedvit/_core.*.so >/dev/null 2>&1 ||
+    skip "the compiled core (target raggedvit_python_core) is neither beside the library nor in the package"
 for python in $pythons ''; do
     [ -n "$python" ] || skip "$lacks"
     ! has "$python" "$modules" || break

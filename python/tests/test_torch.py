@@ -1,7 +1,9 @@
 """The operators on CPU tensors: gradients against float64, compilers, refusals. test_torch_cuda.py is for GPUs."""
 
+import contextlib
 import threading
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -14,7 +16,7 @@ try:
 
     import gradients
     import raggedvit.torch
-    from raggedvit import _torch_ops
+    from raggedvit import _torch_attention, _torch_ops, _torch_rows, _torch_select
 except ImportError:
     torch = None
 
@@ -49,14 +51,15 @@ class GradientTest(unittest.TestCase):
         exact = gradients.by_autograd(*arguments, torch.float64)
         plain = [by(*arguments, dtype) for by in (gradients.by_autograd, gradients.by_formula)]
         found = [*base.grad[:, 1:4].unbind(1)] if strided else [*base.grad.unbind(1)]
-        for i, gradient in enumerate(found + [key_bias.grad] if bias else found):
-            self.assertTrue(torch.isfinite(gradient).all() and (gradient[live:] == 0).all())
-            if live:
-                error = (gradient[:live].double() - exact[i]).abs().max()
-                allowed = max((other[i].double() - exact[i]).abs().max() for other in plain)
+        # As one, the gradients of q, k and v are those of a packed qkv; beside them that of key_bias.
+        for name, at, got in (("qkv", slice(0, 3), found), ("key_bias", slice(3, 4), [key_bias.grad] if bias else [])):
+            self.assertTrue(all(torch.isfinite(g).all() and (g[live:] == 0).all() for g in got))
+            if live and got:
+                error = max((g[:live].double() - e).abs().max() for g, e in zip(got, exact[at]))
+                allowed = max((g.double() - e).abs().max() for other in plain for g, e in zip(other[at], exact[at]))
                 # Where PyTorch is exact by chance: a unit in the last place of the largest.
-                allowed = max(allowed, exact[i].abs().max() * torch.finfo(gradient.dtype).eps)
-                self.assertLessEqual(error, 2 * allowed, f"gradient {i}: {lengths}, {heads} heads of {dim}, {dtype}")
+                allowed = max(allowed, max(e.abs().max() for e in exact[at]) * torch.finfo(got[0].dtype).eps)
+                self.assertLessEqual(error, 2 * allowed, f"{name}: {lengths}, {heads} heads of {dim}, {dtype}")
         for out in outs:
             self.assertTrue((out[live:] == 0).all())
 
@@ -240,6 +243,26 @@ class OperatorTest(unittest.TestCase):
                      None, True)
         for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), _torch_ops._backward_python(*arguments)):
             self.assertTrue(torch.equal(a, b))
+
+    def test_tensors_that_the_core_cannot_read(self):
+        """As those of a PyTorch without DLPack's exchange API: the Python side describes them."""
+        qkv, cu = tensors([20, 0, 11], spare=2)
+        x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
+
+        def all_of_them():
+            named = _torch_ops._named(qkv, None, None, cu, None, True, True)
+            packed = _torch_rows.compute("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
+            spread = _torch_rows.compute("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
+                                         {"rows": 31, "fill": 2.0})
+            chosen = raggedvit.select(cu, x=qkv.reshape(33, -1), keep=0.5)
+            return [t[:31] for t in _torch_attention.compute(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
+
+        wanted = all_of_them()
+        with contextlib.ExitStack() as stack:
+            for module in (_torch_attention, _torch_rows, _torch_select):
+                stack.enter_context(mock.patch.object(module, "READS_TENSORS", False))
+            for a, b in zip(all_of_them(), wanted):
+                self.assertTrue(torch.equal(a, b))
 
     def test_flash_attention(self):
         qkv, cu = tensors([20, 0, 11])
