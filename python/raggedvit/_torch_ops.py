@@ -65,8 +65,8 @@ def _backward_python(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[
     results.append(torch.zeros(q.shape[0] if key_bias_grad else 0, dtype=torch.float32, device=q.device))
     size = core.backward_workspace(q.shape[0], q.shape[-2], key_bias_grad)
     workspace = torch.empty(size, dtype=torch.uint8, device=q.device)
-    given = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, results[0], results[1] if k is not None else None,
-             results[2] if v is not None else None, results[3] if key_bias_grad else None, workspace)
+    made = (results[0], results[1] if k is not None else None, results[2] if v is not None else None, results[3] if key_bias_grad else None)
+    given = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, *made, workspace)
     arrays = [None if tensor is None else tensor_array(tensor) for tensor in given]
     if q.is_cuda:
         assert arrays[0] is not None
