@@ -16,6 +16,7 @@ from ._arrays import tensor_array
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 
+ready()  # raises without a library, before anything is registered
 _library = torch.library.Library("raggedvit", "DEF")  # the registrations last as long as this object
 _FORWARD = ("(Tensor {}, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias=None, float? scale=None, SymInt? max_len=None, "
             "bool cls_probs=False{}) -> (Tensor out, Tensor lse, Tensor cls_probs)")
@@ -27,7 +28,6 @@ for _schema in ("attention" + _ATTENTION, "_attention" + _ATTENTION, "attention_
                 "_attention_forward" + _FORWARD.format("q", ", bool zero=False"), "attention_backward" + _BACKWARD,
                 "_attention_backward" + _BACKWARD):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-ready()
 IN_C: bool = core.torch_ops()
 
 _attention = torch.ops.raggedvit._attention.default._op
