@@ -47,7 +47,8 @@ class GradientTest(unittest.TestCase):
         torch.autograd.backward(outs, [weight for weight in weights if weight is not None])
         qkv = base.detach()[:live, 1:4] if strided else base.detach()[:live]
         q, k, v = qkv.unbind(1)
-        arguments = (q, k, v, key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights], lengths, scale)
+        arguments = (q, k, v, key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights], lengths,
+                     scale)
         exact = gradients.by_autograd(*arguments, torch.float64)
         plain = [by(*arguments, dtype) for by in (gradients.by_autograd, gradients.by_formula)]
         found = [*base.grad[:, 1:4].unbind(1)] if strided else [*base.grad.unbind(1)]
@@ -153,7 +154,8 @@ class OperatorTest(unittest.TestCase):
             torch.library.opcheck(ops.gather.default, (x, asc, part))
             torch.library.opcheck(ops.unpack.default, (x[:16].detach().requires_grad_(x.requires_grad), asc, part, 31))
         counts = torch.arange(32, dtype=torch.int32)  # all stay: nothing is undefined
-        torch.library.opcheck(ops.select.default, (cu, 31, 0, 1, 31, 1, False, 0.0, 0, 1, 0.0, qkv.reshape(31, -1)) + (None,) * 4 + (counts,))
+        arguments = (cu, 31, 0, 1, 31, 1, False, 0.0, 0, 1, 0.0, qkv.reshape(31, -1), None, None, None, None, counts)
+        torch.library.opcheck(ops.select.default, arguments)
 
     def test_compile(self):
         qkv, cu = tensors([20, 0, 11])
@@ -162,7 +164,8 @@ class OperatorTest(unittest.TestCase):
             out, _, probs = raggedvit.attention(x * 2, cu, max_len=20, cls_probs=True)
             kept = raggedvit.select(cu, cls_probs=probs.detach(), keep=0.5, max_len=20)
             few = raggedvit.pack(out, kept.src_rows, kept.cu_seqlens)
-            return raggedvit.unpack(few, kept.src_rows, kept.cu_seqlens, rows=31).sum() + raggedvit.attention(x, cu, max_len=20).square().sum()
+            grid = raggedvit.unpack(few, kept.src_rows, kept.cu_seqlens, rows=31)
+            return grid.sum() + raggedvit.attention(x, cu, max_len=20).square().sum()
 
         results = []
         for function in (pipeline, torch.compile(pipeline, backend="aot_eager", fullgraph=True)):
@@ -239,8 +242,8 @@ class OperatorTest(unittest.TestCase):
         in_c = torch.ops.raggedvit._attention_forward(qkv, None, None, cu, bias, None, None, True, True)
         for a, b in zip(in_c, _torch_ops._forward_python(qkv, None, None, cu, bias, None, None, True, True)):
             self.assertTrue(torch.equal(a, b))
-        arguments = (torch.randn(33, 2, 32), qkv, None, None, in_c[0], in_c[1], cu, bias, in_c[2], torch.randn(33, 2), torch.randn(33, 2), None,
-                     None, True)
+        arguments = (torch.randn(33, 2, 32), qkv, None, None, in_c[0], in_c[1], cu, bias, in_c[2], torch.randn(33, 2), torch.randn(33, 2),
+                     None, None, True)
         for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), _torch_ops._backward_python(*arguments)):
             self.assertTrue(torch.equal(a, b))
 
@@ -317,7 +320,7 @@ class RefusalTest(unittest.TestCase):
             ("^out is given, but a tensor requires grad", raggedvit.pack, (x.requires_grad_(), src, None, torch.zeros(31, 8)), {}),
             ("^rows is not given", raggedvit.unpack, (x.detach(), src), {}),
             ("ascending", raggedvit.unpack, (x.detach(), src.flip(0)), {"rows": 31}),
-            ("^x requires grad, but a selection has no gradient", select, (cu,), {"x": torch.randn(31, 8, requires_grad=True), "keep": 0.5}),
+            ("^x requires grad, but a selection has no gradient", select, (cu,), {"x": x.detach().requires_grad_(), "keep": 0.5}),
             ("^nothing of keep, counts", select, (cu,), {"x": x.detach()}),
             ("^keep and threshold of", select, (cu,), {"x": x.detach(), "keep": 0.5, "threshold": 1.0}),
             ("^keep is 2|keep is", select, (cu,), {"x": x.detach(), "keep": 2.0}),
