@@ -128,10 +128,11 @@ const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op);
 /* The first part of select (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
 
-/* Reference implementations with float64 accumulation (oracle.c, oracle_prune.c). score: CLS_NORM and PREDICTOR. */
+/* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_prune.c). score: CLS_NORM and PREDICTOR. */
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
+void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
 void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
 void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);

@@ -51,6 +51,23 @@ typedef struct rvit_cpu_attention_tile {
     int half;
 } rvit_cpu_attention_tile;
 
+/* One half of the gradient of attention, for one head of one image. Its own rows are the keys first .. first + n - 1, of which x and y are
+   k and v and which give d_x = d_k and d_y = d_v; or queries, of which they are q and d_out and which give d_x = d_q. The other rows, all
+   of the image's, are q and d_out, or k and v. Every pointer is to the image's first row, at this head. */
+typedef struct rvit_cpu_backward_tile {
+    const void *x, *y, *other_x, *other_y, *out, *d_out;
+    void *d_x, *d_y; /* d_y or NULL */
+    int64_t x_stride, y_stride, other_x_stride, other_y_stride, out_stride, d_out_stride, d_x_stride, d_y_stride;
+    const float *key_bias;                              /* or NULL */
+    const float *lse, *d_lse, *cls_probs, *d_cls_probs; /* but for lse: or NULL; n_heads apart */
+    float *shares;                                      /* of the keys in d_key_bias, or NULL */
+    int64_t n_heads, len, first, n;
+    int head_dim;
+    float scale;
+    int half;
+    int own_keys;
+} rvit_cpu_backward_tile;
+
 /* Rows first .. end - 1 of out. */
 typedef struct rvit_cpu_layernorm_rows {
     const void *x;
@@ -109,6 +126,7 @@ typedef struct rvit_cpu_kernels {
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
+    void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);

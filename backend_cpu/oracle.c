@@ -1,5 +1,5 @@
 /* The oracle: direct reference implementations of linear, layernorm, attention and head, in float64 and rounded once at the end. Those of
-   the prune ops are in oracle_prune.c. All other ops are exact and need no reference. */
+   the prune ops are in oracle_prune.c, the gradient of attention is in oracle_backward.c. All other ops are exact and need no reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"

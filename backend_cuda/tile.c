@@ -108,6 +108,66 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     return tile;
 }
 
+typedef struct backward_shape {
+    int32_t head_dim, stage_rows, warps;
+} backward_shape;
+
+static const backward_shape backward_shapes[] = {
+#define SHAPE(dim, rows, threads, ctas) [RVIT_CU_BACKWARD_d##dim] = {dim, rows, (threads) / 32},
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+#define SHAPE(dim, threads) [RVIT_CU_BACKWARD_d##dim##_held] = {dim, 0, (threads) / 32},
+        RVIT_CU_BACKWARD_HELD(SHAPE)
+#undef SHAPE
+};
+
+/* Warps that share the tasks evenly: as few as take no more turns than `most` do. */
+static int32_t share_tasks(int32_t tasks, int32_t most)
+{
+    return (int32_t)divide_up(tasks, divide_up(tasks, most));
+}
+
+/* A head of an image in one CTA: 4 arrays, a pair for each query, a number for each key. Returns 0 where that does not fit. */
+static int tile_held(const rvit_cu_machine *machine, const backward_shape *s, int32_t len, rvit_cu_backward_tile *tile)
+{
+    const int32_t tiles = (int32_t)divide_up(len, 16);
+    const int64_t shared = (int64_t)tiles * 16 * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
+    if (shared > machine->max_shared)
+        return 0;
+    const int fits_twice = 2 * (shared + 1024) <= machine->sm_shared;
+    tile->threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
+    tile->row_blocks = 0;
+    tile->held_rows = tiles * 16;
+    tile->shared = (int32_t)shared;
+    return 1;
+}
+
+rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    rvit_cu_backward_tile tile = {0};
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    if (size->element_size == 4) {
+        tile.threads = 128;
+        tile.row_blocks = (int32_t)divide_up(len, 32);
+        tile.shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4;
+        return tile;
+    }
+    for (int i = RVIT_CU_BACKWARD_d32_held; i < RVIT_CU_N_BACKWARD_SHAPES; i++) {
+        tile.shape = (rvit_cu_backward_shape)i;
+        if (backward_shapes[i].head_dim >= size->head_dim && tile_held(machine, &backward_shapes[i], len, &tile))
+            return tile;
+    }
+    tile.shape = RVIT_CU_BACKWARD_d32;
+    while (backward_shapes[tile.shape].head_dim < size->head_dim)
+        tile.shape++;
+    const backward_shape *s = &backward_shapes[tile.shape];
+    const int32_t tiles = (int32_t)divide_up(len, 16), warps = share_tasks(tiles, s->warps);
+    tile.threads = warps * 32;
+    tile.row_blocks = (int32_t)divide_up(tiles, warps);
+    tile.shared = 2 * s->stage_rows * (2 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 8);
+    return tile;
+}
+
 typedef struct linear_shape {
     int32_t rows, columns, threads, shared, roomy_shared, ctas, cost;
     int32_t is_single; /* for few rows, all of whose tiles are made at once */

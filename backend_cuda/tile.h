@@ -73,6 +73,14 @@
 #define RVIT_CU_SHORT_WARPS 3
 #define RVIT_CU_SHORT_ROWS 8
 
+/* The gradient of attention of 16-bit elements. Kernels that stream the other rows: the largest head dimension, rows of a stage (there are
+   two), the most threads, CTAs an SM has registers for. Kernels that hold a head of an image in shared memory: the largest head dimension,
+   the most threads; with half of them, two CTAs have registers. */
+#define RVIT_CU_BACKWARD_SHAPES(SHAPE) SHAPE(32, 64, 256, 2) SHAPE(64, 64, 192, 2) SHAPE(128, 32, 128, 2)
+#define RVIT_CU_BACKWARD_HELD(SHAPE) SHAPE(32, 512) SHAPE(64, 384)
+#define RVIT_CU_BACKWARD_NUMBERS_THREADS 256
+#define RVIT_CU_BACKWARD_BIAS_THREADS 256
+
 /* A field named _macs is the number of multiply-accumulates of a GEMM, rows x in_features x
    out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
@@ -108,6 +116,28 @@ typedef struct rvit_cu_attention_size {
 } rvit_cu_attention_size;
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
+
+/* Of 16-bit elements. */
+typedef enum rvit_cu_backward_shape {
+#define SHAPE(dim, ...) RVIT_CU_BACKWARD_d##dim,
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+#define SHAPE(dim, ...) RVIT_CU_BACKWARD_d##dim##_held,
+        RVIT_CU_BACKWARD_HELD(SHAPE)
+#undef SHAPE
+            RVIT_CU_N_BACKWARD_SHAPES
+} rvit_cu_backward_shape;
+
+typedef struct rvit_cu_backward_tile {
+    rvit_cu_backward_shape shape;
+    int32_t threads;
+    int32_t row_blocks; /* CTAs for the keys of a head of an image, and as many for its queries; held: 0, a CTA has both */
+    int32_t held_rows;
+    int32_t shared; /* bytes */
+} rvit_cu_backward_tile;
+
+/* extras plays no part. */
+rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 typedef enum rvit_cu_linear_shape {
 #define SHAPE(name, ...) RVIT_CU_LINEAR_##name,

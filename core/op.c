@@ -5,7 +5,9 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "core/args.h"
 #include "core/device.h"
+#include "core/entry.h"
 
 const char *rvit_op_name(rvit_op_type type)
 {
@@ -84,6 +86,11 @@ static int64_t residual_rows(const rvit_linear_args *a)
 }
 
 static int64_t heads_width(const rvit_attention_args *a)
+{
+    return (int64_t)a->n_heads * a->head_dim;
+}
+
+static int64_t backward_width(const rvit_attention_backward_args *a)
 {
     return (int64_t)a->n_heads * a->head_dim;
 }
@@ -219,24 +226,52 @@ static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *st
     return check_multiple(op, name, *stride, factor);
 }
 
+/* What attention and its gradient have in common. */
+static rvit_status check_heads(const rvit_op *op, int64_t n_images, int64_t n_heads, int64_t head_dim, int64_t max_len, int64_t rows)
+{
+    RVIT_TRY(check_images(op, n_images));
+    RVIT_TRY(check_range(op, "n_heads", n_heads, 1, 1 << 16));
+    RVIT_TRY(check_range(op, "head_dim", head_dim, 8, 128));
+    RVIT_TRY(check_multiple(op, "head_dim", head_dim, 8));
+    RVIT_TRY(check_range(op, "max_len", max_len, 0, INT32_MAX - 1));
+    return check_rows(op, "rows", rows);
+}
+
+static rvit_status check_scale(const rvit_op *op, float *scale, int32_t head_dim)
+{
+    if (!isfinite(*scale))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: scale is not finite", rvit_op_name(op->type));
+    if (*scale == 0.0f)
+        *scale = 1.0f / sqrtf((float)head_dim);
+    return RVIT_OK;
+}
+
 static rvit_status prepare_attention(rvit_op *op)
 {
     rvit_attention_args *a = &op->attention;
-    RVIT_TRY(check_images(op, a->n_images));
-    RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
-    RVIT_TRY(check_range(op, "head_dim", a->head_dim, 8, 128));
-    RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 8));
-    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
-    RVIT_TRY(check_rows(op, "rows", a->rows));
-    if (!isfinite(a->scale))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "attention: scale is not finite");
-    if (a->scale == 0.0f)
-        a->scale = 1.0f / sqrtf((float)a->head_dim);
-    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
+    RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
+    const int64_t width = heads_width(a);
     RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
     RVIT_TRY(check_stride(op, "k_stride", &a->k_stride, width, 8));
     RVIT_TRY(check_stride(op, "v_stride", &a->v_stride, width, 8));
     return check_stride(op, "out_stride", &a->out_stride, width, 8);
+}
+
+static rvit_status prepare_attention_backward(rvit_op *op)
+{
+    rvit_attention_backward_args *a = &op->attention_backward;
+    RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
+    RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
+    const int64_t width = backward_width(a);
+    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
+    RVIT_TRY(check_stride(op, "k_stride", &a->k_stride, width, 8));
+    RVIT_TRY(check_stride(op, "v_stride", &a->v_stride, width, 8));
+    RVIT_TRY(check_stride(op, "out_stride", &a->out_stride, width, 8));
+    RVIT_TRY(check_stride(op, "d_out_stride", &a->d_out_stride, width, 8));
+    RVIT_TRY(check_stride(op, "d_q_stride", &a->d_q_stride, width, 8));
+    RVIT_TRY(check_stride(op, "d_k_stride", &a->d_k_stride, width, 8));
+    return check_stride(op, "d_v_stride", &a->d_v_stride, width, 8);
 }
 
 /* Checks the arrays and sizes that a score is computed from. */
@@ -439,6 +474,31 @@ static int overlap(const rvit_access *a, const rvit_access *b)
            rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
 }
 
+/* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
+static int64_t woven_stride(const rvit_op *op, int slot)
+{
+    if (op->type != RVIT_OP_ATTENTION_BACKWARD)
+        return 0;
+    const rvit_attention_backward_args *a = &op->attention_backward;
+    return slot == RVIT_SLOT(attention_backward, d_q)   ? a->d_q_stride
+           : slot == RVIT_SLOT(attention_backward, d_k) ? a->d_k_stride
+           : slot == RVIT_SLOT(attention_backward, d_v) ? a->d_v_stride
+                                                        : 0;
+}
+
+/* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
+static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
+{
+    const int64_t stride = woven_stride(op, i);
+    if (stride == 0 || stride != woven_stride(op, j))
+        return 0;
+    const rvit_attention_backward_args *a = &op->attention_backward;
+    const int64_t size = rvit_dtype_size(a->dtype), period = stride * size, width = backward_width(a) * size;
+    const int64_t distance = (accesses[j].view.offset - accesses[i].view.offset) % period;
+    const int64_t ahead = distance < 0 ? distance + period : distance;
+    return ahead >= width && ahead <= period - width;
+}
+
 rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
 {
     const char *name = rvit_op_name(op->type);
@@ -452,7 +512,7 @@ rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
             continue;
         for (int j = 0; j < n; j++) {
             const int allowed = accesses[i].in_place == j && accesses[i].view.offset == accesses[j].view.offset;
-            if (j != i && !allowed && overlap(&accesses[i], &accesses[j]))
+            if (j != i && !allowed && overlap(&accesses[i], &accesses[j]) && !woven(op, accesses, i, j))
                 return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s overlaps %s", name, accesses[i].name, accesses[j].name);
         }
     }
@@ -460,4 +520,15 @@ rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
     if (reason != NULL)
         return rvit_fail(RVIT_UNSUPPORTED, "%s: %s", name, reason);
     return RVIT_OK;
+}
+
+int64_t rvit_attention_backward_workspace(const rvit_attention_backward_args *args)
+{
+    RVIT_ENTRY;
+    rvit_op op = {.type = RVIT_OP_ATTENTION_BACKWARD};
+    const rvit_attention_backward_args *a = &op.attention_backward;
+    if (rvit_args_copy(&op.attention_backward, sizeof op.attention_backward, args, "attention_backward args") != RVIT_OK ||
+        check_range(&op, "n_heads", a->n_heads, 1, 1 << 16) != RVIT_OK || check_rows(&op, "rows", a->rows) != RVIT_OK)
+        return -1;
+    return rvit_backward_numbers_size(a) + (a->d_key_bias.buffer != NULL ? rvit_backward_shares_size(a) : 0);
 }

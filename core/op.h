@@ -60,6 +60,18 @@ static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int6
     return a_size > 0 && b_size > 0 && a < b + b_size && b < a + a_size;
 }
 
+/* The two parts of attention_backward's workspace, in bytes: two numbers for each row and head, [n_heads, rows]; and, behind them, one for
+   each row and head, its share of d_key_bias. */
+static inline int64_t rvit_backward_numbers_size(const rvit_attention_backward_args *a)
+{
+    return (8 * a->rows * a->n_heads + 15) / 16 * 16;
+}
+
+static inline int64_t rvit_backward_shares_size(const rvit_attention_backward_args *a)
+{
+    return (4 * a->rows * a->n_heads + 15) / 16 * 16;
+}
+
 /* Lists the arrays of an op: out[RVIT_SLOT(op, ...)]. Returns the number of slots. */
 int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES]);
 

@@ -43,6 +43,11 @@ static void find_views(good_op *op)
         }
 }
 
+int good_op_works(const good_op *op)
+{
+    return supported(DEVICE, op->name, op->call(H.stream[DEVICE], &op->args));
+}
+
 rvit_view *view_of(any_args *args, const view_field *field)
 {
     return (rvit_view *)(void *)((uint8_t *)args + field->offset);

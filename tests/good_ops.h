@@ -42,6 +42,8 @@ typedef enum op_name {
 
 /* Makes the arrays of all ops and uploads them; out [N_GOOD_OPS]. */
 void good_ops(good_op *out);
+/* Whether the device runs the op: a good call either works, or is listed as unsupported. */
+int good_op_works(const good_op *op);
 /* The view of a field. */
 rvit_view *view_of(any_args *args, const view_field *field);
 

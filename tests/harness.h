@@ -74,6 +74,8 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
 /* What a device may lack, and what is known to fail: two lists, each entry with a reason (expectations.c). Returns 1 if the call went
    through, 0 if it is UNSUPPORTED and listed. Everything else fails the test, an unexpected pass included. */
 int supported(side s, const char *feature, rvit_status status);
+/* Whether the list has it that the device under test lacks the feature. */
+int lacks(const char *feature);
 /* Why a test is expected to fail on the device under test; NULL if it is not. */
 const char *known_failure(const char *test);
 

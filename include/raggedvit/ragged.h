@@ -1,5 +1,5 @@
-/* Ops on ragged batches: attention, linear, layernorm, pack, unpack; and the cu_seqlens layout that
-   they share.
+/* Ops on ragged batches: attention and its gradient, linear, layernorm, pack, unpack; and the
+   cu_seqlens layout that they share.
 
    Layout. A batch of n_images sequences is packed in one array of rows, image after image. Image i
    owns the rows cu_seqlens[i] .. cu_seqlens[i+1]-1. cu_seqlens is int32 [n_images + 1] on the
@@ -72,6 +72,54 @@ typedef struct rvit_attention_args {
 } rvit_attention_args;
 #define RVIT_ATTENTION_ARGS_INIT RVIT_INIT(rvit_attention_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_attention(rvit_stream *stream, const rvit_attention_args *args);
+
+/* The gradient of rvit_attention. q, k, v, cu_seqlens, key_bias, scale and the sizes are those of the
+   forward; out and lse are what it wrote, and cls_probs too where d_cls_probs is given. d_out,
+   d_cls_probs and d_lse are the gradients of a loss by out, cls_probs and lse. For each image and head
+       P_ij = exp(scale * q_i . k_j + key_bias_j - lse_i)
+       D_i  = d_out_i . out_i - d_lse_i + [i is the first row] sum_j cls_probs_j d_cls_probs_j
+       S_ij = P_ij (d_out_i . v_j + [i is the first row] d_cls_probs_j - D_i)
+       d_v_j = sum_i P_ij d_out_i     d_k_j = scale sum_i S_ij q_i     d_q_i = scale sum_j S_ij k_j
+       d_key_bias_j = sum of S_ij over i and all heads
+   Nothing is added to what the outputs hold. d_q, d_k and d_v may be parts of the same rows, as in a
+   packed gradient: with one stride, and columns that do not meet. The result of an image does not
+   depend on the other images of the batch, and is the same in every run, bit for bit. The Vulkan
+   backend does not support it. */
+typedef struct rvit_attention_backward_args {
+    size_t struct_size;
+    rvit_dtype dtype; /* of q, k, v, out, d_out, d_q, d_k and d_v */
+    int32_t n_images;
+    int32_t n_heads;
+    int32_t head_dim;                           /* multiple of 8, 8..128 */
+    int32_t max_len;                            /* maximum length of an image, in rows */
+    int64_t rows;                               /* maximum number of rows of a batch */
+    float scale;                                /* 0: 1 / sqrt(head_dim) */
+    rvit_view q, k, v;                          /* [rows, n_heads, head_dim]; the heads of a row are
+                                                   contiguous */
+    int64_t q_stride, k_stride, v_stride;       /* elements between rows; 0: n_heads * head_dim */
+    rvit_view cu_seqlens;                       /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view key_bias;                         /* optional: f32 [rows] */
+    rvit_view out;                              /* [rows, n_heads * head_dim] */
+    int64_t out_stride;                         /* 0: n_heads * head_dim */
+    rvit_view lse;                              /* f32 [rows, n_heads] */
+    rvit_view d_out;                            /* [rows, n_heads * head_dim] */
+    int64_t d_out_stride;                       /* 0: n_heads * head_dim */
+    rvit_view cls_probs;                        /* f32 [rows, n_heads]; required with d_cls_probs, else not
+                                                   used */
+    rvit_view d_cls_probs;                      /* optional: f32 [rows, n_heads] */
+    rvit_view d_lse;                            /* optional: f32 [rows, n_heads] */
+    rvit_view d_q, d_k, d_v;                    /* out: [rows, n_heads, head_dim] */
+    int64_t d_q_stride, d_k_stride, d_v_stride; /* 0: n_heads * head_dim */
+    rvit_view d_key_bias;                       /* optional out: f32 [rows] */
+    rvit_view workspace;                        /* rvit_attention_backward_workspace bytes of which nothing
+                                                   need be kept before or after the call */
+} rvit_attention_backward_args;
+#define RVIT_ATTENTION_BACKWARD_ARGS_INIT RVIT_INIT(rvit_attention_backward_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_attention_backward(rvit_stream *stream, const rvit_attention_backward_args *args);
+/* Bytes of workspace that rvit_attention_backward needs with these args, on any device. They depend on
+   rows, n_heads and whether d_key_bias is given; other fields may be unset. Negative, with a detail,
+   if these break a rule. */
+RVIT_API int64_t rvit_attention_backward_workspace(const rvit_attention_backward_args *args);
 
 typedef enum rvit_activation {
     RVIT_ACTIVATION_NONE = 0,

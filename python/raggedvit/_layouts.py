@@ -115,6 +115,43 @@ class rvit_attention_args(Struct):  # 208 bytes
     ]
 
 
+class rvit_attention_backward_args(Struct):  # 368 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("n_heads", c_int32),  # 16
+        ("head_dim", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("rows", c_int64),  # 32
+        ("scale", c_float),  # 40
+        ("q", rvit_view),  # 48
+        ("k", rvit_view),  # 64
+        ("v", rvit_view),  # 80
+        ("q_stride", c_int64),  # 96
+        ("k_stride", c_int64),  # 104
+        ("v_stride", c_int64),  # 112
+        ("cu_seqlens", rvit_view),  # 120
+        ("key_bias", rvit_view),  # 136
+        ("out", rvit_view),  # 152
+        ("out_stride", c_int64),  # 168
+        ("lse", rvit_view),  # 176
+        ("d_out", rvit_view),  # 192
+        ("d_out_stride", c_int64),  # 208
+        ("cls_probs", rvit_view),  # 216
+        ("d_cls_probs", rvit_view),  # 232
+        ("d_lse", rvit_view),  # 248
+        ("d_q", rvit_view),  # 264
+        ("d_k", rvit_view),  # 280
+        ("d_v", rvit_view),  # 296
+        ("d_q_stride", c_int64),  # 312
+        ("d_k_stride", c_int64),  # 320
+        ("d_v_stride", c_int64),  # 328
+        ("d_key_bias", rvit_view),  # 336
+        ("workspace", rvit_view),  # 352
+    ]
+
+
 class rvit_linear_args(Struct):  # 152 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -484,6 +521,7 @@ TYPES: dict[str, Any] = {
     "rvit_copy_args": rvit_copy_args,
     "rvit_rows": rvit_rows,
     "rvit_attention_args": rvit_attention_args,
+    "rvit_attention_backward_args": rvit_attention_backward_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
     "rvit_pack_args": rvit_pack_args,
@@ -524,6 +562,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_attention_args": {
         "struct_size": sizeof(rvit_attention_args),
+    },
+    "rvit_attention_backward_args": {
+        "struct_size": sizeof(rvit_attention_backward_args),
     },
     "rvit_linear_args": {
         "struct_size": sizeof(rvit_linear_args),
@@ -631,6 +672,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_dtype_size": (c_int64, [c_int], False),
     "rvit_dtype_name": (c_char_p, [c_int], False),
     "rvit_attention": (c_int, [c_void_p, c_void_p], True),
+    "rvit_attention_backward": (c_int, [c_void_p, c_void_p], True),
+    "rvit_attention_backward_workspace": (c_int64, [c_void_p], False),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),
     "rvit_pack": (c_int, [c_void_p, c_void_p], True),

@@ -44,8 +44,9 @@ static void with_debug_checks(void (*body)(void))
 
 static void bad_lengths_on_a_checking_device(void)
 {
-    static const op_name with_lengths[] = {
-        ATTENTION, SELECT_TOP_K, SELECT_THRESHOLD, SELECT_MASK, SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS, MEAN, MATCH, HEAD};
+    static const op_name with_lengths[] = {ATTENTION,    SELECT_TOP_K,  SELECT_THRESHOLD,  SELECT_MASK,
+                                           SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS,       MEAN,
+                                           MATCH,        HEAD,          ATTENTION_BACKWARD};
     static const struct {
         int32_t cu[4];
         const char *names;
@@ -61,7 +62,7 @@ static void bad_lengths_on_a_checking_device(void)
         arrays_upload();
         for (size_t o = 0; o < sizeof with_lengths / sizeof with_lengths[0]; o++) {
             const op_name name = with_lengths[o];
-            if (name == HEAD && !bad[i].of_head)
+            if ((name == HEAD && !bad[i].of_head) || (name == ATTENTION_BACKWARD && H.desc.backend == RVIT_BACKEND_VULKAN))
                 continue;
             any_args args = ops[name].args;
             for (const view_field *field = ops[name].views; field->name; field++)
@@ -75,7 +76,7 @@ static void bad_lengths_on_a_checking_device(void)
         arrays_expect_unwritten(DEVICE);
     }
     for (int i = 0; i < N_GOOD_OPS; i++)
-        expect_ok(ops[i].call(H.stream[DEVICE], &ops[i].args));
+        (void)good_op_works(&ops[i]);
     arrays_fetch(DEVICE);
 }
 

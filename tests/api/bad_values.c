@@ -209,6 +209,48 @@ static void pairs_and_means(void **state)
     expect_nothing_written();
 }
 
+static void gradients(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+#define SPOIL_FIELD(word, field, value) SPOIL(ATTENTION_BACKWARD, word, args.attention_backward.field = (value))
+    SPOIL_FIELD("dtype", dtype, BAD_DTYPE);
+    SPOIL_FIELD("n_images", n_images, -1);
+    SPOIL_FIELD("cu_seqlens", n_images, 1 << 20);
+    SPOIL_FIELD("n_heads", n_heads, 0);
+    SPOIL_FIELD("n_heads", n_heads, INT32_MAX);
+    static const int32_t dims[] = {0, 4, 12, -8, 136, 1 << 30};
+    for (int i = 0; i < 6; i++)
+        SPOIL_FIELD("head_dim", head_dim, dims[i]);
+    SPOIL_FIELD("max_len", max_len, -1);
+    SPOIL_FIELD("rows", rows, -1);
+    SPOIL_FIELD("rows", rows, INT64_MAX);
+    SPOIL_FIELD("q", rows, 1 << 24);
+    SPOIL_FIELD("scale", scale, NAN);
+    SPOIL_FIELD("scale", scale, INFINITY);
+    SPOIL_FIELD("q_stride", q_stride, 8);
+    SPOIL_FIELD("k_stride", k_stride, 20);
+    SPOIL_FIELD("v_stride", v_stride, -16);
+    SPOIL_FIELD("out_stride", out_stride, INT64_MAX / 8 * 8);
+    SPOIL_FIELD("d_out_stride", d_out_stride, 8);
+    SPOIL_FIELD("d_q_stride", d_q_stride, 20);
+    SPOIL_FIELD("d_k_stride", d_k_stride, -16);
+    SPOIL_FIELD("d_v_stride", d_v_stride, 1 << 29);
+    SPOIL_FIELD("d_v", d_v_stride, 1 << 20);
+#undef SPOIL_FIELD
+    /* What rvit_attention_backward_workspace says is what the call asks for. */
+    rvit_attention_backward_args a = ops[ATTENTION_BACKWARD].args.attention_backward;
+    assert_int_equal(rvit_attention_backward_workspace(&a), array_of(a.workspace.buffer)->size);
+    a.rows = -1;
+    expect_status(rvit_attention_backward_workspace(&a) < 0 ? RVIT_INVALID_ARGUMENT : RVIT_OK, RVIT_INVALID_ARGUMENT, "rows");
+    a.rows = 3;
+    a.n_heads = 0;
+    expect_status(rvit_attention_backward_workspace(&a) < 0 ? RVIT_INVALID_ARGUMENT : RVIT_OK, RVIT_INVALID_ARGUMENT, "n_heads");
+    assert_true(rvit_attention_backward_workspace(NULL) < 0);
+    expect_nothing_written();
+}
+
 static void images(void **state)
 {
     (void)state;
@@ -258,4 +300,4 @@ static void images(void **state)
 }
 
 SUITE(bad_values_suite, TEST(structs), TEST(structs_of_other_versions), TEST(copy_and_pack), TEST(rows_of_values), TEST(selections),
-      TEST(pairs_and_means), TEST(images));
+      TEST(pairs_and_means), TEST(gradients), TEST(images));

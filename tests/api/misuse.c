@@ -72,7 +72,8 @@ static void an_unfinished_recording(void **state)
     expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
     expect_ok(rvit_record_begin(stream));
     for (int i = 0; i < N_GOOD_OPS; i++)
-        expect_ok(ops[i].call(stream, &ops[i].args));
+        if (!lacks(ops[i].name))
+            expect_ok(ops[i].call(stream, &ops[i].args));
     rvit_stream_destroy(stream);
     arrays_fetch(DEVICE);
     arrays_expect_unwritten(DEVICE);
@@ -87,7 +88,8 @@ static void a_long_recording(void **state)
     rvit_program *program = NULL;
     expect_ok(rvit_record_begin(H.stream[DEVICE]));
     for (int i = 0; i < 40 * N_GOOD_OPS; i++)
-        expect_ok(ops[i % N_GOOD_OPS].call(H.stream[DEVICE], &ops[i % N_GOOD_OPS].args));
+        if (!lacks(ops[i % N_GOOD_OPS].name))
+            expect_ok(ops[i % N_GOOD_OPS].call(H.stream[DEVICE], &ops[i % N_GOOD_OPS].args));
     expect_ok(rvit_record_end(H.stream[DEVICE], &program));
     expect_ok(rvit_program_launch(program, H.stream[DEVICE]));
     arrays_fetch(DEVICE);

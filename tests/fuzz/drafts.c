@@ -94,6 +94,23 @@ static void draft_attention(rvit_op *op, choices *c)
     a->out_stride = stride(c, width);
 }
 
+static void draft_attention_backward(rvit_op *op, choices *c)
+{
+    rvit_attention_backward_args *a = &op->attention_backward;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 8, 1, 16);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->scale = choose(c, 4) ? 0 : choose_float(c);
+    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    int64_t *const strides[] = {&a->q_stride,     &a->k_stride,   &a->v_stride,   &a->out_stride,
+                                &a->d_out_stride, &a->d_q_stride, &a->d_k_stride, &a->d_v_stride};
+    for (int i = 0; i < 8; i++)
+        *strides[i] = stride(c, width);
+}
+
 static void draft_select(rvit_op *op, choices *c)
 {
     rvit_select_args *a = &op->select;
@@ -197,10 +214,19 @@ static void draft_any(rvit_op *op, choices *c)
 }
 
 static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
-    [RVIT_OP_COPY] = draft_copy,           [RVIT_OP_PATCHIFY] = draft_patchify,   [RVIT_OP_LINEAR] = draft_linear,
-    [RVIT_OP_LAYERNORM] = draft_layernorm, [RVIT_OP_ATTENTION] = draft_attention, [RVIT_OP_SELECT] = draft_select,
-    [RVIT_OP_MEAN] = draft_mean,           [RVIT_OP_MATCH] = draft_match,         [RVIT_OP_MERGE] = draft_merge,
-    [RVIT_OP_PACK] = draft_pack,           [RVIT_OP_UNPACK] = draft_unpack,       [RVIT_OP_HEAD] = draft_head,
+    [RVIT_OP_COPY] = draft_copy,
+    [RVIT_OP_PATCHIFY] = draft_patchify,
+    [RVIT_OP_LINEAR] = draft_linear,
+    [RVIT_OP_LAYERNORM] = draft_layernorm,
+    [RVIT_OP_ATTENTION] = draft_attention,
+    [RVIT_OP_SELECT] = draft_select,
+    [RVIT_OP_MEAN] = draft_mean,
+    [RVIT_OP_MATCH] = draft_match,
+    [RVIT_OP_MERGE] = draft_merge,
+    [RVIT_OP_PACK] = draft_pack,
+    [RVIT_OP_UNPACK] = draft_unpack,
+    [RVIT_OP_HEAD] = draft_head,
+    [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

@@ -27,6 +27,10 @@ static void stretch(rvit_op *op)
         op->attention.n_heads = 1;
         n_images = &op->attention.n_images, max_len = &op->attention.max_len, rows = &op->attention.rows;
         break;
+    case RVIT_OP_ATTENTION_BACKWARD:
+        op->attention_backward.n_heads = 1;
+        n_images = &op->attention_backward.n_images, max_len = &op->attention_backward.max_len, rows = &op->attention_backward.rows;
+        break;
     case RVIT_OP_SELECT:
         n_images = &op->select.n_images, max_len = &op->select.max_len, rows = &op->select.rows;
         break;
@@ -87,6 +91,8 @@ static int64_t rows_of(const rvit_op *op)
     switch (op->type) {
     case RVIT_OP_ATTENTION:
         return op->attention.rows;
+    case RVIT_OP_ATTENTION_BACKWARD:
+        return op->attention_backward.rows;
     case RVIT_OP_SELECT:
         return op->select.rows;
     case RVIT_OP_MEAN:
@@ -133,6 +139,8 @@ static int32_t max_len_of(const rvit_op *op)
     switch (op->type) {
     case RVIT_OP_ATTENTION:
         return op->attention.max_len;
+    case RVIT_OP_ATTENTION_BACKWARD:
+        return op->attention_backward.max_len;
     case RVIT_OP_SELECT:
         return op->select.max_len;
     case RVIT_OP_MEAN:
@@ -422,10 +430,25 @@ static uint8_t *bytes_of(int64_t size)
 void scene_make(scene *s, int number, uint64_t seed)
 {
     /* The ops with most kinds of kernels come more often. */
-    static const rvit_op_type types[] = {RVIT_OP_ATTENTION, RVIT_OP_ATTENTION, RVIT_OP_ATTENTION, RVIT_OP_SELECT, RVIT_OP_SELECT,
-                                         RVIT_OP_SELECT,    RVIT_OP_SELECT,    RVIT_OP_MATCH,     RVIT_OP_MATCH,  RVIT_OP_MEAN,
-                                         RVIT_OP_MERGE,     RVIT_OP_PACK,      RVIT_OP_UNPACK,    RVIT_OP_HEAD,   RVIT_OP_LAYERNORM,
-                                         RVIT_OP_LINEAR,    RVIT_OP_PATCHIFY};
+    static const rvit_op_type types[] = {RVIT_OP_ATTENTION,
+                                         RVIT_OP_ATTENTION,
+                                         RVIT_OP_ATTENTION,
+                                         RVIT_OP_SELECT,
+                                         RVIT_OP_SELECT,
+                                         RVIT_OP_SELECT,
+                                         RVIT_OP_SELECT,
+                                         RVIT_OP_MATCH,
+                                         RVIT_OP_MATCH,
+                                         RVIT_OP_MEAN,
+                                         RVIT_OP_MERGE,
+                                         RVIT_OP_PACK,
+                                         RVIT_OP_UNPACK,
+                                         RVIT_OP_HEAD,
+                                         RVIT_OP_LAYERNORM,
+                                         RVIT_OP_LINEAR,
+                                         RVIT_OP_PATCHIFY,
+                                         RVIT_OP_ATTENTION_BACKWARD,
+                                         RVIT_OP_ATTENTION_BACKWARD};
     static rvit_buffer marks[MAX_VIEWS];
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     random_seed(seed);

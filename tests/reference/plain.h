@@ -33,6 +33,18 @@ typedef struct attention_problem {
 void attention_f64(const attention_problem *p, double *out, double *cls, double *lse);
 void attention_f32(const attention_problem *p, float *out, float *cls, float *lse);
 
+/* The gradient of attention. round: what a weight and its gradient become before they are multiplied; in 16 bits every program with matrix
+   instructions, PyTorch's among them, rounds them to the stored type. NULL: nothing. */
+typedef struct attention_backward_problem {
+    attention_problem forward;
+    const float *out, *lse, *d_out;               /* [length, n_heads, head_dim]; lse: [length, n_heads] */
+    const float *cls_probs, *d_cls_probs, *d_lse; /* [length, n_heads] or NULL, the first two together */
+    float (*round)(float value);
+} attention_backward_problem;
+/* d_q, d_k, d_v: [length, n_heads, head_dim]; d_key_bias: [length]. */
+void attention_backward_f64(const attention_backward_problem *p, double *d_q, double *d_k, double *d_v, double *d_key_bias);
+void attention_backward_f32(const attention_backward_problem *p, float *d_q, float *d_k, float *d_v, float *d_key_bias);
+
 typedef struct head_problem {
     int32_t n_images, dim, n_tokens, n_classes;
     const int32_t *cu;

@@ -94,6 +94,63 @@ void NAME(attention)(const attention_problem *p, REAL *out, REAL *cls, REAL *lse
     free(logits);
 }
 
+static REAL dot(const float *a, const float *b, int32_t n)
+{
+    REAL sum = 0;
+    for (int32_t i = 0; i < n; i++)
+        sum += (REAL)a[i] * (REAL)b[i];
+    return sum;
+}
+
+static REAL round_with(const attention_backward_problem *p, REAL value)
+{
+    return p->round ? (REAL)p->round((float)value) : value;
+}
+
+/* A query of a head against all keys. at: where its row begins; column: where the head begins in a row. */
+static void backward_of(const attention_backward_problem *p, int32_t t, int32_t h, REAL *d_q, REAL *d_k, REAL *d_v, REAL *d_key_bias)
+{
+    const attention_problem *f = &p->forward;
+    const int32_t dim = f->head_dim, heads = f->n_heads;
+    const int64_t at = ((int64_t)t * heads + h) * dim;
+    REAL delta = dot(p->d_out + at, p->out + at, dim) - (p->d_lse ? (REAL)p->d_lse[t * heads + h] : (REAL)0);
+    for (int32_t j = 0; t == 0 && p->d_cls_probs && j < f->length; j++)
+        delta += (REAL)p->cls_probs[j * heads + h] * (REAL)p->d_cls_probs[j * heads + h];
+    for (int32_t j = 0; j < f->length; j++) {
+        const int64_t key = ((int64_t)j * heads + h) * dim;
+        const REAL logit = dot(f->q + at, f->k + key, dim) * (REAL)f->scale + (f->key_bias ? (REAL)f->key_bias[j] : (REAL)0);
+        const REAL lse = (REAL)p->lse[t * heads + h], weight = lse == -(REAL)INFINITY ? (REAL)0 : EXP(logit - lse);
+        REAL product = dot(p->d_out + at, f->v + key, dim);
+        if (t == 0 && p->d_cls_probs)
+            product += (REAL)p->d_cls_probs[j * heads + h];
+        const REAL gradient = weight * (product - delta), rounded_gradient = round_with(p, gradient),
+                   rounded_weight = round_with(p, weight);
+        d_key_bias[j] += gradient;
+        for (int32_t i = 0; i < dim; i++) {
+            d_q[at + i] += rounded_gradient * (REAL)f->k[key + i];
+            d_k[key + i] += rounded_gradient * (REAL)f->q[at + i];
+            d_v[key + i] += rounded_weight * (REAL)p->d_out[at + i];
+        }
+    }
+}
+
+void NAME(attention_backward)(const attention_backward_problem *p, REAL *d_q, REAL *d_k, REAL *d_v, REAL *d_key_bias)
+{
+    const attention_problem *f = &p->forward;
+    const int64_t n = (int64_t)f->length * f->n_heads * f->head_dim;
+    for (int64_t i = 0; i < n; i++)
+        d_q[i] = d_k[i] = d_v[i] = 0;
+    for (int32_t j = 0; j < f->length; j++)
+        d_key_bias[j] = 0;
+    for (int32_t h = 0; h < f->n_heads; h++)
+        for (int32_t t = 0; t < f->length; t++)
+            backward_of(p, t, h, d_q, d_k, d_v, d_key_bias);
+    for (int64_t i = 0; i < n; i++) {
+        d_q[i] *= (REAL)f->scale;
+        d_k[i] *= (REAL)f->scale;
+    }
+}
+
 void NAME(head)(const head_problem *p, REAL *logits)
 {
     REAL *row = malloc(((size_t)p->n_tokens * (size_t)p->dim + 1) * sizeof *row);

@@ -1,0 +1,189 @@
+/* The gradient of attention: one half of it for a tile of keys or of queries (rvit_cpu_backward_tile). Compiled once per instruction set,
+   like kernels.c. The other rows come in blocks: transposed, to compute logits and d_out v^T, and as they are, to add to the tile's
+   gradients, which stay in scratch. Both halves compute weights anew, so that no sum passes from one thread to another. */
+#include <math.h>
+
+#include "backend_cpu/isa.h"
+#include "backend_cpu/product.h"
+
+#define BLOCK RVIT_CPU_ATTENTION_KEYS
+#define ROWS RVIT_CPU_ATTENTION_QUERIES
+#define DIM RVIT_CPU_MAX_HEAD_DIM
+
+/* What a row adds to its logits, and what is taken off its entries of d_out v^T. A key has its bias and 0, a query -lse and D; for a
+   query without weight, whose lse is -infinity, the first is -infinity too. */
+typedef struct numbers {
+    float logit, delta;
+} numbers;
+
+typedef struct state {
+    float x_panels[DIM * BLOCK], y_panels[DIM * BLOCK]; /* [BLOCK / PANEL][head_dim][PANEL] */
+    float x_rows[BLOCK * DIM], y_rows[BLOCK * DIM];
+    float logit[BLOCK], delta[BLOCK]; /* of the block; past its last row -infinity and 0 */
+    float weights[TILE_ROWS * BLOCK], products[TILE_ROWS * BLOCK];
+    numbers own[ROWS];
+    float shares[ROWS];
+    float d_x[ROWS * DIM], d_y[ROWS * DIM];
+    float x[ROWS * DIM], y[ROWS * DIM]; /* used if rows are stored as float16 */
+} state;
+
+_Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "the state must fit the scratch memory");
+_Static_assert(ROWS % TILE_ROWS == 0, "tiles are made of register tiles");
+
+INLINE int padded(int head_dim)
+{
+    return (head_dim + VL - 1) / VL * VL;
+}
+
+INLINE const void *row_of(const void *rows, int64_t row, int64_t stride, int half)
+{
+    return (const char *)rows + row * stride * (half ? 2 : 4);
+}
+
+INLINE void copy_rows(const void *rows, int64_t stride, int64_t n, int width, float *out, int half)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j += VL)
+            vec_store(out + i * padded(width) + j, any_load(rows, i * stride + j, width - j < VL ? width - j : VL, half));
+}
+
+INLINE void pack_panels(const void *rows, int64_t stride, int n, int width, float *panels, int half)
+{
+    for (int row = 0; row < n; row += PANEL)
+        pack_panel(row_of(rows, row, stride, half), stride, n - row < PANEL ? n - row : PANEL, width, panels + row * width, half);
+}
+
+INLINE numbers numbers_of_query(const rvit_cpu_backward_tile *t, int64_t row, int half)
+{
+    const void *out = row_of(t->out, row, t->out_stride, half), *d_out = row_of(t->d_out, row, t->d_out_stride, half);
+    vec sum = {0};
+    for (int j = 0; j < t->head_dim; j += VL) {
+        const int width = t->head_dim - j < VL ? t->head_dim - j : VL;
+        sum += any_load(out, j, width, half) * any_load(d_out, j, width, half);
+    }
+    numbers n = {-INFINITY, vec_sum(sum)};
+    const float lse = t->lse[row * t->n_heads];
+    if (lse != -INFINITY)
+        n.logit = -lse;
+    if (t->d_lse != NULL)
+        n.delta -= t->d_lse[row * t->n_heads];
+    if (t->d_cls_probs != NULL && row == 0) {
+        float probs = 0.0f;
+        for (int64_t key = 0; key < t->len; key++)
+            probs += t->cls_probs[key * t->n_heads] * t->d_cls_probs[key * t->n_heads];
+        n.delta += probs;
+    }
+    return n;
+}
+
+INLINE numbers numbers_of(const rvit_cpu_backward_tile *t, int64_t row, int is_key, int half)
+{
+    if (!is_key)
+        return numbers_of_query(t, row, half);
+    return (numbers){t->key_bias != NULL ? t->key_bias[row] : 0.0f, 0.0f};
+}
+
+INLINE void load_block(const rvit_cpu_backward_tile *t, state *s, int64_t first, int n, int half)
+{
+    const void *x = row_of(t->other_x, first, t->other_x_stride, half), *y = row_of(t->other_y, first, t->other_y_stride, half);
+    pack_panels(x, t->other_x_stride, n, t->head_dim, s->x_panels, half);
+    pack_panels(y, t->other_y_stride, n, t->head_dim, s->y_panels, half);
+    copy_rows(x, t->other_x_stride, n, t->head_dim, s->x_rows, half);
+    if (t->own_keys)
+        copy_rows(y, t->other_y_stride, n, t->head_dim, s->y_rows, half);
+    for (int j = 0; j < BLOCK; j++) {
+        const numbers other = j < n ? numbers_of(t, first + j, !t->own_keys, half) : (numbers){-INFINITY, 0.0f};
+        s->logit[j] = other.logit;
+        s->delta[j] = other.delta;
+    }
+}
+
+/* c[rows, n] = a[rows, head_dim] times the panels. */
+INLINE void multiply_panels(const float *a, int64_t stride, const float *panels, int rows, int n, int head_dim, float *c)
+{
+    for (int column = 0; column < n; column += PANEL)
+        products[rows - 1][n - column > VL](a, stride, panels + column * head_dim, PANEL, head_dim, c + column, BLOCK, 0);
+}
+
+/* out[rows, head_dim] (+)= a[rows, n] times n rows. */
+INLINE void add_rows(const float *a, const float *block, int rows, int n, int head_dim, float *out, int accumulate)
+{
+    const int width = padded(head_dim);
+    for (int j = 0; j < width; j += PANEL)
+        products[rows - 1][width - j > VL](a, BLOCK, block + j, width, n, out + j, width, accumulate);
+}
+
+/* A register tile against a block: logits become weights, and the products of d_out and v gradients of logits. */
+static void weigh(const rvit_cpu_backward_tile *t, state *s, int row, int rows, int64_t first, int n)
+{
+    const numbers *own = s->own + row;
+    /* d_cls_probs stands for the first query's share: a row of the tile, or a column of it. */
+    if (t->d_cls_probs != NULL && t->own_keys && first == 0)
+        for (int i = 0; i < rows; i++)
+            s->products[i * BLOCK] += t->d_cls_probs[(t->first + row + i) * t->n_heads];
+    if (t->d_cls_probs != NULL && !t->own_keys && t->first + row == 0)
+        for (int j = 0; j < n; j++)
+            s->products[j] += t->d_cls_probs[(first + j) * t->n_heads];
+    for (int i = 0; i < rows; i++) {
+        vec total = {0};
+        for (int j = 0; j < n; j += VL) {
+            float *weights = s->weights + i * BLOCK + j, *gradients = s->products + i * BLOCK + j;
+            const vec weight = vec_exp(vec_load(weights) * t->scale + (vec_load(s->logit + j) + own[i].logit));
+            const vec gradient = weight * (vec_load(gradients) - (vec_load(s->delta + j) + own[i].delta));
+            vec_store(weights, weight);
+            vec_store(gradients, gradient);
+            total += gradient;
+        }
+        s->shares[row + i] = (first > 0 ? s->shares[row + i] : 0.0f) + vec_sum(total);
+    }
+}
+
+INLINE void write_rows(const float *rows, void *out, int64_t stride, int64_t n, int width, float factor, int half)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < width; j += VL)
+            any_store(out, i * stride + j, vec_load(rows + i * padded(width) + j) * factor, width - j < VL ? width - j : VL, half);
+}
+
+INLINE void backward(const rvit_cpu_backward_tile *t, state *s, int half)
+{
+    const int width = padded(t->head_dim);
+    const float *x = row_of(t->x, t->first, t->x_stride, half), *y = row_of(t->y, t->first, t->y_stride, half);
+    int64_t x_stride = t->x_stride, y_stride = t->y_stride;
+    if (half) {
+        copy_rows(x, x_stride, t->n, t->head_dim, s->x, 1);
+        copy_rows(y, y_stride, t->n, t->head_dim, s->y, 1);
+        x = s->x, y = s->y;
+        x_stride = y_stride = width;
+    }
+    for (int64_t i = 0; i < t->n; i++)
+        s->own[i] = numbers_of(t, t->first + i, t->own_keys, half);
+    for (int64_t first = 0; first < t->len; first += BLOCK) {
+        const int n = t->len - first < BLOCK ? (int)(t->len - first) : BLOCK;
+        load_block(t, s, first, n, half);
+        for (int row = 0; row < t->n; row += TILE_ROWS) {
+            const int rows = t->n - row < TILE_ROWS ? (int)t->n - row : TILE_ROWS;
+            multiply_panels(x + row * x_stride, x_stride, s->x_panels, rows, n, t->head_dim, s->weights);
+            multiply_panels(y + row * y_stride, y_stride, s->y_panels, rows, n, t->head_dim, s->products);
+            weigh(t, s, row, rows, first, n);
+            if (t->own_keys)
+                add_rows(s->weights, s->y_rows, rows, n, t->head_dim, s->d_y + row * width, first > 0);
+            add_rows(s->products, s->x_rows, rows, n, t->head_dim, s->d_x + row * width, first > 0);
+        }
+    }
+    const int64_t size = half ? 2 : 4;
+    write_rows(s->d_x, (char *)t->d_x + t->first * t->d_x_stride * size, t->d_x_stride, t->n, t->head_dim, t->scale, half);
+    if (t->own_keys)
+        write_rows(s->d_y, (char *)t->d_y + t->first * t->d_y_stride * size, t->d_y_stride, t->n, t->head_dim, 1.0f, half);
+    if (t->own_keys && t->shares != NULL)
+        memcpy(t->shares + t->first, s->shares, (size_t)t->n * sizeof *s->shares);
+}
+
+void ISA_NAME(rvit_cpu_backward_kernel)(const rvit_cpu_backward_tile *tile, float *scratch)
+{
+    state *s = (state *)(void *)scratch;
+    if (tile->half)
+        backward(tile, s, 1);
+    else
+        backward(tile, s, 0);
+}
