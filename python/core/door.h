@@ -88,6 +88,13 @@ PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssiz
         return core_call(&signature, arguments, n, keywords, 1);                                                    \
     }
 
+/* forward_door.c. _core.forward_state(device, channels, size, classes), forward_add(state, stream, n, session, images, logits, marks),
+   forward_clear(state), forward(state, images): see Forward in _forward.py. */
+PyObject *core_forward_state(PyObject *module, PyObject *arguments);
+PyObject *core_forward_add(PyObject *module, PyObject *arguments);
+PyObject *core_forward_clear(PyObject *module, PyObject *state);
+PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
+
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);
 /* _core.take_error(): the status and the sentence that a kernel in C failed with in this thread, since the last call; None: it did not. */

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._arrays import host_array, is_torch
+from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 from ._layouts import new
-from ._sessions import Prune, tick
+from ._sessions import Prune, Session
 
 if TYPE_CHECKING:
     from ._model import Model
@@ -66,8 +68,26 @@ class Forward:
             raise invalid("policy is 'mask', for which each call needs a mask; use classify")
         self.model, self.prune = model, prune
         self._lanes: dict[int, Lane] = {}
+        self._fast: Any = None  # the compiled core's forward, and what it knows
+        self._state: Any = None
+        model._prepared.add(self)
 
     def __call__(self, images: Any) -> Any:
+        if self._fast is not None:
+            logits = self._fast(self._state, images)
+            if logits is not None:
+                return logits
+        return self._general(images)
+
+    def forget(self, session: Session) -> None:
+        """Lets go of a session."""
+        if self._fast is not None:
+            core.forward_clear(self._state)
+        for lane in list(self._lanes.values()):
+            for shape in [shape for shape, plan in list(lane.plans.items()) if plan[0] is session]:
+                lane.plans.pop(shape, None)
+
+    def _general(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(images, torch.Tensor):
             return self._on_host(images)
@@ -85,8 +105,14 @@ class Forward:
         return _forward(lane, images)
 
     def _lane(self, stream: int, index: int) -> Lane:
+        if self._fast is None and _reads_tensors():
+            info = self.model.info
+            self._state = ready().forward_state(index, info.channels, info.image_size, info.n_classes)
+            self._fast = core.forward
         if len(self._lanes) >= MAX_STREAMS:
             self._lanes.clear()
+            if self._fast is not None:
+                core.forward_clear(self._state)
         lane = self._lanes[stream] = Lane(self, sys.modules["torch"], stream, index)
         return lane
 
@@ -96,7 +122,7 @@ class Forward:
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):
             session = model._sessions.get(self.prune, len(images))
-            with session.lock:
+            with session:
                 session.run.n_images, session.run.images = len(images), images.ctypes.data
                 model._lib.rvit_session_run(session.handle, session.pointer, logits.ctypes.data)
         return logits
@@ -107,7 +133,8 @@ class Lane:
 
     def __init__(self, forward: Forward, torch: Any, stream: int, index: int) -> None:
         model = forward.model
-        self.forward, self.model, self.torch, self.stream, self.index = forward, model, torch, stream, index
+        self.forward = weakref.proxy(forward)  # which holds this
+        self.model, self.torch, self.stream, self.index = model, torch, stream, index
         lib = model._lib
         self.empty_like, self.float32, self.capturing = torch.empty_like, torch.float32, torch._C._cuda_isCurrentStreamCapturing
         self.set_buffer, self.enqueue = lib.raw.rvit_cuda_buffer_set, lib.raw.rvit_session_enqueue
@@ -131,17 +158,21 @@ class Lane:
         run.device_images.buffer, run.device_logits.buffer = session.images.pointer, session.logits.pointer
         if len(self.plans) >= MAX_SHAPES:
             self.plans.clear()
+            if self.forward._fast is not None:
+                core.forward_clear(self.forward._state)
         made = (session, session.handle.pointer.value, ctypes.addressof(run), session.images.pointer.value, session.logits.pointer.value,
                 template, 4 * images.numel(), 4 * template.numel(), run)
         self.plans[images.shape] = made
         return made
 
-    def failed(self, status: int) -> None:
-        self.model._lib.check(status)
+    def arm(self, plan: tuple[Any, ...]) -> None:
+        """Tells the compiled core of a plan: from now on it makes such calls alone."""
+        session, handle, _, images, logits, template, *_ = plan
+        core.forward_add(self.forward._state, self.stream, len(template), handle, images, logits, ctypes.addressof(session.marks))
 
 
 def _forward(lane: Lane, images: Any) -> Any:
-    """CUDA tensor in, CUDA tensor out: the hot path."""
+    """CUDA tensor in, CUDA tensor out, where the compiled core does not do it."""
     if images.requires_grad:
         refuse_gradient(lane.torch, images)
     if lane.capturing():
@@ -160,13 +191,23 @@ def _forward(lane: Lane, images: Any) -> Any:
         images = images.clone(memory_format=lane.torch.contiguous_format)
         address = images.data_ptr()
     logits = lane.empty_like(template)
-    with session.lock:
+    with session:
         status = (lane.set_buffer(images_buffer, address, images_size) or lane.set_buffer(logits_buffer, logits.data_ptr(), logits_size)
                   or lane.enqueue(handle, run))
         if status:
-            lane.failed(status)
-    session.used = tick()
+            lane.model._lib.check(status)
+    if lane.forward._fast is not None and session.alive:
+        lane.arm(plan)
     return logits
+
+
+def _reads_tensors() -> bool:
+    """Whether there is a compiled core that reads PyTorch's tensors."""
+    if core is None:
+        return False
+    from ._torch_attention import READS_TENSORS
+
+    return READS_TENSORS
 
 
 def converted(torch: Any, images: Any) -> Any:

@@ -1,6 +1,7 @@
 """Models of modules of timm and Hugging Face: their logits, tensors in and out, batches of any size, and what is refused."""
 
 import unittest
+import weakref
 
 import numpy as np
 
@@ -81,6 +82,16 @@ class ModuleTest(unittest.TestCase):
             bounded.forward(x[:n])
         self.assertEqual([(s.capacity, s.fixed) for s in bounded._sessions], [(8, False)])
         self.fails(Status.INVALID_ARGUMENT, "images are 9, more than max_batch, 8", bounded.forward, x[:9])
+
+    def test_it_is_freed_at_once(self):
+        model, x = model_of(timm_module()), images()
+        model.forward(x, "evit", blocks=[1])
+        forward = model.prepare("evit", blocks=[1])
+        gone = weakref.ref(model)
+        del model
+        forward(x)  # holds the model
+        del forward
+        self.assertIsNone(gone())
 
     def test_update(self):
         module, other, x = timm_module(), timm_module(seed=7), images()
