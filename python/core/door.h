@@ -16,6 +16,7 @@
     X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                         \
     X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */              \
     X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */              \
+    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */  \
     X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
     X(PACK, "pack")                                                                                         \
     X(UNPACK, "unpack")

@@ -109,6 +109,16 @@ static const plan *plan_for(const forward_state *state, uint64_t stream, int64_t
     return NULL;
 }
 
+/* A graph cannot be captured into another. */
+static int capturing(void)
+{
+    PyObject *const found = core_hook(CORE_HOOK_CAPTURING) == NULL ? NULL : PyObject_CallNoArgs(core_hook(CORE_HOOK_CAPTURING));
+    const int is_false = found == Py_False;
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return !is_false;
+}
+
 static int enqueue(const plan *p, const core_array *images, const core_array *logits, core_error *error)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -147,10 +157,16 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
         core_reader_finish(&reader, &images, NULL, &error) < 0)
         Py_RETURN_NONE;
     const plan *const p = plan_for(state, reader.where.stream, images.shape[0]);
-    if (p == NULL || p->marks[1] != 0)
+    if (p == NULL || p->marks[1] != 0 || capturing())
         Py_RETURN_NONE;
-    core_array logits = {.name = "logits", .device_type = DL_CUDA, .device = images.device, .ndim = 2, .type = CORE_F32,
-                         .dtype = core_dl_type(CORE_F32), .shape = {p->n, state->classes}, .step = {state->classes, 1}};
+    core_array logits = {.name = "logits",
+                         .device_type = DL_CUDA,
+                         .device = images.device,
+                         .ndim = 2,
+                         .type = CORE_F32,
+                         .dtype = core_dl_type(CORE_F32),
+                         .shape = {p->n, state->classes},
+                         .step = {state->classes, 1}};
     PyObject *const result = core_new(&reader, &logits, &error);
     if (result == NULL)
         return core_raise(&error);

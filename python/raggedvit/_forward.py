@@ -105,15 +105,17 @@ class Forward:
         return _forward(lane, images)
 
     def _lane(self, stream: int, index: int) -> Lane:
+        torch = sys.modules["torch"]
         if self._fast is None and _reads_tensors():
             info = self.model.info
             self._state = ready().forward_state(index, info.channels, info.image_size, info.n_classes)
+            core.hook("capturing", torch._C._cuda_isCurrentStreamCapturing)
             self._fast = core.forward
         if len(self._lanes) >= MAX_STREAMS:
             self._lanes.clear()
             if self._fast is not None:
                 core.forward_clear(self._state)
-        lane = self._lanes[stream] = Lane(self, sys.modules["torch"], stream, index)
+        lane = self._lanes[stream] = Lane(self, torch, stream, index)
         return lane
 
     def _on_host(self, images: Any) -> np.ndarray:
