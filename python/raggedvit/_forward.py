@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Iterable, Iterator
 
 import numpy as np
 
@@ -27,13 +27,17 @@ def expected_shape(model: Model) -> str:
     return f"[B, {info.channels}, {info.image_size}, {info.image_size}]"
 
 
-def host_images(model: Model, images: Any) -> np.ndarray:
-    """float32, contiguous; read in place if they are."""
-    if is_torch(images):
-        images = host_tensor(model, images)
+def host_view(model: Model, images: Any) -> np.ndarray:
+    """Images of the host, of any floating-point type and layout."""
     info, found = model.info, host_array("images", images)
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != (info.channels, info.image_size, info.image_size):
         raise invalid(f"images are {found.dtype} {list(found.shape)}; expected {expected_shape(model)}, normalised floating point")
+    return found
+
+
+def host_images(model: Model, images: Any) -> np.ndarray:
+    """float32, contiguous; read in place if they are."""
+    found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
     try:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(found, np.float32)
@@ -118,8 +122,26 @@ class Forward:
         lane = self._lanes[stream] = Lane(self, torch, stream, index)
         return lane
 
+    def map(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The logits of each batch of an iterable, in order, of arrays or CPU tensors. On a CUDA device a batch is copied while the one
+        before is computed, and memory that is pinned is copied from where it is: leave a batch as it is until its logits have come. NaN in
+        the scores raises, as in classify."""
+        if self.model.cuda_index < 0:
+            return (self(batch) for batch in batches)
+        return self._in_turns(batches)
+
+    def _in_turns(self, batches: Iterable[Any]) -> Iterator[Any]:
+        with self.model._pipeline() as pipeline:
+            yield from pipeline.run(batches, self.prune)
+
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
+        if model.cuda_index >= 0:
+            found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
+            if not len(found):
+                return np.empty((0, model.info.n_classes), np.float32)
+            with model._pipeline() as pipeline:
+                return pipeline.one(found, self.prune)
         images = host_images(model, images)
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):

@@ -9,7 +9,7 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ._forward import Forward, converted, host_images, refuse_gradient
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
 from ._layouts import new
 from ._library import Handle, Library, library
+from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
 
 if TYPE_CHECKING:
@@ -168,6 +169,8 @@ class Model:
         self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
+        self._idle: list[Pipeline] = []  # for batches of the host
+        self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -284,7 +287,23 @@ class Model:
         self._sessions.close()
         self._forwards.clear()
         self._streams.clear()
+        self._idle.clear()
         self._handle.close()
+
+    @contextlib.contextmanager
+    def _pipeline(self) -> Iterator[Pipeline]:
+        """A pipeline for batches of the host; several may be in use."""
+        with self._lock:
+            pipeline = self._idle.pop() if self._idle else None
+        if pipeline is None:
+            pipeline = Pipeline(weakref.proxy(self))
+            self._slots.update(pipeline.slots)
+        try:
+            yield pipeline
+        finally:
+            with self._lock:
+                if len(self._idle) < 2:
+                    self._idle.append(pipeline)
 
     def _forget(self, session: Session) -> None:
         for forward in list(self._prepared):
@@ -302,7 +321,7 @@ class Model:
                 raise invalid("the model is closed")
             for session in self._sessions:
                 held.enter_context(session)
-            for stream in self._streams.values():
+            for stream in [*self._streams.values(), *(slot.stream for slot in self._slots)]:
                 self._lib.rvit_stream_synchronize(stream)
             self._lib.rvit_model_update(self._handle, checkpoint)
 
