@@ -24,6 +24,27 @@ void rvit_cpu_buffer_destroy(rvit_buffer *base)
 {
     rvit_cpu_buffer *buffer = (rvit_cpu_buffer *)base;
     rvit_alloc *alloc = &base->device->alloc;
-    rvit_alloc_free(alloc, buffer->memory);
+    if (!buffer->borrowed)
+        rvit_alloc_free(alloc, buffer->memory);
     rvit_alloc_free(alloc, buffer);
+}
+
+rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer)
+{
+    rvit_cpu_buffer *buffer = rvit_alloc_new(&device->alloc, sizeof *buffer);
+    if (buffer == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    buffer->memory = host;
+    buffer->borrowed = 1;
+    *out_buffer = &buffer->base;
+    return RVIT_OK;
+}
+
+rvit_status rvit_cpu_buffer_set(rvit_buffer *base, void *host)
+{
+    rvit_cpu_buffer *buffer = (rvit_cpu_buffer *)base;
+    if (!buffer->borrowed)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_buffer_set: buffer is the library's own, not a wrapped one");
+    buffer->memory = host;
+    return RVIT_OK;
 }

@@ -26,6 +26,7 @@ typedef struct rvit_cpu_device {
 typedef struct rvit_cpu_buffer {
     rvit_buffer base;
     char *memory;
+    int borrowed; /* memory is the caller's */
 } rvit_cpu_buffer;
 
 typedef struct rvit_cpu_program {
@@ -154,6 +155,8 @@ void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linea
 /* Functions of the backend that are in files of their own. */
 rvit_status rvit_cpu_buffer_create(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
 void rvit_cpu_buffer_destroy(rvit_buffer *buffer);
+rvit_status rvit_cpu_buffer_wrap(rvit_device *device, void *host, rvit_buffer **out_buffer);
+rvit_status rvit_cpu_buffer_set(rvit_buffer *buffer, void *host);
 rvit_status rvit_cpu_stream_create(rvit_device *device, rvit_stream **out_stream);
 void rvit_cpu_stream_destroy(rvit_stream *stream);
 rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int32_t n_ops);

@@ -65,6 +65,7 @@ typedef struct rvit_cu_queue {
     int records;               /* a program's: its ops are prepared once and run often */
     rvit_cu_scratch layout;    /* of select and match: zeroed once; each leaves it ready for the next */
     rvit_cu_scratch sorted;    /* of select, for long images */
+    rvit_cu_scratch given;     /* size not 0: memory of the caller's in place of layout and sorted */
     rvit_cu_scratch workspace; /* of cuBLASLt */
     rvit_cu_lt_gemm *gemms;    /* a list */
     int asked_for_lt;
@@ -154,7 +155,11 @@ rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args 
 rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args);
 
 /* layout.c: what select and match share. */
-rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images);
+/* Memory for the records of n_images images and for n_sorted numbers: the queue's own, or what its caller gave. */
+rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images, int64_t n_sorted);
+size_t rvit_cu_layout_size(int64_t n_images);
+/* Where the numbers lie. */
+void *rvit_cu_layout_sorted(const rvit_cu_queue *queue, int64_t n_images);
 /* Where the launch finds its records, once they are reserved. */
 void rvit_cu_layout_attach(const rvit_cu_queue *queue, rvit_cu_layout *layout);
 

@@ -93,6 +93,35 @@ rvit_status rvit_cuda_stream_set(rvit_stream *base, void *cu_stream)
     return RVIT_OK;
 }
 
+static rvit_status check_memory(const char *function, uint64_t address, int64_t size)
+{
+    if (size < 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, expected at least 1", function, (long long)size);
+    if (address == 0 || address % 16 != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: address is 0x%llx, expected a multiple of 16", function, (unsigned long long)address);
+    return RVIT_OK;
+}
+
+rvit_status rvit_cuda_stream_set_workspace(rvit_stream *base, uint64_t address, int64_t size)
+{
+    RVIT_ENTRY;
+    RVIT_TRY(check_stream("rvit_cuda_stream_set_workspace", base));
+    rvit_cu_stream *stream = (rvit_cu_stream *)base;
+    if (!stream->borrowed)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_set_workspace: stream is the library's own, not a wrapped one");
+    if (size != 0)
+        RVIT_TRY(check_memory("rvit_cuda_stream_set_workspace", address, size));
+    stream->queue.given = (rvit_cu_scratch){(CUdeviceptr)address, (size_t)size};
+    return RVIT_OK;
+}
+
+int64_t rvit_cuda_select_workspace(int32_t n_images, int64_t rows)
+{
+    if (n_images < 0 || rows < 0)
+        return 0;
+    return (int64_t)rvit_cu_layout_size(n_images) + rows * (int64_t)sizeof(unsigned long long);
+}
+
 rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_stream)
 {
     RVIT_ENTRY;
@@ -100,15 +129,6 @@ rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_str
     if (out_cu_stream == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_cuda_stream_handle: out_cu_stream is NULL");
     *out_cu_stream = ((const rvit_cu_stream *)stream)->queue.stream;
-    return RVIT_OK;
-}
-
-static rvit_status check_memory(const char *function, uint64_t address, int64_t size)
-{
-    if (size < 1)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: size is %lld, expected at least 1", function, (long long)size);
-    if (address == 0 || address % 16 != 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: address is 0x%llx, expected a multiple of 16", function, (unsigned long long)address);
     return RVIT_OK;
 }
 

@@ -1,16 +1,36 @@
 /* What select and match share: the records by which the CTAs of a launch learn from each other. */
 #include "backend_cuda/cu.h"
 
-rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images)
+size_t rvit_cu_layout_size(int64_t n_images)
 {
-    return rvit_cu_scratch_reserve(queue, &queue->layout,
-                                   sizeof(rvit_cu_layout_scratch) + (size_t)n_images * sizeof(rvit_cu_layout_record));
+    return sizeof(rvit_cu_layout_scratch) + (size_t)n_images * sizeof(rvit_cu_layout_record);
+}
+
+rvit_status rvit_cu_layout_reserve(rvit_cu_queue *queue, int64_t n_images, int64_t n_sorted)
+{
+    const size_t size = rvit_cu_layout_size(n_images), sorted = (size_t)n_sorted * sizeof(unsigned long long);
+    if (queue->given.size == 0) {
+        RVIT_TRY(rvit_cu_scratch_reserve(queue, &queue->layout, size));
+        return rvit_cu_scratch_reserve(queue, &queue->sorted, sorted);
+    }
+    if (queue->given.size < size + sorted)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "cuda: the stream's workspace has %zu bytes, the op needs %zu", queue->given.size,
+                         size + sorted);
+    RVIT_CU_TRY(queue->device->driver, cuMemsetD8Async, (queue->given.pointer, 0, size, queue->stream));
+    return RVIT_OK;
+}
+
+void *rvit_cu_layout_sorted(const rvit_cu_queue *queue, int64_t n_images)
+{
+    return (void *)(uintptr_t)(queue->given.size == 0 ? queue->sorted.pointer : queue->given.pointer + rvit_cu_layout_size(n_images));
 }
 
 void rvit_cu_layout_attach(const rvit_cu_queue *queue, rvit_cu_layout *layout)
 {
-    const uintptr_t scratch = (uintptr_t)queue->layout.pointer;
-    const size_t n_records = (queue->layout.size - sizeof(rvit_cu_layout_scratch)) / sizeof(rvit_cu_layout_record);
+    const int own = queue->given.size == 0;
+    const uintptr_t scratch = (uintptr_t)(own ? queue->layout.pointer : queue->given.pointer);
+    const size_t size = own ? queue->layout.size : rvit_cu_layout_size(layout->n_images);
+    const size_t n_records = (size - sizeof(rvit_cu_layout_scratch)) / sizeof(rvit_cu_layout_record);
     layout->scratch = (rvit_cu_layout_scratch *)scratch;
     layout->records = (rvit_cu_layout_record *)(scratch + sizeof(rvit_cu_layout_scratch));
     layout->n_records = n_records > INT32_MAX ? INT32_MAX : (int32_t)n_records;

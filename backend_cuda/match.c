@@ -2,7 +2,7 @@
 
 rvit_status rvit_cu_match_reserve(rvit_cu_queue *queue, const rvit_match_args *args)
 {
-    return rvit_cu_layout_reserve(queue, args->n_images);
+    return rvit_cu_layout_reserve(queue, args->n_images, 0);
 }
 
 rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args)

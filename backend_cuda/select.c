@@ -9,8 +9,7 @@ static int64_t n_sorted(const rvit_select_args *args)
 
 rvit_status rvit_cu_select_reserve(rvit_cu_queue *queue, const rvit_select_args *args)
 {
-    RVIT_TRY(rvit_cu_layout_reserve(queue, args->n_images));
-    return rvit_cu_scratch_reserve(queue, &queue->sorted, (size_t)n_sorted(args) * sizeof(unsigned long long));
+    return rvit_cu_layout_reserve(queue, args->n_images, n_sorted(args));
 }
 
 static int reads_rows(const rvit_select_args *args)
@@ -52,7 +51,7 @@ rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args)
         .scores = rvit_cu_at(args->scores),
         .keep = rvit_cu_at(args->keep),
         .fuse_x = rvit_cu_at(args->fuse_x),
-        .sorted = n_sorted(args) > 0 ? (unsigned long long *)(uintptr_t)queue->sorted.pointer : NULL,
+        .sorted = n_sorted(args) > 0 ? rvit_cu_layout_sorted(queue, args->n_images) : NULL,
         .x_stride = args->x_stride,
         .mode = (int32_t)args->mode,
         .score = (int32_t)args->score,

@@ -70,6 +70,10 @@ struct rvit_backend_api {
 
     rvit_status (*buffer_create)(rvit_device *device, int64_t size, rvit_buffer_type type, rvit_buffer **out_buffer);
     void (*buffer_destroy)(rvit_buffer *buffer);
+    /* A buffer on host memory of the caller's, and its change to other memory (INVALID_ARGUMENT: the buffer is not such a one). NULL, both:
+       the backend does not use host memory in place. */
+    rvit_status (*buffer_wrap)(rvit_device *device, void *host, rvit_buffer **out_buffer);
+    rvit_status (*buffer_set)(rvit_buffer *buffer, void *host);
 
     rvit_status (*stream_create)(rvit_device *device, rvit_stream **out_stream);
     void (*stream_destroy)(rvit_stream *stream); /* core has synchronised the stream */

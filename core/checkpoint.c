@@ -16,11 +16,18 @@
 /* CHUNK: elements converted at a time. */
 enum { CHUNK = 8192, SHOWN_NAME = 96, MAX_IMAGE = 1 << 14 };
 
+/* Where a checkpoint's tensors are: a path, or a list in memory. */
+typedef struct origin {
+    const char *path; /* NULL: in memory */
+    const rvit_tensor_desc *tensors;
+    int32_t n_tensors;
+} origin;
+
 static rvit_status apply(const rvit_checkpoint_desc *desc, const char *path, rvit_checkpoint *checkpoint)
 {
     rvit_model_info *info = &checkpoint->config.info;
     checkpoint->resample = desc->resample;
-    if (checkpoint->config.family->hugging_face)
+    if (checkpoint->config.family->hugging_face && path != NULL)
         RVIT_TRY(rvit_hf_config_apply(path, &checkpoint->alloc, info));
     if (desc->eps != 0)
         info->eps = desc->eps;
@@ -36,14 +43,17 @@ static rvit_status apply(const rvit_checkpoint_desc *desc, const char *path, rvi
     return RVIT_OK;
 }
 
-static rvit_status load(rvit_checkpoint *checkpoint, const char *path, const rvit_checkpoint_desc *desc)
+static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const rvit_checkpoint_desc *desc)
 {
-    RVIT_TRY(rvit_tensor_set_open(path, &checkpoint->alloc, &checkpoint->tensors));
+    if (from->path != NULL)
+        RVIT_TRY(rvit_tensor_set_open(from->path, &checkpoint->alloc, &checkpoint->tensors));
+    else
+        RVIT_TRY(rvit_tensor_set_wrap(from->tensors, from->n_tensors, &checkpoint->alloc, &checkpoint->tensors));
     checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_tensor_set_count(checkpoint->tensors));
     if (checkpoint->used == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     RVIT_TRY(rvit_vit_config_infer(checkpoint->tensors, desc->lenient, checkpoint->used, &checkpoint->config));
-    return apply(desc, path, checkpoint);
+    return apply(desc, from->path, checkpoint);
 }
 
 static rvit_status check_desc(const rvit_checkpoint_desc *desc)
@@ -62,12 +72,9 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
     return RVIT_OK;
 }
 
-rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
+static rvit_status create(const origin *from, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
 {
-    RVIT_ENTRY;
     rvit_checkpoint_desc own = RVIT_CHECKPOINT_DESC_INIT;
-    if (path == NULL || out == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out");
     if (desc != NULL)
         RVIT_TRY(rvit_args_copy(&own, sizeof own, desc, "checkpoint desc"));
     RVIT_TRY(check_desc(&own));
@@ -78,7 +85,7 @@ rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *d
     if (checkpoint == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_copy(&checkpoint->alloc, &alloc);
-    const rvit_status status = load(checkpoint, path, &own);
+    const rvit_status status = load(checkpoint, from, &own);
     if (status != RVIT_OK) {
         rvit_checkpoint_destroy(checkpoint);
         return status;
@@ -88,6 +95,31 @@ rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *d
              info->architecture, info->n_parameters, (int)info->n_tensors, (int)info->n_unknown);
     *out = checkpoint;
     return RVIT_OK;
+}
+
+rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
+{
+    RVIT_ENTRY;
+    if (path == NULL || out == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint: %s is NULL", path == NULL ? "path" : "out");
+    const origin from = {.path = path};
+    return create(&from, desc, out);
+}
+
+rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_t n_tensors, const rvit_checkpoint_desc *desc,
+                                         rvit_checkpoint **out)
+{
+    RVIT_ENTRY;
+    if (tensors == NULL || out == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: %s is NULL", tensors == NULL ? "tensors" : "out");
+    if (n_tensors < 1 || n_tensors > RVIT_SAFETENSORS_MAX_TENSORS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_from_tensors: n_tensors is %d, expected 1..%d", (int)n_tensors,
+                         RVIT_SAFETENSORS_MAX_TENSORS);
+    /* Values are read as a file stores them. */
+    if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+        return rvit_fail(RVIT_UNSUPPORTED, "rvit_checkpoint_from_tensors: only on little-endian hosts");
+    const origin from = {.tensors = tensors, .n_tensors = n_tensors};
+    return create(&from, desc, out);
 }
 
 void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint)

@@ -32,6 +32,18 @@ rvit_status rvit_cuda_stream_set(rvit_stream *stream, void *cu_stream)
     return absent("rvit_cuda_stream_set");
 }
 
+rvit_status rvit_cuda_stream_set_workspace(rvit_stream *stream, uint64_t address, int64_t size)
+{
+    (void)stream, (void)address, (void)size;
+    return absent("rvit_cuda_stream_set_workspace");
+}
+
+int64_t rvit_cuda_select_workspace(int32_t n_images, int64_t rows)
+{
+    (void)n_images, (void)rows;
+    return 0;
+}
+
 rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_stream)
 {
     (void)stream, (void)out_cu_stream;

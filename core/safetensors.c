@@ -4,8 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <raggedvit/ragged.h>
-
+#include "core/args.h"
 #include "core/file.h"
 #include "core/json.h"
 #include "core/sort.h"
@@ -26,12 +25,13 @@ typedef struct metadata_entry {
 struct rvit_safetensors {
     rvit_alloc *alloc;
     rvit_file disk;
-    const char *path; /* owned by disk */
+    const char *path; /* owned by disk, or a literal */
     int64_t data_start, data_size;
     int32_t n_tensors, n_metadata;
     rvit_file_tensor *tensors; /* in the order of the data */
     const rvit_file_tensor **by_name;
     metadata_entry *metadata;
+    const void **memory; /* [n_tensors]: where the values are, if they are not in a file */
     char *strings;
     size_t strings_size;
 };
@@ -375,12 +375,104 @@ rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safe
     return RVIT_OK;
 }
 
+static rvit_status wrap_shape(const rvit_tensor_desc *desc, const char *shown, rvit_file_tensor *tensor)
+{
+    if (desc->rank < 0 || desc->rank > RVIT_SAFETENSORS_MAX_RANK || (desc->rank > 0 && desc->shape == NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': rank is %d, expected 0..%d, with a shape", shown, (int)desc->rank,
+                         RVIT_SAFETENSORS_MAX_RANK);
+    tensor->rank = desc->rank;
+    tensor->n_elements = 1;
+    for (int32_t i = 0; i < desc->rank; i++) {
+        const int64_t extent = tensor->shape[i] = desc->shape[i];
+        if (extent < 0 || (extent > 0 && tensor->n_elements > INT64_MAX / 8 / extent))
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "tensor desc: '%s': extent %d of its shape is %" PRId64 ", which is below 0 or too large", shown, (int)i,
+                             extent);
+        tensor->n_elements *= extent;
+    }
+    return RVIT_OK;
+}
+
+static rvit_status wrap_tensor(const rvit_tensor_desc *given, int32_t index, rvit_file_tensor *tensor, const void **out_data)
+{
+    rvit_tensor_desc desc;
+    RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "tensor desc"));
+    if (desc.name == NULL || desc.name[0] == '\0' || strlen(desc.name) > RVIT_SAFETENSORS_MAX_NAME)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: name of tensor %d: expected 1 to %d bytes", (int)index,
+                         RVIT_SAFETENSORS_MAX_NAME);
+    char shown[SHOWN_NAME];
+    rvit_printable(shown, sizeof shown, desc.name);
+    if (desc.dtype != RVIT_F32 && desc.dtype != RVIT_F16 && desc.dtype != RVIT_BF16)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': dtype: %d is not a valid dtype", shown, (int)desc.dtype);
+    RVIT_TRY(wrap_shape(&desc, shown, tensor));
+    if (desc.data == NULL && tensor->n_elements > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: '%s': data is NULL", shown);
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (dtypes[i].dtype == (int32_t)desc.dtype)
+            tensor->dtype_name = dtypes[i].name;
+    tensor->name = desc.name;
+    tensor->dtype = (int32_t)desc.dtype;
+    tensor->size = tensor->n_elements * (desc.dtype == RVIT_F32 ? 4 : 2);
+    *out_data = desc.data;
+    return RVIT_OK;
+}
+
+static rvit_status allocate_tensors(rvit_safetensors *file, size_t n)
+{
+    file->tensors = rvit_alloc_array(file->alloc, n, sizeof *file->tensors);
+    if (file->tensors == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->by_name = rvit_alloc_array(file->alloc, n, sizeof *file->by_name);
+    if (file->by_name == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->memory = rvit_alloc_array(file->alloc, n, sizeof *file->memory);
+    return file->memory == NULL ? RVIT_OUT_OF_HOST_MEMORY : RVIT_OK;
+}
+
+static rvit_status wrap(rvit_safetensors *file, const rvit_tensor_desc *tensors, int32_t n)
+{
+    RVIT_TRY(allocate_tensors(file, (size_t)n));
+    for (file->n_tensors = 0; file->n_tensors < n; file->n_tensors++) {
+        const int32_t i = file->n_tensors;
+        /* The caller's struct may be of another version, and so of another size. */
+        const rvit_tensor_desc *desc = (const void *)((const uint8_t *)tensors + (size_t)i * tensors->struct_size);
+        RVIT_TRY(wrap_tensor(desc, i, &file->tensors[i], &file->memory[i]));
+        file->by_name[i] = &file->tensors[i];
+    }
+    rvit_sort(file->by_name, (size_t)n, sizeof *file->by_name, compare_names);
+    for (int32_t i = 1; i < n; i++)
+        if (strcmp(file->by_name[i - 1]->name, file->by_name[i]->name) == 0) {
+            char shown[SHOWN_NAME];
+            rvit_printable(shown, sizeof shown, file->by_name[i]->name);
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "tensor desc: two tensors are called '%s'", shown);
+        }
+    return RVIT_OK;
+}
+
+rvit_status rvit_safetensors_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_safetensors **out_file)
+{
+    rvit_safetensors *file = rvit_alloc_new(alloc, sizeof *file);
+    if (file == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    file->alloc = alloc;
+    file->disk.fd = -1;
+    file->path = "tensors in memory";
+    const rvit_status status = wrap(file, tensors, n_tensors);
+    if (status != RVIT_OK) {
+        rvit_safetensors_close(file);
+        return status;
+    }
+    *out_file = file;
+    return RVIT_OK;
+}
+
 void rvit_safetensors_close(rvit_safetensors *file)
 {
     if (file == NULL)
         return;
     rvit_file_close(&file->disk);
     rvit_alloc_free(file->alloc, file->strings);
+    rvit_alloc_free(file->alloc, file->memory);
     rvit_alloc_free(file->alloc, file->metadata);
     rvit_alloc_free(file->alloc, file->by_name);
     rvit_alloc_free(file->alloc, file->tensors);
@@ -456,6 +548,10 @@ rvit_status rvit_safetensors_read(const rvit_safetensors *file, int32_t index, i
         rvit_printable(shown, sizeof shown, tensor->name);
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: tensor '%s': %" PRId64 " bytes from byte %" PRId64 " are not within its %" PRId64,
                          file->path, shown, size, offset, tensor->size);
+    }
+    if (file->memory != NULL) {
+        memcpy(out_bytes, (const uint8_t *)file->memory[index] + offset, (size_t)size);
+        return RVIT_OK;
     }
     RVIT_TRY(rvit_file_check_unchanged(&file->disk));
     return rvit_file_read(&file->disk, file->data_start + tensor->offset + offset, size, out_bytes);

@@ -3,6 +3,8 @@
 #ifndef RVIT_CORE_SAFETENSORS_H
 #define RVIT_CORE_SAFETENSORS_H
 
+#include <raggedvit/vit.h>
+
 #include "core/alloc.h"
 #include "core/file.h"
 
@@ -26,6 +28,9 @@ typedef struct rvit_safetensors rvit_safetensors;
 
 /* BAD_FILE names the file and the rule that it breaks. alloc must outlive the result. */
 rvit_status rvit_safetensors_open(const char *path, rvit_alloc *alloc, rvit_safetensors **out_file);
+/* Tensors in the caller's memory in place of a file: their index is their place in the list. Names and data are borrowed. INVALID_ARGUMENT
+   names the tensor and the rule that it breaks. */
+rvit_status rvit_safetensors_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_safetensors **out_file);
 void rvit_safetensors_close(rvit_safetensors *file);
 
 /* The printable path. */

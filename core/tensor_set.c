@@ -15,6 +15,7 @@ struct rvit_tensor_set {
     rvit_safetensors **files;
     int32_t *first; /* [n_files + 1]: index in the set of the first tensor of each file */
     int32_t n_files;
+    int32_t in_memory; /* 1: the one "file" is a list of the caller's */
     char path[RVIT_SHOWN_PATH];
 };
 
@@ -189,6 +190,31 @@ rvit_status rvit_tensor_set_open(const char *path, rvit_alloc *alloc, rvit_tenso
     return RVIT_OK;
 }
 
+static rvit_status wrap(rvit_tensor_set *set, const rvit_tensor_desc *tensors, int32_t n_tensors)
+{
+    RVIT_TRY(allocate(set, 1));
+    RVIT_TRY(rvit_safetensors_wrap(tensors, n_tensors, set->alloc, &set->files[0]));
+    set->first[1] = n_tensors;
+    set->n_files = set->in_memory = 1;
+    snprintf(set->path, sizeof set->path, "%s", rvit_safetensors_path(set->files[0]));
+    return RVIT_OK;
+}
+
+rvit_status rvit_tensor_set_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_tensor_set **out_set)
+{
+    rvit_tensor_set *set = rvit_alloc_new(alloc, sizeof *set);
+    if (set == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    set->alloc = alloc;
+    const rvit_status status = wrap(set, tensors, n_tensors);
+    if (status != RVIT_OK) {
+        rvit_tensor_set_close(set);
+        return status;
+    }
+    *out_set = set;
+    return RVIT_OK;
+}
+
 void rvit_tensor_set_close(rvit_tensor_set *set)
 {
     if (set == NULL)
@@ -207,7 +233,7 @@ const char *rvit_tensor_set_path(const rvit_tensor_set *set)
 
 int32_t rvit_tensor_set_n_files(const rvit_tensor_set *set)
 {
-    return set->n_files;
+    return set->in_memory ? 0 : set->n_files;
 }
 
 int32_t rvit_tensor_set_count(const rvit_tensor_set *set)

@@ -11,9 +11,11 @@ typedef struct rvit_tensor_set rvit_tensor_set;
 /* A path that ends with ".json" is an index: {"weight_map": {"tensor": "file in the index's folder", ...}}; other keys are ignored.
    BAD_FILE names the file and what is wrong. alloc must outlive the result. */
 rvit_status rvit_tensor_set_open(const char *path, rvit_alloc *alloc, rvit_tensor_set **out_set);
+/* Tensors in the caller's memory: see rvit_safetensors_wrap. They are in no file. */
+rvit_status rvit_tensor_set_wrap(const rvit_tensor_desc *tensors, int32_t n_tensors, rvit_alloc *alloc, rvit_tensor_set **out_set);
 void rvit_tensor_set_close(rvit_tensor_set *set);
 
-/* The path that was opened, printable. */
+/* The path that was opened, printable; "tensors in memory" without one. */
 const char *rvit_tensor_set_path(const rvit_tensor_set *set);
 int32_t rvit_tensor_set_n_files(const rvit_tensor_set *set);
 int32_t rvit_tensor_set_count(const rvit_tensor_set *set);

@@ -29,7 +29,7 @@ static rvit_session_desc dense_desc(const rvit_session_desc *given)
 static rvit_session_desc timed_desc(const rvit_session_desc *given)
 {
     rvit_session_desc desc = *given;
-    desc.trace = desc.outputs = 0;
+    desc.trace = desc.outputs = desc.run_views = 0;
     desc.stream = NULL;
     desc.images = desc.logits = (rvit_view){NULL, 0};
     return desc;

@@ -3,7 +3,7 @@
 
 /* The state that travels from op to op. */
 typedef struct forward {
-    const rvit_session *session;
+    rvit_session *session;
     const rvit_session_plan *plan;
     const rvit_model *model;
     rvit_stream *stream;
@@ -291,7 +291,7 @@ static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
     return f->stage < schedule->n_stages && schedule->blocks[f->stage] == block && schedule->policy->site == site;
 }
 
-static rvit_status embed(forward *f)
+static rvit_patchify_args patchify_of(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
     const rvit_model *model = f->model;
@@ -299,7 +299,7 @@ static rvit_status embed(forward *f)
     patchify.dtype = model->dtype;
     patchify.n_images = plan->desc.max_images;
     if (!plan->desc.fixed_batch)
-        patchify.live_images = view(f, plan->live_images);
+        patchify.live_images = view(f, plan->desc.run_views ? plan->live_counts : plan->live_images);
     patchify.channels = model->info.channels;
     patchify.image_size = model->info.image_size;
     patchify.patch_size = model->info.patch_size;
@@ -307,7 +307,18 @@ static rvit_status embed(forward *f)
     patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
-    RVIT_TRY(rvit_patchify(f->stream, &patchify));
+    return patchify;
+}
+
+static rvit_status embed(forward *f)
+{
+    const rvit_model *model = f->model;
+    if (f->plan->desc.run_views) {
+        f->session->patchify = patchify_of(f);
+    } else {
+        const rvit_patchify_args patchify = patchify_of(f);
+        RVIT_TRY(rvit_patchify(f->stream, &patchify));
+    }
 
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = model->dtype;
@@ -366,7 +377,7 @@ static rvit_status finish_gather(forward *f)
     return RVIT_OK;
 }
 
-static rvit_status head(const forward *f)
+static rvit_head_args head_of(const forward *f)
 {
     const rvit_model *model = f->model;
     rvit_head_args args = RVIT_HEAD_ARGS_INIT;
@@ -385,10 +396,19 @@ static rvit_status head(const forward *f)
     args.weight = model->head_weight;
     args.bias = model->head_bias;
     args.logits = f->plan->desc.logits.buffer != NULL ? f->plan->desc.logits : view(f, f->plan->logits);
-    return rvit_head(f->stream, &args);
+    return args;
 }
 
-rvit_status rvit_forward_record(const rvit_session *session)
+static rvit_status head(const forward *f)
+{
+    const rvit_head_args args = head_of(f);
+    if (!f->plan->desc.run_views)
+        return rvit_head(f->stream, &args);
+    f->session->head = args;
+    return RVIT_OK;
+}
+
+rvit_status rvit_forward_record(rvit_session *session)
 {
     const rvit_session_plan *plan = session->plan;
     const rvit_model *model = session->model;

@@ -65,6 +65,11 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream belongs to another device");
     if (desc->stream != NULL && desc->stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream is recording");
+    if (desc->run_views != 0 && desc->run_views != 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: run_views is %d, expected 0 or 1", (int)desc->run_views);
+    if (desc->run_views && (desc->images.buffer != NULL || desc->logits.buffer != NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but with run_views each run brings its own",
+                         desc->images.buffer != NULL ? "images" : "logits");
     return RVIT_OK;
 }
 
@@ -187,6 +192,81 @@ static void write_masks(const rvit_session *s, const rvit_run_args *args)
     }
 }
 
+static rvit_status check_views(const rvit_session *s, const rvit_run_args *args)
+{
+    const rvit_session_desc *desc = &s->plan->desc;
+    if (args->images != NULL && desc->images.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but the session takes them from session desc's images");
+    if (!desc->run_views) {
+        if (args->device_images.buffer != NULL || args->device_logits.buffer != NULL)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but session desc's run_views is 0",
+                             args->device_images.buffer != NULL ? "device_images" : "device_logits");
+        return RVIT_OK;
+    }
+    if (args->images != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but with run_views device_images takes its place");
+    if (args->n_images > 0 && args->device_images.buffer == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: device_images is absent, but session desc's run_views is 1");
+    if (args->n_images > 0 && (args->device_logits.buffer == NULL) != (s->model->info.n_classes == 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: device_logits is %s, but the model has %s",
+                         args->device_logits.buffer == NULL ? "absent" : "given", s->model->info.n_classes == 0 ? "no head" : "a head");
+    return RVIT_OK;
+}
+
+static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, int masked)
+{
+    const rvit_session_desc *desc = &s->plan->desc;
+    if (args->n_images < 0 || args->n_images > desc->max_images)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session's capacity is %d", (int)args->n_images,
+                         (int)desc->max_images);
+    if (desc->fixed_batch && args->n_images != desc->max_images)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session was created for batches of exactly %d",
+                         (int)args->n_images, (int)desc->max_images);
+    RVIT_TRY(check_views(s, args));
+    if (masked && args->n_images > 0)
+        RVIT_TRY(check_masks(s, args));
+    if (!masked && args->keep != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is given, but the session does not prune by a given mask");
+    if (s->stream->recording)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the session's stream is recording");
+    return RVIT_OK;
+}
+
+/* Cuts the images of a run into patches, and lays out their rows for the whole capacity. */
+static rvit_status cut_images(const rvit_session *s, const rvit_run_args *args)
+{
+    rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
+    op.patchify.images = args->n_images > 0 ? args->device_images : op.patchify.out; /* of no images nothing is read */
+    rvit_device *device = s->stream->device;
+    if (s->plan->desc.fixed_batch || device->info.backend == RVIT_BACKEND_VULKAN) {
+        op.patchify.live_images.offset += s->plan->desc.fixed_batch ? 0 : 4 * (int64_t)args->n_images;
+        return rvit_stream_add(s->stream, &op);
+    }
+    /* The view holds no more than this run's images, and the op reads no more: checked as if the capacity were their number. */
+    rvit_op present = op;
+    present.patchify.n_images = args->n_images;
+    RVIT_TRY(rvit_op_check(device, &present));
+    op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
+    return device->api->stream_enqueue(s->stream, &op, 1);
+}
+
+static rvit_status read_head(const rvit_session *s, const rvit_run_args *args)
+{
+    rvit_op op = {.type = RVIT_OP_HEAD, .head = s->head};
+    op.head.n_images = args->n_images;
+    op.head.logits = args->device_logits;
+    return rvit_stream_add(s->stream, &op);
+}
+
+static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
+{
+    if (!s->plan->desc.run_views)
+        return rvit_program_launch(s->program, s->stream);
+    RVIT_TRY(cut_images(s, args));
+    RVIT_TRY(rvit_program_launch(s->program, s->stream));
+    return s->model->info.n_classes > 0 && args->n_images > 0 ? read_head(s, args) : RVIT_OK;
+}
+
 rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *given)
 {
     RVIT_ENTRY;
@@ -198,32 +278,20 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const rvit_session_desc *desc = &plan->desc;
     const int masked = plan->schedule.n_stages > 0 && plan->schedule.select == RVIT_SELECT_MASK;
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
-    const int hands_over = masked || !desc->fixed_batch || desc->images.buffer == NULL;
+    const int hands_over = masked || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
     if (session->pending && hands_over)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the run before has not been waited for");
-    if (args.n_images < 0 || args.n_images > desc->max_images)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session's capacity is %d", (int)args.n_images,
-                         (int)desc->max_images);
-    if (desc->fixed_batch && args.n_images != desc->max_images)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session was created for batches of exactly %d",
-                         (int)args.n_images, (int)desc->max_images);
-    if (args.images != NULL && desc->images.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but the session takes them from session desc's images");
-    if (masked && args.n_images > 0)
-        RVIT_TRY(check_masks(session, &args));
-    if (!masked && args.keep != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is given, but the session does not prune by a given mask");
-    if (session->stream->recording)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the session's stream is recording");
-    if (hands_over)
-        memcpy(rvit_session_host(session, plan->live_images), &args.n_images, sizeof args.n_images);
+    RVIT_TRY(check_run(session, &args, masked));
+    int32_t *live_images = rvit_session_host(session, plan->live_images);
+    if (hands_over && live_images != NULL)
+        *live_images = args.n_images;
     const rvit_model_info *info = &session->model->info;
     if (args.images != NULL)
         memcpy(rvit_session_host(session, plan->images), args.images,
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_size * (size_t)info->image_size * sizeof(float));
     if (masked)
         write_masks(session, &args);
-    RVIT_TRY(rvit_program_launch(session->program, session->stream));
+    RVIT_TRY(launch(session, &args));
     session->n_images = args.n_images;
     session->has_results = session->has_kept = 0;
     session->pending = 1;
@@ -263,9 +331,11 @@ rvit_status rvit_session_wait(rvit_session *session)
 rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits)
 {
     RVIT_ENTRY;
-    if (session != NULL && out_logits != NULL && (session->model->info.n_classes == 0 || session->plan->desc.logits.buffer != NULL))
+    if (session != NULL && out_logits != NULL &&
+        (session->model->info.n_classes == 0 || session->plan->desc.logits.buffer != NULL || session->plan->desc.run_views))
         return rvit_fail(RVIT_UNSUPPORTED, "rvit_session_run: out_logits is given, but %s",
                          session->model->info.n_classes == 0 ? "the model has no head"
+                         : session->plan->desc.run_views     ? "the session leaves them at run args' device_logits"
                                                              : "the session leaves them at session desc's logits");
     RVIT_TRY(rvit_session_enqueue(session, args));
     RVIT_TRY(rvit_session_wait(session));

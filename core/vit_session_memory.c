@@ -39,9 +39,13 @@ static rvit_status write_tables(const rvit_session *s)
     const rvit_session_plan *plan = s->plan;
     if (plan->tables.size == 0)
         return RVIT_OK;
+    int32_t *live_counts = rvit_session_host(s, plan->live_counts);
+    for (int32_t n = 0; live_counts != NULL && n <= plan->desc.max_images; n++)
+        live_counts[n] = n;
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
         const rvit_stage_plan *stage = &plan->stages[i];
-        memcpy(rvit_session_host(s, stage->counts), stage->count_table, (size_t)stage->counts.size);
+        if (stage->count_table != NULL)
+            memcpy(rvit_session_host(s, stage->counts), stage->count_table, (size_t)stage->counts.size);
         float *position_scores = rvit_session_host(s, stage->position_scores);
         if (position_scores != NULL)
             rvit_prune_random_scores(&plan->schedule, i, plan->segments[i].max_len, position_scores);

@@ -270,16 +270,11 @@ static rvit_status walk(loader *l)
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
 }
 
-static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
+/* Reads, converts and writes what is placed. */
+static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint, int64_t largest)
 {
     rvit_alloc *alloc = &model->device->alloc;
-    model->blocks = rvit_alloc_array(alloc, (size_t)model->info.depth, sizeof *model->blocks);
-    if (model->blocks == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    loader l = {.checkpoint = checkpoint, .model = model};
-    RVIT_TRY(walk(&l));
-    RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));
-    model->info.weights_size = l.size;
+    loader l = {.checkpoint = checkpoint, .model = model, .size = model->info.weights_size, .largest = largest};
     const size_t n = (size_t)l.largest;
     l.values = rvit_alloc_array(alloc, n, sizeof *l.values);
     l.more = rvit_alloc_array(alloc, n + ((size_t)model->info.n_prefix + 1) * (size_t)model->info.dim, sizeof *l.more);
@@ -299,6 +294,53 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
     rvit_alloc_free(alloc, l.values);
     rvit_alloc_free(alloc, l.more);
     return status;
+}
+
+static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
+{
+    model->blocks = rvit_alloc_array(&model->device->alloc, (size_t)model->info.depth, sizeof *model->blocks);
+    if (model->blocks == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    loader l = {.checkpoint = checkpoint, .model = model};
+    RVIT_TRY(walk(&l));
+    RVIT_TRY(rvit_buffer_create(model->device, l.size, RVIT_BUFFER_DEVICE, &model->weights));
+    model->info.weights_size = l.size;
+    return transfer(model, checkpoint, l.largest);
+}
+
+/* What sessions have taken for granted. */
+static rvit_status check_same(const rvit_model_info *model, const rvit_model_info *other)
+{
+#define FIELD(name)                     \
+    {                                   \
+#name, model->name, other->name \
+    }
+    const struct {
+        const char *name;
+        int64_t model, other;
+    } fields[] = {FIELD(image_size), FIELD(patch_size), FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
+                  FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors)};
+#undef FIELD
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        if (fields[i].model != fields[i].other)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of the checkpoint is %lld, of the model %lld", fields[i].name,
+                             (long long)fields[i].other, (long long)fields[i].model);
+    if (model->eps != other->eps)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: eps of the checkpoint is %g, of the model %g", (double)other->eps,
+                         (double)model->eps);
+    return RVIT_OK;
+}
+
+rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint)
+{
+    RVIT_ENTRY;
+    if (model == NULL || checkpoint == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: model or checkpoint is NULL");
+    RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
+    /* Places everything where it is, to learn the largest tensor. */
+    loader l = {.checkpoint = checkpoint, .model = model};
+    RVIT_TRY(walk(&l));
+    return transfer(model, checkpoint, l.largest);
 }
 
 rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *given, rvit_model **out_model)

@@ -575,6 +575,66 @@ static void struct_sizes(void **state)
     assert_null(checkpoint);
 }
 
+/* What is refused of tensors in memory before their geometry is looked at, and a checkpoint of them. */
+static void tensors_in_memory(void **state)
+{
+    (void)state;
+    static const float values[64];
+    static const int64_t shape[9] = {64, 1, 1, 1, 1, 1, 1, 1, 1};
+    const struct {
+        const char *word;
+        rvit_tensor_desc desc;
+    } cases[] = {
+        {"struct_size", {0, "norm.bias", RVIT_F32, 1, shape, values}},
+        {"name of tensor 1", {sizeof(rvit_tensor_desc), NULL, RVIT_F32, 1, shape, values}},
+        {"name of tensor 1", {sizeof(rvit_tensor_desc), "", RVIT_F32, 1, shape, values}},
+        {"dtype", {sizeof(rvit_tensor_desc), "norm.bias", (rvit_dtype)7, 1, shape, values}},
+        {"rank is 9", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 9, shape, values}},
+        {"rank is -1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, -1, shape, values}},
+        {"shape", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 1, NULL, values}},
+        {"extent 1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){64, -1}, values}},
+        {"extent 1", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 2, (const int64_t[]){INT64_C(1) << 40, INT64_C(1) << 40}, values}},
+        {"data is NULL", {sizeof(rvit_tensor_desc), "norm.bias", RVIT_F32, 1, shape, NULL}},
+        {"two tensors are called 'norm.weight'", {sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values}},
+    };
+    rvit_checkpoint *checkpoint = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const rvit_tensor_desc tensors[2] = {{sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values}, cases[i].desc};
+        assert_int_equal(rvit_checkpoint_from_tensors(tensors, 2, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+        ASSERT_DETAIL(cases[i].word);
+    }
+    const rvit_tensor_desc one = {sizeof(rvit_tensor_desc), "norm.weight", RVIT_F32, 1, shape, values};
+    assert_int_equal(rvit_checkpoint_from_tensors(&one, 1, NULL, &checkpoint), RVIT_BAD_FILE);
+    ASSERT_DETAIL("tensors in memory: tensor 'cls_token' is missing");
+    assert_int_equal(rvit_checkpoint_from_tensors(&one, 0, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+    ASSERT_DETAIL("n_tensors is 0");
+    assert_int_equal(rvit_checkpoint_from_tensors(NULL, 1, NULL, &checkpoint), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_checkpoint_from_tensors(&one, 1, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    assert_null(checkpoint);
+
+    build(&scratch, &small_geometry, "F32");
+    rvit_tensor_desc *all = calloc((size_t)scratch.n, sizeof *all);
+    float *zeros = calloc(1 << 16, sizeof *zeros);
+    assert_true(all != NULL && zeros != NULL);
+    for (int i = 0; i < scratch.n; i++) {
+        const tensor *t = &scratch.tensors[i];
+        assert_true(n_elements(t) <= 1 << 16);
+        all[i] = (rvit_tensor_desc){sizeof *all, t->name, RVIT_F32, t->rank, t->shape, zeros};
+    }
+    assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, NULL, &checkpoint), RVIT_OK);
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    assert_string_equal(info.architecture, "vit_d64_h1_l2_patch16_32");
+    assert_int_equal(info.n_files, 0);
+    assert_int_equal(info.n_tensors, scratch.n);
+    const char *name = NULL;
+    assert_int_equal(rvit_checkpoint_tensor(checkpoint, 3, &name, NULL, NULL, NULL, NULL), RVIT_OK);
+    assert_string_equal(name, scratch.tensors[3].name);
+    rvit_checkpoint_destroy(checkpoint);
+    free(zeros);
+    free(all);
+}
+
 static void failed_allocations(void **state)
 {
     (void)state;
@@ -681,7 +741,7 @@ int main(void)
         cmocka_unit_test(geometries),      cmocka_unit_test(each_tensor),    cmocka_unit_test(bad_models),
         cmocka_unit_test(unknown_tensors), cmocka_unit_test(number_formats), cmocka_unit_test(values),
         cmocka_unit_test(listing),         cmocka_unit_test(struct_sizes),   cmocka_unit_test(failed_allocations),
-        cmocka_unit_test(mutations),       cmocka_unit_test(demo),
+        cmocka_unit_test(mutations),       cmocka_unit_test(demo),           cmocka_unit_test(tensors_in_memory),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -36,6 +36,15 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_wrap(rvit_device *device, v
    a stream share working memory, so the caller must order later work behind earlier work, for
    example with an event. INVALID_ARGUMENT: the stream is not wrapped, or it is recording. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_set(rvit_stream *stream, void *cu_stream);
+/* Gives a wrapped stream device memory of the caller's as the working memory of rvit_select and
+   rvit_match, from now on and in place of its own: size bytes at a multiple of 16; size 0 ends it.
+   An op zeroes the part that it needs, so an op can be captured into a graph without having run
+   before, and streams need no order between them as long as their memory differs. The caller keeps
+   the memory alive until the work that uses it is done, and as long as the graphs that captured it.
+   An op that needs more fails with INVALID_ARGUMENT. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_set_workspace(rvit_stream *stream, uint64_t address, int64_t size);
+/* Bytes of working memory that a rvit_select or rvit_match of these capacities needs at most. */
+RVIT_API int64_t rvit_cuda_select_workspace(int32_t n_images, int64_t rows);
 /* The CUstream of any stream, including the library's own. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_cuda_stream_handle(const rvit_stream *stream, void **out_cu_stream);
 

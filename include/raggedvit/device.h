@@ -158,6 +158,16 @@ RVIT_API void rvit_buffer_destroy(rvit_buffer *buffer);
 RVIT_API void *rvit_buffer_host(const rvit_buffer *buffer);
 RVIT_API int64_t rvit_buffer_size(const rvit_buffer *buffer);
 
+/* CPU device: creates a buffer of `size` bytes on memory of the caller's, so that ops use it in
+   place. host: a multiple of 16. The caller keeps the memory alive as long as the buffer needs it;
+   rvit_buffer_destroy leaves it alone, and no size of rvit_stats counts it. UNSUPPORTED: a device
+   of another backend (CUDA: rvit_cuda_buffer_wrap). */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_wrap(rvit_device *device, void *host, int64_t size, rvit_buffer **out_buffer);
+/* Points a buffer of rvit_buffer_wrap to other memory: two stores. Programs already recorded use
+   the new memory from then on. INVALID_ARGUMENT: the buffer is not wrapped. UNSUPPORTED: as for
+   rvit_buffer_wrap. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_buffer_set(rvit_buffer *buffer, void *host, int64_t size);
+
 /* A position in a buffer. offset: in bytes, a multiple of 16 unless an argument says otherwise.
    buffer NULL: the argument is absent. */
 typedef struct rvit_view {

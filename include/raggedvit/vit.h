@@ -82,7 +82,7 @@ typedef struct rvit_model_info {
     int32_t n_registers;
     int32_t n_predictors; /* complete DynamicViT predictors: score_predictor.0 .. n_predictors -
                              1 */
-    int32_t n_files;      /* number of files that hold the tensors */
+    int32_t n_files;      /* number of files that hold the tensors; 0: the caller's memory does */
     int32_t trained_size; /* image size of the position table in the file; it was resampled if
                              image_size differs */
     int64_t weights_size; /* bytes of device memory that the weights of a model take; 0 for a
@@ -121,6 +121,29 @@ typedef struct rvit_checkpoint_desc {
    averaged patches, an activation other than exact GELU, head_dim other than 64). INVALID_ARGUMENT:
    image_size is not a multiple of the patch size. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out);
+
+/* A tensor in the caller's memory. */
+typedef struct rvit_tensor_desc {
+    size_t struct_size;
+    const char *name;
+    rvit_dtype dtype;
+    int32_t rank;         /* 0..8 */
+    const int64_t *shape; /* [rank]; NULL with rank 0 */
+    const void *data;     /* host memory: contiguous, in the order of rows, of any alignment */
+} rvit_tensor_desc;
+#define RVIT_TENSOR_DESC_INIT RVIT_INIT(rvit_tensor_desc)
+
+/* A checkpoint of tensors in memory, under the names that a file would have (a state_dict of timm or
+   of Hugging Face). tensors [n_tensors]: the caller sets each struct_size, to the same value. The
+   descs and shapes are needed during the call only; names and data are borrowed, unchanged, until
+   the checkpoint is destroyed. There is no config.json: give what the weights do not tell
+   (desc->eps), and check what the library cannot see: 64 columns a head, exact GELU, a head on the
+   CLS token.
+
+   Errors as for rvit_checkpoint_open, of "tensors in memory" instead of a file. INVALID_ARGUMENT: a
+   desc is malformed, or two tensors have one name. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_from_tensors(const rvit_tensor_desc *tensors, int32_t n_tensors,
+                                                                 const rvit_checkpoint_desc *desc, rvit_checkpoint **out);
 RVIT_API void rvit_checkpoint_destroy(rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoint *checkpoint, rvit_model_info *out_info);
 /* Tensor number `index` in the order of the file's data, file after file: name, dtype name ("F16"),
@@ -133,7 +156,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_tensor(const rvit_checkpoint
    as long as the checkpoint. */
 RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key);
 
-/* The weights of a checkpoint on a device. Immutable; threads and sessions may share it. */
+/* The weights of a checkpoint on a device. Threads and sessions may share it; only
+   rvit_model_update changes it. */
 typedef struct rvit_model rvit_model;
 
 typedef struct rvit_model_desc {
@@ -148,6 +172,13 @@ typedef struct rvit_model_desc {
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
+/* Replaces the weights by those of a checkpoint of the same geometry, in place: sessions stay, and
+   their next runs use the new weights. Returns when the weights are on the device. No run of any of
+   the model's sessions may be pending, and none may start before it returns: wait or synchronise
+   first. INVALID_ARGUMENT: the geometry, the eps or the number of predictors differs; the detail
+   names the field, and nothing has changed. After any other failure, as of a file that changed
+   meanwhile, the weights are undefined until an update succeeds. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint);
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_info);
 
 /* A recorded forward and its memory: planned and allocated once, run many times. Used by one thread
@@ -185,9 +216,15 @@ typedef struct rvit_session_desc {
     /* Optional: where every run writes its logits, f32 [max_images, n_classes]. rvit_session_logits
        then returns NULL. */
     rvit_view logits;
+    /* 1: each run brings device memory of its own for images and logits, in
+       rvit_run_args.device_images and device_logits; images and logits above must be absent. A run
+       is then three dispatches: the patch cut, the recorded program and the head. Nothing is copied.
+       Unless the policy is RVIT_PRUNE_MASK, runs take nothing from the host, so that they may be
+       enqueued one after another, whatever their number of images. */
+    int32_t run_views;
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}}
+#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0}
 /* clang-format on */
 
 /* The bytes that a session allocates. */
@@ -215,9 +252,11 @@ typedef struct rvit_memory_info {
                each stage, by policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts; if
                a fixed number is kept), 4 L_i (position scores; random), 4 B M_i twice (sizes and
                key bias; tome)
-     upload    4; 4 B channels image_size^2 (unless desc.images is given)
+               desc.run_views without fixed_batch: 4 (B + 1)
+     upload    4; 4 B channels image_size^2 (unless desc.images is given); with desc.run_views none
+               of these, but without fixed_batch 4 (B + 1)
                each stage: B L_i (mask); counts and position scores again
-     readback  4 B n_classes (unless desc.logits is given); features 4 B M D, M of the last stage;
+     readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of the last stage;
                CLS attention 4 B T H
                each stage: its results again; 4 (not tome)
      trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
@@ -272,6 +311,12 @@ typedef struct rvit_run_args {
        unpruned image, nonzero = keep. Prefix tokens must be kept. A token that an earlier stage
        dropped stays dropped. */
     const uint8_t *keep;
+    /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
+       channels, image_size, image_size], read when the run executes. device_logits: f32 [n_images,
+       n_classes], written then; absent for a model without a head. Both may be absent if n_images is
+       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer handles are free again on return, the
+       memory once the run has executed. */
+    rvit_view device_images, device_logits;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
@@ -279,7 +324,7 @@ typedef struct rvit_run_args {
    return.
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the
-   host (fixed_batch, rvit_session_desc.images, no given mask). Such runs may be enqueued one after
+   host (rvit_session_desc.run_views, or fixed_batch and images; no given mask). Such runs may be enqueued one after
    another: rvit_session_wait then waits for all, fails if any of them had an error, and returns the
    results of the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
@@ -292,7 +337,7 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
 /* Images written here save a copy: f32 [max_images, channels, image_size, image_size]. Do not write
-   while a run is pending. NULL with rvit_session_desc.images. */
+   while a run is pending. NULL with rvit_session_desc.images or run_views. */
 RVIT_API float *rvit_session_input(rvit_session *session);
 
 /* Results of the last run waited for: borrowed, and overwritten by the next enqueue. Stage -1 is

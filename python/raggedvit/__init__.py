@@ -8,14 +8,20 @@ environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, 
 used in a child of a fork whose parent has used it.
 """
 
+from . import _compile, _core_loader, patch
 from ._attention import attention
 from ._errors import RaggedVitError, Status
+from ._forward import Forward
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
+from ._rows import gather, pack, unpack
 
-__all__ = ["DeviceInfo", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "attention", "devices", "policies",
-           "version"]
+__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "attention", "devices",
+           "gather", "pack", "patch", "policies", "unpack", "version"]
+
+if _core_loader.core is not None:
+    _compile.watch()
 
 
 def version() -> str:

@@ -13,10 +13,10 @@ import numpy as np
 from ._checks import UINT64_MAX, integer, integers, optional, shown
 from ._errors import invalid
 
-ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4}
-TYPESTRS = {"<f4": "float32", "<f2": "float16", "<i4": "int32"}
+ELEMENTS = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "uint8": 1, "bool": 1}
+TYPESTRS = {"<f4": "float32", "<f2": "float16", "<i4": "int32", "|u1": "uint8", "|b1": "bool"}
 DLPACK_CUDA, DLPACK_CUDA_MANAGED = 2, 13
-DLPACK_KINDS = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (0, 32): "int32"}
+DLPACK_KINDS = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16", (0, 32): "int32", (1, 8): "uint8", (6, 8): "bool"}
 
 
 @dataclass
@@ -31,6 +31,8 @@ class DeviceArray:
     owner: Any
     device: int | None = None  # where it is known
     read_only: bool = False
+    context: int = 0  # CUcontext; 0: PyTorch's of the device
+    host: bool = False  # in host memory
 
 
 class _DLDevice(ctypes.Structure):
@@ -94,8 +96,7 @@ def device_array(array: Any, argument: str, stream: int | None = None) -> Device
     if not on_cuda(array):
         raise invalid(f"{argument} is a {type(array).__name__} in host memory; expected a CUDA array, as qkv is")
     if is_torch(array):
-        return DeviceArray(array.data_ptr(), tuple(array.shape), tuple(array.stride()), str(array.dtype)[6:], None, array,
-                           array.device.index)
+        return tensor_array(array)
     interface = getattr(array, "__cuda_array_interface__", None)
     if interface is not None:
         return from_interface(interface, array, argument)
@@ -104,6 +105,30 @@ def device_array(array: Any, argument: str, stream: int | None = None) -> Device
     except Exception as error:  # of the exporter's
         raise invalid(f"{argument} gives no DLPack capsule: {reason(error)}") from error
     return from_dlpack(capsule, argument)
+
+
+def tensor_array(tensor: Any) -> DeviceArray:
+    """Describes a tensor of PyTorch's."""
+    return DeviceArray(tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), str(tensor.dtype)[6:], 0, tensor,
+                       tensor.device.index or 0, host=tensor.device.type == "cpu")
+
+
+def on_stream(arrays: list[DeviceArray], stream: int | None) -> None:
+    """Where arrays that are none of PyTorch's are used: on a stream, in the context of this thread. The first array says so."""
+    arrays[0].stream = arrays[0].stream or 0 if stream is None else stream
+    arrays[0].context = current_context()
+
+
+def current_context() -> int:
+    """The CUcontext of this thread, for arrays that do not say on which device they are."""
+    context = ctypes.c_void_p()
+    try:
+        failed = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+    except OSError:
+        failed = 1
+    if failed or not context.value:
+        raise invalid("no CUDA context is current in this thread; make that of the arrays' device current")
+    return context.value
 
 
 def from_interface(interface: dict[str, Any], owner: Any, argument: str) -> DeviceArray:

@@ -420,6 +420,17 @@ class rvit_checkpoint_desc(Struct):  # 40 bytes
     ]
 
 
+class rvit_tensor_desc(Struct):  # 40 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("name", c_char_p),  # 8
+        ("dtype", c_int),  # 16
+        ("rank", c_int32),  # 20
+        ("shape", c_void_p),  # 24
+        ("data", c_void_p),  # 32
+    ]
+
+
 class rvit_model_desc(Struct):  # 16 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -427,7 +438,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 456 bytes
+class rvit_session_desc(Struct):  # 464 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -439,6 +450,7 @@ class rvit_session_desc(Struct):  # 456 bytes
         ("stream", c_void_p),  # 416
         ("images", rvit_view),  # 424
         ("logits", rvit_view),  # 440
+        ("run_views", c_int32),  # 456
     ]
 
 
@@ -463,12 +475,14 @@ class rvit_session_info(Struct):  # 32 bytes
     ]
 
 
-class rvit_run_args(Struct):  # 32 bytes
+class rvit_run_args(Struct):  # 64 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
         ("images", c_void_p),  # 16
         ("keep", c_void_p),  # 24
+        ("device_images", rvit_view),  # 32
+        ("device_logits", rvit_view),  # 48
     ]
 
 
@@ -536,6 +550,7 @@ TYPES: dict[str, Any] = {
     "rvit_head_args": rvit_head_args,
     "rvit_model_info": rvit_model_info,
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
+    "rvit_tensor_desc": rvit_tensor_desc,
     "rvit_model_desc": rvit_model_desc,
     "rvit_session_desc": rvit_session_desc,
     "rvit_memory_info": rvit_memory_info,
@@ -612,6 +627,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_checkpoint_desc": {
         "struct_size": sizeof(rvit_checkpoint_desc),
     },
+    "rvit_tensor_desc": {
+        "struct_size": sizeof(rvit_tensor_desc),
+    },
     "rvit_model_desc": {
         "struct_size": sizeof(rvit_model_desc),
     },
@@ -658,6 +676,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_buffer_destroy": (None, [c_void_p], False),
     "rvit_buffer_host": (c_void_p, [c_void_p], False),
     "rvit_buffer_size": (c_int64, [c_void_p], False),
+    "rvit_buffer_wrap": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_buffer_set": (c_int, [c_void_p, c_void_p, c_int64], True),
     "rvit_stream_create": (c_int, [c_void_p, c_void_p], True),
     "rvit_stream_destroy": (None, [c_void_p], False),
     "rvit_stream_synchronize": (c_int, [c_void_p], True),
@@ -690,12 +710,14 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
+    "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),
     "rvit_checkpoint_destroy": (None, [c_void_p], False),
     "rvit_checkpoint_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_tensor": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),
+    "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
@@ -719,6 +741,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_stream_wrap": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_stream_set": (c_int, [c_void_p, c_void_p], True),
+    "rvit_cuda_stream_set_workspace": (c_int, [c_void_p, c_uint64, c_int64], True),
+    "rvit_cuda_select_workspace": (c_int64, [c_int32, c_int64], False),
     "rvit_cuda_stream_handle": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_buffer_wrap": (c_int, [c_void_p, c_uint64, c_int64, c_void_p], True),
     "rvit_cuda_buffer_set": (c_int, [c_void_p, c_uint64, c_int64], True),

@@ -2,34 +2,34 @@
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import ctypes
 import os
+import sys
 import threading
+import weakref
 from dataclasses import dataclass, field
-from typing import Any, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Sequence
 
 import numpy as np
 
-from . import _checks
-from ._arrays import host_array
+from . import _checks, _modules
+from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
+from ._forward import Forward, converted, host_images, refuse_gradient
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
 from ._layouts import new
 from ._library import Handle, Library, library
+from ._pipeline import Pipeline
+from ._sessions import Prune, Session, Sessions
+
+if TYPE_CHECKING:
+    import torch
 
 DTYPES = {"f32": CONSTANTS["RVIT_F32"], "f16": CONSTANTS["RVIT_F16"], "bf16": CONSTANTS["RVIT_BF16"]}
 RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
              "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"]}
-
-
-def _blocks(argument: str, value: Any) -> tuple[int, ...]:
-    most = CONSTANTS["RVIT_PRUNE_MAX_STAGES"]
-    found = _checks.integers(argument, value, most, 0, _checks.INT32_MAX)
-    if not found:
-        raise invalid(f"{argument} has 0 entries; expected 1 to {most}")
-    return found
 
 
 def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -44,10 +44,11 @@ def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarra
 
 @dataclass
 class Result:
-    """What a classify gives: arrays of its own, which nothing overwrites."""
+    """What a classify gives: arrays of its own, which nothing overwrites. For images in a PyTorch tensor, logits, features and cls_attention
+    are tensors on its device; the rest are numpy arrays."""
 
     #: float32 [B, n_classes]; None for a model without a head.
-    logits: np.ndarray | None
+    logits: np.ndarray | torch.Tensor | None
     #: int32 [B + 1] for each prune stage: tokens of image i after it, prefix tokens included: cu[i + 1] - cu[i].
     cu_seqlens: list[np.ndarray] = field(default_factory=list)
     #: For each stage, for each image: int32, the token of the unpruned image that each row holds (prefix first; patch n is n_prefix + n);
@@ -57,20 +58,32 @@ class Result:
     sizes: list[list[np.ndarray]] = field(default_factory=list)
     #: float32 [rows, dim], if asked for: the rows of the last stage (of all tokens without one) after the final layernorm, image after
     #: image.
-    features: np.ndarray | None = None
+    features: np.ndarray | torch.Tensor | None = None
     #: float32 [rows, n_heads], if asked for: the CLS row of the last block's attention.
-    cls_attention: np.ndarray | None = None
+    cls_attention: np.ndarray | torch.Tensor | None = None
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         if self.logits is None:
             raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits")
-        return np.array(self.logits, dtype=dtype)
+        return np.array(self.logits.cpu().numpy() if is_torch(self.logits) else self.logits, dtype=dtype)
 
 
 @dataclass
 class _Session:
     handle: Handle
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def _weakly(method: Any) -> Any:
+    """A bound method that does not keep its object."""
+    found = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> None:
+        method = found()
+        if method is not None:
+            method(*arguments)
+
+    return call
 
 
 class Model:
@@ -80,42 +93,126 @@ class Model:
     "vulkan"; index: the device within it. dtype: "f32" or "f16", storage of weights and activations. image_size: side of the images if it
     is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
-    all. lenient: tensors that nothing uses are no error. eps: of the layernorms; 0: the checkpoint's. max_sessions: how many recorded
-    forwards, one for each batch size and policy, are kept; each holds its memory.
+    all. lenient: tensors that nothing uses are no error. eps: of the layernorms; 0: the checkpoint's.
 
-    Threads may share a model. Calls with the same batch size and policy wait for one another. Not across a fork.
+    Forwards are recorded when first needed, and kept with their memory. A policy's first two batch sizes get a forward each, the fastest
+    there is; all other sizes share one, whose capacity doubles as it must. max_batch: no batch is larger; each policy then has one forward
+    of this capacity alone. max_sessions: how many recorded forwards are kept in all, the least recently used going first; each CUDA stream
+    has its own.
+
+    Threads may share a model. Calls that use the same recorded forward wait for one another. Not across a fork.
 
     Raises RaggedVitError: BAD_FILE, UNSUPPORTED, UNAVAILABLE (no such device) and INVALID_ARGUMENT, as the C API documents them.
     """
 
     def __init__(self, path: str | os.PathLike[str], backend: str = "auto", dtype: str = "f32", image_size: int | None = None, *,
                  index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str = "timm", lenient: bool = False, eps: float = 0.0,
-                 max_sessions: int = 8, poll_us: int = 0) -> None:
-        self._max_sessions = _checks.integer("max_sessions", max_sessions, 1, _checks.INT32_MAX)
+                 max_sessions: int = 8, poll_us: int = 0, max_batch: int | None = None) -> None:
         choice, encoded = _checks.choice, _checks.path("path", path)
-        device_desc = new("rvit_device_desc", backend=choice("backend", backend, BACKENDS), index=index, tier=choice("tier", tier, TIERS),
-                          n_threads=n_threads, poll_us=poll_us)
-        checkpoint_desc = new("rvit_checkpoint_desc", lenient=_checks.flag("lenient", lenient),
-                              image_size=0 if image_size is None else image_size, resample=choice("resample", resample, RESAMPLES), eps=eps)
-        model_desc = new("rvit_model_desc", dtype=choice("dtype", dtype, DTYPES))
+        self._prepare(backend, dtype, index, tier, n_threads, poll_us, max_sessions, max_batch)
+        desc = new("rvit_checkpoint_desc", lenient=_checks.flag("lenient", lenient), image_size=0 if image_size is None else image_size,
+                   resample=choice("resample", resample, RESAMPLES), eps=eps)
+        checkpoint = self._lib.own("checkpoint", encoded, ctypes.byref(desc), create="rvit_checkpoint_open")
+        self._open(checkpoint)
+        names = self._lib.rvit_checkpoint_metadata(checkpoint, b"classes")
+        #: The names that the file's metadata lists under "classes", or that a module's config gives its labels; None if there are none.
+        self.class_names: list[str] | None = names.decode().split(",") if names else None
+
+    @classmethod
+    def from_module(cls, module: torch.nn.Module, backend: str | None = None, dtype: str | None = None, *, index: int | None = None,
+                    tier: str = "auto", n_threads: int = 0, max_sessions: int = 8, poll_us: int = 0,
+                    max_batch: int | None = None, _inside_only: bool = False) -> Model:
+        """A model with the weights of a VisionTransformer or VisionTransformerDistilled of timm, or of a ViTForImageClassification or
+        DeiTForImageClassification(WithTeacher) of Hugging Face: what it computes in eval mode. The weights are copied: see update.
+
+        backend and index: None: where the module is. dtype: None: "f16" for a float16 module, else "f32".
+        UNSUPPORTED names what the library does not compute as the module does, hooks included.
+        """
+        facts = _modules.read(module, _inside_only)
+        place, ordinal = _modules.place_of(module)
+        same = backend is None or backend == place
+        self = cls.__new__(cls)
+        self._prepare(place if backend is None else backend, _modules.storage_of(module) if dtype is None else dtype,
+                      (ordinal if same else -1) if index is None else index, tier, n_threads, poll_us, max_sessions, max_batch)
+        self._open(_modules.checkpoint(self._lib, module, facts))
+        labels = getattr(getattr(module, "config", None), "id2label", None)
+        self.class_names = [str(labels[i]) for i in sorted(labels)] if isinstance(labels, dict) else None
+        return self
+
+    def update(self, module: torch.nn.Module) -> None:
+        """Takes the weights of a module of the same geometry, without recording anything again. Waits for the forwards under way.
+        INVALID_ARGUMENT: the geometry or the eps differs; nothing has changed then."""
+        self._update(_modules.checkpoint(self._lib, module, _modules.read(module)))
+
+    def _prepare(self, backend: str, dtype: str, index: int, tier: str, n_threads: int, poll_us: int, max_sessions: int,
+                 max_batch: int | None) -> None:
+        choice, integer = _checks.choice, _checks.integer
+        self._limits = (integer("max_sessions", max_sessions, 1, _checks.INT32_MAX),
+                        _checks.optional(integer, "max_batch", max_batch, 1, 1 << 20))
+        self._device_desc = new("rvit_device_desc", backend=choice("backend", backend, BACKENDS), index=index,
+                                tier=choice("tier", tier, TIERS), n_threads=n_threads, poll_us=poll_us)
+        self._model_desc = new("rvit_model_desc", dtype=choice("dtype", dtype, DTYPES))
         self._lib: Library = library()
+
+    def _open(self, checkpoint: Handle) -> None:
         lib = self._lib
-        checkpoint = lib.own("checkpoint", encoded, ctypes.byref(checkpoint_desc), create="rvit_checkpoint_open")
-        device = lib.own("device", ctypes.byref(device_desc))
-        self._handle = lib.own("model", device, checkpoint, ctypes.byref(model_desc), keeps=(device,))
+        self._device = lib.own("device", ctypes.byref(self._device_desc))
+        self._handle = lib.own("model", self._device, checkpoint, ctypes.byref(self._model_desc), keeps=(self._device,))
         info, device_info = new("rvit_model_info"), new("rvit_device_info")
         lib.rvit_model_get_info(self._handle, ctypes.byref(info))
-        lib.rvit_device_get_info(device, ctypes.byref(device_info))
+        lib.rvit_device_get_info(self._device, ctypes.byref(device_info))
         self.info: ModelInfo = ModelInfo.of(info)
         self.device: DeviceInfo = DeviceInfo.of(device_info)
-        names = lib.rvit_checkpoint_metadata(checkpoint, b"classes")
-        #: The names that the file's metadata lists under "classes"; None if it lists none.
-        self.class_names: list[str] | None = names.decode().split(",") if names else None
-        self._sessions: collections.OrderedDict[Any, _Session] = collections.OrderedDict()
+        #: PyTorch's index of the CUDA device; -1 for other devices.
+        self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
+        self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
+        self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
+        self._forwards: dict[Any, Forward] = {}
+        self._streams: dict[int, Handle] = {}
+        self._idle: list[Pipeline] = []  # for batches of the host
+        self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"<raggedvit.Model {self.info.architecture} on {self.device.name} ({self.device.backend})>"
+
+    @property
+    def place(self) -> str:
+        """Where the model is, as PyTorch names it: "cpu", "cuda:0"; "vulkan:0", which PyTorch does not have."""
+        return self.device.backend if self.device.backend == "cpu" else f"{self.device.backend}:{self.device.index}"
+
+    def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                seed: int | None = None) -> Forward:
+        """forward with its policy settled: a function of images."""
+        return Forward(self, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
+
+    def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                seed: int | None = None) -> Any:
+        """Logits of a batch, float32 [B, n_classes]: an array for an array, a tensor for a PyTorch tensor, on its device.
+
+        images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
+        device) are read where they lie: the forward is enqueued on PyTorch's current stream, nothing is copied, and nothing waits. It then
+        reports no error of single images: NaN in an image makes its own logits meaningless, where classify names it. Policy and parameters
+        are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
+        caller's must outlive the model. The forward cannot be captured into another CUDA graph.
+        """
+        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed)
+        try:
+            forward = self._forwards.get(key)
+        except TypeError:  # a list of blocks
+            return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
+                                seed=seed)(images)
+        if forward is None:
+            # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
+            forward = Forward(weakref.proxy(self), Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
+            if len(self._forwards) >= 64:
+                self._forwards.clear()
+            self._forwards[key] = forward
+        return forward(images)
+
+    __call__ = forward
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
@@ -123,61 +220,134 @@ class Model:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_size, image_size], normalised as the checkpoint was trained; an array or what numpy can
-        make one of; float32 and contiguous, it is read in place. NaN or infinity in an image makes its own logits NaN where no score is
-        taken. policy: a name of policies(); "none" prunes nothing. keep, blocks, threshold, mass, n_samples, merges, seed: its parameters;
-        None is its default. mask: for policy "mask", numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several
-        blocks; the first info.n_prefix tokens (CLS, ...) must be kept. features, cls_attention: give these too.
+        make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. NaN or
+        infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
+        blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", numbers or bools,
+        nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...) must be kept.
+        features, cls_attention: give these too.
 
-        The first call with a batch size and a policy records a forward and allocates its memory; later ones run it.
+        It waits for the results. The first call with a batch size and a policy records a forward and allocates its memory; later ones run
+        it.
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
         checkpoint has no weights for.
         """
-        info, optional, integer, number = self.info, _checks.optional, _checks.integer, _checks.number
-        images = self._images(images)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
         features, cls_attention = _checks.flag("features", features), _checks.flag("cls_attention", cls_attention)
-        # A negative parameter would stand for its default.
-        key = (len(images), _checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
-               optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
-               optional(integer, "n_samples", n_samples, 0, _checks.INT32_MAX), optional(integer, "merges", merges, 0, _checks.INT32_MAX),
-               optional(integer, "seed", seed, 0, _checks.UINT64_MAX), features, cls_attention)
-        session = self._session(key)
-        with session.lock:
-            stages = self._lib.rvit_session_n_stages(session.handle)
-            run = new("rvit_run_args", n_images=len(images), images=images.ctypes.data)
-            if policy == "mask":
-                mask = self._mask(mask, stages, len(images))
-                run.keep = mask.ctypes.data
-            elif mask is not None:
-                raise invalid(f"a mask is given, but the policy is {policy!r}; expected 'mask'")
-            logits = np.empty((len(images), info.n_classes), np.float32) if info.n_classes else None
-            self._lib.rvit_session_run(session.handle, ctypes.byref(run), None if logits is None else logits.ctypes.data)
-            return self._result(session.handle, logits, stages, len(images), features, cls_attention)
+        outputs = features * CONSTANTS["RVIT_OUTPUT_FEATURES"] + cls_attention * CONSTANTS["RVIT_OUTPUT_CLS_ATTENTION"]
+        if is_torch(images) and images.is_cuda:
+            return self._classify_cuda(images, prune, mask, outputs)
+        found = host_images(self, images)
+        n = len(found)
+        session = self._sessions.get(prune, n, outputs)
+        with session:
+            run = session.run
+            run.n_images, run.images = n, found.ctypes.data
+            masked = self._mask(mask, prune, session, n)
+            logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
+            self._lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
+            del masked
+            result = self._result(session.handle, logits, n, outputs)
+        return _as_tensors(result, "cpu") if is_torch(images) else result
+
+    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result:
+        torch, info = sys.modules["torch"], self.info
+        refuse_gradient(torch, images)
+        if images.get_device() != self.cuda_index:
+            raise invalid(f"images are on {images.device}, the model on {self.place}; move one of them")
+        if images.ndim != 4 or tuple(images.shape[1:]) != (info.channels, info.image_size, info.image_size):
+            raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected [B, {info.channels}, {info.image_size}, "
+                          f"{info.image_size}], normalised floating point")
+        images = images if images.dtype == torch.float32 else converted(torch, images)
+        images = images.clone(memory_format=torch.contiguous_format) if images.data_ptr() % 16 else images.contiguous()
+        n, place = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
+        logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
+        # Not the session of forward, whose errors nobody has asked for.
+        session = self._sessions.get(prune, n, outputs, self._stream(place), (place, "classify"))
+        with session:
+            self._point(session, images, logits)
+            session.run.n_images = n
+            masked = self._mask(mask, prune, session, n)
+            self._lib.rvit_session_run(session.handle, session.pointer, None)
+            del masked
+            session.run.keep = None
+            return _as_tensors(self._result(session.handle, logits, n, outputs), images.device)
+
+    def _point(self, session: Session, images: Any, logits: Any) -> None:
+        """Makes the next run of a session read and write these tensors."""
+        for name, tensor in (("images", images), ("logits", logits)):
+            if tensor is None or not tensor.numel():
+                continue
+            if getattr(session, name) is None:
+                setattr(session, name, self._wrapped(tensor))
+                getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
+            self._lib.rvit_cuda_buffer_set(getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     def close(self) -> None:
-        """Frees the sessions and the weights now. Not while another thread is in classify; the model cannot be used afterwards."""
-        with self._lock:
-            for session in self._sessions.values():
-                session.handle.close()
-            self._sessions.clear()
-            self._max_sessions = 0
+        """Frees the sessions and the weights now. Not while another thread uses the model; it cannot be used afterwards."""
+        self._sessions.close()
+        self._forwards.clear()
+        self._streams.clear()
+        self._idle.clear()
         self._handle.close()
 
-    def _images(self, images: Any) -> np.ndarray:
-        info, found = self.info, host_array("images", images)
-        expected = (info.channels, info.image_size, info.image_size)
-        if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != expected:
-            raise invalid(f"images are {found.dtype} {list(found.shape)}; expected [B, {', '.join(map(str, expected))}], "
-                          f"normalised floating point")
+    @contextlib.contextmanager
+    def _pipeline(self) -> Iterator[Pipeline]:
+        """A pipeline for batches of the host; several may be in use."""
+        with self._lock:
+            pipeline = self._idle.pop() if self._idle else None
+        if pipeline is None:
+            pipeline = Pipeline(weakref.proxy(self))
+            self._slots.update(pipeline.slots)
         try:
-            with np.errstate(over="raise"):
-                return np.ascontiguousarray(found, np.float32)
-        except FloatingPointError as error:
-            raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
+            yield pipeline
+        finally:
+            with self._lock:
+                if len(self._idle) < 2:
+                    self._idle.append(pipeline)
 
-    def _mask(self, mask: Any, stages: int, n_images: int) -> np.ndarray:
+    def _forget(self, session: Session) -> None:
+        for forward in list(self._prepared):
+            forward.forget(session)
+
+    def _check_prune(self, prune: Prune) -> None:
+        """Raises what a session with this policy would, without making one."""
+        desc, memory = new("rvit_session_desc"), new("rvit_memory_info")
+        prune.fill(self._lib, desc.prune)
+        self._lib.rvit_session_memory(self._handle, ctypes.byref(desc), ctypes.byref(memory))
+
+    def _update(self, checkpoint: Handle) -> None:
+        with self._sessions.lock, contextlib.ExitStack() as held:
+            if self._sessions.closed:
+                raise invalid("the model is closed")
+            for session in self._sessions:
+                held.enter_context(session)
+            for stream in [*self._streams.values(), *(slot.stream for slot in self._slots)]:
+                self._lib.rvit_stream_synchronize(stream)
+            self._lib.rvit_model_update(self._handle, checkpoint)
+
+    def _stream(self, stream: int) -> Handle:
+        """A CUDA stream of the caller's, as the library's."""
+        with self._lock:
+            if stream not in self._streams:
+                self._streams[stream] = self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap",
+                                                      keeps=(self._device,))
+            return self._streams[stream]
+
+    def _wrapped(self, tensor: Any) -> Handle:
+        return self._lib.own("buffer", self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()),
+                             create="rvit_cuda_buffer_wrap", keeps=(self._device,))
+
+    def _mask(self, mask: Any, prune: Prune, session: Session, n_images: int) -> Any:
+        """Stores the mask in the session's run; what is returned must live as long as that."""
+        session.run.keep = None
+        if prune.policy != "mask":
+            if mask is not None:
+                raise invalid(f"a mask is given, but the policy is {prune.policy!r}; expected 'mask'")
+            return None
         if mask is None:
             raise invalid(f"the policy is 'mask', but no mask is given; expected [{n_images}, {self.info.tokens}]")
-        mask = host_array("mask", mask)
+        stages = self._lib.rvit_session_n_stages(session.handle)
+        mask = host_array("mask", mask.cpu() if is_torch(mask) else mask)
         wanted = (stages, n_images, self.info.tokens)
         if mask.shape != wanted and (stages != 1 or mask.shape != wanted[1:]):
             expected = list(wanted if stages != 1 else wanted[1:])
@@ -186,39 +356,13 @@ class Model:
             raise invalid(f"the mask is {mask.dtype}; expected numbers or bools")
         if mask.dtype.kind == "f" and np.isnan(mask).any():
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
-        return np.ascontiguousarray(mask != 0, np.uint8)
+        found = np.ascontiguousarray(mask != 0, np.uint8)
+        session.run.keep = found.ctypes.data
+        return found
 
-    def _session(self, key: Any) -> _Session:
-        with self._lock:
-            if not self._max_sessions:
-                raise invalid("the model is closed")
-            session = self._sessions.get(key)
-            if session is None:
-                session = self._sessions[key] = _Session(self._create(*key))
-                while len(self._sessions) > self._max_sessions:
-                    self._sessions.popitem(last=False)
-            self._sessions.move_to_end(key)
-            return session
-
-    def _create(self, n_images: int, policy: str, keep: Any, blocks: Any, threshold: Any, mass: Any, n_samples: Any, merges: Any,
-                seed: Any, features: bool, cls_attention: bool) -> Handle:
-        kind = ctypes.c_int()
-        self._lib.rvit_prune_from_name(policy.encode(), ctypes.byref(kind))
-        outputs = features * CONSTANTS["RVIT_OUTPUT_FEATURES"] + cls_attention * CONSTANTS["RVIT_OUTPUT_CLS_ATTENTION"]
-        # The batch size is known, so the dense kernels may take what is not ragged.
-        desc = new("rvit_session_desc", max_images=max(1, n_images), fixed_batch=int(n_images > 0), outputs=outputs)
-        prune = desc.prune
-        prune.type = kind.value
-        for name, value in (("keep", keep), ("threshold", threshold), ("mass", mass), ("n_samples", n_samples), ("merges", merges),
-                            ("seed", seed)):
-            if value is not None:
-                setattr(prune, name, value)
-        if blocks is not None:
-            prune.n_blocks, prune.blocks = len(blocks), blocks
-        return self._lib.own("session", self._handle, ctypes.byref(desc), keeps=(self._handle,))
-
-    def _result(self, session: Handle, logits: np.ndarray | None, stages: int, n: int, features: bool, cls_attention: bool) -> Result:
+    def _result(self, session: Handle, logits: Any, n: int, outputs: int) -> Result:
         lib, result = self._lib, Result(logits)
+        stages = lib.rvit_session_n_stages(session)
         for stage in range(stages):
             cu = copied(lib.rvit_session_cu_seqlens(session, stage), (n + 1,), np.int32)
             lengths = np.diff(cu).tolist()
@@ -232,10 +376,19 @@ class Model:
         def rows(stage: int) -> int:
             return int(result.cu_seqlens[stage][-1]) if stage >= 0 else n * self.info.tokens
 
-        if features:
+        if outputs & CONSTANTS["RVIT_OUTPUT_FEATURES"]:
             result.features = copied(lib.rvit_session_features(session), (rows(stages - 1), self.info.dim), np.float32)
-        if cls_attention:
+        if outputs & CONSTANTS["RVIT_OUTPUT_CLS_ATTENTION"]:
             laid_out_by = ctypes.c_int32(-1)
             address = lib.rvit_session_cls_attention(session, ctypes.byref(laid_out_by))
             result.cls_attention = copied(address, (rows(laid_out_by.value), self.info.n_heads), np.float32)
         return result
+
+
+def _as_tensors(result: Result, device: Any) -> Result:
+    torch = sys.modules["torch"]
+    for name in ("logits", "features", "cls_attention"):
+        value = getattr(result, name)
+        if isinstance(value, np.ndarray):
+            setattr(result, name, torch.from_numpy(value).to(device))
+    return result

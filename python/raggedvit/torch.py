@@ -1,34 +1,62 @@
-"""raggedvit.attention as a PyTorch operator: `import raggedvit.torch`, then torch.ops.raggedvit.attention, in torch.compile too.
+"""raggedvit's operators for PyTorch: `import raggedvit.torch`, then torch.ops.raggedvit.attention and the others, in torch.compile too.
 
-    torch.ops.raggedvit.attention(qkv, cu_seqlens, max_len=None, scale=None) -> Tensor
+    torch.ops.raggedvit.attention(qkv, cu_seqlens, scale=None, max_len=None) -> Tensor
+    torch.ops.raggedvit.attention_forward(q, k, v, cu_seqlens, key_bias=None, scale=None, max_len=None, cls_probs=False)
+        -> (out, lse, cls_probs)
 
-Arguments as raggedvit.attention documents them. It has no gradient. Needs PyTorch 2.4 or later.
+Arguments mean what raggedvit.attention documents; k and v of None: q is a packed qkv. Both have gradients. flash_attn_varlen_func takes the
+arguments of FlashAttention's. Needs PyTorch 2.4 or later.
 """
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional
 
 import torch
 
+from . import _torch_ops, _torch_rows  # noqa: F401 (they register the operators)
 from ._attention import attention as _run
-
-# The registrations last as long as this object.
-_library = torch.library.Library("raggedvit", "DEF")
-_library.define("attention(Tensor qkv, Tensor cu_seqlens, SymInt? max_len=None, float? scale=None) -> Tensor")
-
-
-def _attention(qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_len: Optional[int] = None,
-               scale: Optional[float] = None) -> torch.Tensor:
-    return _run(qkv, cu_seqlens, scale, max_len)
-
-
-def _shape(qkv: torch.Tensor, cu_seqlens: torch.Tensor, max_len: Optional[int] = None, scale: Optional[float] = None) -> torch.Tensor:
-    return qkv.new_empty((qkv.shape[0], qkv.shape[2], qkv.shape[3]))
-
-
-for _key in ("CPU", "CUDA"):
-    _library.impl("attention", _attention, _key)
-torch.library.register_fake("raggedvit::attention", _shape, lib=_library)
+from ._errors import RaggedVitError, Status
 
 attention = torch.ops.raggedvit.attention
+attention_forward = torch.ops.raggedvit.attention_forward
+
+_ANYWHERE = (-1, -1)
+
+
+def flash_attn_varlen_func(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor,
+                           max_seqlen_q: int, max_seqlen_k: int, dropout_p: float = 0.0, softmax_scale: Optional[float] = None,
+                           causal: bool = False, window_size: Any = (-1, -1), softcap: float = 0.0,
+                           alibi_slopes: Optional[torch.Tensor] = None, deterministic: bool = False, return_attn_probs: bool = False,
+                           block_table: Optional[torch.Tensor] = None) -> torch.Tensor:
+    """FlashAttention's function of this name, for self-attention without a mask: q, k, v [rows, heads, head_dim] of one shape, and the same
+    cu_seqlens for queries and keys. What else its arguments can ask for raises RaggedVitError. The result is deterministic in any case."""
+    if (cu_seqlens_k is not cu_seqlens_q or max_seqlen_k != max_seqlen_q or dropout_p or causal or softcap or window_size != _ANYWHERE
+            or alibi_slopes is not None or return_attn_probs or block_table is not None):
+        _refuse(cu_seqlens_q, cu_seqlens_k, dropout_p, causal, softcap, window_size, alibi_slopes, return_attn_probs, block_table)
+        max_seqlen_q = max(max_seqlen_q, max_seqlen_k)
+    return _run(q, cu_seqlens_q, softmax_scale, max_seqlen_q, k=k, v=v)
+
+
+def _refuse(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, dropout_p: float, causal: bool, softcap: float, window_size: Any,
+            alibi_slopes: Any, return_attn_probs: bool, block_table: Any) -> None:
+    """Raises for what flash_attn_varlen_func does not compute."""
+    for name, value, least in (
+            ("dropout_p", dropout_p, not dropout_p), ("causal", causal, not causal), ("softcap", softcap, not softcap),
+            ("window_size", window_size, tuple(window_size) == _ANYWHERE), ("alibi_slopes", "given", alibi_slopes is None),
+            ("return_attn_probs", return_attn_probs, not return_attn_probs), ("block_table", "given", block_table is None)):
+        if not least:
+            raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value}, which this library's attention does not have")
+    if not _same(cu_seqlens_q, cu_seqlens_k):
+        raise RaggedVitError(Status.UNSUPPORTED, "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must be those of the "
+                             "same sequences, and on a CUDA device the lengths are not read back to compare them: give the same tensor twice")
+
+
+def _same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a is b:
+        return True
+    if a.shape != b.shape or a.dtype != b.dtype or a.device != b.device:
+        return False
+    if a.device.type == "cpu":
+        return torch.equal(a, b)
+    return a.data_ptr() == b.data_ptr() and a.stride() == b.stride()

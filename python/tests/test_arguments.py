@@ -10,7 +10,8 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status, _attention, _layouts, _library
+from raggedvit import RaggedVitError, Status, _layouts, _library
+from raggedvit._core_loader import ready
 from raggedvit._arrays import DeviceArray, from_dlpack, from_interface
 
 NAN, INF = float("nan"), float("inf")
@@ -150,7 +151,7 @@ class ModelTest(Refusals):
         self.refused("^images: a masked array", classify, np.ma.masked_equal(images, 0))
         for other in (images.astype(object), images[0], images.astype(complex), images[:, :2], images > 0):
             self.refused(r"^images are .*; expected \[B, 3, 224, 224\], normalised floating point", classify, other)
-        self.refused("^images have a value that float32 does not hold", classify, images + 1e300)
+        self.refused("^images have a value that float32 does not hold", classify, images.astype(np.float64) + 1e300)
         for value in (NAN, INF):  # an image's own affair
             broken = images.copy()
             broken[1, 0, 100, 100] = value
@@ -233,16 +234,21 @@ class DeviceArrayTest(Refusals):
         self.refused("capsule", from_dlpack, None, "qkv")
 
     def arrays(self, rows=4, step=48, out=(1 << 16, 16), **changes):
-        qkv = DeviceArray(4096, (rows, 3, 2, 8), (step, 16, 8, 1), "float32", None, None, 0)
-        lengths = DeviceArray(1 << 20, (2,), (1,), "int32", None, None, changes.get("lengths_on", 0))
-        result = DeviceArray(out[0], (rows, 2, 8), (out[1], 8, 1), "float32", None, None, changes.get("out_on", 0), "read" in changes)
-        return qkv, lengths, result
+        """Descriptions within memory of this test's; on a CUDA device by `cuda`, where they lie nowhere."""
+        memory = self.memory
+        qkv = DeviceArray(memory + 4096, (rows, 3, 2, 8), (step, 16, 8, 1), "float32", 0, None, 0, host="cuda" not in changes)
+        lengths = DeviceArray(memory, (2,), (1,), "int32", 0, None, changes.get("lengths_on", 0), host="cuda" not in changes)
+        result = DeviceArray(memory + out[0], (rows, 2, 8), (out[1], 8, 1), "float32", 0, None, changes.get("out_on", 0), "read" in changes,
+                             host="cuda" not in changes)
+        return qkv, lengths, None, None, result
 
     def test_rows_and_places(self):
-        check = _attention._check_cuda
+        memory = np.zeros(1 << 18, np.uint8)
+        self.memory = memory.ctypes.data + -memory.ctypes.data % 4096
+        check = ready().strict_attention
         for good in (self.arrays(), self.arrays(1, 0, (4096 + 192, 0)), self.arrays(4, 64, (4096 + 192, 64)),
                      self.arrays(4, 64, (4096 - 64, 64)), self.arrays(4, 48, (4096 + 4 * 192, 16)), self.arrays(out_on=None)):
-            check(*good)
+            self.assertIs(check(*good), good[4])
         for words, bad in [
             ("rows of qkv are 0 elements apart; expected 48", self.arrays(4, 0)),
             ("rows of qkv are -48 elements apart", self.arrays(4, -48)),
@@ -252,8 +258,8 @@ class DeviceArrayTest(Refusals):
             ("out overlaps qkv", self.arrays(4, 48, (4096 + 4 * 192 - 16, 16))),
             ("out overlaps qkv", self.arrays(1, 48, (4096 + 128, 16))),
             ("out is read-only", self.arrays(read=1)),
-            ("cu_seqlens is on CUDA device 1, qkv on 0", self.arrays(lengths_on=1)),
-            ("out is on CUDA device 1, qkv on 0", self.arrays(out_on=1)),
+            ("cu_seqlens is on cuda:1, qkv on cuda:0", self.arrays(cuda=1, lengths_on=1)),
+            ("out is on cuda:1, qkv on cuda:0", self.arrays(cuda=1, out_on=1)),
         ]:
             self.refused(words, check, *bad)
 

@@ -124,7 +124,7 @@ class ModelTest(unittest.TestCase):
         model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2, max_sessions=2)
         for keep in (0.2, 0.5, 0.8, 0.8):
             last = model.classify(self.images[:1], "l2", keep=keep).logits
-        self.assertEqual([key[2] for key in model._sessions], [0.5, 0.8])
+        self.assertEqual([session.prune.keep for session in model._sessions], [0.5, 0.8])
         np.testing.assert_array_equal(model.classify(self.images[:1], "l2", keep=0.8).logits, last)
         model.close()
         model.close()

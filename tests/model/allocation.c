@@ -16,6 +16,8 @@ static const toy_spec spec = {.dim = 64,
 typedef struct context {
     failing_allocator f;
     const char *path;
+    const rvit_tensor_desc *tensors;
+    int32_t n_tensors;
     rvit_device *device;
     rvit_checkpoint *checkpoint;
     rvit_model *model;
@@ -29,6 +31,20 @@ static rvit_status open_it(void *argument)
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.allocator = &c->f.allocator;
     return rvit_checkpoint_open(c->path, &desc, &c->checkpoint);
+}
+
+static rvit_status open_tensors(void *argument)
+{
+    context *c = argument;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.allocator = &c->f.allocator;
+    return rvit_checkpoint_from_tensors(c->tensors, c->n_tensors, &desc, &c->checkpoint);
+}
+
+static rvit_status update_model(void *argument)
+{
+    context *c = argument;
+    return rvit_model_update(c->model, c->checkpoint);
 }
 
 static void close_it(void *argument)
@@ -84,10 +100,25 @@ static void every_allocation(void **state)
     expect_ok(rvit_device_create(&desc, &c->device));
     const allocation_trial checkpoint = {"rvit_checkpoint_open", open_it, close_it, c};
     fail_every_allocation(&c->f, &checkpoint);
+    rvit_tensor_desc descs[sizeof m->tensors / sizeof *m->tensors];
+    for (int i = 0; i < m->n_tensors; i++) {
+        const toy_tensor *t = &m->tensors[i];
+        descs[i] = (rvit_tensor_desc)RVIT_TENSOR_DESC_INIT;
+        descs[i].name = t->name;
+        descs[i].rank = t->rank;
+        descs[i].shape = t->shape;
+        descs[i].data = t->values;
+    }
+    c->tensors = descs;
+    c->n_tensors = m->n_tensors;
+    const allocation_trial tensors = {"rvit_checkpoint_from_tensors", open_tensors, close_it, c};
+    fail_every_allocation(&c->f, &tensors);
     expect_ok(open_it(c));
     const allocation_trial model = {"rvit_model_create", create_model, destroy_model, c};
     fail_every_allocation(&c->f, &model);
     expect_ok(create_model(c));
+    const allocation_trial update = {"rvit_model_update", update_model, nothing, c};
+    fail_every_allocation(&c->f, &update);
     static const int32_t blocks[] = {0, 1};
     for (int type = RVIT_PRUNE_NONE; type <= RVIT_PRUNE_RANDOM; type++) {
         c->desc = session_desc(2, (rvit_prune_type)type, -1, blocks, type == RVIT_PRUNE_NONE ? 0 : 2);

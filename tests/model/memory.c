@@ -106,7 +106,7 @@ static holding hold(const fixture *f)
     return h;
 }
 
-enum { PLAIN, OUTPUTS, TRACED, FIXED, VIEWS, CALLERS_STREAM, N_VARIANTS };
+enum { PLAIN, OUTPUTS, TRACED, FIXED, VIEWS, CALLERS_STREAM, RUN_VIEWS, N_VARIANTS };
 
 static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
 {
@@ -121,6 +121,7 @@ static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
     }
     if (variant == CALLERS_STREAM)
         desc.stream = f->stream;
+    desc.run_views = variant == RUN_VIEWS;
     return desc;
 }
 

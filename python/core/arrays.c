@@ -1,0 +1,172 @@
+/* What tensors must be like. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core.h"
+
+const char *core_type_name(int type)
+{
+    static const char *const names[] = {"float32", "float16", "bfloat16", "int32", "uint8", "bool", "another type"};
+    return names[type];
+}
+
+int core_type_size(int type)
+{
+    static const int sizes[] = {4, 2, 2, 4, 1, 1, 1};
+    return sizes[type];
+}
+
+static const dl_type types[] = {{DL_FLOAT, 32, 1}, {DL_FLOAT, 16, 1}, {DL_BFLOAT, 16, 1}, {DL_INT, 32, 1}, {DL_UINT, 8, 1}, {DL_BOOL, 8, 1}};
+
+dl_type core_dl_type(int type)
+{
+    return types[type];
+}
+
+void core_array_type(core_array *array, dl_type dtype)
+{
+    array->dtype = dtype;
+    array->type = CORE_OTHER;
+    for (int i = 0; i < CORE_OTHER; i++)
+        if (memcmp(&types[i], &dtype, sizeof dtype) == 0)
+            array->type = i;
+}
+
+const char *core_shown(const core_array *array, char text[160])
+{
+    static const char *const names[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+    const dl_type dtype = array->dtype;
+    int n;
+    if (array->type != CORE_OTHER)
+        n = snprintf(text, 160, "%s [", core_type_name(array->type));
+    else if (dtype.code < 7 && dtype.lanes == 1)
+        n = snprintf(text, 160, "%s%d [", names[dtype.code], dtype.bits);
+    else
+        n = snprintf(text, 160, "DLPack type (%d, %d, %d) [", dtype.code, dtype.bits, dtype.lanes);
+    for (int i = 0; i < array->ndim && n < 130; i++)
+        n += snprintf(text + n, 160 - (size_t)n, "%s%lld", i == 0 ? "" : ", ", (long long)array->shape[i]);
+    snprintf(text + n, 160 - (size_t)n, "]");
+    return text;
+}
+
+static void show_device(const core_array *array, char text[24])
+{
+    if (array->device_type == DL_CPU)
+        snprintf(text, 24, "cpu");
+    else
+        snprintf(text, 24, "cuda:%d", array->device);
+}
+
+int core_check_device(const core_array *array, const core_array *first, core_error *error)
+{
+    if (array->device_type == first->device_type && (array->device == first->device || array->device < 0 || first->device < 0))
+        return 0;
+    char here[24], there[24];
+    show_device(array, here);
+    show_device(first, there);
+    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is on %s, %s on %s", array->name, here, first->name, there);
+}
+
+int core_check_memory(const core_array *array, core_error *error)
+{
+    if (array->data != 0)
+        return 0;
+    for (int i = 0; i < array->ndim; i++)
+        if (array->shape[i] == 0)
+            return 0;
+    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s has no memory: a fake or meta tensor cannot be computed with", array->name);
+}
+
+/* Whether the elements lie one after another from dimension `from` on. */
+static int dense(const core_array *array, int from)
+{
+    int64_t step = 1;
+    for (int i = array->ndim - 1; i >= from; i--) {
+        if (array->shape[i] > 1 && array->step[i] != step)
+            return 0;
+        step *= array->shape[i];
+    }
+    return 1;
+}
+
+int core_check_ints(const core_array *array, const char *expected, core_error *error)
+{
+    char text[160];
+    if (array->type != CORE_I32 || array->ndim != 1 || !dense(array, 0))
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous int32 [%s]", array->name, core_shown(array, text),
+                         expected);
+    return core_check_memory(array, error);
+}
+
+int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error *error)
+{
+    char text[160];
+    if (array->type == CORE_F32 && array->ndim == (m == 0 ? 1 : 2) && array->shape[0] == n && (m == 0 || array->shape[1] == m) &&
+        dense(array, 0))
+        return core_check_memory(array, error);
+    if (m == 0)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous float32 [%lld]", array->name,
+                         core_shown(array, text), (long long)n);
+    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous float32 [%lld, %lld]", array->name,
+                     core_shown(array, text), (long long)n, (long long)m);
+}
+
+int64_t core_row_width(const core_array *array, int from)
+{
+    int64_t width = 1;
+    if (!dense(array, from))
+        return -1;
+    for (int i = from; i < array->ndim; i++)
+        if (__builtin_mul_overflow(width, array->shape[i], &width))
+            return -1;
+    return width;
+}
+
+int core_row_step(const core_array *array, int64_t width, int64_t *out_step, core_error *error)
+{
+    *out_step = array->shape[0] > 1 ? array->step[0] : width;
+    if (*out_step < width)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "the rows of %s are %lld elements apart; expected %lld, their length, or more",
+                         array->name, (long long)*out_step, (long long)width);
+    return 0;
+}
+
+int64_t core_span(const core_array *array)
+{
+    int64_t last = 0;
+    for (int i = 0; i < array->ndim; i++) {
+        if (array->shape[i] == 0)
+            return 0;
+        last += (array->shape[i] - 1) * array->step[i];
+    }
+    return (last + 1) * core_type_size(array->type);
+}
+
+int core_rows_overlap(const core_array *written, int64_t width, const core_array *read, int64_t read_width)
+{
+    const int64_t rows = read->shape[0], size = core_type_size(read->type);
+    if (rows == 0 || width == 0)
+        return 0;
+    const int64_t step = rows > 1 ? read->step[0] : read_width, out_step = rows > 1 ? written->step[0] : width;
+    const int64_t ahead = (int64_t)(written->data - read->data);
+    if (ahead >= ((rows - 1) * step + read_width) * size || -ahead >= ((rows - 1) * out_step + width) * size)
+        return 0;
+    if (rows == 1 || out_step != step)
+        return 1;
+    int64_t column = (ahead / size - (ahead % size < 0)) % step; /* of written within the rows of read */
+    column += column < 0 ? step : 0;
+    return column < read_width || column + width > step;
+}
+
+int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t rows, core_error *error)
+{
+    const int32_t *cu = (const int32_t *)(uintptr_t)cu_seqlens->data;
+    const int64_t n = cu_seqlens->shape[0] - 1;
+    if (*max_len < 0)
+        for (int64_t i = *max_len = 0; i < n; i++) {
+            const int64_t len = (int64_t)cu[i + 1] - cu[i];
+            *max_len = len > *max_len && len < INT32_MAX ? len : *max_len;
+        }
+    const rvit_status status = rv.rvit_cu_seqlens_check(cu, (int32_t)n, (int32_t)*max_len, rows);
+    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+}

@@ -1,0 +1,183 @@
+/* What the files of the module raggedvit._core share.
+
+   The module has two doors to the same calls of the C library: functions for Python (door.c, attention_door.c, rows_door.c) and kernels for
+   PyTorch's dispatcher (torch_ops.c), which run without the GIL. Both describe their tensors as core_arrays. Nothing below this line of
+   the header needs the GIL, except where it says so. */
+#ifndef RVIT_PYTHON_CORE_H
+#define RVIT_PYTHON_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <raggedvit/cuda.h>
+#include <raggedvit/prune.h>
+#include <raggedvit/ragged.h>
+#include <raggedvit/vit.h>
+
+#include "dlpack.h"
+
+/* A failure: a sentence, and its rvit_status. */
+typedef struct core_error {
+    rvit_status status;
+    char text[600];
+} core_error;
+
+/* Both return -1. */
+int core_fail(core_error *error, rvit_status status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+/* What a failed call of the library says. */
+int core_fail_library(core_error *error, rvit_status status);
+
+/* The library's functions, looked up in the file that the package has opened: the process then holds one copy of the library. Linking the
+   module against it would load a second one wherever RAGGEDVIT_LIBRARY names another file. */
+#define CORE_FUNCTIONS(X)             \
+    X(rvit_status_detail)             \
+    X(rvit_device_create)             \
+    X(rvit_stream_create)             \
+    X(rvit_stream_synchronize)        \
+    X(rvit_buffer_wrap)               \
+    X(rvit_buffer_set)                \
+    X(rvit_cuda_device_create)        \
+    X(rvit_cuda_stream_wrap)          \
+    X(rvit_cuda_stream_set)           \
+    X(rvit_cuda_stream_set_workspace) \
+    X(rvit_cuda_select_workspace)     \
+    X(rvit_cuda_buffer_wrap)          \
+    X(rvit_cuda_buffer_set)           \
+    X(rvit_cu_seqlens_check)          \
+    X(rvit_attention)                 \
+    X(rvit_attention_backward)        \
+    X(rvit_attention_backward_workspace) \
+    X(rvit_select)                    \
+    X(rvit_pack)                      \
+    X(rvit_unpack)                    \
+    X(rvit_session_enqueue)
+typedef struct core_library {
+#define X(name) __typeof__(&name) name;
+    CORE_FUNCTIONS(X)
+#undef X
+} core_library;
+extern core_library rv;
+/* handle: of dlopen. */
+int core_library_open(void *handle, core_error *error);
+
+typedef enum core_type {
+    CORE_F32 = RVIT_F32,
+    CORE_F16 = RVIT_F16,
+    CORE_BF16 = RVIT_BF16,
+    CORE_I32,
+    CORE_U8,
+    CORE_BOOL,
+    CORE_OTHER
+} core_type;
+const char *core_type_name(int type);
+int core_type_size(int type);
+
+enum { CORE_MAX_DIMS = 8 };
+
+/* A tensor of the caller's. name is that of the argument. */
+typedef struct core_array {
+    const char *name;
+    uint64_t data;
+    int32_t device_type; /* DL_CPU or DL_CUDA; 0: the argument is absent */
+    int32_t device;      /* -1: not known */
+    int32_t ndim;
+    int32_t type; /* core_type */
+    dl_type dtype;
+    int32_t read_only;
+    int64_t shape[CORE_MAX_DIMS], step[CORE_MAX_DIMS]; /* step: in elements */
+} core_array;
+
+static inline int core_given(const core_array *array)
+{
+    return array->device_type != 0;
+}
+
+/* "float32 [3, 4]", for sentences. */
+const char *core_shown(const core_array *array, char text[160]);
+/* Sets type and dtype. */
+void core_array_type(core_array *array, dl_type dtype);
+dl_type core_dl_type(int type);
+
+/* Rules of arrays, each with its sentence. */
+int core_check_device(const core_array *array, const core_array *first, core_error *error);
+int core_check_memory(const core_array *array, core_error *error);
+/* int32 [n], contiguous. */
+int core_check_ints(const core_array *array, const char *expected, core_error *error);
+/* f32 [n] or [n, m], contiguous. m 0: one dimension. */
+int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error *error);
+/* The elements of a row, which follow each other from dimension `from` on; -1: they do not. */
+int64_t core_row_width(const core_array *array, int from);
+/* The step from row to row, checked to be `width` or more; rows of one row have any. */
+int core_row_step(const core_array *array, int64_t width, int64_t *out_step, core_error *error);
+/* Bytes from the first element to the last one. */
+int64_t core_span(const core_array *array);
+/* Whether `written` is within the rows of `read`. Both are [rows, width], rows step elements apart. */
+int core_rows_overlap(const core_array *written, int64_t width, const core_array *read, int64_t read_width);
+/* cu_seqlens in host memory: checks it; max_len below 0 becomes the longest. */
+int core_check_lengths(const core_array *cu_seqlens, int64_t *max_len, int64_t rows, core_error *error);
+
+/* place.c. A thread's stream of a device and its wrapped buffers, one for each argument, which each call points at its arrays. Places
+   outlive their thread and serve the next one: nothing is destroyed while the process runs. */
+enum { CORE_SLOTS = 16 };
+typedef struct core_place {
+    int32_t device_type;
+    uint64_t context; /* CUDA: the CUcontext */
+    rvit_stream *stream;
+    uint64_t cu_stream;
+    int32_t dirty; /* the stream's own working memory was used since it was last waited for */
+    rvit_device *device;
+    rvit_buffer *buffers[CORE_SLOTS];
+    struct core_place *next;
+} core_place;
+
+/* Where a call runs. context 0: PyTorch's, of the arrays' device. */
+typedef struct core_where {
+    uint64_t context, stream;
+} core_where;
+
+core_place *core_place_get(const core_array *first, const core_where *where, core_error *error);
+/* Points the place's buffer number `slot` at an array of `size` bytes. An array of no bytes gets whatever memory slot 0 has: give that one
+   first. */
+int core_view(core_place *place, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error);
+/* Working memory of the caller's for one call of select. size 0: the stream's own. */
+int core_place_workspace(core_place *place, uint64_t address, int64_t size, core_error *error);
+/* The stream of the place that this thread used last, or NULL. */
+rvit_stream *core_place_last(void);
+/* The CUcontext of PyTorch's device `index`, asked for in Python with the GIL taken. */
+int core_torch_context(int32_t index, uint64_t *out_context, core_error *error);
+
+/* attention.c. */
+typedef struct core_attention {
+    core_array q, k, v; /* k absent: q is a packed qkv */
+    core_array cu_seqlens, key_bias, out, lse, cls_probs;
+    double scale;    /* 0: the default */
+    int64_t max_len; /* below 0: none given */
+    core_where where;
+    /* set by prepare */
+    int64_t rows, heads, head_dim, images;
+} core_attention;
+
+/* Checks the inputs. */
+int core_attention_prepare(core_attention *call, core_error *error);
+/* The shape of out (of rows, heads, head_dim) and of lse and cls_probs, described as new arrays without memory. */
+void core_attention_describe_out(const core_attention *call, core_array *out);
+void core_attention_describe_probs(const core_attention *call, core_array *probs);
+/* Checks the outputs and enqueues. */
+int core_attention_run(core_attention *call, core_error *error);
+/* The library's args, of a call whose outputs are set. */
+int core_attention_args(core_attention *call, core_place *place, rvit_attention_args *args, core_error *error);
+
+/* attention_backward.c. The gradient of a call of attention: forward holds its inputs and outputs. */
+typedef struct core_backward {
+    core_attention forward;
+    core_array d_out, d_lse, d_cls_probs;
+    core_array d_q, d_k, d_v; /* d_k absent: d_q is that of a packed qkv */
+    core_array d_key_bias, workspace;
+} core_backward;
+
+/* Checks everything but the outputs, which it describes: d_q, d_k, d_v, workspace, and d_key_bias if it is wanted. */
+int core_backward_prepare(core_backward *call, int wants_key_bias, core_error *error);
+/* Enqueues. The outputs have memory. */
+int core_backward_run(core_backward *call, core_error *error);
+
+#endif

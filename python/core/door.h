@@ -1,0 +1,104 @@
+/* The side of the module that holds the GIL: reading arguments, making tensors, calling back into the package. */
+#ifndef RVIT_PYTHON_DOOR_H
+#define RVIT_PYTHON_DOOR_H
+
+#include <Python.h>
+
+#include "core.h"
+
+/* Objects that the package gives the module: _core.hook("error", RaggedVitError). */
+#define CORE_HOOKS(X)                                                                                       \
+    X(ERROR, "error")                   /* RaggedVitError */                                                \
+    X(CONTEXT, "context")               /* (CUDA device index) -> CUcontext of PyTorch's, as an int */      \
+    X(DESCRIBED, "described")           /* the class of described arrays: _arrays.Described */              \
+    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                 \
+    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                   \
+    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                         \
+    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */              \
+    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */              \
+    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */  \
+    X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
+    X(PACK, "pack")                                                                                         \
+    X(UNPACK, "unpack")
+typedef enum core_hook_id {
+#define X(id, name) CORE_HOOK_##id,
+    CORE_HOOKS(X)
+#undef X
+    CORE_N_HOOKS
+} core_hook_id;
+/* Borrowed; NULL: not given yet. */
+PyObject *core_hook(core_hook_id id);
+PyObject *core_hook_set(PyObject *module, PyObject *arguments);
+
+/* Raises RaggedVitError; returns NULL. */
+PyObject *core_raise(const core_error *error);
+
+/* What the tensors of a call have in common. */
+typedef enum core_family { CORE_NONE, CORE_TORCH, CORE_NUMPY, CORE_DESCRIBED } core_family;
+typedef struct core_reader {
+    core_family family;
+    const dl_exchange *exchange; /* of CORE_TORCH */
+    int needs_grad;
+    core_where where;
+} core_reader;
+
+/* Describes a tensor. Fails, without a Python exception, on what is no plain tensor of the call's family. */
+int core_read(core_reader *reader, PyObject *value, const char *name, core_array *out, core_error *error);
+/* Once all tensors are read: whether autograd or a mode of PyTorch's wants to know of the call; the stream, where none is given. */
+int core_reader_finish(core_reader *reader, const core_array *first, PyObject *stream, core_error *error);
+/* A new tensor of the family, as described; sets its data. */
+PyObject *core_new(const core_reader *reader, core_array *array, core_error *error);
+/* _core.tensor_type(type): whether tensors of this exact type can be read from now on. */
+PyObject *core_add_tensor_type(PyObject *module, PyObject *type);
+
+/* Numbers of exact Python types; others fail. Absent (NULL): the value stays. */
+int core_read_int(PyObject *value, const char *name, int64_t *out, core_error *error);
+int core_read_float(PyObject *value, const char *name, double *out, core_error *error);
+
+/* A function for Python: its names, as they are interned; the first n_positional may be given by position. */
+enum { CORE_MAX_ARGUMENTS = 28 };
+typedef struct core_signature {
+    const char *function;
+    const char *const *names;
+    int n, n_positional, n_required;
+    core_hook_id leaves_to;
+    PyObject *(*body)(PyObject *const *values, core_error *error);
+    PyObject *interned[CORE_MAX_ARGUMENTS];
+} core_signature;
+/* values [n]: NULL for an argument that is absent or None. */
+int core_parse(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, PyObject **values);
+/* Computes the call, or leaves it to the package's function for it if it cannot (strict 0), or raises why. */
+PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, int strict);
+
+#define CORE_DECLARE(name)                                                                                          \
+    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);            \
+    PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
+CORE_DECLARE(attention)
+CORE_DECLARE(pack)
+CORE_DECLARE(unpack)
+PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
+#define CORE_DEFINE(name, signature)                                                                                \
+    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)             \
+    {                                                                                                               \
+        (void)self;                                                                                                 \
+        return core_call(&signature, arguments, n, keywords, 0);                                                    \
+    }                                                                                                               \
+    PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)      \
+    {                                                                                                               \
+        (void)self;                                                                                                 \
+        return core_call(&signature, arguments, n, keywords, 1);                                                    \
+    }
+
+/* forward_door.c. _core.forward_state(device, channels, size, classes), forward_add(state, stream, n, session, images, logits, marks),
+   forward_clear(state), forward(state, images): see Forward in _forward.py. */
+PyObject *core_forward_state(PyObject *module, PyObject *arguments);
+PyObject *core_forward_add(PyObject *module, PyObject *arguments);
+PyObject *core_forward_clear(PyObject *module, PyObject *state);
+PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
+
+/* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
+PyObject *core_torch_ops(PyObject *module, PyObject *unused);
+/* _core.take_error(): the status and the sentence that a kernel in C failed with in this thread, since the last call; None: it did not. */
+PyObject *core_take_error(PyObject *module, PyObject *unused);
+
+#endif

@@ -1,0 +1,62 @@
+/* The module raggedvit._core. */
+#include "door.h"
+
+static PyObject *open_library(PyObject *module, PyObject *handle)
+{
+    (void)module;
+    void *const pointer = PyLong_AsVoidPtr(handle);
+    core_error error;
+    if (pointer == NULL && PyErr_Occurred())
+        return NULL;
+    if (core_library_open(pointer, &error) < 0)
+        return core_raise(&error);
+    Py_RETURN_NONE;
+}
+
+/* The rvit_stream that this thread used last, as an int; 0: none. For tests and statistics. */
+static PyObject *last_stream(PyObject *module, PyObject *unused)
+{
+    (void)module, (void)unused;
+    return PyLong_FromVoidPtr(core_place_last());
+}
+
+#define FAST(name) ((PyCFunction)(void (*)(void))(name)), METH_FASTCALL | METH_KEYWORDS
+
+static PyMethodDef methods[] = {
+    {"attention", FAST(core_door_attention),
+     PyDoc_STR("attention($module, qkv, cu_seqlens, scale=None, max_len=None, out=None, *, stream=None, k=None,\n"
+               "          v=None, key_bias=None, lse=False, cls_probs=False)\n--\n\n"
+               "Bidirectional attention of every sequence of a ragged batch with itself: raggedvit.torch and the\n"
+               "package's README describe the arguments.")},
+    {"pack", FAST(core_door_pack),
+     PyDoc_STR("pack($module, x, src_rows, cu_seqlens=None, out=None, *, stream=None)\n--\n\n"
+               "Rows of a batch: out[t] = x[src_rows[t]].")},
+    {"unpack", FAST(core_door_unpack),
+     PyDoc_STR("unpack($module, x, src_rows, cu_seqlens=None, rows=None, fill=0.0, base=None, out=None, *,\n"
+               "       stream=None)\n--\n\n"
+               "The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or fill.")},
+    {"strict_attention", FAST(core_strict_attention), NULL},
+    {"strict_pack", FAST(core_strict_pack), NULL},
+    {"strict_unpack", FAST(core_strict_unpack), NULL},
+    {"strict_select", FAST(core_strict_select), NULL},
+    {"open", open_library, METH_O, NULL},
+    {"hook", core_hook_set, METH_VARARGS, NULL},
+    {"tensor_type", core_add_tensor_type, METH_O, NULL},
+    {"forward_state", core_forward_state, METH_VARARGS, NULL},
+    {"forward_add", core_forward_add, METH_VARARGS, NULL},
+    {"forward_clear", core_forward_clear, METH_O, NULL},
+    {"forward", (PyCFunction)(void (*)(void))core_forward, METH_FASTCALL, NULL},
+    {"torch_ops", core_torch_ops, METH_NOARGS, NULL},
+    {"take_error", core_take_error, METH_NOARGS, NULL},
+    {"last_stream", last_stream, METH_NOARGS, NULL},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyModuleDef definition = {
+    .m_base = PyModuleDef_HEAD_INIT, .m_name = "raggedvit._core", .m_doc = PyDoc_STR("What is hot, in C."), .m_size = -1, .m_methods = methods};
+
+PyMODINIT_FUNC PyInit__core(void);
+PyMODINIT_FUNC PyInit__core(void)
+{
+    return PyModule_Create(&definition);
+}

@@ -1,0 +1,207 @@
+/* Where calls run: a thread's streams and wrapped buffers. */
+#include <Python.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "core.h"
+#include "door.h"
+
+static __thread core_place *places;     /* of this thread; the last used one first */
+static pthread_key_t ending;            /* its destructor gives a thread's places back */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static core_place *spare;               /* of threads that ended */
+static struct {
+    int32_t type;
+    uint64_t context;
+    rvit_device *device;
+} devices[64];
+static int n_devices;
+static _Atomic uint64_t torch_contexts[64];
+
+static void give_back(void *first)
+{
+    core_place *last = first;
+    while (last->next != NULL)
+        last = last->next;
+    pthread_mutex_lock(&lock);
+    last->next = spare;
+    spare = first;
+    pthread_mutex_unlock(&lock);
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int no_key;
+
+static void make_key(void)
+{
+    no_key = pthread_key_create(&ending, give_back);
+}
+
+int core_torch_context(int32_t index, uint64_t *out_context, core_error *error)
+{
+    if (index < 0 || index >= 64)
+        return core_fail(error, RVIT_UNSUPPORTED, "CUDA device %d: only 0..63 are supported", (int)index);
+    *out_context = atomic_load_explicit(&torch_contexts[index], memory_order_relaxed);
+    if (*out_context != 0)
+        return 0;
+    const PyGILState_STATE state = PyGILState_Ensure();
+    PyObject *const found = core_hook(CORE_HOOK_CONTEXT) == NULL ? NULL : PyObject_CallFunction(core_hook(CORE_HOOK_CONTEXT), "i", (int)index);
+    *out_context = found == NULL ? 0 : PyLong_AsUnsignedLongLong(found);
+    Py_XDECREF(found);
+    const int failed = PyErr_Occurred() != NULL || *out_context == 0;
+    PyErr_Clear();
+    PyGILState_Release(state);
+    if (failed)
+        return core_fail(error, RVIT_UNAVAILABLE, "PyTorch gives no CUDA context for cuda:%d", (int)index);
+    atomic_store(&torch_contexts[index], *out_context);
+    return 0;
+}
+
+/* With the lock. */
+static int device_of(int32_t type, uint64_t context, rvit_device **out_device, core_error *error)
+{
+    for (int i = 0; i < n_devices; i++)
+        if (devices[i].type == type && devices[i].context == context) {
+            *out_device = devices[i].device;
+            return 0;
+        }
+    if (n_devices == 64)
+        return core_fail(error, RVIT_UNSUPPORTED, "more than 64 devices are in use");
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    const rvit_status status = type == DL_CPU ? rv.rvit_device_create(&desc, out_device)
+                                              : rv.rvit_cuda_device_create((void *)(uintptr_t)context, NULL, out_device);
+    if (status != RVIT_OK)
+        return core_fail_library(error, status);
+    devices[n_devices].type = type;
+    devices[n_devices].context = context;
+    devices[n_devices++].device = *out_device;
+    return 0;
+}
+
+static core_place *take_spare(int32_t type, uint64_t context)
+{
+    for (core_place **at = &spare; *at != NULL; at = &(*at)->next)
+        if ((*at)->device_type == type && (*at)->context == context) {
+            core_place *const found = *at;
+            *at = found->next;
+            return found;
+        }
+    return NULL;
+}
+
+/* With the lock. */
+static core_place *make(int32_t type, uint64_t context, uint64_t stream, core_error *error)
+{
+    core_place *place = take_spare(type, context);
+    if (place != NULL)
+        return place;
+    rvit_device *device = NULL;
+    if (device_of(type, context, &device, error) < 0)
+        return NULL;
+    place = calloc(1, sizeof *place);
+    if (place == NULL) {
+        core_fail(error, RVIT_OUT_OF_HOST_MEMORY, "no memory for a stream's record");
+        return NULL;
+    }
+    const rvit_status status = type == DL_CPU ? rv.rvit_stream_create(device, &place->stream)
+                                              : rv.rvit_cuda_stream_wrap(device, (void *)(uintptr_t)stream, &place->stream);
+    if (status != RVIT_OK) {
+        free(place);
+        core_fail_library(error, status);
+        return NULL;
+    }
+    place->device_type = type;
+    place->context = context;
+    place->cu_stream = stream;
+    place->device = device;
+    return place;
+}
+
+/* The place of this thread, made if need be, at the head of its list. */
+static core_place *find(int32_t type, uint64_t context, uint64_t stream, core_error *error)
+{
+    core_place **at = &places;
+    while (*at != NULL && ((*at)->device_type != type || (*at)->context != context))
+        at = &(*at)->next;
+    core_place *place = *at;
+    if (place != NULL) {
+        *at = place->next;
+    } else {
+        pthread_once(&once, make_key);
+        pthread_mutex_lock(&lock);
+        place = make(type, context, stream, error);
+        pthread_mutex_unlock(&lock);
+        if (place == NULL)
+            return NULL;
+    }
+    place->next = places;
+    places = place;
+    if (no_key == 0)
+        (void)pthread_setspecific(ending, places);
+    return place;
+}
+
+core_place *core_place_get(const core_array *first, const core_where *where, core_error *error)
+{
+    const int32_t type = first->device_type;
+    uint64_t context = 0;
+    if (type != DL_CPU && (context = where->context) == 0 && core_torch_context(first->device, &context, error) < 0)
+        return NULL;
+    core_place *place = places;
+    if (place == NULL || place->device_type != type || place->context != context)
+        place = find(type, context, where->stream, error);
+    if (place == NULL || type == DL_CPU || place->cu_stream == where->stream)
+        return place;
+    rvit_status status = RVIT_OK;
+    if (place->dirty) /* the next stream would use the working memory that this one still uses */
+        status = rv.rvit_stream_synchronize(place->stream);
+    if (status == RVIT_OK)
+        status = rv.rvit_cuda_stream_set(place->stream, (void *)(uintptr_t)where->stream);
+    if (status != RVIT_OK) {
+        core_fail_library(error, status);
+        return NULL;
+    }
+    place->dirty = 0;
+    place->cu_stream = where->stream;
+    return place;
+}
+
+rvit_stream *core_place_last(void)
+{
+    return places == NULL ? NULL : places->stream;
+}
+
+int core_view(core_place *place, int slot, const core_array *array, int64_t size, rvit_view *out_view, core_error *error)
+{
+    if (size == 0) {
+        *out_view = (rvit_view){place->buffers[0], 0};
+        return 0;
+    }
+    /* A buffer begins at a multiple of 16; whether its argument must is for the op to say. */
+    const uint64_t offset = array->data % 16, address = array->data - offset;
+    rvit_buffer **const buffer = &place->buffers[slot];
+    void *const host = (void *)(uintptr_t)address;
+    const int64_t length = size + (int64_t)offset;
+    rvit_status status;
+    if (place->device_type == DL_CPU)
+        status = *buffer == NULL ? rv.rvit_buffer_wrap(place->device, host, length, buffer) : rv.rvit_buffer_set(*buffer, host, length);
+    else
+        status = *buffer == NULL ? rv.rvit_cuda_buffer_wrap(place->device, address, length, buffer)
+                                 : rv.rvit_cuda_buffer_set(*buffer, address, length);
+    if (status != RVIT_OK)
+        return core_fail(error, status, "%s: %s", array->name, rv.rvit_status_detail());
+    *out_view = (rvit_view){*buffer, (int64_t)offset};
+    return 0;
+}
+
+int core_place_workspace(core_place *place, uint64_t address, int64_t size, core_error *error)
+{
+    if (place->device_type == DL_CPU)
+        return 0;
+    place->dirty |= size == 0;
+    const rvit_status status = rv.rvit_cuda_stream_set_workspace(place->stream, address, size);
+    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+}

@@ -1,0 +1,269 @@
+/* raggedvit.select, as the package calls it: every value is given, in this order. */
+#include "door.h"
+
+#include <math.h>
+
+static const char *const names[] = {"cu_seqlens", "rows",      "mode",      "score",           "max_len",   "n_prefix",        "competes",
+                                    "threshold",  "k_min",     "n_samples", "mass",            "x",         "cls_probs",       "weight",
+                                    "bias",       "positions", "counts",    "scores",          "mask",      "fuse_x",          "out_cu_seqlens",
+                                    "src_rows",   "keep",      "error",     "stream"};
+enum {
+    CU_SEQLENS,
+    ROWS,
+    MODE,
+    SCORE,
+    MAX_LEN,
+    N_PREFIX,
+    COMPETES,
+    THRESHOLD,
+    K_MIN,
+    N_SAMPLES,
+    MASS,
+    ARRAYS, /* from here on: arrays */
+    A_X = ARRAYS,
+    A_CLS_PROBS,
+    A_WEIGHT,
+    A_BIAS,
+    A_POSITIONS,
+    A_COUNTS,
+    A_SCORES,
+    A_MASK,
+    A_FUSE_X,
+    OUTPUTS,
+    A_CU = OUTPUTS,
+    A_SRC_ROWS,
+    A_KEEP,
+    A_ERROR,
+    STREAM,
+    N
+};
+enum { N_ARRAYS = STREAM - ARRAYS };
+
+typedef struct select_call {
+    core_array cu_seqlens, arrays[N_ARRAYS];
+    core_where where;
+    int64_t numbers[ARRAYS];
+    double threshold, mass;
+} select_call;
+
+static core_array *at(select_call *call, int argument)
+{
+    return &call->arrays[argument - ARRAYS];
+}
+
+static int read_all(core_reader *reader, PyObject *const *values, select_call *call, core_error *error)
+{
+    static const char *const arrays[] = {"x",      "cls_probs", "weight", "bias",           "position_scores", "counts", "scores",
+                                         "mask",   "fuse_x",    "cu_seqlens of out", "src_rows", "keep",    "error"};
+    if (core_read(reader, values[CU_SEQLENS], "cu_seqlens", &call->cu_seqlens, error) < 0)
+        return -1;
+    for (int i = ROWS; i < ARRAYS; i++) {
+        call->numbers[i] = 0;
+        if (i != THRESHOLD && i != MASS && core_read_int(values[i], names[i], &call->numbers[i], error) < 0)
+            return -1;
+    }
+    call->threshold = call->mass = 0.0;
+    if (core_read_float(values[THRESHOLD], "threshold", &call->threshold, error) < 0)
+        return -1;
+    if (values[MASS] != NULL)
+        call->mass = PyFloat_AsDouble(values[MASS]);
+    for (int i = 0; i < N_ARRAYS; i++) {
+        call->arrays[i].device_type = 0;
+        if (values[ARRAYS + i] == NULL)
+            continue;
+        if (core_read(reader, values[ARRAYS + i], arrays[i], &call->arrays[i], error) < 0 ||
+            core_check_device(&call->arrays[i], &call->cu_seqlens, error) < 0)
+            return -1;
+    }
+    return core_reader_finish(reader, &call->cu_seqlens, values[STREAM], error);
+}
+
+static int check_bytes(const core_array *array, int64_t rows, core_error *error)
+{
+    char text[160];
+    if ((array->type == CORE_BOOL || array->type == CORE_U8) && array->ndim == 1 && array->shape[0] == rows && core_row_width(array, 0) >= 0)
+        return core_check_memory(array, error);
+    return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous bool or uint8 [%lld]", array->name,
+                     core_shown(array, text), (long long)rows);
+}
+
+static int check_int_count(const core_array *array, int64_t n, core_error *error)
+{
+    char text[160], wanted[24];
+    PyOS_snprintf(wanted, sizeof wanted, "%lld", (long long)n);
+    if (core_check_ints(array, wanted, error) < 0)
+        return -1;
+    if (array->shape[0] != n)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected int32 [%lld]", array->name, core_shown(array, text), (long long)n);
+    return 0;
+}
+
+/* [rows, ...] of a floating point type; contiguous, or rows apart if stride. */
+static int check_rows(const core_array *array, int64_t rows, int64_t *stride, core_error *error)
+{
+    char text[160];
+    if (array->type > CORE_BF16 || array->ndim < 2 || array->shape[0] != rows)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected float32, float16 or bfloat16 [%lld, dim]", array->name,
+                         core_shown(array, text), (long long)rows);
+    const int64_t width = core_row_width(array, 1);
+    if (width < 0)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is not contiguous within a row", array->name);
+    if (core_row_step(array, width, stride, error) < 0)
+        return -1;
+    return core_check_memory(array, error);
+}
+
+static int check_inputs(select_call *call, rvit_select_args *args, core_error *error)
+{
+    const int64_t rows = args->rows;
+    int64_t stride = 0;
+    const core_array *const x = at(call, A_X), *const fuse = at(call, A_FUSE_X), *const cls = at(call, A_CLS_PROBS);
+    char text[160];
+    if (core_given(x)) {
+        if (check_rows(x, rows, &args->x_stride, error) < 0)
+            return -1;
+        args->dtype = (rvit_dtype)x->type;
+        args->dim = (int32_t)core_row_width(x, 1);
+    }
+    if (core_given(fuse)) {
+        if (check_rows(fuse, rows, &stride, error) < 0)
+            return -1;
+        args->fuse_dtype = (rvit_dtype)fuse->type;
+        args->fuse_dim = (int32_t)core_row_width(fuse, 1);
+        if (rows > 1 && stride != args->fuse_dim)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "fuse_x is not contiguous");
+    }
+    if (core_given(cls)) {
+        if (cls->ndim != 2)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "cls_probs is %s; expected float32 [rows, heads]", core_shown(cls, text));
+        if (core_check_floats(cls, rows, cls->shape[1], error) < 0)
+            return -1;
+        args->n_heads = (int32_t)cls->shape[1];
+    }
+    const core_array *const weight = at(call, A_WEIGHT);
+    if (core_given(weight) && (weight->type != x->type || weight->ndim != 2 || weight->shape[0] != 2 || weight->shape[1] != args->dim ||
+                               core_row_width(weight, 0) < 0))
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "weight is %s; expected [2, %d] of the type of x", core_shown(weight, text),
+                         (int)args->dim);
+    if (core_given(at(call, A_BIAS)) && core_check_floats(at(call, A_BIAS), 2, 0, error) < 0)
+        return -1;
+    if (core_given(at(call, A_POSITIONS)) && core_check_floats(at(call, A_POSITIONS), args->max_len, 0, error) < 0)
+        return -1;
+    if (core_given(at(call, A_COUNTS)) && check_int_count(at(call, A_COUNTS), args->max_len + (int64_t)1, error) < 0)
+        return -1;
+    if (core_given(at(call, A_SCORES)) && core_check_floats(at(call, A_SCORES), rows, 0, error) < 0)
+        return -1;
+    return core_given(at(call, A_MASK)) ? check_bytes(at(call, A_MASK), rows, error) : 0;
+}
+
+static int check_outputs(select_call *call, const rvit_select_args *args, core_error *error)
+{
+    for (int i = OUTPUTS; i < STREAM; i++)
+        if (core_given(at(call, i)) && at(call, i)->read_only)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is read-only", at(call, i)->name);
+    if (check_int_count(at(call, A_CU), args->n_images + (int64_t)1, error) < 0 ||
+        check_int_count(at(call, A_SRC_ROWS), args->rows, error) < 0 || check_bytes(at(call, A_KEEP), args->rows, error) < 0)
+        return -1;
+    return core_given(at(call, A_ERROR)) ? check_int_count(at(call, A_ERROR), 1, error) : 0;
+}
+
+static int numbers(select_call *call, rvit_select_args *args, core_error *error)
+{
+    static const int bounded[] = {ROWS, MAX_LEN, N_PREFIX, K_MIN, N_SAMPLES};
+    for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++)
+        if (call->numbers[bounded[i]] < 0 || call->numbers[bounded[i]] > INT32_MAX - 1)
+            return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %lld; expected an integer from 0 to 2147483646", names[bounded[i]],
+                             (long long)call->numbers[bounded[i]]);
+    if (core_check_ints(&call->cu_seqlens, "n + 1", error) < 0)
+        return -1;
+    if (call->cu_seqlens.shape[0] < 1 || call->cu_seqlens.shape[0] > INT32_MAX - 1)
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "cu_seqlens has %lld numbers; expected int32 [n + 1]",
+                         (long long)call->cu_seqlens.shape[0]);
+    *args = (rvit_select_args){.struct_size = sizeof *args,
+                               .mode = (rvit_select_mode)call->numbers[MODE],
+                               .score = (rvit_score_type)call->numbers[SCORE],
+                               .n_images = (int32_t)(call->cu_seqlens.shape[0] - 1),
+                               .max_len = (int32_t)call->numbers[MAX_LEN],
+                               .rows = call->numbers[ROWS],
+                               .n_prefix = (int32_t)call->numbers[N_PREFIX],
+                               .prefix_competes = (int32_t)call->numbers[COMPETES],
+                               .threshold = (float)call->threshold,
+                               .k_min = (int32_t)call->numbers[K_MIN],
+                               .n_samples = (int32_t)call->numbers[N_SAMPLES],
+                               .mass = call->mass};
+    if (call->cu_seqlens.device_type == DL_CPU)
+        return core_check_lengths(&call->cu_seqlens, &call->numbers[MAX_LEN], args->rows, error);
+    return 0;
+}
+
+static int run(select_call *call, rvit_select_args *args, const core_array *workspace, core_error *error)
+{
+    static const size_t views[] = {offsetof(rvit_select_args, x),        offsetof(rvit_select_args, cls_probs),
+                                   offsetof(rvit_select_args, weight),   offsetof(rvit_select_args, bias),
+                                   offsetof(rvit_select_args, position_scores), offsetof(rvit_select_args, counts),
+                                   offsetof(rvit_select_args, scores),   offsetof(rvit_select_args, keep_in),
+                                   offsetof(rvit_select_args, fuse_x),   offsetof(rvit_select_args, out_cu_seqlens),
+                                   offsetof(rvit_select_args, src_rows), offsetof(rvit_select_args, keep),
+                                   offsetof(rvit_select_args, error)};
+    core_place *const place = core_place_get(&call->cu_seqlens, &call->where, error);
+    if (place == NULL || core_view(place, 0, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], &args->cu_seqlens, error) < 0 ||
+        core_place_workspace(place, workspace->data, workspace->data == 0 ? 0 : workspace->shape[0], error) < 0)
+        return -1;
+    for (int i = 0; i < N_ARRAYS; i++)
+        if (core_given(&call->arrays[i]) && core_view(place, 1 + i, &call->arrays[i], core_span(&call->arrays[i]),
+                                                      (rvit_view *)(void *)((char *)args + views[i]), error) < 0)
+            return -1;
+    const rvit_status status = rv.rvit_select(place->stream, args);
+    return status == RVIT_OK ? 0 : core_fail_library(error, status);
+}
+
+/* Working memory for select on a CUDA device, of the framework's: it serves inside a graph's capture, and on any stream. */
+static int make_workspace(const core_reader *reader, const rvit_select_args *args, core_array *workspace, PyObject **out_owner,
+                          core_error *error)
+{
+    *out_owner = NULL;
+    if (reader->family != CORE_TORCH || workspace->device_type != DL_CUDA)
+        return 0;
+    workspace->shape[0] = rv.rvit_cuda_select_workspace(args->n_images, args->rows);
+    *out_owner = core_new(reader, workspace, error);
+    return *out_owner == NULL ? -1 : 0;
+}
+
+static PyObject *body(PyObject *const *values, core_error *error)
+{
+    core_reader reader = {0};
+    select_call call;
+    rvit_select_args args;
+    PyObject *owner = NULL;
+    if (read_all(&reader, values, &call, error) < 0 || numbers(&call, &args, error) < 0 || check_inputs(&call, &args, error) < 0 ||
+        check_outputs(&call, &args, error) < 0)
+        return NULL;
+    call.where = reader.where;
+    core_array workspace = {.name = "the workspace",
+                            .device_type = call.cu_seqlens.device_type,
+                            .device = call.cu_seqlens.device,
+                            .ndim = 1,
+                            .type = CORE_U8,
+                            .dtype = core_dl_type(CORE_U8)};
+    if (make_workspace(&reader, &args, &workspace, &owner, error) < 0)
+        return NULL;
+    int failed;
+    if (workspace.device_type == DL_CPU) {
+        Py_BEGIN_ALLOW_THREADS
+        failed = run(&call, &args, &workspace, error);
+        Py_END_ALLOW_THREADS
+    } else {
+        failed = run(&call, &args, &workspace, error);
+    }
+    Py_XDECREF(owner); /* the caching allocator gives it to later work of the same stream alone */
+    return failed < 0 ? NULL : Py_NewRef(Py_None);
+}
+
+static core_signature signature = {
+    .function = "select", .names = names, .n = N, .n_positional = N, .n_required = 1, .leaves_to = CORE_HOOK_ATTENTION, .body = body};
+
+PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
+{
+    (void)self;
+    return core_call(&signature, arguments, n, keywords, 1);
+}

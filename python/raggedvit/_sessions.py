@@ -1,0 +1,176 @@
+"""The recorded forwards of a model: of a policy's first two batch sizes one each, the fastest there is, and one that serves all others."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from typing import Any, Callable, NamedTuple
+
+from . import _checks
+from ._constants import CONSTANTS
+from ._errors import invalid
+from ._layouts import new
+from ._library import Handle, Library
+
+tick = time.monotonic_ns
+N_EXACT = 2
+
+
+class Prune(NamedTuple):
+    """A policy and its parameters; None is a parameter's default."""
+
+    policy: str = "none"
+    keep: float | None = None
+    blocks: tuple[int, ...] | None = None
+    threshold: float | None = None
+    mass: float | None = None
+    n_samples: int | None = None
+    merges: int | None = None
+    seed: int | None = None
+
+    @classmethod
+    def of(cls, policy: Any = "none", keep: Any = None, blocks: Any = None, threshold: Any = None, mass: Any = None, n_samples: Any = None,
+           merges: Any = None, seed: Any = None) -> Prune:
+        """The same, checked. A negative parameter would stand for its default."""
+        optional, integer, number = _checks.optional, _checks.integer, _checks.number
+        return cls(_checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
+                   optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
+                   optional(integer, "n_samples", n_samples, 0, _checks.INT32_MAX), optional(integer, "merges", merges, 0, _checks.INT32_MAX),
+                   optional(integer, "seed", seed, 0, _checks.UINT64_MAX))
+
+    def fill(self, lib: Library, desc: Any) -> None:
+        """Stores them in a rvit_prune_desc."""
+        kind = ctypes.c_int()
+        lib.rvit_prune_from_name(self.policy.encode(), ctypes.byref(kind))
+        desc.type = kind.value
+        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed"):
+            value = getattr(self, name)
+            if value is not None:
+                setattr(desc, name, value)
+        if self.blocks is not None:
+            desc.n_blocks, desc.blocks = len(self.blocks), self.blocks
+
+
+def _blocks(argument: str, value: Any) -> tuple[int, ...]:
+    most = CONSTANTS["RVIT_PRUNE_MAX_STAGES"]
+    found = _checks.integers(argument, value, most, 0, _checks.INT32_MAX)
+    if not found:
+        raise invalid(f"{argument} has 0 entries; expected 1 to {most}")
+    return found
+
+
+class Session:
+    """A session of the library's, its lock, and what a run of it needs. `alive`: it has not been let go for another."""
+
+    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits")
+
+    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool) -> None:
+        self.handle, self.prune, self.capacity, self.fixed = handle, prune, capacity, fixed
+        self.lock, self.alive = threading.Lock(), True
+        # When it last ran, and 1 while its lock is held, which the compiled core looks at in place of the lock.
+        self.marks = (ctypes.c_int64 * 2)(tick())
+        self.run = new("rvit_run_args")
+        self.pointer = ctypes.addressof(self.run)
+        self.images: Handle | None = None  # wrapped buffers, of a session whose runs bring their memory
+        self.logits: Handle | None = None
+
+    def __enter__(self) -> Session:
+        self.lock.acquire()
+        self.marks[1] = 1
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.marks[:] = tick(), 0
+        self.lock.release()
+
+
+class _Group:
+    """The sessions of one policy, one set of outputs and one stream."""
+
+    __slots__ = ("exact", "shared")
+
+    def __init__(self) -> None:
+        self.exact: dict[int, Session] = {}
+        self.shared: Session | None = None
+
+    def all(self) -> list[Session]:
+        return [*self.exact.values(), *([] if self.shared is None else [self.shared])]
+
+    def fitting(self, n: int) -> Session | None:
+        if n in self.exact:
+            return self.exact[n]
+        return self.shared if self.shared is not None and n <= self.shared.capacity else None
+
+    def drop(self, session: Session) -> None:
+        if session is self.shared:
+            self.shared = None
+        elif self.exact.get(session.capacity) is session:
+            del self.exact[session.capacity]
+
+
+class Sessions:
+    """At most `most` sessions of a model, the least recently used of which goes first."""
+
+    def __init__(self, lib: Library, model: Handle, most: int, max_batch: int | None, on_drop: Callable[[Session], None]) -> None:
+        self.lib, self.model, self.most, self.max_batch, self.on_drop = lib, model, most, max_batch, on_drop
+        self.lock, self.closed = threading.RLock(), False
+        self._groups: dict[Any, _Group] = {}
+
+    def __iter__(self) -> Any:
+        """The sessions there are, from the least recently used on."""
+        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.marks[0]))
+
+    def get(self, prune: Prune, n: int, outputs: int = 0, stream: Handle | None = None, place: Any = None) -> Session:
+        """The session for a batch of n. place: what tells its stream from others; with one, runs bring their own device memory."""
+        with self.lock:
+            if self.closed:
+                raise invalid("the model is closed")
+            group = self._groups.setdefault((prune, outputs, place), _Group())
+            session = group.fitting(n)
+            if session is None:
+                session = self._add(group, prune, n, outputs, stream)
+            session.marks[0] = tick()
+            return session
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            for session in self:
+                self._drop(session)
+                session.handle.close()
+            self._groups.clear()
+
+    def _add(self, group: _Group, prune: Prune, n: int, outputs: int, stream: Handle | None) -> Session:
+        if self.max_batch is not None and n > self.max_batch:
+            raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
+        fixed = n > 0 and len(group.exact) < N_EXACT and self.max_batch is None
+        if fixed:
+            session = group.exact[n] = self._create(prune, n, True, outputs, stream)
+        else:
+            before = group.shared.capacity if group.shared is not None else 0
+            capacity = self.max_batch or max(1, 2 * before, 1 << (n - 1).bit_length() if n else 1)
+            session = self._create(prune, capacity, False, outputs, stream)
+            if group.shared is not None:
+                self._drop(group.shared)
+            group.shared = session
+        for oldest in list(self)[: -self.most]:
+            if oldest is not session:
+                self._drop(oldest)
+                for other in self._groups.values():
+                    other.drop(oldest)
+        self._groups = {key: other for key, other in self._groups.items() if other.all()}
+        return session
+
+    def _drop(self, session: Session) -> None:
+        session.alive = False
+        self.on_drop(session)
+
+    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: int, stream: Handle | None) -> Session:
+        desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed), outputs=outputs)
+        keeps: tuple[Any, ...] = (self.model,)
+        if stream is not None:
+            desc.run_views, desc.stream = 1, stream.pointer.value
+            keeps = (stream, self.model)
+        prune.fill(self.lib, desc.prune)
+        return Session(self.lib.own("session", self.model, ctypes.byref(desc), keeps=keeps), prune, capacity, fixed)

@@ -1,0 +1,223 @@
+"""Models of modules of timm and Hugging Face: their logits, tensors in and out, batches of any size, and what is refused."""
+
+import unittest
+import weakref
+
+import numpy as np
+
+import support  # noqa: F401: finds the package
+import modules
+from modules import POLICIES, SIZE, difference, hf_module, images, logits_of, timm_module, torch
+import raggedvit
+from raggedvit import RaggedVitError, Status
+
+
+BACKENDS = ["cpu"] + ["cuda"] * any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
+
+
+def model_of(module, **options):
+    return raggedvit.Model.from_module(module, **{"n_threads": 2, **options})
+
+
+class ModuleTest(unittest.TestCase):
+    def fails(self, status, words, function, *arguments, **named):
+        with self.assertRaises(RaggedVitError) as caught:
+            function(*arguments, **named)
+        self.assertEqual((caught.exception.status, str(caught.exception)), (status, str(caught.exception)))
+        self.assertRegex(str(caught.exception), words)
+
+    def test_every_module_gives_its_logits(self):
+        x = images()
+        for name, make in modules.MODULES.items():
+            with self.subTest(name):
+                module = make()
+                model = model_of(module)
+                logits = model.forward(x)
+                self.assertIsInstance(logits, torch.Tensor)
+                self.assertLess(difference(logits, logits_of(module, x)), 2e-5)
+                self.assertEqual(model.device.backend, "cpu")
+
+    def test_names_of_the_labels(self):
+        self.assertEqual(model_of(hf_module()).class_names[:2], ["LABEL_0", "LABEL_1"])
+        self.assertIsNone(model_of(timm_module()).class_names)
+
+    def test_weights_of_any_float(self):
+        x = images()
+        for dtype, stored, error in ((torch.float16, "f16", 2e-2), (torch.bfloat16, "f32", 1e-5), (torch.float64, "f32", 1e-5)):
+            module = timm_module().to(dtype)
+            model = model_of(module)
+            self.assertEqual(raggedvit._modules.storage_of(module), stored)
+            self.assertLess(difference(model.forward(x), logits_of(module.float(), x)), error)
+
+    def test_arrays_and_tensors(self):
+        model, x = model_of(timm_module()), images()
+        wanted = model.classify(x.numpy(), "evit", keep=0.6, blocks=[1, 2]).logits
+        forward = model.prepare("evit", 0.6, blocks=[1, 2])
+        for given, kind in ((x.numpy(), np.ndarray), (x, torch.Tensor), (x.double().numpy(), np.ndarray), (x[:, :, :, :], torch.Tensor),
+                            (torch.nn.Parameter(x, requires_grad=False), torch.Tensor),
+                            (x.to(memory_format=torch.channels_last), torch.Tensor)):
+            for found in (model.forward(given, "evit", 0.6, blocks=(1, 2)), model.forward(given, "evit", 0.6, blocks=[1, 2]), forward(given)):
+                self.assertIsInstance(found, kind)
+                self.assertEqual(str(found.dtype)[-7:], "float32")
+                np.testing.assert_array_equal(np.asarray(found), wanted)
+        for dtype, error in ((torch.float16, 2e-2), (torch.bfloat16, 2e-1)):
+            self.assertLess(difference(forward(x.to(dtype)), wanted), error)
+        result = model.classify(x, "evit", keep=0.6, blocks=[1, 2], features=True, cls_attention=True)
+        self.assertTrue(all(isinstance(t, torch.Tensor) for t in (result.logits, result.features, result.cls_attention)))
+        self.assertIsInstance(result.kept[0][0], np.ndarray)
+        np.testing.assert_array_equal(np.asarray(result), wanted)
+        self.assertEqual(forward(x[:0]).shape, (0, 7))
+
+    def test_forward_is_classify_for_every_policy(self):
+        model, x = model_of(timm_module()), images()
+        for policy, values in POLICIES.items():
+            np.testing.assert_array_equal(model.forward(x, policy, **values), model.classify(x, policy, **values).logits)
+
+    def test_any_batch_size_with_few_sessions(self):
+        model, x = model_of(timm_module()), images(40)
+        wanted = model_of(timm_module(), max_batch=64).forward(x, "evit", blocks=[1])
+        for n in (3, 8, 1, 17, 2, 40, 3, 33):
+            found = model.forward(x[:n], "evit", blocks=[1])
+            self.assertLess(difference(found, wanted[:n]), 1e-5)
+        self.assertEqual([(s.capacity, s.fixed) for s in model._sessions], [(8, True), (3, True), (64, False)])
+        bounded = model_of(timm_module(), max_batch=8)
+        for n in (1, 8, 5):
+            bounded.forward(x[:n])
+        self.assertEqual([(s.capacity, s.fixed) for s in bounded._sessions], [(8, False)])
+        self.fails(Status.INVALID_ARGUMENT, "images are 9, more than max_batch, 8", bounded.forward, x[:9])
+
+    def test_map(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                self.maps(model_of(timm_module(), backend=backend))
+
+    def maps(self, model):
+        forward, cpu = model.prepare("evit", 0.6, blocks=[1]), model_of(timm_module()).prepare("evit", 0.6, blocks=[1])
+        batches = [images(n, n) for n in (4, 4, 0, 3, 9, 4, 1)]
+        for given, kind in ((batches, torch.Tensor), ([x.numpy() for x in batches], np.ndarray),
+                            ([np.asfortranarray(x.double().numpy()) for x in batches], np.ndarray), ([x.bfloat16() for x in batches], torch.Tensor)):
+            found = list(forward.map(given))
+            self.assertEqual(len(found), len(batches))
+            for logits, x in zip(found, given):
+                self.assertIsInstance(logits, kind)
+                if len(x):
+                    self.assertLess(difference(logits, cpu(x)), 1e-5)
+                    self.assertLess(difference(forward(x), cpu(x)), 1e-5)
+        inside = []
+        for logits in forward.map(iter(batches[:4])):  # the model is free for other uses meanwhile
+            inside.append(difference(forward(batches[0]), cpu(batches[0])))
+        self.assertLess(max(inside), 1e-5)
+        iterator = forward.map(batches)
+        next(iterator)
+        iterator.close()
+        self.fails(Status.INVALID_ARGUMENT, "expected", list, forward.map([batches[0], batches[0][:, :, :8]]))
+        self.fails(Status.INVALID_ARGUMENT, "float32 does not hold", list, forward.map([batches[0].double().numpy() * 1e300]))
+        bad = batches[0].clone()
+        bad[2, 0, 3, 3] = float("nan")
+        self.fails(Status.INVALID_ARGUMENT, "image 2: a score is NaN", list, forward.map([batches[0], bad, batches[0]]))
+        self.assertLess(difference(forward(batches[0]), cpu(batches[0])), 1e-5)
+        model.update(timm_module())
+        self.assertLess(difference(next(forward.map(batches)), cpu(batches[0])), 1e-5)
+
+    def test_it_is_freed_at_once(self):
+        model, x = model_of(timm_module()), images()
+        model.forward(x, "evit", blocks=[1])
+        forward = model.prepare("evit", blocks=[1])
+        gone = weakref.ref(model)
+        del model
+        forward(x)  # holds the model
+        del forward
+        self.assertIsNone(gone())
+
+    def test_update(self):
+        module, other, x = timm_module(), timm_module(seed=7), images()
+        model = model_of(module)
+        before = model.forward(x, "evit", blocks=[1])
+        sessions = set(model._sessions)
+        model.update(other)
+        self.assertLess(difference(model.forward(x), logits_of(other, x)), 2e-5)
+        self.assertGreater(difference(model.forward(x, "evit", blocks=[1]), before), 1e-2)
+        self.assertLessEqual(sessions, set(model._sessions))
+        model.update(module)
+        np.testing.assert_array_equal(model.forward(x, "evit", blocks=[1]), before)
+        self.fails(Status.INVALID_ARGUMENT, "n_classes", model.update, timm_module(num_classes=8))
+        self.fails(Status.INVALID_ARGUMENT, "eps", model.update, timm_module(norm_layer=lambda n, **k: torch.nn.LayerNorm(n, eps=1e-5, **k)))
+        np.testing.assert_array_equal(model.forward(x, "evit", blocks=[1]), before)
+
+    def test_modules_that_are_refused(self):
+        class Own(torch.nn.LayerNorm):
+            pass
+
+        def hooked():
+            module = timm_module()
+            module.blocks[2].mlp.register_forward_hook(lambda *_: None)
+            return module
+
+        def replaced(path, part):
+            module = timm_module()
+            module.set_submodule(path, part)
+            return module
+
+        def with_forward():
+            module = timm_module()
+            module.head.forward = lambda x: x
+            return module
+
+        def subclass():
+            module = timm_module()
+            module.__class__ = type("Mine", (type(module),), {})
+            return module
+
+        cases = {
+            "Linear; expected": lambda: torch.nn.Linear(2, 2),
+            "Mine; expected": subclass,
+            "blocks.2.mlp has forward hooks": hooked,
+            "head has a forward of its own": with_forward,
+            "global_pool is 'avg'": lambda: timm_module(global_pool="avg"),
+            "dynamic_img_size": lambda: timm_module(dynamic_img_size=True),
+            "heads of 32 columns": lambda: timm_module(num_heads=4),
+            "expected the exact GELU": lambda: timm_module(act_layer=lambda: torch.nn.GELU(approximate="tanh")),
+            "q_norm": lambda: timm_module(qk_norm=True),
+            "norm_pre|patch_embed.proj has no bias": lambda: timm_module(pre_norm=True),
+            "pos_embed": lambda: timm_module(pos_embed="none"),
+            "patch_embed.img_size is": lambda: timm_module(img_size=(32, 64)),
+            "blocks.1.norm1 is a .*Own": lambda: replaced("blocks.1.norm1", Own(128)),
+            "several eps": lambda: replaced("blocks.1.norm1", torch.nn.LayerNorm(128, eps=1e-3)),
+            "blocks.0.attn.qkv has no bias": lambda: timm_module(qkv_bias=False),
+            "module is on meta": lambda: timm_module().to("meta"),
+            "hidden_act": lambda: hf_module(hidden_act="quick_gelu"),
+            "has no bias": lambda: hf_module(qkv_bias=False),
+        }
+        for words, make in cases.items():
+            with self.subTest(words):
+                self.fails(Status.UNSUPPORTED, words, model_of, make())
+        self.fails(Status.INVALID_ARGUMENT, "module is a str", model_of, "vit")
+        self.fails(Status.BAD_FILE, "module: .*extra", model_of, self.with_extra())
+
+    @staticmethod
+    def with_extra():
+        module = timm_module()
+        module.extra = torch.nn.Linear(3, 3)
+        return module
+
+    def test_bad_images(self):
+        model, x = model_of(timm_module()), images()
+        for words, given in ((r"\[5, 3, 16, 16\]; expected \[B, 3, 32, 32\]", x[:, :, :16, :16].contiguous()), ("int64", x.long()),
+                             (r"\[3, 32, 32\]", x[0]), ("images require a gradient", x.clone().requires_grad_()),
+                             ("images are on meta, the model on cpu", x.to("meta"))):
+            self.fails(Status.INVALID_ARGUMENT, words, model.forward, given)
+            self.fails(Status.INVALID_ARGUMENT, words, model.classify, given)
+        with torch.no_grad():
+            model.forward(x.clone().requires_grad_())
+        self.fails(Status.INVALID_ARGUMENT, "mask", model.forward, x, "mask")
+        self.fails(Status.INVALID_ARGUMENT, "keep is 2", model.forward, x, "evit", 2)
+        headless = model_of(timm_module(num_classes=0))
+        self.fails(Status.UNSUPPORTED, "no head", headless.forward, x)
+        self.assertEqual(headless.classify(x, features=True).features.shape, (5 * modules.TOKENS, 128))
+        self.assertEqual(model.info.image_size, SIZE)
+        model.close()
+        self.fails(Status.INVALID_ARGUMENT, "closed", model.forward, x)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,229 @@
+/* Runs that bring their images' and logits' memory; weights from tensors in memory, and replaced under a session. */
+#include "model.h"
+
+enum { N_IMAGES = 4, CLASSES = 6, RUNS = 5 };
+
+static const toy_spec spec = {.dim = 64,
+                              .depth = 3,
+                              .mlp = 128,
+                              .image_size = 64,
+                              .patch_size = 16,
+                              .n_classes = CLASSES,
+                              .distilled = 1,
+                              .stored = RVIT_F32,
+                              .seed = 81,
+                              .n_predictors = 2};
+
+/* Memory of the device for all runs of a test: images and logits of each. */
+typedef struct memory {
+    rvit_stream *stream;
+    rvit_buffer *images[RUNS], *logits[RUNS];
+} memory;
+
+static void open_memory(memory *d, const toy *m, const int32_t counts[RUNS], uint64_t seed)
+{
+    expect_ok(rvit_stream_create(H.device[DEVICE], &d->stream));
+    for (int run = 0; run < RUNS; run++) {
+        /* Vulkan reads the capacity's images, whatever their number (vit.h). */
+        const int64_t room = H.desc.backend == RVIT_BACKEND_VULKAN || counts[run] == 0 ? N_IMAGES : counts[run];
+        expect_ok(rvit_buffer_create(H.device[DEVICE], room * m->pixels * 4, RVIT_BUFFER_DEVICE, &d->images[run]));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], (counts[run] + 1) * CLASSES * 4, RVIT_BUFFER_DEVICE, &d->logits[run]));
+        const float *images = toy_images(m, N_IMAGES, seed + (uint64_t)run);
+        expect_ok(rvit_stream_write(d->stream, (rvit_view){d->images[run], 0}, images, (int64_t)counts[run] * m->pixels * 4));
+    }
+}
+
+static void close_memory(memory *d)
+{
+    rvit_stream_destroy(d->stream);
+    for (int run = 0; run < RUNS; run++) {
+        rvit_buffer_destroy(d->images[run]);
+        rvit_buffer_destroy(d->logits[run]);
+    }
+}
+
+static uint8_t *masks_of(const toy *m)
+{
+    uint8_t *keep = scratch((size_t)(2 * N_IMAGES * m->tokens));
+    for (int32_t i = 0; i < 2 * N_IMAGES * m->tokens; i++)
+        keep[i] = i % m->tokens < m->n_prefix || i % 3 != 0;
+    return keep;
+}
+
+static rvit_run_args views_of(const memory *d, int run, int32_t n, const uint8_t *keep)
+{
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n;
+    args.keep = keep;
+    if (n > 0) {
+        args.device_images.buffer = d->images[run];
+        args.device_logits.buffer = d->logits[run];
+    }
+    return args;
+}
+
+/* Every policy, any number of images, one run behind another: the bits of sessions that copy from the host and back. */
+static void one_behind_another(void **state)
+{
+    (void)state;
+    static const int32_t ragged[RUNS] = {3, 0, 1, N_IMAGES, 2}, full[RUNS] = {N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES};
+    const toy *m = toy_new(&spec);
+    const uint8_t *keep = masks_of(m);
+    rvit_model *const models[2] = {open_model(m, RVIT_F32), open_model(m, RVIT_F16)};
+    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
+        for (int fixed = 0; fixed < 2; fixed++) {
+            const int32_t *counts = fixed ? full : ragged;
+            const uint8_t *mask = policy == RVIT_PRUNE_MASK ? keep : NULL;
+            memory d;
+            open_memory(&d, m, counts, 100);
+            rvit_session_desc desc = policy_desc(policy, N_IMAGES);
+            desc.fixed_batch = fixed;
+            rvit_session *plain = open_session(models[policy % 2], &desc), *session = NULL;
+            desc.run_views = 1;
+            desc.stream = d.stream;
+            expect_ok(rvit_session_create(models[policy % 2], &desc, &session));
+            assert_null(rvit_session_input(session));
+            for (int run = 0; run < RUNS; run++) {
+                const rvit_run_args args = views_of(&d, run, counts[run], mask);
+                expect_ok(rvit_session_enqueue(session, &args));
+                if (mask != NULL)
+                    expect_ok(rvit_session_wait(session));
+            }
+            if (mask == NULL)
+                expect_ok(rvit_session_wait(session));
+            assert_null(rvit_session_logits(session));
+            for (int run = 0; run < RUNS; run++) {
+                float logits[N_IMAGES * CLASSES];
+                const int64_t size = (int64_t)counts[run] * CLASSES * 4;
+                expect_ok(rvit_stream_read(d.stream, (rvit_view){d.logits[run], 0}, logits, size));
+                const float *wanted = run_session(plain, m, toy_images(m, N_IMAGES, 100 + (uint64_t)run), counts[run], mask);
+                assert_memory_equal(logits, wanted, (size_t)size);
+            }
+            for (int32_t stage = 0; stage < rvit_session_n_stages(plain); stage++)
+                assert_memory_equal(rvit_session_cu_seqlens(session, stage), rvit_session_cu_seqlens(plain, stage),
+                                    ((size_t)counts[RUNS - 1] + 1) * sizeof(int32_t));
+            rvit_session_destroy(session);
+            close_memory(&d);
+        }
+    }
+}
+
+static void bad_views(void **state)
+{
+    (void)state;
+    static const int32_t counts[RUNS] = {2, 2, 2, 2, 2};
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    memory d;
+    open_memory(&d, m, counts, 1);
+    rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_session *plain = open_session(model, &desc), *none = NULL;
+    desc.run_views = 2;
+    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "run_views is 2");
+    desc.run_views = 1;
+    rvit_session *session = open_session(model, &desc);
+    desc.images.buffer = d.images[0];
+    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "images is given");
+    desc.images.buffer = NULL;
+    desc.logits.buffer = d.logits[0];
+    expect_status(rvit_session_create(model, &desc, &none), RVIT_INVALID_ARGUMENT, "logits is given");
+    assert_null(none);
+
+    rvit_run_args args = views_of(&d, 0, 2, NULL);
+    float logits[2 * CLASSES];
+    expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "run_views is 0");
+    expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "device_logits");
+    args.n_images = 3;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
+    args.n_images = 2;
+    args.device_logits.offset = 2 * CLASSES * 4;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "logits");
+    args.device_logits = (rvit_view){NULL, 0};
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "device_logits is absent");
+    args = views_of(&d, 0, 2, NULL);
+    args.device_images.buffer = NULL;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "device_images is absent");
+    args.images = toy_images(m, 2, 1);
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images is given");
+    close_memory(&d);
+}
+
+static rvit_tensor_desc *descs_of(const toy *m)
+{
+    rvit_tensor_desc *descs = scratch((size_t)m->n_tensors * sizeof *descs);
+    for (int i = 0; i < m->n_tensors; i++) {
+        const toy_tensor *t = &m->tensors[i];
+        descs[i] = (rvit_tensor_desc)RVIT_TENSOR_DESC_INIT;
+        descs[i].name = t->name;
+        descs[i].dtype = RVIT_F32;
+        descs[i].rank = t->rank;
+        descs[i].shape = t->shape;
+        descs[i].data = t->values;
+    }
+    return descs;
+}
+
+static void weights_from_memory(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&spec);
+    const rvit_tensor_desc *descs = descs_of(m);
+    const float *images = toy_images(m, 2, 3);
+    for (int type = RVIT_F32; type <= RVIT_F16; type++) {
+        rvit_checkpoint *checkpoint = NULL;
+        rvit_model *model = NULL;
+        rvit_session *session = NULL;
+        rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
+        model_desc.dtype = (rvit_dtype)type;
+        expect_ok(rvit_checkpoint_from_tensors(descs, m->n_tensors, NULL, &checkpoint));
+        expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
+        rvit_checkpoint_destroy(checkpoint);
+        const rvit_session_desc desc = policy_desc(RVIT_PRUNE_DYNAMICVIT, 2);
+        expect_ok(rvit_session_create(model, &desc, &session));
+        const float *logits = run_session(session, m, images, 2, NULL);
+        const float *wanted = run_session(open_session(open_model(m, (rvit_dtype)type), &desc), m, images, 2, NULL);
+        assert_memory_equal(logits, wanted, 2 * CLASSES * sizeof(float));
+        rvit_session_destroy(session);
+        rvit_model_destroy(model);
+    }
+}
+
+static void replaced_weights(void **state)
+{
+    (void)state;
+    toy_spec other_spec = spec;
+    other_spec.seed = 82;
+    const toy *m = toy_new(&spec), *other = toy_new(&other_spec);
+    const float *images = toy_images(m, 3, 4);
+    const rvit_session_desc desc = policy_desc(RVIT_PRUNE_EVIT_FUSED, 3);
+    for (int type = RVIT_F32; type <= RVIT_F16; type++) {
+        rvit_model *model = open_model(m, (rvit_dtype)type), *fresh = open_model(other, (rvit_dtype)type);
+        rvit_session *session = open_session(model, &desc);
+        const float *before = run_session(session, m, images, 3, NULL);
+        const float *wanted = run_session(open_session(fresh, &desc), m, images, 3, NULL);
+        assert_memory_not_equal(before, wanted, 3 * CLASSES * sizeof(float));
+        rvit_checkpoint *checkpoint = open_checkpoint(other, "other.safetensors");
+        expect_ok(rvit_model_update(model, checkpoint));
+        assert_memory_equal(run_session(session, m, images, 3, NULL), wanted, 3 * CLASSES * sizeof(float));
+        expect_ok(rvit_model_update(model, open_checkpoint(m, "toy.safetensors")));
+        assert_memory_equal(run_session(session, m, images, 3, NULL), before, 3 * CLASSES * sizeof(float));
+
+        toy_spec wide = spec;
+        wide.mlp = 192;
+        expect_status(rvit_model_update(model, open_checkpoint(toy_new(&wide), "wide.safetensors")), RVIT_INVALID_ARGUMENT, "mlp_dim");
+        wide = spec;
+        wide.n_predictors = 1;
+        expect_status(rvit_model_update(model, open_checkpoint(toy_new(&wide), "few.safetensors")), RVIT_INVALID_ARGUMENT, "n_predictors");
+        rvit_checkpoint_desc with_eps = RVIT_CHECKPOINT_DESC_INIT;
+        with_eps.eps = 1e-5f;
+        rvit_checkpoint *eps = NULL;
+        expect_ok(rvit_checkpoint_open(toy_write(m, "eps.safetensors"), &with_eps, &eps));
+        expect_status(rvit_model_update(model, eps), RVIT_INVALID_ARGUMENT, "eps");
+        rvit_checkpoint_destroy(eps);
+        expect_status(rvit_model_update(NULL, checkpoint), RVIT_INVALID_ARGUMENT, "NULL");
+        assert_memory_equal(run_session(session, m, images, 3, NULL), before, 3 * CLASSES * sizeof(float));
+    }
+}
+
+SUITE(run_views_suite, MODEL_TEST(one_behind_another), MODEL_TEST(bad_views), MODEL_TEST(weights_from_memory),
+      MODEL_TEST(replaced_weights));
