@@ -39,6 +39,8 @@ static PyMethodDef methods[] = {
     {"strict_pack", FAST(core_strict_pack), NULL},
     {"strict_unpack", FAST(core_strict_unpack), NULL},
     {"strict_select", FAST(core_strict_select), NULL},
+    {"strict_attention_backward", FAST(core_strict_attention_backward), NULL},
+    {"backward_workspace", core_backward_workspace, METH_VARARGS, NULL},
     {"open", open_library, METH_O, NULL},
     {"hook", core_hook_set, METH_VARARGS, NULL},
     {"tensor_type", core_add_tensor_type, METH_O, NULL},
@@ -52,8 +54,11 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "raggedvit._core", .m_doc = PyDoc_STR("What is hot, in C."), .m_size = -1, .m_methods = methods};
+static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                 .m_name = "raggedvit._core",
+                                 .m_doc = PyDoc_STR("What is hot, in C."),
+                                 .m_size = -1,
+                                 .m_methods = methods};
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)

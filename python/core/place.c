@@ -8,10 +8,10 @@
 #include "core.h"
 #include "door.h"
 
-static __thread core_place *places;     /* of this thread; the last used one first */
-static pthread_key_t ending;            /* its destructor gives a thread's places back */
+static __thread core_place *places; /* of this thread; the last used one first */
+static pthread_key_t ending;        /* its destructor gives a thread's places back */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static core_place *spare;               /* of threads that ended */
+static core_place *spare; /* of threads that ended */
 static struct {
     int32_t type;
     uint64_t context;
@@ -47,7 +47,8 @@ int core_torch_context(int32_t index, uint64_t *out_context, core_error *error)
     if (*out_context != 0)
         return 0;
     const PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *const found = core_hook(CORE_HOOK_CONTEXT) == NULL ? NULL : PyObject_CallFunction(core_hook(CORE_HOOK_CONTEXT), "i", (int)index);
+    PyObject *const found =
+        core_hook(CORE_HOOK_CONTEXT) == NULL ? NULL : PyObject_CallFunction(core_hook(CORE_HOOK_CONTEXT), "i", (int)index);
     *out_context = found == NULL ? 0 : PyLong_AsUnsignedLongLong(found);
     Py_XDECREF(found);
     const int failed = PyErr_Occurred() != NULL || *out_context == 0;

@@ -41,7 +41,7 @@ def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
         if out is not None:
             raise invalid("out is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
         return OPERATORS[name](**inputs, **numbers)
-    if all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if x.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
         return compute(name, arrays, numbers, stream)
     if out is not None or stream is not None:
         raise invalid(f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does not "

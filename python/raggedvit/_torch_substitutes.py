@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import _torch_rows  # noqa: F401 (it registers the operators)
+from . import _torch_rows, _torch_select  # noqa: F401 (they register the operators)
 from ._core_loader import core
 from ._errors import invalid
 

@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _torch_ops, _torch_rows  # noqa: F401 (they register the operators)
+from . import _torch_ops, _torch_rows, _torch_select  # noqa: F401 (they register the operators)
 from ._attention import attention as _run
 from ._errors import RaggedVitError, Status
 
