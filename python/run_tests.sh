@@ -1,18 +1,41 @@
 #!/usr/bin/env bash
-# Runs the package's tests on a library: python/run_tests.sh LIBRARY [unittest arguments]. Exits 77, with the reason, where they cannot run.
-# RVIT_PYTHON names the interpreter; else the first of python3 and /usr/bin/python3 that has numpy.
+# Runs the package's tests on a library. Exits 77, with the reason, where they cannot run.
+#
+#   python/run_tests.sh LIBRARY [ARGUMENTS OF UNITTEST]              with the first of $RVIT_PYTHON, python3, /usr/bin/python3 that has numpy
+#   python/run_tests.sh --torch [LIBRARY] [ARGUMENTS OF UNITTEST]    with PyTorch, timm and transformers too: in build/python-torch, a venv
+#                                                                   that is made if it is not there (PyPI, 2.5 GB), or by $RVIT_TEST_PYTHON
+#   python/run_tests.sh --if-torch LIBRARY [ARGUMENTS OF UNITTEST]   the same, but nothing is installed
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+venv=$here/../build/python-torch
+skip() { echo "skipped: $1"; exit 77; }
+has() { "$1" -c "import sys, $2; assert sys.version_info >= (3, 10)" 2>/dev/null; }
+
+pythons=${RVIT_PYTHON:-python3 /usr/bin/python3} modules=numpy
+lacks="no Python 3.10 with numpy here (Debian: python3-numpy)"
+case ${1:-} in
+--torch | --if-torch)
+    pythons=${RVIT_TEST_PYTHON:-$venv/bin/python} modules="numpy, torch"
+    lacks="$pythons has no PyTorch (python/run_tests.sh --torch makes one that has; RVIT_TEST_PYTHON names another)"
+    if [ "$1" = --torch ] && [ -z "${RVIT_TEST_PYTHON:-}" ] && [ ! -e "$venv/complete" ]; then
+        "${RVIT_PYTHON:-python3}" -m venv "$venv"
+        "$venv/bin/pip" install --quiet --disable-pip-version-check numpy torch timm 'transformers>=5.23,<5.24' mypy scikit-build-core
+        touch "$venv/complete"
+    fi
+    shift
+    [ $# -gt 0 ] || set -- "$here/../build/release/libraggedvit.so.0"
+    ;;
+'') sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
 library=$(realpath "$1")
 shift
-skip() { echo "skipped: $1"; exit 77; }
 
 if grep -qaE '__(asan|tsan)_init' "$library"; then
     skip "the library has a sanitizer in it, which an interpreter without one cannot load"
 fi
-for python in ${RVIT_PYTHON:-python3 /usr/bin/python3} ''; do
-    [ -n "$python" ] || skip "no Python with numpy here (Debian: python3-numpy)"
-    ! "$python" -c 'import sys, numpy; assert sys.version_info >= (3, 9)' 2>/dev/null || break
+for python in $pythons ''; do
+    [ -n "$python" ] || skip "$lacks"
+    ! has "$python" "$modules" || break
 done
 cd "$here/tests"
 RAGGEDVIT_LIBRARY=$library PYTHONDONTWRITEBYTECODE=1 exec "$python" -m unittest "${@:--v}"

@@ -33,7 +33,7 @@ PYTHON)
     ! grep -qaE '__(asan|tsan)_init' "$library" || skip "Python cannot load a library with a sanitizer in it"
     for python in ${RVIT_PYTHON:-python3 /usr/bin/python3} ''; do
         [ -n "$python" ] || skip "no Python with numpy here (Debian: python3-numpy)"
-        ! "$python" -c 'import sys, numpy; assert sys.version_info >= (3, 9)' 2>/dev/null || break
+        ! "$python" -c 'import sys, numpy; assert sys.version_info >= (3, 10)' 2>/dev/null || break
     done
     printf '#!/bin/sh\nexec %s -B "$@"\n' "$(command -v "$python")" >"$work/bin/python3"
     unwanted='^cc '

@@ -6,15 +6,17 @@ from __future__ import annotations
 import ctypes
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import host_array, is_torch
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 from ._layouts import new
 from ._sessions import Prune, Session
+from ._typing import TensorT
 
 if TYPE_CHECKING:
     from ._model import Model
@@ -75,6 +77,12 @@ class Forward:
         self._fast: Any = None  # the compiled core's forward, and what it knows
         self._state: Any = None
         model._prepared.add(self)
+
+    @overload
+    def __call__(self, images: TensorT) -> TensorT: ...
+
+    @overload
+    def __call__(self, images: ArrayLike) -> NDArray[np.float32]: ...
 
     def __call__(self, images: Any) -> Any:
         if self._fast is not None:

@@ -9,9 +9,10 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Iterator, Sequence, overload
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from . import _checks, _modules
 from ._arrays import host_array, is_torch
@@ -23,6 +24,7 @@ from ._layouts import new
 from ._library import Handle, Library, library
 from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
+from ._typing import ArrayT, TensorT
 
 if TYPE_CHECKING:
     import torch
@@ -43,29 +45,30 @@ def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarra
 
 
 @dataclass
-class Result:
+class Result(Generic[ArrayT]):
     """What a classify gives: arrays of its own, which nothing overwrites. For images in a PyTorch tensor, logits, features and cls_attention
     are tensors on its device; the rest are numpy arrays."""
 
     #: float32 [B, n_classes]; None for a model without a head.
-    logits: np.ndarray | torch.Tensor | None
+    logits: ArrayT | None
     #: int32 [B + 1] for each prune stage: tokens of image i after it, prefix tokens included: cu[i + 1] - cu[i].
-    cu_seqlens: list[np.ndarray] = field(default_factory=list)
+    cu_seqlens: list[NDArray[np.int32]] = field(default_factory=list)
     #: For each stage, for each image: int32, the token of the unpruned image that each row holds (prefix first; patch n is n_prefix + n);
     #: -1 for EViT's fused token.
-    kept: list[list[np.ndarray]] = field(default_factory=list)
+    kept: list[list[NDArray[np.int32]]] = field(default_factory=list)
     #: tome: for each stage, for each image: float32, how many tokens each row is the mean of. Otherwise empty.
-    sizes: list[list[np.ndarray]] = field(default_factory=list)
+    sizes: list[list[NDArray[np.float32]]] = field(default_factory=list)
     #: float32 [rows, dim], if asked for: the rows of the last stage (of all tokens without one) after the final layernorm, image after
     #: image.
-    features: np.ndarray | torch.Tensor | None = None
+    features: ArrayT | None = None
     #: float32 [rows, n_heads], if asked for: the CLS row of the last block's attention.
-    cls_attention: np.ndarray | torch.Tensor | None = None
+    cls_attention: ArrayT | None = None
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        if self.logits is None:
+        logits: Any = self.logits
+        if logits is None:
             raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits")
-        return np.array(self.logits.cpu().numpy() if is_torch(self.logits) else self.logits, dtype=dtype)
+        return np.array(logits.cpu().numpy() if is_torch(logits) else logits, dtype=dtype)
 
 
 @dataclass
@@ -187,6 +190,16 @@ class Model:
         """forward with its policy settled: a function of images."""
         return Forward(self, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
 
+    @overload
+    def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                seed: int | None = None) -> TensorT: ...
+
+    @overload
+    def forward(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                seed: int | None = None) -> NDArray[np.float32]: ...
+
     def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                 seed: int | None = None) -> Any:
@@ -214,9 +227,19 @@ class Model:
 
     __call__ = forward
 
+    @overload
+    def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result[TensorT]: ...
+
+    @overload
+    def classify(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result[NDArray[np.float32]]: ...
+
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result:
+                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result[Any]:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_size, image_size], normalised as the checkpoint was trained; an array or what numpy can
@@ -249,7 +272,7 @@ class Model:
             result = self._result(session.handle, logits, n, outputs)
         return _as_tensors(result, "cpu") if is_torch(images) else result
 
-    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result:
+    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
         refuse_gradient(torch, images)
         if images.get_device() != self.cuda_index:
@@ -360,7 +383,7 @@ class Model:
         session.run.keep = found.ctypes.data
         return found
 
-    def _result(self, session: Handle, logits: Any, n: int, outputs: int) -> Result:
+    def _result(self, session: Handle, logits: Any, n: int, outputs: int) -> Result[Any]:
         lib, result = self._lib, Result(logits)
         stages = lib.rvit_session_n_stages(session)
         for stage in range(stages):
@@ -385,7 +408,7 @@ class Model:
         return result
 
 
-def _as_tensors(result: Result, device: Any) -> Result:
+def _as_tensors(result: Result[Any], device: Any) -> Result[Any]:
     torch = sys.modules["torch"]
     for name in ("logits", "features", "cls_attention"):
         value = getattr(result, name)

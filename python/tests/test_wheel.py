@@ -1,10 +1,9 @@
-"""A wheel packed from the library under test, installed into an empty folder, works without being told where the library is."""
+"""What pip install . makes: the package with the library inside works without being told where the library is."""
 
-import base64
-import hashlib
-import importlib.util
+import email
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -13,38 +12,70 @@ import unittest
 import zipfile
 
 import support
+import raggedvit
+
+BUILD = pathlib.Path(os.environ["RAGGEDVIT_LIBRARY"]).resolve().parent if "RAGGEDVIT_LIBRARY" in os.environ else pathlib.Path("/nowhere")
+CODE = "import raggedvit; from raggedvit._library import library; raggedvit.devices(); print(library().path)"
 
 
-@unittest.skipUnless(shutil.which("objdump") and shutil.which("dpkg-query"), "objdump or dpkg-query is not here")
+def run(*words, **options):
+    """A program's output; what it says where it fails is shown."""
+    done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode:
+        raise AssertionError(f"{words} ends with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+@unittest.skipUnless((support.ROOT / "pyproject.toml").exists(), "this is not the source tree")
 class WheelTest(unittest.TestCase):
-    def test_wheel(self):
-        spec = importlib.util.spec_from_file_location("pack_wheel", support.ROOT / "python" / "pack_wheel.py")
-        pack_wheel = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(pack_wheel)
+    def check_installed(self, site):
+        run("sh", support.ROOT / "tests" / "check_runpath.sh", site)
+        environment = {k: v for k, v in os.environ.items() if k != "RAGGEDVIT_LIBRARY"}
+        environment["PYTHONPATH"] = str(site)
+        out = run(sys.executable, "-c", CODE, env=environment, cwd=site)
+        self.assertEqual(out.splitlines()[-1], str(site / "raggedvit" / "libraggedvit.so.0"))
+
+    def test_version(self):
+        cmake = (support.ROOT / "CMakeLists.txt").read_text()
+        self.assertEqual(raggedvit.__version__, re.search(r"project\(raggedvit VERSION ([0-9.]+)", cmake)[1])
+        # Without the library, too.
+        code = "import raggedvit; print(raggedvit.__version__)"
+        environment = {**os.environ, "RAGGEDVIT_LIBRARY": "/nowhere", "PYTHONPATH": str(pathlib.Path(raggedvit.__file__).parents[1])}
+        self.assertEqual(run(sys.executable, "-c", code, env=environment).strip(), raggedvit.__version__)
+
+    @unittest.skipUnless(shutil.which("cmake") and (BUILD / "CMakeCache.txt").exists(), "the library lies in no build folder, or no cmake here")
+    def test_component(self):
         with tempfile.TemporaryDirectory() as folder:
-            folder = pathlib.Path(folder)
-            try:
-                wheel = pack_wheel.pack(os.environ["RAGGEDVIT_LIBRARY"], folder)
-            except pack_wheel.UnknownLicence as reason:  # copied libraries, as where only binaries were brought
-                self.skipTest(reason.code)
-            self.assertRegex(wheel.name, r"^raggedvit-\d+\.\d+\.\d+-py3-none-manylinux_2_\d+_\w+\.whl$")
+            site = pathlib.Path(folder).resolve()
+            run("cmake", "--install", BUILD, "--component", "python", "--prefix", site)
+            shutil.copytree(pathlib.Path(raggedvit.__file__).parent, site / "raggedvit", dirs_exist_ok=True)
+            self.check_installed(site)
+
+    def test_pip_wheel(self):
+        try:
+            import pip  # noqa: F401
+            import scikit_build_core  # noqa: F401
+        except ImportError as reason:
+            self.skipTest(f"{reason} (python/run_tests.sh --torch has it)")
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder).resolve()
+            run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder, support.ROOT,
+                "--config-settings=cmake.define.RVIT_VULKAN=OFF", "--config-settings=cmake.define.RVIT_CUDA=OFF")
+            (wheel,) = folder.glob("*.whl")
+            self.assertRegex(wheel.name, rf"^raggedvit-{re.escape(raggedvit.__version__)}-cp310-abi3-linux_\w+\.whl$")
             with zipfile.ZipFile(wheel) as archive:
-                record = next(n for n in archive.namelist() if n.endswith("RECORD"))
-                lines = archive.read(record).decode().splitlines()
-                self.assertEqual([line.split(",")[0] for line in lines], archive.namelist())
-                for line in lines[:-1]:
-                    name, digest, size = line.split(",")
-                    data = archive.read(name)
-                    found = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
-                    self.assertEqual((digest, int(size)), ("sha256=" + found, len(data)))
+                names = archive.namelist()
+                metadata = email.message_from_bytes(archive.read(next(n for n in names if n.endswith(".dist-info/METADATA"))))
                 archive.extractall(folder / "site")
-            subprocess.run(["sh", support.ROOT / "tests" / "check_runpath.sh", folder / "site"], stdout=subprocess.DEVNULL, check=True)
-            environment = {k: v for k, v in os.environ.items() if k != "RAGGEDVIT_LIBRARY"}
-            environment["PYTHONPATH"] = str(folder / "site")
-            code = "import raggedvit; from raggedvit._library import library; raggedvit.devices(); print(library().path)"
-            out = subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, stdout=subprocess.PIPE, text=True,
-                                 check=True).stdout
-            self.assertEqual(out.strip(), str(folder / "site" / "raggedvit" / "libraggedvit.so.0"))
+            self.assertEqual((metadata["Name"], metadata["License-Expression"], metadata["Requires-Python"]),
+                             ("raggedvit", "Apache-2.0 AND MIT", ">=3.10"))
+            inside = {n.split("/", 1)[1] for n in names if n.startswith("raggedvit/")}
+            source = pathlib.Path(raggedvit.__file__).parent
+            modules = {str(path.relative_to(source)) for path in source.rglob("*") if path.suffix in (".py", ".pyi", ".typed")}
+            self.assertEqual({n for n in inside if not n.endswith(".so")} - {"libraggedvit.so.0"}, modules)
+            self.assertIn("libraggedvit.so.0", inside)
+            self.assertTrue(all(any(n.endswith(f"dist-info/licenses/{file}") for n in names) for file in ("LICENSE", "python/licenses/volk.txt")))
+            self.check_installed(folder / "site")
 
 
 if __name__ == "__main__":

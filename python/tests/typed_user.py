@@ -1,0 +1,41 @@
+"""Read by mypy --strict alone (test_typing.py): what a user of the package may write. A line that ignores an error must have it."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import raggedvit
+
+version: str = raggedvit.__version__
+backends: list[str] = [device.backend for device in raggedvit.devices()]
+
+
+def of_arrays(qkv: NDArray[np.float16], cu_seqlens: NDArray[np.int32]) -> NDArray[np.float16]:
+    out, lse, _ = raggedvit.attention(qkv, cu_seqlens, lse=True)
+    raggedvit.attention(qkv, cu_seqlens, max_len="197")  # type: ignore[call-overload]
+    text: str = raggedvit.attention(qkv, cu_seqlens)  # type: ignore[assignment]
+    return raggedvit.pack(out, cu_seqlens) if text else raggedvit.attention(qkv, cu_seqlens, None, 197)
+
+
+def of_tensors(qkv: torch.Tensor, cu_seqlens: torch.Tensor) -> torch.Tensor:
+    raggedvit.attention("qkv", cu_seqlens)  # type: ignore[call-overload]
+    return raggedvit.attention(qkv, cu_seqlens, out=torch.empty_like(qkv[:, 0])).relu()
+
+
+def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[float, torch.Tensor]:
+    result = model.classify(images, "evit", keep=0.7)
+    assert result.logits is not None
+    best: NDArray[np.intp] = result.logits.argmax(1)
+    tokens: int = len(result.kept[0][int(best[0])])
+    model.classify(images, "evit", keep="0.7")  # type: ignore[call-overload]
+    result.logits.relu()  # type: ignore[attr-defined]
+    for_tensors = model.classify(torch.from_numpy(images))
+    assert for_tensors.logits is not None
+    return float(model.forward(images)[0, tokens]), for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
+
+
+def failed(error: raggedvit.RaggedVitError) -> bool:
+    details: dict[str, Any] = {"status": error.status.name}
+    return error.status == raggedvit.Status.INVALID_ARGUMENT and bool(details)
