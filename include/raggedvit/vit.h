@@ -326,8 +326,8 @@ typedef struct rvit_run_args {
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the
    host (rvit_session_desc.run_views, or fixed_batch and images; no given mask). Such runs may be
-   enqueued one after another: rvit_session_wait then waits for all, fails if any of them had an error, and returns the
-   results of the last. */
+   enqueued one after another: rvit_session_wait then waits for all, fails if any of them had an
+   error, and returns the results of the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
 /* Waits for the enqueued run. Its results are valid until the next enqueue. INVALID_ARGUMENT:
    scores are NaN or cannot be added up; the detail names the image and the prune stage. (tome has
