@@ -88,7 +88,7 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
     }
 }
 
-static int runs_all_cases(void)
+int runs_all_cases(void)
 {
     return getenv("RVIT_TEST_FULL") != NULL;
 }

@@ -59,6 +59,8 @@ int harness_main(int argc, char **argv, int with_oracle, const suite *const *sui
    every value of each counter still occurs, and with a share of 2 and three loops every pair of values. RVIT_TEST_FULL in the
    environment: all cases everywhere (tools/test.sh --full). */
 int leaves_out(int64_t number, int32_t share);
+/* Whether the run is to leave nothing out (RVIT_TEST_FULL). */
+int runs_all_cases(void);
 
 /* Takes the option and its value off the front of the arguments if it stands there; else gives `otherwise`. */
 const char *harness_first_option(int *argc, char ***argv, const char *option, const char *otherwise);

@@ -133,8 +133,8 @@ typedef struct rvit_tensor_desc {
 } rvit_tensor_desc;
 #define RVIT_TENSOR_DESC_INIT RVIT_INIT(rvit_tensor_desc)
 
-/* A checkpoint of tensors in memory, under the names that a file would have (a state_dict of timm or
-   of Hugging Face). tensors [n_tensors]: the caller sets each struct_size, to the same value. The
+/* A checkpoint of tensors in memory, under the names that a file would have (a state_dict of timm
+   or of Hugging Face). tensors [n_tensors]: the caller sets each struct_size, to the same value. The
    descs and shapes are needed during the call only; names and data are borrowed, unchanged, until
    the checkpoint is destroyed. There is no config.json: give what the weights do not tell
    (desc->eps), and check what the library cannot see: 64 columns a head, exact GELU, a head on the
@@ -256,7 +256,8 @@ typedef struct rvit_memory_info {
      upload    4; 4 B channels image_size^2 (unless desc.images is given); with desc.run_views none
                of these, but without fixed_batch 4 (B + 1)
                each stage: B L_i (mask); counts and position scores again
-     readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of the last stage;
+     readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of
+               the last stage;
                CLS attention 4 B T H
                each stage: its results again; 4 (not tome)
      trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
@@ -314,8 +315,8 @@ typedef struct rvit_run_args {
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
        channels, image_size, image_size], read when the run executes. device_logits: f32 [n_images,
        n_classes], written then; absent for a model without a head. Both may be absent if n_images is
-       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer handles are free again on return, the
-       memory once the run has executed. */
+       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer
+       handles are free again on return, the memory once the run has executed. */
     rvit_view device_images, device_logits;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
@@ -324,9 +325,9 @@ typedef struct rvit_run_args {
    return.
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the
-   host (rvit_session_desc.run_views, or fixed_batch and images; no given mask). Such runs may be enqueued one after
-   another: rvit_session_wait then waits for all, fails if any of them had an error, and returns the
-   results of the last. */
+   host (rvit_session_desc.run_views, or fixed_batch and images; no given mask). Such runs may be
+   enqueued one after another: rvit_session_wait then waits for all, fails if any of them had an
+   error, and returns the results of the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
 /* Waits for the enqueued run. Its results are valid until the next enqueue. INVALID_ARGUMENT:
    scores are NaN or cannot be added up; the detail names the image and the prune stage. (tome has

@@ -12,6 +12,7 @@
 #include <raggedvit/cuda.h>
 #include <raggedvit/prune.h>
 #include <raggedvit/ragged.h>
+#include <raggedvit/vit.h>
 
 #include "dlpack.h"
 
@@ -48,7 +49,8 @@ int core_fail_library(core_error *error, rvit_status status);
     X(rvit_attention_backward_workspace) \
     X(rvit_select)                       \
     X(rvit_pack)                         \
-    X(rvit_unpack)
+    X(rvit_unpack)                       \
+    X(rvit_session_enqueue)
 typedef struct core_library {
 #define X(name) __typeof__(&name) name;
     CORE_FUNCTIONS(X)

@@ -16,6 +16,7 @@
     X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                              \
     X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */                   \
     X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */                   \
+    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */       \
     X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
     X(PACK, "pack")                                                                                              \
     X(UNPACK, "unpack")
@@ -90,6 +91,13 @@ PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
         (void)self;                                                                                            \
         return core_call(&signature, arguments, n, keywords, 1);                                               \
     }
+
+/* forward_door.c. _core.forward_state(device, channels, size, classes), forward_add(state, stream, n, session, images, logits, marks),
+   forward_clear(state), forward(state, images): see Forward in _forward.py. */
+PyObject *core_forward_state(PyObject *module, PyObject *arguments);
+PyObject *core_forward_add(PyObject *module, PyObject *arguments);
+PyObject *core_forward_clear(PyObject *module, PyObject *state);
+PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);

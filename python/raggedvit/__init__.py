@@ -25,10 +25,10 @@ __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "PolicyInfo", "RaggedV
 if _core_loader.core is not None:
     _compile.watch()
 
-#: The version of this package, as "0.2.0". The library need not be there.
+#: The version of this package, as "0.3.0". The library need not be there.
 __version__: str = ".".join(str(_CONSTANTS[f"RVIT_VERSION_{part}"]) for part in ("MAJOR", "MINOR", "PATCH"))
 
 
 def version() -> str:
-    """The version of the library that is in use, as "0.2.0"."""
+    """The version of the library that is in use, as "0.3.0"."""
     return library().version()

@@ -5,15 +5,17 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import TYPE_CHECKING, Any, overload
+import weakref
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import host_array, is_torch
+from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 from ._layouts import new
-from ._sessions import Prune, tick
+from ._sessions import Prune, Session
 from ._typing import TensorT
 
 if TYPE_CHECKING:
@@ -27,13 +29,17 @@ def expected_shape(model: Model) -> str:
     return f"[B, {info.channels}, {info.image_size}, {info.image_size}]"
 
 
-def host_images(model: Model, images: Any) -> np.ndarray:
-    """float32, contiguous; read in place if they are."""
-    if is_torch(images):
-        images = host_tensor(model, images)
+def host_view(model: Model, images: Any) -> np.ndarray:
+    """Images of the host, of any floating-point type and layout."""
     info, found = model.info, host_array("images", images)
     if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != (info.channels, info.image_size, info.image_size):
         raise invalid(f"images are {found.dtype} {list(found.shape)}; expected {expected_shape(model)}, normalised floating point")
+    return found
+
+
+def host_images(model: Model, images: Any) -> np.ndarray:
+    """float32, contiguous; read in place if they are."""
+    found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
     try:
         with np.errstate(over="raise"):
             return np.ascontiguousarray(found, np.float32)
@@ -68,6 +74,9 @@ class Forward:
             raise invalid("policy is 'mask', for which each call needs a mask; use classify")
         self.model, self.prune = model, prune
         self._lanes: dict[int, Lane] = {}
+        self._fast: Any = None  # the compiled core's forward, and what it knows
+        self._state: Any = None
+        model._prepared.add(self)
 
     @overload
     def __call__(self, images: TensorT) -> TensorT: ...
@@ -76,6 +85,21 @@ class Forward:
     def __call__(self, images: ArrayLike) -> NDArray[np.float32]: ...
 
     def __call__(self, images: Any) -> Any:
+        if self._fast is not None:
+            logits = self._fast(self._state, images)
+            if logits is not None:
+                return logits
+        return self._general(images)
+
+    def forget(self, session: Session) -> None:
+        """Lets go of a session."""
+        if self._fast is not None:
+            core.forward_clear(self._state)
+        for lane in list(self._lanes.values()):
+            for shape in [shape for shape, plan in list(lane.plans.items()) if plan[0] is session]:
+                lane.plans.pop(shape, None)
+
+    def _general(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(images, torch.Tensor):
             return self._on_host(images)
@@ -93,18 +117,44 @@ class Forward:
         return _forward(lane, images)
 
     def _lane(self, stream: int, index: int) -> Lane:
+        torch = sys.modules["torch"]
+        if self._fast is None and _reads_tensors():
+            info = self.model.info
+            self._state = ready().forward_state(index, info.channels, info.image_size, info.n_classes)
+            core.hook("capturing", torch._C._cuda_isCurrentStreamCapturing)
+            self._fast = core.forward
         if len(self._lanes) >= MAX_STREAMS:
             self._lanes.clear()
-        lane = self._lanes[stream] = Lane(self, sys.modules["torch"], stream, index)
+            if self._fast is not None:
+                core.forward_clear(self._state)
+        lane = self._lanes[stream] = Lane(self, torch, stream, index)
         return lane
+
+    def map(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """The logits of each batch of an iterable, in order, of arrays or CPU tensors. On a CUDA device a batch is copied while the one
+        before is computed, and memory that is pinned is copied from where it is: leave a batch as it is until its logits have come. NaN in
+        the scores raises, as in classify."""
+        if self.model.cuda_index < 0:
+            return (self(batch) for batch in batches)
+        return self._in_turns(batches)
+
+    def _in_turns(self, batches: Iterable[Any]) -> Iterator[Any]:
+        with self.model._pipeline() as pipeline:
+            yield from pipeline.run(batches, self.prune)
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
+        if model.cuda_index >= 0:
+            found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
+            if not len(found):
+                return np.empty((0, model.info.n_classes), np.float32)
+            with model._pipeline() as pipeline:
+                return pipeline.one(found, self.prune)
         images = host_images(model, images)
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):
             session = model._sessions.get(self.prune, len(images))
-            with session.lock:
+            with session:
                 session.run.n_images, session.run.images = len(images), images.ctypes.data
                 model._lib.rvit_session_run(session.handle, session.pointer, logits.ctypes.data)
         return logits
@@ -115,7 +165,8 @@ class Lane:
 
     def __init__(self, forward: Forward, torch: Any, stream: int, index: int) -> None:
         model = forward.model
-        self.forward, self.model, self.torch, self.stream, self.index = forward, model, torch, stream, index
+        self.forward = weakref.proxy(forward)  # which holds this
+        self.model, self.torch, self.stream, self.index = model, torch, stream, index
         lib = model._lib
         self.empty_like, self.float32, self.capturing = torch.empty_like, torch.float32, torch._C._cuda_isCurrentStreamCapturing
         self.set_buffer, self.enqueue = lib.raw.rvit_cuda_buffer_set, lib.raw.rvit_session_enqueue
@@ -139,17 +190,21 @@ class Lane:
         run.device_images.buffer, run.device_logits.buffer = session.images.pointer, session.logits.pointer
         if len(self.plans) >= MAX_SHAPES:
             self.plans.clear()
+            if self.forward._fast is not None:
+                core.forward_clear(self.forward._state)
         made = (session, session.handle.pointer.value, ctypes.addressof(run), session.images.pointer.value, session.logits.pointer.value,
                 template, 4 * images.numel(), 4 * template.numel(), run)
         self.plans[images.shape] = made
         return made
 
-    def failed(self, status: int) -> None:
-        self.model._lib.check(status)
+    def arm(self, plan: tuple[Any, ...]) -> None:
+        """Tells the compiled core of a plan: from now on it makes such calls alone."""
+        session, handle, _, images, logits, template, *_ = plan
+        core.forward_add(self.forward._state, self.stream, len(template), handle, images, logits, ctypes.addressof(session.marks))
 
 
 def _forward(lane: Lane, images: Any) -> Any:
-    """CUDA tensor in, CUDA tensor out: the hot path."""
+    """CUDA tensor in, CUDA tensor out, where the compiled core does not do it."""
     if images.requires_grad:
         refuse_gradient(lane.torch, images)
     if lane.capturing():
@@ -168,13 +223,23 @@ def _forward(lane: Lane, images: Any) -> Any:
         images = images.clone(memory_format=lane.torch.contiguous_format)
         address = images.data_ptr()
     logits = lane.empty_like(template)
-    with session.lock:
+    with session:
         status = (lane.set_buffer(images_buffer, address, images_size) or lane.set_buffer(logits_buffer, logits.data_ptr(), logits_size)
                   or lane.enqueue(handle, run))
         if status:
-            lane.failed(status)
-    session.used = tick()
+            lane.model._lib.check(status)
+    if lane.forward._fast is not None and session.alive:
+        lane.arm(plan)
     return logits
+
+
+def _reads_tensors() -> bool:
+    """Whether there is a compiled core that reads PyTorch's tensors."""
+    if core is None:
+        return False
+    from ._torch_attention import READS_TENSORS
+
+    return READS_TENSORS
 
 
 def converted(torch: Any, images: Any) -> Any:

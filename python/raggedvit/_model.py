@@ -7,8 +7,9 @@ import ctypes
 import os
 import sys
 import threading
+import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Sequence, overload
+from typing import TYPE_CHECKING, Any, Generic, Iterator, Sequence, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +22,7 @@ from ._forward import Forward, converted, host_images, refuse_gradient
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
 from ._layouts import new
 from ._library import Handle, Library, library
+from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
 
@@ -73,6 +75,18 @@ class Result(Generic[ArrayT]):
 class _Session:
     handle: Handle
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+def _weakly(method: Any) -> Any:
+    """A bound method that does not keep its object."""
+    found = weakref.WeakMethod(method)
+
+    def call(*arguments: Any) -> None:
+        method = found()
+        if method is not None:
+            method(*arguments)
+
+    return call
 
 
 class Model:
@@ -154,9 +168,12 @@ class Model:
         self.device: DeviceInfo = DeviceInfo.of(device_info)
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
-        self._sessions = Sessions(lib, self._handle, *self._limits)
+        self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
+        self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
+        self._idle: list[Pipeline] = []  # for batches of the host
+        self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -201,7 +218,8 @@ class Model:
             return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
                                 seed=seed)(images)
         if forward is None:
-            forward = self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges, seed=seed)
+            # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
+            forward = Forward(weakref.proxy(self), Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
             if len(self._forwards) >= 64:
                 self._forwards.clear()
             self._forwards[key] = forward
@@ -244,7 +262,7 @@ class Model:
         found = host_images(self, images)
         n = len(found)
         session = self._sessions.get(prune, n, outputs)
-        with session.lock:
+        with session:
             run = session.run
             run.n_images, run.images = n, found.ctypes.data
             masked = self._mask(mask, prune, session, n)
@@ -268,7 +286,7 @@ class Model:
         logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
         # Not the session of forward, whose errors nobody has asked for.
         session = self._sessions.get(prune, n, outputs, self._stream(place), (place, "classify"))
-        with session.lock:
+        with session:
             self._point(session, images, logits)
             session.run.n_images = n
             masked = self._mask(mask, prune, session, n)
@@ -292,7 +310,27 @@ class Model:
         self._sessions.close()
         self._forwards.clear()
         self._streams.clear()
+        self._idle.clear()
         self._handle.close()
+
+    @contextlib.contextmanager
+    def _pipeline(self) -> Iterator[Pipeline]:
+        """A pipeline for batches of the host; several may be in use."""
+        with self._lock:
+            pipeline = self._idle.pop() if self._idle else None
+        if pipeline is None:
+            pipeline = Pipeline(weakref.proxy(self))
+            self._slots.update(pipeline.slots)
+        try:
+            yield pipeline
+        finally:
+            with self._lock:
+                if len(self._idle) < 2:
+                    self._idle.append(pipeline)
+
+    def _forget(self, session: Session) -> None:
+        for forward in list(self._prepared):
+            forward.forget(session)
 
     def _check_prune(self, prune: Prune) -> None:
         """Raises what a session with this policy would, without making one."""
@@ -305,8 +343,8 @@ class Model:
             if self._sessions.closed:
                 raise invalid("the model is closed")
             for session in self._sessions:
-                held.enter_context(session.lock)
-            for stream in self._streams.values():
+                held.enter_context(session)
+            for stream in [*self._streams.values(), *(slot.stream for slot in self._slots)]:
                 self._lib.rvit_stream_synchronize(stream)
             self._lib.rvit_model_update(self._handle, checkpoint)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
-from typing import Any, NamedTuple
+import time
+from typing import Any, Callable, NamedTuple
 
 from . import _checks
 from ._constants import CONSTANTS
@@ -13,7 +13,7 @@ from ._errors import invalid
 from ._layouts import new
 from ._library import Handle, Library
 
-tick = itertools.count().__next__
+tick = time.monotonic_ns
 N_EXACT = 2
 
 
@@ -63,15 +63,26 @@ def _blocks(argument: str, value: Any) -> tuple[int, ...]:
 class Session:
     """A session of the library's, its lock, and what a run of it needs. `alive`: it has not been let go for another."""
 
-    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "used", "alive", "run", "pointer", "images", "logits")
+    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits")
 
     def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool) -> None:
         self.handle, self.prune, self.capacity, self.fixed = handle, prune, capacity, fixed
-        self.lock, self.alive, self.used = threading.Lock(), True, tick()
+        self.lock, self.alive = threading.Lock(), True
+        # When it last ran, and 1 while its lock is held, which the compiled core looks at in place of the lock.
+        self.marks = (ctypes.c_int64 * 2)(tick())
         self.run = new("rvit_run_args")
         self.pointer = ctypes.addressof(self.run)
         self.images: Handle | None = None  # wrapped buffers, of a session whose runs bring their memory
         self.logits: Handle | None = None
+
+    def __enter__(self) -> Session:
+        self.lock.acquire()
+        self.marks[1] = 1
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.marks[:] = tick(), 0
+        self.lock.release()
 
 
 class _Group:
@@ -101,14 +112,14 @@ class _Group:
 class Sessions:
     """At most `most` sessions of a model, the least recently used of which goes first."""
 
-    def __init__(self, lib: Library, model: Handle, most: int, max_batch: int | None) -> None:
-        self.lib, self.model, self.most, self.max_batch = lib, model, most, max_batch
+    def __init__(self, lib: Library, model: Handle, most: int, max_batch: int | None, on_drop: Callable[[Session], None]) -> None:
+        self.lib, self.model, self.most, self.max_batch, self.on_drop = lib, model, most, max_batch, on_drop
         self.lock, self.closed = threading.RLock(), False
         self._groups: dict[Any, _Group] = {}
 
     def __iter__(self) -> Any:
         """The sessions there are, from the least recently used on."""
-        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.used))
+        return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.marks[0]))
 
     def get(self, prune: Prune, n: int, outputs: int = 0, stream: Handle | None = None, place: Any = None) -> Session:
         """The session for a batch of n. place: what tells its stream from others; with one, runs bring their own device memory."""
@@ -119,14 +130,14 @@ class Sessions:
             session = group.fitting(n)
             if session is None:
                 session = self._add(group, prune, n, outputs, stream)
-            session.used = tick()
+            session.marks[0] = tick()
             return session
 
     def close(self) -> None:
         with self.lock:
             self.closed = True
             for session in self:
-                session.alive = False
+                self._drop(session)
                 session.handle.close()
             self._groups.clear()
 
@@ -141,15 +152,19 @@ class Sessions:
             capacity = self.max_batch or max(1, 2 * before, 1 << (n - 1).bit_length() if n else 1)
             session = self._create(prune, capacity, False, outputs, stream)
             if group.shared is not None:
-                group.shared.alive = False
+                self._drop(group.shared)
             group.shared = session
         for oldest in list(self)[: -self.most]:
             if oldest is not session:
-                oldest.alive = False
+                self._drop(oldest)
                 for other in self._groups.values():
                     other.drop(oldest)
         self._groups = {key: other for key, other in self._groups.items() if other.all()}
         return session
+
+    def _drop(self, session: Session) -> None:
+        session.alive = False
+        self.on_drop(session)
 
     def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: int, stream: Handle | None) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed), outputs=outputs)

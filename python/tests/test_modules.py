@@ -1,6 +1,7 @@
 """Models of modules of timm and Hugging Face: their logits, tensors in and out, batches of any size, and what is refused."""
 
 import unittest
+import weakref
 
 import numpy as np
 
@@ -9,6 +10,9 @@ import modules
 from modules import POLICIES, SIZE, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
 from raggedvit import RaggedVitError, Status
+
+
+BACKENDS = ["cpu"] + ["cuda"] * any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices())
 
 
 def model_of(module, **options):
@@ -81,6 +85,49 @@ class ModuleTest(unittest.TestCase):
             bounded.forward(x[:n])
         self.assertEqual([(s.capacity, s.fixed) for s in bounded._sessions], [(8, False)])
         self.fails(Status.INVALID_ARGUMENT, "images are 9, more than max_batch, 8", bounded.forward, x[:9])
+
+    def test_map(self):
+        for backend in BACKENDS:
+            with self.subTest(backend):
+                self.maps(model_of(timm_module(), backend=backend))
+
+    def maps(self, model):
+        forward, cpu = model.prepare("evit", 0.6, blocks=[1]), model_of(timm_module()).prepare("evit", 0.6, blocks=[1])
+        batches = [images(n, n) for n in (4, 4, 0, 3, 9, 4, 1)]
+        for given, kind in ((batches, torch.Tensor), ([x.numpy() for x in batches], np.ndarray),
+                            ([np.asfortranarray(x.double().numpy()) for x in batches], np.ndarray), ([x.bfloat16() for x in batches], torch.Tensor)):
+            found = list(forward.map(given))
+            self.assertEqual(len(found), len(batches))
+            for logits, x in zip(found, given):
+                self.assertIsInstance(logits, kind)
+                if len(x):
+                    self.assertLess(difference(logits, cpu(x)), 1e-5)
+                    self.assertLess(difference(forward(x), cpu(x)), 1e-5)
+        inside = []
+        for logits in forward.map(iter(batches[:4])):  # the model is free for other uses meanwhile
+            inside.append(difference(forward(batches[0]), cpu(batches[0])))
+        self.assertLess(max(inside), 1e-5)
+        iterator = forward.map(batches)
+        next(iterator)
+        iterator.close()
+        self.fails(Status.INVALID_ARGUMENT, "expected", list, forward.map([batches[0], batches[0][:, :, :8]]))
+        self.fails(Status.INVALID_ARGUMENT, "float32 does not hold", list, forward.map([batches[0].double().numpy() * 1e300]))
+        bad = batches[0].clone()
+        bad[2, 0, 3, 3] = float("nan")
+        self.fails(Status.INVALID_ARGUMENT, "image 2: a score is NaN", list, forward.map([batches[0], bad, batches[0]]))
+        self.assertLess(difference(forward(batches[0]), cpu(batches[0])), 1e-5)
+        model.update(timm_module())
+        self.assertLess(difference(next(forward.map(batches)), cpu(batches[0])), 1e-5)
+
+    def test_it_is_freed_at_once(self):
+        model, x = model_of(timm_module()), images()
+        model.forward(x, "evit", blocks=[1])
+        forward = model.prepare("evit", blocks=[1])
+        gone = weakref.ref(model)
+        del model
+        forward(x)  # holds the model
+        del forward
+        self.assertIsNone(gone())
 
     def test_update(self):
         module, other, x = timm_module(), timm_module(seed=7), images()

@@ -281,7 +281,7 @@ static void runs_allocate_nothing(void **state)
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(f->model, &desc, &session));
         const holding before = hold(f);
-        for (int run = 0; run < 100; run++) {
+        for (int run = 0; run < (H.is_slow ? 2 * (N_IMAGES + 1) : 100); run++) {
             const int32_t n = run * 7 % (N_IMAGES + 1);
             run_session(session, f->m, images, n, policies[p] == RVIT_PRUNE_MASK ? keep : NULL);
             if (run % 10 == 0)

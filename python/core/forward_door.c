@@ -1,0 +1,177 @@
+/* The forward of a recorded session on CUDA tensors: what raggedvit.Forward calls once a batch size has been met on a stream. */
+#include "door.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_PLANS = 32 };
+
+/* A session for batches of n on a stream. The package keeps what these point at alive until it clears the state. */
+typedef struct plan {
+    uint64_t stream;
+    int64_t n;
+    rvit_session *session;
+    rvit_buffer *images, *logits; /* wrapped, and pointed at each run's tensors */
+    int64_t *marks;               /* when it last ran, in nanoseconds of CLOCK_MONOTONIC; nonzero: the package uses the session now */
+} plan;
+
+typedef struct forward_state {
+    int32_t device;
+    int64_t image[3], classes; /* channels, lines, columns */
+    int n_plans;
+    plan plans[MAX_PLANS];
+} forward_state;
+
+static const char *const capsule_name = "raggedvit.forward";
+
+static void free_state(PyObject *capsule)
+{
+    free(PyCapsule_GetPointer(capsule, capsule_name));
+}
+
+PyObject *core_forward_state(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    forward_state *const state = calloc(1, sizeof *state);
+    long long channels, size, classes;
+    if (state == NULL)
+        return PyErr_NoMemory();
+    if (!PyArg_ParseTuple(arguments, "iLLL", &state->device, &channels, &size, &classes)) {
+        free(state);
+        return NULL;
+    }
+    state->image[0] = channels;
+    state->image[1] = state->image[2] = size;
+    state->classes = classes;
+    PyObject *const capsule = PyCapsule_New(state, capsule_name, free_state);
+    if (capsule == NULL)
+        free(state);
+    return capsule;
+}
+
+PyObject *core_forward_add(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    PyObject *capsule;
+    unsigned long long stream, session, images, logits, marks;
+    long long n;
+    if (!PyArg_ParseTuple(arguments, "OKLKKKK", &capsule, &stream, &n, &session, &images, &logits, &marks))
+        return NULL;
+    forward_state *const state = PyCapsule_GetPointer(capsule, capsule_name);
+    if (state == NULL)
+        return NULL;
+    int at = 0;
+    while (at < state->n_plans && (state->plans[at].n != n || state->plans[at].stream != stream))
+        at++;
+    if (at == MAX_PLANS)
+        at = state->n_plans = 0; /* the others are added again when they are next needed */
+    state->plans[at] = (plan){.stream = stream,
+                              .n = n,
+                              .session = (rvit_session *)(uintptr_t)session,
+                              .images = (rvit_buffer *)(uintptr_t)images,
+                              .logits = (rvit_buffer *)(uintptr_t)logits,
+                              .marks = (int64_t *)(uintptr_t)marks};
+    state->n_plans += at == state->n_plans;
+    Py_RETURN_NONE;
+}
+
+PyObject *core_forward_clear(PyObject *module, PyObject *capsule)
+{
+    (void)module;
+    forward_state *const state = PyCapsule_GetPointer(capsule, capsule_name);
+    if (state == NULL)
+        return NULL;
+    state->n_plans = 0;
+    Py_RETURN_NONE;
+}
+
+/* Contiguous float32 images of the model's size on its device. */
+static int fits(const forward_state *state, const core_array *images)
+{
+    if (images->device_type != DL_CUDA || images->device != state->device || images->type != CORE_F32 || images->ndim != 4 ||
+        images->data == 0 || images->data % 16 != 0)
+        return 0;
+    int64_t step = 1;
+    for (int i = 3; i > 0; i--) {
+        if (images->shape[i] != state->image[i - 1] || (images->shape[i] > 1 && images->step[i] != step))
+            return 0;
+        step *= images->shape[i];
+    }
+    return images->shape[0] > 0 && (images->shape[0] == 1 || images->step[0] == step);
+}
+
+static const plan *plan_for(const forward_state *state, uint64_t stream, int64_t n)
+{
+    for (int i = 0; i < state->n_plans; i++)
+        if (state->plans[i].n == n && state->plans[i].stream == stream)
+            return &state->plans[i];
+    return NULL;
+}
+
+/* A graph cannot be captured into another. */
+static int capturing(void)
+{
+    PyObject *const found = core_hook(CORE_HOOK_CAPTURING) == NULL ? NULL : PyObject_CallNoArgs(core_hook(CORE_HOOK_CAPTURING));
+    const int is_false = found == Py_False;
+    Py_XDECREF(found);
+    PyErr_Clear();
+    return !is_false;
+}
+
+static int enqueue(const plan *p, const core_array *images, const core_array *logits, core_error *error)
+{
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = (int32_t)p->n;
+    args.device_images.buffer = p->images;
+    args.device_logits.buffer = p->logits;
+    const int64_t images_size = 4 * p->n * images->shape[1] * images->shape[2] * images->shape[3];
+    rvit_status status = rv.rvit_cuda_buffer_set(p->images, images->data, images_size);
+    if (status == RVIT_OK)
+        status = rv.rvit_cuda_buffer_set(p->logits, logits->data, 4 * p->n * logits->shape[1]);
+    if (status == RVIT_OK)
+        status = rv.rvit_session_enqueue(p->session, &args);
+    if (status != RVIT_OK)
+        return core_fail_library(error, status);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    p->marks[0] = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+    return 0;
+}
+
+/* forward(state, images): the logits, or None for what the package's own code must look at. The GIL is held: a session takes one call at a
+   time. */
+PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n)
+{
+    (void)module;
+    core_error error;
+    core_reader reader = {0};
+    core_array images;
+    forward_state *const state = n == 2 ? PyCapsule_GetPointer(arguments[0], capsule_name) : NULL;
+    if (state == NULL) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "forward() takes a state and images");
+        return NULL;
+    }
+    if (core_read(&reader, arguments[1], "images", &images, &error) < 0 || reader.family != CORE_TORCH || !fits(state, &images) ||
+        core_reader_finish(&reader, &images, NULL, &error) < 0)
+        Py_RETURN_NONE;
+    const plan *const p = plan_for(state, reader.where.stream, images.shape[0]);
+    if (p == NULL || p->marks[1] != 0 || capturing())
+        Py_RETURN_NONE;
+    core_array logits = {.name = "logits",
+                         .device_type = DL_CUDA,
+                         .device = images.device,
+                         .ndim = 2,
+                         .type = CORE_F32,
+                         .dtype = core_dl_type(CORE_F32),
+                         .shape = {p->n, state->classes},
+                         .step = {state->classes, 1}};
+    PyObject *const result = core_new(&reader, &logits, &error);
+    if (result == NULL)
+        return core_raise(&error);
+    if (enqueue(p, &images, &logits, &error) == 0)
+        return result;
+    Py_DECREF(result);
+    return core_raise(&error);
+}

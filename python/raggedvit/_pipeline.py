@@ -1,0 +1,191 @@
+"""Batches of the host through a CUDA device: pinned staging memory that several threads fill in chunks, each chunk copied by the device while
+the next ones are filled, and two slots that take turns, so that one batch is copied while the one before is computed."""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import ctypes
+import itertools
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Iterable, Iterator
+
+import numpy as np
+
+from ._arrays import is_torch
+from ._constants import CONSTANTS
+from ._errors import RaggedVitError, Status, invalid
+from ._forward import host_tensor, host_view
+from ._layouts import new
+from ._library import Handle
+from ._sessions import Prune
+
+if TYPE_CHECKING:
+    from ._model import Model
+
+CHUNK = 2 << 20  # bytes that one thread copies at a time
+N_SLOTS = 2
+
+_numbers = itertools.count()
+_lock = threading.Lock()
+_copiers: concurrent.futures.ThreadPoolExecutor | None = None
+
+
+def copiers() -> concurrent.futures.ThreadPoolExecutor:
+    """The threads that fill staging memory, shared by all models of the process."""
+    global _copiers
+    with _lock:
+        if _copiers is None:
+            usable = len(os.sched_getaffinity(0))
+            _copiers = concurrent.futures.ThreadPoolExecutor(max(1, min(8, usable - 1)), "raggedvit-copy")
+        return _copiers
+
+
+class Slot:
+    """A stream of its own, memory for a batch on both sides, and the batch under way."""
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.lib, self.number = model, model._lib, next(_numbers)
+        self.stream = self.lib.own("stream", model._device, keeps=(model._device,))
+        self.size = 0
+        self.staging: Handle | None = None  # pinned
+        self.images: Handle | None = None  # on the device
+        self.logits: Handle | None = None  # pinned; the head writes there
+        self.held: Any = None  # what the device may be reading: pinned memory of the caller's
+        self.session: Any = None
+        self.n = 0
+        self.copy = new("rvit_copy_args")
+        self.run = new("rvit_run_args")
+
+    def reserve(self, n: int) -> None:
+        info = self.model.info
+        image = 4 * info.channels * info.image_size**2
+        if n * image <= self.size:
+            return
+        buffer = self.lib.own
+        self.staging = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_UPLOAD"], keeps=(self.model._device,))
+        self.images = buffer("buffer", self.model._device, n * image, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.model._device,))
+        self.logits = buffer("buffer", self.model._device, max(16, 4 * n * info.n_classes), CONSTANTS["RVIT_BUFFER_READBACK"],
+                             keeps=(self.model._device,))
+        self.size = n * image
+        self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
+        self.run.device_logits.buffer = self.logits.pointer
+
+    def start(self, images: np.ndarray, prune: Prune) -> None:
+        """Enqueues the copy of a batch and its forward."""
+        self.n = n = len(images)
+        self.reserve(n)
+        self.session = self.model._sessions.get(prune, n, 0, self.stream, ("host", self.number))
+        pinned = self.pinned(images)
+        if pinned is not None:
+            self.held = (images, pinned)
+            self.upload(pinned, 0, images.nbytes)
+        else:
+            self.fill(images)
+        self.run.n_images = n
+        with self.session:
+            self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
+
+    def pinned(self, images: np.ndarray) -> Handle | None:
+        """A batch in memory that the driver knows, as a buffer: the device copies from there."""
+        if images.dtype != np.float32 or not images.flags.c_contiguous or images.ctypes.data % 16:
+            return None
+        try:
+            return self.lib.own("buffer", self.model._device, images.ctypes.data, images.nbytes, create="rvit_cuda_buffer_wrap",
+                                keeps=(self.model._device,))
+        except RaggedVitError as error:
+            if error.status != Status.INVALID_ARGUMENT:
+                raise
+            return None
+
+    def fill(self, images: np.ndarray) -> None:
+        """Copies a batch to the staging memory, and each chunk on to the device as soon as it is there."""
+        assert self.staging is not None
+        address = self.lib.rvit_buffer_host(self.staging)
+        staged = np.frombuffer((ctypes.c_char * self.size).from_address(address), np.float32)[: images.size].reshape(images.shape)
+        image = staged[0].nbytes
+        step = max(1, CHUNK // image)
+        chunks = [(first, min(first + step, len(images))) for first in range(0, len(images), step)]
+        done = [copiers().submit(_copy, staged[first:end], images[first:end]) for first, end in chunks]
+        for (first, end), chunk in zip(chunks, done):
+            self.taken(chunk)
+            self.upload(self.staging, first * image, (end - first) * image)
+
+    def taken(self, chunk: concurrent.futures.Future[None]) -> None:
+        try:
+            chunk.result()
+        except FloatingPointError as error:
+            raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
+
+    def upload(self, source: Handle, at: int, size: int) -> None:
+        self.copy.source.buffer, self.copy.size = source.pointer, size
+        self.copy.source.offset = self.copy.destination.offset = at
+        self.lib.rvit_copy(self.stream, ctypes.byref(self.copy))
+
+    def finish(self) -> np.ndarray:
+        """Waits for the batch under way, and returns its logits."""
+        with self.session:
+            self.lib.rvit_session_wait(self.session.handle)
+        self.held = None
+        assert self.logits is not None
+        logits = np.empty((self.n, self.model.info.n_classes), np.float32)
+        ctypes.memmove(logits.ctypes.data, self.lib.rvit_buffer_host(self.logits), logits.nbytes)
+        return logits
+
+    def abandon(self) -> None:
+        """Waits for whatever is enqueued, after a failure."""
+        self.lib.raw.rvit_stream_synchronize(self.stream)
+        self.held = None
+
+
+def _copy(destination: np.ndarray, source: np.ndarray) -> None:
+    with np.errstate(over="raise"):
+        np.copyto(destination, source, casting="same_kind")
+
+
+class Pipeline:
+    """Slots that take turns; of one caller at a time, who takes it from the model and gives it back."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.slots = [Slot(model) for _ in range(N_SLOTS)]
+
+    def one(self, images: np.ndarray, prune: Prune) -> np.ndarray:
+        slot = self.slots[0]
+        try:
+            slot.start(images, prune)
+            return slot.finish()
+        except BaseException:
+            slot.abandon()
+            raise
+
+    def run(self, batches: Iterable[Any], prune: Prune) -> Iterator[Any]:
+        """The logits of each batch, in order; the next batch is under way while one's are used."""
+        free = collections.deque(self.slots)
+        busy: collections.deque[tuple[Slot | None, Any]] = collections.deque()
+
+        def result() -> Any:
+            slot, batch = busy.popleft()
+            if slot is None:
+                logits = np.empty((0, self.model.info.n_classes), np.float32)
+            else:
+                logits = slot.finish()
+                free.append(slot)
+            return sys.modules["torch"].from_numpy(logits) if is_torch(batch) else logits
+
+        try:
+            for batch in batches:
+                images = host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
+                while not free:  # the batch before last is done, or nearly; the last one is computed while this one is copied
+                    yield result()
+                slot = free.popleft() if len(images) else None
+                if slot is not None:
+                    slot.start(images, prune)
+                busy.append((slot, batch))
+            while busy:
+                yield result()
+        finally:
+            for slot in self.slots:
+                slot.abandon()

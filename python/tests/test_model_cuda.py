@@ -1,0 +1,248 @@
+"""Models and patched modules on CUDA tensors, on a GPU with PyTorch: the results of the CPU, without waiting, on any stream and device."""
+
+import ctypes
+import gc
+import threading
+import unittest
+
+import support  # noqa: F401: finds the package
+import modules
+from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
+import raggedvit
+from raggedvit import RaggedVitError, Status
+from raggedvit._layouts import new
+
+if not torch.cuda.is_available():
+    raise unittest.SkipTest("there is no GPU that PyTorch can use")
+
+
+def counts(model):
+    """What the streams of a model have done: launches, submits, synchronizations, copies, allocations of the device."""
+    total = {}
+    for stream in model._streams.values():
+        stats = new("rvit_stats")
+        model._lib.rvit_stream_get_stats(stream, ctypes.byref(stats))
+        for name in ("launches", "submits", "synchronizations", "copies"):
+            total[name] = total.get(name, 0) + getattr(stats, name)
+        total["device_allocations"] = stats.device_allocations
+    return total
+
+
+class CudaModelTest(unittest.TestCase):
+    def fails(self, status, words, function, *arguments, **named):
+        with self.assertRaises(RaggedVitError) as caught:
+            function(*arguments, **named)
+        self.assertEqual(caught.exception.status, status)
+        self.assertRegex(str(caught.exception), words)
+
+    def test_every_policy_gives_the_results_of_the_cpu(self):
+        x = images(6)
+        cpu, cuda = raggedvit.Model.from_module(timm_module()), raggedvit.Model.from_module(timm_module().cuda())
+        self.assertEqual((cuda.device.backend, cuda.cuda_index), ("cuda", 0))
+        for policy, values in POLICIES.items():
+            for n in (6, 3, 1, 4, 0, 6):
+                with self.subTest(f"{policy}, {n}"):
+                    wanted = cpu.forward(x[:n], policy, **values)
+                    found = cuda.forward(x[:n].cuda(), policy, **values)
+                    self.assertEqual((found.device.type, found.shape, found.dtype), ("cuda", wanted.shape, torch.float32))
+                    if n:
+                        self.assertLess(difference(found.cpu(), wanted), 1e-4)
+                        result = cuda.classify(x[:n].cuda(), policy, **values)
+                        self.assertTrue(result.logits.is_cuda)
+                        self.assertLess(difference(result.logits.cpu(), wanted), 1e-4)
+                        self.assertLess(difference(cuda.forward(x[:n].numpy(), policy, **values), wanted), 1e-4)
+                        self.assertEqual(cuda.forward(x[:n], policy, **values).device.type, "cpu")
+        mask = torch.rand(6, modules.TOKENS, device="cuda") > 0.5
+        mask[:, 0] = True
+        wanted = cpu.classify(x, "mask", mask=mask.cpu(), blocks=[1])
+        self.assertLess(difference(cuda.classify(x.cuda(), "mask", mask=mask, blocks=[1]).logits.cpu(), wanted.logits), 1e-4)
+
+    def test_any_layout_and_type_of_images(self):
+        x = images(4).cuda()
+        forward = raggedvit.Model.from_module(timm_module().cuda()).prepare("evit", blocks=[1])
+        wanted = forward(x)
+        spaced, shifted = torch.empty(8, 3, 32, 32, device="cuda"), torch.empty(x.numel() + 1, device="cuda")
+        spaced[::2] = x
+        shifted[1:] = x.flatten()
+        for given in (spaced[::2], shifted[1:].view_as(x), x.to(memory_format=torch.channels_last), torch.nn.Parameter(x, False),
+                      x.as_subclass(type("Image", (torch.Tensor,), {}))):
+            self.assertEqual(difference(forward(given).cpu(), wanted.cpu()), 0)
+        for dtype, error in ((torch.float16, 2e-2), (torch.bfloat16, 2e-1)):
+            self.assertLess(difference(forward(x.to(dtype)).cpu(), wanted.cpu()), error)
+
+    def test_nothing_waits_and_nothing_is_allocated(self):
+        x = images(5).cuda()
+        for dtype in ("f32", "f16"):
+            model = raggedvit.Model.from_module(timm_module().cuda(), dtype=dtype)
+            forward = model.prepare("evit", blocks=[1, 2])
+            for n in (5, 3, 2):
+                forward(x[:n])
+            before = counts(model)
+            torch.cuda.set_sync_debug_mode("error")
+            try:
+                for n in (5, 3, 2, 1) * 5:
+                    forward(x[:n])
+            finally:
+                torch.cuda.set_sync_debug_mode("default")
+            after = counts(model)
+            self.assertEqual(after["synchronizations"], before["synchronizations"])
+            self.assertEqual(after["device_allocations"], before["device_allocations"])
+            self.assertEqual(after["copies"] - before["copies"], 20)  # the stages' results, within the program
+            torch.cuda.synchronize()
+
+    def test_streams(self):
+        x = images(4).cuda()
+        model = raggedvit.Model.from_module(timm_module().cuda())
+        forward = model.prepare("evit", blocks=[1])
+        wanted = forward(x).cpu()
+        streams = [torch.cuda.Stream() for _ in range(3)]
+        torch.cuda.synchronize()
+        for _ in range(10):
+            found = []
+            for stream in streams:
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(200000)
+                    late = x * 1.0  # made on this stream, after its sleep, and freed right after the call
+                    found.append(forward(late))
+                    del late
+                    torch.empty_like(x).fill_(float("nan"))
+            for stream, logits in zip(streams, found):
+                stream.synchronize()
+                self.assertEqual(difference(logits.cpu(), wanted), 0)
+        self.assertEqual(len(model._streams), 4)
+
+    def test_tensors_freed_right_after_the_call(self):
+        forward = raggedvit.Model.from_module(timm_module().cuda()).prepare("evit", blocks=[1])
+        batches = [images(4, seed) for seed in range(20)]
+        wanted = [forward(x.cuda()).cpu() for x in batches]
+        found = []
+        for x in batches:
+            found.append(forward(x.cuda(non_blocking=True)))
+            torch.full((4, 3, 32, 32), float("nan"), device="cuda")
+        for a, b in zip(found, wanted):
+            self.assertEqual(difference(a.cpu(), b), 0)
+
+    def test_threads(self):
+        x = images(8).cuda()
+        model = raggedvit.Model.from_module(timm_module().cuda())
+        wanted = {n: model.forward(x[:n], "evit", blocks=[1]).cpu() for n in (1, 2, 3, 4, 8)}
+        failures = []
+
+        def work(own_stream):
+            stream = torch.cuda.Stream() if own_stream else torch.cuda.default_stream()
+            with torch.cuda.stream(stream):
+                for n in (1, 2, 3, 4, 8) * 6:
+                    found = model.forward(x[:n], "evit", blocks=[1])
+                    stream.synchronize()
+                    if difference(found.cpu(), wanted[n]) > 1e-5:
+                        failures.append(n)
+
+        threads = [threading.Thread(target=work, args=(i % 2 == 1,)) for i in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+    def test_few_sessions_are_kept(self):
+        x = images(4).cuda()
+        model = raggedvit.Model.from_module(timm_module().cuda(), max_sessions=2)
+        wanted = {keep: model.forward(x, "evit", keep, blocks=[1]).cpu() for keep in (0.2, 0.5, 0.8)}
+        for keep in (0.2, 0.5, 0.8, 0.5, 0.2):
+            self.assertEqual(difference(model.forward(x, "evit", keep, blocks=[1]).cpu(), wanted[keep]), 0)
+        self.assertEqual([session.prune.keep for session in model._sessions], [0.5, 0.2])
+
+    def test_memory_comes_back(self):
+        x = images(4).cuda()
+
+        def use():
+            model = raggedvit.Model.from_module(timm_module().cuda())
+            for n in (4, 3, 2):
+                model.forward(x[:n], "evit", blocks=[1])
+
+        use()
+        gc.collect()
+        torch.cuda.synchronize()
+        free = torch.cuda.mem_get_info()[0]
+        for _ in range(5):
+            use()
+        gc.collect()
+        torch.cuda.synchronize()
+        self.assertGreater(torch.cuda.mem_get_info()[0], free - (64 << 20))
+
+    def test_patched(self):
+        x = images(5)
+        for make in (timm_module, hf_module):
+            module = make()
+            patch = raggedvit.patch.timm if make is timm_module else raggedvit.patch.hf
+            wanted = logits_of(patch(module, "evit", keep=0.5, blocks=[1]), x)
+            module.cuda()
+            self.assertLess(difference(logits_of(module, x.cuda()).cpu(), wanted), 1e-4)
+            self.assertEqual(module._raggedvit.model.device.backend, "cuda")
+            with torch.inference_mode():
+                out = module(x.cuda())
+                self.assertLess(difference((out if torch.is_tensor(out) else out.logits).cpu(), wanted), 1e-4)
+            module.train()
+            out = module(x.cuda())
+            self.assertLess(difference((out if torch.is_tensor(out) else out.logits).detach().cpu(), wanted), 1e-3)
+            module.eval()
+            other = make(seed=5)
+            module.load_state_dict(other.state_dict())
+            self.assertLess(difference(logits_of(module, x.cuda()).cpu(), logits_of(patch(other, "evit", keep=0.5, blocks=[1]), x)), 1e-4)
+            half = logits_of(module.half(), x.cuda().half())
+            self.assertEqual((half.dtype, half.device.type), (torch.float16, "cuda"))
+            self.assertLess(difference(half.float().cpu(), logits_of(other, x)), 5e-2)
+            module.cpu().float()
+            self.assertLess(difference(logits_of(module, x), logits_of(other, x)), 5e-2)
+
+    def test_compiled_around(self):
+        module, x = timm_module().cuda(), images(4).cuda()
+        wanted = logits_of(raggedvit.patch.timm(module, "evit", blocks=[1]), x).softmax(-1)
+        compiled = torch.compile(torch.nn.Sequential(module, torch.nn.Softmax(-1)), backend="eager")
+        with torch.no_grad():
+            self.assertLess(difference(compiled(x).cpu(), wanted.cpu()), 1e-6)
+
+    def test_refusals(self):
+        x = images(2).cuda()
+        model = raggedvit.Model.from_module(timm_module().cuda())
+        fails, forward = self.fails, model.prepare("evit", blocks=[1])
+        for _ in range(2):  # before a session is there and after
+            fails(Status.INVALID_ARGUMENT, r"\[2, 3, 16, 32\]; expected \[B, 3, 32, 32\]", forward, x[:, :, :16])
+            fails(Status.INVALID_ARGUMENT, r"\[3, 32, 32\]", forward, x[0])
+            fails(Status.INVALID_ARGUMENT, "images are int64", forward, x.long())
+            fails(Status.INVALID_ARGUMENT, "images are float64", forward, x.double())
+            fails(Status.INVALID_ARGUMENT, "images require a gradient", forward, x.clone().requires_grad_())
+            with torch.no_grad():
+                forward(x.clone().requires_grad_())
+        fails(Status.INVALID_ARGUMENT, "images are on cuda:0, the model on cpu", raggedvit.Model.from_module(timm_module()).forward, x)
+        torch.cuda.synchronize()
+        with self.assertRaises(Exception) as caught:
+            with torch.cuda.graph(torch.cuda.CUDAGraph()):
+                forward(x)
+        self.assertIsInstance(caught.exception, RuntimeError)
+        torch.cuda.synchronize()
+        self.assertTrue(torch.isfinite(forward(x)).all())
+
+    @unittest.skipIf(torch.cuda.device_count() < 2, "there is one GPU alone")
+    def test_two_devices(self):
+        x = images(4)
+        cpu = raggedvit.Model.from_module(timm_module()).forward(x, "evit", blocks=[1])
+        models = [raggedvit.Model.from_module(timm_module().to(f"cuda:{i}")) for i in range(2)]
+        for _ in range(3):
+            for current in range(2):
+                with torch.cuda.device(current):
+                    for i, model in enumerate(models):
+                        found = model.forward(x.to(f"cuda:{i}"), "evit", blocks=[1])
+                        self.assertEqual(found.device.index, i)
+                        self.assertLess(difference(found.cpu(), cpu), 1e-4)
+        self.fails(Status.INVALID_ARGUMENT, "images are on cuda:1, the model on cuda:0", models[0].forward, x.to("cuda:1"))
+        module = raggedvit.patch.timm(timm_module().to("cuda:1"), "evit", blocks=[1])
+        self.assertLess(difference(logits_of(module, x.to("cuda:1")).cpu(), cpu), 1e-4)
+        module.to("cuda:0")
+        self.assertLess(difference(logits_of(module, x.to("cuda:0")).cpu(), cpu), 1e-4)
+        with torch.no_grad():
+            self.fails(Status.INVALID_ARGUMENT, "images are on cuda:1", module, x.to("cuda:1"))
+
+
+if __name__ == "__main__":
+    unittest.main()
