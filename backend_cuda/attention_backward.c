@@ -1,13 +1,11 @@
 #include "backend_cuda/cu.h"
 
-#define F16(dim, ...) [RVIT_CU_BACKWARD_d##dim] = RVIT_CU_attention_backward_f16_d##dim,
-#define BF16(dim, ...) [RVIT_CU_BACKWARD_d##dim] = RVIT_CU_attention_backward_bf16_d##dim,
-#define F16_HELD(dim, ...) [RVIT_CU_BACKWARD_d##dim##_held] = RVIT_CU_attention_backward_f16_d##dim##_held,
-#define BF16_HELD(dim, ...) [RVIT_CU_BACKWARD_d##dim##_held] = RVIT_CU_attention_backward_bf16_d##dim##_held,
+#define F16(name, ...) [RVIT_CU_BACKWARD_##name] = RVIT_CU_attention_backward_f16_##name,
+#define BF16(name, ...) [RVIT_CU_BACKWARD_##name] = RVIT_CU_attention_backward_bf16_##name,
 /* Of 16-bit elements. */
 static const rvit_cu_kernel kernels[][RVIT_CU_N_BACKWARD_SHAPES] = {
-    [RVIT_F16] = {RVIT_CU_BACKWARD_SHAPES(F16) RVIT_CU_BACKWARD_HELD(F16_HELD)},
-    [RVIT_BF16] = {RVIT_CU_BACKWARD_SHAPES(BF16) RVIT_CU_BACKWARD_HELD(BF16_HELD)},
+    [RVIT_F16] = {RVIT_CU_BACKWARD_SHAPES(F16)},
+    [RVIT_BF16] = {RVIT_CU_BACKWARD_SHAPES(BF16)},
 };
 
 static rvit_cu_attention_backward_params params_of(const rvit_attention_backward_args *args)
@@ -87,6 +85,7 @@ rvit_status rvit_cu_attention_backward(rvit_cu_queue *queue, const rvit_attentio
         .n_images = args->n_images,
         .rows = args->rows,
         .len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows,
+        .extras = args->key_bias.buffer != NULL || args->d_key_bias.buffer != NULL || args->d_cls_probs.buffer != NULL,
     };
     const rvit_cu_backward_tile tile = rvit_cu_tile_backward(&queue->device->machine, &size);
     rvit_cu_attention_backward_params params = params_of(args);

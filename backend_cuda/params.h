@@ -117,7 +117,7 @@ typedef struct rvit_cu_attention_backward_params {
     float scale;        /* of the logits; 16-bit kernels: times log2(e) */
     float lse_factor;   /* 16-bit kernels: log2(e), else 1 */
     float store_factor; /* of d_q and d_k */
-    int32_t unused;
+    uint32_t zero;      /* 0, which the compiler does not know */
 } rvit_cu_attention_backward_params;
 
 /* What one op that lays images out leaves to the next one on the same memory, followed by a record for each image; zero at first. tickets

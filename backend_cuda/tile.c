@@ -109,15 +109,21 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
 }
 
 typedef struct backward_shape {
-    int32_t head_dim, stage_rows, warps;
+    int32_t head_dim, row_tiles, stage_rows, warps, extras;
 } backward_shape;
 
 static const backward_shape backward_shapes[] = {
-#define SHAPE(dim, rows, threads, ctas) [RVIT_CU_BACKWARD_d##dim] = {dim, rows, (threads) / 32},
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, (threads) / 32, extras},
     RVIT_CU_BACKWARD_SHAPES(SHAPE)
 #undef SHAPE
-#define SHAPE(dim, threads) [RVIT_CU_BACKWARD_d##dim##_held] = {dim, 0, (threads) / 32},
-        RVIT_CU_BACKWARD_HELD(SHAPE)
+};
+
+/* TEMPORARY */
+#include <stdlib.h>
+#include <string.h>
+static const char *const backward_names[] = {
+#define SHAPE(name, ...) #name,
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
 #undef SHAPE
 };
 
@@ -127,45 +133,63 @@ static int32_t share_tasks(int32_t tasks, int32_t most)
     return (int32_t)divide_up(tasks, divide_up(tasks, most));
 }
 
-/* A head of an image in one CTA: 4 arrays, a pair for each query, a number for each key. Returns 0 where that does not fit. */
-static int tile_held(const rvit_cu_machine *machine, const backward_shape *s, int32_t len, rvit_cu_backward_tile *tile)
+/* Bytes of a head of an image: 4 arrays, a pair of numbers for each query, a number for each key. */
+static int64_t held_shared(const backward_shape *s, int64_t rows)
 {
-    const int32_t tiles = (int32_t)divide_up(len, 16);
-    const int64_t shared = (int64_t)tiles * 16 * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
-    if (shared > machine->max_shared)
-        return 0;
-    const int fits_twice = 2 * (shared + 1024) <= machine->sm_shared;
-    tile->threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
-    tile->row_blocks = 0;
-    tile->held_rows = tiles * 16;
-    tile->shared = (int32_t)shared;
-    return 1;
+    return rows * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
+}
+
+static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
+{
+    const backward_shape *s = &backward_shapes[shape];
+    const int32_t tile_rows = 16 * s->row_tiles, tiles = (int32_t)divide_up(len, tile_rows);
+    rvit_cu_backward_tile tile = {.shape = shape};
+    if (s->stage_rows > 0) {
+        const int32_t warps = share_tasks(tiles, s->warps);
+        tile.threads = warps * 32;
+        tile.row_blocks = (int32_t)divide_up(tiles, warps);
+        tile.shared = 2 * s->stage_rows * (2 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 8);
+    } else {
+        tile.held_rows = tiles * tile_rows;
+        tile.shared = (int32_t)held_shared(s, tile.held_rows);
+        /* With half the warps two CTAs fit an SM, if their memory does. */
+        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared;
+        tile.threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
+    }
+    return tile;
+}
+
+static int is_held(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
+{
+    const backward_shape *s = &backward_shapes[shape];
+    return held_shared(s, divide_up(len, 16 * s->row_tiles) * 16 * s->row_tiles) <= machine->max_shared;
 }
 
 rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
-    rvit_cu_backward_tile tile = {0};
     const int32_t len = size->len < 1 ? 1 : size->len;
-    if (size->element_size == 4) {
-        tile.threads = 128;
-        tile.row_blocks = (int32_t)divide_up(len, 32);
-        tile.shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4;
-        return tile;
-    }
-    for (int i = RVIT_CU_BACKWARD_d32_held; i < RVIT_CU_N_BACKWARD_SHAPES; i++) {
-        tile.shape = (rvit_cu_backward_shape)i;
-        if (backward_shapes[i].head_dim >= size->head_dim && tile_held(machine, &backward_shapes[i], len, &tile))
-            return tile;
-    }
-    tile.shape = RVIT_CU_BACKWARD_d32;
-    while (backward_shapes[tile.shape].head_dim < size->head_dim)
-        tile.shape++;
-    const backward_shape *s = &backward_shapes[tile.shape];
-    const int32_t tiles = (int32_t)divide_up(len, 16), warps = share_tasks(tiles, s->warps);
-    tile.threads = warps * 32;
-    tile.row_blocks = (int32_t)divide_up(tiles, warps);
-    tile.shared = 2 * s->stage_rows * (2 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 8);
-    return tile;
+    if (size->element_size == 4)
+        return (rvit_cu_backward_tile){
+            .threads = 128, .row_blocks = (int32_t)divide_up(len, 32), .shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4};
+    if (size->head_dim <= 32)
+        return tile_shape(machine, is_held(machine, RVIT_CU_BACKWARD_d32_held, len) ? RVIT_CU_BACKWARD_d32_held : RVIT_CU_BACKWARD_d32,
+                          len);
+    if (size->head_dim > 64)
+        return tile_shape(machine, RVIT_CU_BACKWARD_d128, len);
+    /* TEMPORARY: to choose by measurement. */
+    const char *shape = getenv("RVIT_BACKWARD_SHAPE");
+    if (shape != NULL && !size->extras)
+        for (int i = 0; i < RVIT_CU_N_BACKWARD_SHAPES; i++)
+            if (strcmp(shape, backward_names[i]) == 0 && (backward_shapes[i].stage_rows > 0 || is_held(machine, i, len)))
+                return tile_shape(machine, i, len);
+    if (size->extras)
+        return tile_shape(machine, is_held(machine, RVIT_CU_BACKWARD_d64_held, len) ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64,
+                          len);
+    /* Tall tiles read the other rows half as often, but need more of their own. */
+    if (len <= 64)
+        return tile_shape(machine, RVIT_CU_BACKWARD_d64_held_lean, len);
+    return tile_shape(
+        machine, is_held(machine, RVIT_CU_BACKWARD_d64_held_tall, len) ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_tall, len);
 }
 
 typedef struct linear_shape {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the package's tests on a library. Exits 77, with the reason, where they cannot run.
 #
-#   python/run_tests.sh LIBRARY [ARGUMENTS OF UNITTEST]              with the first of $RVIT_PYTHON, python3, /usr/bin/python3 that has numpy
-#   python/run_tests.sh --torch [LIBRARY] [ARGUMENTS OF UNITTEST]    with PyTorch, timm and transformers too: in build/python-torch, a venv
-#                                                                   that is made if it is not there (PyPI, 2.5 GB), or by $RVIT_TEST_PYTHON
-#   python/run_tests.sh --if-torch LIBRARY [ARGUMENTS OF UNITTEST]   the same, but nothing is installed
+#   python/run_tests.sh LIBRARY [ARGUMENTS OF UNITTEST]             with the first of $RVIT_PYTHON, python3, /usr/bin/python3 that has numpy
+#   python/run_tests.sh --torch [LIBRARY] [ARGUMENTS OF UNITTEST]   with PyTorch, timm, transformers and mypy: by $RVIT_TEST_PYTHON, or in
+#                                                                   the venv build/python-torch, made if it is not there (PyPI, 2.5 GB)
+#   python/run_tests.sh --if-torch LIBRARY [ARGUMENTS OF UNITTEST]  the same, but nothing is installed
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 venv=$here/../build/python-torch
@@ -33,6 +33,8 @@ shift
 if grep -qaE '__(asan|tsan)_init' "$library"; then
     skip "the library has a sanitizer in it, which an interpreter without one cannot load"
 fi
+[ -e "$(dirname "$library")/_core.abi3.so" ] || ls "$here"/raggedvit/_core.*.so >/dev/null 2>&1 ||
+    skip "the compiled core (target raggedvit_python_core) is neither beside the library nor in the package"
 for python in $pythons ''; do
     [ -n "$python" ] || skip "$lacks"
     ! has "$python" "$modules" || break

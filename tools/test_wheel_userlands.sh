@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Tests a wheel where there is nothing but Python, as root: tools/test_wheel_userlands.sh WHEEL [USERLAND...]
-# A USERLAND is a suite of Debian's (bookworm and trixie, if none is named), which debootstrap makes with its python3-venv alone, or the path
-# of an interpreter of this machine. Each gets a venv with the wheel and numpy, and runs the package's tests there, without the source.
+# A USERLAND is a suite of Debian's (bookworm and trixie, if none is named), which debootstrap makes with its python3-venv alone, or the
+# path of an interpreter of this machine. Each gets a venv with the wheel and numpy, and runs the package's tests there, without the source.
 # RVIT_MIRROR names Debian's mirror if apt does not know it.
 set -euo pipefail
 [ $# -gt 0 ] || { sed -n '2,5s/^# //p' "$0"; exit 2; }

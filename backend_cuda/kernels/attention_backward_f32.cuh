@@ -7,7 +7,8 @@
 #include "attention_backward.cuh"
 #include "attention_f32.cuh"
 
-RVIT_DEVICE void store_gradient_f32(const float (&rows)[2][4][4], float *out, int stride, int dim, int row, int length, float factor, int tx)
+RVIT_DEVICE void store_gradient_f32(const float (&rows)[2][4][4], float *out, int stride, int dim, int row, int length, float factor,
+                                    int tx)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -23,8 +24,8 @@ RVIT_DEVICE void store_gradient_f32(const float (&rows)[2][4][4], float *out, in
 /* Weights and gradients of the logits of the thread's two own rows and four other rows, into p and g. */
 template <bool OWN_KEYS>
 RVIT_DEVICE void weigh_gradient_f32(const rvit_cu_attention_backward_params &params, const attention_work &work, const float (&s)[2][4],
-                                    float (&v)[2][4], const float (&logit)[2], const float (&delta)[2], float (&share)[2], int row, int first,
-                                    float *p, float *g, int tx, int ty)
+                                    float (&v)[2][4], const float (&logit)[2], const float (&delta)[2], float (&share)[2], int row,
+                                    int first, float *p, float *g, int tx, int ty)
 {
 #pragma unroll
     for (int j = 0; j < 4; j++) {
@@ -100,8 +101,8 @@ RVIT_DEVICE void backward_block_f32(const rvit_cu_attention_backward_params &par
                        length, params.store_factor, tx);
     if (!OWN_KEYS)
         return;
-    store_gradient_f32(d_y, first_row(static_cast<float *>(params.d_v), params.d_v_stride, work, params), params.d_v_stride, dim, row, length,
-                       1.0f, tx);
+    store_gradient_f32(d_y, first_row(static_cast<float *>(params.d_v), params.d_v_stride, work, params), params.d_v_stride, dim, row,
+                       length, 1.0f, tx);
     for (int r = 0; r < 2; r++) {
         for (int mask = 4; mask > 0; mask /= 2)
             share[r] = add_rn(share[r], shuffle_xor(share[r], mask));

@@ -111,7 +111,8 @@ def main():
     else:
         clock = GpuClock()
         place = GpuPlace(lib, clock.stream)
-        chosen, heads, dtype = points.sweep((1,), (21,)) + points.sweep((4,), (21,)) + points.sweep((64,), (197,)), OPTIONS.heads, torch.float16
+        chosen = points.sweep((1,), (21,)) + points.sweep((4,), (21,)) + points.sweep((64,), (197,))
+        heads, dtype = OPTIONS.heads, torch.float16
     versions = {"python": platform.python_version(), "torch": torch.__version__, "torch_cuda": torch.version.cuda}
     try:
         versions["triton"] = __import__("triton").__version__
@@ -122,7 +123,7 @@ def main():
     report = {"benchmark": "python_calls", "dry_run": dry,
               "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"), "version": lib.version(),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
-              "source": "bench/peers/python_calls.py: the median, and 30 samples, of bursts of eager calls; outputs allocated, arguments checked.",
+              "source": "bench/peers/python_calls.py: 30 bursts of eager calls each; outputs allocated, arguments checked.",
               "machine": {"cpu": cpu, "cores": os.cpu_count(), "kernel": platform.release()},
               "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode(), "gpu": gpu()}, "versions": versions,
               "runs": []}

@@ -127,6 +127,10 @@ typedef struct core_place {
     int32_t dirty; /* the stream's own working memory was used since it was last waited for */
     rvit_device *device;
     rvit_buffer *buffers[CORE_SLOTS];
+    struct {
+        uint64_t address;
+        int64_t length;
+    } points[CORE_SLOTS]; /* where each buffer points */
     struct core_place *next;
 } core_place;
 

@@ -186,6 +186,9 @@ int core_view(core_place *place, int slot, const core_array *array, int64_t size
     rvit_buffer **const buffer = &place->buffers[slot];
     void *const host = (void *)(uintptr_t)address;
     const int64_t length = size + (int64_t)offset;
+    *out_view = (rvit_view){*buffer, (int64_t)offset};
+    if (*buffer != NULL && place->points[slot].address == address && place->points[slot].length == length)
+        return 0;
     rvit_status status;
     if (place->device_type == DL_CPU)
         status = *buffer == NULL ? rv.rvit_buffer_wrap(place->device, host, length, buffer) : rv.rvit_buffer_set(*buffer, host, length);
@@ -194,7 +197,9 @@ int core_view(core_place *place, int slot, const core_array *array, int64_t size
                                  : rv.rvit_cuda_buffer_set(*buffer, address, length);
     if (status != RVIT_OK)
         return core_fail(error, status, "%s: %s", array->name, rv.rvit_status_detail());
-    *out_view = (rvit_view){*buffer, (int64_t)offset};
+    place->points[slot].address = address;
+    place->points[slot].length = length;
+    out_view->buffer = *buffer;
     return 0;
 }
 

@@ -8,22 +8,16 @@ environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, 
 used in a child of a fork whose parent has used it.
 """
 
-from typing import TYPE_CHECKING
-
 from . import _compile, _core_loader, patch
+from ._attention import attention
 from ._constants import CONSTANTS as _CONSTANTS
 from ._errors import RaggedVitError, Status
 from ._forward import Forward
 from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
+from ._rows import gather, pack, unpack
 from ._select import Selection, select
-
-if TYPE_CHECKING:
-    from ._signatures import attention, gather, pack, unpack
-else:
-    from ._attention import attention
-    from ._rows import gather, pack, unpack
 
 __all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status", "attention",
            "devices", "gather", "pack", "patch", "policies", "select", "unpack", "version"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from ._arrays import device_array, host_array, is_torch, on_cuda, on_stream
 from ._checks import INT32_MAX, UINT64_MAX, float32, integer, optional, shown
 from ._core_loader import core, ready
 from ._errors import invalid
+from ._typing import Array, ArrayT
 
 DTYPES = ("float32", "float16", "bfloat16")
 
@@ -66,7 +67,26 @@ def general(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int 
     return _on_host(named, scale, max_len)
 
 
-if TYPE_CHECKING or core is None:
+if TYPE_CHECKING:
+    @overload
+    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
+                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
+                  lse: Literal[False] | None = False, cls_probs: Literal[False] | None = False) -> ArrayT: ...
+
+    @overload
+    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
+                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
+                  lse: Literal[True] | Array, cls_probs: bool | Array | None = False) -> tuple[ArrayT, Any, Any]: ...
+
+    @overload
+    def attention(qkv: ArrayT, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: ArrayT | None = None, *,
+                  stream: int | None = None, k: ArrayT | None = None, v: ArrayT | None = None, key_bias: Array | None = None,
+                  lse: bool | Array | None = False, cls_probs: Literal[True] | Array) -> tuple[ArrayT, Any, Any]: ...
+
+    def attention(*arguments: Any, **named: Any) -> Any:
+        return general(*arguments, **named)
+
+elif core is None:
     attention = general
 else:
     attention = core.attention

@@ -108,8 +108,8 @@ def _score(arrays: dict[str, Any]) -> int:
         return SCORES["GIVEN"]
     kind = kinds.get(tuple(sorted(given)))
     if kind is None:
-        raise invalid(f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of these, x with weight "
-                      "and bias, or position_scores")
+        raise invalid(f"{', '.join(sorted(given)) or 'nothing'} is given to score by; expected scores, x, cls_probs, both of these, x with "
+                      "weight and bias, or position_scores")
     return SCORES[kind]
 
 
@@ -137,16 +137,16 @@ def run(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, numbers
     if mode == MODES["MASK"]:
         given[INPUTS.index("scores")] = None
     ready().strict_select(cu_seqlens, rows, mode, score, max_len, numbers["n_prefix"], numbers["competes"], numbers["threshold"],
-                          numbers["k_min"], numbers["n_samples"], numbers["mass"], *given, out.cu_seqlens, out.src_rows, out.keep, out.error,
-                          stream)
+                          numbers["k_min"], numbers["n_samples"], numbers["mass"], *given, out.cu_seqlens, out.src_rows, out.keep,
+                          out.error, stream)
 
 
 def raise_error(error: int) -> None:
     """What the op reports of an image."""
     if error:
         image, kind = divmod(error - 1, 3)
-        raise RaggedVitError(Status.INVALID_ARGUMENT, f"select: image {image} " + (
-            "has a NaN score", "has a mask that drops a prefix row", "has scores that cannot be added up: negative, infinite or all 0")[kind])
+        why = ("has a NaN score", "has a mask that drops a prefix row", "has scores that cannot be added up: negative, infinite or all 0")
+        raise RaggedVitError(Status.INVALID_ARGUMENT, f"select: image {image} {why[kind]}")
 
 
 def _on_cuda(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, numbers: dict[str, Any], arrays: dict[str, Any],

@@ -17,7 +17,8 @@ _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations l
 _library.define("select(Tensor cu_seqlens, SymInt rows, int choice, int score, SymInt max_len, int n_prefix=1, bool competes=False, "
                 "float threshold=0., int k_min=0, int n_samples=1, float mass=0., Tensor? x=None, Tensor? cls_probs=None, "
                 "Tensor? weight=None, Tensor? bias=None, Tensor? position_scores=None, Tensor? counts=None, Tensor? scores=None, "
-                "Tensor? mask=None, Tensor(a!)? fuse_x=None) -> (Tensor cu_seqlens, Tensor src_rows, Tensor keep, Tensor scores, Tensor error)",
+                "Tensor? mask=None, Tensor(a!)? fuse_x=None) "
+                "-> (Tensor cu_seqlens, Tensor src_rows, Tensor keep, Tensor scores, Tensor error)",
                 tags=(torch.Tag.pt2_compliant_tag,))
 
 
@@ -28,7 +29,7 @@ def _counts_of(device: torch.device, rule: int, keep: float, k_min: int, max_len
 
 def counts(device: torch.device, rule: int, keep: float, k_min: int, max_len: int) -> Tensor:
     """The table of rvit_count_table, on the device."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_compiling() and no_modes():  # else it may be a fake tensor, which no cache may hold
         return _counts_of(device, rule, keep, k_min, max_len)
     n = torch.arange(max_len + 1, device=device)
     table = torch.ceil(keep * n.double()) if rule == _select.RULES["ceil"] else torch.trunc(n.double() * keep)
@@ -119,7 +120,8 @@ def _described(array: Any) -> Any:
 
 def _kernel(cu_seqlens: Tensor, rows: int, choice: int, score: int, max_len: int, n_prefix: int = 1, competes: bool = False,
             threshold: float = 0.0, k_min: int = 0, n_samples: int = 1, mass: float = 0.0, *arrays: Optional[Tensor]) -> Any:
-    numbers = {"n_prefix": n_prefix, "competes": int(competes), "threshold": threshold, "k_min": k_min, "n_samples": n_samples, "mass": mass}
+    numbers = {"n_prefix": n_prefix, "competes": int(competes), "threshold": threshold, "k_min": k_min, "n_samples": n_samples,
+               "mass": mass}
     named = dict(zip(_select.INPUTS, arrays + (None,) * (len(_select.INPUTS) - len(arrays))))
     found = compute(cu_seqlens, rows, choice, score, max_len, numbers, named)
     return found.cu_seqlens, found.src_rows, found.keep, _own_scores(cu_seqlens, found.scores, choice, score), found.error

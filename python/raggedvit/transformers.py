@@ -125,10 +125,8 @@ def _padded(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tenso
     """Attention of the rows that the mask [B, 1, 1, tokens] keeps. Lengths stay on the device: as many rows as there are with padding are
     packed, those of padding last, where no sequence reaches."""
     order, places, kept, cu_seqlens = _packing(mask)
-    q, k, v = q[order], k[order], v[order]
-    if torch.is_grad_enabled():  # gradients of rows that no sequence reaches are undefined
-        q, k, v = (torch.where(kept, t, 0.0) for t in (q, k, v))
-    return torch.where(kept, _attend(q, k, v, cu_seqlens, tokens, scale), 0.0)[places]
+    out = _attend(q[order], k[order], v[order], cu_seqlens, tokens, scale)
+    return torch.where(kept, out, 0.0)[places]
 
 
 def _packing(mask: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -190,7 +190,8 @@ class InterfaceTest(unittest.TestCase):
         self.assertIs(found, selection)
         raggedvit.pack(flat, on["src"], on["new_cu"], out=on["packed"])
         raggedvit.unpack(on["packed"], on["src"], on["new_cu"], fill=-1.0, out=on["spread"])
-        back = {name: self.download(memory[name][0], shapes[name]) for name in ("new_cu", "src", "keep", "error", "packed", "spread", "out")}
+        names = ("new_cu", "src", "keep", "error", "packed", "spread", "out")
+        back = {name: self.download(memory[name][0], shapes[name]) for name in names}
         np.testing.assert_array_equal(back["new_cu"], wanted.cu_seqlens)
         kept = back["new_cu"][-1]
         np.testing.assert_array_equal(back["src"][:kept], wanted.src_rows[:kept])

@@ -1,7 +1,9 @@
 """The operators on CPU tensors: gradients against float64, compilers, refusals. test_torch_cuda.py is for GPUs."""
 
+import contextlib
 import threading
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -14,7 +16,7 @@ try:
 
     import gradients
     import raggedvit.torch
-    from raggedvit import _torch_ops
+    from raggedvit import _torch_attention, _torch_ops, _torch_rows, _torch_select
 except ImportError:
     torch = None
 
@@ -45,18 +47,20 @@ class GradientTest(unittest.TestCase):
         torch.autograd.backward(outs, [weight for weight in weights if weight is not None])
         qkv = base.detach()[:live, 1:4] if strided else base.detach()[:live]
         q, k, v = qkv.unbind(1)
-        arguments = (q, k, v, key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights], lengths, scale)
+        arguments = (q, k, v, key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights], lengths,
+                     scale)
         exact = gradients.by_autograd(*arguments, torch.float64)
         plain = [by(*arguments, dtype) for by in (gradients.by_autograd, gradients.by_formula)]
         found = [*base.grad[:, 1:4].unbind(1)] if strided else [*base.grad.unbind(1)]
-        for i, gradient in enumerate(found + [key_bias.grad] if bias else found):
-            self.assertTrue(torch.isfinite(gradient).all() and (gradient[live:] == 0).all())
-            if live:
-                error = (gradient[:live].double() - exact[i]).abs().max()
-                allowed = max((other[i].double() - exact[i]).abs().max() for other in plain)
+        # As one, the gradients of q, k and v are those of a packed qkv; beside them that of key_bias.
+        for name, at, got in (("qkv", slice(0, 3), found), ("key_bias", slice(3, 4), [key_bias.grad] if bias else [])):
+            self.assertTrue(all(torch.isfinite(g).all() and (g[live:] == 0).all() for g in got))
+            if live and got:
+                error = max((g[:live].double() - e).abs().max() for g, e in zip(got, exact[at]))
+                allowed = max((g.double() - e).abs().max() for other in plain for g, e in zip(other[at], exact[at]))
                 # Where PyTorch is exact by chance: a unit in the last place of the largest.
-                allowed = max(allowed, exact[i].abs().max() * torch.finfo(gradient.dtype).eps)
-                self.assertLessEqual(error, 2 * allowed, f"gradient {i}: {lengths}, {heads} heads of {dim}, {dtype}")
+                allowed = max(allowed, max(e.abs().max() for e in exact[at]) * torch.finfo(got[0].dtype).eps)
+                self.assertLessEqual(error, 2 * allowed, f"{name}: {lengths}, {heads} heads of {dim}, {dtype}")
         for out in outs:
             self.assertTrue((out[live:] == 0).all())
 
@@ -150,7 +154,8 @@ class OperatorTest(unittest.TestCase):
             torch.library.opcheck(ops.gather.default, (x, asc, part))
             torch.library.opcheck(ops.unpack.default, (x[:16].detach().requires_grad_(x.requires_grad), asc, part, 31))
         counts = torch.arange(32, dtype=torch.int32)  # all stay: nothing is undefined
-        torch.library.opcheck(ops.select.default, (cu, 31, 0, 1, 31, 1, False, 0.0, 0, 1, 0.0, qkv.reshape(31, -1)) + (None,) * 4 + (counts,))
+        arguments = (cu, 31, 0, 1, 31, 1, False, 0.0, 0, 1, 0.0, qkv.reshape(31, -1), None, None, None, None, counts)
+        torch.library.opcheck(ops.select.default, arguments)
 
     def test_compile(self):
         qkv, cu = tensors([20, 0, 11])
@@ -159,7 +164,8 @@ class OperatorTest(unittest.TestCase):
             out, _, probs = raggedvit.attention(x * 2, cu, max_len=20, cls_probs=True)
             kept = raggedvit.select(cu, cls_probs=probs.detach(), keep=0.5, max_len=20)
             few = raggedvit.pack(out, kept.src_rows, kept.cu_seqlens)
-            return raggedvit.unpack(few, kept.src_rows, kept.cu_seqlens, rows=31).sum() + raggedvit.attention(x, cu, max_len=20).square().sum()
+            grid = raggedvit.unpack(few, kept.src_rows, kept.cu_seqlens, rows=31)
+            return grid.sum() + raggedvit.attention(x, cu, max_len=20).square().sum()
 
         results = []
         for function in (pipeline, torch.compile(pipeline, backend="aot_eager", fullgraph=True)):
@@ -236,10 +242,30 @@ class OperatorTest(unittest.TestCase):
         in_c = torch.ops.raggedvit._attention_forward(qkv, None, None, cu, bias, None, None, True, True)
         for a, b in zip(in_c, _torch_ops._forward_python(qkv, None, None, cu, bias, None, None, True, True)):
             self.assertTrue(torch.equal(a, b))
-        arguments = (torch.randn(33, 2, 32), qkv, None, None, in_c[0], in_c[1], cu, bias, in_c[2], torch.randn(33, 2), torch.randn(33, 2), None,
-                     None, True)
+        arguments = (torch.randn(33, 2, 32), qkv, None, None, in_c[0], in_c[1], cu, bias, in_c[2], torch.randn(33, 2), torch.randn(33, 2),
+                     None, None, True)
         for a, b in zip(torch.ops.raggedvit._attention_backward(*arguments), _torch_ops._backward_python(*arguments)):
             self.assertTrue(torch.equal(a, b))
+
+    def test_tensors_that_the_core_cannot_read(self):
+        """As those of a PyTorch without DLPack's exchange API: the Python side describes them."""
+        qkv, cu = tensors([20, 0, 11], spare=2)
+        x, src, asc = torch.randn(31, 8), torch.tensor([0, 2, 30], dtype=torch.int32), torch.tensor([0, 3], dtype=torch.int32)
+
+        def all_of_them():
+            named = _torch_ops._named(qkv, None, None, cu, None, True, True)
+            packed = _torch_rows.compute("pack", {"x": x, "src_rows": src, "cu_seqlens": asc, "out": None}, {})
+            spread = _torch_rows.compute("unpack", {"x": packed, "src_rows": src, "cu_seqlens": asc, "base": None, "out": None},
+                                         {"rows": 31, "fill": 2.0})
+            chosen = raggedvit.select(cu, x=qkv.reshape(33, -1), keep=0.5)
+            return [t[:31] for t in _torch_attention.compute(named, None, None)] + [packed, spread, chosen.cu_seqlens, chosen.keep[:31]]
+
+        wanted = all_of_them()
+        with contextlib.ExitStack() as stack:
+            for module in (_torch_attention, _torch_rows, _torch_select):
+                stack.enter_context(mock.patch.object(module, "READS_TENSORS", False))
+            for a, b in zip(all_of_them(), wanted):
+                self.assertTrue(torch.equal(a, b))
 
     def test_flash_attention(self):
         qkv, cu = tensors([20, 0, 11])
@@ -294,7 +320,7 @@ class RefusalTest(unittest.TestCase):
             ("^out is given, but a tensor requires grad", raggedvit.pack, (x.requires_grad_(), src, None, torch.zeros(31, 8)), {}),
             ("^rows is not given", raggedvit.unpack, (x.detach(), src), {}),
             ("ascending", raggedvit.unpack, (x.detach(), src.flip(0)), {"rows": 31}),
-            ("^x requires grad, but a selection has no gradient", select, (cu,), {"x": torch.randn(31, 8, requires_grad=True), "keep": 0.5}),
+            ("^x requires grad, but a selection has no gradient", select, (cu,), {"x": x.detach().requires_grad_(), "keep": 0.5}),
             ("^nothing of keep, counts", select, (cu,), {"x": x.detach()}),
             ("^keep and threshold of", select, (cu,), {"x": x.detach(), "keep": 0.5, "threshold": 1.0}),
             ("^keep is 2|keep is", select, (cu,), {"x": x.detach(), "keep": 2.0}),

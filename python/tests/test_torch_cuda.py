@@ -46,7 +46,8 @@ class ForwardTest(unittest.TestCase):
                         qkv, cu = tensors(lengths, dtype, heads, dim, spare=3)
                         live, scale = sum(lengths), dim**-0.5
                         bias = torch.randn(live + 3, device="cuda")
-                        out, lse, cls = raggedvit.attention(qkv, cu, max_len=max(lengths, default=0), key_bias=bias, lse=True, cls_probs=True)
+                        longest = max(lengths, default=0)
+                        out, lse, cls = raggedvit.attention(qkv, cu, max_len=longest, key_bias=bias, lse=True, cls_probs=True)
                         exact = gradients.attention(*qkv[:live].double().unbind(1), bias[:live].double(), lengths, scale)
                         for found, wanted in zip((out, lse, cls), exact):
                             if live:
@@ -216,7 +217,8 @@ class GraphTest(unittest.TestCase):
             out, _, probs = raggedvit.attention(qkv, cu, max_len=197, cls_probs=True)
             chosen = raggedvit.select(cu, cls_probs=probs, keep=0.5, max_len=197)
             packed = raggedvit.pack(out, chosen.src_rows, chosen.cu_seqlens)
-            return out, chosen, raggedvit.unpack(packed, chosen.src_rows, chosen.cu_seqlens, 267), torch.ops.raggedvit.attention(qkv, cu, None, 197)
+            spread = raggedvit.unpack(packed, chosen.src_rows, chosen.cu_seqlens, 267)
+            return out, chosen, spread, torch.ops.raggedvit.attention(qkv, cu, None, 197)
 
         graph, (out, chosen, spread, op) = self.capture(work)
         for seed, lengths in ((2, [20, 197, 50]), (3, [197, 50, 20]), (4, [10, 0, 100])):
@@ -267,18 +269,20 @@ class GradientTest(unittest.TestCase):
         outs = outs if probs else (outs,)
         torch.autograd.backward(outs, [weight for weight in weights if weight is not None])
         qkv = base.detach()[:live, 1:4] if strided else base.detach()[:live]
-        arguments = (*qkv.unbind(1), key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights], lengths,
-                     scale)
+        arguments = (*qkv.unbind(1), key_bias.detach()[:live] if bias else None, *[None if w is None else w[:live] for w in weights],
+                     lengths, scale)
         exact = gradients.by_autograd(*arguments, torch.float64)
         plain = [by(*arguments, dtype) for by in (gradients.by_autograd, gradients.by_formula)]
         found = [*base.grad[:, 1:4].unbind(1)] if strided else [*base.grad.unbind(1)]
-        for i, gradient in enumerate(found + [key_bias.grad] if bias else found):
-            self.assertTrue(torch.isfinite(gradient).all() and (gradient[live:] == 0).all())
-            if live:
-                error = (gradient[:live].double() - exact[i]).abs().max()
-                allowed = max((other[i].double() - exact[i]).abs().max() for other in plain)
-                allowed = max(allowed, exact[i].abs().max() * torch.finfo(gradient.dtype).eps)
-                self.assertLessEqual(error, 2 * allowed, f"gradient {i}")
+        # As one, the gradients of q, k and v are those of a packed qkv; beside them that of key_bias.
+        for name, at, got in (("qkv", slice(0, 3), found), ("key_bias", slice(3, 4), [key_bias.grad] if bias else [])):
+            self.assertTrue(all(torch.isfinite(g).all() and (g[live:] == 0).all() for g in got))
+            if live and got:
+                error = max((g[:live].double() - e).abs().max() for g, e in zip(got, exact[at]))
+                allowed = max((g.double() - e).abs().max() for other in plain for g, e in zip(other[at], exact[at]))
+                # Where PyTorch is exact by chance: a unit in the last place of the largest.
+                allowed = max(allowed, max(e.abs().max() for e in exact[at]) * torch.finfo(got[0].dtype).eps)
+                self.assertLessEqual(error, 2 * allowed, f"{name}: {lengths}, {heads} heads of {dim}, {dtype}")
         for out in outs:
             self.assertTrue((out[live:] == 0).all())
 
@@ -325,7 +329,8 @@ class GradientTest(unittest.TestCase):
         qkv, cu = tensors([20, 0, 11], torch.float32)
         for x in (qkv, qkv.clone().requires_grad_()):
             torch.library.opcheck(torch.ops.raggedvit.attention.default, (x, cu), {"max_len": 20})
-            torch.library.opcheck(torch.ops.raggedvit.attention_forward.default, (x, None, None, cu, torch.randn(31, device="cuda"), 0.3, 20, True))
+            arguments = (x, None, None, cu, torch.randn(31, device="cuda"), 0.3, 20, True)
+            torch.library.opcheck(torch.ops.raggedvit.attention_forward.default, arguments)
 
 
 @unittest.skipIf(why_not(), why_not())

@@ -232,6 +232,43 @@ class TransformersTest(unittest.TestCase):
             self.refused("transformers is 4.57.1", ours.register)
             ours.register(untested=True)
 
+    @unittest.skipUnless(torch.cuda.is_available(), "no CUDA device here")
+    def test_on_cuda(self):
+        config = names("qwen2_5_vl", "Qwen2_5_VLConfig")(vision_config={
+            "depth": 2, "hidden_size": 64, "intermediate_size": 96, "num_heads": 4, "out_hidden_size": 32, "window_size": 56,
+            "fullatt_block_indexes": [1]}).vision_config
+        tower = randomised(modeling_qwen2_5_vl.Qwen2_5_VisionTransformerPretrainedModel._from_config(config))
+        pixels = torch.randn(sum(t * h * w for t, h, w in GRIDS), 1176, generator=torch.Generator().manual_seed(1))
+        for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.1)):
+            for model, arguments in ((tower, (pixels, torch.tensor(GRIDS))), (self.siglip2(), self.padded_batch())):
+                with self.subTest(model=type(model).__name__, dtype=str(dtype)):
+                    given = [t.cuda().to(dtype) if t.is_floating_point() else t.cuda() for t in arguments]
+                    eager, found, _ = self.outputs(model.to("cuda", dtype), *given)
+                    self.same(eager.pooler_output.float(), found.pooler_output.float(), tolerance)
+                model.to("cpu", torch.float32)
+
+    @unittest.skipUnless(torch.cuda.is_available(), "no CUDA device here")
+    def test_no_synchronisation(self):
+        module = torch.nn.Module()
+        module.is_causal = False
+        q, k, v = torch.randn(3, 4, 2, 9, 64, device="cuda").unbind(0)
+        keep = (torch.arange(9, device="cuda") < torch.tensor([[9], [3], [0], [7]], device="cuda"))
+        packed = [t.transpose(0, 1).reshape(1, 2, 36, 64) for t in (q, k, v)]
+        cu_seqlens = torch.tensor([0, 9, 12, 36], dtype=torch.int32, device="cuda")
+
+        def calls():
+            ours.attention(module, q, k, v, None)
+            ours.attention(module, q, k, v, ours.padding_mask(4, 9, 9, mask_function=bidirectional, attention_mask=keep))
+            ours.attention(module, *packed, None, cu_seq_lens_q=cu_seqlens, cu_seq_lens_k=cu_seqlens, max_length_q=24, max_length_k=24)
+
+        bidirectional = importlib.import_module("transformers.masking_utils").bidirectional_mask_function
+        calls()  # the first creates what lasts
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            calls()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+
     def test_packed_families(self):
         """Those whose encoders split by lengths where no flash attention is requested, and no others."""
         found = set()

@@ -13,13 +13,13 @@ import raggedvit
 
 class TypingTest(unittest.TestCase):
     def test_typed_user(self):
-        for module in ("mypy", "torch"):
-            if subprocess.run([sys.executable, "-c", f"import {module}"], stderr=subprocess.DEVNULL).returncode:
-                self.skipTest(f"no {module} here (python/run_tests.sh --torch has it)")
+        if subprocess.run([sys.executable, "-c", "import mypy"], stderr=subprocess.DEVNULL).returncode:
+            self.skipTest("no mypy here (python/run_tests.sh --torch has it)")
         user = pathlib.Path(__file__).with_name("typed_user.py")
         with tempfile.TemporaryDirectory() as cache:
-            # As for an installed package: errors in its own files are not the user's.
-            run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", cache, str(user)],
+            # As for an installed package: errors in its own files are not the user's. Without PyTorch its tensors are of any type.
+            run = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports",
+                                  "--cache-dir", cache, str(user)],
                                  env={**os.environ, "MYPYPATH": str(pathlib.Path(raggedvit.__file__).parents[1])}, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, text=True)
         self.assertEqual(run.returncode, 0, run.stdout)

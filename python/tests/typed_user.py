@@ -16,6 +16,9 @@ def of_arrays(qkv: NDArray[np.float16], cu_seqlens: NDArray[np.int32]) -> NDArra
     out, lse, _ = raggedvit.attention(qkv, cu_seqlens, lse=True)
     raggedvit.attention(qkv, cu_seqlens, max_len="197")  # type: ignore[call-overload]
     text: str = raggedvit.attention(qkv, cu_seqlens)  # type: ignore[assignment]
+    text = raggedvit.pack(out, cu_seqlens)  # type: ignore[assignment]
+    text = raggedvit.unpack(out, cu_seqlens, rows=5)  # type: ignore[assignment]
+    text = raggedvit.gather(out, cu_seqlens)  # type: ignore[assignment]
     return raggedvit.pack(out, cu_seqlens) if text else raggedvit.attention(qkv, cu_seqlens, None, 197)
 
 

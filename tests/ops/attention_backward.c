@@ -391,6 +391,29 @@ static void attention_backward_short_images(void **state)
         }
 }
 
+/* Nothing that is optional but d_lse, for which a backend may have other kernels; at capacities of each kind. */
+static void attention_backward_alone(void **state)
+{
+    (void)state;
+    static const int32_t longest[] = {16, 40, 64, 65, 100, 130, 197, 600};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int l = 0; l < 8; l++) {
+            if (leaves_out(t + l, 3) && longest[l] != 600 && longest[l] != 40)
+                continue;
+            const int32_t lengths[] = {longest[l] == 600 ? 200 : longest[l], 0, 13, longest[l] / 2};
+            run(&(backward_case){.dtype = stored_types[t],
+                                 .n_heads = 2,
+                                 .head_dim = l % 4 == 3 ? 48 : 64,
+                                 .lengths = lengths,
+                                 .n_images = 4,
+                                 .spare_rows = 500,
+                                 .max_len = longest[l],
+                                 .kind = (kind)(l % 3),
+                                 .d_lse = l & 1,
+                                 .magnitude = 1});
+        }
+}
+
 /* Every combination of what is optional; a negative scale. */
 static void attention_backward_options(void **state)
 {
@@ -636,6 +659,6 @@ void good_attention_backward(rvit_attention_backward_args *a)
 }
 
 SUITE(attention_backward_suite, TEST(attention_backward_reference), TEST(attention_backward_lengths), TEST(attention_backward_long_images),
-      TEST(attention_backward_head_dims), TEST(attention_backward_short_images), TEST(attention_backward_options),
-      TEST(attention_backward_empty), TEST(attention_backward_masked_keys), TEST(attention_backward_batch_mates),
-      TEST(attention_backward_garbage_lengths));
+      TEST(attention_backward_head_dims), TEST(attention_backward_short_images), TEST(attention_backward_alone),
+      TEST(attention_backward_options), TEST(attention_backward_empty), TEST(attention_backward_masked_keys),
+      TEST(attention_backward_batch_mates), TEST(attention_backward_garbage_lengths));
