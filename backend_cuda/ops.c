@@ -54,8 +54,18 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
             return "more than 65535 heads";
         return NULL;
     }
-    case RVIT_OP_ATTENTION_BACKWARD:
-        return "the gradient of attention";
+    case RVIT_OP_ATTENTION_BACKWARD: {
+        const rvit_attention_backward_args *a = &op->attention_backward;
+        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
+        const int64_t strides[] = {a->q_stride,     a->k_stride,   a->v_stride,   a->out_stride,
+                                   a->d_out_stride, a->d_q_stride, a->d_k_stride, a->d_v_stride};
+        for (int i = 0; i < 8; i++)
+            if ((len + 64) * strides[i] > INT32_MAX)
+                return "an image of 2^31 elements or more";
+        if (a->n_heads > RVIT_CU_MAX_GRID_Z)
+            return "more than 65535 heads";
+        return NULL;
+    }
     case RVIT_OP_HEAD:
         if (((double)op->head.n_images / RVIT_CU_HEAD_IMAGES + 1) * (op->head.n_classes / (RVIT_CU_HEAD_WARPS * RVIT_CU_HEAD_CLASSES) + 1) >
             INT32_MAX)

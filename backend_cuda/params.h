@@ -100,6 +100,26 @@ typedef struct rvit_cu_attention_params {
     int32_t unused;
 } rvit_cu_attention_params;
 
+/* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
+   blockIdx.y, of image first_image + blockIdx.z. */
+typedef struct rvit_cu_attention_backward_params {
+    const void *q, *k, *v, *out, *d_out;
+    const int32_t *cu_seqlens;
+    const float *lse;
+    const float *key_bias, *cls_probs, *d_cls_probs, *d_lse; /* or NULL */
+    void *d_q, *d_k, *d_v;
+    float *numbers;
+    float *shares, *d_key_bias; /* or NULL */
+    int32_t q_stride, k_stride, v_stride, out_stride, d_out_stride, d_q_stride, d_k_stride, d_v_stride;
+    int32_t n_heads, head_dim, max_len, rows;
+    int32_t first_image;
+    int32_t held_rows;  /* of an image in shared memory */
+    float scale;        /* of the logits; 16-bit kernels: times log2(e) */
+    float lse_factor;   /* 16-bit kernels: log2(e), else 1 */
+    float store_factor; /* of d_q and d_k */
+    uint32_t zero;      /* 0, which the compiler does not know */
+} rvit_cu_attention_backward_params;
+
 /* What one op that lays images out leaves to the next one on the same memory, followed by a record for each image; zero at first. tickets
    and finished count, epoch tells this op's records from those of an earlier one. */
 typedef struct rvit_cu_layout_scratch {

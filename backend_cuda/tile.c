@@ -108,6 +108,90 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     return tile;
 }
 
+typedef struct backward_shape {
+    int32_t head_dim, row_tiles, stage_rows, warps, extras;
+} backward_shape;
+
+static const backward_shape backward_shapes[] = {
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, (threads) / 32, extras},
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+};
+
+/* TEMPORARY */
+#include <stdlib.h>
+#include <string.h>
+static const char *const backward_names[] = {
+#define SHAPE(name, ...) #name,
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+};
+
+/* Warps that share the tasks evenly: as few as take no more turns than `most` do. */
+static int32_t share_tasks(int32_t tasks, int32_t most)
+{
+    return (int32_t)divide_up(tasks, divide_up(tasks, most));
+}
+
+/* Bytes of a head of an image: 4 arrays, a pair of numbers for each query, a number for each key. */
+static int64_t held_shared(const backward_shape *s, int64_t rows)
+{
+    return rows * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
+}
+
+static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
+{
+    const backward_shape *s = &backward_shapes[shape];
+    const int32_t tile_rows = 16 * s->row_tiles, tiles = (int32_t)divide_up(len, tile_rows);
+    rvit_cu_backward_tile tile = {.shape = shape};
+    if (s->stage_rows > 0) {
+        const int32_t warps = share_tasks(tiles, s->warps);
+        tile.threads = warps * 32;
+        tile.row_blocks = (int32_t)divide_up(tiles, warps);
+        tile.shared = 2 * s->stage_rows * (2 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 8);
+    } else {
+        tile.held_rows = tiles * tile_rows;
+        tile.shared = (int32_t)held_shared(s, tile.held_rows);
+        /* With half the warps two CTAs fit an SM, if their memory does. */
+        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared;
+        tile.threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
+    }
+    return tile;
+}
+
+static int is_held(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
+{
+    const backward_shape *s = &backward_shapes[shape];
+    return held_shared(s, divide_up(len, 16 * s->row_tiles) * 16 * s->row_tiles) <= machine->max_shared;
+}
+
+rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    if (size->element_size == 4)
+        return (rvit_cu_backward_tile){
+            .threads = 128, .row_blocks = (int32_t)divide_up(len, 32), .shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4};
+    if (size->head_dim <= 32)
+        return tile_shape(machine, is_held(machine, RVIT_CU_BACKWARD_d32_held, len) ? RVIT_CU_BACKWARD_d32_held : RVIT_CU_BACKWARD_d32,
+                          len);
+    if (size->head_dim > 64)
+        return tile_shape(machine, RVIT_CU_BACKWARD_d128, len);
+    /* TEMPORARY: to choose by measurement. */
+    const char *shape = getenv("RVIT_BACKWARD_SHAPE");
+    if (shape != NULL && !size->extras)
+        for (int i = 0; i < RVIT_CU_N_BACKWARD_SHAPES; i++)
+            if (strcmp(shape, backward_names[i]) == 0 && (backward_shapes[i].stage_rows > 0 || is_held(machine, i, len)))
+                return tile_shape(machine, i, len);
+    if (size->extras)
+        return tile_shape(machine, is_held(machine, RVIT_CU_BACKWARD_d64_held, len) ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64,
+                          len);
+    /* Tall tiles read the other rows half as often, but need more of their own. */
+    if (len <= 64)
+        return tile_shape(machine, RVIT_CU_BACKWARD_d64_held_lean, len);
+    return tile_shape(
+        machine, is_held(machine, RVIT_CU_BACKWARD_d64_held_tall, len) ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_tall, len);
+}
+
 typedef struct linear_shape {
     int32_t rows, columns, threads, shared, roomy_shared, ctas, cost;
     int32_t is_single; /* for few rows, all of whose tiles are made at once */

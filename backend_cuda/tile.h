@@ -73,6 +73,22 @@
 #define RVIT_CU_SHORT_WARPS 3
 #define RVIT_CU_SHORT_ROWS 8
 
+/* The gradient of attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, rows of a stage (there are two),
+   the most threads, CTAs of them an SM has registers for, whether the kernel serves key_bias and d_cls_probs. 0 rows: it holds a head of
+   an image in shared memory. */
+#define RVIT_CU_BACKWARD_SHAPES(SHAPE)        \
+    SHAPE(d32, 32, 1, 64, 256, 2, 1)          \
+    SHAPE(d64, 64, 1, 64, 192, 2, 1)          \
+    SHAPE(d128, 128, 1, 32, 128, 2, 1)        \
+    SHAPE(d64_lean, 64, 1, 64, 192, 2, 0)     \
+    SHAPE(d64_tall, 64, 2, 64, 128, 2, 0)     \
+    SHAPE(d32_held, 32, 1, 0, 512, 1, 1)      \
+    SHAPE(d64_held, 64, 1, 0, 384, 1, 1)      \
+    SHAPE(d64_held_lean, 64, 1, 0, 384, 1, 0) \
+    SHAPE(d64_held_tall, 64, 2, 0, 256, 1, 0)
+#define RVIT_CU_BACKWARD_NUMBERS_THREADS 256
+#define RVIT_CU_BACKWARD_BIAS_THREADS 256
+
 /* A field named _macs is the number of multiply-accumulates of a GEMM, rows x in_features x
    out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
@@ -108,6 +124,24 @@ typedef struct rvit_cu_attention_size {
 } rvit_cu_attention_size;
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
+
+/* Of 16-bit elements. */
+typedef enum rvit_cu_backward_shape {
+#define SHAPE(name, ...) RVIT_CU_BACKWARD_##name,
+    RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+        RVIT_CU_N_BACKWARD_SHAPES
+} rvit_cu_backward_shape;
+
+typedef struct rvit_cu_backward_tile {
+    rvit_cu_backward_shape shape;
+    int32_t threads;
+    int32_t row_blocks; /* CTAs for the keys of a head of an image, and as many for its queries; held: 0, a CTA has both */
+    int32_t held_rows;
+    int32_t shared; /* bytes */
+} rvit_cu_backward_tile;
+
+rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 typedef enum rvit_cu_linear_shape {
 #define SHAPE(name, ...) RVIT_CU_LINEAR_##name,

@@ -19,7 +19,7 @@ root=$(dirname "$here")
 data=$root/examples/data
 model=$data/deit_tiny_cifar10.safetensors
 sheet=$data/cifar10_test_1000.png
-benchmarks="attention prune stages forward"
+benchmarks="attention backward prune stages forward"
 tests="test_ops test_laws test_model test_api test_cuda test_dumps test_policies test_demo"
 dry=${RVIT_BENCH_DRY:-}
 
@@ -110,6 +110,7 @@ measure_cuda() {
     part policies_cuda $most "$bench"_forward "$model" "${forward[@]}" --seconds 0.1 --batch 64 --sheet "$sheet" --prune "$policies"
     part stages_cuda_base $most "$bench"_stages "${device[@]}" --model base --batch 8,64
     part stages_cuda_tiny $most "$bench"_stages "${device[@]}" --model tiny --batch 8,64
+    part backward_cuda $most "$bench"_backward "${device[@]}"
     part prune_cuda $most "$bench"_prune "${device[@]}"
     tool tool_cuda $most --backend cuda --dtype f16 --shape base
 }
@@ -156,6 +157,7 @@ photo() {
 measure_tiny() {
     local backend=$1
     part attention_$backend 60 "$bench"_attention --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
+    part backward_$backend 60 "$bench"_backward --backend "$backend" --images 1 --tokens 5 --heads 1 --calls 2 --repeats 3
     part prune_$backend 60 "$bench"_prune --backend "$backend" --batch 1 --len 5 --heads 1 --calls 2 --repeats 3
     part stages_$backend 120 "$bench"_stages --backend "$backend" --model tiny --size 32 --batch 1
     part forward_$backend 60 "$bench"_forward "$model" --backend "$backend" --batch 1 --seconds 0 --prune 'none; l2 keep=0.5 blocks=3'

@@ -11,7 +11,6 @@ typedef struct expectation {
 static const expectation unsupported[] = {
     {RVIT_BACKEND_CPU, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},
     {RVIT_BACKEND_VULKAN, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},
-    {RVIT_BACKEND_CUDA, "attention_backward", "not written yet"},
     {RVIT_BACKEND_VULKAN, "attention_backward", "models are trained on CUDA and on the CPU"},
 };
 

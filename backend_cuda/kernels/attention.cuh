@@ -37,7 +37,7 @@ struct attention_work {
     int head, row_block, begin, length;
 };
 
-RVIT_DEVICE attention_work find_work(const rvit_cu_attention_params &params)
+template <typename P> RVIT_DEVICE attention_work find_work(const P &params)
 {
     attention_work work;
     work.head = blockIdx.y, work.row_block = blockIdx.x;
@@ -48,12 +48,12 @@ RVIT_DEVICE attention_work find_work(const rvit_cu_attention_params &params)
 
 /* The image's first row of this head in an array of rows `stride` elements apart, and in an array with
    one value for each row and head. */
-template <typename T> RVIT_DEVICE T *first_row(T *array, int stride, const attention_work &work, const rvit_cu_attention_params &params)
+template <typename T, typename P> RVIT_DEVICE T *first_row(T *array, int stride, const attention_work &work, const P &params)
 {
     return array + ((long long)work.begin * stride + work.head * params.head_dim);
 }
 
-RVIT_DEVICE float *first_number(float *array, const attention_work &work, const rvit_cu_attention_params &params)
+template <typename T, typename P> RVIT_DEVICE T *first_number(T *array, const attention_work &work, const P &params)
 {
     return array + ((long long)work.begin * params.n_heads + work.head);
 }

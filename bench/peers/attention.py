@@ -7,8 +7,9 @@ from .clock import first_line, summarize
 from .points import Batch, error
 
 OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
-# What a host can call: arguments filled in beforehand, and the two functions of the Python package.
+# What a host can call: arguments filled in beforehand, and the functions of the Python package.
 PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
+FLASH_FUNCTION = "raggedvit.torch.flash_attn_varlen_func"
 # Where the rivals that take long to set up and are far behind are measured as well.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
 
@@ -139,6 +140,7 @@ def host(place, clock, points, extension, heads=12, head_dim=64, dtype=torch.flo
             PREPARED: lambda: ours.attention(place, batch)[0],
             FUNCTION: lambda: ours.function(batch),
             OPERATOR: lambda: ours.operator(batch),
+            FLASH_FUNCTION: lambda: ours.flash(batch),
             FLASH: lambda: flash.operator(batch)[0],
             "varlen_attn": lambda: flash.varlen_attn(batch)[0],
             "padded SDPA": lambda: sdpa.padded(batch)[0],

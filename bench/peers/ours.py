@@ -34,10 +34,12 @@ def attention(place, batch, **options):
     return call, result
 
 
-def function(batch):
+def function(batch, out=None, qkv=None, **options):
     """raggedvit.attention, which checks its arguments and allocates its output."""
-    longest, scale = batch.point.longest, batch.scale
-    return lambda: raggedvit.attention(batch.qkv, batch.cu_seqlens, scale, longest)
+    qkv, longest, scale = batch.qkv if qkv is None else qkv, batch.point.longest, batch.scale
+    if out is None and not options:
+        return lambda: raggedvit.attention(qkv, batch.cu_seqlens, scale, longest)
+    return lambda: raggedvit.attention(qkv, batch.cu_seqlens, scale, longest, out, **options)
 
 
 def operator(batch):
@@ -45,4 +47,55 @@ def operator(batch):
     import raggedvit.torch
 
     run, longest, scale = raggedvit.torch.attention, batch.point.longest, batch.scale
-    return lambda: run(batch.qkv, batch.cu_seqlens, longest, scale)
+    return lambda: run(batch.qkv, batch.cu_seqlens, scale, longest)
+
+
+def flash(batch):
+    """FlashAttention's signature."""
+    import raggedvit.torch
+
+    run, longest, scale = raggedvit.torch.flash_attn_varlen_func, batch.point.longest, batch.scale
+    return lambda: run(batch.q, batch.k, batch.v, batch.cu_seqlens, batch.cu_seqlens, longest, longest, softmax_scale=scale)
+
+
+def in_inference_mode(call):
+    """The call where PyTorch records nothing; the mode is entered once for 100 calls."""
+    import torch
+
+    def inside():
+        with torch.inference_mode():
+            for _ in range(100):
+                call()
+
+    return inside
+
+
+def step(batch, leaf, d_out):
+    """Forward and backward."""
+    call = function(batch, qkv=leaf)
+
+    def both():
+        leaf.grad = None
+        call().backward(d_out)
+
+    return both
+
+
+def _selection(batch):
+    _, _, probs = raggedvit.attention(batch.qkv, batch.cu_seqlens, None, batch.point.longest, cls_probs=True)
+    return probs, raggedvit.select(batch.cu_seqlens, cls_probs=probs, keep=0.5, max_len=batch.point.longest)
+
+
+def select(batch):
+    probs, _ = _selection(batch)
+    return lambda: raggedvit.select(batch.cu_seqlens, cls_probs=probs, keep=0.5, max_len=batch.point.longest)
+
+
+def pack(batch):
+    x, chosen = function(batch)(), _selection(batch)[1]
+    return lambda: raggedvit.pack(x, chosen.src_rows, chosen.cu_seqlens)
+
+
+def unpack(batch):
+    x, chosen = function(batch)(), _selection(batch)[1]
+    return lambda: raggedvit.unpack(x, chosen.src_rows, chosen.cu_seqlens, batch.point.rows)

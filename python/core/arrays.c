@@ -16,7 +16,8 @@ int core_type_size(int type)
     return sizes[type];
 }
 
-static const dl_type types[] = {{DL_FLOAT, 32, 1}, {DL_FLOAT, 16, 1}, {DL_BFLOAT, 16, 1}, {DL_INT, 32, 1}, {DL_UINT, 8, 1}, {DL_BOOL, 8, 1}};
+static const dl_type types[] = {{DL_FLOAT, 32, 1}, {DL_FLOAT, 16, 1}, {DL_BFLOAT, 16, 1},
+                                {DL_INT, 32, 1},   {DL_UINT, 8, 1},   {DL_BOOL, 8, 1}};
 
 dl_type core_dl_type(int type)
 {
@@ -41,8 +42,10 @@ const char *core_shown(const core_array *array, char text[160])
         n = snprintf(text, 160, "%s [", core_type_name(array->type));
     else if (dtype.code < 7 && dtype.lanes == 1)
         n = snprintf(text, 160, "%s%d [", names[dtype.code], dtype.bits);
-    else
+    else if (dtype.lanes != 0)
         n = snprintf(text, 160, "DLPack type (%d, %d, %d) [", dtype.code, dtype.bits, dtype.lanes);
+    else
+        n = snprintf(text, 160, "of another type [");
     for (int i = 0; i < array->ndim && n < 130; i++)
         n += snprintf(text + n, 160 - (size_t)n, "%s%lld", i == 0 ? "" : ", ", (long long)array->shape[i]);
     snprintf(text + n, 160 - (size_t)n, "]");
@@ -105,8 +108,8 @@ int core_check_floats(const core_array *array, int64_t n, int64_t m, core_error 
         dense(array, 0))
         return core_check_memory(array, error);
     if (m == 0)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous float32 [%lld]", array->name,
-                         core_shown(array, text), (long long)n);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous float32 [%lld]", array->name, core_shown(array, text),
+                         (long long)n);
     return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous float32 [%lld, %lld]", array->name,
                      core_shown(array, text), (long long)n, (long long)m);
 }

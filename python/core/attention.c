@@ -52,7 +52,8 @@ static int check_shape(core_attention *call, core_error *error)
     if (call->heads < 1 || call->heads > 1 << 16)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "n_heads is %lld; expected an integer from 1 to 65536", (long long)call->heads);
     if (call->head_dim < 8 || call->head_dim > 128 || call->head_dim % 8 != 0)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "head_dim is %lld; expected a multiple of 8 from 8 to 128", (long long)call->head_dim);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "head_dim is %lld; expected a multiple of 8 from 8 to 128",
+                         (long long)call->head_dim);
     return 0;
 }
 
@@ -81,7 +82,11 @@ int core_attention_prepare(core_attention *call, core_error *error)
 
 void core_attention_describe_out(const core_attention *call, core_array *out)
 {
-    *out = (core_array){.name = "out", .device_type = call->q.device_type, .device = call->q.device, .ndim = 3, .type = call->q.type,
+    *out = (core_array){.name = "out",
+                        .device_type = call->q.device_type,
+                        .device = call->q.device,
+                        .ndim = 3,
+                        .type = call->q.type,
                         .dtype = call->q.dtype};
     const int64_t shape[] = {call->rows, call->heads, call->head_dim};
     const int64_t step[] = {call->heads * call->head_dim, call->head_dim, 1};
@@ -91,8 +96,8 @@ void core_attention_describe_out(const core_attention *call, core_array *out)
 
 void core_attention_describe_probs(const core_attention *call, core_array *probs)
 {
-    *probs = (core_array){.device_type = call->q.device_type, .device = call->q.device, .ndim = 2, .type = CORE_F32,
-                          .dtype = core_dl_type(CORE_F32)};
+    *probs = (core_array){
+        .device_type = call->q.device_type, .device = call->q.device, .ndim = 2, .type = CORE_F32, .dtype = core_dl_type(CORE_F32)};
     probs->shape[0] = call->rows;
     probs->shape[1] = probs->step[0] = call->heads;
     probs->step[1] = 1;
@@ -136,8 +141,8 @@ static int check_outputs(const core_attention *call, core_error *error)
         return -1;
     const core_array *const probs[] = {&call->lse, &call->cls_probs};
     for (int i = 0; i < 2; i++)
-        if (core_given(probs[i]) && (check_written(call, probs[i], error) < 0 ||
-                                     core_check_floats(probs[i], call->rows, call->heads, error) < 0))
+        if (core_given(probs[i]) &&
+            (check_written(call, probs[i], error) < 0 || core_check_floats(probs[i], call->rows, call->heads, error) < 0))
             return -1;
     return 0;
 }

@@ -3,8 +3,24 @@
 
 #include "core.h"
 
-enum { SLOT_CU, SLOT_Q, SLOT_K, SLOT_V, SLOT_BIAS, SLOT_OUT, SLOT_LSE, SLOT_CLS, SLOT_D_OUT, SLOT_D_LSE, SLOT_D_CLS, SLOT_D_Q, SLOT_D_K,
-       SLOT_D_V, SLOT_D_BIAS, SLOT_WORKSPACE };
+enum {
+    SLOT_CU,
+    SLOT_Q,
+    SLOT_K,
+    SLOT_V,
+    SLOT_BIAS,
+    SLOT_OUT,
+    SLOT_LSE,
+    SLOT_CLS,
+    SLOT_D_OUT,
+    SLOT_D_LSE,
+    SLOT_D_CLS,
+    SLOT_D_Q,
+    SLOT_D_K,
+    SLOT_D_V,
+    SLOT_D_BIAS,
+    SLOT_WORKSPACE
+};
 
 /* out or d_out: [rows, heads, head_dim] of the type of q. */
 static int check_like_out(const core_attention *forward, const core_array *array, core_error *error)
@@ -118,7 +134,8 @@ static int view_probs(core_backward *call, core_place *place, rvit_attention_bac
         return -1;
     if (core_given(&call->d_lse) && core_view(place, SLOT_D_LSE, &call->d_lse, size, &args->d_lse, error) < 0)
         return -1;
-    if (core_given(&call->d_key_bias) && core_view(place, SLOT_D_BIAS, &call->d_key_bias, 4 * call->forward.rows, &args->d_key_bias, error) < 0)
+    if (core_given(&call->d_key_bias) &&
+        core_view(place, SLOT_D_BIAS, &call->d_key_bias, 4 * call->forward.rows, &args->d_key_bias, error) < 0)
         return -1;
     return core_view(place, SLOT_WORKSPACE, &call->workspace, call->workspace.shape[0], &args->workspace, error);
 }

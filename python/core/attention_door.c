@@ -56,10 +56,8 @@ static int run(core_attention *call, core_error *error)
     if (call->q.device_type != DL_CPU || call->rows == 0 || call->images == 0)
         return core_attention_run(call, error);
     int failed;
-    Py_BEGIN_ALLOW_THREADS
-    failed = core_attention_run(call, error);
-    Py_END_ALLOW_THREADS
-    return failed;
+    Py_BEGIN_ALLOW_THREADS failed = core_attention_run(call, error);
+    Py_END_ALLOW_THREADS return failed;
 }
 
 static PyObject *several(PyObject *out, PyObject *lse, PyObject *cls_probs)
@@ -100,8 +98,7 @@ static PyObject *body(PyObject *const *given, core_error *error)
         return NULL;
     }
     if ((lse = make_probs(&reader, &call, values[LSE], "lse", &call.lse, error)) != NULL &&
-        (cls_probs = make_probs(&reader, &call, values[CLS_PROBS], "cls_probs", &call.cls_probs, error)) != NULL &&
-        run(&call, error) == 0)
+        (cls_probs = make_probs(&reader, &call, values[CLS_PROBS], "cls_probs", &call.cls_probs, error)) != NULL && run(&call, error) == 0)
         result = several(out, lse, cls_probs);
     Py_DECREF(out);
     Py_XDECREF(lse);

@@ -29,27 +29,27 @@ int core_fail_library(core_error *error, rvit_status status);
 
 /* The library's functions, looked up in the file that the package has opened: the process then holds one copy of the library. Linking the
    module against it would load a second one wherever RAGGEDVIT_LIBRARY names another file. */
-#define CORE_FUNCTIONS(X)             \
-    X(rvit_status_detail)             \
-    X(rvit_device_create)             \
-    X(rvit_stream_create)             \
-    X(rvit_stream_synchronize)        \
-    X(rvit_buffer_wrap)               \
-    X(rvit_buffer_set)                \
-    X(rvit_cuda_device_create)        \
-    X(rvit_cuda_stream_wrap)          \
-    X(rvit_cuda_stream_set)           \
-    X(rvit_cuda_stream_set_workspace) \
-    X(rvit_cuda_select_workspace)     \
-    X(rvit_cuda_buffer_wrap)          \
-    X(rvit_cuda_buffer_set)           \
-    X(rvit_cu_seqlens_check)          \
-    X(rvit_attention)                 \
-    X(rvit_attention_backward)        \
+#define CORE_FUNCTIONS(X)                \
+    X(rvit_status_detail)                \
+    X(rvit_device_create)                \
+    X(rvit_stream_create)                \
+    X(rvit_stream_synchronize)           \
+    X(rvit_buffer_wrap)                  \
+    X(rvit_buffer_set)                   \
+    X(rvit_cuda_device_create)           \
+    X(rvit_cuda_stream_wrap)             \
+    X(rvit_cuda_stream_set)              \
+    X(rvit_cuda_stream_set_workspace)    \
+    X(rvit_cuda_select_workspace)        \
+    X(rvit_cuda_buffer_wrap)             \
+    X(rvit_cuda_buffer_set)              \
+    X(rvit_cu_seqlens_check)             \
+    X(rvit_attention)                    \
+    X(rvit_attention_backward)           \
     X(rvit_attention_backward_workspace) \
-    X(rvit_select)                    \
-    X(rvit_pack)                      \
-    X(rvit_unpack)                    \
+    X(rvit_select)                       \
+    X(rvit_pack)                         \
+    X(rvit_unpack)                       \
     X(rvit_session_enqueue)
 typedef struct core_library {
 #define X(name) __typeof__(&name) name;
@@ -127,6 +127,10 @@ typedef struct core_place {
     int32_t dirty; /* the stream's own working memory was used since it was last waited for */
     rvit_device *device;
     rvit_buffer *buffers[CORE_SLOTS];
+    struct {
+        uint64_t address;
+        int64_t length;
+    } points[CORE_SLOTS]; /* where each buffer points */
     struct core_place *next;
 } core_place;
 

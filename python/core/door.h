@@ -7,24 +7,24 @@
 #include "core.h"
 
 /* Objects that the package gives the module: _core.hook("error", RaggedVitError). */
-#define CORE_HOOKS(X)                                                                                       \
-    X(ERROR, "error")                   /* RaggedVitError */                                                \
-    X(CONTEXT, "context")               /* (CUDA device index) -> CUcontext of PyTorch's, as an int */      \
-    X(DESCRIBED, "described")           /* the class of described arrays: _arrays.Described */              \
-    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                 \
-    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                   \
-    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                         \
-    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */              \
-    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */              \
-    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */  \
+#define CORE_HOOKS(X)                                                                                            \
+    X(ERROR, "error")                   /* RaggedVitError */                                                     \
+    X(CONTEXT, "context")               /* (CUDA device index) -> CUcontext of PyTorch's, as an int */           \
+    X(DESCRIBED, "described")           /* the class of described arrays: _arrays.Described */                   \
+    X(NUMPY_ARRAY, "numpy_array")       /* numpy.ndarray */                                                      \
+    X(NUMPY_EMPTY, "numpy_empty")       /* numpy.empty */                                                        \
+    X(GRAD_ENABLED, "grad_enabled")     /* torch.is_grad_enabled */                                              \
+    X(FUNCTION_MODES, "function_modes") /* () -> how many PyTorch function modes are active */                   \
+    X(DISPATCH_MODES, "dispatch_modes") /* () -> how many PyTorch dispatch modes are active */                   \
+    X(CAPTURING, "capturing")           /* () -> whether PyTorch's current stream captures a CUDA graph */       \
     X(ATTENTION, "attention")           /* what computes a call that its function in C leaves: same arguments */ \
-    X(PACK, "pack")                                                                                         \
+    X(PACK, "pack")                                                                                              \
     X(UNPACK, "unpack")
 typedef enum core_hook_id {
 #define X(id, name) CORE_HOOK_##id,
     CORE_HOOKS(X)
 #undef X
-    CORE_N_HOOKS
+        CORE_N_HOOKS
 } core_hook_id;
 /* Borrowed; NULL: not given yet. */
 PyObject *core_hook(core_hook_id id);
@@ -70,23 +70,26 @@ int core_parse(core_signature *signature, PyObject *const *arguments, Py_ssize_t
 /* Computes the call, or leaves it to the package's function for it if it cannot (strict 0), or raises why. */
 PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, int strict);
 
-#define CORE_DECLARE(name)                                                                                          \
-    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);            \
+#define CORE_DECLARE(name)                                                                                    \
+    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords); \
     PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 CORE_DECLARE(attention)
 CORE_DECLARE(pack)
 CORE_DECLARE(unpack)
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
-#define CORE_DEFINE(name, signature)                                                                                \
-    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)             \
-    {                                                                                                               \
-        (void)self;                                                                                                 \
-        return core_call(&signature, arguments, n, keywords, 0);                                                    \
-    }                                                                                                               \
-    PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)      \
-    {                                                                                                               \
-        (void)self;                                                                                                 \
-        return core_call(&signature, arguments, n, keywords, 1);                                                    \
+PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
+/* _core.backward_workspace(rows, heads, key_bias_grad): bytes. */
+PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
+#define CORE_DEFINE(name, signature)                                                                           \
+    PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)   \
+    {                                                                                                          \
+        (void)self;                                                                                            \
+        return core_call(&signature, arguments, n, keywords, 0);                                               \
+    }                                                                                                          \
+    PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords) \
+    {                                                                                                          \
+        (void)self;                                                                                            \
+        return core_call(&signature, arguments, n, keywords, 1);                                               \
     }
 
 /* forward_door.c. _core.forward_state(device, channels, size, classes), forward_add(state, stream, n, session, images, logits, marks),

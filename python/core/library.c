@@ -26,12 +26,12 @@ int core_fail_library(core_error *error, rvit_status status)
 int core_library_open(void *handle, core_error *error)
 {
     core_library found;
-#define X(name)                                                                                                        \
-    {                                                                                                                  \
-        void *const symbol = dlsym(handle, #name);                                                                     \
-        if (symbol == NULL)                                                                                            \
+#define X(name)                                                                                                      \
+    {                                                                                                                \
+        void *const symbol = dlsym(handle, #name);                                                                   \
+        if (symbol == NULL)                                                                                          \
             return core_fail(error, RVIT_UNAVAILABLE, "the library has no %s: it is older than the package", #name); \
-        memcpy(&found.name, &symbol, sizeof symbol);                                                                   \
+        memcpy(&found.name, &symbol, sizeof symbol);                                                                 \
     }
     CORE_FUNCTIONS(X)
 #undef X

@@ -26,8 +26,16 @@ static PyMethodDef methods[] = {
     {"attention", FAST(core_door_attention),
      PyDoc_STR("attention($module, qkv, cu_seqlens, scale=None, max_len=None, out=None, *, stream=None, k=None,\n"
                "          v=None, key_bias=None, lse=False, cls_probs=False)\n--\n\n"
-               "Bidirectional attention of every sequence of a ragged batch with itself: raggedvit.torch and the\n"
-               "package's README describe the arguments.")},
+               "Bidirectional attention of every sequence of a ragged batch with itself.\n\n"
+               "qkv: [rows, 3, heads, head_dim]; or q, with k and v, each [rows, heads, head_dim]: float32, float16 or\n"
+               "bfloat16. cu_seqlens: int32 [n + 1]; sequence i is rows cu_seqlens[i] .. cu_seqlens[i + 1] - 1. scale: of\n"
+               "the logits; None: 1 / sqrt(head_dim). max_len: no sequence is longer; None: the longest, or on CUDA the\n"
+               "number of rows. out: [rows, heads, head_dim]; None: a new one, undefined past the last sequence.\n"
+               "stream: a CUstream as an int. key_bias: float32 [rows], added to the logits of each key. lse, cls_probs:\n"
+               "True, or a float32 [rows, heads] to write: the logarithm of each softmax's denominator; the softmax row of\n"
+               "each sequence's first token. With either the result is (out, lse, cls_probs).\n\n"
+               "Takes PyTorch tensors, which get gradients where they require grad, numpy arrays, and CUDA arrays with\n"
+               "__cuda_array_interface__ or DLPack. Raises RaggedVitError.")},
     {"pack", FAST(core_door_pack),
      PyDoc_STR("pack($module, x, src_rows, cu_seqlens=None, out=None, *, stream=None)\n--\n\n"
                "Rows of a batch: out[t] = x[src_rows[t]].")},
@@ -39,6 +47,8 @@ static PyMethodDef methods[] = {
     {"strict_pack", FAST(core_strict_pack), NULL},
     {"strict_unpack", FAST(core_strict_unpack), NULL},
     {"strict_select", FAST(core_strict_select), NULL},
+    {"strict_attention_backward", FAST(core_strict_attention_backward), NULL},
+    {"backward_workspace", core_backward_workspace, METH_VARARGS, NULL},
     {"open", open_library, METH_O, NULL},
     {"hook", core_hook_set, METH_VARARGS, NULL},
     {"tensor_type", core_add_tensor_type, METH_O, NULL},
@@ -52,8 +62,11 @@ static PyMethodDef methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef definition = {
-    .m_base = PyModuleDef_HEAD_INIT, .m_name = "raggedvit._core", .m_doc = PyDoc_STR("What is hot, in C."), .m_size = -1, .m_methods = methods};
+static PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                 .m_name = "raggedvit._core",
+                                 .m_doc = PyDoc_STR("What is hot, in C."),
+                                 .m_size = -1,
+                                 .m_methods = methods};
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void)

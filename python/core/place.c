@@ -8,10 +8,10 @@
 #include "core.h"
 #include "door.h"
 
-static __thread core_place *places;     /* of this thread; the last used one first */
-static pthread_key_t ending;            /* its destructor gives a thread's places back */
+static __thread core_place *places; /* of this thread; the last used one first */
+static pthread_key_t ending;        /* its destructor gives a thread's places back */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static core_place *spare;               /* of threads that ended */
+static core_place *spare; /* of threads that ended */
 static struct {
     int32_t type;
     uint64_t context;
@@ -47,7 +47,8 @@ int core_torch_context(int32_t index, uint64_t *out_context, core_error *error)
     if (*out_context != 0)
         return 0;
     const PyGILState_STATE state = PyGILState_Ensure();
-    PyObject *const found = core_hook(CORE_HOOK_CONTEXT) == NULL ? NULL : PyObject_CallFunction(core_hook(CORE_HOOK_CONTEXT), "i", (int)index);
+    PyObject *const found =
+        core_hook(CORE_HOOK_CONTEXT) == NULL ? NULL : PyObject_CallFunction(core_hook(CORE_HOOK_CONTEXT), "i", (int)index);
     *out_context = found == NULL ? 0 : PyLong_AsUnsignedLongLong(found);
     Py_XDECREF(found);
     const int failed = PyErr_Occurred() != NULL || *out_context == 0;
@@ -185,6 +186,9 @@ int core_view(core_place *place, int slot, const core_array *array, int64_t size
     rvit_buffer **const buffer = &place->buffers[slot];
     void *const host = (void *)(uintptr_t)address;
     const int64_t length = size + (int64_t)offset;
+    *out_view = (rvit_view){*buffer, (int64_t)offset};
+    if (*buffer != NULL && place->points[slot].address == address && place->points[slot].length == length)
+        return 0;
     rvit_status status;
     if (place->device_type == DL_CPU)
         status = *buffer == NULL ? rv.rvit_buffer_wrap(place->device, host, length, buffer) : rv.rvit_buffer_set(*buffer, host, length);
@@ -193,7 +197,9 @@ int core_view(core_place *place, int slot, const core_array *array, int64_t size
                                  : rv.rvit_cuda_buffer_set(*buffer, address, length);
     if (status != RVIT_OK)
         return core_fail(error, status, "%s: %s", array->name, rv.rvit_status_detail());
-    *out_view = (rvit_view){*buffer, (int64_t)offset};
+    place->points[slot].address = address;
+    place->points[slot].length = length;
+    out_view->buffer = *buffer;
     return 0;
 }
 

@@ -252,10 +252,8 @@ static void allocation_failed(void *context, const char *kind, const char *messa
 
 static PyObject *new_tensor(const core_reader *reader, core_array *array, core_error *error)
 {
-    dl_tensor prototype = {.device = {array->device_type, array->device},
-                           .ndim = array->ndim,
-                           .dtype = array->dtype,
-                           .shape = array->shape};
+    dl_tensor prototype = {
+        .device = {array->device_type, array->device}, .ndim = array->ndim, .dtype = array->dtype, .shape = array->shape};
     dl_managed *managed = NULL;
     void *object = NULL;
     error->text[0] = '\0';

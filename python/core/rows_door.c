@@ -79,7 +79,8 @@ static int check_out(const rows_call *call, int64_t rows, const core_array *out,
     like.shape[0] = rows;
     if (core_check_device(out, &call->x, error) < 0)
         return -1;
-    if (out->type != call->x.type || out->ndim != call->x.ndim || memcmp(out->shape, like.shape, (size_t)like.ndim * sizeof *like.shape) != 0)
+    if (out->type != call->x.type || out->ndim != call->x.ndim ||
+        memcmp(out->shape, like.shape, (size_t)like.ndim * sizeof *like.shape) != 0)
         return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected %s", out->name, core_shown(out, text),
                          core_shown(&like, wanted));
     return whole_rows(out, call->width, error);
@@ -216,10 +217,8 @@ static PyObject *pack_body(PyObject *const *values, core_error *error)
     if (call.x.device_type != DL_CPU)
         return finish(out, run_pack(&call, error));
     int failed;
-    Py_BEGIN_ALLOW_THREADS
-    failed = run_pack(&call, error);
-    Py_END_ALLOW_THREADS
-    return finish(out, failed);
+    Py_BEGIN_ALLOW_THREADS failed = run_pack(&call, error);
+    Py_END_ALLOW_THREADS return finish(out, failed);
 }
 
 static const char *const unpack_names[] = {"x", "src_rows", "cu_seqlens", "rows", "fill", "base", "out", "stream"};
@@ -236,8 +235,9 @@ static int unpacked_rows(const rows_call *call, int64_t *rows, core_error *error
         *rows = like->shape[0];
     }
     if (*rows < 0 || *rows > INT32_MAX - 1)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, *rows == -1 ? "rows is not given, nor base or out, whose rows it could be"
-                                                                   : "rows is no number from 0 to 2147483646");
+        return core_fail(error, RVIT_INVALID_ARGUMENT,
+                         *rows == -1 ? "rows is not given, nor base or out, whose rows it could be"
+                                     : "rows is no number from 0 to 2147483646");
     return 0;
 }
 
@@ -248,7 +248,8 @@ static PyObject *unpack_body(PyObject *const *values, core_error *error)
     int64_t rows = -1;
     double fill = 0.0;
     char text[160];
-    if (core_read(&reader, values[X], "x", &call.x, error) < 0 || core_read(&reader, values[SRC_ROWS], "src_rows", &call.src_rows, error) < 0 ||
+    if (core_read(&reader, values[X], "x", &call.x, error) < 0 ||
+        core_read(&reader, values[SRC_ROWS], "src_rows", &call.src_rows, error) < 0 ||
         read_optional(&reader, values[CU_SEQLENS], "cu_seqlens", &call.cu_seqlens, error) < 0 ||
         read_optional(&reader, values[BASE], "base", &call.base, error) < 0 ||
         read_optional(&reader, values[OUT], "out", &call.out, error) < 0 || core_read_int(values[ROWS], "rows", &rows, error) < 0 ||
@@ -274,10 +275,8 @@ static PyObject *unpack_body(PyObject *const *values, core_error *error)
     if (call.x.device_type != DL_CPU)
         return finish(out, run_unpack(&call, fill, error));
     int failed;
-    Py_BEGIN_ALLOW_THREADS
-    failed = run_unpack(&call, fill, error);
-    Py_END_ALLOW_THREADS
-    return finish(out, failed);
+    Py_BEGIN_ALLOW_THREADS failed = run_unpack(&call, fill, error);
+    Py_END_ALLOW_THREADS return finish(out, failed);
 }
 
 static core_signature pack_signature = {

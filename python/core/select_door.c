@@ -3,9 +3,9 @@
 
 #include <math.h>
 
-static const char *const names[] = {"cu_seqlens", "rows",      "mode",      "score",           "max_len",   "n_prefix",        "competes",
-                                    "threshold",  "k_min",     "n_samples", "mass",            "x",         "cls_probs",       "weight",
-                                    "bias",       "positions", "counts",    "scores",          "mask",      "fuse_x",          "out_cu_seqlens",
+static const char *const names[] = {"cu_seqlens", "rows",      "mode",      "score",  "max_len", "n_prefix",  "competes",
+                                    "threshold",  "k_min",     "n_samples", "mass",   "x",       "cls_probs", "weight",
+                                    "bias",       "positions", "counts",    "scores", "mask",    "fuse_x",    "out_cu_seqlens",
                                     "src_rows",   "keep",      "error",     "stream"};
 enum {
     CU_SEQLENS,
@@ -53,8 +53,9 @@ static core_array *at(select_call *call, int argument)
 
 static int read_all(core_reader *reader, PyObject *const *values, select_call *call, core_error *error)
 {
-    static const char *const arrays[] = {"x",      "cls_probs", "weight", "bias",           "position_scores", "counts", "scores",
-                                         "mask",   "fuse_x",    "cu_seqlens of out", "src_rows", "keep",    "error"};
+    static const char *const arrays[] = {"x",        "cls_probs", "weight", "bias",   "position_scores",
+                                         "counts",   "scores",    "mask",   "fuse_x", "cu_seqlens of out",
+                                         "src_rows", "keep",      "error"};
     if (core_read(reader, values[CU_SEQLENS], "cu_seqlens", &call->cu_seqlens, error) < 0)
         return -1;
     for (int i = ROWS; i < ARRAYS; i++) {
@@ -81,7 +82,8 @@ static int read_all(core_reader *reader, PyObject *const *values, select_call *c
 static int check_bytes(const core_array *array, int64_t rows, core_error *error)
 {
     char text[160];
-    if ((array->type == CORE_BOOL || array->type == CORE_U8) && array->ndim == 1 && array->shape[0] == rows && core_row_width(array, 0) >= 0)
+    if ((array->type == CORE_BOOL || array->type == CORE_U8) && array->ndim == 1 && array->shape[0] == rows &&
+        core_row_width(array, 0) >= 0)
         return core_check_memory(array, error);
     return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected contiguous bool or uint8 [%lld]", array->name,
                      core_shown(array, text), (long long)rows);
@@ -94,7 +96,8 @@ static int check_int_count(const core_array *array, int64_t n, core_error *error
     if (core_check_ints(array, wanted, error) < 0)
         return -1;
     if (array->shape[0] != n)
-        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected int32 [%lld]", array->name, core_shown(array, text), (long long)n);
+        return core_fail(error, RVIT_INVALID_ARGUMENT, "%s is %s; expected int32 [%lld]", array->name, core_shown(array, text),
+                         (long long)n);
     return 0;
 }
 
@@ -198,12 +201,18 @@ static int numbers(select_call *call, rvit_select_args *args, core_error *error)
 
 static int run(select_call *call, rvit_select_args *args, const core_array *workspace, core_error *error)
 {
-    static const size_t views[] = {offsetof(rvit_select_args, x),        offsetof(rvit_select_args, cls_probs),
-                                   offsetof(rvit_select_args, weight),   offsetof(rvit_select_args, bias),
-                                   offsetof(rvit_select_args, position_scores), offsetof(rvit_select_args, counts),
-                                   offsetof(rvit_select_args, scores),   offsetof(rvit_select_args, keep_in),
-                                   offsetof(rvit_select_args, fuse_x),   offsetof(rvit_select_args, out_cu_seqlens),
-                                   offsetof(rvit_select_args, src_rows), offsetof(rvit_select_args, keep),
+    static const size_t views[] = {offsetof(rvit_select_args, x),
+                                   offsetof(rvit_select_args, cls_probs),
+                                   offsetof(rvit_select_args, weight),
+                                   offsetof(rvit_select_args, bias),
+                                   offsetof(rvit_select_args, position_scores),
+                                   offsetof(rvit_select_args, counts),
+                                   offsetof(rvit_select_args, scores),
+                                   offsetof(rvit_select_args, keep_in),
+                                   offsetof(rvit_select_args, fuse_x),
+                                   offsetof(rvit_select_args, out_cu_seqlens),
+                                   offsetof(rvit_select_args, src_rows),
+                                   offsetof(rvit_select_args, keep),
                                    offsetof(rvit_select_args, error)};
     core_place *const place = core_place_get(&call->cu_seqlens, &call->where, error);
     if (place == NULL || core_view(place, 0, &call->cu_seqlens, 4 * call->cu_seqlens.shape[0], &args->cu_seqlens, error) < 0 ||
@@ -249,8 +258,7 @@ static PyObject *body(PyObject *const *values, core_error *error)
         return NULL;
     int failed;
     if (workspace.device_type == DL_CPU) {
-        Py_BEGIN_ALLOW_THREADS
-        failed = run(&call, &args, &workspace, error);
+        Py_BEGIN_ALLOW_THREADS failed = run(&call, &args, &workspace, error);
         Py_END_ALLOW_THREADS
     } else {
         failed = run(&call, &args, &workspace, error);

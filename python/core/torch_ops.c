@@ -29,6 +29,16 @@ static int dtype_of(int32_t number)
     return CORE_OTHER;
 }
 
+/* Of a type that no array here may have, for a sentence. */
+static dl_type other_type(int32_t number)
+{
+    if (number == shim.aoti_torch_dtype_int64())
+        return (dl_type){DL_INT, 64, 1};
+    if (number == shim.aoti_torch_dtype_float64())
+        return (dl_type){DL_FLOAT, 64, 1};
+    return (dl_type){0};
+}
+
 static int describe(shim_tensor *tensor, core_array *out, core_error *error)
 {
     int64_t dims = 0, *sizes = NULL, *steps = NULL;
@@ -47,7 +57,7 @@ static int describe(shim_tensor *tensor, core_array *out, core_error *error)
     out->ndim = (int32_t)dims;
     out->read_only = 0;
     out->type = dtype_of(dtype);
-    out->dtype = out->type == CORE_OTHER ? (dl_type){.lanes = 1} : core_dl_type(out->type);
+    out->dtype = out->type == CORE_OTHER ? other_type(dtype) : core_dl_type(out->type);
     memcpy(out->shape, sizes, (size_t)dims * sizeof *sizes);
     memcpy(out->step, steps, (size_t)dims * sizeof *steps);
     return 0;
@@ -241,12 +251,8 @@ static shim_tensor *make_gradient(kernel_call *call, const core_attention *forwa
 {
     if (core_given(array))
         return make(call, array, zero);
-    core_array none = {.name = "a gradient",
-                       .device_type = forward->q.device_type,
-                       .device = forward->q.device,
-                       .ndim = 1,
-                       .type = type,
-                       .step = {1}};
+    core_array none = {
+        .name = "a gradient", .device_type = forward->q.device_type, .device = forward->q.device, .ndim = 1, .type = type, .step = {1}};
     return make(call, &none, 0);
 }
 
@@ -294,14 +300,14 @@ static int open_shim(void)
     shim_table found;
     if (cpu == NULL)
         return -1;
-#define LOOK_UP(from, field, name)                              \
-    {                                                           \
-        void *const symbol = dlsym(from, name);                 \
-        memcpy(&found.field, &symbol, sizeof symbol);           \
+#define LOOK_UP(from, field, name)                    \
+    {                                                 \
+        void *const symbol = dlsym(from, name);       \
+        memcpy(&found.field, &symbol, sizeof symbol); \
     }
-#define X(result, name, arguments)  \
-    LOOK_UP(cpu, name, #name)       \
-    if (found.name == NULL)         \
+#define X(result, name, arguments) \
+    LOOK_UP(cpu, name, #name)      \
+    if (found.name == NULL)        \
         return -1;
     SHIM_FUNCTIONS(X)
 #undef X
@@ -328,8 +334,8 @@ PyObject *core_torch_ops(PyObject *module, PyObject *unused)
     static const struct {
         const char *name;
         shim_kernel *kernel;
-    } kernels[] = {{"attention", attention_kernel},        {"_attention", attention_kernel},
-                   {"attention_forward", forward_kernel},  {"_attention_forward", forward_kernel},
+    } kernels[] = {{"attention", attention_kernel},         {"_attention", attention_kernel},
+                   {"attention_forward", forward_kernel},   {"_attention_forward", forward_kernel},
                    {"attention_backward", backward_kernel}, {"_attention_backward", backward_kernel}};
     static const char *const keys[] = {"CPU", "CUDA"};
     (void)module, (void)unused;

@@ -16,9 +16,10 @@ from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
 from ._rows import gather, pack, unpack
+from ._select import Selection, select
 
-__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Status", "attention", "devices",
-           "gather", "pack", "patch", "policies", "unpack", "version"]
+__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status", "attention",
+           "devices", "gather", "pack", "patch", "policies", "select", "unpack", "version"]
 
 if _core_loader.core is not None:
     _compile.watch()

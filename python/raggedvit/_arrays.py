@@ -93,6 +93,13 @@ def on_cuda(array: Any) -> bool:
 
 def device_array(array: Any, argument: str, stream: int | None = None) -> DeviceArray:
     """Describes a CUDA array. stream: where it will be used, for the exporter of a DLPack capsule to order itself before."""
+    found = _device_array(array, argument, stream)
+    if found.dtype not in ELEMENTS:
+        raise invalid(f"{argument} is {found.dtype}; expected one of {', '.join(ELEMENTS)}")
+    return found
+
+
+def _device_array(array: Any, argument: str, stream: int | None) -> DeviceArray:
     if not on_cuda(array):
         raise invalid(f"{argument} is a {type(array).__name__} in host memory; expected a CUDA array, as qkv is")
     if is_torch(array):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
 
@@ -66,7 +66,23 @@ def general(qkv: Any, cu_seqlens: Any, scale: float | None = None, max_len: int 
     return _on_host(named, scale, max_len)
 
 
-if TYPE_CHECKING or core is None:
+if TYPE_CHECKING:
+    Array = TypeVar("Array")  # a PyTorch tensor, a numpy array, ...
+
+    @overload
+    def attention(qkv: Array, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: Array | None = None, *,
+                  stream: int | None = None, k: Array | None = None, v: Array | None = None, key_bias: Array | None = None,
+                  lse: Literal[False] | None = False, cls_probs: Literal[False] | None = False) -> Array: ...
+
+    @overload
+    def attention(qkv: Array, cu_seqlens: Any, scale: float | None = None, max_len: int | None = None, out: Array | None = None, *,
+                  stream: int | None = None, k: Array | None = None, v: Array | None = None, key_bias: Array | None = None,
+                  lse: bool | Array | None = False, cls_probs: bool | Array | None = False) -> tuple[Array, Array | None, Array | None]: ...
+
+    def attention(*arguments: Any, **named: Any) -> Any:
+        return general(*arguments, **named)
+
+elif core is None:
     attention = general
 else:
     attention = core.attention

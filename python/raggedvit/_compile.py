@@ -7,9 +7,14 @@ import importlib.machinery
 import sys
 from typing import Any
 
+from ._errors import RaggedVitError
+
 
 def _register() -> None:
-    from . import _torch_substitutes  # noqa: F401
+    try:
+        from . import _torch_substitutes  # noqa: F401
+    except RaggedVitError:
+        pass  # no library to be found: the first call says so, not this import of PyTorch's
 
 
 class _Dynamo:

@@ -1,4 +1,4 @@
-"""The compiled core: the module _core of this package, or the file beside the library that RAGGEDVIT_LIBRARY names, as a build leaves it."""
+"""The compiled core: the module _core of this package, or the file that a build leaves beside the library that RAGGEDVIT_LIBRARY names."""
 
 from __future__ import annotations
 

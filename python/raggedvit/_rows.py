@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -14,20 +14,21 @@ from ._core_loader import core, ready
 from ._errors import invalid
 
 INTEGERS = ("src_rows", "cu_seqlens")
+Array = TypeVar("Array")  # a PyTorch tensor, a numpy array, ...
 
 
-def general_pack(x: Any, src_rows: Any, cu_seqlens: Any = None, out: Any = None, *, stream: int | None = None) -> Any:
+def general_pack(x: Array, src_rows: Any, cu_seqlens: Any = None, out: Array | None = None, *, stream: int | None = None) -> Array:
     """Rows of a batch: out[t] = x[src_rows[t]], bit by bit.
 
-    x: [source rows, ...], contiguous. src_rows: int32 [rows], as select writes it. cu_seqlens: int32 [n + 1], the layout of the result; rows
-    at or past cu_seqlens[n] are not written: undefined in a new out, or zeros if a gradient is recorded. None: all rows are. out: [rows,
-    ...]; None: a new one. stream: as for attention. The gradient of x is unpack's, so src_rows must ascend, as those of select do unless
+    x: [source rows, ...], contiguous. src_rows: int32 [rows], as select writes it. cu_seqlens: int32 [n + 1], the layout of the result;
+    rows at or past cu_seqlens[n] are not written: undefined in a new out, or zeros if a gradient is recorded. None: all rows are. out:
+    [rows, ...]; None: a new one. stream: as for attention. The gradient of x is unpack's, so src_rows must ascend, as those of select do unless
     it fuses; gather takes any order."""
     return _call("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
 
 
-def general_unpack(x: Any, src_rows: Any, cu_seqlens: Any = None, rows: int | None = None, fill: float = 0.0, base: Any = None,
-                   out: Any = None, *, stream: int | None = None) -> Any:
+def general_unpack(x: Array, src_rows: Any, cu_seqlens: Any = None, rows: int | None = None, fill: float = 0.0, base: Array | None = None,
+                   out: Array | None = None, *, stream: int | None = None) -> Array:
     """The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or `fill` in every element.
 
     x: float32, float16 or bfloat16 [rows, ...] with a multiple of 4 elements in a row. src_rows: int32, ascending. rows: of the result;
@@ -36,14 +37,15 @@ def general_unpack(x: Any, src_rows: Any, cu_seqlens: Any = None, rows: int | No
     return _call("unpack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "base": base, "out": out}, numbers, stream)
 
 
-def gather(x: Any, src_rows: Any, cu_seqlens: Any = None, out: Any = None, *, stream: int | None = None) -> Any:
+def gather(x: Array, src_rows: Any, cu_seqlens: Any = None, out: Array | None = None, *, stream: int | None = None) -> Array:
     """As pack, with src_rows in any order and with repetitions: the gradient of a row of x is the sum over the rows that took it."""
-    if is_torch(x):
+    tensor: Any = x
+    if is_torch(tensor):
         torch = sys.modules["torch"]
-        if out is None and stream is None and (torch.compiler.is_compiling() or x.requires_grad and torch.is_grad_enabled()):
+        if out is None and stream is None and (torch.compiler.is_compiling() or tensor.requires_grad and torch.is_grad_enabled()):
             from . import _torch_rows  # noqa: F401
 
-            return torch.ops.raggedvit.gather(x, src_rows, cu_seqlens)
+            return torch.ops.raggedvit.gather(tensor, src_rows, cu_seqlens)  # type: ignore[no-any-return]
     return pack(x, src_rows, cu_seqlens, out, stream=stream)
 
 

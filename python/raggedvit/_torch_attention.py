@@ -69,7 +69,7 @@ def attention(named: dict[str, Any], scale: float | None, max_len: int | None, s
         if given:
             raise invalid(f"{given[0]} is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
         return _by_operator(named, scale, max_len)
-    if all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if qkv.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
         return compute(named, scale, max_len, stream)
     if given or stream is not None:
         raise invalid(f"{(given or ['stream'])[0]} is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does not take")

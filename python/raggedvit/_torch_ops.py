@@ -16,6 +16,7 @@ from ._arrays import tensor_array
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 
+ready()  # raises without a library, before anything is registered
 _library = torch.library.Library("raggedvit", "DEF")  # the registrations last as long as this object
 _FORWARD = ("(Tensor {}, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias=None, float? scale=None, SymInt? max_len=None, "
             "bool cls_probs=False{}) -> (Tensor out, Tensor lse, Tensor cls_probs)")
@@ -27,7 +28,6 @@ for _schema in ("attention" + _ATTENTION, "_attention" + _ATTENTION, "attention_
                 "_attention_forward" + _FORWARD.format("q", ", bool zero=False"), "attention_backward" + _BACKWARD,
                 "_attention_backward" + _BACKWARD):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
-ready()
 IN_C: bool = core.torch_ops()
 
 _attention = torch.ops.raggedvit._attention.default._op
@@ -65,8 +65,8 @@ def _backward_python(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optional[
     results.append(torch.zeros(q.shape[0] if key_bias_grad else 0, dtype=torch.float32, device=q.device))
     size = core.backward_workspace(q.shape[0], q.shape[-2], key_bias_grad)
     workspace = torch.empty(size, dtype=torch.uint8, device=q.device)
-    given = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, results[0], results[1] if k is not None else None,
-             results[2] if v is not None else None, results[3] if key_bias_grad else None, workspace)
+    made = (results[0], results[1] if k is not None else None, results[2] if v is not None else None, results[3] if key_bias_grad else None)
+    given = (d_out, q, k, v, out, lse, cu_seqlens, key_bias, cls_probs, d_lse, d_cls_probs, *made, workspace)
     arrays = [None if tensor is None else tensor_array(tensor) for tensor in given]
     if q.is_cuda:
         assert arrays[0] is not None

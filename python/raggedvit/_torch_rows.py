@@ -16,8 +16,8 @@ _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations l
 for _schema in ("pack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None) -> Tensor",
                 "gather(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None) -> Tensor",
                 "_pack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, bool zero=False) -> Tensor",
-                "unpack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, SymInt? rows=None, float fill=0., Tensor? base=None) -> Tensor",
-                "_unpack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, SymInt? rows=None, float fill=0., Tensor? base=None) -> Tensor"):
+                *(name + "(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, SymInt? rows=None, float fill=0., Tensor? base=None) -> Tensor"
+                  for name in ("unpack", "_unpack"))):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 _pack, _unpack = torch.ops.raggedvit._pack.default._op, torch.ops.raggedvit._unpack.default._op
 OPERATORS = {"pack": torch.ops.raggedvit.pack, "unpack": torch.ops.raggedvit.unpack}
@@ -41,11 +41,11 @@ def call(name: str, arrays: dict[str, Any], numbers: dict[str, Any], stream: int
         if out is not None:
             raise invalid("out is given, but a tensor requires grad: what is written into memory of the caller's has no gradient")
         return OPERATORS[name](**inputs, **numbers)
-    if all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
+    if x.device.type != "meta" and all(map(is_plain, tensors)) and no_modes() and not any(map(is_wrapped, tensors)):
         return compute(name, arrays, numbers, stream)
     if out is not None or stream is not None:
-        raise invalid(f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does not "
-                      "take")
+        raise invalid(f"{'stream' if out is None else 'out'} is given, which a subclass of Tensor, a mode of PyTorch's or torch.func does "
+                      "not take")
     return OPERATORS[name](**inputs, **numbers)
 
 
@@ -118,7 +118,9 @@ class _Gather(_Pack):
         if cu_seqlens is not None:  # rows that are not live, and what stands in them, go to a row that is cut off
             live = torch.arange(len(rows), device=rows.device) < cu_seqlens[-1]
             rows = torch.where(live, rows, ctx.rows)
-        sums = d_out.new_zeros((ctx.rows + 1, *d_out.shape[1:])).index_put((rows,), d_out, accumulate=True)
+        sums = d_out.new_zeros((ctx.rows + 1, *d_out.shape[1:]))
+        # Of the two ways to add up, the one whose order is fixed: index_put sorts on CUDA, index_add goes row by row on the CPU.
+        sums = sums.index_add(0, rows, d_out) if d_out.device.type == "cpu" else sums.index_put((rows,), d_out, accumulate=True)
         return sums[: ctx.rows], None, None
 
 
@@ -139,7 +141,8 @@ class _Unpack(torch.autograd.Function):
             if ctx.x_rows > d_x.shape[0]:
                 d_x = torch.cat([d_x, d_x.new_zeros((ctx.x_rows - d_x.shape[0], *d_x.shape[1:]))])
         if ctx.needs_input_grad[5]:
-            d_base = torch.ops.raggedvit.unpack(d_out.new_zeros((src_rows.shape[0], *d_out.shape[1:])), src_rows, cu_seqlens, None, 0.0, d_out)
+            none = d_out.new_zeros((src_rows.shape[0], *d_out.shape[1:]))
+            d_base = torch.ops.raggedvit.unpack(none, src_rows, cu_seqlens, None, 0.0, d_out)
         return d_x, None, None, None, None, d_base
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import _torch_rows  # noqa: F401 (it registers the operators)
+from . import _torch_rows, _torch_select  # noqa: F401 (they register the operators)
 from ._core_loader import core
 from ._errors import invalid
 
@@ -16,7 +16,13 @@ def _only(name: str, value: Any) -> None:
         raise invalid(f"{name} is given, which a compiled graph does not take")
 
 
-@torch.compiler.substitute_in_graph(core.attention, skip_signature_check=True)
+def _replaces(function: Any) -> Any:
+    """PyTorch before 2.5 cannot be told: a compiled graph then breaks at the call."""
+    substitute = getattr(torch.compiler, "substitute_in_graph", None)
+    return (lambda other: other) if substitute is None else substitute(function, skip_signature_check=True)
+
+
+@_replaces(core.attention)
 def attention(qkv: Any, cu_seqlens: Any, scale: Any = None, max_len: Any = None, out: Any = None, *, stream: Any = None, k: Any = None,
               v: Any = None, key_bias: Any = None, lse: Any = False, cls_probs: Any = False) -> Any:
     _only("out", out)
@@ -31,14 +37,14 @@ def attention(qkv: Any, cu_seqlens: Any, scale: Any = None, max_len: Any = None,
     return result[0], result[1] if lse else None, result[2] if cls_probs else None
 
 
-@torch.compiler.substitute_in_graph(core.pack, skip_signature_check=True)
+@_replaces(core.pack)
 def pack(x: Any, src_rows: Any, cu_seqlens: Any = None, out: Any = None, *, stream: Any = None) -> Any:
     _only("out", out)
     _only("stream", stream)
     return torch.ops.raggedvit.pack(x, src_rows, cu_seqlens)
 
 
-@torch.compiler.substitute_in_graph(core.unpack, skip_signature_check=True)
+@_replaces(core.unpack)
 def unpack(x: Any, src_rows: Any, cu_seqlens: Any = None, rows: Any = None, fill: Any = 0.0, base: Any = None, out: Any = None, *,
            stream: Any = None) -> Any:
     _only("out", out)

@@ -14,7 +14,7 @@ from typing import Any, Optional
 
 import torch
 
-from . import _torch_ops, _torch_rows  # noqa: F401 (they register the operators)
+from . import _torch_ops, _torch_rows, _torch_select  # noqa: F401 (they register the operators)
 from ._attention import attention as _run
 from ._errors import RaggedVitError, Status
 
@@ -49,7 +49,7 @@ def _refuse(cu_seqlens_q: torch.Tensor, cu_seqlens_k: torch.Tensor, dropout_p: f
             raise RaggedVitError(Status.UNSUPPORTED, f"{name} is {value}, which this library's attention does not have")
     if not _same(cu_seqlens_q, cu_seqlens_k):
         raise RaggedVitError(Status.UNSUPPORTED, "cu_seqlens_k is another tensor than cu_seqlens_q: queries and keys must be those of the "
-                             "same sequences, and on a CUDA device the lengths are not read back to compare them: give the same tensor twice")
+                             "same sequences, and on a CUDA device the lengths are not read back to compare them: give one tensor twice")
 
 
 def _same(a: torch.Tensor, b: torch.Tensor) -> bool:

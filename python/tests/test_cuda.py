@@ -9,9 +9,10 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, _attention
+from raggedvit import RaggedVitError
 from raggedvit._arrays import from_dlpack
 from raggedvit._constants import CONSTANTS
+from raggedvit._core_loader import ready
 from raggedvit._layouts import new
 from raggedvit._library import library
 
@@ -98,8 +99,8 @@ class TorchTest(unittest.TestCase):
 
         qkv, cu = self.batch([20, 50], torch.float16)
         wanted = raggedvit.attention(qkv, cu, max_len=50)
-        self.assertTrue(torch.equal(torch.ops.raggedvit.attention(qkv, cu, 50), wanted))
-        compiled = torch.compile(lambda a, b: torch.ops.raggedvit.attention(a, b, 50) + 1, backend="aot_eager", fullgraph=True)
+        self.assertTrue(torch.equal(torch.ops.raggedvit.attention(qkv, cu, None, 50), wanted))
+        compiled = torch.compile(lambda a, b: torch.ops.raggedvit.attention(a, b, None, 50) + 1, backend="aot_eager", fullgraph=True)
         self.assertTrue(torch.equal(compiled(qkv, cu), wanted + 1))
 
 
@@ -164,10 +165,43 @@ class InterfaceTest(unittest.TestCase):
         stats, counts = new("rvit_stats"), []
         for _ in range(4):
             raggedvit.attention(memory[0][1], memory[1][1], max_len=50, out=memory[2][1])
-            place = next(reversed(_attention._local.cuda.values()))
-            self.lib.rvit_stream_get_stats(place.stream, ctypes.byref(stats))
+            self.lib.rvit_stream_get_stats(ready().last_stream(), ctypes.byref(stats))
             counts.append((stats.host_allocations, stats.device_allocations, stats.synchronizations))
         self.assertEqual(counts[1:], counts[:1] * 3)
+
+    def test_pipeline(self):
+        """Scores, selection, packing and unpacking, against the same on the CPU device."""
+        qkv, cu = support.batch([20, 0, 50], heads=2, spare=2)
+        n, rows, live, dim = len(cu) - 1, len(qkv), cu[-1], 128
+        wide = np.float32
+        out, _, probs = raggedvit.attention(qkv, cu, cls_probs=True)
+        wanted = raggedvit.select(cu, cls_probs=probs, keep=0.5, rows=rows, max_len=50)
+        counts = np.floor(np.arange(51) * 0.5).astype(np.int32)
+        shapes = {"qkv": qkv, "cu": cu, "out": np.zeros_like(out), "lse": np.zeros((rows, 2), wide), "cls": np.zeros((rows, 2), wide),
+                  "counts": counts, "new_cu": np.zeros(n + 1, np.int32), "src": np.zeros(rows, np.int32), "keep": np.zeros(rows, np.uint8),
+                  "scores": np.zeros(rows, wide), "error": np.full(1, 7, np.int32), "packed": np.zeros((rows, dim), wide),
+                  "spread": np.zeros((rows, dim), wide)}
+        memory = {name: self.upload(array) for name, array in shapes.items()}
+        on = {name: described for name, (_, described) in memory.items()}
+        raggedvit.attention(on["qkv"], on["cu"], max_len=50, out=on["out"], lse=on["lse"], cls_probs=on["cls"])
+        selection = raggedvit.Selection(on["new_cu"], on["src"], on["keep"], on["scores"], on["error"])
+        flat = Interface(on["out"].__cuda_array_interface__["data"][0], (rows, dim), "<f4", self.cu_stream)
+        found = raggedvit.select(on["cu"], cls_probs=on["cls"], counts=on["counts"], max_len=50, out=selection, rows=rows)
+        self.assertIs(found, selection)
+        raggedvit.pack(flat, on["src"], on["new_cu"], out=on["packed"])
+        raggedvit.unpack(on["packed"], on["src"], on["new_cu"], fill=-1.0, out=on["spread"])
+        names = ("new_cu", "src", "keep", "error", "packed", "spread", "out")
+        back = {name: self.download(memory[name][0], shapes[name]) for name in names}
+        np.testing.assert_array_equal(back["new_cu"], wanted.cu_seqlens)
+        kept = back["new_cu"][-1]
+        np.testing.assert_array_equal(back["src"][:kept], wanted.src_rows[:kept])
+        np.testing.assert_array_equal(back["keep"][:live], wanted.keep[:live])
+        self.assertEqual(back["error"][0], 0)
+        mine = back["out"].reshape(rows, dim)
+        np.testing.assert_array_equal(back["packed"][:kept], mine[back["src"][:kept]])
+        spread = np.full((rows, dim), -1, wide)
+        spread[back["src"][:kept]] = mine[back["src"][:kept]]
+        np.testing.assert_array_equal(back["spread"], spread)
 
     def test_errors(self):
         qkv, cu = support.batch([20, 50], heads=2, dtype=np.float16)

@@ -31,6 +31,13 @@ static rvit_status create_buffer(void *argument)
     return rvit_buffer_create(c->device, 5000, c->type, &c->buffer);
 }
 
+static rvit_status wrap_buffer(void *argument)
+{
+    static _Alignas(16) char memory[16];
+    context *c = argument;
+    return rvit_buffer_wrap(c->device, memory, sizeof memory, &c->buffer);
+}
+
 static void destroy_buffer(void *argument)
 {
     rvit_buffer_destroy(((context *)argument)->buffer);
@@ -116,6 +123,9 @@ static void every_allocation_of(int debug_checks)
         const allocation_trial buffer = {"rvit_buffer_create", create_buffer, destroy_buffer, c};
         fail_every_allocation(&c->f, &buffer);
     }
+    const allocation_trial wrap = {"rvit_buffer_wrap", wrap_buffer, destroy_buffer, c};
+    if (H.info.backend == RVIT_BACKEND_CPU)
+        fail_every_allocation(&c->f, &wrap);
     expect_ok(create_buffer(c));
     const allocation_trial use = {"a stream's life", create_and_use_stream, destroy_stream, c};
     fail_every_allocation(&c->f, &use);

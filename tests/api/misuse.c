@@ -126,6 +126,53 @@ static void buffers(void **state)
     assert_int_equal(rvit_buffer_size(NULL), 0);
 }
 
+/* Memory of the caller's, in place: ops read and write it there, and nothing counts it. */
+static void wrapped_memory(void **state)
+{
+    (void)state;
+    rvit_device *device = H.device[DEVICE];
+    static _Alignas(16) uint32_t first[8], second[8];
+    rvit_buffer *const untouched = (rvit_buffer *)(uintptr_t)0x10;
+    rvit_buffer *buffer = untouched, *own = NULL;
+    expect_ok(rvit_buffer_create(device, 32, RVIT_BUFFER_DEVICE, &own));
+    expect_status(rvit_buffer_wrap(NULL, first, 32, &buffer), RVIT_INVALID_ARGUMENT, "device");
+    expect_status(rvit_buffer_wrap(device, first, 32, NULL), RVIT_INVALID_ARGUMENT, "out_buffer");
+    expect_status(rvit_buffer_set(NULL, first, 32), RVIT_INVALID_ARGUMENT, "NULL");
+    if (H.info.backend != RVIT_BACKEND_CPU) {
+        expect_status(rvit_buffer_wrap(device, first, 32, &buffer), RVIT_UNSUPPORTED, "only the CPU device");
+        expect_status(rvit_buffer_set(own, first, 32), RVIT_UNSUPPORTED, "only the CPU device");
+        assert_ptr_equal(buffer, untouched);
+        rvit_buffer_destroy(own);
+        return;
+    }
+    expect_status(rvit_buffer_set(own, first, 32), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_buffer_wrap(device, first + 1, 16, &buffer), RVIT_INVALID_ARGUMENT, "multiple of 16");
+    expect_status(rvit_buffer_wrap(device, NULL, 16, &buffer), RVIT_INVALID_ARGUMENT, "multiple of 16");
+    expect_status(rvit_buffer_wrap(device, first, 0, &buffer), RVIT_INVALID_ARGUMENT, "size");
+    assert_ptr_equal(buffer, untouched);
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+    rvit_stream *stream = H.stream[DEVICE];
+    expect_ok(rvit_stream_get_stats(stream, &before));
+    expect_ok(rvit_buffer_wrap(device, first, sizeof first, &buffer));
+    expect_ok(rvit_stream_get_stats(stream, &after));
+    assert_true(after.device_size == before.device_size);
+    assert_int_equal(rvit_buffer_size(buffer), sizeof first);
+    assert_null(rvit_buffer_host(buffer));
+    const uint32_t words[4] = {1, 2, 3, 4};
+    expect_ok(rvit_stream_write(stream, (rvit_view){buffer, 16}, words, sizeof words));
+    expect_ok(rvit_stream_synchronize(stream));
+    assert_memory_equal(first + 4, words, sizeof words);
+    expect_status(rvit_buffer_set(buffer, second + 1, 16), RVIT_INVALID_ARGUMENT, "multiple of 16");
+    expect_ok(rvit_buffer_set(buffer, second, 16));
+    expect_ok(rvit_stream_write(stream, (rvit_view){buffer, 0}, words, sizeof words));
+    expect_ok(rvit_stream_synchronize(stream));
+    assert_memory_equal(second, words, sizeof words);
+    expect_status(rvit_stream_write(stream, (rvit_view){buffer, 16}, words, sizeof words), RVIT_INVALID_ARGUMENT, NULL);
+    rvit_buffer_destroy(buffer);
+    rvit_buffer_destroy(own);
+    assert_memory_equal(first + 4, words, sizeof words);
+}
+
 static void transfers(void **state)
 {
     (void)state;
@@ -173,4 +220,4 @@ static void transfers(void **state)
 }
 
 SUITE(misuse_suite, TEST(recordings), TEST(launch_on_another_device), TEST(an_unfinished_recording), TEST(a_long_recording), TEST(buffers),
-      TEST(transfers));
+      TEST(wrapped_memory), TEST(transfers));

@@ -189,6 +189,44 @@ static void context_is_left_alone(void **state)
     caller_close(&c);
 }
 
+/* With memory of the caller's a stream that has run nothing can be captured, and the graph runs again and again. */
+static void captured_with_a_workspace(const caller *c, rvit_device *device, rvit_stream *other, const rvit_select_args *args)
+{
+    rvit_stream *stream = NULL;
+    int32_t out[3], none[3] = {-1, -1, -1};
+    static const int32_t wanted[] = {0, 2, 3};
+    const int64_t size = rvit_cuda_select_workspace(args->n_images, args->rows);
+    CUgraph graph = NULL;
+    CUgraphExec executable = NULL;
+    assert_true(size > 0);
+    expect_ok(rvit_cuda_stream_wrap(device, c->stream[1], &stream));
+    expect_status(rvit_cuda_stream_set_workspace(NULL, c->memory, size), RVIT_INVALID_ARGUMENT, "NULL");
+    expect_status(rvit_cuda_stream_set_workspace(H.stream[DEVICE], c->memory, size), RVIT_INVALID_ARGUMENT, "own");
+    expect_status(rvit_cuda_stream_set_workspace(stream, c->memory + 8, size), RVIT_INVALID_ARGUMENT, "multiple of 16");
+    expect_ok(rvit_cuda_stream_set_workspace(stream, c->memory, 16));
+    expect_status(rvit_select(stream, args), RVIT_INVALID_ARGUMENT, "workspace");
+    expect_success(c->cuda->cuMemsetD8Async(c->memory, 0xa5, 4096, c->stream[1]));
+    expect_ok(rvit_cuda_stream_set_workspace(stream, c->memory, size));
+    expect_success(c->cuda->cuStreamSynchronize(c->stream[1]));
+    expect_success(c->cuda->cuStreamBeginCapture(c->stream[1], CU_STREAM_CAPTURE_MODE_RELAXED));
+    expect_ok(rvit_select(stream, args));
+    expect_success(c->cuda->cuStreamEndCapture(c->stream[1], &graph));
+    expect_success(c->cuda->cuGraphInstantiateWithFlags(&executable, graph, 0));
+    for (int round = 0; round < 3; round++) {
+        expect_success(c->cuda->cuMemsetD8Async(c->memory, 0xff, (size_t)size, c->stream[1]));
+        expect_success(c->cuda->cuGraphLaunch(executable, c->stream[1]));
+        expect_success(c->cuda->cuStreamSynchronize(c->stream[1]));
+        expect_ok(rvit_stream_read(other, args->out_cu_seqlens, out, sizeof out));
+        assert_memory_equal(out, wanted, sizeof out);
+        expect_ok(rvit_stream_write(other, args->out_cu_seqlens, none, sizeof none));
+    }
+    expect_ok(rvit_cuda_stream_set_workspace(stream, 0, 0));
+    expect_ok(rvit_select(stream, args)); /* with memory of its own again */
+    expect_success(c->cuda->cuGraphExecDestroy(executable));
+    expect_success(c->cuda->cuGraphDestroy(graph));
+    rvit_stream_destroy(stream);
+}
+
 /* Into a graph of the caller's: what needs memory that the stream does not have yet is refused, and the capture goes on. */
 static void captured_by_the_caller(void **state)
 {
@@ -237,6 +275,7 @@ static void captured_by_the_caller(void **state)
         assert_memory_equal(out, wanted, sizeof out);
         expect_ok(rvit_stream_write(stream, args.out_cu_seqlens, none, sizeof none));
     }
+    captured_with_a_workspace(&c, device, stream, &args);
     rvit_stream_destroy(stream);
     rvit_buffer_destroy(buffer);
     rvit_device_destroy(device);

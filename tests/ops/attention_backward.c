@@ -322,25 +322,31 @@ static void attention_backward_lengths(void **state)
 static void attention_backward_long_images(void **state)
 {
     (void)state;
-    static const int32_t lengths[] = {577, 3, 0, 300};
+    static const int32_t lengths[] = {577, 14, 0, 300};
     for (int t = 0; t < N_STORED_TYPES; t++)
-        run(&(backward_case){.dtype = stored_types[t],
-                             .n_heads = 1,
-                             .head_dim = 64,
-                             .lengths = lengths,
-                             .n_images = H.is_slow ? 2 : 4,
-                             .spare_rows = 300,
-                             .max_len = 600,
-                             .kind = PACKED,
-                             .d_key_bias = 1,
-                             .d_cls_probs = t != 0,
-                             .magnitude = 1});
+        for (int32_t dim = 32; dim <= 64; dim += 32) {
+            if (t == 0 && dim == 32)
+                continue;
+            run(&(backward_case){.dtype = stored_types[t],
+                                 .n_heads = 1,
+                                 .head_dim = dim,
+                                 .lengths = dim == 32 ? lengths + 1 : lengths,
+                                 .n_images = H.is_slow   ? 2
+                                             : dim == 32 ? 3
+                                                         : 4,
+                                 .spare_rows = 1000,
+                                 .max_len = 600,
+                                 .kind = PACKED,
+                                 .d_key_bias = 1,
+                                 .d_cls_probs = t != 0,
+                                 .magnitude = 1});
+        }
 }
 
 static void attention_backward_head_dims(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < N_STORED_TYPES; t++)
         for (int32_t dim = 8; dim <= 128; dim += 8) {
             if (leaves_out(t + dim / 8, 2))
                 continue;
@@ -381,6 +387,29 @@ static void attention_backward_short_images(void **state)
                                  .kind = (kind)(exponent % 3),
                                  .d_cls_probs = exponent & 1,
                                  .d_lse = exponent >> 1 & 1,
+                                 .magnitude = 1});
+        }
+}
+
+/* Nothing that is optional but d_lse, for which a backend may have other kernels; at capacities of each kind. */
+static void attention_backward_alone(void **state)
+{
+    (void)state;
+    static const int32_t longest[] = {16, 40, 64, 65, 100, 130, 197, 600};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int l = 0; l < 8; l++) {
+            if (leaves_out(t + l, 3) && longest[l] != 600 && longest[l] != 40)
+                continue;
+            const int32_t lengths[] = {longest[l] == 600 ? 200 : longest[l], 0, 13, longest[l] / 2};
+            run(&(backward_case){.dtype = stored_types[t],
+                                 .n_heads = 2,
+                                 .head_dim = l % 4 == 3 ? 48 : 64,
+                                 .lengths = lengths,
+                                 .n_images = 4,
+                                 .spare_rows = 500,
+                                 .max_len = longest[l],
+                                 .kind = (kind)(l % 3),
+                                 .d_lse = l & 1,
                                  .magnitude = 1});
         }
 }
@@ -630,6 +659,6 @@ void good_attention_backward(rvit_attention_backward_args *a)
 }
 
 SUITE(attention_backward_suite, TEST(attention_backward_reference), TEST(attention_backward_lengths), TEST(attention_backward_long_images),
-      TEST(attention_backward_head_dims), TEST(attention_backward_short_images), TEST(attention_backward_options),
-      TEST(attention_backward_empty), TEST(attention_backward_masked_keys), TEST(attention_backward_batch_mates),
-      TEST(attention_backward_garbage_lengths));
+      TEST(attention_backward_head_dims), TEST(attention_backward_short_images), TEST(attention_backward_alone),
+      TEST(attention_backward_options), TEST(attention_backward_empty), TEST(attention_backward_masked_keys),
+      TEST(attention_backward_batch_mates), TEST(attention_backward_garbage_lengths));
