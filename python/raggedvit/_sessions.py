@@ -121,6 +121,9 @@ class Sessions:
         """The sessions there are, from the least recently used on."""
         return iter(sorted((s for group in self._groups.values() for s in group.all()), key=lambda session: session.marks[0]))
 
+    def __len__(self) -> int:
+        return sum(len(group.all()) for group in self._groups.values())
+
     def get(self, prune: Prune, n: int, outputs: int = 0, stream: Handle | None = None, place: Any = None) -> Session:
         """The session for a batch of n. place: what tells its stream from others; with one, runs bring their own device memory."""
         with self.lock:

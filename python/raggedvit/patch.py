@@ -98,6 +98,7 @@ class State:
         self.prune = prune
         self.lock = threading.RLock()
         self.dirty = True
+        self.quick = False  # on CUDA, and the logits are of the module's type as they come
         self.model: Model | None = None
         self.forward: Forward | None = None
         self.place: Any = None  # of the weights that the model was made of, and what tells them from others
@@ -135,6 +136,8 @@ class State:
                 model._check_prune(prune)
                 self.model, self.forward, self.place = model, forward, place
             self.seen, self.dirty = seen, False
+            first = self.parameters[0]
+            self.quick = first.is_cuda and first.dtype is torch.float32
 
     def _updated(self, module: Any, facts: Any) -> bool:
         assert self.model is not None
@@ -169,10 +172,11 @@ def _logits(module: Any, state: State, images: Any) -> Any:
     torch = sys.modules["torch"]
     if not isinstance(images, torch.Tensor):
         raise invalid(f"images are a {type(images).__name__}; expected a tensor on the module's device")
-    forward = state.current(module, images)
+    forward, own = state.current(module, images), state.parameters[0]
+    if images.device != own.device:
+        raise invalid(f"images are on {images.device}, the module on {own.device}; move one of them")
     logits = forward(images)
-    wanted = state.parameters[0].dtype
-    return logits if logits.dtype is wanted else logits.to(wanted)
+    return logits if logits.dtype is own.dtype else logits.to(own.dtype)
 
 
 def _runs_recorded(module: Any, images: Any) -> bool:
@@ -182,7 +186,7 @@ def _runs_recorded(module: Any, images: Any) -> bool:
     return True
 
 
-def _forward_timm(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
+def _timm(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
     if attn_mask is not None or is_causal:
         raise _modules.unsupported("attn_mask or is_causal is given; a patched model has no attention mask")
     if _runs_recorded(self, x):
@@ -196,7 +200,7 @@ def _in_torch(self: Any, images: Any) -> Any:
     return _pruned.forward(self, _modules.original_class(self), images, self._raggedvit.prune)
 
 
-def _forward_hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos_encoding: Any = None, attention_mask: Any = None,
+def _hf(self: Any, pixel_values: Any = None, labels: Any = None, interpolate_pos_encoding: Any = None, attention_mask: Any = None,
                 output_attentions: Any = None, output_hidden_states: Any = None, return_dict: Any = None, **more: Any) -> Any:
     from transformers.modeling_outputs import ImageClassifierOutput
 
@@ -226,18 +230,28 @@ def _forward_hf(self: Any, pixel_values: Any = None, labels: Any = None, interpo
     return output if as_dict else output.to_tuple()
 
 
-def _eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward that torch.compile does not look into. Outside it costs one check."""
+def _forward_of(kind: str) -> Callable[..., Any]:
+    """The forward of patched modules. torch.compile does not look into it; the first lines are for what is hot: a module of timm on CUDA."""
     import torch
 
-    outside = torch.compiler.disable(function)
+    general = _timm if kind == "timm" else _hf
+    outside = torch.compiler.disable(general)
+    compiling, grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    tensor, handles = torch.Tensor, torch.utils.hooks.RemovableHandle
 
     def forward(self: Any, *arguments: Any, **named: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return outside(self, *arguments, **named)
-        return function(self, *arguments, **named)
+        return (outside if compiling() else general)(self, *arguments, **named)
 
-    return forward
+    def timm_forward(self: Any, x: Any, attn_mask: Any = None, is_causal: bool = False) -> Any:
+        if compiling():
+            return outside(self, x, attn_mask, is_causal)
+        state = self._raggedvit
+        if (state.quick and type(x) is tensor and x.is_cuda and attn_mask is None and not is_causal and not self.training
+                and not grad_enabled() and not state.dirty and state.hooks == handles.next_id):
+            return state.forward(x)
+        return general(self, x, attn_mask, is_causal)
+
+    return timm_forward if kind == "timm" else forward
 
 
 def _marking(name: str) -> Callable[..., Any]:
@@ -279,10 +293,10 @@ def _class_of(original: Any) -> Any:
     """The class of patched modules: the same but for forward. Its name is the original's, for those who look at that; pickle finds it here
     by its qualified name."""
     if original not in _classes:
-        forward = _forward_timm if original.__module__.startswith("timm.") else _forward_hf
+        kind = "timm" if original.__module__.startswith("timm.") else "hf"
         methods: dict[str, Any] = {name: _unpruned(name) for name in _UNPRUNED if hasattr(original, name)}
         methods.update({name: _marking(name) for name in ("_apply", "_load_from_state_dict")})
-        methods.update(forward=_eager(forward), train=_train, __setattr__=_set, _replicate_for_data_parallel=_replicate,
+        methods.update(forward=_forward_of(kind), train=_train, __setattr__=_set, _replicate_for_data_parallel=_replicate,
                        __module__=__name__, __qualname__=f"Ragged{original.__name__}", __doc__=original.__doc__,
                        _raggedvit_original=original)
         _classes[original] = type(original.__name__, (original,), methods)

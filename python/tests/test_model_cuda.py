@@ -195,6 +195,13 @@ class CudaModelTest(unittest.TestCase):
             module.cpu().float()
             self.assertLess(difference(logits_of(module, x), logits_of(other, x)), 5e-2)
 
+    def test_a_patched_module_refuses_other_devices(self):
+        module = raggedvit.patch.timm(timm_module().cuda(), "evit", blocks=[1])
+        with torch.no_grad():
+            for _ in range(2):
+                self.fails(Status.INVALID_ARGUMENT, "images are on cpu, the module on cuda:0", module, images(2))
+                module(images(2).cuda())
+
     def test_compiled_around(self):
         module, x = timm_module().cuda(), images(4).cuda()
         wanted = logits_of(raggedvit.patch.timm(module, "evit", blocks=[1]), x).softmax(-1)

@@ -234,7 +234,7 @@ class PatchTest(unittest.TestCase):
         fails(Status.UNSUPPORTED, "DataParallel", module._replicate_for_data_parallel)
         with torch.no_grad():
             fails(Status.INVALID_ARGUMENT, r"expected \[B, 3, 32, 32\]", module, x[:, :, :16])
-            fails(Status.INVALID_ARGUMENT, "images are on meta", module, x.to("meta"))
+            fails(Status.INVALID_ARGUMENT, "images are on meta, the module on cpu", module, x.to("meta"))
             fails(Status.INVALID_ARGUMENT, "images are int64", module, x.long())
             fails(Status.INVALID_ARGUMENT, "images are a ndarray", module, x.numpy())
             module.blocks[0].register_forward_hook(lambda *_: None)

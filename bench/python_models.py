@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""Whole forwards from Python: raggedvit.Model and a patched timm model, on PyTorch's CUDA tensors, beside the C session through ctypes and
+PyTorch's forward in a CUDA graph; then batches of the host, beside PyTorch's pinned copy and graph.
+
+    bench/python_models.py --library build/libraggedvit.so.0 --out results [--models deit_tiny_patch16_224,...] [--seconds 0.3]
+    bench/python_models.py --library build/libraggedvit.so.0 --out results --dry-run       # tiny, on the CPU: its figures mean nothing
+
+Writes OUT/python_models.json. Images per second are of calls enqueued one behind another and one wait; host_us is the time of a call that
+returns while the GPU is busy; synchronizations are counted by PyTorch's profiler and by the library over 20 calls.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+WAITS = ("Synchronize", "cudaEventQuery", "cudaStreamQuery")
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--out", required=True, help="folder of the results")
+    parser.add_argument("--work", default="/tmp/raggedvit-bench", help="folder for checkpoints")
+    parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224,deit_base_patch16_384")
+    parser.add_argument("--batches", default="1,16,64")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
+    parser.add_argument("--sections", default="device,host")
+    parser.add_argument("--dry-run", action="store_true")
+    return parser.parse_args()
+
+
+def rate(call, wait, batch, seconds):
+    """Images per second: the best of three windows."""
+    for _ in range(5):
+        call()
+    wait()
+    best = 0.0
+    for _ in range(3):
+        begin, n = time.perf_counter(), 0
+        while time.perf_counter() - begin < seconds / 3:
+            for _ in range(10):
+                call()
+            n += 10
+        wait()
+        best = max(best, n * batch / (time.perf_counter() - begin))
+    return best
+
+
+def host_us(call, wait, calls=16, windows=60):
+    """Median over windows of the time of a call; few enough calls that the queue is never full."""
+    samples = []
+    for _ in range(windows):
+        wait()
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        samples.append((time.perf_counter() - begin) / calls * 1e6)
+    wait()
+    return sorted(samples)[len(samples) // 2]
+
+
+def waits(torch, call, wait):
+    """Waiting calls of the runtime in 20 calls, by PyTorch's profiler."""
+    call()
+    wait()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(20):
+            call()
+        # What the profiler itself waits for comes after this mark.
+        with torch.profiler.record_function("raggedvit_end"):
+            pass
+    end = min((e.time_range.start for e in profile.events() if e.name == "raggedvit_end"), default=float("inf"))
+    return sum(1 for e in profile.events() if any(word in e.name for word in WAITS) and e.time_range.start < end)
+
+
+def library_waits(model, call):
+    from raggedvit._layouts import new
+
+    def total():
+        found = 0
+        for stream in model._streams.values():
+            stats = new("rvit_stats")
+            model._lib.rvit_stream_get_stats(stream, ctypes.byref(stats))
+            found += stats.synchronizations
+        return found
+
+    before = total()
+    for _ in range(20):
+        call()
+    return total() - before
+
+
+def timm_model(torch, shape, weights, policy):
+    """A patched model of timm with the same weights, whose recorded forward is float16."""
+    import timm
+
+    import raggedvit
+
+    model = timm.models.vision_transformer.VisionTransformer(
+        img_size=shape.size, patch_size=shape.patch, embed_dim=shape.dim, depth=shape.depth, num_heads=shape.heads,
+        num_classes=shape.classes)
+    model.load_state_dict(weights)
+    model.eval()
+    if torch.cuda.is_available():
+        model.cuda()
+    return raggedvit.patch.timm(model, dtype="f16", **policy)
+
+
+def device_row(torch, bench, name, batch, keep, seconds):
+    from peers.sessions import Graph, Sessions
+
+    import raggedvit
+
+    zoo, clock, place = bench["zoo"], bench["clock"], bench["place"]
+    zoo.use(name)
+    images, theirs = zoo.images(batch)
+    policy = {"policy": "none"} if keep is None else {"policy": "l2", "keep": keep}
+    row = {"model": name, "batch": batch, "keep": keep}
+    session = Sessions(zoo.ours, images, keep, 1)
+    path = zoo.folder / f"{zoo.shape(name).name}.safetensors"
+    backend = "cuda" if torch.cuda.is_available() else "cpu"
+    model = raggedvit.Model(path, backend, "f16")
+    forward = model.prepare(**policy)
+    patched = timm_model(torch, zoo.shape(name), {k: v.float().cpu() for k, v in zoo.weights.items()}, policy)
+    graph = Graph("pytorch graph", zoo.forward(theirs, keep), clock)
+    wait = clock.synchronize if hasattr(clock, "synchronize") else (lambda: None)
+    calls = {"C session": session.enqueue, "Model.prepare": lambda: forward(images), "Model.forward": lambda: model.forward(images, **policy),
+             "patched timm": lambda: patched(images), "pytorch graph": graph.enqueue}
+    if not torch.cuda.is_available():  # a session of the host takes one run at a time
+        calls["C session"] = lambda: (session.enqueue(), session.wait())
+    with torch.inference_mode():
+        wanted = forward(images).float().cpu()
+        for label in ("Model.forward", "patched timm"):
+            row.setdefault("largest_difference", {})[label] = float((calls[label]().float().cpu() - wanted).abs().max())
+        for label, call in calls.items():
+            row[label] = {"images_per_second": rate(call, wait, batch, seconds), "host_us": host_us(call, wait)}
+        if backend == "cuda":
+            for label in ("Model.prepare", "Model.forward", "patched timm"):
+                row[label]["profiler_waits"] = waits(torch, calls[label], wait)
+            row["Model.prepare"]["library_waits"] = library_waits(model, calls["Model.prepare"])
+    base = row["C session"]["images_per_second"]
+    for label in ("Model.prepare", "Model.forward", "patched timm"):
+        row[label]["of_c_session"] = row[label]["images_per_second"] / base
+        row[label]["of_pytorch_graph"] = row[label]["images_per_second"] / row["pytorch graph"]["images_per_second"]
+    session.close()
+    model.close()
+    return row
+
+
+def host_row(torch, bench, name, batch, keep, seconds):
+    """From float32 in host memory, pageable and pinned, to logits in host memory."""
+    import numpy as np
+
+    import raggedvit
+    from peers.sessions import Graph
+
+    zoo, clock = bench["zoo"], bench["clock"]
+    zoo.use(name)
+    cuda = torch.cuda.is_available()
+    model = raggedvit.Model(zoo.folder / f"{zoo.shape(name).name}.safetensors", "cuda" if cuda else "cpu", "f16")
+    forward = model.prepare("none") if keep is None else model.prepare("l2", keep)
+    size = zoo.shape(name).size
+    pageable = [np.random.default_rng(i).standard_normal((batch, 3, size, size), np.float32) for i in range(4)]
+    tensors = [torch.from_numpy(x).pin_memory() if cuda else torch.from_numpy(x) for x in pageable]
+    pinned = [t.numpy() for t in tensors]
+    device, theirs = zoo.images(batch)
+    graph = Graph("pytorch graph", zoo.forward(theirs, keep), clock)
+
+    def ours(batches):
+        def run(n):
+            for _ in forward.map(batches[i % 4] for i in range(n)):
+                pass
+        return run
+
+    def one_by_one(n):
+        for i in range(n):
+            forward(pageable[i % 4])
+
+    def pytorch(source, pin):
+        out = torch.empty((batch, zoo.shape(name).classes), pin_memory=cuda) if cuda else None
+        staging = torch.empty(source[0].shape, pin_memory=cuda) if pin else None
+
+        def run(n):
+            for i in range(n):
+                given = source[i % 4]
+                if pin:
+                    staging.copy_(given)
+                    given = staging
+                device.copy_(given, non_blocking=True)
+                theirs.copy_(device)
+                graph.enqueue()
+                if cuda:
+                    out.copy_(graph.logits, non_blocking=True)
+                    clock.synchronize()
+        return run
+
+    row = {"model": name, "batch": batch, "keep": keep}
+    runs = {"map, pageable": ours(pageable), "map, pinned": ours(pinned), "forward, pageable": one_by_one,
+            "PyTorch, pinned copy and graph": pytorch(tensors, False), "PyTorch, copy to pinned, copy and graph":
+            pytorch([torch.from_numpy(x) for x in pageable], True)}
+    with torch.inference_mode():
+        for label, run in runs.items():
+            run(8)
+            best = 0.0
+            for _ in range(3):
+                begin, n = time.perf_counter(), 0
+                while n == 0 or time.perf_counter() - begin < seconds:
+                    run(32 if cuda else 4)
+                    n += 32 if cuda else 4
+                best = max(best, n * batch / (time.perf_counter() - begin))
+            row[label] = {"images_per_second": best}
+    model.close()
+    return row
+
+
+def main():
+    options = parse()
+    sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+    os.environ["RAGGEDVIT_LIBRARY"] = os.path.realpath(options.library)
+    import torch
+
+    from peers import forwards
+    from peers.clock import GpuClock, HostClock
+    from peers.library import GpuPlace, HostPlace, Library
+
+    library = Library(options.library)
+    torch.manual_seed(1)
+    dry = options.dry_run
+    if dry:
+        place = HostPlace(library, "cpu")
+        clock = HostClock(place.synchronize)
+    else:
+        clock = GpuClock()
+        place = GpuPlace(library, clock.stream)
+    zoo = forwards.Zoo(place, clock, pathlib.Path(options.work) / ("tiny" if dry else "models"), tiny=dry)
+    bench = {"zoo": zoo, "clock": clock, "place": place}
+    names = ["tiny"] if dry else options.models.split(",")
+    batches = [1, 2] if dry else [int(b) for b in options.batches.split(",")]
+    report = {"benchmark": "python_models", "dry_run": dry, "version": library.version(), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
+              "device": place.info().name.decode(), "torch": torch.__version__, "compiled_core": _has_core(), "device_rows": [], "host_rows": []}
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    with clock.on():
+        for section, measure, chosen in (("device", device_row, batches), ("host", host_row, batches[-1:])):
+            for name in names if section in options.sections else []:
+                for batch in chosen:
+                    for keep in (None, 0.5, 0.2) if section == "device" else (None, 0.5):
+                        try:
+                            row = measure(torch, bench, name, batch, keep, 0.02 if dry else options.seconds)
+                        except Exception as failure:
+                            if dry:
+                                raise
+                            row = {"model": name, "batch": batch, "keep": keep, "failed": f"{type(failure).__name__}: {failure}"}
+                        report[f"{section}_rows"].append(row)
+                        print(json.dumps(row), flush=True)
+                        (out / "python_models.json").write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+def _has_core():
+    from raggedvit import _core_loader
+
+    return _core_loader.core is not None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
