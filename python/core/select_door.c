@@ -273,5 +273,5 @@ static core_signature signature = {
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
 {
     (void)self;
-    return core_call(&signature, arguments, n, keywords, 1);
+    return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);
 }

@@ -33,6 +33,7 @@ IN_C: bool = core.torch_ops()
 _attention = torch.ops.raggedvit._attention.default._op
 _forward = torch.ops.raggedvit._attention_forward.default._op
 _backward = torch.ops.raggedvit._attention_backward.default._op
+_try = core.try_attention
 _backward_public = torch.ops.raggedvit.attention_backward.default
 
 
@@ -153,7 +154,8 @@ def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] 
     try:
         if qkv.requires_grad and torch.is_grad_enabled():
             return _Attention.apply(qkv, None, None, cu_seqlens, None, scale, max_len, False)[0]
-        return _attention(qkv, cu_seqlens, scale, max_len)
+        found = _try(qkv, cu_seqlens, scale, max_len)  # plain tensors and no tracer: without a second dispatch
+        return _attention(qkv, cu_seqlens, scale, max_len) if found is NotImplemented else found
     except RuntimeError as error:
         raise failed(error) from None
 
