@@ -77,6 +77,7 @@ CORE_DECLARE(attention)
 PyObject *core_try_attention(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 CORE_DECLARE(pack)
 CORE_DECLARE(unpack)
+PyObject *core_try_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 /* _core.backward_workspace(rows, heads, key_bias_grad): bytes. */

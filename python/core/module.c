@@ -47,6 +47,7 @@ static PyMethodDef methods[] = {
     {"strict_attention", FAST(core_strict_attention), NULL},
     {"strict_pack", FAST(core_strict_pack), NULL},
     {"strict_unpack", FAST(core_strict_unpack), NULL},
+    {"try_select", FAST(core_try_select), NULL},
     {"strict_select", FAST(core_strict_select), NULL},
     {"strict_attention_backward", FAST(core_strict_attention_backward), NULL},
     {"backward_workspace", core_backward_workspace, METH_VARARGS, NULL},
