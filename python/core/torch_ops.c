@@ -184,7 +184,7 @@ static void no_extras(core_attention *forward)
     forward->lse.device_type = forward->cls_probs.device_type = 0;
 }
 
-/* attention(Tensor qkv, Tensor cu_seqlens, float? scale, SymInt? max_len) -> Tensor */
+/* _attention(Tensor qkv, Tensor cu_seqlens, float? scale, SymInt? max_len) -> Tensor */
 static void attention_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results)
 {
     (void)n_arguments, (void)n_results;
@@ -219,15 +219,15 @@ static shim_tensor *make_probs(kernel_call *call, const core_attention *forward,
     return make(call, &none, 0);
 }
 
-/* attention_forward(Tensor q, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias, float? scale, SymInt? max_len, bool cls_probs[,
-   bool zero]) -> (Tensor out, Tensor lse, Tensor cls_probs) */
+/* _attention_forward(Tensor q, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias, float? scale, SymInt? max_len, bool cls_probs,
+   bool zero) -> (Tensor out, Tensor lse, Tensor cls_probs) */
 static void forward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results)
 {
-    (void)n_results;
+    (void)n_arguments, (void)n_results;
     kernel_call call;
     core_attention forward;
     shim_tensor *results[3] = {NULL, NULL, NULL};
-    const int wants_cls = (stack[7] & 1) != 0, wants_zero = n_arguments > 8 && (stack[8] & 1) != 0;
+    const int wants_cls = (stack[7] & 1) != 0, wants_zero = (stack[8] & 1) != 0;
     call.n_owned = 0;
     no_extras(&forward);
     int failed = read_tensor(&call, stack[0], stack[1] == 0 ? "qkv" : "q", &forward.q) < 0;
@@ -258,7 +258,7 @@ static shim_tensor *make_gradient(kernel_call *call, const core_attention *forwa
     return make(call, &none, 0);
 }
 
-/* attention_backward(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias, Tensor?
+/* _attention_backward(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias, Tensor?
    cls_probs, Tensor? d_lse, Tensor? d_cls_probs, float? scale, SymInt? max_len, bool key_bias_grad) -> (Tensor d_q, Tensor d_k, Tensor d_v,
    Tensor d_key_bias) */
 static void backward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results)
@@ -366,9 +366,7 @@ PyObject *core_torch_ops(PyObject *module, PyObject *unused)
     static const struct {
         const char *name;
         shim_kernel *kernel;
-    } kernels[] = {{"attention", attention_kernel},         {"_attention", attention_kernel},
-                   {"attention_forward", forward_kernel},   {"_attention_forward", forward_kernel},
-                   {"attention_backward", backward_kernel}, {"_attention_backward", backward_kernel}};
+    } kernels[] = {{"_attention", attention_kernel}, {"_attention_forward", forward_kernel}, {"_attention_backward", backward_kernel}};
     static const char *const keys[] = {"CPU", "CUDA"};
     (void)module, (void)unused;
     if (core_shim_open() < 0)

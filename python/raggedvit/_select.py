@@ -76,12 +76,13 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
             if type(bound) is int and rule in RULES and 0 <= keep <= 1 and type(k_min) is int and not _compiling():
                 table = _counts(cu_seqlens, keep, RULES[rule], k_min, bound) if bound >= 0 and k_min >= 0 else None
         if keep is None or table is not None:
-            found = _tried(cu_seqlens, rows, mode, score, max_len, n_prefix, prefix_competes, threshold, k_min, n_samples, mass, x, cls_probs,
-                           weight, bias, position_scores, table, scores, mask, fuse_x, None, None, None, None, stream)
+            found = _tried(cu_seqlens, rows, mode, score, max_len, n_prefix, prefix_competes, threshold, k_min, n_samples, mass, x,
+                           cls_probs, weight, bias, position_scores, table, scores, mask, fuse_x, None, None, None, None, stream)
             if found is not NotImplemented:
                 return Selection._make(found)
     arrays = dict(zip(INPUTS, (x, cls_probs, weight, bias, position_scores, counts, scores, mask, fuse_x)))
-    return _general(cu_seqlens, arrays, keep, rule, threshold, n_samples, mass, k_min, n_prefix, prefix_competes, rows, max_len, out, stream)
+    return _general(cu_seqlens, arrays, keep, rule, threshold, n_samples, mass, k_min, n_prefix, prefix_competes, rows, max_len, out,
+                    stream)
 
 
 def _general(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, threshold: Any, n_samples: Any, mass: Any, k_min: Any,
@@ -209,7 +210,7 @@ def _on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, nu
         if array is not None and on_cuda(array):
             raise invalid(f"{name} is on a CUDA device, cu_seqlens is not")
     cu_seqlens, fuse = _rows.integers("cu_seqlens", cu_seqlens), arrays["fuse_x"]
-    found = {name: None if array is None else _rows.whole(name, array) for name, array in arrays.items()}
+    found: dict[str, Any] = {name: None if array is None else _rows.whole(name, array) for name, array in arrays.items()}
     made = Selection(aligned(cu_seqlens.shape, np.int32), aligned((rows,), np.int32), aligned((rows,), bool),
                      None if mode == MODES["MASK"] else found["scores"] if score == SCORES["GIVEN"] else aligned((rows,), np.float32),
                      aligned((1,), np.int32))
