@@ -168,6 +168,7 @@ class Model:
         self.device: DeviceInfo = DeviceInfo.of(device_info)
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
+        self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
         self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
@@ -219,7 +220,7 @@ class Model:
                                 seed=seed)(images)
         if forward is None:
             # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
-            forward = Forward(weakref.proxy(self), Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
+            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
             if len(self._forwards) >= 64:
                 self._forwards.clear()
             self._forwards[key] = forward
@@ -319,7 +320,7 @@ class Model:
         with self._lock:
             pipeline = self._idle.pop() if self._idle else None
         if pipeline is None:
-            pipeline = Pipeline(weakref.proxy(self))
+            pipeline = Pipeline(self._proxy)
             self._slots.update(pipeline.slots)
         try:
             yield pipeline

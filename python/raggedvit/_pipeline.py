@@ -104,7 +104,8 @@ class Slot:
         """Copies a batch to the staging memory, and each chunk on to the device as soon as it is there."""
         assert self.staging is not None
         address = self.lib.rvit_buffer_host(self.staging)
-        staged = np.frombuffer((ctypes.c_char * self.size).from_address(address), np.float32)[: images.size].reshape(images.shape)
+        memory: Any = (ctypes.c_char * self.size).from_address(address)
+        staged = np.frombuffer(memory, np.float32)[: images.size].reshape(images.shape)
         image = staged[0].nbytes
         step = max(1, CHUNK // image)
         chunks = [(first, min(first + step, len(images))) for first in range(0, len(images), step)]

@@ -89,7 +89,8 @@ def cls_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
     logits = wide(q[:, :, :1] @ k.transpose(-1, -2))[:, :, 0] * q.shape[-1] ** -0.5
     if bias is not None:
         logits = logits + wide(bias)[:, 0]
-    return logits.softmax(-1).sum(1) * (1.0 / q.shape[1])
+    probs: Tensor = logits.softmax(-1)
+    return probs.sum(1) * (1.0 / q.shape[1])
 
 
 def wide(x: Tensor) -> Tensor:
@@ -113,7 +114,8 @@ def integers(scores: np.ndarray) -> np.ndarray:
     bits = scores.astype(np.float32).view(np.uint32).astype(np.int64) & 0x7FFFFFFF
     exponent = np.maximum(bits >> 23, 1)
     significand = (bits & 0x7FFFFF) | np.where(bits >> 23 > 0, 0x800000, 0)
-    return (significand << 8) >> np.minimum(exponent.max(initial=1) - exponent, 63)
+    shifted: np.ndarray = (significand << 8) >> np.minimum(exponent.max(initial=1) - exponent, 63)
+    return shifted
 
 
 def refuse_sums(scores: np.ndarray, image: int) -> None:
@@ -298,10 +300,10 @@ class TimmBlock:
     def dropout(self) -> float:
         return float(self.attention.attn_drop.p) if self.attention.training else 0.0
 
-    def project(self, x: Tensor, attended: Tensor) -> Tensor:
+    def project(self, x: Tensor, attended: Tensor) -> Any:
         return x + self.block.drop_path1(self.block.ls1(self.attention.proj_drop(self.attention.proj(attended))))
 
-    def mlp(self, x: Tensor) -> Tensor:
+    def mlp(self, x: Tensor) -> Any:
         return x + self.block.drop_path2(self.block.ls2(self.block.mlp(self.block.norm2(x))))
 
 
@@ -321,10 +323,10 @@ class HfBlock:
     def dropout(self) -> float:
         return float(self.attention.attention_dropout) if self.attention.training else 0.0
 
-    def project(self, x: Tensor, attended: Tensor) -> Tensor:
+    def project(self, x: Tensor, attended: Tensor) -> Any:
         return self.layer.dropout(self.attention.o_proj(attended)) + x
 
-    def mlp(self, x: Tensor) -> Tensor:
+    def mlp(self, x: Tensor) -> Any:
         return self.layer.dropout(self.layer.mlp(self.layer.layernorm_after(x))) + x
 
 

@@ -81,7 +81,7 @@ class Session:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self.marks[:] = tick(), 0
+        self.marks[:] = [tick(), 0]
         self.lock.release()
 
 

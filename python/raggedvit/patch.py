@@ -47,7 +47,8 @@ def timm(model: torch.nn.Module, policy: str = "evit", keep: float | None = None
     of the recorded forward, "f32" or "f16"; None: "f16" for a float16 module, else "f32". max_batch: as Model documents it. A patched model
     may be patched again, with another policy."""
     prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
-    return _patch(model, "timm", State(prune, dtype, max_batch, n_threads))
+    _patch(model, "timm", State(prune, dtype, max_batch, n_threads))
+    return model
 
 
 def hf(model: torch.nn.Module, policy: str = "evit", keep: float | None = None, blocks: Sequence[int] | None = None, *,
@@ -56,7 +57,8 @@ def hf(model: torch.nn.Module, policy: str = "evit", keep: float | None = None, 
     """Patches a classifier of Hugging Face; the rest as timm. Its output has logits, and a loss if labels are given; of a model with a
     teacher the two heads' own logits only where gradients are enabled."""
     prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
-    return _patch(model, "hf", State(prune, dtype, max_batch, n_threads))
+    _patch(model, "hf", State(prune, dtype, max_batch, n_threads))
+    return model
 
 
 def undo(model: torch.nn.Module) -> torch.nn.Module:
@@ -79,7 +81,7 @@ def _state(model: Any) -> State:
     return state
 
 
-def _patch(model: Any, kind: str, state: State) -> Any:
+def _patch(model: Any, kind: str, state: State) -> None:
     found = _modules.kind_of(model)
     if found != kind:
         raise invalid(f"model is a {type(model).__name__}; use raggedvit.patch.{found}")
@@ -87,7 +89,6 @@ def _patch(model: Any, kind: str, state: State) -> Any:
     if "_raggedvit_original" not in vars(type(model)):
         model.__class__ = _class_of(type(model))
     model.__dict__["_raggedvit"] = state
-    return model
 
 
 class State:
@@ -235,8 +236,9 @@ def _forward_of(kind: str) -> Callable[..., Any]:
     import torch
 
     general = _timm if kind == "timm" else _hf
-    outside = torch.compiler.disable(general)
-    compiling, grad_enabled = torch.compiler.is_compiling, torch.is_grad_enabled
+    compiler: Any = torch.compiler
+    outside = compiler.disable(general)
+    compiling, grad_enabled = compiler.is_compiling, torch.is_grad_enabled
     tensor, handles = torch.Tensor, torch.utils.hooks.RemovableHandle
 
     def forward(self: Any, *arguments: Any, **named: Any) -> Any:

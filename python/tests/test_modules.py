@@ -155,7 +155,8 @@ class ModuleTest(unittest.TestCase):
 
         def replaced(path, part):
             module = timm_module()
-            module.set_submodule(path, part)
+            parent, _, name = path.rpartition(".")
+            setattr(module.get_submodule(parent), name, part)
             return module
 
         def with_forward():
