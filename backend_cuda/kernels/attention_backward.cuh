@@ -567,13 +567,12 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
     }
     own.begin(params.zero);
 #pragma unroll 1
-    for (int left = length; left > 0; stage ^= 1) {
-        next_backward_stage(s, stage, length - left + ROWS, length);
+    for (int first = 0; first < length; first += ROWS, stage ^= 1) {
+        next_backward_stage(s, stage, first + ROWS, length);
         uint32_t at = shared_address(memory) + stage * stages::SIZE, numbers = at + 2 * stages::ARRAY;
-        const uint32_t end = at + stages::ARRAY;
 #pragma unroll 1
-        for (; at != end && left > 0; left -= 16) {
-            own.step(params, work, at, at + stages::ARRAY, numbers, EXTRAS ? row : 0, length - left);
+        for (int other = first; other < length && other < first + ROWS; other += 16) {
+            own.step(params, work, at, at + stages::ARRAY, numbers, EXTRAS ? row : 0, other);
             at += 16 * stages::PITCH, numbers += 16 * (OWN_KEYS ? 8 : 4);
         }
     }
