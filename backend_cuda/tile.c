@@ -183,6 +183,9 @@ static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, co
         return held ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64;
     if (len <= 64)
         return RVIT_CU_BACKWARD_d64_held_lean;
+    /* Few heads fill the device better in small parts. */
+    if (len > 96 && 2 * size->n_images * size->n_heads <= machine->n_sms)
+        return RVIT_CU_BACKWARD_d64_lean;
     return held ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_tall;
 }
 

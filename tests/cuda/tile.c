@@ -59,6 +59,7 @@ static void check_backward(const rvit_cu_machine *m, const rvit_cu_attention_siz
     static const struct {
         int32_t dim, row_tiles, stage_rows, threads, extras;
     } shapes[] = {
+#undef SHAPE
 #define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, threads, extras},
         RVIT_CU_BACKWARD_SHAPES(SHAPE)
 #undef SHAPE
