@@ -139,7 +139,8 @@ static int64_t held_shared(const backward_shape *s, int64_t rows)
     return rows * (4 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 12);
 }
 
-static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
+static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, const rvit_cu_attention_size *size,
+                                        int32_t len)
 {
     const backward_shape *s = &backward_shapes[shape];
     const int32_t tile_rows = 16 * s->row_tiles, tiles = (int32_t)divide_up(len, tile_rows);
@@ -150,10 +151,10 @@ static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_
         tile.row_blocks = (int32_t)divide_up(tiles, warps);
         tile.shared = 2 * s->stage_rows * (2 * RVIT_CU_ATTENTION_PITCH(s->head_dim) + 8);
     } else {
-        tile.held_rows = tiles * tile_rows;
+        tile.held_rows = (int32_t)divide_up(len, 16) * 16;
         tile.shared = (int32_t)held_shared(s, tile.held_rows);
         /* With half the warps two CTAs fit an SM, if their memory does. */
-        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared;
+        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared && size->n_images * size->n_heads > machine->n_sms;
         tile.threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
     }
     return tile;
@@ -162,34 +163,41 @@ static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_
 static int is_held(const rvit_cu_machine *machine, rvit_cu_backward_shape shape, int32_t len)
 {
     const backward_shape *s = &backward_shapes[shape];
-    return held_shared(s, divide_up(len, 16 * s->row_tiles) * 16 * s->row_tiles) <= machine->max_shared;
+    return held_shared(s, divide_up(len, 16) * 16) <= machine->max_shared;
+}
+
+/* Tall tiles read the other rows half as often, but need more rows of their own. */
+static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    if (size->head_dim <= 32)
+        return is_held(machine, RVIT_CU_BACKWARD_d32_held, len) ? RVIT_CU_BACKWARD_d32_held : RVIT_CU_BACKWARD_d32;
+    if (size->head_dim > 64)
+        return RVIT_CU_BACKWARD_d128;
+    /* TEMPORARY: to choose by measurement. */
+    const char *name = getenv("RVIT_BACKWARD_SHAPE");
+    for (int i = 0; name != NULL && !size->extras && i < RVIT_CU_N_BACKWARD_SHAPES; i++)
+        if (strcmp(name, backward_names[i]) == 0 && (backward_shapes[i].stage_rows > 0 || is_held(machine, (rvit_cu_backward_shape)i, len)))
+            return (rvit_cu_backward_shape)i;
+    const int held = is_held(machine, RVIT_CU_BACKWARD_d64_held, len);
+    if (size->extras)
+        return held ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64;
+    if (len <= 64)
+        return RVIT_CU_BACKWARD_d64_held_lean;
+    /* Few heads fill the device better in small parts. */
+    if (len > 96 && 2 * size->n_images * size->n_heads <= machine->n_sms)
+        return RVIT_CU_BACKWARD_d64_lean;
+    return held ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_tall;
 }
 
 rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
 {
     const int32_t len = size->len < 1 ? 1 : size->len;
-    if (size->element_size == 4)
-        return (rvit_cu_backward_tile){
-            .threads = 128, .row_blocks = (int32_t)divide_up(len, 32), .shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4};
-    if (size->head_dim <= 32)
-        return tile_shape(machine, is_held(machine, RVIT_CU_BACKWARD_d32_held, len) ? RVIT_CU_BACKWARD_d32_held : RVIT_CU_BACKWARD_d32,
-                          len);
-    if (size->head_dim > 64)
-        return tile_shape(machine, RVIT_CU_BACKWARD_d128, len);
-    /* TEMPORARY: to choose by measurement. */
-    const char *shape = getenv("RVIT_BACKWARD_SHAPE");
-    if (shape != NULL && !size->extras)
-        for (int i = 0; i < RVIT_CU_N_BACKWARD_SHAPES; i++)
-            if (strcmp(shape, backward_names[i]) == 0 && (backward_shapes[i].stage_rows > 0 || is_held(machine, i, len)))
-                return tile_shape(machine, i, len);
-    if (size->extras)
-        return tile_shape(machine, is_held(machine, RVIT_CU_BACKWARD_d64_held, len) ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64,
-                          len);
-    /* Tall tiles read the other rows half as often, but need more of their own. */
-    if (len <= 64)
-        return tile_shape(machine, RVIT_CU_BACKWARD_d64_held_lean, len);
-    return tile_shape(
-        machine, is_held(machine, RVIT_CU_BACKWARD_d64_held_tall, len) ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_tall, len);
+    rvit_cu_backward_tile tile = {.threads = 128};
+    if (size->element_size != 4)
+        return tile_shape(machine, choose_backward(machine, size, len), size, len);
+    tile.row_blocks = (int32_t)divide_up(len, 32);
+    tile.shared = (4 * 32 * (size->head_dim + 4) + 2 * 32 * 36) * 4;
+    return tile;
 }
 
 typedef struct linear_shape {

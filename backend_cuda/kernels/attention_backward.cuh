@@ -6,12 +6,19 @@
 
 #include "attention.cuh"
 
-template <typename T> RVIT_DEVICE float dot_8(const T *a, const T *b)
+/* The dot product of 8 channels, in their order. */
+RVIT_DEVICE float dot_8(float4 a0, float4 a1, float4 b0, float4 b1)
 {
-    const float4 a0 = load_4(a), a1 = load_4(a + 4), b0 = load_4(b), b1 = load_4(b + 4);
     float sum = mul_rn(a0.x, b0.x);
     sum = fmaf(a0.w, b0.w, fmaf(a0.z, b0.z, fmaf(a0.y, b0.y, sum)));
     return fmaf(a1.w, b1.w, fmaf(a1.z, b1.z, fmaf(a1.y, b1.y, fmaf(a1.x, b1.x, sum))));
+}
+
+/* Of 16-bit elements. */
+template <typename T> RVIT_DEVICE float dot_8(uint4 a, uint4 b)
+{
+    return dot_8(raw_4<T>::floats(make_uint2(a.x, a.y)), raw_4<T>::floats(make_uint2(a.z, a.w)), raw_4<T>::floats(make_uint2(b.x, b.y)),
+                 raw_4<T>::floats(make_uint2(b.z, b.w)));
 }
 
 /* What cls_probs adds to the first query's D. By a whole warp. */
@@ -24,30 +31,26 @@ RVIT_DEVICE float cls_share(const rvit_cu_attention_backward_params &params, con
     return warp_sum(sum);
 }
 
-/* A query's numbers: what it adds to its logits, -lse, and its D. Of a query without weight, or past the image, the first is -infinity.
-   `lanes` neighbouring lanes have 8 channels of it each. All lanes of a warp call this. */
-template <typename T>
-RVIT_DEVICE float2 query_numbers(const rvit_cu_attention_backward_params &params, const attention_work &work, int row, int lane, int lanes,
-                                 float cls)
+/* A query's numbers: what it adds to its logits, -lse, and its D, from the dot product of a lane's 8 channels; `lanes` neighbours have the
+   row. Of a query without weight, or past the image, the first is -infinity. All lanes of a warp call this. */
+RVIT_DEVICE float2 query_numbers(const rvit_cu_attention_backward_params &params, float lse, float d_lse, float dot, int lanes, float cls,
+                                 bool live, bool first)
 {
-    const bool live = row < work.length;
-    float sum = 0.0f;
-    if (live && lane * 8 < params.head_dim)
-        sum = dot_8(first_row(static_cast<const T *>(params.out), params.out_stride, work, params) + row * params.out_stride + lane * 8,
-                    first_row(static_cast<const T *>(params.d_out), params.d_out_stride, work, params) + row * params.d_out_stride +
-                        lane * 8);
     for (int mask = 1; mask < lanes; mask *= 2)
-        sum = add_rn(sum, shuffle_xor(sum, mask));
+        dot = add_rn(dot, shuffle_xor(dot, mask));
     float2 numbers = make_float2(-INFINITY, 0.0f);
     if (live) {
-        const long long number = (long long)row * params.n_heads;
-        const float lse = first_number(params.lse, work, params)[number];
         numbers.x = lse == -INFINITY ? -INFINITY : mul_rn(-lse, params.lse_factor);
-        numbers.y = params.d_lse == nullptr ? sum : add_rn(sum, -first_number(params.d_lse, work, params)[number]);
-        if (row == 0)
+        numbers.y = add_rn(dot, -d_lse);
+        if (first)
             numbers.y = add_rn(numbers.y, cls);
     }
     return numbers;
+}
+
+RVIT_DEVICE float number_or_0(const float *array, const rvit_cu_attention_backward_params &params, const attention_work &work, int row)
+{
+    return array == nullptr ? 0.0f : first_number(array, work, params)[(long long)row * params.n_heads];
 }
 
 /* What a key adds to its logits. */
@@ -73,8 +76,18 @@ template <typename T> RVIT_DEVICE void backward_numbers(const rvit_cu_attention_
         return;
     const float cls = params.d_cls_probs != nullptr && first == 0 && threadIdx.x < 32 ? cls_share(params, work) : 0.0f;
     const int lane = (int)threadIdx.x % lanes;
-    const float2 numbers = query_numbers<T>(params, work, row, lane, lanes, cls);
-    if (lane == 0 && row < work.length)
+    const bool live = row < work.length;
+    float dot = 0.0f;
+    if (live && lane * 8 < params.head_dim) {
+        const T *out = first_row(static_cast<const T *>(params.out), params.out_stride, work, params) + row * params.out_stride + lane * 8;
+        const T *d_out =
+            first_row(static_cast<const T *>(params.d_out), params.d_out_stride, work, params) + row * params.d_out_stride + lane * 8;
+        dot = dot_8(load_4(out), load_4(out + 4), load_4(d_out), load_4(d_out + 4));
+    }
+    const float lse = live ? number_or_0(params.lse, params, work, row) : 0.0f;
+    const float d_lse = live ? number_or_0(params.d_lse, params, work, row) : 0.0f;
+    const float2 numbers = query_numbers(params, lse, d_lse, dot, lanes, cls, live, row == 0);
+    if (lane == 0 && live)
         head_numbers(params, work)[row] = numbers;
 }
 
@@ -130,16 +143,19 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
         a[group * 2 + 1][0] = low.z, a[group * 2 + 1][1] = high.z, a[group * 2 + 1][2] = low.w, a[group * 2 + 1][3] = high.w;
     }
     /* The dot products may take the channels in any order that both rows share: a lane takes whole chunks. */
-    static __device__ __forceinline__ void load_shared(uint32_t (&a)[MT][STEPS][4], uint32_t rows)
+    static __device__ __forceinline__ void load_shared(uint32_t (&a)[MT][STEPS][4], uint32_t memory, int row, int rows)
     {
-        const int lane = threadIdx.x & 31, at = (int)rows + tile_rows<D>::swizzled(lane >> 2, lane & 3);
+        const int lane = threadIdx.x & 31;
 #pragma unroll
-        for (int m = 0; m < MT; m++)
+        for (int m = 0; m < MT; m++) {
+            const int tile = min(row + m * 16, rows - 16); /* past the image the last tile again: its results are not stored */
+            const int at = (int)memory + tile * PITCH + tile_rows<D>::swizzled(lane >> 2, lane & 3);
 #pragma unroll
             for (int group = 0; group < D / 32; group++) {
-                const uint32_t from = (uint32_t)tile_rows<D>::advance(at, group * 4) + m * 16 * PITCH;
+                const uint32_t from = (uint32_t)tile_rows<D>::advance(at, group * 4);
                 place(a[m], load_shared_16(from), load_shared_16(from + 8 * PITCH), group);
             }
+        }
     }
     /* Rows past the length repeat the last one: their results are not stored. Channels past head_dim repeat the first: they meet zeros. */
     static __device__ __forceinline__ void load_global(uint32_t (&a)[MT][STEPS][4], const T *rows, int stride, int head_dim, int row,
@@ -349,19 +365,19 @@ template <typename T, int D, int MT, bool OWN_KEYS, bool EXTRAS> struct backward
 
 /* Shared memory of the kernel that holds a head of an image: q, k, v and d_out, then the numbers of the queries and of the keys. */
 template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
-    static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH;
+    static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, AHEAD = 8;
     const rvit_cu_attention_backward_params &params;
     const attention_work work;
     const int rows; /* of the image, to a multiple of 16 */
-    unsigned char *const memory;
     const int size; /* of an array */
 
-    __device__ __forceinline__ backward_image(const rvit_cu_attention_backward_params &p, unsigned char *shared)
-        : params(p), work(find_work(p)), rows((work.length + 15) & ~15), memory(shared), size(p.held_rows * PITCH)
+    __device__ __forceinline__ backward_image(const rvit_cu_attention_backward_params &p)
+        : params(p), work(find_work(p)), rows((work.length + 15) & ~15), size(p.held_rows * PITCH)
     {
     }
     __device__ __forceinline__ float *queries()
     {
+        RVIT_DYNAMIC_SHARED(memory);
         return reinterpret_cast<float *>(memory + 4 * size);
     }
     __device__ __forceinline__ float *keys()
@@ -369,8 +385,37 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
         return queries() + 2 * params.held_rows;
     }
 
+    /* Of the rows first, first + step, ...: all are read before the first is used. */
+    __device__ __forceinline__ void load_numbers(int first, int step, int chunk, float cls)
+    {
+        const T *out = first_row(static_cast<const T *>(params.out), params.out_stride, work, params) + chunk * 8;
+        const T *gradient = first_row(static_cast<const T *>(params.d_out), params.d_out_stride, work, params) + chunk * 8;
+        uint4 a[AHEAD], b[AHEAD];
+        float lse[AHEAD], d_lse[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int row = first + i * step;
+            a[i] = b[i] = make_uint4(0, 0, 0, 0), lse[i] = d_lse[i] = 0.0f;
+            if (row < work.length && chunk * 8 < params.head_dim) {
+                a[i] = *reinterpret_cast<const uint4 *>(out + row * params.out_stride);
+                b[i] = *reinterpret_cast<const uint4 *>(gradient + row * params.d_out_stride);
+            }
+            if (row < work.length && chunk == 0)
+                lse[i] = number_or_0(params.lse, params, work, row), d_lse[i] = number_or_0(params.d_lse, params, work, row);
+        }
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) {
+            const int row = first + i * step;
+            const float2 numbers =
+                query_numbers(params, lse[i], d_lse[i], dot_8<T>(a[i], b[i]), CHUNKS, cls, row < work.length, row == 0);
+            if (chunk == 0 && row < rows)
+                reinterpret_cast<float2 *>(queries())[row] = numbers;
+        }
+    }
+
     __device__ __forceinline__ void load()
     {
+        RVIT_DYNAMIC_SHARED(memory);
         const int chunk = (int)threadIdx.x % CHUNKS, step = (int)blockDim.x / CHUNKS, first = (int)threadIdx.x / CHUNKS;
         const T *from_q = first_row(static_cast<const T *>(params.q), params.q_stride, work, params) + chunk * 8;
         const T *from_k = first_row(static_cast<const T *>(params.k), params.k_stride, work, params) + chunk * 8;
@@ -386,29 +431,26 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
         }
         copy_commit();
         const float cls = EXTRAS && params.d_cls_probs != nullptr && threadIdx.x < 32 ? cls_share(params, work) : 0.0f;
-        for (int above = 0; above < rows; above += step) {
-            const int row = above + first;
-            const float2 numbers = query_numbers<T>(params, work, row, chunk, CHUNKS, cls);
-            if (chunk == 0 && row < rows)
-                reinterpret_cast<float2 *>(queries())[row] = numbers;
-        }
+        for (int above = first; above - first < rows; above += AHEAD * step)
+            load_numbers(above, step, chunk, cls);
         for (int row = threadIdx.x; EXTRAS && row < rows; row += (int)blockDim.x)
             keys()[row] = key_number(params, work, row);
         copy_wait<0>();
         block_sync();
     }
 
-    /* The first row, a multiple of 16 * MT, is one of the image. The last tile may lie past the rows that are held: it repeats the last. */
+    /* The first row, a multiple of 16 * MT, is one of the image. */
     template <bool OWN_KEYS> __device__ __forceinline__ void own(int row)
     {
+        RVIT_DYNAMIC_SHARED(memory);
         backward_rows<T, D, MT, OWN_KEYS, EXTRAS> own;
         const int g = (threadIdx.x & 31) >> 2;
         uint32_t x = shared_address(memory) + (OWN_KEYS ? 0 : size), y = x + (OWN_KEYS ? 3 : 1) * size; /* of the other rows */
-        own.load_shared(own.x, (OWN_KEYS ? x + size : x - size) + row * PITCH);
-        own.load_shared(own.y, (OWN_KEYS ? y - size : y + size) + row * PITCH);
+        own.load_shared(own.x, OWN_KEYS ? x + size : x - size, row, rows);
+        own.load_shared(own.y, OWN_KEYS ? y - size : y + size, row, rows);
 #pragma unroll
         for (int i = 0; i < 2 * MT; i++) {
-            const int r = row + g + 8 * i;
+            const int r = min(row + g + 8 * i, rows - 1);
             own.logit[i / 2][i % 2] = !OWN_KEYS ? queries()[2 * r] : EXTRAS ? keys()[r] : 0.0f;
             own.delta[i / 2][i % 2] = OWN_KEYS ? 0.0f : queries()[2 * r + 1];
         }
@@ -426,17 +468,19 @@ template <typename T, int D, int MT, bool EXTRAS> struct backward_image {
 /* A CTA has a head of an image. Its warps take 16 * MT keys or queries at a time; keys, which take longer, first. */
 template <typename T, int D, int MT, bool EXTRAS> RVIT_DEVICE void backward_held(const rvit_cu_attention_backward_params &params)
 {
-    RVIT_DYNAMIC_SHARED(memory);
-    backward_image<T, D, MT, EXTRAS> image(params, memory);
+    backward_image<T, D, MT, EXTRAS> image(params);
     if (image.work.length == 0)
         return;
     image.load();
-    const int tiles = (image.rows + 16 * MT - 1) / (16 * MT), warps = (int)blockDim.x / 32;
-    for (int task = (int)threadIdx.x / 32; task < 2 * tiles; task += warps)
+    for (int task = (int)threadIdx.x / 32;; task += (int)blockDim.x / 32) {
+        const int tiles = (recompute(image.rows) + 16 * MT - 1) / (16 * MT);
         if (task < tiles)
             image.template own<true>(task * (16 * MT));
-        else
+        else if (task < 2 * tiles)
             image.template own<false>((task - tiles) * (16 * MT));
+        else
+            break;
+    }
 }
 
 /* Two stages of other rows, each ROWS of x, of y, and their numbers. */
@@ -444,17 +488,17 @@ template <typename T, int D, int ROWS, bool OWN_KEYS, bool EXTRAS> struct backwa
     static const int CHUNKS = D / 8, PITCH = tile_rows<D>::PITCH, ARRAY = ROWS * PITCH, SIZE = 2 * ARRAY + ROWS * 8;
     const rvit_cu_attention_backward_params &params;
     const attention_work &work;
-    unsigned char *memory;
 
     __device__ __forceinline__ void fetch(int stage, int begin)
     {
+        RVIT_DYNAMIC_SHARED(memory);
+        const uint32_t to = shared_address(memory) + stage * SIZE;
         const int thread = recompute(threadIdx.x), step = recompute(blockDim.x); /* kept in registers otherwise */
         const int chunk = thread % CHUNKS, left = work.length - begin, n = min(ROWS, (left + 15) & ~15);
         const int x_stride = OWN_KEYS ? params.q_stride : params.k_stride, y_stride = OWN_KEYS ? params.d_out_stride : params.v_stride;
         const T *x = first_row(static_cast<const T *>(OWN_KEYS ? params.q : params.k), x_stride, work, params);
         const T *y = first_row(static_cast<const T *>(OWN_KEYS ? params.d_out : params.v), y_stride, work, params);
         x += begin * x_stride + chunk * 8, y += begin * y_stride + chunk * 8;
-        const uint32_t to = shared_address(memory) + stage * SIZE;
         for (int row = thread / CHUNKS; row < n; row += step / CHUNKS) {
             const bool live = chunk * 8 < params.head_dim && row < left;
             const uint32_t at = to + (uint32_t)tile_rows<D>::swizzled(row, chunk);
@@ -482,7 +526,7 @@ template <int MT, bool OWN_KEYS> RVIT_DEVICE int backward_row()
     return (block * ((int)blockDim.x / 32) + recompute(threadIdx.x) / 32) * (16 * MT);
 }
 
-/* Waits for a stage, when all are done with the one before it, and begins to fetch the next. */
+/* Waits for a stage, when all are done with the one before it, and begins to fetch the next in its place. */
 template <typename S> RVIT_DEVICE void next_backward_stage(S &stages, int stage, int begin, int length)
 {
     copy_wait<0>();
@@ -493,13 +537,14 @@ template <typename S> RVIT_DEVICE void next_backward_stage(S &stages, int stage,
 
 /* A CTA has 16 * MT keys, or as many queries, for each of its warps. */
 template <typename T, int D, int MT, int ROWS, bool OWN_KEYS, bool EXTRAS>
-RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params, const attention_work &work, unsigned char *memory)
+RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params, const attention_work &work)
 {
+    RVIT_DYNAMIC_SHARED(memory);
     typedef backward_stages<T, D, ROWS, OWN_KEYS, EXTRAS> stages;
-    stages s = {params, work, memory};
+    stages s = {params, work};
     const int length = work.length, row = backward_row<MT, OWN_KEYS>();
     int stage = 0;
-    s.fetch(0, 0);
+    s.fetch(stage, 0);
     if (row >= length) {
 #pragma unroll 1
         for (int first = 0; first < length; first += ROWS, stage ^= 1)
@@ -537,7 +582,6 @@ RVIT_DEVICE void backward_block(const rvit_cu_attention_backward_params &params,
 /* The first half of a head's CTAs have keys, the second half queries. */
 template <typename T, int D, int MT, int ROWS, bool EXTRAS> RVIT_DEVICE void backward_split(const rvit_cu_attention_backward_params &params)
 {
-    RVIT_DYNAMIC_SHARED(memory);
     attention_work work = find_work(params);
     const int blocks = (int)gridDim.x / 2;
     const bool own_keys = work.row_block < blocks;
@@ -546,9 +590,9 @@ template <typename T, int D, int MT, int ROWS, bool EXTRAS> RVIT_DEVICE void bac
     if (work.row_block * ((int)blockDim.x / 32 * 16 * MT) >= work.length)
         return;
     if (own_keys)
-        backward_block<T, D, MT, ROWS, true, EXTRAS>(params, work, memory);
+        backward_block<T, D, MT, ROWS, true, EXTRAS>(params, work);
     else
-        backward_block<T, D, MT, ROWS, false, EXTRAS>(params, work, memory);
+        backward_block<T, D, MT, ROWS, false, EXTRAS>(params, work);
 }
 
 /* ROWS: of a stage; 0: an image is held. */

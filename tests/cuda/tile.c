@@ -54,6 +54,51 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
     assert_int_equal(shapes[t.shape].has_extras, extras || dims[least] != 64);
 }
 
+static void check_backward(const rvit_cu_machine *m, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t dim, row_tiles, stage_rows, threads, extras;
+    } shapes[] = {
+#undef SHAPE
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas, extras) [RVIT_CU_BACKWARD_##name] = {dim, row_tiles, rows, threads, extras},
+        RVIT_CU_BACKWARD_SHAPES(SHAPE)
+#undef SHAPE
+    };
+    const rvit_cu_backward_tile t = rvit_cu_tile_backward(m, size);
+    assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.shared > 0 && t.shared <= m->max_shared);
+    if (size->element_size == 4) {
+        assert_true((int64_t)t.row_blocks * 32 >= size->len && (int64_t)(t.row_blocks - 1) * 32 < size->len);
+        return;
+    }
+    const int32_t rows = t.threads / 32 * 16 * shapes[t.shape].row_tiles;
+    assert_true(t.threads <= shapes[t.shape].threads && shapes[t.shape].dim >= size->head_dim);
+    assert_true(shapes[t.shape].extras || !size->extras);
+    assert_int_equal(t.row_blocks == 0, shapes[t.shape].stage_rows == 0);
+    if (t.row_blocks > 0)
+        assert_true((int64_t)t.row_blocks * rows >= size->len && (int64_t)(t.row_blocks - 1) * rows < size->len);
+    else
+        assert_true(t.held_rows >= size->len && t.held_rows % 16 == 0 && t.held_rows < size->len + 16);
+}
+
+static void backward_covers_and_fits(void **state)
+{
+    (void)state;
+    static const int32_t lens[] = {1, 15, 16, 17, 48, 64, 65, 96, 97, 197, 208, 209, 400, 432, 433, 577, 5000, 1 << 20};
+    for (int m = 0; m < N_MACHINES; m++)
+        for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
+            for (int32_t dim = 8; dim <= 128; dim += 8)
+                for (int i = 0; i < 8; i++) {
+                    const rvit_cu_attention_size size = {.element_size = i & 1 ? 4 : 2,
+                                                         .head_dim = dim,
+                                                         .n_heads = 3,
+                                                         .n_images = i & 2 ? 256 : 1,
+                                                         .rows = lens[l],
+                                                         .len = lens[l],
+                                                         .extras = i >> 2};
+                    check_backward(&machines[m], &size);
+                }
+}
+
 static void attention_covers_and_fits(void **state)
 {
     (void)state;
@@ -252,8 +297,8 @@ static void products(void **state)
     assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 12, 2, 0, 0), RVIT_CU_GEMM_OWN);
 }
 
-SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices),
-      TEST(images_are_shared), TEST(products), TEST(small_choices), TEST(buckets_are_close));
+SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits),
+      TEST(linear_choices), TEST(images_are_shared), TEST(products), TEST(small_choices), TEST(buckets_are_close));
 
 int main(int argc, char **argv)
 {
