@@ -114,3 +114,9 @@ static core_signature signature = {.function = "attention",
                                    .leaves_to = CORE_HOOK_ATTENTION,
                                    .body = body};
 CORE_DEFINE(attention, signature)
+
+PyObject *core_try_attention(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
+{
+    (void)self;
+    return core_call(&signature, arguments, n, keywords, CORE_OR_NOT);
+}

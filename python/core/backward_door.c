@@ -84,7 +84,7 @@ static core_signature signature = {.function = "attention_backward",
 PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
 {
     (void)self;
-    return core_call(&signature, arguments, n, keywords, 1);
+    return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);
 }
 
 PyObject *core_backward_workspace(PyObject *self, PyObject *arguments)

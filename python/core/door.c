@@ -112,23 +112,36 @@ end:
     return result;
 }
 
-PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, int strict)
+static PyObject *refuse(const core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords,
+                        const core_error *error, core_or_else or_else)
+{
+    switch (or_else) {
+    case CORE_OR_RAISE:
+        return core_raise(error);
+    case CORE_OR_NOT:
+        return Py_NewRef(Py_NotImplemented);
+    default:
+        return leave(signature, arguments, n, keywords);
+    }
+}
+
+PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, core_or_else or_else)
 {
     PyObject *values[CORE_MAX_ARGUMENTS];
     core_error error;
     if (core_parse(signature, arguments, n, keywords, values) < 0)
         return NULL;
-    if (rv.rvit_attention != NULL || strict) {
-        for (int i = 0; i < signature->n_required; i++)
-            if (values[i] == NULL) {
-                core_fail(&error, RVIT_INVALID_ARGUMENT, "%s: None is given; expected an array", signature->names[i]);
-                return strict ? core_raise(&error) : leave(signature, arguments, n, keywords);
-            }
-        PyObject *const result = signature->body(values, &error);
-        if (result != NULL || PyErr_Occurred())
-            return result;
-        if (strict)
-            return core_raise(&error);
+    if (rv.rvit_attention == NULL) {
+        core_fail(&error, RVIT_UNAVAILABLE, "the library is not open yet");
+        return refuse(signature, arguments, n, keywords, &error, or_else);
     }
-    return leave(signature, arguments, n, keywords);
+    for (int i = 0; i < signature->n_required; i++)
+        if (values[i] == NULL) {
+            core_fail(&error, RVIT_INVALID_ARGUMENT, "%s: None is given; expected an array", signature->names[i]);
+            return refuse(signature, arguments, n, keywords, &error, or_else);
+        }
+    PyObject *const result = signature->body(values, &error);
+    if (result != NULL || PyErr_Occurred())
+        return result;
+    return refuse(signature, arguments, n, keywords, &error, or_else);
 }

@@ -67,15 +67,18 @@ typedef struct core_signature {
 } core_signature;
 /* values [n]: NULL for an argument that is absent or None. */
 int core_parse(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, PyObject **values);
-/* Computes the call, or leaves it to the package's function for it if it cannot (strict 0), or raises why. */
-PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, int strict);
+/* Computes the call; if it cannot: leaves it to the package's function for it, or raises why, or returns NotImplemented. */
+typedef enum core_or_else { CORE_OR_LEAVE, CORE_OR_RAISE, CORE_OR_NOT } core_or_else;
+PyObject *core_call(core_signature *signature, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords, core_or_else or_else);
 
 #define CORE_DECLARE(name)                                                                                    \
     PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords); \
     PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 CORE_DECLARE(attention)
+PyObject *core_try_attention(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 CORE_DECLARE(pack)
 CORE_DECLARE(unpack)
+PyObject *core_try_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 PyObject *core_strict_attention_backward(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords);
 /* _core.backward_workspace(rows, heads, key_bias_grad): bytes. */
@@ -84,12 +87,12 @@ PyObject *core_backward_workspace(PyObject *self, PyObject *arguments);
     PyObject *core_door_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)   \
     {                                                                                                          \
         (void)self;                                                                                            \
-        return core_call(&signature, arguments, n, keywords, 0);                                               \
+        return core_call(&signature, arguments, n, keywords, CORE_OR_LEAVE);                                   \
     }                                                                                                          \
     PyObject *core_strict_##name(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords) \
     {                                                                                                          \
         (void)self;                                                                                            \
-        return core_call(&signature, arguments, n, keywords, 1);                                               \
+        return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);                                   \
     }
 
 /* forward_door.c. _core.forward_state(device, channels, size, classes), forward_add(state, stream, n, session, images, logits, marks),
@@ -101,6 +104,11 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);
+/* Looks the shim up, once. -1: PyTorch is older than 2.10, or not there. */
+int core_shim_open(void);
+/* A new tensor, as described, by the shim: its allocation is PyTorch's own, cheaper than DLPack's and known to record_stream. NULL, with
+   no exception: it cannot be made so. */
+PyObject *core_shim_new(core_array *array);
 /* _core.take_error(): the status and the sentence that a kernel in C failed with in this thread, since the last call; None: it did not. */
 PyObject *core_take_error(PyObject *module, PyObject *unused);
 

@@ -43,9 +43,11 @@ static PyMethodDef methods[] = {
      PyDoc_STR("unpack($module, x, src_rows, cu_seqlens=None, rows=None, fill=0.0, base=None, out=None, *,\n"
                "       stream=None)\n--\n\n"
                "The inverse of pack: out[src_rows[t]] = x[t]; every other row is that of base, or fill.")},
+    {"try_attention", FAST(core_try_attention), NULL},
     {"strict_attention", FAST(core_strict_attention), NULL},
     {"strict_pack", FAST(core_strict_pack), NULL},
     {"strict_unpack", FAST(core_strict_unpack), NULL},
+    {"try_select", FAST(core_try_select), NULL},
     {"strict_select", FAST(core_strict_select), NULL},
     {"strict_attention_backward", FAST(core_strict_attention_backward), NULL},
     {"backward_workspace", core_backward_workspace, METH_VARARGS, NULL},

@@ -57,6 +57,7 @@ PyObject *core_add_tensor_type(PyObject *module, PyObject *type)
         Py_RETURN_FALSE;
     types[n_types].type = (PyTypeObject *)Py_NewRef(type);
     types[n_types++].exchange = exchange;
+    (void)core_shim_open();
     Py_RETURN_TRUE;
 }
 
@@ -255,7 +256,9 @@ static PyObject *new_tensor(const core_reader *reader, core_array *array, core_e
     dl_tensor prototype = {
         .device = {array->device_type, array->device}, .ndim = array->ndim, .dtype = array->dtype, .shape = array->shape};
     dl_managed *managed = NULL;
-    void *object = NULL;
+    void *object = core_shim_new(array);
+    if (object != NULL)
+        return object;
     error->text[0] = '\0';
     if (reader->exchange->allocate(&prototype, &managed, error, allocation_failed) != 0 || managed == NULL) {
         if (error->text[0] == '\0')

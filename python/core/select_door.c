@@ -1,4 +1,4 @@
-/* raggedvit.select, as the package calls it: every value is given, in this order. */
+/* raggedvit.select, as the package calls it: the values are given in this order; an output of None is made. */
 #include "door.h"
 
 #include <math.h>
@@ -59,7 +59,7 @@ static int read_all(core_reader *reader, PyObject *const *values, select_call *c
     if (core_read(reader, values[CU_SEQLENS], "cu_seqlens", &call->cu_seqlens, error) < 0)
         return -1;
     for (int i = ROWS; i < ARRAYS; i++) {
-        call->numbers[i] = 0;
+        call->numbers[i] = i == ROWS || i == MAX_LEN ? -1 : 0;
         if (i != THRESHOLD && i != MASS && core_read_int(values[i], names[i], &call->numbers[i], error) < 0)
             return -1;
     }
@@ -170,8 +170,26 @@ static int check_outputs(select_call *call, const rvit_select_args *args, core_e
     return core_given(at(call, A_ERROR)) ? check_int_count(at(call, A_ERROR), 1, error) : 0;
 }
 
+/* What is not given follows from the arrays. */
+static void infer_sizes(select_call *call)
+{
+    static const int with_rows[] = {A_SCORES, A_X, A_CLS_PROBS, A_MASK, A_FUSE_X};
+    for (size_t i = 0; i < sizeof with_rows / sizeof *with_rows && call->numbers[ROWS] < 0; i++)
+        if (core_given(at(call, with_rows[i])) && at(call, with_rows[i])->ndim > 0)
+            call->numbers[ROWS] = at(call, with_rows[i])->shape[0];
+    if (call->numbers[MAX_LEN] >= 0)
+        return;
+    if (core_given(at(call, A_COUNTS)) && at(call, A_COUNTS)->ndim > 0)
+        call->numbers[MAX_LEN] = at(call, A_COUNTS)->shape[0] - 1;
+    else if (core_given(at(call, A_POSITIONS)) && at(call, A_POSITIONS)->ndim > 0)
+        call->numbers[MAX_LEN] = at(call, A_POSITIONS)->shape[0];
+    else
+        call->numbers[MAX_LEN] = call->numbers[ROWS];
+}
+
 static int numbers(select_call *call, rvit_select_args *args, core_error *error)
 {
+    infer_sizes(call);
     static const int bounded[] = {ROWS, MAX_LEN, N_PREFIX, K_MIN, N_SAMPLES};
     for (size_t i = 0; i < sizeof bounded / sizeof *bounded; i++)
         if (call->numbers[bounded[i]] < 0 || call->numbers[bounded[i]] > INT32_MAX - 1)
@@ -238,33 +256,89 @@ static int make_workspace(const core_reader *reader, const rvit_select_args *arg
     return *out_owner == NULL ? -1 : 0;
 }
 
+/* The outputs that were not given. */
+static int make_outputs(const core_reader *reader, select_call *call, const rvit_select_args *args, PyObject **outputs, core_error *error)
+{
+    static const struct {
+        int argument, type;
+    } made[] = {{A_CU, CORE_I32}, {A_SRC_ROWS, CORE_I32}, {A_KEEP, CORE_BOOL}, {A_SCORES, CORE_F32}, {A_ERROR, CORE_I32}};
+    for (int i = 0; i < 5; i++) {
+        core_array *const array = at(call, made[i].argument);
+        if (core_given(array) || (made[i].argument == A_SCORES && args->mode == RVIT_SELECT_MASK))
+            continue;
+        *array = (core_array){.name = names[made[i].argument],
+                              .device_type = call->cu_seqlens.device_type,
+                              .device = call->cu_seqlens.device,
+                              .ndim = 1,
+                              .type = made[i].type,
+                              .dtype = core_dl_type(made[i].type),
+                              .shape = {i == 0   ? args->n_images + (int64_t)1
+                                        : i == 4 ? 1
+                                                 : args->rows},
+                              .step = {1}};
+        outputs[i] = core_new(reader, array, error);
+        if (outputs[i] == NULL)
+            return -1;
+    }
+    return 0;
+}
+
+/* In host memory an error of an image raises. */
+static int check_error(const core_array *reported, core_error *error)
+{
+    static const char *const why[] = {"has a NaN score", "has a mask that drops a prefix row",
+                                      "has scores that cannot be added up: negative, infinite or all 0"};
+    const int32_t found = reported->device_type == DL_CPU ? *(const int32_t *)(uintptr_t)reported->data : 0;
+    if (found <= 0)
+        return 0;
+    return core_fail(error, RVIT_INVALID_ARGUMENT, "select: image %d %s", (int)((found - 1) / 3), why[(found - 1) % 3]);
+}
+
+static int enqueue(const core_reader *reader, select_call *call, rvit_select_args *args, core_error *error)
+{
+    PyObject *owner = NULL;
+    core_array workspace = {.name = "the workspace",
+                            .device_type = call->cu_seqlens.device_type,
+                            .device = call->cu_seqlens.device,
+                            .ndim = 1,
+                            .type = CORE_U8,
+                            .dtype = core_dl_type(CORE_U8),
+                            .step = {1}};
+    if (make_workspace(reader, args, &workspace, &owner, error) < 0)
+        return -1;
+    int failed;
+    if (workspace.device_type == DL_CPU) {
+        Py_BEGIN_ALLOW_THREADS failed = run(call, args, &workspace, error);
+        Py_END_ALLOW_THREADS
+    } else {
+        failed = run(call, args, &workspace, error);
+    }
+    Py_XDECREF(owner); /* the caching allocator gives it to later work of the same stream alone */
+    return failed < 0 ? -1 : check_error(at(call, A_ERROR), error);
+}
+
+/* (cu_seqlens, src_rows, keep, scores, error): new, or as given. */
 static PyObject *body(PyObject *const *values, core_error *error)
 {
+    static const int arguments[] = {A_CU, A_SRC_ROWS, A_KEEP, A_SCORES, A_ERROR};
     core_reader reader = {0};
     select_call call;
     rvit_select_args args;
-    PyObject *owner = NULL;
-    if (read_all(&reader, values, &call, error) < 0 || numbers(&call, &args, error) < 0 || check_inputs(&call, &args, error) < 0 ||
-        check_outputs(&call, &args, error) < 0)
+    PyObject *outputs[5] = {NULL}, *result = NULL;
+    if (read_all(&reader, values, &call, error) < 0 || numbers(&call, &args, error) < 0 || check_inputs(&call, &args, error) < 0)
         return NULL;
     call.where = reader.where;
-    core_array workspace = {.name = "the workspace",
-                            .device_type = call.cu_seqlens.device_type,
-                            .device = call.cu_seqlens.device,
-                            .ndim = 1,
-                            .type = CORE_U8,
-                            .dtype = core_dl_type(CORE_U8)};
-    if (make_workspace(&reader, &args, &workspace, &owner, error) < 0)
-        return NULL;
-    int failed;
-    if (workspace.device_type == DL_CPU) {
-        Py_BEGIN_ALLOW_THREADS failed = run(&call, &args, &workspace, error);
-        Py_END_ALLOW_THREADS
-    } else {
-        failed = run(&call, &args, &workspace, error);
+    if (make_outputs(&reader, &call, &args, outputs, error) == 0 && check_outputs(&call, &args, error) == 0 &&
+        enqueue(&reader, &call, &args, error) == 0)
+        result = PyTuple_New(5);
+    for (int i = 0; i < 5; i++) {
+        PyObject *const given = values[arguments[i]] == NULL ? Py_None : values[arguments[i]];
+        if (result != NULL)
+            PyTuple_SetItem(result, i, outputs[i] != NULL ? outputs[i] : Py_NewRef(given));
+        else
+            Py_XDECREF(outputs[i]);
     }
-    Py_XDECREF(owner); /* the caching allocator gives it to later work of the same stream alone */
-    return failed < 0 ? NULL : Py_NewRef(Py_None);
+    return result;
 }
 
 static core_signature signature = {
@@ -273,5 +347,11 @@ static core_signature signature = {
 PyObject *core_strict_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
 {
     (void)self;
-    return core_call(&signature, arguments, n, keywords, 1);
+    return core_call(&signature, arguments, n, keywords, CORE_OR_RAISE);
+}
+
+PyObject *core_try_select(PyObject *self, PyObject *const *arguments, Py_ssize_t n, PyObject *keywords)
+{
+    (void)self;
+    return core_call(&signature, arguments, n, keywords, CORE_OR_NOT);
 }

@@ -46,6 +46,9 @@ typedef struct shim_table {
 #undef X
     /* In PyTorch's CUDA library; NULL in a build for the CPU. */
     int (*aoti_torch_get_current_cuda_stream)(int32_t device_index, void **out);
+    /* A new Python object for a tensor, with the GIL. Not of the shim: what every extension of PyTorch's links, under the name that C++
+       gives `PyObject *THPVariable_Wrap(const at::TensorBase &)`; NULL where that name is not found. A handle is an at::Tensor *. */
+    void *(*wrap)(const shim_tensor *tensor);
     /* C++'s operator delete: an optional argument that is given is a pointer to its value, which the kernel deletes. */
     void (*operator_delete)(void *memory);
 } shim_table;

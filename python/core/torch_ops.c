@@ -21,6 +21,8 @@ typedef struct kernel_call {
 /* What the last kernel of this thread failed with, for the exception that Python sees (core_take_error). */
 static __thread core_error last_error;
 
+static int look_up(void);
+
 static int dtype_of(int32_t number)
 {
     for (int i = 0; i < CORE_OTHER; i++)
@@ -182,7 +184,7 @@ static void no_extras(core_attention *forward)
     forward->lse.device_type = forward->cls_probs.device_type = 0;
 }
 
-/* attention(Tensor qkv, Tensor cu_seqlens, float? scale, SymInt? max_len) -> Tensor */
+/* _attention(Tensor qkv, Tensor cu_seqlens, float? scale, SymInt? max_len) -> Tensor */
 static void attention_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results)
 {
     (void)n_arguments, (void)n_results;
@@ -217,15 +219,15 @@ static shim_tensor *make_probs(kernel_call *call, const core_attention *forward,
     return make(call, &none, 0);
 }
 
-/* attention_forward(Tensor q, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias, float? scale, SymInt? max_len, bool cls_probs[,
-   bool zero]) -> (Tensor out, Tensor lse, Tensor cls_probs) */
+/* _attention_forward(Tensor q, Tensor? k, Tensor? v, Tensor cu_seqlens, Tensor? key_bias, float? scale, SymInt? max_len, bool cls_probs,
+   bool zero) -> (Tensor out, Tensor lse, Tensor cls_probs) */
 static void forward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results)
 {
-    (void)n_results;
+    (void)n_arguments, (void)n_results;
     kernel_call call;
     core_attention forward;
     shim_tensor *results[3] = {NULL, NULL, NULL};
-    const int wants_cls = (stack[7] & 1) != 0, wants_zero = n_arguments > 8 && (stack[8] & 1) != 0;
+    const int wants_cls = (stack[7] & 1) != 0, wants_zero = (stack[8] & 1) != 0;
     call.n_owned = 0;
     no_extras(&forward);
     int failed = read_tensor(&call, stack[0], stack[1] == 0 ? "qkv" : "q", &forward.q) < 0;
@@ -256,7 +258,7 @@ static shim_tensor *make_gradient(kernel_call *call, const core_attention *forwa
     return make(call, &none, 0);
 }
 
-/* attention_backward(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias, Tensor?
+/* _attention_backward(Tensor d_out, Tensor q, Tensor? k, Tensor? v, Tensor out, Tensor lse, Tensor cu_seqlens, Tensor? key_bias, Tensor?
    cls_probs, Tensor? d_lse, Tensor? d_cls_probs, float? scale, SymInt? max_len, bool key_bias_grad) -> (Tensor d_q, Tensor d_k, Tensor d_v,
    Tensor d_key_bias) */
 static void backward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_results)
@@ -294,7 +296,33 @@ static void backward_kernel(shim_value *stack, uint64_t n_arguments, uint64_t n_
     finish(&call, failed, stack, results, 4);
 }
 
-static int open_shim(void)
+int core_shim_open(void)
+{
+    static int tried, failed;
+    if (!tried) {
+        tried = 1;
+        failed = look_up();
+    }
+    return failed;
+}
+
+PyObject *core_shim_new(core_array *array)
+{
+    shim_tensor *tensor = NULL;
+    void *data = NULL, *object = NULL;
+    if (shim.wrap == NULL ||
+        shim.aoti_torch_empty_strided(array->ndim, array->shape, array->step, numbers.types[array->type],
+                                      array->device_type == DL_CPU ? numbers.cpu : numbers.cuda, array->device, &tensor) != 0)
+        return NULL;
+    if (shim.aoti_torch_get_data_ptr(tensor, &data) == 0)
+        object = shim.wrap(tensor);
+    (void)shim.aoti_torch_delete_tensor_object(tensor);
+    array->data = (uint64_t)(uintptr_t)data;
+    PyErr_Clear();
+    return object;
+}
+
+static int look_up(void)
 {
     void *const cpu = dlopen("libtorch_cpu.so", RTLD_NOW | RTLD_NOLOAD), *const cuda = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_NOLOAD);
     shim_table found;
@@ -314,6 +342,10 @@ static int open_shim(void)
     found.aoti_torch_get_current_cuda_stream = NULL;
     if (cuda != NULL)
         LOOK_UP(cuda, aoti_torch_get_current_cuda_stream, "aoti_torch_get_current_cuda_stream")
+    void *const python = dlopen("libtorch_python.so", RTLD_NOW | RTLD_NOLOAD);
+    found.wrap = NULL;
+    if (python != NULL)
+        LOOK_UP(python, wrap, "_Z16THPVariable_WrapRKN2at10TensorBaseE")
     LOOK_UP(cpu, operator_delete, "_ZdlPv") /* PyTorch's own C++ library has it */
     if (found.operator_delete == NULL)
         return -1;
@@ -334,12 +366,10 @@ PyObject *core_torch_ops(PyObject *module, PyObject *unused)
     static const struct {
         const char *name;
         shim_kernel *kernel;
-    } kernels[] = {{"attention", attention_kernel},         {"_attention", attention_kernel},
-                   {"attention_forward", forward_kernel},   {"_attention_forward", forward_kernel},
-                   {"attention_backward", backward_kernel}, {"_attention_backward", backward_kernel}};
+    } kernels[] = {{"_attention", attention_kernel}, {"_attention_forward", forward_kernel}, {"_attention_backward", backward_kernel}};
     static const char *const keys[] = {"CPU", "CUDA"};
     (void)module, (void)unused;
-    if (open_shim() < 0)
+    if (core_shim_open() < 0)
         Py_RETURN_FALSE;
     for (int i = 0; i < 2; i++) {
         shim_library *library = NULL; /* kept for ever */

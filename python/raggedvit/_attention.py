@@ -176,13 +176,14 @@ def _on_cuda(named: dict[str, Any], scale: float | None, max_len: int | None, st
             raise invalid(f"{name} is True; qkv is no PyTorch tensor, so there is nothing to make one with: give an array")
     if any(is_torch(array) for array in named.values()):
         raise invalid("PyTorch tensors and other arrays are given together")
-    arrays = {first: device_array(named[first], first, stream)}
+    described = device_array(named[first], first, stream)
+    arrays: dict[str, Any] = {first: described}
     if stream is None:
-        stream = arrays[first].stream or 0
+        stream = described.stream or 0
     for name, array in named.items():
         if name != first:
             arrays[name] = None if array is None else device_array(array, name, stream)
-    on_stream([arrays[first]], stream)
+    on_stream([described], stream)
     result = strict(arrays, scale, max_len)
     found = result if isinstance(result, tuple) else (result,)
     given = tuple(None if part is None else named[name] for name, part in zip(("out", "lse", "cls_probs"), found))

@@ -22,8 +22,8 @@ def general_pack(x: Array, src_rows: Any, cu_seqlens: Any = None, out: Array | N
 
     x: [source rows, ...], contiguous. src_rows: int32 [rows], as select writes it. cu_seqlens: int32 [n + 1], the layout of the result;
     rows at or past cu_seqlens[n] are not written: undefined in a new out, or zeros if a gradient is recorded. None: all rows are. out:
-    [rows, ...]; None: a new one. stream: as for attention. The gradient of x is unpack's, so src_rows must ascend, as those of select do unless
-    it fuses; gather takes any order."""
+    [rows, ...]; None: a new one. stream: as for attention. The gradient of x is unpack's, so src_rows must ascend, as those of select do
+    unless it fuses; gather takes any order."""
     return _call("pack", {"x": x, "src_rows": src_rows, "cu_seqlens": cu_seqlens, "out": out}, {}, stream)
 
 
@@ -113,7 +113,8 @@ def whole(name: str, value: Any) -> Any:
 
 
 def _on_host(name: str, arrays: dict[str, Any], numbers: dict[str, Any]) -> Any:
-    found, copy = {}, None
+    found: dict[str, Any] = {}
+    copy: Any = None
     for other, array in arrays.items():
         if array is not None and on_cuda(array):
             raise invalid(f"{other} is on a CUDA device, x is not")

@@ -14,7 +14,7 @@ from ._arrays import DeviceArray, device_array, is_torch, on_cuda, on_stream
 from ._attention import aligned
 from ._checks import INT32_MAX, UINT64_MAX, choice, flag, float32, integer, number, optional
 from ._constants import CONSTANTS
-from ._core_loader import ready
+from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 from ._library import library
 
@@ -23,6 +23,13 @@ SCORES = {name: CONSTANTS["RVIT_SCORE_" + name] for name in ("GIVEN", "L2", "CLS
 RULES = {"floor": CONSTANTS["RVIT_COUNT_FLOOR"], "ceil": CONSTANTS["RVIT_COUNT_CEIL"]}
 INPUTS = ("x", "cls_probs", "weight", "bias", "position_scores", "counts", "scores", "mask", "fuse_x")
 OUTPUTS = ("cu_seqlens", "src_rows", "keep", "error")
+
+
+# By what is given: bits of scores, x, cls_probs, weight, bias, position_scores; of keep, counts, threshold, n_samples, mass, mask.
+_SCORING = {1: SCORES["GIVEN"], 2: SCORES["L2"], 4: SCORES["CLS_ATTENTION"], 6: SCORES["CLS_NORM"], 26: SCORES["PREDICTOR"],
+            32: SCORES["POSITION"]}
+_CHOOSING = {1: MODES["TOP_K"], 2: MODES["TOP_K"], 4: MODES["THRESHOLD"], 8: MODES["SAMPLE"], 16: MODES["MASS"]}
+_tried = None if core is None else core.try_select
 
 
 class Selection(NamedTuple):
@@ -55,24 +62,52 @@ def select(cu_seqlens: Any, *, scores: Any = None, x: Any = None, cls_probs: Any
     weighted by their scores, becomes one more row of the image (EViT), in the place of the first of them. rows: of the batch at most, where
     no array says so. max_len: no image is longer; None: rows. out: arrays to write, as CUDA arrays that are none of PyTorch's need.
     include/raggedvit/prune.h has the details. There is no gradient: a tensor that requires one is refused."""
+    scoring = (scores is not None) | (x is not None) << 1 | (cls_probs is not None) << 2 | (weight is not None) << 3 | (
+        bias is not None) << 4 | (position_scores is not None) << 5
+    choosing = (keep is not None) | (counts is not None) << 1 | (threshold is not None) << 2 | (n_samples is not None) << 3 | (
+        mass is not None) << 4 | (mask is not None) << 5
+    score, mode = _SCORING.get(scoring), _CHOOSING.get(choosing)
+    if score is not None and mode is not None and out is None and (type(keep) is float or keep is None) and _tried is not None:
+        table = counts
+        if type(keep) is float:  # the table of counts, which is kept for the next call
+            bound = max_len if max_len is not None else rows
+            if bound is None:
+                bound = next((array.shape[0] for array in (scores, x, cls_probs, position_scores) if is_torch(array) and array.dim()), None)
+            if type(bound) is int and rule in RULES and 0 <= keep <= 1 and type(k_min) is int and not _compiling():
+                table = _counts(cu_seqlens, keep, RULES[rule], k_min, bound) if bound >= 0 and k_min >= 0 else None
+        if keep is None or table is not None:
+            found = _tried(cu_seqlens, rows, mode, score, max_len, n_prefix, prefix_competes, threshold, k_min, n_samples, mass, x,
+                           cls_probs, weight, bias, position_scores, table, scores, mask, fuse_x, None, None, None, None, stream)
+            if found is not NotImplemented:
+                return Selection._make(found)
+    arrays = dict(zip(INPUTS, (x, cls_probs, weight, bias, position_scores, counts, scores, mask, fuse_x)))
+    return _general(cu_seqlens, arrays, keep, rule, threshold, n_samples, mass, k_min, n_prefix, prefix_competes, rows, max_len, out,
+                    stream)
+
+
+def _general(cu_seqlens: Any, arrays: dict[str, Any], keep: Any, rule: Any, threshold: Any, n_samples: Any, mass: Any, k_min: Any,
+             n_prefix: Any, prefix_competes: Any, rows: Any, max_len: Any, out: Selection | None, stream: Any) -> Selection:
+    """Every argument checked; arrays of any kind."""
     numbers = {
         "threshold": optional(float32, "threshold", threshold), "mass": optional(number, "mass", mass),
         "n_samples": optional(integer, "n_samples", n_samples, 1, 65536), "k_min": integer("k_min", k_min, 0, INT32_MAX - 1),
         "n_prefix": integer("n_prefix", n_prefix, 0, INT32_MAX - 1), "competes": int(flag("prefix_competes", prefix_competes)),
     }
-    arrays = dict(zip(INPUTS, (x, cls_probs, weight, bias, position_scores, counts, scores, mask, fuse_x)))
     mode, score = _mode(arrays, keep, threshold, n_samples, mass), _score(arrays)
     if rows is None:
-        rows = next((array.shape[0] for array in (scores, x, cls_probs, mask, fuse_x) if array is not None and len(array.shape)), None)
+        with_rows = [arrays[name] for name in ("scores", "x", "cls_probs", "mask", "fuse_x")]
+        rows = next((array.shape[0] for array in with_rows if array is not None and len(array.shape)), None)
     if rows is None:
         raise invalid("rows is not given, nor an array that has so many")
     if max_len is None:
-        max_len = next((array.shape[0] - extra for array, extra in ((counts, 1), (position_scores, 0)) if array is not None), rows)
+        sized = ((arrays["counts"], 1), (arrays["position_scores"], 0))
+        max_len = next((array.shape[0] - extra for array, extra in sized if array is not None), rows)
     if not _compiling():
         rows, max_len = integer("rows", rows, 0, INT32_MAX - 1), integer("max_len", max_len, 0, INT32_MAX - 1)
     if keep is not None:
         arrays["counts"] = _counts(cu_seqlens, float(number("keep", keep, 0.0)), choice("rule", rule, RULES), numbers["k_min"], max_len)
     stream = optional(integer, "stream", stream, 0, UINT64_MAX)
+    ready()
     if is_torch(cu_seqlens):
         from . import _torch_select
 
@@ -175,7 +210,7 @@ def _on_host(cu_seqlens: Any, rows: int, mode: int, score: int, max_len: int, nu
         if array is not None and on_cuda(array):
             raise invalid(f"{name} is on a CUDA device, cu_seqlens is not")
     cu_seqlens, fuse = _rows.integers("cu_seqlens", cu_seqlens), arrays["fuse_x"]
-    found = {name: None if array is None else _rows.whole(name, array) for name, array in arrays.items()}
+    found: dict[str, Any] = {name: None if array is None else _rows.whole(name, array) for name, array in arrays.items()}
     made = Selection(aligned(cu_seqlens.shape, np.int32), aligned((rows,), np.int32), aligned((rows,), bool),
                      None if mode == MODES["MASK"] else found["scores"] if score == SCORES["GIVEN"] else aligned((rows,), np.float32),
                      aligned((1,), np.int32))

@@ -137,7 +137,7 @@ def _described(named: dict[str, Any], scale: float | None, max_len: int | None, 
     for name in ("lse", "cls_probs"):
         if made[name] is True:
             made[name] = torch.empty((shape[0], shape[-2]), dtype=torch.float32, device=q.device)
-    arrays = {name: None if tensor is None else tensor_array(tensor) for name, tensor in made.items()}
+    arrays: dict[str, Any] = {name: None if tensor is None else tensor_array(tensor) for name, tensor in made.items()}
     if q.is_cuda:
         arrays[first].stream = torch.cuda.current_stream(q.device).cuda_stream if stream is None else stream
     result = strict(arrays, scale, max_len)

@@ -1,8 +1,8 @@
 """The operators of torch.ops.raggedvit: schemas, kernels, shapes and gradients.
 
-The kernels of attention are in C (core/torch_ops.c) where PyTorch has its stable shim, from 2.10 on, else in Python; those of the row
-operators are in Python. Each differentiable operator has a twin whose name begins with _: the twin computes and knows no gradient, so a
-Python kernel at the key Autograd that is nothing but a question costs little where no gradient is asked for."""
+Each differentiable operator has a twin whose name begins with _. The twin computes and knows no gradient: it is what compiled graphs hold.
+The twins of attention are in C (core/torch_ops.c) where PyTorch has its stable shim, from 2.10 on, else in Python. The operator itself is
+a Python function that asks whether a gradient is wanted, and costs little where it is not."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ IN_C: bool = core.torch_ops()
 _attention = torch.ops.raggedvit._attention.default._op
 _forward = torch.ops.raggedvit._attention_forward.default._op
 _backward = torch.ops.raggedvit._attention_backward.default._op
+_try = core.try_attention
 _backward_public = torch.ops.raggedvit.attention_backward.default
 
 
@@ -151,9 +152,12 @@ def _any_grad(*tensors: Any) -> bool:
 
 def _attention_autograd(qkv: Tensor, cu_seqlens: Tensor, scale: Optional[float] = None, max_len: Optional[int] = None) -> Tensor:
     try:
+        found = _try(qkv, cu_seqlens, scale, max_len)  # plain tensors, no gradient and no tracer: without a second dispatch
+        if found is not NotImplemented:
+            return found  # type: ignore[no-any-return]
         if qkv.requires_grad and torch.is_grad_enabled():
-            return _Attention.apply(qkv, None, None, cu_seqlens, None, scale, max_len, False)[0]
-        return _attention(qkv, cu_seqlens, scale, max_len)
+            return _Attention.apply(qkv, None, None, cu_seqlens, None, scale, max_len, False)[0]  # type: ignore[no-any-return]
+        return _attention(qkv, cu_seqlens, scale, max_len)  # type: ignore[no-any-return]
     except RuntimeError as error:
         raise failed(error) from None
 
@@ -182,9 +186,11 @@ def _backward_autograd(d_out: Tensor, q: Tensor, k: Optional[Tensor], v: Optiona
 for _name, _python, _shape, _autograd in (("attention", _attention_python, _attention_shape, _attention_autograd),
                                           ("attention_forward", _forward_python, _forward_shape, _forward_autograd),
                                           ("attention_backward", _backward_python, _backward_shape, _backward_autograd)):
-    _library.impl(_name, _autograd, "Autograd")
+    # In inference_mode, which skips Autograd, the same function runs as the kernel: its errors are this package's.
+    for _key in ("Autograd", "CPU", "CUDA"):
+        _library.impl(_name, _autograd, _key)
+    if not IN_C:
+        for _key in ("CPU", "CUDA"):
+            _library.impl("_" + _name, _python, _key)
     for _twin in (_name, "_" + _name):
         torch.library.register_fake("raggedvit::" + _twin, _shape, lib=_library)
-        if not IN_C:
-            for _key in ("CPU", "CUDA"):
-                _library.impl(_twin, _python, _key)

@@ -16,8 +16,8 @@ _library = torch.library.Library("raggedvit", "FRAGMENT")  # the registrations l
 for _schema in ("pack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None) -> Tensor",
                 "gather(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None) -> Tensor",
                 "_pack(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, bool zero=False) -> Tensor",
-                *(name + "(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, SymInt? rows=None, float fill=0., Tensor? base=None) -> Tensor"
-                  for name in ("unpack", "_unpack"))):
+                *(name + "(Tensor x, Tensor src_rows, Tensor? cu_seqlens=None, SymInt? rows=None, float fill=0., Tensor? base=None) "
+                  "-> Tensor" for name in ("unpack", "_unpack"))):
     _library.define(_schema, tags=(torch.Tag.pt2_compliant_tag,))
 _pack, _unpack = torch.ops.raggedvit._pack.default._op, torch.ops.raggedvit._unpack.default._op
 OPERATORS = {"pack": torch.ops.raggedvit.pack, "unpack": torch.ops.raggedvit.unpack}

@@ -39,6 +39,23 @@ def by_autograd(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
     return [None if leaf is None else leaf.grad for leaf in leaves]
 
 
+def judge(test, found, arguments, dtype, live):
+    """Fails unless the gradients are zeros past the live rows and at most twice as far from float64's as PyTorch's are that compute in the
+    same precision. As one, those of q, k and v are the gradient of a packed qkv; beside them that of key_bias, if there is one. Where
+    PyTorch is exact by chance, as with one key, a unit in the last place of the largest gradient counts as its error."""
+    exact = by_autograd(*arguments, torch.float64)
+    plain = [by(*arguments, dtype) for by in (by_autograd, by_formula)]
+    for name, at in (("qkv", slice(0, 3)), ("key_bias", slice(3, 4))):
+        got = [gradient for gradient in found[at] if gradient is not None]
+        test.assertTrue(all(torch.isfinite(g).all() and (g[live:] == 0).all() for g in got))
+        if live and got:
+            error = max((g[:live].double() - e).abs().max() for g, e in zip(got, exact[at]))
+            allowed = max((g.double() - e).abs().max() for other in plain for g, e in zip(other[at], exact[at]))
+            largest = max(e.abs().max() for e in exact if e is not None)
+            allowed = max(allowed, largest * torch.finfo(got[0].dtype).eps)
+            test.assertLessEqual(error, 2 * allowed, f"{name}: {arguments[-2]}, {dtype}")
+
+
 def by_formula(q, k, v, key_bias, d_out, d_lse, d_cls, lengths, scale, dtype):
     """As by_autograd. Sums are of float32 at least; out, as stored, is of dtype."""
     wide = torch.promote_types(dtype, torch.float32)
