@@ -236,7 +236,7 @@ static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, i
 static rvit_status cut_images(const rvit_session *s, const rvit_run_args *args)
 {
     rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
-    op.patchify.images = args->n_images > 0 ? args->device_images : op.patchify.out; /* of no images nothing is read */
+    op.patchify.images = args->device_images;
     rvit_device *device = s->stream->device;
     if (s->plan->desc.fixed_batch || device->info.backend == RVIT_BACKEND_VULKAN) {
         op.patchify.live_images.offset += s->plan->desc.fixed_batch ? 0 : 4 * (int64_t)args->n_images;
@@ -262,9 +262,15 @@ static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
 {
     if (!s->plan->desc.run_views)
         return rvit_program_launch(s->program, s->stream);
+    if (args->n_images == 0) {
+        /* Nothing to compute; the layouts end where they begin, as those of any run begin. */
+        for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
+            *(int32_t *)rvit_session_host(s, s->plan->stages[i].cu_seqlens) = 0;
+        return RVIT_OK;
+    }
     RVIT_TRY(cut_images(s, args));
     RVIT_TRY(rvit_program_launch(s->program, s->stream));
-    return s->model->info.n_classes > 0 && args->n_images > 0 ? read_head(s, args) : RVIT_OK;
+    return s->model->info.n_classes > 0 ? read_head(s, args) : RVIT_OK;
 }
 
 rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *given)

@@ -37,12 +37,11 @@ def host_view(model: Model, images: Any) -> np.ndarray:
     return found
 
 
-def host_images(model: Model, images: Any) -> np.ndarray:
-    """float32, contiguous; read in place if they are."""
-    found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
+def as_float32(images: np.ndarray) -> np.ndarray:
+    """Contiguous; as they are if they are that."""
     try:
         with np.errstate(over="raise"):
-            return np.ascontiguousarray(found, np.float32)
+            return np.ascontiguousarray(images, np.float32)
     except FloatingPointError as error:
         raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
 
@@ -144,13 +143,11 @@ class Forward:
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
-        if model.cuda_index >= 0:
-            found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
-            if not len(found):
-                return np.empty((0, model.info.n_classes), np.float32)
+        found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
+        if model.cuda_index >= 0 and len(found):
             with model._pipeline() as pipeline:
-                return pipeline.one(found, self.prune)
-        images = host_images(model, images)
+                return pipeline.one(found, self.prune)[0]
+        images = as_float32(found)
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):
             session = model._sessions.get(self.prune, len(images))

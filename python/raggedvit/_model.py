@@ -18,7 +18,7 @@ from . import _checks, _modules
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
-from ._forward import Forward, converted, host_images, refuse_gradient
+from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
 from ._layouts import new
 from ._library import Handle, Library, library
@@ -260,18 +260,25 @@ class Model:
         outputs = features * CONSTANTS["RVIT_OUTPUT_FEATURES"] + cls_attention * CONSTANTS["RVIT_OUTPUT_CLS_ATTENTION"]
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
-        found = host_images(self, images)
-        n = len(found)
+        found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
+        in_turns = self.cuda_index >= 0 and len(found) > 0
+        result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)
+        return _as_tensors(result, "cpu") if is_torch(images) else result
+
+    def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: int) -> Result:
+        images, n = as_float32(images), len(images)
         session = self._sessions.get(prune, n, outputs)
         with session:
-            run = session.run
-            run.n_images, run.images = n, found.ctypes.data
-            masked = self._mask(mask, prune, session, n)
+            run, masked = session.run, self._mask(mask, prune, session, n)
+            run.n_images, run.images, run.keep = n, images.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
             self._lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
-            del masked
-            result = self._result(session.handle, logits, n, outputs)
-        return _as_tensors(result, "cpu") if is_torch(images) else result
+            return self._result(session.handle, logits, n, outputs)
+
+    def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: int) -> Result:
+        with self._pipeline() as pipeline:
+            logits, session = pipeline.one(images, prune, outputs, mask)
+            return self._result(session.handle, logits if self.info.n_classes else None, len(images), outputs)
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
@@ -289,11 +296,9 @@ class Model:
         session = self._sessions.get(prune, n, outputs, self._stream(place), (place, "classify"))
         with session:
             self._point(session, images, logits)
-            session.run.n_images = n
-            masked = self._mask(mask, prune, session, n)
+            run, masked = session.run, self._mask(mask, prune, session, n)
+            run.n_images, run.keep = n, None if masked is None else masked.ctypes.data
             self._lib.rvit_session_run(session.handle, session.pointer, None)
-            del masked
-            session.run.keep = None
             return _as_tensors(self._result(session.handle, logits, n, outputs), images.device)
 
     def _point(self, session: Session, images: Any, logits: Any) -> None:
@@ -362,8 +367,7 @@ class Model:
                              create="rvit_cuda_buffer_wrap", keeps=(self._device,))
 
     def _mask(self, mask: Any, prune: Prune, session: Session, n_images: int) -> Any:
-        """Stores the mask in the session's run; what is returned must live as long as that."""
-        session.run.keep = None
+        """The mask as a run takes it; None for other policies."""
         if prune.policy != "mask":
             if mask is not None:
                 raise invalid(f"a mask is given, but the policy is {prune.policy!r}; expected 'mask'")
@@ -380,9 +384,7 @@ class Model:
             raise invalid(f"the mask is {mask.dtype}; expected numbers or bools")
         if mask.dtype.kind == "f" and np.isnan(mask).any():
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
-        found = np.ascontiguousarray(mask != 0, np.uint8)
-        session.run.keep = found.ctypes.data
-        return found
+        return np.ascontiguousarray(mask != 0, np.uint8)
 
     def _result(self, session: Handle, logits: Any, n: int, outputs: int) -> Result[Any]:
         lib, result = self._lib, Result(logits)

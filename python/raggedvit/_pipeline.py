@@ -20,7 +20,7 @@ from ._errors import RaggedVitError, Status, invalid
 from ._forward import host_tensor, host_view
 from ._layouts import new
 from ._library import Handle
-from ._sessions import Prune
+from ._sessions import Prune, Session
 
 if TYPE_CHECKING:
     from ._model import Model
@@ -71,20 +71,20 @@ class Slot:
                              keeps=(self.model._device,))
         self.size = n * image
         self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
-        self.run.device_logits.buffer = self.logits.pointer
+        self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
 
-    def start(self, images: np.ndarray, prune: Prune) -> None:
+    def start(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> None:
         """Enqueues the copy of a batch and its forward."""
         self.n = n = len(images)
         self.reserve(n)
-        self.session = self.model._sessions.get(prune, n, 0, self.stream, ("host", self.number))
-        pinned = self.pinned(images)
+        self.session = self.model._sessions.get(prune, n, outputs, self.stream, ("host", self.number))
+        masked, pinned = self.model._mask(mask, prune, self.session, n), self.pinned(images)
+        self.held = (images, pinned, masked)
         if pinned is not None:
-            self.held = (images, pinned)
             self.upload(pinned, 0, images.nbytes)
         else:
             self.fill(images)
-        self.run.n_images = n
+        self.run.n_images, self.run.keep = n, None if masked is None else masked.ctypes.data
         with self.session:
             self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
 
@@ -109,14 +109,18 @@ class Slot:
         image = staged[0].nbytes
         step = max(1, CHUNK // image)
         chunks = [(first, min(first + step, len(images))) for first in range(0, len(images), step)]
-        done = [copiers().submit(_copy, staged[first:end], images[first:end]) for first, end in chunks]
-        for (first, end), chunk in zip(chunks, done):
-            self.taken(chunk)
-            self.upload(self.staging, first * image, (end - first) * image)
-
-    def taken(self, chunk: concurrent.futures.Future[None]) -> None:
         try:
-            chunk.result()
+            if len(chunks) == 1:
+                _copy(staged, images)
+                self.upload(self.staging, 0, staged.nbytes)
+                return
+            done = [copiers().submit(_copy, staged[first:end], images[first:end]) for first, end in chunks]
+            try:
+                for (first, end), chunk in zip(chunks, done):
+                    chunk.result()
+                    self.upload(self.staging, first * image, (end - first) * image)
+            finally:  # nobody writes to the staging memory any more
+                concurrent.futures.wait(done)
         except FloatingPointError as error:
             raise invalid("images have a value that float32 does not hold; expected normalised ones") from error
 
@@ -126,7 +130,7 @@ class Slot:
         self.lib.rvit_copy(self.stream, ctypes.byref(self.copy))
 
     def finish(self) -> np.ndarray:
-        """Waits for the batch under way, and returns its logits."""
+        """Waits for the batch under way, and returns its logits: [n, 0] without a head."""
         with self.session:
             self.lib.rvit_session_wait(self.session.handle)
         self.held = None
@@ -153,11 +157,12 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def one(self, images: np.ndarray, prune: Prune) -> np.ndarray:
+    def one(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> tuple[np.ndarray, Session]:
+        """The logits, and the session, which has the other results until the pipeline is given back."""
         slot = self.slots[0]
         try:
-            slot.start(images, prune)
-            return slot.finish()
+            slot.start(images, prune, outputs, mask)
+            return slot.finish(), slot.session
         except BaseException:
             slot.abandon()
             raise

@@ -66,7 +66,7 @@ static rvit_run_args views_of(const memory *d, int run, int32_t n, const uint8_t
 static void one_behind_another(void **state)
 {
     (void)state;
-    static const int32_t ragged[RUNS] = {3, 0, 1, N_IMAGES, 2}, full[RUNS] = {N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES};
+    static const int32_t ragged[RUNS] = {0, 3, 1, N_IMAGES, 0}, full[RUNS] = {N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES, N_IMAGES};
     const toy *m = toy_new(&spec);
     const uint8_t *keep = masks_of(m);
     rvit_model *const models[2] = {open_model(m, RVIT_F32), open_model(m, RVIT_F16)};
@@ -133,9 +133,11 @@ static void bad_views(void **state)
     float logits[2 * CLASSES];
     expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "run_views is 0");
     expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "device_logits");
-    args.n_images = 3;
-    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
-    args.n_images = 2;
+    if (H.desc.backend != RVIT_BACKEND_VULKAN) { /* where the buffer holds the capacity */
+        args.n_images = 3;
+        expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images");
+        args.n_images = 2;
+    }
     args.device_logits.offset = 2 * CLASSES * 4;
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "logits");
     args.device_logits = (rvit_view){NULL, 0};
