@@ -121,12 +121,6 @@ static const backward_shape backward_shapes[] = {
 /* TEMPORARY */
 #include <stdlib.h>
 #include <string.h>
-static const char *const backward_names[] = {
-#define SHAPE(name, ...) #name,
-    RVIT_CU_BACKWARD_SHAPES(SHAPE)
-#undef SHAPE
-};
-
 /* Warps that share the tasks evenly: as few as take no more turns than `most` do. */
 static int32_t share_tasks(int32_t tasks, int32_t most)
 {
@@ -173,20 +167,17 @@ static rvit_cu_backward_shape choose_backward(const rvit_cu_machine *machine, co
         return is_held(machine, RVIT_CU_BACKWARD_d32_held, len) ? RVIT_CU_BACKWARD_d32_held : RVIT_CU_BACKWARD_d32;
     if (size->head_dim > 64)
         return RVIT_CU_BACKWARD_d128;
-    /* TEMPORARY: to choose by measurement. */
-    const char *name = getenv("RVIT_BACKWARD_SHAPE");
-    for (int i = 0; name != NULL && !size->extras && i < RVIT_CU_N_BACKWARD_SHAPES; i++)
-        if (strcmp(name, backward_names[i]) == 0 && (backward_shapes[i].stage_rows > 0 || is_held(machine, (rvit_cu_backward_shape)i, len)))
-            return (rvit_cu_backward_shape)i;
     const int held = is_held(machine, RVIT_CU_BACKWARD_d64_held, len);
     if (size->extras)
         return held ? RVIT_CU_BACKWARD_d64_held : RVIT_CU_BACKWARD_d64;
     if (len <= 64)
         return RVIT_CU_BACKWARD_d64_held_lean;
+    if (!held)
+        return RVIT_CU_BACKWARD_d64_tall;
     /* Few heads fill the device better in small parts. */
-    if (len > 96 && 2 * size->n_images * size->n_heads <= machine->n_sms)
+    if (len > 96 && 2 * (int64_t)size->n_images * size->n_heads <= machine->n_sms)
         return RVIT_CU_BACKWARD_d64_lean;
-    return held ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_tall;
+    return len > 160 ? RVIT_CU_BACKWARD_d64_held_tall : RVIT_CU_BACKWARD_d64_held_lean;
 }
 
 rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)

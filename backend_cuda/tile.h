@@ -78,9 +78,9 @@
    an image in shared memory. */
 #define RVIT_CU_BACKWARD_SHAPES(SHAPE)        \
     SHAPE(d32, 32, 1, 64, 256, 2, 1)          \
-    SHAPE(d64, 64, 1, 64, 192, 2, 1)          \
+    SHAPE(d64, 64, 1, 64, 128, 3, 1)          \
     SHAPE(d128, 128, 1, 32, 128, 2, 1)        \
-    SHAPE(d64_lean, 64, 1, 64, 192, 2, 0)     \
+    SHAPE(d64_lean, 64, 1, 64, 128, 3, 0)     \
     SHAPE(d64_tall, 64, 2, 64, 128, 2, 0)     \
     SHAPE(d32_held, 32, 1, 0, 512, 1, 1)      \
     SHAPE(d64_held, 64, 1, 0, 384, 1, 1)      \
