@@ -15,6 +15,8 @@ from raggedvit._layouts import new
 if not torch.cuda.is_available():
     raise unittest.SkipTest("there is no GPU that PyTorch can use")
 
+torch.backends.cudnn.allow_tf32 = False  # the patch embedding of training would be rounded
+
 
 def counts(model):
     """What the streams of a model have done: launches, submits, synchronizations, copies, allocations of the device."""
@@ -108,7 +110,7 @@ class CudaModelTest(unittest.TestCase):
                     torch.empty_like(x).fill_(float("nan"))
             for stream, logits in zip(streams, found):
                 stream.synchronize()
-                self.assertEqual(difference(logits.cpu(), wanted), 0)
+                self.assertLess(difference(logits.cpu(), wanted), 1e-5)  # each stream's session chooses its GEMMs by itself
         self.assertEqual(len(model._streams), 4)
 
     def test_tensors_freed_right_after_the_call(self):
@@ -149,7 +151,7 @@ class CudaModelTest(unittest.TestCase):
         model = raggedvit.Model.from_module(timm_module().cuda(), max_sessions=2)
         wanted = {keep: model.forward(x, "evit", keep, blocks=[1]).cpu() for keep in (0.2, 0.5, 0.8)}
         for keep in (0.2, 0.5, 0.8, 0.5, 0.2):
-            self.assertEqual(difference(model.forward(x, "evit", keep, blocks=[1]).cpu(), wanted[keep]), 0)
+            self.assertLess(difference(model.forward(x, "evit", keep, blocks=[1]).cpu(), wanted[keep]), 1e-5)
         self.assertEqual([session.prune.keep for session in model._sessions], [0.5, 0.2])
 
     def test_memory_comes_back(self):
