@@ -139,6 +139,9 @@ float *loaded(rvit_dtype dtype, const void *data, int64_t begin, int64_t n);
    largest exact value, which is 4 units in the last place of a float32: both matter only where plain is exact by luck. Reports the worst
    element. */
 void check_close(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, int64_t n);
+/* Of sums whose terms cancel: terms has the sum of each one's absolute values, of which the floor of the tolerance is a part. */
+void check_close_sums(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, const double *terms,
+                      int64_t n);
 /* The oracle: within half a unit in the last place of the stored type. */
 void check_oracle(const char *what, rvit_dtype stored, const float *got, const double *exact, int64_t n);
 /* Largest absolute difference; infinite if either has a NaN. */

@@ -98,11 +98,17 @@ static double unit_in_the_last_place(rvit_dtype dtype, double value)
 
 void check_close(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, int64_t n)
 {
+    check_close_sums(what, stored, got, exact, plain, exact, n);
+}
+
+void check_close_sums(const char *what, rvit_dtype stored, const float *got, const double *exact, const float *plain, const double *terms,
+                      int64_t n)
+{
     double largest = 0, plain_error = 0, error = -1;
     int64_t worst = 0;
     for (int64_t i = 0; i < n; i++) {
         const double e = isnan(got[i]) ? INFINITY : fabs(got[i] - exact[i]);
-        largest = fmax(largest, fabs(exact[i]));
+        largest = fmax(largest, fabs(terms[i]));
         plain_error = fmax(plain_error, fabs(rounded(stored, plain[i]) - exact[i]));
         if (e > error) {
             error = e;

@@ -185,6 +185,7 @@ static const char *feature_of(const backward_case *c)
 typedef struct expected {
     double *exact[N_RESULTS]; /* of every image, one after the other */
     float *plain[N_RESULTS];
+    double *terms; /* of d_key_bias */
 } expected;
 
 static float to_f16(float value)
@@ -205,6 +206,7 @@ static expected compute(const backward_case *c, const batch *b, const backward_a
         e.exact[i] = scratch((size_t)(b->live * width) * sizeof(double));
         e.plain[i] = scratch((size_t)(b->live * width) * sizeof(float));
     }
+    e.terms = scratch((size_t)b->live * sizeof(double));
     for (int32_t i = 0; i < b->n_images; i++) {
         const int64_t t = b->cu[i], at = t * width, numbers_at = t * c->n_heads;
         attention_backward_problem p = {.forward = problem_of(c, b, a, i), .out = a->dense_out + at, .d_out = a->dense_d_out + at};
@@ -212,7 +214,9 @@ static expected compute(const backward_case *c, const batch *b, const backward_a
         p.cls_probs = a->cls_probs ? (const float *)a->cls_probs->host + numbers_at : NULL;
         p.d_cls_probs = a->d_cls_probs ? (const float *)a->d_cls_probs->host + numbers_at : NULL;
         p.d_lse = a->d_lse ? (const float *)a->d_lse->host + numbers_at : NULL;
+        p.terms = e.terms + t;
         attention_backward_f64(&p, e.exact[D_Q] + at, e.exact[D_K] + at, e.exact[D_V] + at, e.exact[D_KEY_BIAS] + t);
+        p.terms = NULL;
         /* The CPU computes with float32 alone. */
         if (H.desc.backend == RVIT_BACKEND_CUDA && c->dtype != RVIT_F32)
             p.round = c->dtype == RVIT_F16 ? to_f16 : to_bf16;
@@ -229,7 +233,7 @@ static void check_images(const backward_case *c, const batch *b, const backward_
     const int64_t row = o == D_KEY_BIAS ? 1 : width_of(c), stride = o == D_KEY_BIAS ? 1 : a->stride;
     const size_t most = (size_t)((b->cu[images[1]] - b->cu[images[0]]) * row);
     float *got = scratch(most * sizeof *got), *plain = scratch(most * sizeof *plain);
-    double *exact = scratch(most * sizeof *exact);
+    double *exact = scratch(most * sizeof *exact), *terms = scratch(most * sizeof *terms);
     int64_t n = 0;
     for (int32_t i = images[0]; i < images[1]; i++)
         for (int64_t t = b->cu[i]; t < b->cu[i + 1] && b->cu[i + 1] - b->cu[i] >= lengths[0] && b->cu[i + 1] - b->cu[i] <= lengths[1]; t++)
@@ -237,6 +241,7 @@ static void check_images(const backward_case *c, const batch *b, const backward_
                 got[n] = load(dtype, a->results[o]->result[s], t * stride + a->offsets[o] + j);
                 plain[n] = e->plain[o][t * row + j];
                 exact[n] = e->exact[o][t * row + j];
+                terms[n] = o == D_KEY_BIAS ? e->terms[t] : exact[n];
             }
     char what[160];
     snprintf(what, sizeof what, "attention_backward %s, %d heads of %d, images %d to %d, lengths from %d, %s", rvit_dtype_name(c->dtype),
@@ -244,7 +249,7 @@ static void check_images(const backward_case *c, const batch *b, const backward_
     if (s == ORACLE)
         check_oracle(what, dtype, got, exact, n);
     else
-        check_close(what, dtype, got, exact, plain, n);
+        check_close_sums(what, dtype, got, exact, plain, terms, n);
 }
 
 /* Rows past the live ones, and gaps between rows. */

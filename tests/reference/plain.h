@@ -40,6 +40,7 @@ typedef struct attention_backward_problem {
     const float *out, *lse, *d_out;               /* [length, n_heads, head_dim]; lse: [length, n_heads] */
     const float *cls_probs, *d_cls_probs, *d_lse; /* [length, n_heads] or NULL, the first two together */
     float (*round)(float value);
+    double *terms; /* [length], added to: the absolute values of what is summed to d_key_bias; or NULL */
 } attention_backward_problem;
 /* d_q, d_k, d_v: [length, n_heads, head_dim]; d_key_bias: [length]. */
 void attention_backward_f64(const attention_backward_problem *p, double *d_q, double *d_k, double *d_v, double *d_key_bias);

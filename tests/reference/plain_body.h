@@ -126,6 +126,8 @@ static void backward_of(const attention_backward_problem *p, int32_t t, int32_t 
         const REAL gradient = weight * (product - delta), rounded_gradient = round_with(p, gradient),
                    rounded_weight = round_with(p, weight);
         d_key_bias[j] += gradient;
+        if (p->terms)
+            p->terms[j] += fabs((double)gradient);
         for (int32_t i = 0; i < dim; i++) {
             d_q[at + i] += rounded_gradient * (REAL)f->k[key + i];
             d_k[key + i] += rounded_gradient * (REAL)f->q[at + i];
