@@ -178,7 +178,7 @@ class Lane:
         if len(shape) != 4 or shape[1:] != (info.channels, info.image_size, info.image_size):
             raise invalid(f"images are {str(images.dtype)[6:]} {list(shape)}; expected {expected_shape(model)}, normalised floating point")
         n = shape[0]
-        session = model._sessions.get(self.forward.prune, n, 0, model._stream(self.stream), self.stream)
+        session = model._sessions.get(self.forward.prune, n, 0, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
         if session.images is None or session.logits is None:
             # Buffers of any memory of the device: each run points them at its own.

@@ -293,7 +293,7 @@ class Model:
         n, place = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)
         logits = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device) if info.n_classes else None
         # Not the session of forward, whose errors nobody has asked for.
-        session = self._sessions.get(prune, n, outputs, self._stream(place), (place, "classify"))
+        session = self._sessions.get(prune, n, outputs, lambda: self._stream(place), (place, "classify"))
         with session:
             self._point(session, images, logits)
             run, masked = session.run, self._mask(mask, prune, session, n)
@@ -355,12 +355,15 @@ class Model:
             self._lib.rvit_model_update(self._handle, checkpoint)
 
     def _stream(self, stream: int) -> Handle:
-        """A CUDA stream of the caller's, as the library's."""
+        """A CUDA stream of the caller's, as one of the library's for one session: of those only one thread at a time may use one, and
+        sessions of several threads share the caller's."""
         with self._lock:
             if stream not in self._streams:
-                self._streams[stream] = self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap",
-                                                      keeps=(self._device,))
-            return self._streams[stream]
+                self._streams[stream] = self._wrapped_stream(stream)  # to wait for all work on it
+        return self._wrapped_stream(stream)
+
+    def _wrapped_stream(self, stream: int) -> Handle:
+        return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=(self._device,))
 
     def _wrapped(self, tensor: Any) -> Handle:
         return self._lib.own("buffer", self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()),

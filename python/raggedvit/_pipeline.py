@@ -77,7 +77,7 @@ class Slot:
         """Enqueues the copy of a batch and its forward."""
         self.n = n = len(images)
         self.reserve(n)
-        self.session = self.model._sessions.get(prune, n, outputs, self.stream, ("host", self.number))
+        self.session = self.model._sessions.get(prune, n, outputs, lambda: self.stream, ("host", self.number))
         masked, pinned = self.model._mask(mask, prune, self.session, n), self.pinned(images)
         self.held = (images, pinned, masked)
         if pinned is not None:

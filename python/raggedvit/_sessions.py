@@ -124,8 +124,9 @@ class Sessions:
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
 
-    def get(self, prune: Prune, n: int, outputs: int = 0, stream: Handle | None = None, place: Any = None) -> Session:
-        """The session for a batch of n. place: what tells its stream from others; with one, runs bring their own device memory."""
+    def get(self, prune: Prune, n: int, outputs: int = 0, stream: Callable[[], Handle] | None = None, place: Any = None) -> Session:
+        """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory; place: what tells
+        it from others."""
         with self.lock:
             if self.closed:
                 raise invalid("the model is closed")
@@ -144,7 +145,7 @@ class Sessions:
                 session.handle.close()
             self._groups.clear()
 
-    def _add(self, group: _Group, prune: Prune, n: int, outputs: int, stream: Handle | None) -> Session:
+    def _add(self, group: _Group, prune: Prune, n: int, outputs: int, stream: Callable[[], Handle] | None) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
         fixed = n > 0 and len(group.exact) < N_EXACT and self.max_batch is None
@@ -169,11 +170,12 @@ class Sessions:
         session.alive = False
         self.on_drop(session)
 
-    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: int, stream: Handle | None) -> Session:
+    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: int, stream: Callable[[], Handle] | None) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed), outputs=outputs)
         keeps: tuple[Any, ...] = (self.model,)
         if stream is not None:
-            desc.run_views, desc.stream = 1, stream.pointer.value
-            keeps = (stream, self.model)
+            own = stream()
+            desc.run_views, desc.stream = 1, own.pointer.value
+            keeps = (own, self.model)
         prune.fill(self.lib, desc.prune)
         return Session(self.lib.own("session", self.model, ctypes.byref(desc), keeps=keeps), prune, capacity, fixed)

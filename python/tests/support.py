@@ -4,6 +4,7 @@ import functools
 import pathlib
 import struct
 import sys
+import threading
 import zlib
 
 import numpy as np
@@ -101,3 +102,22 @@ def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, spare=0):
     qkv = np.random.default_rng(seed).standard_normal((cu[-1] + spare, 3, heads, dim)).astype(dtype)
     qkv[cu[-1] :] = np.nan
     return qkv, cu
+
+
+def in_threads(*works):
+    """Runs functions at once, each in a thread; raises what one of them raises, which a thread alone would only print."""
+    raised = []
+
+    def guarded(work):
+        try:
+            work()
+        except BaseException as failure:
+            raised.append(failure)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if raised:
+        raise raised[0]

@@ -1,6 +1,5 @@
 """raggedvit.attention on host arrays against float64."""
 
-import threading
 import unittest
 
 import numpy as np
@@ -83,11 +82,7 @@ class AttentionTest(unittest.TestCase):
                 if not np.array_equal(raggedvit.attention(qkv, cu), wanted):
                     failures.append(1)
 
-        threads = [threading.Thread(target=work) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        support.in_threads(*(work for _ in range(4)))
         self.assertEqual(failures, [])
 
 

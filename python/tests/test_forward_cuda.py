@@ -8,7 +8,6 @@ import os
 import pathlib
 import sys
 import tempfile
-import threading
 import types
 import unittest
 from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
@@ -255,11 +254,7 @@ class ForwardTest(unittest.TestCase):
             with mock.patch.object(_forward, "_reads_tensors", lambda core=core: core):
                 forward(images)
                 found = []
-                threads = [threading.Thread(target=lambda: found.extend(forward(images) for _ in range(3))) for _ in range(4)]
-                for thread in threads:
-                    thread.start()
-                for thread in threads:
-                    thread.join()
+                support.in_threads(*[lambda: found.extend(forward(images) for _ in range(3))] * 4)
             self.assertEqual(len(found), 12)
             for logits in found:
                 np.testing.assert_allclose(logits.numpy(), wanted, atol=1e-4)

@@ -1,11 +1,11 @@
 """The demo checkpoint through the package: timm's logits, the shapes and meaning of what comes back, ownership, threads, errors."""
 
+import functools
 import gc
 import os
 import pickle
 import subprocess
 import sys
-import threading
 import unittest
 
 import numpy as np
@@ -144,11 +144,7 @@ class ModelTest(unittest.TestCase):
                 if not np.array_equal(self.model.classify(self.images[:n], "l2").logits, wanted[n]):
                     failures.append(n)
 
-        threads = [threading.Thread(target=work, args=(n,)) for n in (1, 1, 2, 2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        support.in_threads(*(functools.partial(work, n) for n in (1, 1, 2, 2)))
         self.assertEqual(failures, [])
 
     def test_lists(self):

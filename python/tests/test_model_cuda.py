@@ -1,11 +1,11 @@
 """Models and patched modules on CUDA tensors, on a GPU with PyTorch: the results of the CPU, without waiting, on any stream and device."""
 
 import ctypes
+import functools
 import gc
-import threading
 import unittest
 
-import support  # noqa: F401: finds the package
+import support
 import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
@@ -139,11 +139,7 @@ class CudaModelTest(unittest.TestCase):
                     if difference(found.cpu(), wanted[n]) > 1e-5:
                         failures.append(n)
 
-        threads = [threading.Thread(target=work, args=(i % 2 == 1,)) for i in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        support.in_threads(*(functools.partial(work, i % 2 == 1) for i in range(8)))
         self.assertEqual(failures, [])
 
     def test_few_sessions_are_kept(self):

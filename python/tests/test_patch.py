@@ -3,12 +3,11 @@
 import copy
 import io
 import pickle
-import threading
 import unittest
 
 import numpy as np
 
-import support  # noqa: F401: finds the package
+import support
 import modules
 from modules import POLICIES, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
@@ -201,11 +200,7 @@ class PatchTest(unittest.TestCase):
                 if not np.array_equal(logits_of(module, x), wanted):
                     failures.append(1)
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        support.in_threads(*(work for _ in range(8)))
         self.assertEqual(failures, [])
 
     def test_patched_again(self):

@@ -1,7 +1,6 @@
 """The operators on CPU tensors: gradients against float64, compilers, refusals. test_torch_cuda.py is for GPUs."""
 
 import contextlib
-import threading
 import unittest
 from unittest import mock
 
@@ -94,11 +93,7 @@ class GradientTest(unittest.TestCase):
                 if not all(torch.equal(a, b) for a, b in zip(gradient(), wanted)):
                     failures.append(1)
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        support.in_threads(*(work for _ in range(8)))
         self.assertEqual(failures, [])
 
     def test_padding_rows_poison_no_weight(self):

@@ -2,7 +2,6 @@
 
 import ctypes
 import gc
-import threading
 import unittest
 
 import numpy as np
@@ -156,11 +155,7 @@ class ForwardTest(unittest.TestCase):
                     if not torch.equal(out, wanted) or not torch.equal(x.grad, leaf.grad):
                         failures.append(1)
 
-        threads = [threading.Thread(target=work) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        support.in_threads(*(work for _ in range(8)))
         self.assertEqual(failures, [])
 
     @unittest.skipIf(not why_not() and torch.cuda.device_count() < 2, "one GPU")
