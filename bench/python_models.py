@@ -83,9 +83,9 @@ def library_waits(model, call):
 
     def total():
         found = 0
-        for stream in model._streams.values():
+        for session in model._sessions:
             stats = new("rvit_stats")
-            model._lib.rvit_stream_get_stats(stream, ctypes.byref(stats))
+            model._lib.rvit_session_get_stats(session.handle, ctypes.byref(stats))
             found += stats.synchronizations
         return found
 

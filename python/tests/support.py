@@ -1,5 +1,6 @@
 """What the tests share: where the data is, tiles of the demo's sheet prepared as the checkpoint wants them, attention in float64."""
 
+import ctypes
 import functools
 import pathlib
 import struct
@@ -102,6 +103,19 @@ def batch(lengths, heads=3, dim=64, dtype=np.float32, seed=1, spare=0):
     qkv = np.random.default_rng(seed).standard_normal((cu[-1] + spare, 3, heads, dim)).astype(dtype)
     qkv[cu[-1] :] = np.nan
     return qkv, cu
+
+
+def counts(model):
+    """What the sessions of a model have done: launches, submits, synchronizations, copies, allocations of the device."""
+    from raggedvit._layouts import new
+
+    total = dict.fromkeys(("launches", "submits", "synchronizations", "copies"), 0)
+    for session in model._sessions:
+        stats = new("rvit_stats")
+        model._lib.rvit_session_get_stats(session.handle, ctypes.byref(stats))
+        for name in total:
+            total[name] += getattr(stats, name)
+    return total | {"device_allocations": stats.device_allocations}
 
 
 def in_threads(*works):

@@ -18,18 +18,6 @@ if not torch.cuda.is_available():
 torch.backends.cudnn.allow_tf32 = False  # the patch embedding of training would be rounded
 
 
-def counts(model):
-    """What the streams of a model have done: launches, submits, synchronizations, copies, allocations of the device."""
-    total = {}
-    for stream in model._streams.values():
-        stats = new("rvit_stats")
-        model._lib.rvit_stream_get_stats(stream, ctypes.byref(stats))
-        for name in ("launches", "submits", "synchronizations", "copies"):
-            total[name] = total.get(name, 0) + getattr(stats, name)
-        total["device_allocations"] = stats.device_allocations
-    return total
-
-
 class CudaModelTest(unittest.TestCase):
     def fails(self, status, words, function, *arguments, **named):
         with self.assertRaises(RaggedVitError) as caught:
@@ -79,14 +67,15 @@ class CudaModelTest(unittest.TestCase):
             forward = model.prepare("evit", blocks=[1, 2])
             for n in (5, 3, 2):
                 forward(x[:n])
-            before = counts(model)
+            before = support.counts(model)
             torch.cuda.set_sync_debug_mode("error")
             try:
                 for n in (5, 3, 2, 1) * 5:
                     forward(x[:n])
             finally:
                 torch.cuda.set_sync_debug_mode("default")
-            after = counts(model)
+            after = support.counts(model)
+            self.assertGreater(after["launches"], before["launches"])
             self.assertEqual(after["synchronizations"], before["synchronizations"])
             self.assertEqual(after["device_allocations"], before["device_allocations"])
             self.assertEqual(after["copies"] - before["copies"], 20)  # the stages' results, within the program

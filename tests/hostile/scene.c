@@ -429,7 +429,8 @@ static uint8_t *bytes_of(int64_t size)
 
 void scene_make(scene *s, int number, uint64_t seed)
 {
-    /* The ops with most kinds of kernels come more often. */
+    /* The ops with most kinds of kernels come more often. Last those that a device may lack. */
+    enum { LACKABLE = 2 };
     static const rvit_op_type types[] = {RVIT_OP_ATTENTION,
                                          RVIT_OP_ATTENTION,
                                          RVIT_OP_ATTENTION,
@@ -452,7 +453,8 @@ void scene_make(scene *s, int number, uint64_t seed)
     static rvit_buffer marks[MAX_VIEWS];
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     random_seed(seed);
-    const rvit_op_type type = types[(size_t)number % (sizeof types / sizeof *types)];
+    const int n_types = (int)(sizeof types / sizeof *types) - (lacks("attention_backward") ? LACKABLE : 0);
+    const rvit_op_type type = types[number % n_types];
     for (;;) {
         while (!draw(s, type, marks, accesses))
             ;
