@@ -250,12 +250,12 @@ static rvit_status cut_images(const rvit_session *s, const rvit_run_args *args)
     return device->api->stream_enqueue(s->stream, &op, 1);
 }
 
-static rvit_status read_head(const rvit_session *s, const rvit_run_args *args)
+static rvit_op head_of(const rvit_session *s, const rvit_run_args *args)
 {
     rvit_op op = {.type = RVIT_OP_HEAD, .head = s->head};
     op.head.n_images = args->n_images;
     op.head.logits = args->device_logits;
-    return rvit_stream_add(s->stream, &op);
+    return op;
 }
 
 static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
@@ -268,9 +268,13 @@ static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
             *(int32_t *)rvit_session_host(s, s->plan->stages[i].cu_seqlens) = 0;
         return RVIT_OK;
     }
+    const int has_head = s->model->info.n_classes > 0;
+    rvit_op head = head_of(s, args), checked = head;
+    if (has_head) /* before anything is enqueued */
+        RVIT_TRY(rvit_op_check(s->stream->device, &checked));
     RVIT_TRY(cut_images(s, args));
     RVIT_TRY(rvit_program_launch(s->program, s->stream));
-    return s->model->info.n_classes > 0 ? read_head(s, args) : RVIT_OK;
+    return has_head ? rvit_stream_add(s->stream, &head) : RVIT_OK;
 }
 
 rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *given)

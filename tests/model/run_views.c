@@ -131,6 +131,8 @@ static void bad_views(void **state)
 
     rvit_run_args args = views_of(&d, 0, 2, NULL);
     float logits[2 * CLASSES];
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+    expect_ok(rvit_session_get_stats(session, &before));
     expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "run_views is 0");
     expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "device_logits");
     if (H.desc.backend != RVIT_BACKEND_VULKAN) { /* where the buffer holds the capacity */
@@ -147,6 +149,8 @@ static void bad_views(void **state)
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "device_images is absent");
     args.images = toy_images(m, 2, 1);
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images is given");
+    expect_ok(rvit_session_get_stats(session, &after));
+    assert_int_equal(after.submits, before.submits); /* each was refused before anything was enqueued */
     close_memory(&d);
 }
 
