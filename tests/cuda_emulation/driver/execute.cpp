@@ -45,11 +45,12 @@ range stack()
 }
 
 /* A parameter that points into the host's heap or stack: no kernel can follow it on a device. (A number with what was left behind it in a
-   gap of the struct is not taken for one: its low half is small.) */
+   gap of the struct is not taken for one: its low half is small. Nor is a float with a zero behind it, which an interpreter's low heap may
+   lie around: its high half is 0.) */
 bool host_address(uint64_t word, const range (&ranges)[2])
 {
     for (const range &r : ranges)
-        if (word >= r.start && word < r.end && (uint32_t)word >= 1u << 26)
+        if (word >= r.start && word < r.end && (uint32_t)word >= 1u << 26 && word >> 32 != 0)
             return true;
     return false;
 }
