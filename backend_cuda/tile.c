@@ -118,9 +118,6 @@ static const backward_shape backward_shapes[] = {
 #undef SHAPE
 };
 
-/* TEMPORARY */
-#include <stdlib.h>
-#include <string.h>
 /* Warps that share the tasks evenly: as few as take no more turns than `most` do. */
 static int32_t share_tasks(int32_t tasks, int32_t most)
 {
@@ -148,7 +145,8 @@ static rvit_cu_backward_tile tile_shape(const rvit_cu_machine *machine, rvit_cu_
         tile.held_rows = (int32_t)divide_up(len, 16) * 16;
         tile.shared = (int32_t)held_shared(s, tile.held_rows);
         /* With half the warps two CTAs fit an SM, if their memory does. */
-        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared && size->n_images * size->n_heads > machine->n_sms;
+        const int64_t heads = (int64_t)size->n_images * size->n_heads;
+        const int fits_twice = 2 * ((int64_t)tile.shared + 1024) <= machine->sm_shared && heads > machine->n_sms;
         tile.threads = share_tasks(2 * tiles, fits_twice ? s->warps / 2 : s->warps) * 32;
     }
     return tile;
