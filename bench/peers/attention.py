@@ -2,7 +2,7 @@
 
 import torch
 
-from . import flash, flex, ours, sdpa
+from . import flash, flex, launch, ours, sdpa
 from .clock import first_line, summarize
 from .points import Batch, error
 
@@ -10,6 +10,7 @@ OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
 # What a host can call: arguments filled in beforehand, and the functions of the Python package.
 PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 FLASH_FUNCTION = "raggedvit.torch.flash_attn_varlen_func"
+LAUNCH = "the driver's launch alone, through ctypes"
 # Where the rivals that take long to set up and are far behind are measured as well.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
 
@@ -137,6 +138,7 @@ def host(place, clock, points, extension, heads=12, head_dim=64, dtype=torch.flo
         batch = Batch(place, point, heads, head_dim, dtype)
         row = {"point": point.name, "python_us": {}, "cpp_us": {}}
         makers = {
+            LAUNCH: launch.bare,
             PREPARED: lambda: ours.attention(place, batch)[0],
             FUNCTION: lambda: ours.function(batch),
             OPERATOR: lambda: ours.operator(batch),
