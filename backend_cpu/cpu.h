@@ -163,6 +163,6 @@ rvit_status rvit_cpu_stream_enqueue(rvit_stream *stream, const rvit_op *ops, int
 rvit_status rvit_cpu_stream_synchronize(rvit_stream *stream);
 rvit_status rvit_cpu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
 void rvit_cpu_program_destroy(rvit_program *program);
-rvit_status rvit_cpu_program_launch(rvit_program *program, rvit_stream *stream);
+rvit_status rvit_cpu_program_launch(rvit_program *program, rvit_stream *stream, const rvit_op *ops);
 
 #endif

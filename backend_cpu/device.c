@@ -111,6 +111,7 @@ static rvit_status open_device(rvit_cpu_device *device, const rvit_device_desc *
     if (device->scratch == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     device->oracle = desc->oracle != 0;
+    device->base.takes_ops = 1;
     device->kernels = choose_kernels(tier, desc->vector_bits);
     device->use_cblas = wants_cblas(tier, device->oracle);
     if (device->use_cblas)

@@ -146,7 +146,7 @@ void rvit_cu_buckets_find(const rvit_cu_queue *queue, const rvit_op *ops, int32_
         const rvit_rows *rows = &ops[begin].linear.rows;
         double macs = 0.0; /* if every row is live */
         int32_t end = begin;
-        for (int32_t i = begin; i < n_ops && !rvit_cu_writes(&ops[i], rows->live, sizeof(int32_t)); i++) {
+        for (int32_t i = begin; i < n_ops && !ops[i].by_launch && !rvit_cu_writes(&ops[i], rows->live, sizeof(int32_t)); i++) {
             if (!counts_on_device(&ops[i]))
                 continue;
             const rvit_linear_args *linear = &ops[i].linear;

@@ -58,6 +58,24 @@ typedef struct rvit_cu_scratch {
 /* A GEMM of one shape as cuBLASLt runs it: descriptors and an algorithm (linear_lt.c). */
 typedef struct rvit_cu_lt_gemm rvit_cu_lt_gemm;
 
+/* CTAs numbered in three dimensions. */
+typedef struct rvit_cu_grid {
+    unsigned x, y, z;
+} rvit_cu_grid;
+
+#define RVIT_CU_MOST_PARAMS 256 /* bytes, of every kernel */
+
+/* The kernel of an op with by_launch in a program's graph, and what the executable graph has of it. */
+typedef struct rvit_cu_node {
+    CUgraphNode node;
+    rvit_cu_kernel kernel;
+    rvit_cu_grid grid;
+    int known; /* 0: a change has failed */
+    unsigned char params[RVIT_CU_MOST_PARAMS];
+} rvit_cu_node;
+
+#define RVIT_CU_MAX_NODES 2
+
 typedef struct rvit_cu_queue {
     rvit_cu_device *device;
     CUstream stream;
@@ -76,6 +94,8 @@ typedef struct rvit_cu_queue {
     int32_t n_ops;
     const rvit_op *behind; /* the ops recorded after the one that runs; eager: none */
     int32_t n_behind;
+    CUgraphExec changed; /* not NULL: launches change `node` there */
+    rvit_cu_node *node;  /* of the op that is recorded or changed; NULL: it has none */
     int64_t launches, copies, synchronizations;
 } rvit_cu_queue;
 
@@ -89,7 +109,10 @@ typedef struct rvit_cu_program {
     rvit_program base;
     rvit_cu_queue queue;
     CUgraphExec graph;
-    pthread_mutex_t lock; /* of graph: a program is for several threads, a graph for one at a time */
+    CUgraph source; /* of graph, which its nodes are named by; NULL: nothing changes them */
+    rvit_cu_node nodes[RVIT_CU_MAX_NODES];
+    int32_t n_nodes;
+    pthread_mutex_t lock; /* of graph and nodes: a program is for several threads, a graph for one at a time */
 } rvit_cu_program;
 
 static inline rvit_cu_device *rvit_cu_device_of(const rvit_device *device)
@@ -134,10 +157,6 @@ void rvit_cu_buffer_destroy(rvit_buffer *buffer);
 
 /* queue.c */
 rvit_status rvit_cu_launch(rvit_cu_queue *queue, rvit_cu_kernel kernel, int64_t ctas, int32_t threads, int32_t shared, void *params);
-/* With CTAs numbered in three dimensions. */
-typedef struct rvit_cu_grid {
-    unsigned x, y, z;
-} rvit_cu_grid;
 rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
                                 void *params);
 #define RVIT_CU_MAX_GRID_Z 65535 /* and y, on every device */
@@ -190,9 +209,20 @@ rvit_status rvit_cu_buckets_reserve(rvit_cu_queue *queue, const rvit_op *ops, in
 /* Into the graph that the queue's stream captures. */
 rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int32_t n_behind);
 
+/* nodes.c: kernels of a graph whose params change from launch to launch. */
+/* Whether the driver has what this takes. */
+int rvit_cu_nodes_work(const rvit_cu_device *device);
+/* Finds the node that the queue's stream has just captured. */
+rvit_status rvit_cu_node_find(const rvit_cu_queue *queue, rvit_cu_node *node);
+/* What a launch gives queue->node. */
+void rvit_cu_node_keep(rvit_cu_node *node, rvit_cu_kernel kernel, rvit_cu_grid grid, const void *params);
+/* Gives it that in the executable graph queue->changed, unless it has it. */
+rvit_status rvit_cu_node_change(const rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
+                                void *params);
+
 /* program.c */
 rvit_status rvit_cu_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
 void rvit_cu_program_destroy(rvit_program *program);
-rvit_status rvit_cu_program_launch(rvit_program *program, rvit_stream *stream);
+rvit_status rvit_cu_program_launch(rvit_program *program, rvit_stream *stream, const rvit_op *ops);
 
 #endif

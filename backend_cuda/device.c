@@ -131,6 +131,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
 static rvit_status open_device(rvit_cu_device *device)
 {
     RVIT_TRY(load_kernels(device));
+    device->base.takes_ops = rvit_cu_nodes_work(device);
     RVIT_TRY(rvit_cu_buckets_open(device));
     return rvit_cu_lt_open(device);
 }

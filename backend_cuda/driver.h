@@ -63,7 +63,7 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuDestroyExternalSemaphore)
 
 /* What only later drivers have: early launches (queue.c); numbers of contexts (device.c); graphs that choose a part of theirs on the device
-   (buckets.c). NULL if absent. */
+   (buckets.c), and kernels of graphs that are told apart and given other params (program.c). NULL if absent. */
 #if CUDA_VERSION >= 13000
 #define RVIT_CU_LATER_FUNCTIONS(X)       \
     X(cuLaunchKernelEx)                  \
@@ -72,7 +72,8 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuStreamUpdateCaptureDependencies) \
     X(cuStreamBeginCaptureToGraph)       \
     X(cuGraphConditionalHandleCreate)    \
-    X(cuGraphAddNode)
+    X(cuGraphAddNode)                    \
+    X(cuGraphExecKernelNodeSetParams)
 #else
 #define RVIT_CU_LATER_FUNCTIONS(X) \
     X(cuLaunchKernelEx)            \

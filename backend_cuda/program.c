@@ -1,9 +1,24 @@
 /* Programs: the ops, captured into a graph once. */
 #include "backend_cuda/cu.h"
 
-/* Launches the ops on the queue's stream, which is capturing. */
-static rvit_status run_ops(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_ops, int in_buckets)
+/* Captures the kernel of an op that launches bring. */
+static rvit_status run_node(rvit_cu_program *program, const rvit_op *op)
 {
+    rvit_cu_queue *queue = &program->queue;
+    if (program->n_nodes == RVIT_CU_MAX_NODES)
+        return rvit_fail(RVIT_INTERNAL, "cuda: a program has more than %d ops that launches bring", RVIT_CU_MAX_NODES);
+    queue->node = &program->nodes[program->n_nodes++];
+    rvit_status status = rvit_cu_run(queue, op);
+    if (status == RVIT_OK)
+        status = rvit_cu_node_find(queue, queue->node);
+    queue->node = NULL;
+    return status;
+}
+
+/* Launches the ops on the queue's stream, which is capturing. */
+static rvit_status run_ops(rvit_cu_program *program, const rvit_op *ops, int32_t n_ops, int in_buckets)
+{
+    rvit_cu_queue *queue = &program->queue;
     int32_t first = n_ops, end = n_ops;
     if (in_buckets)
         rvit_cu_buckets_find(queue, ops, n_ops, 0, &first, &end);
@@ -16,7 +31,7 @@ static rvit_status run_ops(rvit_cu_queue *queue, const rvit_op *ops, int32_t n_o
         }
         queue->behind = &ops[i + 1];
         queue->n_behind = n_ops - i - 1;
-        RVIT_TRY(rvit_cu_run(queue, &ops[i]));
+        RVIT_TRY(ops[i].by_launch ? run_node(program, &ops[i]) : rvit_cu_run(queue, &ops[i]));
     }
     return RVIT_OK;
 }
@@ -52,7 +67,7 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
     queue->behind_own = 0;
     queue->ops = ops;
     queue->n_ops = n_ops;
-    const rvit_status status = run_ops(queue, ops, n_ops, in_buckets);
+    const rvit_status status = run_ops(program, ops, n_ops, in_buckets);
     queue->capturing = 0;
     queue->n_ops = 0;
     CUgraph graph = NULL;
@@ -65,7 +80,10 @@ static rvit_status capture(rvit_cu_program *program, const rvit_op *ops, int32_t
     if (result != CUDA_SUCCESS)
         return rvit_cu_fail(driver, result, "cuStreamEndCapture");
     result = driver->cuGraphInstantiateWithFlags(&program->graph, graph, 0);
-    (void)driver->cuGraphDestroy(graph);
+    if (program->n_nodes > 0)
+        program->source = graph;
+    else
+        (void)driver->cuGraphDestroy(graph);
     if (result != CUDA_SUCCESS) {
         program->graph = NULL;
         return rvit_cu_fail(driver, result, "cuGraphInstantiateWithFlags");
@@ -81,6 +99,8 @@ static void close_program(rvit_cu_program *program)
     const rvit_cu_driver *driver = program->queue.device->driver;
     if (program->graph != NULL)
         (void)driver->cuGraphExecDestroy(program->graph);
+    if (program->source != NULL)
+        (void)driver->cuGraphDestroy(program->source);
     rvit_cu_queue_close(&program->queue);
     if (program->queue.stream != NULL)
         (void)driver->cuStreamDestroy(program->queue.stream);
@@ -133,19 +153,33 @@ void rvit_cu_program_destroy(rvit_program *base)
     rvit_alloc_free(&base->device->alloc, program);
 }
 
-rvit_status rvit_cu_program_launch(rvit_program *base, rvit_stream *base_stream)
+/* Under the lock, in the context. */
+static rvit_status launch(rvit_cu_program *program, const rvit_op *ops, CUstream stream)
+{
+    rvit_cu_queue *queue = &program->queue;
+    rvit_status status = RVIT_OK;
+    queue->changed = program->graph;
+    for (int32_t i = 0; i < program->n_nodes && status == RVIT_OK; i++) {
+        queue->node = &program->nodes[i];
+        status = rvit_cu_run(queue, &ops[i]);
+    }
+    queue->changed = NULL;
+    queue->node = NULL;
+    RVIT_TRY(status);
+    RVIT_CU_TRY(queue->device->driver, cuGraphLaunch, (program->graph, stream));
+    return RVIT_OK;
+}
+
+rvit_status rvit_cu_program_launch(rvit_program *base, rvit_stream *base_stream, const rvit_op *ops)
 {
     rvit_cu_program *program = (rvit_cu_program *)base;
-    rvit_cu_stream *stream = (rvit_cu_stream *)base_stream;
-    const rvit_cu_driver *driver = program->queue.device->driver;
     int entered = 0;
     RVIT_TRY(rvit_cu_enter(program->queue.device, &entered));
     pthread_mutex_lock(&program->lock);
-    const CUresult result = driver->cuGraphLaunch(program->graph, stream->queue.stream);
+    const rvit_status status = launch(program, ops, ((rvit_cu_stream *)base_stream)->queue.stream);
     pthread_mutex_unlock(&program->lock);
     rvit_cu_leave(program->queue.device, entered);
-    if (result != CUDA_SUCCESS)
-        return rvit_cu_fail(driver, result, "cuGraphLaunch");
+    RVIT_TRY(status);
     base_stream->stats.launches += program->queue.launches;
     base_stream->stats.copies += program->queue.copies;
     base_stream->stats.submits++;

@@ -4,6 +4,8 @@
 rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvit_cu_grid grid, int32_t threads, int32_t shared,
                                 void *params)
 {
+    if (queue->changed != NULL)
+        return rvit_cu_node_change(queue, kernel, grid, threads, shared, params);
     void *arguments[] = {params};
     const rvit_cu_driver *driver = queue->device->driver;
     if (queue->device->machine.early && queue->capturing && queue->behind_own) {
@@ -28,6 +30,8 @@ rvit_status rvit_cu_launch_grid(rvit_cu_queue *queue, rvit_cu_kernel kernel, rvi
                     (queue->device->kernels[kernel], grid.x, grid.y, grid.z, (unsigned)threads, 1, 1, (unsigned)shared, queue->stream,
                      arguments, NULL));
     }
+    if (queue->node != NULL)
+        rvit_cu_node_keep(queue->node, kernel, grid, params);
     queue->behind_own = 1;
     queue->launches++;
     return RVIT_OK;

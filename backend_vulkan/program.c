@@ -189,8 +189,9 @@ void rvit_vk_program_destroy(rvit_program *base)
     close_program(device, (vk_program *)base);
 }
 
-rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream)
+rvit_status rvit_vk_program_launch(rvit_program *base, rvit_stream *stream, const rvit_op *ops)
 {
+    (void)ops; /* rvit_device.takes_ops is 0 */
     vk_program *program = (vk_program *)base;
     if (stream->deferred)
         return rvit_vk_commands_record(stream, program->ops, program->n_ops, &program->indirect);

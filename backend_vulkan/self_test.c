@@ -283,7 +283,7 @@ static rvit_status launch(self_test *t, rvit_stream *stream, rvit_program *progr
 {
     for (int run = 0; run < RUNS; run++) {
         memset(t->out.buffer.base.host, 0xff, (size_t)t->out.buffer.base.size);
-        RVIT_TRY(rvit_vk_program_launch(program, stream));
+        RVIT_TRY(rvit_vk_program_launch(program, stream, NULL));
         RVIT_TRY(rvit_vk_stream_synchronize(stream));
         RVIT_TRY(compare(t, run));
     }

@@ -430,6 +430,6 @@ rvit_status rvit_vk_commands_record(rvit_stream *stream, const rvit_op *ops, int
 /* program.c */
 rvit_status rvit_vk_program_create(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
 void rvit_vk_program_destroy(rvit_program *program);
-rvit_status rvit_vk_program_launch(rvit_program *program, rvit_stream *stream);
+rvit_status rvit_vk_program_launch(rvit_program *program, rvit_stream *stream, const rvit_op *ops);
 
 #endif

@@ -25,6 +25,7 @@ struct rvit_device {
     atomic_llong buffer_size[3];     /* current bytes in buffers, by type; counted by core */
     atomic_llong working_size;       /* current bytes of device memory in streams and programs; counted by the backend */
     int32_t debug_checks;
+    int32_t takes_ops; /* set by the backend: programs may hold ops with by_launch */
 };
 
 struct rvit_buffer {
@@ -83,7 +84,9 @@ struct rvit_backend_api {
     /* ops are prepared and supported; they are valid during the call only. */
     rvit_status (*program_create)(rvit_device *device, const rvit_op *ops, int32_t n_ops, rvit_program **out_program);
     void (*program_destroy)(rvit_program *program);
-    rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream);
+    /* ops: prepared and supported, one for each of the program's with by_launch, in their order and of the same shapes but for fewer
+       images, 1 at least; NULL: it has none. They replace those of this launch, not of launches before it. A failure enqueues nothing. */
+    rvit_status (*program_launch)(rvit_program *program, rvit_stream *stream, const rvit_op *ops);
 };
 
 /* For the interop functions of a backend: completes and checks a caller's desc (NULL: the default). */

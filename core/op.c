@@ -452,11 +452,12 @@ int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES])
     return ops[op->type].list(op, out);
 }
 
-static rvit_status check_access(const rvit_device *device, const char *op_name, const rvit_access *access)
+static rvit_status check_access(const rvit_device *device, const rvit_op *op, const rvit_access *access)
 {
+    const char *op_name = rvit_op_name(op->type);
     const rvit_view view = access->view;
     if (view.buffer == NULL)
-        return access->optional ? RVIT_OK : rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is missing", op_name, access->name);
+        return access->optional || op->by_launch ? RVIT_OK : rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is missing", op_name, access->name);
     if (view.buffer->device != device)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is in a buffer of another device", op_name, access->name);
     if (view.offset < 0 || view.offset % access->alignment != 0)
@@ -506,7 +507,7 @@ rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];
     const int n = rvit_op_accesses(op, accesses);
     for (int i = 0; i < n; i++)
-        RVIT_TRY(check_access(device, name, &accesses[i]));
+        RVIT_TRY(check_access(device, op, &accesses[i]));
     for (int i = 0; i < n; i++) {
         if (!accesses[i].writes)
             continue;

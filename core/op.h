@@ -23,6 +23,8 @@ typedef struct rvit_linear_hints {
 typedef struct rvit_op {
     rvit_op_type type;
     rvit_linear_hints hints;
+    int32_t by_launch; /* patchify and head, where rvit_device.takes_ops: each launch of the program brings the op anew, and the recorded
+                          one may lack arrays */
     union {
 #define RVIT_OP(TYPE, name) rvit_##name##_args name;
 #include "core/ops.def"

@@ -21,7 +21,7 @@ rvit_status rvit_program_launch(rvit_program *program, rvit_stream *stream)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_program_launch: program and stream belong to different devices");
     if (stream->recording)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_program_launch: the stream is recording; a program cannot be part of a program");
-    return stream->device->api->program_launch(program, stream);
+    return stream->device->api->program_launch(program, stream, NULL);
 }
 
 void rvit_program_destroy(rvit_program *program)

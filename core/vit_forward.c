@@ -310,15 +310,19 @@ static rvit_patchify_args patchify_of(const forward *f)
     return patchify;
 }
 
+/* The op that reads the images, or writes the logits. */
+static rvit_status add_outer(const forward *f, rvit_op *op)
+{
+    op->by_launch = f->plan->desc.run_views;
+    return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
+}
+
 static rvit_status embed(forward *f)
 {
     const rvit_model *model = f->model;
-    if (f->plan->desc.run_views) {
-        f->session->patchify = patchify_of(f);
-    } else {
-        const rvit_patchify_args patchify = patchify_of(f);
-        RVIT_TRY(rvit_patchify(f->stream, &patchify));
-    }
+    rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .patchify = patchify_of(f)};
+    f->session->patchify = patchify.patchify;
+    RVIT_TRY(add_outer(f, &patchify));
 
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = model->dtype;
@@ -401,11 +405,9 @@ static rvit_head_args head_of(const forward *f)
 
 static rvit_status head(const forward *f)
 {
-    const rvit_head_args args = head_of(f);
-    if (!f->plan->desc.run_views)
-        return rvit_head(f->stream, &args);
-    f->session->head = args;
-    return RVIT_OK;
+    rvit_op op = {.type = RVIT_OP_HEAD, .head = head_of(f)};
+    f->session->head = op.head;
+    return add_outer(f, &op);
 }
 
 rvit_status rvit_forward_record(rvit_session *session)

@@ -232,49 +232,57 @@ static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, i
     return RVIT_OK;
 }
 
-/* Cuts the images of a run into patches, and lays out their rows for the whole capacity. */
-static rvit_status cut_images(const rvit_session *s, const rvit_run_args *args)
+/* The patch cut of a run, which lays out the rows of the whole capacity. */
+static rvit_status cut_of(const rvit_session *s, const rvit_run_args *args, rvit_op *out_op)
 {
     rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
     op.patchify.images = args->device_images;
-    rvit_device *device = s->stream->device;
-    if (s->plan->desc.fixed_batch || device->info.backend == RVIT_BACKEND_VULKAN) {
-        op.patchify.live_images.offset += s->plan->desc.fixed_batch ? 0 : 4 * (int64_t)args->n_images;
-        return rvit_stream_add(s->stream, &op);
-    }
-    /* The view holds no more than this run's images, and the op reads no more: checked as if the capacity were their number. */
-    rvit_op present = op;
-    present.patchify.n_images = args->n_images;
-    RVIT_TRY(rvit_op_check(device, &present));
-    op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
-    return device->api->stream_enqueue(s->stream, &op, 1);
+    if (!s->plan->desc.fixed_batch)
+        op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
+    /* But on Vulkan the view holds no more than this run's images, and the op reads no more: checked as if the capacity were their number.
+     */
+    if (s->stream->device->info.backend != RVIT_BACKEND_VULKAN)
+        op.patchify.n_images = args->n_images;
+    RVIT_TRY(rvit_op_check(s->stream->device, &op));
+    op.patchify.n_images = s->patchify.n_images;
+    *out_op = op;
+    return RVIT_OK;
 }
 
-static rvit_op head_of(const rvit_session *s, const rvit_run_args *args)
+static rvit_status head_of(const rvit_session *s, const rvit_run_args *args, rvit_op *out_op)
 {
-    rvit_op op = {.type = RVIT_OP_HEAD, .head = s->head};
-    op.head.n_images = args->n_images;
-    op.head.logits = args->device_logits;
-    return op;
+    *out_op = (rvit_op){.type = RVIT_OP_HEAD, .head = s->head};
+    out_op->head.n_images = args->n_images;
+    out_op->head.logits = args->device_logits;
+    return rvit_op_check(s->stream->device, out_op);
+}
+
+/* With run_views; n_images > 0. */
+static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args *args)
+{
+    const rvit_backend_api *api = s->stream->device->api;
+    const int has_head = s->model->info.n_classes > 0;
+    rvit_op ops[2];
+    RVIT_TRY(cut_of(s, args, &ops[0]));
+    if (has_head)
+        RVIT_TRY(head_of(s, args, &ops[1]));
+    if (s->stream->device->takes_ops)
+        return api->program_launch(s->program, s->stream, ops);
+    RVIT_TRY(api->stream_enqueue(s->stream, &ops[0], 1));
+    RVIT_TRY(api->program_launch(s->program, s->stream, NULL));
+    return has_head ? api->stream_enqueue(s->stream, &ops[1], 1) : RVIT_OK;
 }
 
 static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
 {
     if (!s->plan->desc.run_views)
         return rvit_program_launch(s->program, s->stream);
-    if (args->n_images == 0) {
-        /* Nothing to compute; the layouts end where they begin, as those of any run begin. */
-        for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
-            *(int32_t *)rvit_session_host(s, s->plan->stages[i].cu_seqlens) = 0;
-        return RVIT_OK;
-    }
-    const int has_head = s->model->info.n_classes > 0;
-    rvit_op head = head_of(s, args), checked = head;
-    if (has_head) /* before anything is enqueued */
-        RVIT_TRY(rvit_op_check(s->stream->device, &checked));
-    RVIT_TRY(cut_images(s, args));
-    RVIT_TRY(rvit_program_launch(s->program, s->stream));
-    return has_head ? rvit_stream_add(s->stream, &head) : RVIT_OK;
+    if (args->n_images > 0)
+        return launch_with_views(s, args);
+    /* Nothing to compute; the layouts end where they begin, as those of any run begin. */
+    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
+        *(int32_t *)rvit_session_host(s, s->plan->stages[i].cu_seqlens) = 0;
+    return RVIT_OK;
 }
 
 rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *given)

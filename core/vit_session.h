@@ -15,7 +15,7 @@ struct rvit_session {
         uint8_t *host;       /* of TABLES and RESULTS the copy in mapped memory; NULL on the device */
     } places[RVIT_N_PLACES]; /* where each begins; all 0: the plan needs none */
 
-    /* With plan->desc.run_views: the ops before and after the program, complete but for what a run brings. */
+    /* With plan->desc.run_views: the first op and, with a head, the last, complete but for what a run brings. */
     rvit_patchify_args patchify;
     rvit_head_args head;
 
@@ -45,8 +45,8 @@ static inline void *rvit_session_host(const rvit_session *session, rvit_session_
     return place == NULL ? NULL : place + array.offset;
 }
 
-/* Calls the ops of one forward over the session's memory on its stream, which is recording. With plan->desc.run_views those in between, and
-   leaves the args of the first and the last in the session. */
+/* Calls the ops of one forward over the session's memory on its stream, which is recording. With plan->desc.run_views the first and the
+   last are brought by each launch; where the device cannot do that, they are left out. */
 rvit_status rvit_forward_record(rvit_session *session);
 
 #endif

@@ -217,8 +217,9 @@ typedef struct rvit_session_desc {
        then returns NULL. */
     rvit_view logits;
     /* 1: each run brings device memory of its own for images and logits, in
-       rvit_run_args.device_images and device_logits; images and logits above must be absent. A run
-       is then three dispatches: the patch cut, the recorded program and the head. Nothing is copied.
+       rvit_run_args.device_images and device_logits; images and logits above must be absent. Nothing
+       is copied. On Vulkan, and with CUDA before 13 (the driver: before 12.3), a run is then three
+       dispatches: the patch cut, the recorded program and the head.
        Unless the policy is RVIT_PRUNE_MASK, runs take nothing from the host, so that they may be
        enqueued one after another, whatever their number of images. */
     int32_t run_views;

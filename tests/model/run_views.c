@@ -1,6 +1,8 @@
 /* Runs that bring their images' and logits' memory; weights from tensors in memory, and replaced under a session. */
 #include "model.h"
 
+#include <dlfcn.h>
+
 enum { N_IMAGES = 4, CLASSES = 6, RUNS = 5 };
 
 static const toy_spec spec = {.dim = 64,
@@ -62,6 +64,13 @@ static rvit_run_args views_of(const memory *d, int run, int32_t n, const uint8_t
     return args;
 }
 
+static int64_t submits_of(const rvit_session *session)
+{
+    rvit_stats stats = RVIT_STATS_INIT;
+    expect_ok(rvit_session_get_stats(session, &stats));
+    return stats.submits;
+}
+
 /* Every policy, any number of images, one run behind another: the bits of sessions that copy from the host and back. */
 static void one_behind_another(void **state)
 {
@@ -85,7 +94,9 @@ static void one_behind_another(void **state)
             assert_null(rvit_session_input(session));
             for (int run = 0; run < RUNS; run++) {
                 const rvit_run_args args = views_of(&d, run, counts[run], mask);
+                const int64_t before = submits_of(session);
                 expect_ok(rvit_session_enqueue(session, &args));
+                assert_int_equal(submits_of(session) - before, counts[run] == 0 ? 0 : H.desc.backend == RVIT_BACKEND_VULKAN ? 3 : 1);
                 if (mask != NULL)
                     expect_ok(rvit_session_wait(session));
             }
@@ -131,8 +142,7 @@ static void bad_views(void **state)
 
     rvit_run_args args = views_of(&d, 0, 2, NULL);
     float logits[2 * CLASSES];
-    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
-    expect_ok(rvit_session_get_stats(session, &before));
+    const int64_t before = submits_of(session);
     expect_status(rvit_session_enqueue(plain, &args), RVIT_INVALID_ARGUMENT, "run_views is 0");
     expect_status(rvit_session_run(session, &args, logits), RVIT_UNSUPPORTED, "device_logits");
     if (H.desc.backend != RVIT_BACKEND_VULKAN) { /* where the buffer holds the capacity */
@@ -149,8 +159,62 @@ static void bad_views(void **state)
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "device_images is absent");
     args.images = toy_images(m, 2, 1);
     expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images is given");
-    expect_ok(rvit_session_get_stats(session, &after));
-    assert_int_equal(after.submits, before.submits); /* each was refused before anything was enqueued */
+    assert_int_equal(submits_of(session), before); /* each was refused before anything was enqueued */
+    close_memory(&d);
+}
+
+/* How often a function of the emulated CUDA driver was called. */
+static long long driver_calls(const char *function)
+{
+    void *const library = dlopen("libcuda.so.1", RTLD_NOW), *const symbol = dlsym(library, "rvit_emulation_calls");
+    long long (*calls)(const char *) = NULL;
+    assert_non_null(symbol);
+    memcpy(&calls, &symbol, sizeof symbol);
+    dlclose(library);
+    return calls(function);
+}
+
+/* On CUDA the recorded program is told of memory that is not that of the run before, and of nothing else; if that fails, nothing is
+   enqueued, and the session goes on. */
+static void changed_views(void **state)
+{
+    (void)state;
+    static const int32_t counts[RUNS] = {3, 2, N_IMAGES, 1, 3};
+    if (strstr(H.info.name, "CUDA emulation") == NULL)
+        skip();
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F16);
+    rvit_session_desc desc = policy_desc(RVIT_PRUNE_EVIT, N_IMAGES);
+    rvit_session *plain = open_session(model, &desc), *session = NULL;
+    memory d;
+    open_memory(&d, m, counts, 7);
+    desc.run_views = 1;
+    desc.stream = d.stream;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    static const int order[] = {0, 0, 1, 2, 2, 3, 0, 4, 4};
+    for (int i = 0; i < (int)(sizeof order / sizeof order[0]); i++) {
+        const rvit_run_args args = views_of(&d, order[i], counts[order[i]], NULL);
+        for (int failing = 1; failing <= 2 && i > 0 && order[i] != order[i - 1]; failing++) {
+            const int64_t before = submits_of(session);
+            setenv("RVIT_EMU_FAIL_ALLOC", failing == 1 ? "1" : "2", 1);
+            expect_status(rvit_session_enqueue(session, &args), RVIT_OUT_OF_DEVICE_MEMORY, "cuGraphExecKernelNodeSetParams");
+            unsetenv("RVIT_EMU_FAIL_ALLOC");
+            assert_int_equal(submits_of(session), before);
+        }
+        const long long before = driver_calls("cuGraphExecKernelNodeSetParams_v2"), launches = driver_calls("cuGraphLaunch");
+        expect_ok(rvit_session_enqueue(session, &args));
+        const long long changes = driver_calls("cuGraphExecKernelNodeSetParams_v2") - before;
+        assert_int_equal(changes, i == 0 ? 2 : order[i] == order[i - 1] ? 0 : 1); /* of the two the last failure left one */
+        assert_int_equal(driver_calls("cuGraphLaunch") - launches, 1);
+    }
+    expect_ok(rvit_session_wait(session));
+    for (int run = 0; run < RUNS; run++) {
+        float logits[N_IMAGES * CLASSES];
+        const int64_t size = (int64_t)counts[run] * CLASSES * 4;
+        expect_ok(rvit_stream_read(d.stream, (rvit_view){d.logits[run], 0}, logits, size));
+        assert_memory_equal(logits, run_session(plain, m, toy_images(m, N_IMAGES, 7 + (uint64_t)run), counts[run], NULL), (size_t)size);
+    }
+    rvit_session_destroy(session);
     close_memory(&d);
 }
 
@@ -231,5 +295,5 @@ static void replaced_weights(void **state)
     }
 }
 
-SUITE(run_views_suite, MODEL_TEST(one_behind_another), MODEL_TEST(bad_views), MODEL_TEST(weights_from_memory),
+SUITE(run_views_suite, MODEL_TEST(one_behind_another), MODEL_TEST(changed_views), MODEL_TEST(bad_views), MODEL_TEST(weights_from_memory),
       MODEL_TEST(replaced_weights));

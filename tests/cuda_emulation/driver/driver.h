@@ -72,14 +72,22 @@ struct operation {
 };
 } // namespace emu
 
+/* One of a graph's operations. */
+struct CUgraphNode_st {
+    size_t number;
+};
+
 struct CUgraph_st {
     std::vector<emu::operation> operations;
+    std::map<size_t, CUgraphNode_st> nodes; /* those that have been handed out */
+    CUgraphNode last;
     std::vector<std::vector<CUgraph>> handed_out; /* arrays of its nodes' branches */
     bool is_branch;
 };
 
 struct CUgraphExec_st {
     std::vector<emu::operation> operations;
+    CUgraph source; /* may be gone */
 };
 
 struct CUstream_st {
@@ -167,6 +175,9 @@ size_t memory_size();
 int compiled_for();
 int default_dynamic_shared(); /* bytes that a launch may ask for unless cuFuncSetAttribute says otherwise */
 void faults_restart();
+
+/* module.cpp. The operation of a launch, checked. */
+CUresult launch_of(CUfunction function, const launch_shape &shape, void **parameters, void **extra, operation *out_op);
 
 /* execute.cpp */
 CUresult submit(CUstream stream, operation &&op);

@@ -31,6 +31,21 @@ class sole_use
 };
 std::mutex sole_use::lock;
 std::set<CUgraphExec> sole_use::used;
+
+CUgraphNode node_of(CUgraph graph, size_t number)
+{
+    return &graph->nodes.emplace(number, CUgraphNode_st{number}).first->second;
+}
+
+/* The graph that a node is of, if it is still there. */
+CUgraph graph_of(CUgraphNode node)
+{
+    for (CUgraph graph : state().graphs)
+        for (auto &entry : graph->nodes)
+            if (&entry.second == node)
+                return graph;
+    return nullptr;
+}
 } // namespace
 
 void emu::choose_branch(unsigned long long handle, unsigned branch)
@@ -102,7 +117,7 @@ CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph graph, const CUgra
     return CUDA_SUCCESS;
 }
 
-/* What comes before a node is all that was captured before it: nodes have no names here. */
+/* What comes before a node is all that was captured before it; of that the last is named. */
 CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **last,
                                 const CUgraphEdgeData **edges, size_t *n_last)
 {
@@ -116,10 +131,14 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *status, 
                                           : CU_STREAM_CAPTURE_STATUS_ACTIVE;
     if (graph != nullptr)
         *graph = stream->captured;
+    const CUgraph captured = stream->captured;
+    const bool follows = captured != nullptr && !captured->operations.empty();
+    if (follows)
+        captured->last = node_of(captured, captured->operations.size() - 1);
     if (last != nullptr)
-        *last = nullptr;
+        *last = follows ? &captured->last : nullptr;
     if (n_last != nullptr)
-        *n_last = 0;
+        *n_last = follows;
     return CUDA_SUCCESS;
 }
 
@@ -164,7 +183,7 @@ CUresult cuGraphAddNode(CUgraphNode *node, CUgraph graph, const CUgraphNode *, c
     }
     conditional.phGraph_out = graph->handed_out.back().data();
     graph->operations.push_back(std::move(op));
-    *node = reinterpret_cast<CUgraphNode>(graph);
+    *node = node_of(graph, graph->operations.size() - 1);
     return CUDA_SUCCESS;
 }
 
@@ -190,8 +209,39 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, uns
         return CUDA_ERROR_INVALID_HANDLE;
     if (fault_allocation())
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *executable = new CUgraphExec_st{graph->operations};
+    *executable = new CUgraphExec_st{graph->operations, graph};
     state().executables.insert(*executable);
+    return CUDA_SUCCESS;
+}
+
+/* Launches before this keep what they had. */
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *params)
+{
+    const sole_use use(executable);
+    EMU_CALL(CONTEXT);
+    if (!use.granted) {
+        report("cuGraphExecKernelNodeSetParams: another thread uses the same executable graph");
+        return CUDA_ERROR_ILLEGAL_STATE;
+    }
+    if (params == nullptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    const CUgraph graph = graph_of(node);
+    if (graph == nullptr || state().executables.count(executable) == 0 || executable->source != graph) {
+        report("cuGraphExecKernelNodeSetParams: the node is not of the executable graph's source, or that is gone");
+        return CUDA_ERROR_INVALID_HANDLE;
+    }
+    operation &present = executable->operations[node->number], op = {};
+    if (present.kind != operation::LAUNCH)
+        return CUDA_ERROR_INVALID_VALUE;
+    const launch_shape shape = {{params->gridDimX, params->gridDimY, params->gridDimZ},
+                                {params->blockDimX, params->blockDimY, params->blockDimZ},
+                                params->sharedMemBytes,
+                                present.shape.early};
+    if (const CUresult refused = launch_of(params->func, shape, params->kernelParams, params->extra, &op))
+        return refused;
+    if (fault_allocation())
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    present = std::move(op);
     return CUDA_SUCCESS;
 }
 
@@ -237,7 +287,6 @@ CUresult cuGraphExecDestroy(CUgraphExec executable)
     return CUDA_SUCCESS;
 }
 
-/* The nodes are good for counting only. */
 CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
 {
     EMU_CALL(CONTEXT);
@@ -246,7 +295,7 @@ CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *n)
     const size_t present = graph->operations.size();
     if (nodes != nullptr)
         for (size_t i = 0; i < *n; i++)
-            nodes[i] = i < present ? reinterpret_cast<CUgraphNode>(&graph->operations[i]) : nullptr;
+            nodes[i] = i < present ? node_of(graph, i) : nullptr;
     if (nodes == nullptr || *n > present)
         *n = present;
     return CUDA_SUCCESS;

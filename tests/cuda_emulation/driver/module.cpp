@@ -26,7 +26,20 @@ CUfunction known_function(CUfunction function)
 
 CUresult launch_on(CUstream stream, CUfunction function, const launch_shape &shape, void **parameters, void **extra)
 {
-    if (known_function(function) == nullptr || !known(stream))
+    if (!known(stream))
+        return CUDA_ERROR_INVALID_HANDLE;
+    operation op = {};
+    if (const CUresult refused = launch_of(function, shape, parameters, extra, &op))
+        return refused;
+    if (stream->captured == nullptr && fault_launch())
+        return state().lost = CUDA_ERROR_ILLEGAL_ADDRESS;
+    return submit(stream, std::move(op));
+}
+} // namespace
+
+CUresult emu::launch_of(CUfunction function, const launch_shape &shape, void **parameters, void **extra, operation *out_op)
+{
+    if (known_function(function) == nullptr)
         return CUDA_ERROR_INVALID_HANDLE;
     const kernel &k = *function->entry;
     const unsigned(&grid)[3] = shape.grid, (&block)[3] = shape.block;
@@ -42,8 +55,6 @@ CUresult launch_on(CUstream stream, CUfunction function, const launch_shape &sha
     }
     if (extra != nullptr || (parameters == nullptr && k.n_parameters > 0))
         return CUDA_ERROR_INVALID_VALUE;
-    if (stream->captured == nullptr && fault_launch())
-        return state().lost = CUDA_ERROR_ILLEGAL_ADDRESS;
     operation op = {};
     op.kind = operation::LAUNCH;
     op.function = function;
@@ -54,9 +65,9 @@ CUresult launch_on(CUstream stream, CUfunction function, const launch_shape &sha
         op.offsets.push_back(at);
         memcpy(op.parameters.data() + at, parameters[i], k.sizes[i]);
     }
-    return submit(stream, std::move(op));
+    *out_op = std::move(op);
+    return CUDA_SUCCESS;
 }
-} // namespace
 
 CUresult cuModuleLoadData(CUmodule *module, const void *image)
 {

@@ -84,6 +84,49 @@ void graphs()
     }
 }
 
+/* A kernel of an executable graph takes other parameters, for later launches alone, while the graph it was made from is there. */
+void changes_of_graphs()
+{
+    session s;
+    setenv("RVIT_EMU_LATE", "1", 1);
+    test_params p = {};
+    const std::vector<float> in(128, 2.0f);
+    p.in = s.device(in);
+    test_params other = p;
+    p.out = s.device(std::vector<float>(1, 0.0f));
+    other.out = s.device(std::vector<float>(1, 0.0f));
+    CUgraph graph = nullptr;
+    CUgraphExec executable = nullptr;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    const CUgraphNode *last = nullptr;
+    size_t n_last = 0;
+    CHECK(cuStreamBeginCapture(s.stream, CU_STREAM_CAPTURE_MODE_RELAXED) == CUDA_SUCCESS);
+    CHECK(s.launch("sum", 1, 128, 512, p) == CUDA_SUCCESS);
+    CHECK(cuStreamGetCaptureInfo(s.stream, &status, nullptr, nullptr, &last, nullptr, &n_last) == CUDA_SUCCESS && n_last == 1);
+    const CUgraphNode node = *last;
+    CHECK(cuStreamEndCapture(s.stream, &graph) == CUDA_SUCCESS);
+    CHECK(cuGraphInstantiateWithFlags(&executable, graph, 0) == CUDA_SUCCESS);
+    CHECK(cuGraphLaunch(executable, s.stream) == CUDA_SUCCESS);
+    void *arguments[] = {&other};
+    CUDA_KERNEL_NODE_PARAMS params = {};
+    params.func = s.function("sum");
+    params.gridDimX = params.gridDimY = params.gridDimZ = params.blockDimY = params.blockDimZ = 1;
+    params.blockDimX = 128;
+    params.sharedMemBytes = 512;
+    params.kernelParams = arguments;
+    CHECK(cuGraphExecKernelNodeSetParams(executable, node, &params) == CUDA_SUCCESS);
+    CHECK(cuStreamSynchronize(s.stream) == CUDA_SUCCESS);
+    CHECK(s.host(static_cast<float *>(p.out), 1)[0] == 256.0f && s.host(static_cast<float *>(other.out), 1)[0] == 0.0f);
+    CHECK(cuGraphLaunch(executable, s.stream) == CUDA_SUCCESS && cuStreamSynchronize(s.stream) == CUDA_SUCCESS);
+    CHECK(s.host(static_cast<float *>(other.out), 1)[0] == 256.0f);
+    const int before = rvit_emulation_reports();
+    CHECK(cuGraphDestroy(graph) == CUDA_SUCCESS);
+    CHECK(cuGraphExecKernelNodeSetParams(executable, node, &params) == CUDA_ERROR_INVALID_HANDLE);
+    CHECK(rvit_emulation_reports() == before + 1);
+    CHECK(cuGraphExecDestroy(executable) == CUDA_SUCCESS);
+    unsetenv("RVIT_EMU_LATE");
+}
+
 /* With RVIT_EMU_LATE nothing happens before the host waits. */
 void lateness()
 {
@@ -160,6 +203,7 @@ void test_driver()
     memory();
     contexts();
     graphs();
+    changes_of_graphs();
     lateness();
     faults();
 }
