@@ -6,7 +6,7 @@ PyTorch's forward in a CUDA graph; then batches of the host, beside PyTorch's pi
     bench/python_models.py --library build/libraggedvit.so.0 --out results --dry-run       # tiny, on the CPU: its figures mean nothing
 
 Writes OUT/python_models.json. Images per second are of calls enqueued one behind another and one wait; host_us is the time of a call that
-returns while the GPU is busy; synchronizations are counted by PyTorch's profiler and by the library over 20 calls.
+returns while the GPU is busy; waits are counted by PyTorch's profiler and by the library over 20 calls, last of all.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import ctypes
 import json
 import os
 import pathlib
+import platform
 import sys
 import time
 
@@ -29,7 +30,7 @@ def parse():
     parser.add_argument("--models", default="deit_tiny_patch16_224,deit_small_patch16_224,deit_base_patch16_224,deit_base_patch16_384")
     parser.add_argument("--batches", default="1,16,64")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
-    parser.add_argument("--sections", default="device,host")
+    parser.add_argument("--sections", default="device,host,waits")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
@@ -111,20 +112,22 @@ def timm_model(torch, shape, weights, policy):
     return raggedvit.patch.timm(model, dtype="f16", **policy)
 
 
-def device_row(torch, bench, name, batch, keep, seconds):
+OURS = ("Model.prepare", "Model.forward", "patched timm")
+
+
+def device_calls(torch, bench, name, batch, keep):
+    """The ways to run one point, label -> call; the waiting call, the open model, and what to call at the end."""
     from peers.sessions import Graph, Sessions
 
     import raggedvit
 
-    zoo, clock, place = bench["zoo"], bench["clock"], bench["place"]
+    zoo, clock = bench["zoo"], bench["clock"]
     zoo.use(name)
     images, theirs = zoo.images(batch)
     policy = {"policy": "none"} if keep is None else {"policy": "l2", "keep": keep}
-    row = {"model": name, "batch": batch, "keep": keep}
     session = Sessions(zoo.ours, images, keep, 1)
     path = zoo.folder / f"{zoo.shape(name).name}.safetensors"
-    backend = "cuda" if torch.cuda.is_available() else "cpu"
-    model = raggedvit.Model(path, backend, "f16")
+    model = raggedvit.Model(path, "cuda" if torch.cuda.is_available() else "cpu", "f16")
     forward = model.prepare(**policy)
     patched = timm_model(torch, zoo.shape(name), {k: v.float().cpu() for k, v in zoo.weights.items()}, policy)
     graph = Graph("pytorch graph", zoo.forward(theirs, keep), clock)
@@ -133,22 +136,33 @@ def device_row(torch, bench, name, batch, keep, seconds):
              "patched timm": lambda: patched(images), "pytorch graph": graph.enqueue}
     if not torch.cuda.is_available():  # a session of the host takes one run at a time
         calls["C session"] = lambda: (session.enqueue(), session.wait())
+    return calls, wait, model, lambda: (session.close(), model.close())
+
+
+def device_row(torch, bench, name, batch, keep, seconds):
+    row = {"model": name, "batch": batch, "keep": keep}
+    calls, wait, _, close = device_calls(torch, bench, name, batch, keep)
     with torch.inference_mode():
-        wanted = forward(images).float().cpu()
-        for label in ("Model.forward", "patched timm"):
-            row.setdefault("largest_difference", {})[label] = float((calls[label]().float().cpu() - wanted).abs().max())
+        wanted = calls["Model.prepare"]().float().cpu()
+        row["largest_difference"] = {label: float((calls[label]().float().cpu() - wanted).abs().max()) for label in OURS[1:]}
         for label, call in calls.items():
             row[label] = {"images_per_second": rate(call, wait, batch, seconds), "host_us": host_us(call, wait)}
-        if backend == "cuda":
-            for label in ("Model.prepare", "Model.forward", "patched timm"):
-                row[label]["profiler_waits"] = waits(torch, calls[label], wait)
-            row["Model.prepare"]["library_waits"] = library_waits(model, calls["Model.prepare"])
-    base = row["C session"]["images_per_second"]
-    for label in ("Model.prepare", "Model.forward", "patched timm"):
-        row[label]["of_c_session"] = row[label]["images_per_second"] / base
-        row[label]["of_pytorch_graph"] = row[label]["images_per_second"] / row["pytorch graph"]["images_per_second"]
-    session.close()
-    model.close()
+    for label in OURS:
+        for theirs, key in (("C session", "of_c_session"), ("pytorch graph", "of_pytorch_graph")):
+            row[label][key] = row[label]["images_per_second"] / row[theirs]["images_per_second"]
+    close()
+    return row
+
+
+def waits_row(torch, bench, name, batch, keep, seconds):
+    """After all that is timed: once it has run, PyTorch's profiler slows every later launch of the process."""
+    row = {"model": name, "batch": batch, "keep": keep}
+    calls, wait, model, close = device_calls(torch, bench, name, batch, keep)
+    with torch.inference_mode():
+        row["library_waits"] = library_waits(model, calls["Model.prepare"])
+        if torch.cuda.is_available():
+            row["profiler_waits"] = {label: waits(torch, calls[label], wait) for label in OURS}
+    close()
     return row
 
 
@@ -249,15 +263,18 @@ def main():
     bench = {"zoo": zoo, "clock": clock, "place": place}
     names = ["tiny"] if dry else options.models.split(",")
     batches = [1, 2] if dry else [int(b) for b in options.batches.split(",")]
-    report = {"benchmark": "python_models", "dry_run": dry, "version": library.version(), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
-              "device": place.info().name.decode(), "torch": torch.__version__, "compiled_core": _has_core(), "device_rows": [], "host_rows": []}
+    report = {"benchmark": "python_models", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+              "version": library.version(), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
+              "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode()}, "cpu": platform.processor() or
+              platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__, "compiled_core": _has_core(), "device_rows": [],
+              "host_rows": [], "waits_rows": []}
     out = pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     with clock.on():
-        for section, measure, chosen in (("device", device_row, batches), ("host", host_row, batches[-1:])):
+        for section, measure, chosen in (("device", device_row, batches), ("host", host_row, batches[-1:]), ("waits", waits_row, batches[:1])):
             for name in names if section in options.sections else []:
                 for batch in chosen:
-                    for keep in (None, 0.5, 0.2) if section == "device" else (None, 0.5):
+                    for keep in (None, 0.5) if section == "host" else (None, 0.5, 0.2):
                         try:
                             row = measure(torch, bench, name, batch, keep, 0.02 if dry else options.seconds)
                         except Exception as failure:
