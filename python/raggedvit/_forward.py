@@ -146,7 +146,7 @@ class Forward:
         found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
         if model.cuda_index >= 0 and len(found):
             with model._pipeline() as pipeline:
-                return pipeline.one(found, self.prune)[0]
+                return np.concatenate([logits for logits, _ in pipeline.parts(found, self.prune)])
         images = as_float32(found)
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):
