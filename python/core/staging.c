@@ -7,9 +7,6 @@
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
-#if defined(__SSE2__)
-#include <emmintrin.h>
-#endif
 
 enum { MAX_WORKERS = 7, MAX_CHUNKS = 1024, LEAST_CHUNK = 1 << 20 };
 
@@ -25,28 +22,7 @@ typedef struct job {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, copied = PTHREAD_COND_INITIALIZER;
 static job *jobs; /* with chunks to take, or that are being copied */
-static int n_workers;
 static pid_t owner; /* the process that has the workers */
-
-/* to: a multiple of 16. Only the device reads what is written, so it goes past the caches. */
-static void copy(char *to, const char *from, size_t n)
-{
-    size_t at = 0;
-#if defined(__SSE2__)
-    for (; at + 64 <= n; at += 64) {
-        const __m128i a = _mm_loadu_si128((const __m128i *)(const void *)(from + at));
-        const __m128i b = _mm_loadu_si128((const __m128i *)(const void *)(from + at + 16));
-        const __m128i c = _mm_loadu_si128((const __m128i *)(const void *)(from + at + 32));
-        const __m128i d = _mm_loadu_si128((const __m128i *)(const void *)(from + at + 48));
-        _mm_stream_si128((__m128i *)(void *)(to + at), a);
-        _mm_stream_si128((__m128i *)(void *)(to + at + 16), b);
-        _mm_stream_si128((__m128i *)(void *)(to + at + 32), c);
-        _mm_stream_si128((__m128i *)(void *)(to + at + 48), d);
-    }
-    _mm_sfence();
-#endif
-    memcpy(to + at, from + at, n - at);
-}
 
 /* Copies the job's next chunk. The lock is held before and after, not meanwhile. */
 static void copy_next(job *work)
@@ -54,7 +30,7 @@ static void copy_next(job *work)
     const int64_t index = work->next++, at = index * work->chunk;
     const int64_t n = work->size - at < work->chunk ? work->size - at : work->chunk;
     pthread_mutex_unlock(&lock);
-    copy(work->to + at, work->from + at, (size_t)n);
+    memcpy(work->to + at, work->from + at, (size_t)n);
     pthread_mutex_lock(&lock);
     work->done[index] = 1;
 }
@@ -85,7 +61,7 @@ static void start_workers(void)
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (n_workers = 0; n_workers < MAX_WORKERS && n_workers < processors - 1; n_workers++) {
+    for (int n = 0; n < MAX_WORKERS && n < processors - 1; n++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, worker, NULL) != 0)
             break; /* the caller copies what they do not */
@@ -123,7 +99,8 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
     while (*last != NULL)
         last = &(*last)->behind;
     *last = work;
-    pthread_cond_broadcast(&more);
+    if (work->n_chunks > 1)
+        pthread_cond_broadcast(&more);
     for (int64_t sent = 0; sent < work->n_chunks;) {
         if (work->next < work->n_chunks)
             copy_next(work);

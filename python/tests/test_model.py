@@ -179,7 +179,7 @@ class ModelTest(unittest.TestCase):
         os.close(read)
 
     def test_staging(self):
-        # Batches of several threads, in several chunks, with bytes behind the last whole line; then in a child.
+        # Batches of several threads, in several chunks; then in a child.
         lib, device, core = self.model._lib, self.model._device, _core_loader.ready()
 
         def staged(seed, n):
