@@ -276,9 +276,9 @@ class Model:
             return self._result(session.handle, logits, n, outputs)
 
     def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: int) -> Result:
-        with self._pipeline() as pipeline:
+        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
             return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
-                            for logits, session in pipeline.parts(images, prune, outputs, mask)])
+                            for logits, session in parts])
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generator, Iterable, Iterator
 
 import numpy as np
 
@@ -178,7 +178,7 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def parts(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> Iterator[tuple[np.ndarray, Session]]:
+    def parts(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
         """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
         next part is under way meanwhile."""
         n_parts = min(4 * images.size // PART, len(images) // PART_IMAGES)
