@@ -21,7 +21,7 @@ typedef struct job {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t more = PTHREAD_COND_INITIALIZER, copied = PTHREAD_COND_INITIALIZER;
-static job *jobs; /* with chunks to take, or that are being copied */
+static job *jobs;   /* with chunks to take, or that are being copied */
 static pid_t owner; /* the process that has the workers */
 
 /* Copies the job's next chunk. The lock is held before and after, not meanwhile. */
