@@ -52,7 +52,7 @@ def rate(call, wait, batch, seconds):
     return best
 
 
-def host_us(call, wait, calls=16, windows=60):
+def host_us(call, wait, calls=4, windows=100):
     """Median over windows of the time of a call; few enough calls that the queue is never full."""
     samples = []
     for _ in range(windows):
@@ -192,9 +192,17 @@ def host_row(torch, bench, name, batch, keep, seconds):
                 pass
         return run
 
-    def one_by_one(n):
-        for i in range(n):
-            forward(pageable[i % 4])
+    def one_by_one(source):
+        def run(n):
+            for i in range(n):
+                forward(source[i % 4])
+        return run
+
+    def classified(source):
+        def run(n):
+            for i in range(n):
+                model.classify(source[i % 4], **policy)
+        return run
 
     def pytorch(source, pin):
         out = torch.empty((batch, zoo.shape(name).classes), pin_memory=cuda) if cuda else None
@@ -217,12 +225,11 @@ def host_row(torch, bench, name, batch, keep, seconds):
                 clock.synchronize()
         return run
 
-    row = {"model": name, "batch": batch, "keep": keep}
-    def classified(n):
-        for i in range(n):
-            model.classify(pageable[i % 4], **policy)
-
-    runs = {"map, pageable": ours(pageable), "map, pinned": ours(pinned), "forward, pageable": one_by_one, "classify, pageable": classified,
+    # map never splits a batch: the bits of a batch in parts are those of the whole.
+    whole = next(iter(forward.map(pageable[:1])))
+    row = {"model": name, "batch": batch, "keep": keep, "largest_difference": float(np.abs(forward(pageable[0]) - whole).max())}
+    runs = {"map, pageable": ours(pageable), "map, pinned": ours(pinned), "forward, pageable": one_by_one(pageable),
+            "forward, pinned": one_by_one(pinned), "classify, pageable": classified(pageable), "classify, pinned": classified(pinned),
             "PyTorch, pinned copy and graph": pytorch(tensors, False), "PyTorch, copy to pinned, copy and graph":
             pytorch([torch.from_numpy(x) for x in pageable], True)}
     with torch.inference_mode():

@@ -353,11 +353,11 @@ RVIT_API const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int
 /* For each row of an image after a stage, the index of its token in the unpruned image (prefix
    first; patch n is n_prefix + n): int32 [cu[image + 1] - cu[image]]. Ascending, with two
    exceptions: a fused token is -1 and comes last; with tome, rows are in ToMe's order, and a merged
-   token has the index of the token that the others were merged into. NULL if there is no such stage
-   or image. */
+   token has the index of the token that the others were merged into. The arrays of a stage's images
+   lie one behind another. NULL if there is no such stage or image. */
 RVIT_API const int32_t *rvit_session_kept(const rvit_session *session, int32_t stage, int32_t image);
 /* tome: for each row of an image after a stage, the number of tokens of which it is the mean: f32
-   [cu[image + 1] - cu[image]]. NULL for other policies. */
+   [cu[image + 1] - cu[image]], one image behind another. NULL for other policies. */
 RVIT_API const float *rvit_session_sizes(const rvit_session *session, int32_t stage, int32_t image);
 /* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens], 1 = kept. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_t image, uint8_t *out_mask);

@@ -50,7 +50,8 @@ int core_fail_library(core_error *error, rvit_status status);
     X(rvit_select)                       \
     X(rvit_pack)                         \
     X(rvit_unpack)                       \
-    X(rvit_session_enqueue)
+    X(rvit_session_enqueue)              \
+    X(rvit_copy)
 typedef struct core_library {
 #define X(name) __typeof__(&name) name;
     CORE_FUNCTIONS(X)

@@ -102,6 +102,9 @@ PyObject *core_forward_add(PyObject *module, PyObject *arguments);
 PyObject *core_forward_clear(PyObject *module, PyObject *state);
 PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t n);
 
+/* staging.c. _core.stage(stream, staging, images, host, source, size): see Slot in _pipeline.py. */
+PyObject *core_stage(PyObject *module, PyObject *arguments);
+
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);
 /* Looks the shim up, once. -1: PyTorch is older than 2.10, or not there. */

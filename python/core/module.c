@@ -58,6 +58,7 @@ static PyMethodDef methods[] = {
     {"forward_add", core_forward_add, METH_VARARGS, NULL},
     {"forward_clear", core_forward_clear, METH_O, NULL},
     {"forward", (PyCFunction)(void (*)(void))core_forward, METH_FASTCALL, NULL},
+    {"stage", core_stage, METH_VARARGS, NULL},
     {"torch_ops", core_torch_ops, METH_NOARGS, NULL},
     {"take_error", core_take_error, METH_NOARGS, NULL},
     {"last_stream", last_stream, METH_NOARGS, NULL},

@@ -3,6 +3,7 @@ library's memory."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import weakref
@@ -145,8 +146,8 @@ class Forward:
         model = self.model
         found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
         if model.cuda_index >= 0 and len(found):
-            with model._pipeline() as pipeline:
-                return pipeline.one(found, self.prune)[0]
+            with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(found, self.prune)) as parts:
+                return np.concatenate([logits for logits, _ in parts])
         images = as_float32(found)
         logits = np.empty((len(images), model.info.n_classes), np.float32)
         if len(images):

@@ -276,9 +276,9 @@ class Model:
             return self._result(session.handle, logits, n, outputs)
 
     def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: int) -> Result:
-        with self._pipeline() as pipeline:
-            logits, session = pipeline.one(images, prune, outputs, mask)
-            return self._result(session.handle, logits if self.info.n_classes else None, len(images), outputs)
+        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
+            return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
+                            for logits, session in parts])
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
@@ -394,13 +394,11 @@ class Model:
         stages = lib.rvit_session_n_stages(session)
         for stage in range(stages):
             cu = copied(lib.rvit_session_cu_seqlens(session, stage), (n + 1,), np.int32)
-            lengths = np.diff(cu).tolist()
             result.cu_seqlens.append(cu)
-            result.kept.append([copied(lib.rvit_session_kept(session, stage, i), (length,), np.int32)
-                                for i, length in enumerate(lengths)])
-            if n and lib.rvit_session_sizes(session, stage, 0):
-                result.sizes.append([copied(lib.rvit_session_sizes(session, stage, i), (length,), np.float32)
-                                     for i, length in enumerate(lengths)])
+            result.kept.append(_by_image(lib.rvit_session_kept(session, stage, 0), cu, np.int32))
+            sizes = lib.rvit_session_sizes(session, stage, 0)
+            if sizes:
+                result.sizes.append(_by_image(sizes, cu, np.float32))
 
         def rows(stage: int) -> int:
             return int(result.cu_seqlens[stage][-1]) if stage >= 0 else n * self.info.tokens
@@ -412,6 +410,33 @@ class Model:
             address = lib.rvit_session_cls_attention(session, ctypes.byref(laid_out_by))
             result.cls_attention = copied(address, (rows(laid_out_by.value), self.info.n_heads), np.float32)
         return result
+
+
+def _by_image(address: int | None, cu_seqlens: NDArray[np.int32], dtype: Any) -> list[np.ndarray]:
+    """The rows of each image, of which the library has those of all one behind another."""
+    bounds = cu_seqlens.tolist()
+    rows = copied(address, (bounds[-1],), dtype)
+    return [rows[begin:end] for begin, end in zip(bounds, bounds[1:])]
+
+
+def _joined(parts: list[Result[Any]]) -> Result[Any]:
+    """The results of a batch from those of its parts."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def rows(name: str) -> Any:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else np.concatenate(values)
+
+    def layout(stage: int) -> NDArray[np.int32]:
+        lengths = np.concatenate([np.diff(part.cu_seqlens[stage]) for part in parts])
+        return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+
+    def images(lists: Any) -> list[Any]:
+        return [[rows for found in stage for rows in found] for stage in zip(*lists)]
+
+    return Result(rows("logits"), [layout(stage) for stage in range(len(parts[0].cu_seqlens))], images(part.kept for part in parts),
+                  images(part.sizes for part in parts), rows("features"), rows("cls_attention"))
 
 
 def _as_tensors(result: Result[Any], device: Any) -> Result[Any]:

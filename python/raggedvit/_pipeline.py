@@ -1,5 +1,6 @@
 """Batches of the host through a CUDA device: pinned staging memory that several threads fill in chunks, each chunk copied by the device while
-the next ones are filled, and two slots that take turns, so that one batch is copied while the one before is computed."""
+the next ones are filled, and two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
+computed."""
 
 from __future__ import annotations
 
@@ -8,14 +9,16 @@ import concurrent.futures
 import ctypes
 import itertools
 import os
+import re
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Generator, Iterable, Iterator
 
 import numpy as np
 
 from ._arrays import is_torch
 from ._constants import CONSTANTS
+from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 from ._forward import host_tensor, host_view
 from ._layouts import new
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 CHUNK = 2 << 20  # bytes that one thread copies at a time
 N_SLOTS = 2
+PART = 16 << 20  # bytes, and images, that a part of a batch has at least
+PART_IMAGES = 16
 
 _numbers = itertools.count()
 _lock = threading.Lock()
@@ -56,6 +61,7 @@ class Slot:
         self.held: Any = None  # what the device may be reading: pinned memory of the caller's
         self.session: Any = None
         self.n = 0
+        self.first = 0  # the number of its first image in the caller's batch
         self.copy = new("rvit_copy_args")
         self.run = new("rvit_run_args")
 
@@ -73,9 +79,10 @@ class Slot:
         self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
         self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
 
-    def start(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> None:
+    def start(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None, first: int = 0) -> None:
         """Enqueues the copy of a batch and its forward."""
         self.n = n = len(images)
+        self.first = first
         self.reserve(n)
         self.session = self.model._sessions.get(prune, n, outputs, lambda: self.stream, ("host", self.number))
         masked, pinned = self.model._mask(mask, prune, self.session, n), self.pinned(images)
@@ -104,6 +111,11 @@ class Slot:
         """Copies a batch to the staging memory, and each chunk on to the device as soon as it is there."""
         assert self.staging is not None
         address = self.lib.rvit_buffer_host(self.staging)
+        if core is not None and images.dtype == np.float32 and images.flags.c_contiguous:
+            assert self.images is not None
+            ready().stage(self.stream.pointer.value, self.staging.pointer.value, self.images.pointer.value, address, images.ctypes.data,
+                          images.nbytes)
+            return
         memory: Any = (ctypes.c_char * self.size).from_address(address)
         staged = np.frombuffer(memory, np.float32)[: images.size].reshape(images.shape)
         image = staged[0].nbytes
@@ -131,16 +143,25 @@ class Slot:
 
     def finish(self) -> np.ndarray:
         """Waits for the batch under way, and returns its logits: [n, 0] without a head."""
-        with self.session:
-            self.lib.rvit_session_wait(self.session.handle)
+        try:
+            with self.session:
+                self.lib.rvit_session_wait(self.session.handle)
+        except RaggedVitError as error:
+            raise RaggedVitError(error.status, re.sub(r"^image (\d+):", self._image, str(error))) from None
         self.held = None
         assert self.logits is not None
         logits = np.empty((self.n, self.model.info.n_classes), np.float32)
         ctypes.memmove(logits.ctypes.data, self.lib.rvit_buffer_host(self.logits), logits.nbytes)
         return logits
 
+    def _image(self, found: re.Match[str]) -> str:
+        return f"image {self.first + int(found[1])}:"
+
     def abandon(self) -> None:
-        """Waits for whatever is enqueued, after a failure."""
+        """Waits for whatever is enqueued, after a failure, and forgets what it reports."""
+        if self.session is not None:
+            with self.session:
+                self.lib.raw.rvit_session_wait(self.session.handle)
         self.lib.raw.rvit_stream_synchronize(self.stream)
         self.held = None
 
@@ -157,14 +178,25 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def one(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> tuple[np.ndarray, Session]:
-        """The logits, and the session, which has the other results until the pipeline is given back."""
-        slot = self.slots[0]
+    def parts(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
+        """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
+        next part is under way meanwhile."""
+        n_parts = min(4 * images.size // PART, len(images) // PART_IMAGES)
+        if mask is not None or n_parts < 2 or self.model._sessions.most < N_SLOTS:
+            n_parts = 1
+        size, busy = -(-len(images) // n_parts), collections.deque[Slot]()
         try:
-            slot.start(images, prune, outputs, mask)
-            return slot.finish(), slot.session
+            for number, first in enumerate(range(0, len(images), size)):
+                if len(busy) == N_SLOTS:
+                    yield busy[0].finish(), busy.popleft().session
+                slot = self.slots[number % N_SLOTS]
+                busy.append(slot)
+                slot.start(images[first : first + size], prune, outputs, mask, first)
+            while busy:
+                yield busy[0].finish(), busy.popleft().session
         except BaseException:
-            slot.abandon()
+            for slot in self.slots:
+                slot.abandon()
             raise
 
     def run(self, batches: Iterable[Any], prune: Prune) -> Iterator[Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 import support  # noqa: F401: finds the package
 import raggedvit
-from raggedvit import RaggedVitError, _core_loader, _forward
+from raggedvit import RaggedVitError, _core_loader, _forward, _pipeline
 from raggedvit._layouts import new, rvit_view
 
 SIZE, DIM, DEPTH, CLASSES = 32, 64, 3, 5
@@ -267,6 +267,38 @@ class ForwardTest(unittest.TestCase):
             for found, batch in zip(forward.map(batches), batches):
                 np.testing.assert_allclose(found, self.cpu.forward(batch, "evit-fused", 0.5, blocks=[0, 1]), atol=1e-4)
             np.testing.assert_allclose(forward(batches[0]), self.cpu.forward(batches[0], "evit-fused", 0.5, blocks=[0, 1]), atol=1e-4)
+
+    def test_parts_of_a_batch_of_the_host(self):
+        whole, parts = mock.patch.object(_pipeline, "PART", 1 << 40), mock.patch.multiple(_pipeline, PART=1, PART_IMAGES=2)
+        with mock.patch.dict(sys.modules):
+            del sys.modules["torch"]
+            for policy, values in POLICIES.items():
+                for n in (5, 6) if policy == "evit-fused" else (5,):
+                    with self.subTest(f"{policy}, {n}"):
+                        ask = dict(policy=policy, features=True, cls_attention=True, **values)
+                        with whole:
+                            wanted, logits = self.model.classify(self.x[:n], **ask), self.model.forward(self.x[:n], policy, **values)
+                        with parts:
+                            found = self.model.classify(self.x[:n], **ask)
+                            np.testing.assert_array_equal(self.model.forward(self.x[:n], policy, **values), logits)
+                        for name in ("logits", "cu_seqlens", "features", "cls_attention"):
+                            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), name)
+                        for name in ("kept", "sizes"):
+                            for ours, theirs in zip(getattr(found, name), getattr(wanted, name), strict=True):
+                                for a, b in zip(ours, theirs, strict=True):
+                                    np.testing.assert_array_equal(a, b, name)
+
+    def test_errors_in_parts_of_a_batch(self):
+        bad = self.x.copy()
+        bad[3], bad[5] = np.nan, np.nan
+        with mock.patch.dict(sys.modules), mock.patch.multiple(_pipeline, PART=1, PART_IMAGES=2):
+            del sys.modules["torch"]
+            ask = dict(policy="l2", keep=0.5, blocks=[1])
+            good = self.model.classify(self.x, **ask).logits
+            self.assertRaisesRegex(RaggedVitError, "^image 3: a score is NaN", self.model.classify, bad, **ask)
+            np.testing.assert_array_equal(self.model.classify(self.x, **ask).logits, good)  # of image 5 nothing is said
+            bad[3] = 0
+            self.assertRaisesRegex(RaggedVitError, "^image 5: a score is NaN", self.model.forward, bad, **ask)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import functools
 import gc
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import unittest
@@ -12,7 +13,9 @@ import numpy as np
 
 import support
 import raggedvit
-from raggedvit import RaggedVitError, Status
+from raggedvit import RaggedVitError, Status, _core_loader
+from raggedvit._constants import CONSTANTS
+from raggedvit._layouts import rvit_view
 
 
 class ModelTest(unittest.TestCase):
@@ -174,6 +177,41 @@ class ModelTest(unittest.TestCase):
         os.close(write)
         self.assertEqual(os.read(read, 64), b"ended")
         os.close(read)
+
+    def test_staging(self):
+        # Batches of several threads, in several chunks; then in a child.
+        lib, device, core = self.model._lib, self.model._device, _core_loader.ready()
+
+        def staged(seed, n):
+            stream = lib.own("stream", device)
+            buffers = [lib.own("buffer", device, 4 * n, CONSTANTS[f"RVIT_BUFFER_{kind}"]) for kind in ("UPLOAD", "DEVICE")]
+            source, found, view = np.random.default_rng(seed).random(n + 1, np.float32)[1:], np.empty(n, np.float32), rvit_view()
+            for _ in range(3):
+                core.stage(stream.pointer.value, *(b.pointer.value for b in buffers), lib.rvit_buffer_host(buffers[0]), source.ctypes.data,
+                           source.nbytes)
+            view.buffer = buffers[1].pointer
+            lib.rvit_stream_read(stream, view, found.ctypes.data, found.nbytes)
+            return bool((found == source).all())
+
+        found = []
+        support.in_threads(*[lambda seed=seed: found.append(staged(seed, 1000003 + seed)) for seed in range(4)])
+        self.assertEqual(found, [True] * 4)
+        source = np.zeros(4, np.float32)
+        self.fails(Status.INVALID_ARGUMENT, "copy: ", core.stage, lib.own("stream", device).pointer.value, 0, 0, source.ctypes.data,
+                   np.ones(4, np.float32).ctypes.data, 16)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                signal.alarm(20)
+                memory, ones = np.zeros(1 << 20, np.float32), np.ones(1 << 20, np.float32)
+                try:
+                    core.stage(0, 0, 0, memory.ctypes.data, ones.ctypes.data, ones.nbytes)
+                except RaggedVitError:  # there is no stream; the threads that copy have started again
+                    code = int(not (memory == 1).all())
+            finally:
+                os._exit(code)
+        self.assertEqual(os.waitpid(child, 0)[1], 0)
 
     def test_the_interpreter_ends_with_everything_alive(self):
         code = ("import support, raggedvit, numpy as np\n"

@@ -79,7 +79,25 @@ class CudaModelTest(unittest.TestCase):
             self.assertEqual(after["synchronizations"], before["synchronizations"])
             self.assertEqual(after["device_allocations"], before["device_allocations"])
             self.assertEqual(after["copies"] - before["copies"], 20)  # the stages' results, within the program
+            self.assertEqual(after["submits"] - before["submits"], 20)  # one dispatch a forward
             torch.cuda.synchronize()
+
+    def test_a_large_batch_of_the_host_in_parts(self):
+        x = torch.from_numpy(support.tiles(64))
+        for dtype, error in (("f32", 1e-4), ("f16", 4e-2)):
+            model = raggedvit.Model(support.CHECKPOINT, "cuda", dtype, max_sessions=16)
+            for policy in ("none", "l2"):
+                forward = model.prepare(policy)
+                wanted = next(iter(forward.map([x])))  # whole
+                for source in (x, x.pin_memory(), x.double(), x.numpy()):
+                    for _ in range(2):
+                        # Sessions choose their GEMMs each for itself, where the host knows all row counts.
+                        self.assertLess(difference(torch.as_tensor(forward(source)), wanted), error)
+                result, whole = model.classify(x, policy), model.classify(x.cuda(), policy)
+                self.assertLess(difference(result.logits, whole.logits.cpu()), error)
+                for ours, theirs in zip(result.cu_seqlens, whole.cu_seqlens):
+                    self.assertEqual(ours.tolist(), theirs.tolist())
+            self.assertEqual(sorted(s.capacity for s in model._sessions if s.prune.policy == "none"), [32, 32, 64, 64])
 
     def test_streams(self):
         x = images(4).cuda()

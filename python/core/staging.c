@@ -1,0 +1,153 @@
+/* Batches of the host on their way to the device: several threads copy a batch to pinned memory in chunks, and the caller enqueues the
+   device's copy of each chunk as soon as it and those before it are there. */
+#include "door.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MAX_WORKERS = 7, MAX_CHUNKS = 1024, LEAST_CHUNK = 1 << 20 };
+
+/* One batch. Chunks before `next` are taken; `done`: copied. */
+typedef struct job {
+    char *to;
+    const char *from;
+    int64_t size, chunk, n_chunks, next;
+    uint8_t done[MAX_CHUNKS];
+    struct job *behind;
+} job;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER, copied = PTHREAD_COND_INITIALIZER;
+static job *jobs;   /* with chunks to take, or that are being copied */
+static pid_t owner; /* the process that has the workers */
+
+/* Copies the job's next chunk. The lock is held before and after, not meanwhile. */
+static void copy_next(job *work)
+{
+    const int64_t index = work->next++, at = index * work->chunk;
+    const int64_t n = work->size - at < work->chunk ? work->size - at : work->chunk;
+    pthread_mutex_unlock(&lock);
+    memcpy(work->to + at, work->from + at, (size_t)n);
+    pthread_mutex_lock(&lock);
+    work->done[index] = 1;
+}
+
+static void *worker(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        job *work = jobs;
+        while (work != NULL && work->next == work->n_chunks)
+            work = work->behind;
+        if (work == NULL) {
+            pthread_cond_wait(&more, &lock);
+            continue;
+        }
+        copy_next(work);
+        pthread_cond_broadcast(&copied);
+    }
+    return NULL;
+}
+
+/* As many workers as leave a processor to the caller. Those of a process do not come along when it forks. The lock is held. */
+static void start_workers(void)
+{
+    cpu_set_t usable;
+    const int processors = sched_getaffinity(0, sizeof usable, &usable) == 0 ? CPU_COUNT(&usable) : 1;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int n = 0; n < MAX_WORKERS && n < processors - 1; n++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, worker, NULL) != 0)
+            break; /* the caller copies what they do not */
+        pthread_detach(thread);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    owner = getpid();
+}
+
+static void forked(void)
+{
+    pthread_mutex_init(&lock, NULL);
+    pthread_cond_init(&more, NULL);
+    pthread_cond_init(&copied, NULL);
+    jobs = NULL;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, forked);
+}
+
+/* Copies all of the job, and has `stream` copy it on from `args`' source to its destination. */
+static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
+{
+    rvit_status status = RVIT_OK;
+    const int64_t base = args->source.offset;
+    pthread_once(&once, watch_forks);
+    pthread_mutex_lock(&lock);
+    if (owner != getpid())
+        start_workers();
+    job **last = &jobs;
+    while (*last != NULL)
+        last = &(*last)->behind;
+    *last = work;
+    if (work->n_chunks > 1)
+        pthread_cond_broadcast(&more);
+    for (int64_t sent = 0; sent < work->n_chunks;) {
+        if (work->next < work->n_chunks)
+            copy_next(work);
+        else if (!work->done[sent])
+            pthread_cond_wait(&copied, &lock);
+        int64_t end = sent;
+        while (end < work->n_chunks && work->done[end])
+            end++;
+        if (end == sent)
+            continue;
+        pthread_mutex_unlock(&lock);
+        args->source.offset = args->destination.offset = base + sent * work->chunk;
+        args->size = (end == work->n_chunks ? work->size : end * work->chunk) - sent * work->chunk;
+        if (status == RVIT_OK) /* else what the workers still copy is waited for */
+            status = rv.rvit_copy(stream, args);
+        sent = end;
+        pthread_mutex_lock(&lock);
+    }
+    for (last = &jobs; *last != work;)
+        last = &(*last)->behind;
+    *last = work->behind;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* stage(stream, staging, images, host, source, size): copies `size` bytes, a multiple of 4, from address `source` to the buffer `staging`,
+   whose memory is at `host`, and enqueues its copy to the buffer `images`. */
+PyObject *core_stage(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    unsigned long long stream, staging, images, host, source;
+    long long size;
+    if (!PyArg_ParseTuple(arguments, "KKKKKL", &stream, &staging, &images, &host, &source, &size))
+        return NULL;
+    job work = {.to = (char *)(uintptr_t)host, .from = (const char *)(uintptr_t)source, .size = size, .chunk = LEAST_CHUNK};
+    while (size / work.chunk >= MAX_CHUNKS)
+        work.chunk *= 2;
+    work.n_chunks = (size + work.chunk - 1) / work.chunk;
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source.buffer = (rvit_buffer *)(uintptr_t)staging;
+    args.destination.buffer = (rvit_buffer *)(uintptr_t)images;
+    core_error error;
+    rvit_status status;
+    int failed = 0;
+    Py_BEGIN_ALLOW_THREADS status = stage(&work, (rvit_stream *)(uintptr_t)stream, &args);
+    if (status != RVIT_OK)
+        failed = core_fail_library(&error, status);
+    Py_END_ALLOW_THREADS if (failed) return core_raise(&error);
+    Py_RETURN_NONE;
+}
