@@ -280,9 +280,11 @@ class ForwardTest(unittest.TestCase):
                             wanted, logits = self.model.classify(self.x[:n], **ask), self.model.forward(self.x[:n], policy, **values)
                         with parts:
                             found = self.model.classify(self.x[:n], **ask)
-                            np.testing.assert_array_equal(self.model.forward(self.x[:n], policy, **values), logits)
-                        for name in ("logits", "cu_seqlens", "features", "cls_attention"):
-                            np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name), name)
+                            # On a GPU sessions of different batches may choose different GEMMs.
+                            np.testing.assert_allclose(self.model.forward(self.x[:n], policy, **values), logits, atol=1e-4)
+                        for name in ("logits", "features", "cls_attention"):
+                            np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-4, err_msg=name)
+                        np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
                         for name in ("kept", "sizes"):
                             for ours, theirs in zip(getattr(found, name), getattr(wanted, name), strict=True):
                                 for a, b in zip(ours, theirs, strict=True):
