@@ -159,6 +159,7 @@ def waits_row(torch, bench, name, batch, keep, seconds):
     row = {"model": name, "batch": batch, "keep": keep}
     calls, wait, model, close = device_calls(torch, bench, name, batch, keep)
     with torch.inference_mode():
+        calls["Model.prepare"]()  # the first call of a forward makes its session
         row["library_waits"] = library_waits(model, calls["Model.prepare"])
         if torch.cuda.is_available():
             row["profiler_waits"] = {label: waits(torch, calls[label], wait) for label in OURS}
