@@ -30,7 +30,7 @@ typedef struct rvit_cu_patchify_params {
     void *out;
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
-    int32_t n_images, channels, image_size, patch_size, grid, n_prefix;
+    int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix;
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_linear_params {

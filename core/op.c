@@ -71,13 +71,17 @@ static int64_t strided(int64_t rows, int64_t stride, int64_t width, rvit_dtype d
 
 static int64_t pixels(const rvit_patchify_args *a)
 {
-    return (int64_t)a->n_images * a->channels * a->image_size * a->image_size;
+    return (int64_t)a->n_images * a->channels * a->image_height * a->image_width;
+}
+
+static int64_t patch_rows(const rvit_patchify_args *a)
+{
+    return a->n_images * (a->n_prefix + (int64_t)(a->image_height / a->patch_size) * (a->image_width / a->patch_size));
 }
 
 static int64_t patch_elements(const rvit_patchify_args *a)
 {
-    const int64_t grid = a->image_size / a->patch_size;
-    return a->n_images * (a->n_prefix + grid * grid) * a->channels * a->patch_size * a->patch_size;
+    return patch_rows(a) * a->channels * a->patch_size * a->patch_size;
 }
 
 static int64_t residual_rows(const rvit_linear_args *a)
@@ -173,18 +177,35 @@ static rvit_status prepare_copy(rvit_op *op)
     return check_multiple(op, "size", op->copy.size, 4);
 }
 
-static rvit_status prepare_patchify(rvit_op *op)
+/* Height or width of an image. */
+static rvit_status check_side(const rvit_op *op, const char *name, int32_t side)
 {
     const rvit_patchify_args *a = &op->patchify;
+    RVIT_TRY(check_range(op, name, side, a->patch_size, 1 << 14));
+    return a->crop ? RVIT_OK : check_multiple(op, name, side, a->patch_size);
+}
+
+/* Prepared args give the sides of a square image as height and width, and image_size 0. */
+static rvit_status prepare_patchify(rvit_op *op)
+{
+    rvit_patchify_args *a = &op->patchify;
     RVIT_TRY(check_images(op, a->n_images));
     RVIT_TRY(check_range(op, "channels", a->channels, 1, 64));
     RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
-    RVIT_TRY(check_range(op, "image_size", a->image_size, a->patch_size, 1 << 14));
-    RVIT_TRY(check_multiple(op, "image_size", a->image_size, a->patch_size));
+    RVIT_TRY(check_range(op, "crop", a->crop, 0, 1));
+    if (a->image_height == 0 && a->image_width == 0) {
+        RVIT_TRY(check_side(op, "image_size", a->image_size));
+        a->image_height = a->image_width = a->image_size;
+        a->image_size = 0;
+    }
+    if (a->image_size != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "patchify: image_size is %d, expected 0 beside image_height and image_width",
+                         (int)a->image_size);
+    RVIT_TRY(check_side(op, "image_height", a->image_height));
+    RVIT_TRY(check_side(op, "image_width", a->image_width));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, 1024));
-    const int64_t grid = a->image_size / a->patch_size;
-    return check_rows(op, "n_images * tokens", a->n_images * (a->n_prefix + grid * grid));
+    return check_rows(op, "n_images * tokens", patch_rows(a));
 }
 
 static rvit_status prepare_linear(rvit_op *op)

@@ -342,7 +342,7 @@ class rvit_prune_info(Struct):  # 104 bytes
     ]
 
 
-class rvit_patchify_args(Struct):  # 96 bytes
+class rvit_patchify_args(Struct):  # 112 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -355,6 +355,9 @@ class rvit_patchify_args(Struct):  # 96 bytes
         ("images", rvit_view),  # 48
         ("out", rvit_view),  # 64
         ("cu_seqlens", rvit_view),  # 80
+        ("image_height", c_int32),  # 96
+        ("image_width", c_int32),  # 100
+        ("crop", c_int32),  # 104
     ]
 
 

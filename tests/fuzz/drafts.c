@@ -51,6 +51,12 @@ static void draft_patchify(rvit_op *op, choices *c)
     a->channels = choose_int(c, 1, 4);
     a->patch_size = 2 * choose(c, 5) + (choose(c, 16) == 1);
     a->image_size = multiple(c, a->patch_size, 1, 4);
+    if (choose(c, 2)) {
+        a->image_size = 0;
+        a->crop = choose_int(c, 0, 1);
+        a->image_height = multiple(c, a->patch_size, 1, 4) + choose(c, 3);
+        a->image_width = multiple(c, a->patch_size, 1, 4) + choose(c, 3);
+    }
     a->n_prefix = choose_int(c, 0, 3);
 }
 
