@@ -1,5 +1,6 @@
-/* The oracle: direct reference implementations of linear, layernorm, attention and head, in float64 and rounded once at the end. Those of
-   the prune ops are in oracle_prune.c, the gradient of attention is in oracle_backward.c. All other ops are exact and need no reference. */
+/* The oracle: direct reference implementations of linear, layernorm, attention, rope and head, in float64 and rounded once at the end.
+   Those of the prune ops are in oracle_prune.c, the gradient of attention is in oracle_backward.c. All other ops are exact and need no
+   reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
@@ -134,6 +135,18 @@ void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_arg
 {
     oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
     rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), attention_heads, &job);
+}
+
+/* Rope: one head of a row. */
+
+void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype)
+{
+    const float *sines = cosines + pairs;
+    for (int64_t j = 0; j < pairs; j++) {
+        const double x = load(heads, first + j, dtype), y = load(heads, first + j + pairs, dtype);
+        store(heads, first + j, dtype, x * cosines[j] - y * sines[j]);
+        store(heads, first + j + pairs, dtype, y * cosines[j] + x * sines[j]);
+    }
 }
 
 /* Head. */

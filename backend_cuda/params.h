@@ -120,6 +120,23 @@ typedef struct rvit_cu_attention_backward_params {
     uint32_t zero;      /* 0, which the compiler does not know */
 } rvit_cu_attention_backward_params;
 
+typedef struct rvit_cu_rope_params {
+    void *q, *k;
+    const float *table;
+    const int32_t *positions; /* or NULL */
+    rvit_cu_rows rows;
+    int64_t q_stride, k_stride;
+    int32_t n_heads, head_dim, n_positions, n_prefix;
+} rvit_cu_rope_params;
+
+typedef struct rvit_cu_positions_params {
+    const int32_t *src_rows, *positions; /* positions or NULL */
+    const uint8_t *keep;                 /* or NULL */
+    int32_t *out;
+    rvit_cu_rows rows;
+    int32_t source_rows, n_positions;
+} rvit_cu_positions_params;
+
 /* What one op that lays images out leaves to the next one on the same memory, followed by a record for each image; zero at first. tickets
    and finished count, epoch tells this op's records from those of an earlier one. */
 typedef struct rvit_cu_layout_scratch {

@@ -247,13 +247,18 @@ static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *st
     return check_multiple(op, name, *stride, factor);
 }
 
+static rvit_status check_head_dim(const rvit_op *op, int64_t n_heads, int64_t head_dim)
+{
+    RVIT_TRY(check_range(op, "n_heads", n_heads, 1, 1 << 16));
+    RVIT_TRY(check_range(op, "head_dim", head_dim, 8, 128));
+    return check_multiple(op, "head_dim", head_dim, 8);
+}
+
 /* What attention and its gradient have in common. */
 static rvit_status check_heads(const rvit_op *op, int64_t n_images, int64_t n_heads, int64_t head_dim, int64_t max_len, int64_t rows)
 {
     RVIT_TRY(check_images(op, n_images));
-    RVIT_TRY(check_range(op, "n_heads", n_heads, 1, 1 << 16));
-    RVIT_TRY(check_range(op, "head_dim", head_dim, 8, 128));
-    RVIT_TRY(check_multiple(op, "head_dim", head_dim, 8));
+    RVIT_TRY(check_head_dim(op, n_heads, head_dim));
     RVIT_TRY(check_range(op, "max_len", max_len, 0, INT32_MAX - 1));
     return check_rows(op, "rows", rows);
 }
@@ -293,6 +298,18 @@ static rvit_status prepare_attention_backward(rvit_op *op)
     RVIT_TRY(check_stride(op, "d_q_stride", &a->d_q_stride, width, 8));
     RVIT_TRY(check_stride(op, "d_k_stride", &a->d_k_stride, width, 8));
     return check_stride(op, "d_v_stride", &a->d_v_stride, width, 8);
+}
+
+static rvit_status prepare_rope(rvit_op *op)
+{
+    rvit_rope_args *a = &op->rope;
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
+    RVIT_TRY(check_range(op, "n_positions", a->n_positions, 1, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
+    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
+    return check_stride(op, "k_stride", &a->k_stride, width, 8);
 }
 
 /* Checks the arrays and sizes that a score is computed from. */
@@ -364,9 +381,7 @@ static rvit_status prepare_match(rvit_op *op)
     RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 1, INT32_MAX - 1));
-    RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
-    RVIT_TRY(check_range(op, "head_dim", a->head_dim, 8, 128));
-    RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 8));
+    RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
     return check_stride(op, "k_stride", &a->k_stride, (int64_t)a->n_heads * a->head_dim, 8);
 }
@@ -377,6 +392,14 @@ static rvit_status prepare_merge(rvit_op *op)
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
     return check_dim(op, "dim", a->dim);
+}
+
+static rvit_status prepare_positions(rvit_op *op)
+{
+    const rvit_positions_args *a = &op->positions;
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_rows(op, "source_rows", a->source_rows));
+    return a->positions.buffer != NULL ? RVIT_OK : check_range(op, "n_positions", a->n_positions, 1, INT32_MAX - 1);
 }
 
 static rvit_status prepare_pack(rvit_op *op)
@@ -498,6 +521,8 @@ static int overlap(const rvit_access *a, const rvit_access *b)
 /* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
 static int64_t woven_stride(const rvit_op *op, int slot)
 {
+    if (op->type == RVIT_OP_ROPE)
+        return slot == RVIT_SLOT(rope, q) ? op->rope.q_stride : slot == RVIT_SLOT(rope, k) ? op->rope.k_stride : 0;
     if (op->type != RVIT_OP_ATTENTION_BACKWARD)
         return 0;
     const rvit_attention_backward_args *a = &op->attention_backward;
@@ -507,14 +532,22 @@ static int64_t woven_stride(const rvit_op *op, int slot)
                                                         : 0;
 }
 
+/* Bytes of a row of such a slot without the gap behind it; size: of an element. */
+static int64_t woven_width(const rvit_op *op, int64_t *out_size)
+{
+    const int ropes = op->type == RVIT_OP_ROPE;
+    *out_size = rvit_dtype_size(ropes ? op->rope.dtype : op->attention_backward.dtype);
+    return *out_size * (ropes ? (int64_t)op->rope.n_heads * op->rope.head_dim : backward_width(&op->attention_backward));
+}
+
 /* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
 static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
 {
     const int64_t stride = woven_stride(op, i);
     if (stride == 0 || stride != woven_stride(op, j))
         return 0;
-    const rvit_attention_backward_args *a = &op->attention_backward;
-    const int64_t size = rvit_dtype_size(a->dtype), period = stride * size, width = backward_width(a) * size;
+    int64_t size;
+    const int64_t width = woven_width(op, &size), period = stride * size;
     const int64_t distance = (accesses[j].view.offset - accesses[i].view.offset) % period;
     const int64_t ahead = distance < 0 ? distance + period : distance;
     return ahead >= width && ahead <= period - width;

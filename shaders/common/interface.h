@@ -131,6 +131,23 @@ struct rvit_attention_push {
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
+/* rope.comp: a thread takes four pairs of a head. */
+#define RVIT_ROPE_HAS_POSITIONS 1
+#define RVIT_ROPE_N_SPECS 2
+#define RVIT_ROPE_Q 0
+#define RVIT_ROPE_K 1
+#define RVIT_ROPE_TABLE 2
+#define RVIT_ROPE_POSITIONS 3
+#define RVIT_ROPE_LIVE 4
+#define RVIT_ROPE_N_BINDINGS 5
+struct rvit_rope_push {
+    int rows, live_at;
+    int n_heads, pairs4; /* pairs4: pairs of a head / 4 */
+    int n_positions, n_prefix;
+    int q_stride4, k_stride4; /* elements / 4 */
+    int q_at, k_at, table_at, positions_at;
+};
+
 /* Rows of an image whose scores, or pairs, are kept in shared memory. */
 #define RVIT_NEAR_KEYS 1024
 
@@ -240,6 +257,23 @@ struct rvit_merge_push {
     int x_rows;
     int dim4; /* dim / 4 */
     int x_at, sizes_at, src_rows_at, next_rows_at, out_x_at, out_sizes_at, out_key_bias_at;
+};
+
+/* positions.comp */
+#define RVIT_POSITIONS_FLAGS 1
+#define RVIT_POSITIONS_N_SPECS 2
+#define RVIT_POSITIONS_HAS_KEEP 1
+#define RVIT_POSITIONS_HAS_POSITIONS 2
+#define RVIT_POSITIONS_SRC_ROWS 0
+#define RVIT_POSITIONS_KEEP 1
+#define RVIT_POSITIONS_POSITIONS 2
+#define RVIT_POSITIONS_OUT 3
+#define RVIT_POSITIONS_LIVE 4
+#define RVIT_POSITIONS_N_BINDINGS 5
+struct rvit_positions_push {
+    int rows, live_at;
+    int source_rows, n_positions;
+    int src_rows_at, keep_at, positions_at, out_at;
 };
 
 /* pack.comp: units are 16-byte or 4-byte words. */

@@ -117,6 +117,27 @@ static void draft_attention_backward(rvit_op *op, choices *c)
         *strides[i] = stride(c, width);
 }
 
+static void draft_rope(rvit_op *op, choices *c)
+{
+    rvit_rope_args *a = &op->rope;
+    a->dtype = dtype(c);
+    rows(c, &a->rows);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 8, 1, 16);
+    a->n_positions = choose_int(c, 1, 40);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->q_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+    a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+}
+
+static void draft_positions(rvit_op *op, choices *c)
+{
+    rvit_positions_args *a = &op->positions;
+    rows(c, &a->rows);
+    a->source_rows = choose_int(c, 0, 50);
+    a->n_positions = choose_int(c, 1, 40);
+}
+
 static void draft_select(rvit_op *op, choices *c)
 {
     rvit_select_args *a = &op->select;
@@ -233,6 +254,8 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_UNPACK] = draft_unpack,
     [RVIT_OP_HEAD] = draft_head,
     [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
+    [RVIT_OP_ROPE] = draft_rope,
+    [RVIT_OP_POSITIONS] = draft_positions,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

@@ -56,6 +56,12 @@ static void stretch(rvit_op *op)
     case RVIT_OP_PACK:
         rows = &op->pack.rows.capacity, more = &op->pack.source_rows;
         break;
+    case RVIT_OP_ROPE:
+        rows = &op->rope.rows.capacity;
+        break;
+    case RVIT_OP_POSITIONS:
+        rows = &op->positions.rows.capacity, more = &op->positions.source_rows;
+        break;
     case RVIT_OP_UNPACK:
         rows = &op->unpack.rows.capacity, more = &op->unpack.destination_rows.capacity;
         break;
@@ -76,7 +82,8 @@ static scene_content content_of(const rvit_access *access)
     static const struct {
         const char *name;
         scene_content content;
-    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS}, {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK}};
+    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS}, {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK},
+                 {"keep", MASK},          {"positions", ROW_NUMBERS}};
     if (access->live)
         return LIVE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -107,6 +114,10 @@ static int64_t rows_of(const rvit_op *op)
         return op->merge.x_rows;
     case RVIT_OP_PACK:
         return op->pack.source_rows;
+    case RVIT_OP_ROPE:
+        return op->rope.n_positions;
+    case RVIT_OP_POSITIONS:
+        return op->positions.source_rows;
     case RVIT_OP_UNPACK:
         return op->unpack.destination_rows.capacity;
     default:
@@ -127,6 +138,10 @@ static int64_t capacity_of(const rvit_op *op, const char *name)
         return op->merge.rows.capacity;
     case RVIT_OP_PACK:
         return op->pack.rows.capacity;
+    case RVIT_OP_ROPE:
+        return op->rope.rows.capacity;
+    case RVIT_OP_POSITIONS:
+        return op->positions.rows.capacity;
     case RVIT_OP_UNPACK:
         return strcmp(name, "rows.live") ? op->unpack.destination_rows.capacity : op->unpack.rows.capacity;
     default:
