@@ -120,6 +120,21 @@ typedef struct rvit_cu_attention_backward_params {
     uint32_t zero;      /* 0, which the compiler does not know */
 } rvit_cu_attention_backward_params;
 
+/* Strides in elements. A CTA takes keys of a head, blockIdx.y, of image first_image + blockIdx.z. */
+typedef struct rvit_cu_received_params {
+    const void *q, *k;
+    const int32_t *cu_seqlens;
+    const float *key_bias; /* or NULL */
+    const float *lse;
+    float *out;
+    int32_t q_stride, k_stride;
+    int32_t n_heads, head_dim, max_len, rows;
+    int32_t first_image;
+    float scale;      /* of the logits; 16-bit kernels: times log2(e) */
+    float lse_factor; /* 16-bit kernels: log2(e), else 1 */
+    uint32_t zero;    /* 0, which the compiler does not know */
+} rvit_cu_received_params;
+
 typedef struct rvit_cu_rope_params {
     void *q, *k;
     const float *table;

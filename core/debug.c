@@ -104,6 +104,8 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_ATTENTION_BACKWARD:
         return check_layout(stream, op->attention_backward.cu_seqlens, op->attention_backward.n_images, op->attention_backward.max_len,
                             op->attention_backward.rows);
+    case RVIT_OP_RECEIVED:
+        return check_layout(stream, op->received.cu_seqlens, op->received.n_images, op->received.max_len, op->received.rows);
     case RVIT_OP_SELECT:
         return check_layout(stream, op->select.cu_seqlens, op->select.n_images, op->select.max_len, op->select.rows);
     case RVIT_OP_MEAN:

@@ -254,7 +254,7 @@ static rvit_status check_head_dim(const rvit_op *op, int64_t n_heads, int64_t he
     return check_multiple(op, "head_dim", head_dim, 8);
 }
 
-/* What attention and its gradient have in common. */
+/* What attention, its gradient and received have in common. */
 static rvit_status check_heads(const rvit_op *op, int64_t n_images, int64_t n_heads, int64_t head_dim, int64_t max_len, int64_t rows)
 {
     RVIT_TRY(check_images(op, n_images));
@@ -298,6 +298,16 @@ static rvit_status prepare_attention_backward(rvit_op *op)
     RVIT_TRY(check_stride(op, "d_q_stride", &a->d_q_stride, width, 8));
     RVIT_TRY(check_stride(op, "d_k_stride", &a->d_k_stride, width, 8));
     return check_stride(op, "d_v_stride", &a->d_v_stride, width, 8);
+}
+
+static rvit_status prepare_received(rvit_op *op)
+{
+    rvit_received_args *a = &op->received;
+    RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
+    RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
+    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
+    return check_stride(op, "k_stride", &a->k_stride, width, 8);
 }
 
 static rvit_status prepare_rope(rvit_op *op)

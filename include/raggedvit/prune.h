@@ -23,7 +23,8 @@ typedef enum rvit_score_type {
        root. Squares are added in 32 lanes (lane l takes elements l, l + 32, ...), then lane l +=
        lane l + 16, 8, 4, 2, 1. */
     RVIT_SCORE_L2 = 1,
-    /* The sum of cls_probs over the heads, in order, times the float32 value of 1 / n_heads. */
+    /* The sum of cls_probs over the heads, in order, times the float32 value of 1 / n_heads. Where
+       there is no CLS token: cls_probs may be what rvit_received writes. */
     RVIT_SCORE_CLS_ATTENTION = 2,
     /* CLS_ATTENTION times the square root of L2 (ATS: x holds the value vectors of all heads). */
     RVIT_SCORE_CLS_NORM = 3,

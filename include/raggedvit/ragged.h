@@ -121,6 +121,33 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_attention_backward(rvit_stream *stream,
    if these break a rule. */
 RVIT_API int64_t rvit_attention_backward_workspace(const rvit_attention_backward_args *args);
 
+/* The attention that each token receives: the mean, over the n rows i of its image, of the weight that
+   row i gives it,
+       out[t, h] = 1 / n * sum_i exp(scale * q[i, h, :] . k[t, h, :] + key_bias[t] - lse[i, h])
+   q, k, key_bias, scale and the sizes are those of rvit_attention, lse is what it wrote. A row whose
+   lse is -infinity gives nothing. The order of the sum is fixed: the result of an image does not
+   depend on the other images of the batch, and is the same in every run, bit for bit. rvit_select
+   takes out as cls_probs: with RVIT_SCORE_CLS_ATTENTION it then scores a row by the mean of what all
+   rows give it in all heads. */
+typedef struct rvit_received_args {
+    size_t struct_size;
+    rvit_dtype dtype; /* of q and k */
+    int32_t n_images;
+    int32_t n_heads;
+    int32_t head_dim;           /* multiple of 8, 8..128 */
+    int32_t max_len;            /* maximum length of an image, in rows */
+    int64_t rows;               /* maximum number of rows of a batch */
+    float scale;                /* 0: 1 / sqrt(head_dim) */
+    rvit_view q, k;             /* [rows, n_heads, head_dim]; the heads of a row are contiguous */
+    int64_t q_stride, k_stride; /* elements between rows; 0: n_heads * head_dim */
+    rvit_view cu_seqlens;       /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view key_bias;         /* optional: f32 [rows] */
+    rvit_view lse;              /* f32 [rows, n_heads] */
+    rvit_view out;              /* f32 [rows, n_heads] */
+} rvit_received_args;
+#define RVIT_RECEIVED_ARGS_INIT RVIT_INIT(rvit_received_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_received(rvit_stream *stream, const rvit_received_args *args);
+
 /* Rotary position embedding (RoPE): rotates the queries and the keys of a row by the row's position,
    in place and all heads alike. With p the position and D = head_dim, for j < D / 2
        x[j]         = x[j] * table[p, j] - x[j + D / 2] * table[p, j + D / 2]

@@ -152,6 +152,27 @@ class rvit_attention_backward_args(Struct):  # 368 bytes
     ]
 
 
+class rvit_received_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("n_heads", c_int32),  # 16
+        ("head_dim", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("rows", c_int64),  # 32
+        ("scale", c_float),  # 40
+        ("q", rvit_view),  # 48
+        ("k", rvit_view),  # 64
+        ("q_stride", c_int64),  # 80
+        ("k_stride", c_int64),  # 88
+        ("cu_seqlens", rvit_view),  # 96
+        ("key_bias", rvit_view),  # 112
+        ("lse", rvit_view),  # 128
+        ("out", rvit_view),  # 144
+    ]
+
+
 class rvit_rope_args(Struct):  # 144 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -570,6 +591,7 @@ TYPES: dict[str, Any] = {
     "rvit_rows": rvit_rows,
     "rvit_attention_args": rvit_attention_args,
     "rvit_attention_backward_args": rvit_attention_backward_args,
+    "rvit_received_args": rvit_received_args,
     "rvit_rope_args": rvit_rope_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
@@ -616,6 +638,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_attention_backward_args": {
         "struct_size": sizeof(rvit_attention_backward_args),
+    },
+    "rvit_received_args": {
+        "struct_size": sizeof(rvit_received_args),
     },
     "rvit_rope_args": {
         "struct_size": sizeof(rvit_rope_args),
@@ -736,6 +761,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_attention": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward_workspace": (c_int64, [c_void_p], False),
+    "rvit_received": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),

@@ -131,6 +131,29 @@ struct rvit_attention_push {
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
+/* received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries after the other; lines of
+   RECEIVED_COLUMNS threads share keys. */
+#define RVIT_RECEIVED_KEYS 64
+#define RVIT_RECEIVED_QUERIES 32
+#define RVIT_RECEIVED_COLUMNS 8
+#define RVIT_RECEIVED_HAS_BIAS 1
+#define RVIT_RECEIVED_N_SPECS 2
+#define RVIT_RECEIVED_Q 0
+#define RVIT_RECEIVED_K 1
+#define RVIT_RECEIVED_CU_SEQLENS 2
+#define RVIT_RECEIVED_KEY_BIAS 3
+#define RVIT_RECEIVED_LSE 4
+#define RVIT_RECEIVED_OUT 5
+#define RVIT_RECEIVED_N_BINDINGS 6
+struct rvit_received_push {
+    int n_images, n_heads, max_len, rows;
+    int n_tiles; /* of keys, at capacity */
+    int dim4;    /* head_dim / 4 */
+    float scale;
+    int q_stride4, k_stride4; /* elements / 4 */
+    int q_at, k_at, cu_seqlens_at, key_bias_at, lse_at, out_at;
+};
+
 /* rope.comp: a thread takes four pairs of a head. */
 #define RVIT_ROPE_HAS_POSITIONS 1
 #define RVIT_ROPE_N_SPECS 2

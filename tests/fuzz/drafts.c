@@ -117,6 +117,20 @@ static void draft_attention_backward(rvit_op *op, choices *c)
         *strides[i] = stride(c, width);
 }
 
+static void draft_received(rvit_op *op, choices *c)
+{
+    rvit_received_args *a = &op->received;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 8, 1, 16);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->scale = choose(c, 4) ? 0 : choose_float(c);
+    a->q_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+    a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+}
+
 static void draft_rope(rvit_op *op, choices *c)
 {
     rvit_rope_args *a = &op->rope;
@@ -254,6 +268,7 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_UNPACK] = draft_unpack,
     [RVIT_OP_HEAD] = draft_head,
     [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
+    [RVIT_OP_RECEIVED] = draft_received,
     [RVIT_OP_ROPE] = draft_rope,
     [RVIT_OP_POSITIONS] = draft_positions,
 };

@@ -31,6 +31,10 @@ static void stretch(rvit_op *op)
         op->attention_backward.n_heads = 1;
         n_images = &op->attention_backward.n_images, max_len = &op->attention_backward.max_len, rows = &op->attention_backward.rows;
         break;
+    case RVIT_OP_RECEIVED:
+        op->received.n_heads = 1;
+        n_images = &op->received.n_images, max_len = &op->received.max_len, rows = &op->received.rows;
+        break;
     case RVIT_OP_SELECT:
         n_images = &op->select.n_images, max_len = &op->select.max_len, rows = &op->select.rows;
         break;
@@ -100,6 +104,8 @@ static int64_t rows_of(const rvit_op *op)
         return op->attention.rows;
     case RVIT_OP_ATTENTION_BACKWARD:
         return op->attention_backward.rows;
+    case RVIT_OP_RECEIVED:
+        return op->received.rows;
     case RVIT_OP_SELECT:
         return op->select.rows;
     case RVIT_OP_MEAN:
@@ -156,6 +162,8 @@ static int32_t max_len_of(const rvit_op *op)
         return op->attention.max_len;
     case RVIT_OP_ATTENTION_BACKWARD:
         return op->attention_backward.max_len;
+    case RVIT_OP_RECEIVED:
+        return op->received.max_len;
     case RVIT_OP_SELECT:
         return op->select.max_len;
     case RVIT_OP_MEAN:
