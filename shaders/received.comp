@@ -1,7 +1,7 @@
-// The attention that tokens receive. A workgroup takes RECEIVED_KEYS keys of one head of one image, and the image's queries block by block. A
-// product of a block of queries and the keys is made of pieces of PIECE fours of channels, which are staged in shared memory as float32.
-// RECEIVED_COLUMNS consecutive invocations have the same ROWS keys, and each of them some queries of a block; their sums are added at the end.
-// Blocks start at the image's first row, so the bits of an image do not depend on the other images of its batch.
+// The attention that tokens receive. A workgroup takes RECEIVED_KEYS keys of one head of one image, and the image's queries block by block.
+// A product of a block of queries and the keys is made of pieces of PIECE fours of channels, which are staged in shared memory as float32.
+// RECEIVED_COLUMNS consecutive invocations have the same ROWS keys, and each of them some queries of a block; their sums are added at the
+// end. Blocks start at the image's first row, so the bits of an image do not depend on the other images of its batch.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"
