@@ -134,6 +134,8 @@ void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *arg
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
 void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
+void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *args);
+void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype);
 void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
 void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);

@@ -1,5 +1,5 @@
-/* All kernels except those of attention, its gradient and match: linear, layernorm, head, conversions; and the table of all kernels.
-   Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, received and match: linear, layernorm, head, conversions; and the table of all
+   kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -226,6 +226,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .linear_finish = linear_finish,
     .attention = ISA_NAME(rvit_cpu_attention_kernel),
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
+    .received = ISA_NAME(rvit_cpu_received_kernel),
     .layernorm = layernorm,
     .head = head,
     .metric = ISA_NAME(rvit_cpu_metric_kernel),

@@ -68,6 +68,21 @@ typedef struct rvit_cpu_backward_tile {
     int own_keys;
 } rvit_cpu_backward_tile;
 
+/* One head of one image: up to RVIT_CPU_ATTENTION_KEYS keys, of which the first is first_key, and all queries. The pointers are to the
+   image's first row, at this head. */
+typedef struct rvit_cpu_received_tile {
+    const void *q, *k;
+    int64_t q_stride, k_stride;
+    const float *key_bias; /* or NULL */
+    const float *lse;
+    float *out;
+    int64_t n_heads; /* the stride of lse and out */
+    int64_t len, first_key;
+    int n_keys, head_dim;
+    float scale;
+    int half;
+} rvit_cpu_received_tile;
+
 /* Rows first .. end - 1 of out. */
 typedef struct rvit_cpu_layernorm_rows {
     const void *x;
@@ -127,6 +142,7 @@ typedef struct rvit_cpu_kernels {
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
+    void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);

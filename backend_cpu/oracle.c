@@ -1,5 +1,6 @@
-/* The oracle: direct reference implementations of linear, layernorm, attention and head, in float64 and rounded once at the end. Those of
-   the prune ops are in oracle_prune.c, the gradient of attention is in oracle_backward.c. All other ops are exact and need no reference. */
+/* The oracle: direct reference implementations of linear, layernorm, attention, received, rope and head, in float64 and rounded once at the
+   end. Those of the prune ops are in oracle_prune.c, the gradient of attention is in oracle_backward.c. All other ops are exact and need no
+   reference. */
 #include <string.h>
 
 #include "backend_cpu/oracle.h"
@@ -134,6 +135,53 @@ void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_arg
 {
     oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
     rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), attention_heads, &job);
+}
+
+/* Received attention. */
+
+static void received_heads(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const rvit_received_args *a = ((const oracle_job *)context)->args;
+    const rvit_attention_args forward = {.dtype = a->dtype,
+                                         .head_dim = a->head_dim,
+                                         .scale = a->scale,
+                                         .q = a->q,
+                                         .k = a->k,
+                                         .q_stride = a->q_stride,
+                                         .k_stride = a->k_stride,
+                                         .key_bias = a->key_bias};
+    const float *lse = rvit_cpu_at(a->lse);
+    float *out = rvit_cpu_at(a->out);
+    for (int64_t task = begin; task < end; task++) {
+        const int64_t head = task % a->n_heads;
+        const rvit_cpu_range image = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), task / a->n_heads, a->rows, a->max_len);
+        for (int64_t key = image.begin; key < image.begin + image.len; key++) {
+            double sum = 0.0;
+            for (int64_t query = image.begin; query < image.begin + image.len; query++)
+                if (lse[query * a->n_heads + head] != -INFINITY)
+                    sum += exp(logit(&forward, query, key, head) - lse[query * a->n_heads + head]);
+            out[key * a->n_heads + head] = (float)(sum / (double)image.len);
+        }
+    }
+}
+
+void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *a)
+{
+    oracle_job job = {a, (int64_t)a->n_images * a->n_heads};
+    rvit_cpu_pool_run(device->pool, job.rows, rvit_cpu_grain(device->pool, job.rows, 1), received_heads, &job);
+}
+
+/* Rope: one head of a row. */
+
+void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype)
+{
+    const float *sines = cosines + pairs;
+    for (int64_t j = 0; j < pairs; j++) {
+        const double x = load(heads, first + j, dtype), y = load(heads, first + j + pairs, dtype);
+        store(heads, first + j, dtype, x * cosines[j] - y * sines[j]);
+        store(heads, first + j + pairs, dtype, y * cosines[j] + x * sines[j]);
+    }
 }
 
 /* Head. */

@@ -7,7 +7,7 @@ typedef struct patchify_job {
     const rvit_cpu_kernels *kernels;
     const float *images;
     void *out;
-    int64_t channels, image_size, patch_size, grid, n_prefix;
+    int64_t channels, height, width, patch_size, grid_height, grid_width, n_prefix;
     int half;
 } patchify_job;
 
@@ -23,20 +23,19 @@ static void patchify_lines(void *context, int64_t begin, int64_t end, int thread
 {
     (void)thread;
     const patchify_job *job = context;
-    const int64_t size = job->image_size, patch = job->patch_size;
-    const int64_t width = job->channels * patch * patch;
-    const int64_t tokens = job->n_prefix + job->grid * job->grid;
+    const int64_t patch = job->patch_size, width = job->channels * patch * patch;
+    const int64_t tokens = job->n_prefix + job->grid_height * job->grid_width;
     for (int64_t i = begin; i < end; i++) {
-        const int64_t image = i / job->grid, line = i % job->grid;
+        const int64_t image = i / job->grid_height, line = i % job->grid_height;
         if (line == 0) {
             const int64_t element = job->half ? 2 : 4;
             memset((char *)job->out + image * tokens * width * element, 0, (size_t)(job->n_prefix * width * element));
         }
-        const int64_t row = image * tokens + job->n_prefix + line * job->grid;
+        const int64_t row = image * tokens + job->n_prefix + line * job->grid_width;
         for (int64_t channel = 0; channel < job->channels; channel++)
             for (int64_t y = 0; y < patch; y++) {
-                const float *pixels = job->images + ((image * job->channels + channel) * size + line * patch + y) * size;
-                for (int64_t x = 0; x < job->grid; x++)
+                const float *pixels = job->images + ((image * job->channels + channel) * job->height + line * patch + y) * job->width;
+                for (int64_t x = 0; x < job->grid_width; x++)
                     write_elements(job, (row + x) * width + (channel * patch + y) * patch, pixels + x * patch, patch);
             }
     }
@@ -49,19 +48,21 @@ void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *a)
         .images = rvit_cpu_at(a->images),
         .out = rvit_cpu_at(a->out),
         .channels = a->channels,
-        .image_size = a->image_size,
+        .height = a->image_height,
+        .width = a->image_width,
         .patch_size = a->patch_size,
-        .grid = a->image_size / a->patch_size,
+        .grid_height = a->image_height / a->patch_size,
+        .grid_width = a->image_width / a->patch_size,
         .n_prefix = a->n_prefix,
         .half = a->dtype == RVIT_F16,
     };
     const int32_t *live_images = rvit_cpu_at(a->live_images);
     const int64_t n_images = live_images == NULL ? a->n_images : rvit_cpu_clamp(*live_images, 0, a->n_images);
-    const int64_t lines = n_images * job.grid;
+    const int64_t lines = n_images * job.grid_height;
     rvit_cpu_pool_run(device->pool, lines, rvit_cpu_grain(device->pool, lines, 4), patchify_lines, &job);
 
     int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens);
-    const int64_t tokens = job.n_prefix + job.grid * job.grid;
+    const int64_t tokens = job.n_prefix + job.grid_height * job.grid_width;
     if (cu_seqlens != NULL)
         for (int64_t i = 0; i <= a->n_images; i++)
             cu_seqlens[i] = (int32_t)((i < n_images ? i : n_images) * tokens);

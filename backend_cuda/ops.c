@@ -39,32 +39,35 @@ void rvit_cu_queue_close(rvit_cu_queue *queue)
     rvit_cu_scratch_free(queue, &queue->workspace);
 }
 
+/* Of attention, its gradient and received: an image is indexed with 32 bits. */
+static const char *supports_heads(int64_t max_len, int64_t rows, int32_t n_heads, const int64_t *strides, int n_strides)
+{
+    const int64_t len = max_len < rows ? max_len : rows;
+    for (int i = 0; i < n_strides; i++)
+        if ((len + 64) * strides[i] > INT32_MAX)
+            return "an image of 2^31 elements or more";
+    return n_heads > RVIT_CU_MAX_GRID_Z ? "more than 65535 heads" : NULL;
+}
+
 const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
 {
     (void)base;
     switch (op->type) {
     case RVIT_OP_ATTENTION: {
         const rvit_attention_args *a = &op->attention;
-        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
         const int64_t strides[] = {a->q_stride, a->k_stride, a->v_stride, a->out_stride};
-        for (int i = 0; i < 4; i++)
-            if ((len + 64) * strides[i] > INT32_MAX)
-                return "an image of 2^31 elements or more";
-        if (a->n_heads > RVIT_CU_MAX_GRID_Z)
-            return "more than 65535 heads";
-        return NULL;
+        return supports_heads(a->max_len, a->rows, a->n_heads, strides, 4);
     }
     case RVIT_OP_ATTENTION_BACKWARD: {
         const rvit_attention_backward_args *a = &op->attention_backward;
-        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
         const int64_t strides[] = {a->q_stride,     a->k_stride,   a->v_stride,   a->out_stride,
                                    a->d_out_stride, a->d_q_stride, a->d_k_stride, a->d_v_stride};
-        for (int i = 0; i < 8; i++)
-            if ((len + 64) * strides[i] > INT32_MAX)
-                return "an image of 2^31 elements or more";
-        if (a->n_heads > RVIT_CU_MAX_GRID_Z)
-            return "more than 65535 heads";
-        return NULL;
+        return supports_heads(a->max_len, a->rows, a->n_heads, strides, 8);
+    }
+    case RVIT_OP_RECEIVED: {
+        const rvit_received_args *a = &op->received;
+        const int64_t strides[] = {a->q_stride, a->k_stride};
+        return supports_heads(a->max_len, a->rows, a->n_heads, strides, 2);
     }
     case RVIT_OP_HEAD:
         if (((double)op->head.n_images / RVIT_CU_HEAD_IMAGES + 1) * (op->head.n_classes / (RVIT_CU_HEAD_WARPS * RVIT_CU_HEAD_CLASSES) + 1) >

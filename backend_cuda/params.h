@@ -30,7 +30,7 @@ typedef struct rvit_cu_patchify_params {
     void *out;
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
-    int32_t n_images, channels, image_size, patch_size, grid, n_prefix;
+    int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix;
 } rvit_cu_patchify_params;
 
 typedef struct rvit_cu_linear_params {
@@ -119,6 +119,38 @@ typedef struct rvit_cu_attention_backward_params {
     float store_factor; /* of d_q and d_k */
     uint32_t zero;      /* 0, which the compiler does not know */
 } rvit_cu_attention_backward_params;
+
+/* Strides in elements. A CTA takes keys of a head, blockIdx.y, of image first_image + blockIdx.z. */
+typedef struct rvit_cu_received_params {
+    const void *q, *k;
+    const int32_t *cu_seqlens;
+    const float *key_bias; /* or NULL */
+    const float *lse;
+    float *out;
+    int32_t q_stride, k_stride;
+    int32_t n_heads, head_dim, max_len, rows;
+    int32_t first_image;
+    float scale;      /* of the logits; 16-bit kernels: times log2(e) */
+    float lse_factor; /* 16-bit kernels: log2(e), else 1 */
+    uint32_t zero;    /* 0, which the compiler does not know */
+} rvit_cu_received_params;
+
+typedef struct rvit_cu_rope_params {
+    void *q, *k;
+    const float *table;
+    const int32_t *positions; /* or NULL */
+    rvit_cu_rows rows;
+    int64_t q_stride, k_stride;
+    int32_t n_heads, head_dim, n_positions, n_prefix;
+} rvit_cu_rope_params;
+
+typedef struct rvit_cu_positions_params {
+    const int32_t *src_rows, *positions; /* positions or NULL */
+    const uint8_t *keep;                 /* or NULL */
+    int32_t *out;
+    rvit_cu_rows rows;
+    int32_t source_rows, n_positions;
+} rvit_cu_positions_params;
 
 /* What one op that lays images out leaves to the next one on the same memory, followed by a record for each image; zero at first. tickets
    and finished count, epoch tells this op's records from those of an earlier one. */

@@ -189,6 +189,33 @@ rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, cons
     return tile;
 }
 
+rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t head_dim, tile_rows, stage_rows, warps;
+    } of[] = {
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_RECEIVED_##name] = {dim, 16 * (row_tiles), rows, (threads) / 32},
+        RVIT_CU_RECEIVED_SHAPES(SHAPE)
+#undef SHAPE
+    };
+    const int32_t len = size->len < 1 ? 1 : size->len;
+    if (size->element_size == 4)
+        return (rvit_cu_received_tile){
+            .threads = 128, .row_blocks = (int32_t)divide_up(len, 32), .shared = 2 * 32 * (size->head_dim + 4) * 4};
+    rvit_cu_received_tile tile = {0};
+    while (of[tile.shape].head_dim < size->head_dim)
+        tile.shape++;
+    const int32_t tiles = (int32_t)divide_up(len, of[tile.shape].tile_rows);
+    int32_t warps = share_tasks(tiles, of[tile.shape].warps);
+    /* Few heads fill the device better in small parts. */
+    while (warps > 1 && size->n_images * size->n_heads * divide_up(tiles, warps) * 2 <= machine->n_sms)
+        warps = (int32_t)divide_up(warps, 2);
+    tile.threads = warps * 32;
+    tile.row_blocks = (int32_t)divide_up(tiles, warps);
+    tile.shared = 2 * of[tile.shape].stage_rows * (RVIT_CU_ATTENTION_PITCH(of[tile.shape].head_dim) + 4);
+    return tile;
+}
+
 typedef struct linear_shape {
     int32_t rows, columns, threads, shared, roomy_shared, ctas, cost;
     int32_t is_single; /* for few rows, all of whose tiles are made at once */

@@ -89,6 +89,14 @@
 #define RVIT_CU_BACKWARD_NUMBERS_THREADS 256
 #define RVIT_CU_BACKWARD_BIAS_THREADS 256
 
+/* Received attention of 16-bit elements: name, the largest head dimension, 16-key tiles of a warp, queries of a stage (there are two), the
+   most threads, CTAs of them an SM has registers for. */
+#define RVIT_CU_RECEIVED_SHAPES(SHAPE) \
+    SHAPE(d32, 32, 2, 64, 128, 4)      \
+    SHAPE(d64, 64, 2, 64, 128, 4)      \
+    SHAPE(d96, 96, 2, 64, 128, 3)      \
+    SHAPE(d128, 128, 2, 64, 128, 3)
+
 /* A field named _macs is the number of multiply-accumulates of a GEMM, rows x in_features x
    out_features, from which on the host takes the path; 0: never. */
 typedef struct rvit_cu_machine {
@@ -142,6 +150,23 @@ typedef struct rvit_cu_backward_tile {
 } rvit_cu_backward_tile;
 
 rvit_cu_backward_tile rvit_cu_tile_backward(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
+
+/* Of 16-bit elements. */
+typedef enum rvit_cu_received_shape {
+#define SHAPE(name, ...) RVIT_CU_RECEIVED_##name,
+    RVIT_CU_RECEIVED_SHAPES(SHAPE)
+#undef SHAPE
+        RVIT_CU_N_RECEIVED_SHAPES
+} rvit_cu_received_shape;
+
+typedef struct rvit_cu_received_tile {
+    rvit_cu_received_shape shape;
+    int32_t threads;
+    int32_t row_blocks; /* CTAs for the keys of a head of an image */
+    int32_t shared;     /* bytes */
+} rvit_cu_received_tile;
+
+rvit_cu_received_tile rvit_cu_tile_received(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 typedef enum rvit_cu_linear_shape {
 #define SHAPE(name, ...) RVIT_CU_LINEAR_##name,

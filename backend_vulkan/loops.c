@@ -131,6 +131,12 @@ static double attention_loops(const rvit_vk_device *device, const rvit_attention
     return steps(a->n_images, 1.0e9) + 64.0 + steps(len, keys) * block + steps(shape.queries * d4, shape.threads);
 }
 
+static double received_loops(const rvit_received_args *a)
+{
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
+    return steps(len, RVIT_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
+}
+
 const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
 {
     if (device->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
@@ -142,5 +148,7 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = select_loops(device, &op->select);
     else if (op->type == RVIT_OP_ATTENTION)
         n = attention_loops(device, &op->attention);
+    else if (op->type == RVIT_OP_RECEIVED)
+        n = received_loops(&op->received);
     return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
 }

@@ -24,11 +24,14 @@ double rvit_vk_macs(const rvit_op *op)
     const rvit_attention_args *a = &op->attention;
     const rvit_linear_args *l = &op->linear;
     const rvit_match_args *m = &op->match;
+    const rvit_received_args *r = &op->received;
     switch (op->type) {
     case RVIT_OP_LINEAR:
         return (double)l->rows.capacity * l->in_features * l->out_features;
     case RVIT_OP_ATTENTION:
         return 2.0 * rows_of(a->max_len, a->rows, a->n_images) * a->max_len * a->n_heads * a->head_dim;
+    case RVIT_OP_RECEIVED:
+        return rows_of(r->max_len, r->rows, r->n_images) * r->max_len * r->n_heads * r->head_dim;
     case RVIT_OP_MATCH:
         return rows_of(m->max_len, m->rows, m->n_images) * m->max_len / 4.0 * m->head_dim + traffic(op);
     case RVIT_OP_HEAD:

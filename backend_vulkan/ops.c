@@ -65,6 +65,10 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
         const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
         const int64_t queries = rvit_vk_shape_attention(device, a).queries;
         groups = (double)((len + queries - 1) / queries) * a->n_heads * a->n_images;
+    } else if (op->type == RVIT_OP_RECEIVED) {
+        const rvit_received_args *a = &op->received;
+        const int64_t len = a->max_len < a->rows ? a->max_len : a->rows;
+        groups = (double)((len + RVIT_RECEIVED_KEYS - 1) / RVIT_RECEIVED_KEYS) * a->n_heads * a->n_images;
     } else if (op->type == RVIT_OP_HEAD) {
         groups = (double)op->head.n_images * ((op->head.n_classes + RVIT_MAX_THREADS - 1) / RVIT_MAX_THREADS);
     } else if (op->type == RVIT_OP_MEAN) {

@@ -1,5 +1,7 @@
-/* Measures one attention call: on the device by replaying a program of many calls, and on the host by enqueueing one; beside the launch
-   time of an empty kernel as the floor. Batches of one length, [rows, 3, heads, head_dim] as the qkv GEMM writes them. */
+/* Measures one attention call, or one of what may stand before it (rope) and behind it (received): on the device by replaying a program of
+   many calls, and on the host by enqueueing one; beside the launch time of an empty kernel as the floor. Batches of one length, [rows, 3,
+   heads, head_dim] as the qkv GEMM writes them. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,34 +12,48 @@
 
 enum { LIST = 16, MAX_REPEATS = 1000, COUNTED = 10 };
 
+typedef enum bench_op { OP_ATTENTION, OP_ROPE, OP_RECEIVED } bench_op;
+
 typedef struct options {
     const char *json;
     rvit_device_desc device;
     rvit_dtype dtype;
+    bench_op op;
     int32_t batches[LIST], lengths[LIST], n_batches, n_lengths, heads, head_dim, calls, repeats;
 } options;
 
 typedef struct point {
     bench_device *d;
+    bench_op op;
     rvit_attention_args args;
+    rvit_rope_args rope;
+    rvit_received_args received;
     rvit_program *program;
-    rvit_buffer *qkv, *cu_seqlens, *out;
+    rvit_buffer *qkv, *cu_seqlens, *out, *lse, *received_out, *table;
     int batch, length;
 } point;
 
+static const char *choice_op(int op)
+{
+    static const char *const names[] = {"attention", "rope", "received"};
+    return names[op];
+}
+
 static const struct option_row option_rows[] = {
     BENCH_ROWS(options, RVIT_BF16, "f16"),
+    {"op", "NAME", "%s (attention)", OPTION_CHOICE(options, op, choice_op, OP_ATTENTION, OP_RECEIVED)},
     {"batch", "LIST", "images, each %s (1,4,16,64,256)", OPTION_INTEGERS(options, batches, n_batches, 1, 4096)},
     {"len", "LIST", "tokens of every image, each %s (197,99,41,21)", OPTION_INTEGERS(options, lengths, n_lengths, 1, 65536)},
     {"heads", "N", "%s (12)", OPTION_INTEGER(options, heads, 1, 1024)},
     {"head-dim", "N", "%s (64)", OPTION_INTEGER(options, head_dim, 1, 1024)},
-    {"calls", "N", "attentions in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
+    {"calls", "N", "calls in a recording, %s (20)", OPTION_INTEGER(options, calls, 1, 10000)},
     {"repeats", "N", "replays measured, %s (20)", OPTION_INTEGER(options, repeats, 1, MAX_REPEATS)},
 };
 static const struct option_command command = {
     .name = "",
     .arguments = "",
-    .text = "How long one attention takes on the device and on the host, for each batch size and each length, beside an empty launch.",
+    .text = "How long one attention, rope or received takes on the device and on the host, for each batch size and each length, beside an "
+            "empty launch.",
 };
 
 static options parse(int argc, char **argv)
@@ -56,9 +72,77 @@ static options parse(int argc, char **argv)
     return o;
 }
 
+static rvit_status enqueue(const point *p)
+{
+    rvit_stream *stream = p->d->stream;
+    switch (p->op) {
+    case OP_ROPE:
+        return rvit_rope(stream, &p->rope);
+    case OP_RECEIVED:
+        return rvit_received(stream, &p->received);
+    default:
+        return rvit_attention(stream, &p->args);
+    }
+}
+
+/* Cosines, then sines, of half as many angles as a head has channels. */
+static rvit_buffer *make_table(bench_device *d, int32_t n_positions, int32_t head_dim)
+{
+    const int64_t size = (int64_t)n_positions * head_dim * (int64_t)sizeof(float);
+    float *table = malloc((size_t)size);
+    if (table == NULL)
+        bench_check(RVIT_OUT_OF_HOST_MEMORY, "table");
+    for (int32_t p = 0; p < n_positions; p++)
+        for (int32_t j = 0; j < head_dim / 2; j++) {
+            const double angle = p * pow(100.0, -2.0 * j / head_dim);
+            table[p * head_dim + j] = (float)cos(angle);
+            table[p * head_dim + head_dim / 2 + j] = (float)sin(angle);
+        }
+    rvit_buffer *buffer = data_upload(d, table, size);
+    free(table);
+    return buffer;
+}
+
+/* The arguments of rope and received: those of attention where they are the same. */
+static void open_others(point *p, const options *o, int64_t rows)
+{
+    p->lse = data_buffer(p->d, rows * o->heads * 4);
+    p->received_out = data_buffer(p->d, rows * o->heads * 4);
+    p->table = make_table(p->d, p->length, o->head_dim);
+    p->rope = (rvit_rope_args){.struct_size = sizeof p->rope,
+                               .dtype = o->dtype,
+                               .rows.capacity = rows,
+                               .n_heads = o->heads,
+                               .head_dim = o->head_dim,
+                               .n_positions = p->length,
+                               .n_prefix = 1,
+                               .q = p->args.q,
+                               .k = p->args.k,
+                               .q_stride = p->args.q_stride,
+                               .k_stride = p->args.k_stride,
+                               .table = {p->table, 0}};
+    p->received = (rvit_received_args){.struct_size = sizeof p->received,
+                                       .dtype = o->dtype,
+                                       .n_images = p->args.n_images,
+                                       .n_heads = o->heads,
+                                       .head_dim = o->head_dim,
+                                       .max_len = p->length,
+                                       .rows = rows,
+                                       .q = p->args.q,
+                                       .k = p->args.k,
+                                       .q_stride = p->args.q_stride,
+                                       .k_stride = p->args.k_stride,
+                                       .cu_seqlens = p->args.cu_seqlens,
+                                       .lse = {p->lse, 0},
+                                       .out = {p->received_out, 0}};
+    rvit_attention_args first = p->args;
+    first.lse = p->received.lse;
+    bench_check(rvit_attention(p->d->stream, &first), "attention");
+}
+
 static point open_point(bench_device *d, const options *o, int batch, int length)
 {
-    point p = {.d = d, .args = RVIT_ATTENTION_ARGS_INIT, .batch = batch, .length = length};
+    point p = {.d = d, .op = o->op, .args = RVIT_ATTENTION_ARGS_INIT, .batch = batch, .length = length};
     const int64_t rows = (int64_t)batch * length, width = (int64_t)o->heads * o->head_dim, element = rvit_dtype_size(o->dtype);
     p.qkv = data_random(d, rows * 3 * width, o->dtype, 0);
     p.cu_seqlens = data_lengths(d, batch, length);
@@ -75,10 +159,11 @@ static point open_point(bench_device *d, const options *o, int batch, int length
     p.args.q_stride = p.args.k_stride = p.args.v_stride = 3 * width;
     p.args.cu_seqlens = (rvit_view){p.cu_seqlens, 0};
     p.args.out = (rvit_view){p.out, 0};
-    bench_check(rvit_attention(d->stream, &p.args), "attention"); /* the set-up of the first call is not measured */
+    open_others(&p, o, rows);
+    bench_check(enqueue(&p), choice_op(p.op)); /* the set-up of the first call is not measured */
     bench_check(rvit_record_begin(d->stream), "record");
     for (int i = 0; i < o->calls; i++)
-        bench_check(rvit_attention(d->stream, &p.args), "attention");
+        bench_check(enqueue(&p), choice_op(p.op));
     bench_check(rvit_record_end(d->stream, &p.program), "record");
     return p;
 }
@@ -90,12 +175,15 @@ static void close_point(point *p)
     rvit_buffer_destroy(p->qkv);
     rvit_buffer_destroy(p->cu_seqlens);
     rvit_buffer_destroy(p->out);
+    rvit_buffer_destroy(p->lse);
+    rvit_buffer_destroy(p->received_out);
+    rvit_buffer_destroy(p->table);
 }
 
 static void call_once(void *user)
 {
-    point *p = user;
-    bench_check(rvit_attention(p->d->stream, &p->args), "attention");
+    const point *p = user;
+    bench_check(enqueue(p), choice_op(p->op));
 }
 
 static void replay(void *user)
@@ -145,6 +233,7 @@ int main(int argc, char **argv)
     const options o = parse(argc, argv);
     bench_device d = bench_device_open(&o.device);
     json_t *report = report_new("attention", d.device), *rows = json_array();
+    json_object_set_new(report, "op", json_string(choice_op(o.op)));
     json_object_set_new(report, "dtype", json_string(rvit_dtype_name(o.dtype)));
     json_object_set_new(report, "heads", json_integer(o.heads));
     json_object_set_new(report, "head_dim", json_integer(o.head_dim));

@@ -51,31 +51,47 @@ static rvit_status read_live(rvit_stream *stream, const rvit_rows *rows, int64_t
     return RVIT_OK;
 }
 
-static rvit_status check_row_numbers(rvit_stream *stream, const char *op, rvit_view view, int64_t n, int64_t source_rows, int ascending)
+/* What is allowed beside row numbers in any order. */
+enum { ANY_ORDER = 0, ASCENDING = 1, OR_NEGATIVE = 2 };
+
+/* An array of the row numbers of a gather or the like, or of positions; limit: what each is below. */
+typedef struct number_rule {
+    const char *op, *field;
+    rvit_view view;
+    int64_t limit;
+    int flags;
+} number_rule;
+
+static rvit_status check_number(const number_rule *rule, const int32_t *numbers, int64_t i)
 {
-    if (view.buffer == NULL || n == 0)
+    if ((numbers[i] < 0 && !(rule->flags & OR_NEGATIVE)) || numbers[i] >= rule->limit)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s[%lld] is %d, expected 0..%lld%s", rule->op, rule->field, (long long)i,
+                         (int)numbers[i], (long long)rule->limit - 1, rule->flags & OR_NEGATIVE ? " or below 0" : "");
+    if (rule->flags & ASCENDING && i > 0 && numbers[i] <= numbers[i - 1])
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s[%lld] is %d, not above the one before it, %d", rule->op, rule->field, (long long)i,
+                         (int)numbers[i], (int)numbers[i - 1]);
+    return RVIT_OK;
+}
+
+static rvit_status check_numbers(rvit_stream *stream, const rvit_rows *rows, const number_rule *rule)
+{
+    int64_t n;
+    RVIT_TRY(read_live(stream, rows, &n));
+    if (rule->view.buffer == NULL || n == 0)
         return RVIT_OK;
     int32_t *numbers;
-    RVIT_TRY(read_ints(stream, view, n, &numbers));
+    RVIT_TRY(read_ints(stream, rule->view, n, &numbers));
     rvit_status status = RVIT_OK;
-    for (int64_t i = 0; i < n && status == RVIT_OK; i++) {
-        if (numbers[i] < 0 || numbers[i] >= source_rows)
-            status = rvit_fail(RVIT_INVALID_ARGUMENT, "%s: src_rows[%lld] is %d, expected 0..%lld", op, (long long)i, (int)numbers[i],
-                               (long long)source_rows - 1);
-        else if (ascending && i > 0 && numbers[i] <= numbers[i - 1])
-            status = rvit_fail(RVIT_INVALID_ARGUMENT, "%s: src_rows[%lld] is %d, not above the one before it, %d", op, (long long)i,
-                               (int)numbers[i], (int)numbers[i - 1]);
-    }
+    for (int64_t i = 0; i < n && status == RVIT_OK; i++)
+        status = check_number(rule, numbers, i);
     rvit_alloc_free(&stream->device->alloc, numbers);
     return status;
 }
 
 static rvit_status check_gather(rvit_stream *stream, const char *op, const rvit_rows *rows, rvit_view src_rows, int64_t source_rows,
-                                int ascending)
+                                int flags)
 {
-    int64_t live;
-    RVIT_TRY(read_live(stream, rows, &live));
-    return check_row_numbers(stream, op, src_rows, live, source_rows, ascending);
+    return check_numbers(stream, rows, &(number_rule){op, "src_rows", src_rows, source_rows, flags});
 }
 
 rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
@@ -88,6 +104,8 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_ATTENTION_BACKWARD:
         return check_layout(stream, op->attention_backward.cu_seqlens, op->attention_backward.n_images, op->attention_backward.max_len,
                             op->attention_backward.rows);
+    case RVIT_OP_RECEIVED:
+        return check_layout(stream, op->received.cu_seqlens, op->received.n_images, op->received.max_len, op->received.rows);
     case RVIT_OP_SELECT:
         return check_layout(stream, op->select.cu_seqlens, op->select.n_images, op->select.max_len, op->select.rows);
     case RVIT_OP_MEAN:
@@ -97,13 +115,18 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_HEAD:
         return check_layout(stream, op->head.cu_seqlens, op->head.n_images, INT32_MAX, op->head.rows);
     case RVIT_OP_LAYERNORM:
-        return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, 0);
+        return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, ANY_ORDER);
     case RVIT_OP_MERGE:
-        return check_gather(stream, name, &op->merge.rows, op->merge.src_rows, op->merge.x_rows, 0);
+        return check_gather(stream, name, &op->merge.rows, op->merge.src_rows, op->merge.x_rows, ANY_ORDER);
+    case RVIT_OP_ROPE:
+        return check_numbers(stream, &op->rope.rows,
+                             &(number_rule){name, "positions", op->rope.positions, op->rope.n_positions, OR_NEGATIVE});
+    case RVIT_OP_POSITIONS:
+        return check_gather(stream, name, &op->positions.rows, op->positions.src_rows, op->positions.source_rows, OR_NEGATIVE);
     case RVIT_OP_PACK:
-        return check_gather(stream, name, &op->pack.rows, op->pack.src_rows, op->pack.source_rows, 0);
+        return check_gather(stream, name, &op->pack.rows, op->pack.src_rows, op->pack.source_rows, ANY_ORDER);
     case RVIT_OP_UNPACK:
-        return check_gather(stream, name, &op->unpack.rows, op->unpack.src_rows, op->unpack.destination_rows.capacity, 1);
+        return check_gather(stream, name, &op->unpack.rows, op->unpack.src_rows, op->unpack.destination_rows.capacity, ASCENDING);
     default:
         return RVIT_OK;
     }

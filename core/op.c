@@ -71,13 +71,17 @@ static int64_t strided(int64_t rows, int64_t stride, int64_t width, rvit_dtype d
 
 static int64_t pixels(const rvit_patchify_args *a)
 {
-    return (int64_t)a->n_images * a->channels * a->image_size * a->image_size;
+    return (int64_t)a->n_images * a->channels * a->image_height * a->image_width;
+}
+
+static int64_t patch_rows(const rvit_patchify_args *a)
+{
+    return a->n_images * (a->n_prefix + (int64_t)(a->image_height / a->patch_size) * (a->image_width / a->patch_size));
 }
 
 static int64_t patch_elements(const rvit_patchify_args *a)
 {
-    const int64_t grid = a->image_size / a->patch_size;
-    return a->n_images * (a->n_prefix + grid * grid) * a->channels * a->patch_size * a->patch_size;
+    return patch_rows(a) * a->channels * a->patch_size * a->patch_size;
 }
 
 static int64_t residual_rows(const rvit_linear_args *a)
@@ -173,18 +177,35 @@ static rvit_status prepare_copy(rvit_op *op)
     return check_multiple(op, "size", op->copy.size, 4);
 }
 
-static rvit_status prepare_patchify(rvit_op *op)
+/* Height or width of an image. */
+static rvit_status check_side(const rvit_op *op, const char *name, int32_t side)
 {
     const rvit_patchify_args *a = &op->patchify;
+    RVIT_TRY(check_range(op, name, side, a->patch_size, 1 << 14));
+    return a->crop ? RVIT_OK : check_multiple(op, name, side, a->patch_size);
+}
+
+/* Prepared args give the sides of a square image as height and width, and image_size 0. */
+static rvit_status prepare_patchify(rvit_op *op)
+{
+    rvit_patchify_args *a = &op->patchify;
     RVIT_TRY(check_images(op, a->n_images));
     RVIT_TRY(check_range(op, "channels", a->channels, 1, 64));
     RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
     RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
-    RVIT_TRY(check_range(op, "image_size", a->image_size, a->patch_size, 1 << 14));
-    RVIT_TRY(check_multiple(op, "image_size", a->image_size, a->patch_size));
+    RVIT_TRY(check_range(op, "crop", a->crop, 0, 1));
+    if (a->image_height == 0 && a->image_width == 0) {
+        RVIT_TRY(check_side(op, "image_size", a->image_size));
+        a->image_height = a->image_width = a->image_size;
+        a->image_size = 0;
+    }
+    if (a->image_size != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "patchify: image_size is %d, expected 0 beside image_height and image_width",
+                         (int)a->image_size);
+    RVIT_TRY(check_side(op, "image_height", a->image_height));
+    RVIT_TRY(check_side(op, "image_width", a->image_width));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, 1024));
-    const int64_t grid = a->image_size / a->patch_size;
-    return check_rows(op, "n_images * tokens", a->n_images * (a->n_prefix + grid * grid));
+    return check_rows(op, "n_images * tokens", patch_rows(a));
 }
 
 static rvit_status prepare_linear(rvit_op *op)
@@ -226,13 +247,18 @@ static rvit_status check_stride(const rvit_op *op, const char *name, int64_t *st
     return check_multiple(op, name, *stride, factor);
 }
 
-/* What attention and its gradient have in common. */
+static rvit_status check_head_dim(const rvit_op *op, int64_t n_heads, int64_t head_dim)
+{
+    RVIT_TRY(check_range(op, "n_heads", n_heads, 1, 1 << 16));
+    RVIT_TRY(check_range(op, "head_dim", head_dim, 8, 128));
+    return check_multiple(op, "head_dim", head_dim, 8);
+}
+
+/* What attention, its gradient and received have in common. */
 static rvit_status check_heads(const rvit_op *op, int64_t n_images, int64_t n_heads, int64_t head_dim, int64_t max_len, int64_t rows)
 {
     RVIT_TRY(check_images(op, n_images));
-    RVIT_TRY(check_range(op, "n_heads", n_heads, 1, 1 << 16));
-    RVIT_TRY(check_range(op, "head_dim", head_dim, 8, 128));
-    RVIT_TRY(check_multiple(op, "head_dim", head_dim, 8));
+    RVIT_TRY(check_head_dim(op, n_heads, head_dim));
     RVIT_TRY(check_range(op, "max_len", max_len, 0, INT32_MAX - 1));
     return check_rows(op, "rows", rows);
 }
@@ -272,6 +298,28 @@ static rvit_status prepare_attention_backward(rvit_op *op)
     RVIT_TRY(check_stride(op, "d_q_stride", &a->d_q_stride, width, 8));
     RVIT_TRY(check_stride(op, "d_k_stride", &a->d_k_stride, width, 8));
     return check_stride(op, "d_v_stride", &a->d_v_stride, width, 8);
+}
+
+static rvit_status prepare_received(rvit_op *op)
+{
+    rvit_received_args *a = &op->received;
+    RVIT_TRY(check_heads(op, a->n_images, a->n_heads, a->head_dim, a->max_len, a->rows));
+    RVIT_TRY(check_scale(op, &a->scale, a->head_dim));
+    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
+    return check_stride(op, "k_stride", &a->k_stride, width, 8);
+}
+
+static rvit_status prepare_rope(rvit_op *op)
+{
+    rvit_rope_args *a = &op->rope;
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
+    RVIT_TRY(check_range(op, "n_positions", a->n_positions, 1, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
+    const int64_t width = (int64_t)a->n_heads * a->head_dim;
+    RVIT_TRY(check_stride(op, "q_stride", &a->q_stride, width, 8));
+    return check_stride(op, "k_stride", &a->k_stride, width, 8);
 }
 
 /* Checks the arrays and sizes that a score is computed from. */
@@ -343,9 +391,7 @@ static rvit_status prepare_match(rvit_op *op)
     RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 1, INT32_MAX - 1));
-    RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
-    RVIT_TRY(check_range(op, "head_dim", a->head_dim, 8, 128));
-    RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 8));
+    RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
     return check_stride(op, "k_stride", &a->k_stride, (int64_t)a->n_heads * a->head_dim, 8);
 }
@@ -356,6 +402,14 @@ static rvit_status prepare_merge(rvit_op *op)
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
     return check_dim(op, "dim", a->dim);
+}
+
+static rvit_status prepare_positions(rvit_op *op)
+{
+    const rvit_positions_args *a = &op->positions;
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_rows(op, "source_rows", a->source_rows));
+    return a->positions.buffer != NULL ? RVIT_OK : check_range(op, "n_positions", a->n_positions, 1, INT32_MAX - 1);
 }
 
 static rvit_status prepare_pack(rvit_op *op)
@@ -478,6 +532,8 @@ static int overlap(const rvit_access *a, const rvit_access *b)
 /* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
 static int64_t woven_stride(const rvit_op *op, int slot)
 {
+    if (op->type == RVIT_OP_ROPE)
+        return slot == RVIT_SLOT(rope, q) ? op->rope.q_stride : slot == RVIT_SLOT(rope, k) ? op->rope.k_stride : 0;
     if (op->type != RVIT_OP_ATTENTION_BACKWARD)
         return 0;
     const rvit_attention_backward_args *a = &op->attention_backward;
@@ -487,14 +543,22 @@ static int64_t woven_stride(const rvit_op *op, int slot)
                                                         : 0;
 }
 
+/* Bytes of a row of such a slot without the gap behind it; size: of an element. */
+static int64_t woven_width(const rvit_op *op, int64_t *out_size)
+{
+    const int ropes = op->type == RVIT_OP_ROPE;
+    *out_size = rvit_dtype_size(ropes ? op->rope.dtype : op->attention_backward.dtype);
+    return *out_size * (ropes ? (int64_t)op->rope.n_heads * op->rope.head_dim : backward_width(&op->attention_backward));
+}
+
 /* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
 static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
 {
     const int64_t stride = woven_stride(op, i);
     if (stride == 0 || stride != woven_stride(op, j))
         return 0;
-    const rvit_attention_backward_args *a = &op->attention_backward;
-    const int64_t size = rvit_dtype_size(a->dtype), period = stride * size, width = backward_width(a) * size;
+    int64_t size;
+    const int64_t width = woven_width(op, &size), period = stride * size;
     const int64_t distance = (accesses[j].view.offset - accesses[i].view.offset) % period;
     const int64_t ahead = distance < 0 ? distance + period : distance;
     return ahead >= width && ahead <= period - width;

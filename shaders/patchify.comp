@@ -1,5 +1,5 @@
 // Writes images as the input rows of the patch embedding's GEMM. A thread copies two neighbouring pixels; they are in the same patch
-// because its width is even.
+// because its width is even. In images of an odd width they may lie in two of the pairs that are loaded.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface.h"
@@ -27,9 +27,9 @@ void main()
     const uint n_images =
         (FLAGS & RVIT_PATCHIFY_HAS_LIVE) == 0 ? uint(push.n_images) : clamp_rows(live[push.live_at], push.n_images);
     const uint size = uint(push.patch_size);
-    const uint grid = uint(push.grid);
+    const uint grid = uint(push.grid_width);
     const uint prefix = uint(push.n_prefix);
-    const uint tokens = prefix + grid * grid;
+    const uint tokens = prefix + uint(push.grid_height) * grid;
     const uint patch_pairs = size * size / 2;
     const uint row_pairs = uint(push.channels) * patch_pairs;
     const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
@@ -49,8 +49,13 @@ void main()
         const uint channel = pair / patch_pairs;
         const uint y = pair % patch_pairs / (size / 2);
         const uint x2 = pair % (size / 2);
-        const uint line = (image * uint(push.channels) + channel) * uint(push.image_size) + patch_y * size + y;
-        value = images[uint(push.images_at) + (line * uint(push.image_size) + patch_x * size) / 2 + x2];
+        const uint line = (image * uint(push.channels) + channel) * uint(push.height) + patch_y * size + y;
+        const uint pixel = line * uint(push.width) + patch_x * size + 2 * x2;
+        const uint first = uint(push.images_at) + pixel / 2;
+        if (pixel % 2 == 0)
+            value = images[first];
+        else
+            value = vec2(images[first].y, images[first + 1].x);
     }
     out_pairs[uint(push.out_at) + at] = encode_pair(value);
 }

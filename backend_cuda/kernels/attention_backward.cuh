@@ -54,7 +54,7 @@ RVIT_DEVICE float number_or_0(const float *array, const rvit_cu_attention_backwa
 }
 
 /* What a key adds to its logits. */
-RVIT_DEVICE float key_number(const rvit_cu_attention_backward_params &params, const attention_work &work, int row)
+template <typename P> RVIT_DEVICE float key_number(const P &params, const attention_work &work, int row)
 {
     if (row >= work.length)
         return -INFINITY;

@@ -25,6 +25,21 @@ RVIT_DEVICE float2 load_piece(const float *p, float2)
     return *reinterpret_cast<const float2 *>(p);
 }
 
+/* Two pixels that need not be aligned. */
+struct loose_2 {
+    float x, y;
+};
+
+RVIT_DEVICE loose_2 load_piece(const float *p, loose_2)
+{
+    return {p[0], p[1]};
+}
+
+template <typename T> RVIT_DEVICE void store_piece(T *p, loose_2 x)
+{
+    store_2(p, make_float2(x.x, x.y));
+}
+
 template <typename T> RVIT_DEVICE void store_piece(T *p, float4 x)
 {
     store_4(p, x);
@@ -35,8 +50,9 @@ template <typename T> RVIT_DEVICE void store_piece(T *p, float2 x)
     store_2(p, x);
 }
 
-/* A line of patches: a thread keeps its place in the rows of pixels, of which it takes every so many, so that it divides once. */
-template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels, T *out, int size, int patch, int width)
+/* A line of patches, `pitch` pixels from row to row, of which the first `size` are read: a thread keeps its place in the rows of pixels, of
+   which it takes every so many, so that it divides once. */
+template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int width)
 {
     enum { EACH = sizeof(V) / sizeof(float), AHEAD = 4 };
     const int pieces = size / EACH, columns = min(pieces, (int)blockDim.x), lines = (int)blockDim.x / columns;
@@ -52,7 +68,7 @@ template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels,
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (y + i * lines < patch)
-                    value[i] = load_piece(from + (y + i * lines) * size, V());
+                    value[i] = load_piece(from + (y + i * lines) * pitch, V());
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (y + i * lines < patch)
@@ -65,21 +81,24 @@ template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels,
 template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &params)
 {
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
-    const int size = params.image_size, patch = params.patch_size, tokens = params.n_prefix + params.grid * params.grid;
-    const int width = params.channels * patch * patch, channel = (int)blockIdx.x / params.grid, line = (int)blockIdx.x % params.grid;
+    const int patch = params.patch_size, size = params.grid_width * patch, pitch = params.width;
+    const int tokens = params.n_prefix + params.grid_height * params.grid_width, width = params.channels * patch * patch;
+    const int channel = (int)blockIdx.x / params.grid_height, line = (int)blockIdx.x % params.grid_height;
     if (params.cu_seqlens != nullptr && blockIdx.x == 0) {
         const long long step = (long long)gridDim.y * blockDim.x;
         for (long long i = (long long)blockIdx.y * blockDim.x + threadIdx.x; i <= params.n_images; i += step)
             params.cu_seqlens[i] = min((int)i, n) * tokens;
     }
     for (int image = blockIdx.y; image < n; image += gridDim.y) {
-        const float *pixels = params.images + (((long long)image * params.channels + channel) * size + line * patch) * size;
+        const float *pixels = params.images + (((long long)image * params.channels + channel) * params.height + line * patch) * pitch;
         T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * width;
-        T *out = prefix + (long long)(params.n_prefix + line * params.grid) * width + channel * patch * patch;
-        if (patch % 4 == 0)
-            cut_line<T, float4>(pixels, out, size, patch, width);
+        T *out = prefix + (long long)(params.n_prefix + line * params.grid_width) * width + channel * patch * patch;
+        if (patch % 4 == 0 && pitch % 4 == 0)
+            cut_line<T, float4>(pixels, out, pitch, size, patch, width);
+        else if (pitch % 2 == 0)
+            cut_line<T, float2>(pixels, out, pitch, size, patch, width);
         else
-            cut_line<T, float2>(pixels, out, size, patch, width);
+            cut_line<T, loose_2>(pixels, out, pitch, size, patch, width);
         if (blockIdx.x == 0)
             for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * width; i += blockDim.x * 2)
                 store_2(prefix + i, make_float2(0.0f, 0.0f));

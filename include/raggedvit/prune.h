@@ -23,7 +23,8 @@ typedef enum rvit_score_type {
        root. Squares are added in 32 lanes (lane l takes elements l, l + 32, ...), then lane l +=
        lane l + 16, 8, 4, 2, 1. */
     RVIT_SCORE_L2 = 1,
-    /* The sum of cls_probs over the heads, in order, times the float32 value of 1 / n_heads. */
+    /* The sum of cls_probs over the heads, in order, times the float32 value of 1 / n_heads. Where
+       there is no CLS token: cls_probs may be what rvit_received writes. */
     RVIT_SCORE_CLS_ATTENTION = 2,
     /* CLS_ATTENTION times the square root of L2 (ATS: x holds the value vectors of all heads). */
     RVIT_SCORE_CLS_NORM = 3,
@@ -189,6 +190,28 @@ typedef struct rvit_merge_args {
 } rvit_merge_args;
 #define RVIT_MERGE_ARGS_INIT RVIT_INIT(rvit_merge_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_merge(rvit_stream *stream, const rvit_merge_args *args);
+
+/* The positions of the rows that a prune stage leaves, for rvit_rope. With r = src_rows[t],
+       out[t] = -1                 if r is negative, or keep is given and 0 for row r
+                positions[r]       else, or r mod n_positions if positions is absent
+   A row thus keeps its position through all stages, and a row that others were merged into keeps its
+   own. A fused token, whose source is a dropped row, has none. */
+typedef struct rvit_positions_args {
+    size_t struct_size;
+    rvit_rows rows;      /* of out */
+    int64_t source_rows; /* capacity of keep and positions in rows */
+    int32_t n_positions; /* 1 or more: the tokens of an image of the unpruned batch. Not used with
+                            positions */
+    rvit_view src_rows;  /* int32 [rows], each below source_rows: as written by rvit_select or
+                            rvit_match */
+    rvit_view keep;      /* optional: uint8 [source_rows], as written by the same call. Only fused
+                            tokens need it */
+    rvit_view positions; /* optional: int32 [source_rows]: what the stage before wrote. Absent in
+                            the first stage */
+    rvit_view out;       /* int32 [rows]; must not be positions */
+} rvit_positions_args;
+#define RVIT_POSITIONS_ARGS_INIT RVIT_INIT(rvit_positions_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_positions(rvit_stream *stream, const rvit_positions_args *args);
 
 typedef enum rvit_count_rule {
     RVIT_COUNT_FLOOR = 0, /* trunc(n * keep) */

@@ -121,6 +121,61 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_attention_backward(rvit_stream *stream,
    if these break a rule. */
 RVIT_API int64_t rvit_attention_backward_workspace(const rvit_attention_backward_args *args);
 
+/* The attention that each token receives: the mean, over the n rows i of its image, of the weight that
+   row i gives it,
+       out[t, h] = 1 / n * sum_i exp(scale * q[i, h, :] . k[t, h, :] + key_bias[t] - lse[i, h])
+   q, k, key_bias, scale and the sizes are those of rvit_attention, lse is what it wrote. A row whose
+   lse is -infinity gives nothing. The order of the sum is fixed: the result of an image does not
+   depend on the other images of the batch, and is the same in every run, bit for bit. rvit_select
+   takes out as cls_probs: with RVIT_SCORE_CLS_ATTENTION it then scores a row by the mean of what all
+   rows give it in all heads. */
+typedef struct rvit_received_args {
+    size_t struct_size;
+    rvit_dtype dtype; /* of q and k */
+    int32_t n_images;
+    int32_t n_heads;
+    int32_t head_dim;           /* multiple of 8, 8..128 */
+    int32_t max_len;            /* maximum length of an image, in rows */
+    int64_t rows;               /* maximum number of rows of a batch */
+    float scale;                /* 0: 1 / sqrt(head_dim) */
+    rvit_view q, k;             /* [rows, n_heads, head_dim]; the heads of a row are contiguous */
+    int64_t q_stride, k_stride; /* elements between rows; 0: n_heads * head_dim */
+    rvit_view cu_seqlens;       /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view key_bias;         /* optional: f32 [rows] */
+    rvit_view lse;              /* f32 [rows, n_heads] */
+    rvit_view out;              /* f32 [rows, n_heads] */
+} rvit_received_args;
+#define RVIT_RECEIVED_ARGS_INIT RVIT_INIT(rvit_received_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_received(rvit_stream *stream, const rvit_received_args *args);
+
+/* Rotary position embedding (RoPE): rotates the queries and the keys of a row by the row's position,
+   in place and all heads alike. With p the position and D = head_dim, for j < D / 2
+       x[j]         = x[j] * table[p, j] - x[j + D / 2] * table[p, j + D / 2]
+       x[j + D / 2] = x[j + D / 2] * table[p, j] + x[j] * table[p, j + D / 2]
+   in float32, rounded once. A model that rotates neighbours (2 j, 2 j + 1) needs the rows of each
+   head's query and key weights in the order 0, 2, 4, .., 1, 3, 5, ... A row stays as it is if its
+   position is below n_prefix, as that of a CLS token or a register, negative, as that of a fused
+   token, or n_positions or more. q and k may be parts of the same rows, as in packed qkv: with one
+   stride, and columns that do not meet. */
+typedef struct rvit_rope_args {
+    size_t struct_size;
+    rvit_dtype dtype; /* of q and k */
+    rvit_rows rows;
+    int32_t n_heads;
+    int32_t head_dim;           /* multiple of 8, 8..128 */
+    int32_t n_positions;        /* 1 or more */
+    int32_t n_prefix;           /* positions below it are not rotated */
+    rvit_view q, k;             /* in and out: [rows, n_heads, head_dim]; the heads of a row are
+                                   contiguous */
+    int64_t q_stride, k_stride; /* elements between rows; 0: n_heads * head_dim */
+    rvit_view table;            /* f32 [n_positions, head_dim]: the cosines of a position's head_dim / 2
+                                   angles, then their sines */
+    rvit_view positions;        /* optional: int32 [rows], as rvit_positions writes them. Absent: row t
+                                   has position t mod n_positions, as in an unpruned batch */
+} rvit_rope_args;
+#define RVIT_ROPE_ARGS_INIT RVIT_INIT(rvit_rope_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_rope(rvit_stream *stream, const rvit_rope_args *args);
+
 typedef enum rvit_activation {
     RVIT_ACTIVATION_NONE = 0,
     RVIT_ACTIVATION_GELU = 1 /* exact: 0.5 x (1 + erf(x / sqrt 2)) */

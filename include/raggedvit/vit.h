@@ -9,10 +9,11 @@
 extern "C" {
 #endif
 
-/* Cuts images into the input rows of the patch embedding's GEMM. Let G = image_size / patch_size
-   and tokens = n_prefix + G * G. Row i * tokens + n_prefix + py * G + px is patch (py, px) of image
-   i; channel c, line y, column x of the patch is at c * patch_size^2 + y * patch_size + x. Prefix
-   rows are zero. (DeiT: the convolution of stride 16 as a GEMM.) */
+/* Cuts images into the input rows of the patch embedding's GEMM. Let GH = image_height / patch_size
+   and GW = image_width / patch_size, rounded down, and tokens = n_prefix + GH * GW. Row i * tokens +
+   n_prefix + py * GW + px is patch (py, px) of image i; channel c, line y, column x of the patch is
+   at c * patch_size^2 + y * patch_size + x. Prefix rows are zero. (DeiT: the convolution of stride
+   16 as a GEMM.) */
 typedef struct rvit_patchify_args {
     size_t struct_size;
     rvit_dtype dtype;      /* of out */
@@ -21,14 +22,19 @@ typedef struct rvit_patchify_args {
                               when the op runs and clamped to 0..n_images. Rows of the others are
                               not written */
     int32_t channels;
-    int32_t image_size; /* pixels; multiple of patch_size */
+    int32_t image_size; /* pixels, of square images; multiple of patch_size. 0 if image_height and
+                           image_width are given */
     int32_t patch_size; /* even */
     int32_t n_prefix;
-    rvit_view images;     /* f32 [n_images, channels, image_size, image_size]; may be in an UPLOAD
-                             buffer */
+    rvit_view images;     /* f32 [n_images, channels, image_height, image_width]; may be in an
+                             UPLOAD buffer */
     rvit_view out;        /* [n_images * tokens, channels * patch_size^2] */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images)
                            * tokens */
+    int32_t image_height; /* pixels; multiple of patch_size. 0 with image_width 0: image_size */
+    int32_t image_width;
+    int32_t crop; /* 1: sides need not be multiples of patch_size. The lines and columns past the
+                     last whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
 } rvit_patchify_args;
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);

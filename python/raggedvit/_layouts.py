@@ -152,6 +152,45 @@ class rvit_attention_backward_args(Struct):  # 368 bytes
     ]
 
 
+class rvit_received_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("n_heads", c_int32),  # 16
+        ("head_dim", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("rows", c_int64),  # 32
+        ("scale", c_float),  # 40
+        ("q", rvit_view),  # 48
+        ("k", rvit_view),  # 64
+        ("q_stride", c_int64),  # 80
+        ("k_stride", c_int64),  # 88
+        ("cu_seqlens", rvit_view),  # 96
+        ("key_bias", rvit_view),  # 112
+        ("lse", rvit_view),  # 128
+        ("out", rvit_view),  # 144
+    ]
+
+
+class rvit_rope_args(Struct):  # 144 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("rows", rvit_rows),  # 16
+        ("n_heads", c_int32),  # 48
+        ("head_dim", c_int32),  # 52
+        ("n_positions", c_int32),  # 56
+        ("n_prefix", c_int32),  # 60
+        ("q", rvit_view),  # 64
+        ("k", rvit_view),  # 80
+        ("q_stride", c_int64),  # 96
+        ("k_stride", c_int64),  # 104
+        ("table", rvit_view),  # 112
+        ("positions", rvit_view),  # 128
+    ]
+
+
 class rvit_linear_args(Struct):  # 152 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -307,6 +346,19 @@ class rvit_merge_args(Struct):  # 176 bytes
     ]
 
 
+class rvit_positions_args(Struct):  # 120 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("rows", rvit_rows),  # 8
+        ("source_rows", c_int64),  # 40
+        ("n_positions", c_int32),  # 48
+        ("src_rows", rvit_view),  # 56
+        ("keep", rvit_view),  # 72
+        ("positions", rvit_view),  # 88
+        ("out", rvit_view),  # 104
+    ]
+
+
 class rvit_prune_desc(Struct):  # 384 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -342,7 +394,7 @@ class rvit_prune_info(Struct):  # 104 bytes
     ]
 
 
-class rvit_patchify_args(Struct):  # 96 bytes
+class rvit_patchify_args(Struct):  # 112 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -355,6 +407,9 @@ class rvit_patchify_args(Struct):  # 96 bytes
         ("images", rvit_view),  # 48
         ("out", rvit_view),  # 64
         ("cu_seqlens", rvit_view),  # 80
+        ("image_height", c_int32),  # 96
+        ("image_width", c_int32),  # 100
+        ("crop", c_int32),  # 104
     ]
 
 
@@ -536,6 +591,8 @@ TYPES: dict[str, Any] = {
     "rvit_rows": rvit_rows,
     "rvit_attention_args": rvit_attention_args,
     "rvit_attention_backward_args": rvit_attention_backward_args,
+    "rvit_received_args": rvit_received_args,
+    "rvit_rope_args": rvit_rope_args,
     "rvit_linear_args": rvit_linear_args,
     "rvit_layernorm_args": rvit_layernorm_args,
     "rvit_pack_args": rvit_pack_args,
@@ -544,6 +601,7 @@ TYPES: dict[str, Any] = {
     "rvit_mean_args": rvit_mean_args,
     "rvit_match_args": rvit_match_args,
     "rvit_merge_args": rvit_merge_args,
+    "rvit_positions_args": rvit_positions_args,
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
     "rvit_patchify_args": rvit_patchify_args,
@@ -581,6 +639,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_attention_backward_args": {
         "struct_size": sizeof(rvit_attention_backward_args),
     },
+    "rvit_received_args": {
+        "struct_size": sizeof(rvit_received_args),
+    },
+    "rvit_rope_args": {
+        "struct_size": sizeof(rvit_rope_args),
+    },
     "rvit_linear_args": {
         "struct_size": sizeof(rvit_linear_args),
     },
@@ -604,6 +668,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_merge_args": {
         "struct_size": sizeof(rvit_merge_args),
+    },
+    "rvit_positions_args": {
+        "struct_size": sizeof(rvit_positions_args),
     },
     "rvit_prune_desc": {
         "struct_size": sizeof(rvit_prune_desc),
@@ -694,6 +761,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_attention": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward": (c_int, [c_void_p, c_void_p], True),
     "rvit_attention_backward_workspace": (c_int64, [c_void_p], False),
+    "rvit_received": (c_int, [c_void_p, c_void_p], True),
+    "rvit_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_linear": (c_int, [c_void_p, c_void_p], True),
     "rvit_layernorm": (c_int, [c_void_p, c_void_p], True),
     "rvit_pack": (c_int, [c_void_p, c_void_p], True),
@@ -704,6 +773,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
     "rvit_match": (c_int, [c_void_p, c_void_p], True),
     "rvit_merge": (c_int, [c_void_p, c_void_p], True),
+    "rvit_positions": (c_int, [c_void_p, c_void_p], True),
     "rvit_count_table": (c_int, [c_int, c_double, c_int32, c_int32, c_void_p], True),
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),

@@ -131,6 +131,46 @@ struct rvit_attention_push {
     int q_at, k_at, v_at, cu_seqlens_at, key_bias_at, out_at, cls_probs_at, lse_at;
 };
 
+/* received.comp: a group of RVIT_MAX_THREADS takes RECEIVED_KEYS keys of a head, and RECEIVED_QUERIES queries after the other; lines of
+   RECEIVED_COLUMNS threads share keys. */
+#define RVIT_RECEIVED_KEYS 64
+#define RVIT_RECEIVED_QUERIES 32
+#define RVIT_RECEIVED_COLUMNS 8
+#define RVIT_RECEIVED_HAS_BIAS 1
+#define RVIT_RECEIVED_N_SPECS 2
+#define RVIT_RECEIVED_Q 0
+#define RVIT_RECEIVED_K 1
+#define RVIT_RECEIVED_CU_SEQLENS 2
+#define RVIT_RECEIVED_KEY_BIAS 3
+#define RVIT_RECEIVED_LSE 4
+#define RVIT_RECEIVED_OUT 5
+#define RVIT_RECEIVED_N_BINDINGS 6
+struct rvit_received_push {
+    int n_images, n_heads, max_len, rows;
+    int n_tiles; /* of keys, at capacity */
+    int dim4;    /* head_dim / 4 */
+    float scale;
+    int q_stride4, k_stride4; /* elements / 4 */
+    int q_at, k_at, cu_seqlens_at, key_bias_at, lse_at, out_at;
+};
+
+/* rope.comp: a thread takes four pairs of a head. */
+#define RVIT_ROPE_HAS_POSITIONS 1
+#define RVIT_ROPE_N_SPECS 2
+#define RVIT_ROPE_Q 0
+#define RVIT_ROPE_K 1
+#define RVIT_ROPE_TABLE 2
+#define RVIT_ROPE_POSITIONS 3
+#define RVIT_ROPE_LIVE 4
+#define RVIT_ROPE_N_BINDINGS 5
+struct rvit_rope_push {
+    int rows, live_at;
+    int n_heads, pairs4; /* pairs4: pairs of a head / 4 */
+    int n_positions, n_prefix;
+    int q_stride4, k_stride4; /* elements / 4 */
+    int q_at, k_at, table_at, positions_at;
+};
+
 /* Rows of an image whose scores, or pairs, are kept in shared memory. */
 #define RVIT_NEAR_KEYS 1024
 
@@ -242,6 +282,23 @@ struct rvit_merge_push {
     int x_at, sizes_at, src_rows_at, next_rows_at, out_x_at, out_sizes_at, out_key_bias_at;
 };
 
+/* positions.comp */
+#define RVIT_POSITIONS_FLAGS 1
+#define RVIT_POSITIONS_N_SPECS 2
+#define RVIT_POSITIONS_HAS_KEEP 1
+#define RVIT_POSITIONS_HAS_POSITIONS 2
+#define RVIT_POSITIONS_SRC_ROWS 0
+#define RVIT_POSITIONS_KEEP 1
+#define RVIT_POSITIONS_POSITIONS 2
+#define RVIT_POSITIONS_OUT 3
+#define RVIT_POSITIONS_LIVE 4
+#define RVIT_POSITIONS_N_BINDINGS 5
+struct rvit_positions_push {
+    int rows, live_at;
+    int source_rows, n_positions;
+    int src_rows_at, keep_at, positions_at, out_at;
+};
+
 /* pack.comp: units are 16-byte or 4-byte words. */
 #define RVIT_PACK_N_SPECS 1
 #define RVIT_PACK_SOURCE 0
@@ -290,7 +347,7 @@ struct rvit_unpack_push {
 #define RVIT_PATCHIFY_N_BINDINGS 4
 struct rvit_patchify_push {
     int n_images, live_at;
-    int channels, image_size, patch_size, grid, n_prefix;
+    int channels, height, width, patch_size, grid_height, grid_width, n_prefix;
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 

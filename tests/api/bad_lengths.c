@@ -44,9 +44,9 @@ static void with_debug_checks(void (*body)(void))
 
 static void bad_lengths_on_a_checking_device(void)
 {
-    static const op_name with_lengths[] = {ATTENTION,    SELECT_TOP_K,  SELECT_THRESHOLD,  SELECT_MASK,
-                                           SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS,       MEAN,
-                                           MATCH,        HEAD,          ATTENTION_BACKWARD};
+    static const op_name with_lengths[] = {ATTENTION,    SELECT_TOP_K,  SELECT_THRESHOLD,   SELECT_MASK,
+                                           SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS,        MEAN,
+                                           MATCH,        HEAD,          ATTENTION_BACKWARD, RECEIVED};
     static const struct {
         int32_t cu[4];
         const char *names;
@@ -92,7 +92,8 @@ static rvit_status call_with_ints(const good_op *op, const char *name, const arr
 /* The good ops have 10 live rows of 12. */
 static void bad_row_numbers_on_a_checking_device(void)
 {
-    static const op_name gathers[] = {LAYERNORM, MERGE, PACK, UNPACK}, with_live[] = {LINEAR, LAYERNORM, MERGE, PACK, UNPACK};
+    static const op_name gathers[] = {LAYERNORM, MERGE, PACK, UNPACK},
+                         with_live[] = {LINEAR, LAYERNORM, MERGE, PACK, UNPACK, ROPE, POSITIONS};
     static const struct {
         int at;
         int32_t value;
@@ -114,11 +115,21 @@ static void bad_row_numbers_on_a_checking_device(void)
     for (int i = 0; i < 2; i++) {
         memcpy(live->host, &lives[i], 4);
         arrays_upload();
-        for (int o = 0; o < 5; o++)
+        for (size_t o = 0; o < sizeof with_live / sizeof with_live[0]; o++)
             expect_status(call_with_ints(&ops[with_live[o]], "rows.live", live), RVIT_INVALID_ARGUMENT, "live");
     }
     arrays_fetch(DEVICE);
     arrays_expect_unwritten(DEVICE);
+    /* Of the positions of rope and positions any may be below 0. */
+    static const int32_t above[] = {0, 1, 2, 3, 0, 1, -1, 3, 4, GOOD_ROWS};
+    memcpy(rows->host, above, sizeof above);
+    arrays_upload();
+    expect_status(call_with_ints(&ops[ROPE], "positions", rows), RVIT_INVALID_ARGUMENT, "positions[9]");
+    expect_status(call_with_ints(&ops[POSITIONS], "src_rows", rows), RVIT_INVALID_ARGUMENT, "src_rows[9]");
+    memset(rows->host + 36, 0x80, 4);
+    arrays_upload();
+    expect_ok(call_with_ints(&ops[ROPE], "positions", rows));
+    expect_ok(call_with_ints(&ops[POSITIONS], "src_rows", rows));
     /* Numbers past the live rows may be anything. */
     static const int32_t unused[2] = {-1, 1 << 20};
     for (int32_t r = 0; r < 10; r++)

@@ -296,6 +296,15 @@ static void images(void **state)
     SPOIL(PATCHIFY, "patch_size", args.patchify.patch_size = -4);
     SPOIL(PATCHIFY, "n_prefix", args.patchify.n_prefix = -1);
     SPOIL(PATCHIFY, "images", args.patchify.image_size = 64);
+    SPOIL(PATCHIFY, "image_size", args.patchify.image_height = args.patchify.image_width = 8);
+    SPOIL(PATCHIFY, "image_height", args.patchify.image_size = 0, args.patchify.image_width = 8);
+    SPOIL(PATCHIFY, "image_height", args.patchify.image_size = 0, args.patchify.image_height = 6, args.patchify.image_width = 8);
+    SPOIL(PATCHIFY, "image_width", args.patchify.image_size = 0, args.patchify.image_height = 8, args.patchify.image_width = -4);
+    SPOIL(PATCHIFY, "image_width", args.patchify.image_size = 0, args.patchify.image_height = 8, args.patchify.image_width = 1 << 20);
+    SPOIL(PATCHIFY, "image_width", args.patchify.crop = 1, args.patchify.image_size = 0, args.patchify.image_height = 8,
+          args.patchify.image_width = 3);
+    SPOIL(PATCHIFY, "images", args.patchify.crop = 1, args.patchify.image_size = 9);
+    SPOIL(PATCHIFY, "crop", args.patchify.crop = 2);
     expect_nothing_written();
 }
 

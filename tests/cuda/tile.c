@@ -80,7 +80,24 @@ static void check_backward(const rvit_cu_machine *m, const rvit_cu_attention_siz
         assert_true(t.held_rows >= size->len && t.held_rows % 16 == 0 && t.held_rows < size->len + 16);
 }
 
-static void backward_covers_and_fits(void **state)
+static void check_received(const rvit_cu_machine *m, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t dim, row_tiles, threads;
+    } shapes[] = {
+#define SHAPE(name, dim, row_tiles, rows, threads, ctas) [RVIT_CU_RECEIVED_##name] = {dim, row_tiles, threads},
+        RVIT_CU_RECEIVED_SHAPES(SHAPE)
+#undef SHAPE
+    };
+    const rvit_cu_received_tile t = rvit_cu_tile_received(m, size);
+    const int32_t rows = size->element_size == 4 ? 32 : t.threads / 32 * 16 * shapes[t.shape].row_tiles;
+    assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= shapes[t.shape].threads);
+    assert_true(t.shared > 0 && t.shared + 1024 <= m->max_shared);
+    assert_true(size->element_size == 4 || shapes[t.shape].dim >= size->head_dim);
+    assert_true((int64_t)t.row_blocks * rows >= size->len && (int64_t)(t.row_blocks - 1) * rows < size->len);
+}
+
+static void backward_and_received_cover_and_fit(void **state)
 {
     (void)state;
     static const int32_t lens[] = {1, 15, 16, 17, 48, 64, 65, 96, 97, 197, 208, 209, 400, 432, 433, 577, 5000, 1 << 20};
@@ -96,6 +113,7 @@ static void backward_covers_and_fits(void **state)
                                                          .len = lens[l],
                                                          .extras = i >> 2};
                     check_backward(&machines[m], &size);
+                    check_received(&machines[m], &size);
                 }
 }
 
@@ -297,8 +315,9 @@ static void products(void **state)
     assert_int_equal(rvit_cu_tile_gemm(&m, 2, 10, 8, 12, 2, 0, 0), RVIT_CU_GEMM_OWN);
 }
 
-SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_covers_and_fits), TEST(attention_choices), TEST(linear_covers_and_fits),
-      TEST(linear_choices), TEST(images_are_shared), TEST(products), TEST(small_choices), TEST(buckets_are_close));
+SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
+      TEST(linear_covers_and_fits), TEST(linear_choices), TEST(images_are_shared), TEST(products), TEST(small_choices),
+      TEST(buckets_are_close));
 
 int main(int argc, char **argv)
 {

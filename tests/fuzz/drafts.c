@@ -51,6 +51,12 @@ static void draft_patchify(rvit_op *op, choices *c)
     a->channels = choose_int(c, 1, 4);
     a->patch_size = 2 * choose(c, 5) + (choose(c, 16) == 1);
     a->image_size = multiple(c, a->patch_size, 1, 4);
+    if (choose(c, 2)) {
+        a->image_size = 0;
+        a->crop = choose_int(c, 0, 1);
+        a->image_height = multiple(c, a->patch_size, 1, 4) + choose(c, 3);
+        a->image_width = multiple(c, a->patch_size, 1, 4) + choose(c, 3);
+    }
     a->n_prefix = choose_int(c, 0, 3);
 }
 
@@ -109,6 +115,41 @@ static void draft_attention_backward(rvit_op *op, choices *c)
                                 &a->d_out_stride, &a->d_q_stride, &a->d_k_stride, &a->d_v_stride};
     for (int i = 0; i < 8; i++)
         *strides[i] = stride(c, width);
+}
+
+static void draft_received(rvit_op *op, choices *c)
+{
+    rvit_received_args *a = &op->received;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 8, 1, 16);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->scale = choose(c, 4) ? 0 : choose_float(c);
+    a->q_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+    a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+}
+
+static void draft_rope(rvit_op *op, choices *c)
+{
+    rvit_rope_args *a = &op->rope;
+    a->dtype = dtype(c);
+    rows(c, &a->rows);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 8, 1, 16);
+    a->n_positions = choose_int(c, 1, 40);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->q_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+    a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+}
+
+static void draft_positions(rvit_op *op, choices *c)
+{
+    rvit_positions_args *a = &op->positions;
+    rows(c, &a->rows);
+    a->source_rows = choose_int(c, 0, 50);
+    a->n_positions = choose_int(c, 1, 40);
 }
 
 static void draft_select(rvit_op *op, choices *c)
@@ -227,6 +268,9 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_UNPACK] = draft_unpack,
     [RVIT_OP_HEAD] = draft_head,
     [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
+    [RVIT_OP_RECEIVED] = draft_received,
+    [RVIT_OP_ROPE] = draft_rope,
+    [RVIT_OP_POSITIONS] = draft_positions,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

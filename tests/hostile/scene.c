@@ -31,6 +31,10 @@ static void stretch(rvit_op *op)
         op->attention_backward.n_heads = 1;
         n_images = &op->attention_backward.n_images, max_len = &op->attention_backward.max_len, rows = &op->attention_backward.rows;
         break;
+    case RVIT_OP_RECEIVED:
+        op->received.n_heads = 1;
+        n_images = &op->received.n_images, max_len = &op->received.max_len, rows = &op->received.rows;
+        break;
     case RVIT_OP_SELECT:
         n_images = &op->select.n_images, max_len = &op->select.max_len, rows = &op->select.rows;
         break;
@@ -56,6 +60,12 @@ static void stretch(rvit_op *op)
     case RVIT_OP_PACK:
         rows = &op->pack.rows.capacity, more = &op->pack.source_rows;
         break;
+    case RVIT_OP_ROPE:
+        rows = &op->rope.rows.capacity;
+        break;
+    case RVIT_OP_POSITIONS:
+        rows = &op->positions.rows.capacity, more = &op->positions.source_rows;
+        break;
     case RVIT_OP_UNPACK:
         rows = &op->unpack.rows.capacity, more = &op->unpack.destination_rows.capacity;
         break;
@@ -76,7 +86,8 @@ static scene_content content_of(const rvit_access *access)
     static const struct {
         const char *name;
         scene_content content;
-    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS}, {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK}};
+    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS}, {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK},
+                 {"keep", MASK},          {"positions", ROW_NUMBERS}};
     if (access->live)
         return LIVE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -93,6 +104,8 @@ static int64_t rows_of(const rvit_op *op)
         return op->attention.rows;
     case RVIT_OP_ATTENTION_BACKWARD:
         return op->attention_backward.rows;
+    case RVIT_OP_RECEIVED:
+        return op->received.rows;
     case RVIT_OP_SELECT:
         return op->select.rows;
     case RVIT_OP_MEAN:
@@ -107,6 +120,10 @@ static int64_t rows_of(const rvit_op *op)
         return op->merge.x_rows;
     case RVIT_OP_PACK:
         return op->pack.source_rows;
+    case RVIT_OP_ROPE:
+        return op->rope.n_positions;
+    case RVIT_OP_POSITIONS:
+        return op->positions.source_rows;
     case RVIT_OP_UNPACK:
         return op->unpack.destination_rows.capacity;
     default:
@@ -127,6 +144,10 @@ static int64_t capacity_of(const rvit_op *op, const char *name)
         return op->merge.rows.capacity;
     case RVIT_OP_PACK:
         return op->pack.rows.capacity;
+    case RVIT_OP_ROPE:
+        return op->rope.rows.capacity;
+    case RVIT_OP_POSITIONS:
+        return op->positions.rows.capacity;
     case RVIT_OP_UNPACK:
         return strcmp(name, "rows.live") ? op->unpack.destination_rows.capacity : op->unpack.rows.capacity;
     default:
@@ -141,6 +162,8 @@ static int32_t max_len_of(const rvit_op *op)
         return op->attention.max_len;
     case RVIT_OP_ATTENTION_BACKWARD:
         return op->attention_backward.max_len;
+    case RVIT_OP_RECEIVED:
+        return op->received.max_len;
     case RVIT_OP_SELECT:
         return op->select.max_len;
     case RVIT_OP_MEAN:

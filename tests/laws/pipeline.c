@@ -46,6 +46,8 @@ static void make_results(pipeline *p, int mapped)
         int64_t size;
     } results[] = {{&p->cls_probs, "cls_probs", rows * p->n_heads * 4},
                    {&p->lse, "lse", rows * p->n_heads * 4},
+                   {&p->received, "received", rows * p->n_heads * 4},
+                   {&p->positions_after, "positions_after", prunes ? rows * 4 : 0},
                    {&p->scores, "scores", scores ? rows * 4 : 0},
                    {&p->metric, "metric", merges ? rows * p->dim / p->n_heads * 4 : 0},
                    {&p->keep, "keep", prunes ? rows : 0},
@@ -72,6 +74,8 @@ static void make_results(pipeline *p, int mapped)
         }
     add_output(p, p->cls_probs, BEFORE, p->n_heads * 4, VALUES);
     add_output(p, p->lse, BEFORE, p->n_heads * 4, VALUES);
+    add_output(p, p->received, BEFORE, p->n_heads * 4, VALUES);
+    add_output(p, p->positions_after, AFTER, 4, VALUES);
     add_output(p, p->scores, BEFORE, 4, VALUES);
     add_output(p, p->metric, BEFORE, p->dim / p->n_heads * 4, VALUES);
     add_output(p, p->keep, BEFORE, 1, VALUES);
@@ -111,9 +115,11 @@ pipeline *pipeline_new(rvit_dtype dtype, pipeline_prune prune, int32_t n_images,
     p->bias = weights(RVIT_F32, 3 * d, 0.5f);
     p->gamma = weights(RVIT_F32, d, 1);
     p->beta = weights(RVIT_F32, d, 0.2f);
+    p->angles = weights(RVIT_F32, (int64_t)max_len * d / p->n_heads, 1);
     const rvit_buffer_type type = mapped ? RVIT_BUFFER_UPLOAD : RVIT_BUFFER_DEVICE;
     p->x = array_mapped("x", rows * row, type);
     p->cu = array_mapped("cu_seqlens", (n_images + 1) * 4, type);
+    p->positions = array_mapped("positions", rows * 4, type);
     if (prune == PRUNE_MASK)
         p->keep_in = array_mapped("keep_in", rows, type);
     if (pipeline_can_keep_all(prune) && prune != PRUNE_MASK) {
@@ -141,6 +147,7 @@ void pipeline_set_lengths(pipeline *p, const int32_t *lengths, int32_t n)
     }
     assert_true(row <= p->rows);
     memset(p->x->host, POISON, (size_t)p->x->size);
+    memset(p->positions->host, POISON, (size_t)p->positions->size);
 }
 
 static int32_t int_at(const uint8_t *data, int64_t index)
@@ -155,6 +162,8 @@ void pipeline_set_image(pipeline *p, int32_t image, uint64_t seed)
     const int32_t begin = int_at(p->cu->host, image), end = int_at(p->cu->host, image + 1);
     random_seed(seed * 0x9e3779b97f4a7c15u + 77);
     store_normal(p->dtype, p->x->host, (int64_t)begin * p->dim, (int64_t)(end - begin) * p->dim, 1);
+    for (int32_t t = begin; t < end; t++)
+        memcpy(p->positions->host + (int64_t)t * 4, &(int32_t){t - begin}, 4);
     for (int32_t t = begin; p->keep_in && t < end; t++)
         p->keep_in->host[t] = t == begin || random_below(2);
 }
@@ -163,6 +172,8 @@ void pipeline_fill_unused(pipeline *p, uint8_t byte)
 {
     const int64_t row = p->dim * rvit_dtype_size(p->dtype), used = int_at(p->cu->host, p->n_images) * row;
     memset(p->x->host + used, byte, (size_t)(p->x->size - used));
+    const int64_t numbered = int_at(p->cu->host, p->n_images) * (int64_t)4;
+    memset(p->positions->host + numbered, byte, (size_t)(p->positions->size - numbered));
     array *const between[] = {p->y, p->qkv, p->attended, p->x1, p->z, p->x2, p->hidden};
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         memset(between[i]->host, byte, (size_t)between[i]->size);
@@ -172,7 +183,7 @@ void pipeline_fill_unused(pipeline *p, uint8_t byte)
 
 void pipeline_update_mapped(pipeline *p)
 {
-    array *const inputs[] = {p->x, p->cu, p->keep_in, p->cu_after, p->cu_second, p->error};
+    array *const inputs[] = {p->x, p->cu, p->keep_in, p->positions, p->cu_after, p->cu_second, p->error};
     for (size_t i = 0; i < sizeof inputs / sizeof inputs[0]; i++)
         if (inputs[i])
             memcpy(array_mapping(inputs[i], DEVICE), inputs[i]->host, (size_t)inputs[i]->size);
@@ -220,6 +231,54 @@ static rvit_status layernorm(const pipeline *p, rvit_stream *stream, rvit_rows r
     args.out = array_view(out, DEVICE);
     args.out_x = array_view(out_x, DEVICE);
     return rvit_layernorm(stream, &args);
+}
+
+/* Rotates the queries and keys where they are. */
+static rvit_status rope(const pipeline *p, rvit_stream *stream)
+{
+    rvit_rope_args args = RVIT_ROPE_ARGS_INIT;
+    args.dtype = p->dtype;
+    args.rows = live_rows(p, p->cu);
+    args.n_heads = p->n_heads;
+    args.head_dim = p->dim / p->n_heads;
+    args.n_positions = p->max_len;
+    args.n_prefix = 1;
+    args.q = args.k = array_view(p->qkv, DEVICE);
+    args.k.offset += p->dim * rvit_dtype_size(p->dtype);
+    args.q_stride = args.k_stride = 3 * p->dim;
+    args.table = array_view(p->angles, DEVICE);
+    args.positions = array_view(p->positions, DEVICE);
+    return rvit_rope(stream, &args);
+}
+
+static rvit_status received(const pipeline *p, rvit_stream *stream)
+{
+    rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
+    args.dtype = p->dtype;
+    args.n_images = p->n_images;
+    args.n_heads = p->n_heads;
+    args.head_dim = p->dim / p->n_heads;
+    args.max_len = p->max_len;
+    args.rows = p->rows;
+    args.q = args.k = array_view(p->qkv, DEVICE);
+    args.k.offset += p->dim * rvit_dtype_size(p->dtype);
+    args.q_stride = args.k_stride = 3 * p->dim;
+    args.cu_seqlens = array_view(p->cu, DEVICE);
+    args.lse = array_view(p->lse, DEVICE);
+    args.out = array_view(p->received, DEVICE);
+    return rvit_received(stream, &args);
+}
+
+static rvit_status positions(const pipeline *p, rvit_stream *stream)
+{
+    rvit_positions_args args = RVIT_POSITIONS_ARGS_INIT;
+    args.rows = live_rows(p, p->cu_after);
+    args.source_rows = p->rows;
+    args.src_rows = array_view(p->src_rows, DEVICE);
+    args.keep = array_view(p->keep, DEVICE);
+    args.positions = array_view(p->positions, DEVICE);
+    args.out = array_view(p->positions_after, DEVICE);
+    return rvit_positions(stream, &args);
 }
 
 static rvit_status attention(const pipeline *p, rvit_stream *stream)
@@ -425,10 +484,14 @@ rvit_status pipeline_enqueue(const pipeline *p, rvit_stream *stream)
     const int32_t d = p->dim;
     TRY(layernorm(p, stream, before, p->x, NULL, p->y, NULL));
     TRY(linear(p, stream, before, p->y, p->qkv_weight, NULL, p->qkv, d, 3 * d, RVIT_ACTIVATION_NONE));
+    TRY(rope(p, stream));
     TRY(attention(p, stream));
+    TRY(received(p, stream));
     TRY(linear(p, stream, before, p->attended, p->projection_weight, p->x, p->x1, d, d, RVIT_ACTIVATION_NONE));
     if (p->prune != PRUNE_NOTHING)
         TRY(pipeline_enqueue_stage(p, stream));
+    if (p->prune != PRUNE_NOTHING)
+        TRY(positions(p, stream));
     /* The rows that stay: gathered by the layernorm, or already merged, or all of them. */
     const array *stay = p->prune == PRUNE_NOTHING ? p->x1 : p->x2;
     if (p->prune == PRUNE_NOTHING || p->prune == PRUNE_MERGE)

@@ -3,8 +3,9 @@
 
 typedef struct patchify_case {
     rvit_dtype dtype;
-    int32_t n_images, live, channels, image_size, patch_size, n_prefix; /* live -1: not given */
-    int with_cu;
+    int32_t n_images, live, channels, height, width, patch_size, n_prefix; /* live -1: not given */
+    int with_cu, crop;
+    int by_size; /* height, which is width, is given as image_size */
 } patchify_case;
 
 static int32_t clamped_live(const patchify_case *c, int32_t given)
@@ -14,9 +15,14 @@ static int32_t clamped_live(const patchify_case *c, int32_t given)
     return given < 0 ? 0 : given > c->n_images ? c->n_images : given;
 }
 
+static int32_t tokens_of(const patchify_case *c)
+{
+    return c->n_prefix + c->height / c->patch_size * (c->width / c->patch_size);
+}
+
 static void check(const patchify_case *c, side s, const array *images, const array *out, const array *cu)
 {
-    const int32_t grid = c->image_size / c->patch_size, tokens = c->n_prefix + grid * grid, live = clamped_live(c, c->live);
+    const int32_t grid = c->width / c->patch_size, tokens = tokens_of(c), live = clamped_live(c, c->live);
     const int32_t area = c->patch_size * c->patch_size, width = c->channels * area;
     for (int32_t i = 0; i < live; i++)
         for (int32_t t = 0; t < tokens; t++)
@@ -25,7 +31,7 @@ static void check(const patchify_case *c, side s, const array *images, const arr
                 if (t >= c->n_prefix) {
                     const int32_t patch = t - c->n_prefix, y = patch / grid * c->patch_size + k % area / c->patch_size;
                     const int32_t x = patch % grid * c->patch_size + k % c->patch_size;
-                    const int64_t at = (((int64_t)i * c->channels + k / area) * c->image_size + y) * c->image_size + x;
+                    const int64_t at = (((int64_t)i * c->channels + k / area) * c->height + y) * c->width + x;
                     wanted = rounded(c->dtype, load(RVIT_F32, images->host, at));
                 }
                 const float got = load(c->dtype, out->result[s], ((int64_t)i * tokens + t) * width + k);
@@ -43,8 +49,7 @@ static void check(const patchify_case *c, side s, const array *images, const arr
 
 static void run(const patchify_case *c)
 {
-    const int64_t grid = c->image_size / c->patch_size, tokens = c->n_prefix + grid * grid;
-    const int64_t pixels = (int64_t)c->channels * c->image_size * c->image_size;
+    const int64_t tokens = tokens_of(c), pixels = (int64_t)c->channels * c->height * c->width;
     const int64_t width = (int64_t)c->channels * c->patch_size * c->patch_size;
     array *images = array_input("images", c->n_images * pixels * 4);
     array *out = array_output("out", c->n_images * tokens * width * rvit_dtype_size(c->dtype));
@@ -58,7 +63,10 @@ static void run(const patchify_case *c)
         args.n_images = c->n_images;
         args.live_images = array_view(live, s);
         args.channels = c->channels;
-        args.image_size = c->image_size;
+        args.image_size = c->by_size ? c->height : 0;
+        args.image_height = c->by_size ? 0 : c->height;
+        args.image_width = c->by_size ? 0 : c->width;
+        args.crop = c->crop;
         args.patch_size = c->patch_size;
         args.n_prefix = c->n_prefix;
         args.images = array_view(images, s);
@@ -75,18 +83,26 @@ static void run(const patchify_case *c)
 static void patchify_variants(void **state)
 {
     (void)state;
-    static const int32_t shapes[][3] = {{3, 32, 16}, {3, 64, 16}, {1, 28, 14}, {4, 12, 2}, {3, 48, 8}, {2, 16, 16}};
+    /* channels, height, width, patch size, crop; in the last ones lines are cut off, and rows begin at any multiple of 4 bytes */
+    static const int32_t shapes[][5] = {{3, 32, 32, 16},    {3, 64, 64, 16},    {1, 28, 28, 14},  {4, 12, 12, 2},   {3, 48, 48, 8},
+                                        {2, 16, 16, 16},    {3, 16, 48, 16},    {2, 56, 28, 14},  {1, 30, 6, 2},    {3, 32, 32, 16, 1},
+                                        {3, 33, 46, 14, 1}, {3, 50, 35, 16, 1}, {2, 8, 29, 8, 1}, {1, 31, 31, 2, 1}};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
             for (int n_prefix = 0; n_prefix < 3; n_prefix++) {
+                if (leaves_out(t + (int)i + n_prefix, 2))
+                    continue;
                 const patchify_case c = {.dtype = stored_types[t],
                                          .n_images = 3,
                                          .live = -1,
                                          .channels = shapes[i][0],
-                                         .image_size = shapes[i][1],
-                                         .patch_size = shapes[i][2],
+                                         .height = shapes[i][1],
+                                         .width = shapes[i][2],
+                                         .patch_size = shapes[i][3],
                                          .n_prefix = n_prefix,
-                                         .with_cu = n_prefix != 1};
+                                         .with_cu = n_prefix != 1,
+                                         .crop = shapes[i][4],
+                                         .by_size = shapes[i][1] == shapes[i][2]};
                 run(&c);
             }
 }
@@ -101,14 +117,15 @@ static void patchify_live_images(void **state)
                                      .n_images = 5,
                                      .live = lives[i],
                                      .channels = 3,
-                                     .image_size = 32,
+                                     .height = 32,
+                                     .width = 24,
                                      .patch_size = 8,
                                      .n_prefix = 1,
                                      .with_cu = 1};
             run(&c);
         }
     const patchify_case none = {
-        .dtype = RVIT_F32, .live = -1, .channels = 3, .image_size = 32, .patch_size = 8, .n_prefix = 1, .with_cu = 1};
+        .dtype = RVIT_F32, .live = -1, .channels = 3, .height = 32, .width = 32, .patch_size = 8, .n_prefix = 1, .with_cu = 1};
     run(&none);
 }
 

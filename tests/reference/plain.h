@@ -33,6 +33,10 @@ typedef struct attention_problem {
 void attention_f64(const attention_problem *p, double *out, double *cls, double *lse);
 void attention_f32(const attention_problem *p, float *out, float *cls, float *lse);
 
+/* The mean weight that each row receives, [length, n_heads]; v is not used. lse: [length, n_heads]. */
+void received_f64(const attention_problem *p, const float *lse, double *out);
+void received_f32(const attention_problem *p, const float *lse, float *out);
+
 /* The gradient of attention. round: what a weight and its gradient become before they are multiplied; in 16 bits every program with matrix
    instructions, PyTorch's among them, rounds them to the stored type. NULL: nothing. */
 typedef struct attention_backward_problem {

@@ -102,6 +102,22 @@ static REAL dot(const float *a, const float *b, int32_t n)
     return sum;
 }
 
+void NAME(received)(const attention_problem *p, const float *lse, REAL *out)
+{
+    const int64_t width = (int64_t)p->n_heads * p->head_dim;
+    for (int32_t t = 0; t < p->length; t++)
+        for (int32_t h = 0; h < p->n_heads; h++) {
+            REAL sum = 0;
+            for (int32_t i = 0; i < p->length; i++) {
+                const int64_t column = (int64_t)h * p->head_dim;
+                const REAL logit = dot(p->q + i * width + column, p->k + t * width + column, p->head_dim) * (REAL)p->scale +
+                                   (p->key_bias ? (REAL)p->key_bias[t] : (REAL)0);
+                sum += isinf(lse[i * p->n_heads + h]) ? (REAL)0 : EXP(logit - (REAL)lse[i * p->n_heads + h]);
+            }
+            out[t * p->n_heads + h] = sum / (REAL)p->length;
+        }
+}
+
 static REAL round_with(const attention_backward_problem *p, REAL value)
 {
     return p->round ? (REAL)p->round((float)value) : value;
