@@ -73,12 +73,13 @@ typedef struct rvit_cpu_layernorm_rows {
     const void *x;
     const int32_t *src_rows; /* or NULL */
     int64_t x_rows;
-    const float *gamma, *beta;
-    void *out, *out_x; /* out_x or NULL */
+    const float *gamma, *beta; /* beta or NULL */
+    void *out, *out_x;         /* out_x or NULL */
     int64_t first, end;
-    int64_t dim;
+    int64_t dim, features;
     float eps;
     int half, out_half;
+    int rms;
 } rvit_cpu_layernorm_rows;
 
 /* Classes first_class .. first_class + n_classes - 1 of up to RVIT_CPU_HEAD_IMAGES images. x[i]: the first row of an image; its further

@@ -76,13 +76,14 @@ typedef struct rvit_cu_ahead {
 /* The first row_ctas CTAs normalise rows, the others prefetch. */
 typedef struct rvit_cu_layernorm_params {
     const void *x;
-    const int32_t *src_rows; /* or NULL */
-    const float *gamma, *beta;
-    void *out, *out_x; /* out_x or NULL */
+    const int32_t *src_rows;   /* or NULL */
+    const float *gamma, *beta; /* beta or NULL: layernorm_other only */
+    void *out, *out_x;         /* out_x or NULL */
     rvit_cu_rows rows;
     rvit_cu_ahead ahead;
     int32_t x_rows, dim, out_dtype, row_ctas;
-    float inverse_dim, eps;
+    float inverse_dim, eps; /* inverse_dim: 1 / features */
+    int32_t features, rms;
 } rvit_cu_layernorm_params;
 
 /* Strides in elements. A CTA takes row block blockIdx.x of head blockIdx.y of image first_image + blockIdx.z. */

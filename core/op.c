@@ -145,6 +145,14 @@ static rvit_status check_eps(const rvit_op *op, float eps)
     return RVIT_OK;
 }
 
+static rvit_status check_norm(const rvit_op *op, rvit_norm norm, float eps, rvit_view beta)
+{
+    RVIT_TRY(check_range(op, "norm", norm, RVIT_NORM_LAYER, RVIT_NORM_RMS));
+    if (norm == RVIT_NORM_RMS && beta.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: beta is given, but an RMS norm has none", rvit_op_name(op->type));
+    return check_eps(op, eps);
+}
+
 static rvit_status check_rows(const rvit_op *op, const char *name, int64_t rows)
 {
     return check_range(op, name, rows, 0, INT32_MAX - 1);
@@ -206,7 +214,10 @@ static rvit_status prepare_layernorm(rvit_op *op)
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
     RVIT_TRY(check_dim(op, "dim", a->dim));
-    RVIT_TRY(check_eps(op, a->eps));
+    RVIT_TRY(check_norm(op, a->norm, a->eps, a->beta));
+    if (a->features == 0)
+        a->features = a->dim;
+    RVIT_TRY(check_range(op, "features", a->features, 1, a->dim));
     if (a->x_rows == 0) {
         if (a->src_rows.buffer != NULL && a->rows.capacity > 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "layernorm: src_rows needs x_rows, the number of rows of x");

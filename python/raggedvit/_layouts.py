@@ -170,7 +170,7 @@ class rvit_linear_args(Struct):  # 152 bytes
     ]
 
 
-class rvit_layernorm_args(Struct):  # 160 bytes
+class rvit_layernorm_args(Struct):  # 168 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -185,6 +185,8 @@ class rvit_layernorm_args(Struct):  # 160 bytes
         ("beta", rvit_view),  # 112
         ("out", rvit_view),  # 128
         ("out_x", rvit_view),  # 144
+        ("norm", c_int),  # 160
+        ("features", c_int32),  # 164
     ]
 
 

@@ -77,6 +77,9 @@ struct rvit_linear_push {
 #define RVIT_LAYERNORM_N_SPECS 4
 #define RVIT_LAYERNORM_HAS_GATHER 1
 #define RVIT_LAYERNORM_HAS_OUT_X 2
+#define RVIT_LAYERNORM_HAS_BETA 4
+#define RVIT_LAYERNORM_RMS 8
+#define RVIT_LAYERNORM_PADDED 16 /* features < dim */
 #define RVIT_LAYERNORM_X 0
 #define RVIT_LAYERNORM_SRC_ROWS 1
 #define RVIT_LAYERNORM_GAMMA 2
@@ -89,6 +92,7 @@ struct rvit_layernorm_push {
     int rows, live_at;
     int x_rows;
     int dim4; /* dim / 4 */
+    int features;
     float eps;
     int x_at, src_rows_at, gamma_at, beta_at, out_at, out_x_at;
 };

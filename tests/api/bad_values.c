@@ -109,6 +109,11 @@ static void rows_of_values(void **state)
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = 0);
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = -1e-6f);
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = NAN);
+    SPOIL(LAYERNORM, "norm", args.layernorm.norm = (rvit_norm)2);
+    SPOIL(LAYERNORM, "norm", args.layernorm.norm = (rvit_norm)-1);
+    SPOIL(LAYERNORM, "beta", args.layernorm.norm = RVIT_NORM_RMS);
+    SPOIL(LAYERNORM, "features", args.layernorm.features = -1);
+    SPOIL(LAYERNORM, "features", args.layernorm.features = GOOD_DIM + 1);
     SPOIL(MERGE, "dtype", args.merge.dtype = BAD_DTYPE);
     SPOIL(MERGE, "rows", args.merge.rows.capacity = -1);
     SPOIL(MERGE, "rows", args.merge.rows.capacity = INT64_MAX);

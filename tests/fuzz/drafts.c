@@ -75,6 +75,8 @@ static void draft_layernorm(rvit_op *op, choices *c)
     a->x_rows = choose_int(c, 0, 50);
     a->dim = dim(c);
     a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+    a->features = choose(c, 4) == 1 ? choose_int(c, 0, 16) : 0;
 }
 
 static void draft_attention(rvit_op *op, choices *c)

@@ -39,17 +39,16 @@ static void run(const head_case *c)
     arrays_upload();
 
     const float *weights = loaded(c->weight_dtype, weight->host, 0, c->n_classes * width);
-    const head_problem p = {.n_images = c->n_images,
-                            .dim = c->dim,
-                            .n_tokens = c->n_tokens,
-                            .n_classes = c->n_classes,
-                            .cu = b.cu,
-                            .eps = 1e-6f,
-                            .x = rows,
-                            .gamma = (const float *)(const void *)gamma->host,
-                            .beta = (const float *)(const void *)beta->host,
-                            .weight = weights,
-                            .bias = bias ? (const float *)(const void *)bias->host : NULL};
+    const head_problem p = {
+        .n_images = c->n_images,
+        .dim = c->dim,
+        .n_tokens = c->n_tokens,
+        .n_classes = c->n_classes,
+        .cu = b.cu,
+        .norm = {.eps = 1e-6f, .gamma = (const float *)(const void *)gamma->host, .beta = (const float *)(const void *)beta->host},
+        .x = rows,
+        .weight = weights,
+        .bias = bias ? (const float *)(const void *)bias->host : NULL};
     double *exact = scratch((size_t)n * sizeof *exact);
     float *plain = scratch((size_t)n * sizeof *plain);
     head_f64(&p, exact);

@@ -14,11 +14,19 @@ typedef struct linear_problem {
 void linear_f64(const linear_problem *p, double *out);
 void linear_f32(const linear_problem *p, float *out);
 
+/* The norm of a row. */
+typedef struct norm_problem {
+    int32_t features; /* the columns that count; 0: all of them. The others become 0 */
+    int32_t rms;
+    float eps;
+    const float *gamma, *beta; /* gamma NULL: rows stay as they are; beta: or NULL */
+} norm_problem;
+
 typedef struct layernorm_problem {
     int64_t rows;
     int32_t dim;
-    float eps;
-    const float *x, *gamma, *beta;
+    norm_problem norm;
+    const float *x;
 } layernorm_problem;
 void layernorm_f64(const layernorm_problem *p, double *out);
 void layernorm_f32(const layernorm_problem *p, float *out);
@@ -49,8 +57,8 @@ void attention_backward_f32(const attention_backward_problem *p, float *d_q, flo
 typedef struct head_problem {
     int32_t n_images, dim, n_tokens, n_classes;
     const int32_t *cu;
-    float eps;
-    const float *x, *gamma, *beta, *weight, *bias; /* bias: or NULL */
+    norm_problem norm;
+    const float *x, *weight, *bias; /* bias: or NULL */
 } head_problem;
 void head_f64(const head_problem *p, double *logits);
 void head_f32(const head_problem *p, float *logits);
