@@ -64,6 +64,15 @@ static inline rvit_cpu_range rvit_cpu_image(const int32_t *cu_seqlens, int64_t i
     return (rvit_cpu_range){begin, end - begin < max_len ? end - begin : max_len};
 }
 
+/* The rows of an image that head takes. */
+static inline rvit_cpu_range rvit_cpu_head_rows(const rvit_head_args *a, int64_t image)
+{
+    const int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens);
+    if (cu_seqlens == NULL)
+        return (rvit_cpu_range){image * a->n_tokens, a->n_tokens};
+    return rvit_cpu_image(cu_seqlens, image, a->rows, INT64_MAX);
+}
+
 /* Turns the counts in cu_seqlens[1 ..] into a layout, limited to `rows` rows: with an invalid input layout several images may claim the
    same row, which then counts more than once. */
 static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, int64_t rows)

@@ -179,20 +179,20 @@ static void head(const rvit_cpu_head_tile *t, float *scratch)
 {
     const int64_t weight_size = t->weight_half ? 2 : 4;
     const int64_t features = t->n_tokens * t->dim;
-    float *sums = scratch, *normal = scratch + RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES;
+    float *sums = scratch, *rows = scratch + RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES;
     memset(sums, 0, sizeof(float) * RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES);
+    const row_norm norm = {t->gamma, t->beta, t->dim, t->eps, t->rms};
     for (int64_t token = 0; token < t->n_tokens; token++) {
-        float mean[RVIT_CPU_HEAD_IMAGES], scale[RVIT_CPU_HEAD_IMAGES];
+        row_moments m[RVIT_CPU_HEAD_IMAGES];
         for (int image = 0; image < t->n_images; image++)
-            moments(t->x[image], token * t->dim, t->dim, t->eps, t->half, &mean[image], &scale[image]);
+            m[image] = moments_of(&norm, t->x[image], token * t->dim, t->half);
         for (int64_t p = 0; p < t->dim; p += STRETCH) {
             const int64_t length = t->dim - p < STRETCH ? t->dim - p : STRETCH;
             for (int image = 0; image < t->n_images; image++)
                 for (int64_t i = 0; i < length; i += VL) {
                     const int64_t width = length - i < VL ? length - i : VL;
-                    const vec x = (any_load(t->x[image], token * t->dim + p + i, width, t->half) - mean[image]) * scale[image];
-                    const vec y = x * any_load(t->gamma, p + i, width, 0) + any_load(t->beta, p + i, width, 0);
-                    any_store(normal, image * STRETCH + i, y, width, 0);
+                    any_store(rows, image * STRETCH + i, normal(&norm, &m[image], t->x[image], token * t->dim, p + i, width, t->half),
+                              width, 0);
                 }
             for (int64_t c = 0; c < t->n_classes; c++) {
                 const void *weight = (const char *)t->weight + ((t->first_class + c) * features + token * t->dim + p) * weight_size;
@@ -201,7 +201,7 @@ static void head(const rvit_cpu_head_tile *t, float *scratch)
                     const int64_t width = length - i < VL ? length - i : VL;
                     const vec w = any_load(weight, i, width, t->weight_half);
                     for (int image = 0; image < t->n_images; image++)
-                        dot[image] += w * any_load(normal, image * STRETCH + i, width, 0);
+                        dot[image] += w * any_load(rows, image * STRETCH + i, width, 0);
                 }
                 for (int image = 0; image < t->n_images; image++)
                     sums[c * RVIT_CPU_HEAD_IMAGES + image] += vec_sum(dot[image]);

@@ -90,13 +90,14 @@ typedef struct rvit_cpu_head_tile {
     const void *x[RVIT_CPU_HEAD_IMAGES];
     float *logits[RVIT_CPU_HEAD_IMAGES];
     int n_images;
-    const float *gamma, *beta;
-    const void *weight; /* of class 0 */
-    const float *bias;  /* of class 0, or NULL */
+    const float *gamma, *beta; /* or NULL */
+    const void *weight;        /* of class 0 */
+    const float *bias;         /* of class 0, or NULL */
     int64_t dim, n_tokens;
     int64_t first_class, n_classes;
     float eps;
     int half, weight_half;
+    int rms;
 } rvit_cpu_head_tile;
 
 /* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */

@@ -128,11 +128,11 @@ static void head_images(void *context, int64_t begin, int64_t end, int thread)
     (void)thread;
     const rvit_head_args *a = ((const oracle_job *)context)->args;
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
-    const oracle_norm norm = {rvit_cpu_at(a->gamma), rvit_cpu_at(a->beta), RVIT_NORM_LAYER, a->dim, a->eps};
+    const oracle_norm norm = {rvit_cpu_at(a->gamma), rvit_cpu_at(a->beta), a->norm, a->dim, a->eps};
     const float *bias = rvit_cpu_at(a->bias);
     float *logits = rvit_cpu_at(a->logits);
     for (int64_t image = begin; image < end; image++) {
-        const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, INT64_MAX);
+        const rvit_cpu_range rows = rvit_cpu_head_rows(a, image);
         for (int64_t class = 0; class < a->n_classes; class ++) {
             double sum = 0.0;
             if (rows.len >= a->n_tokens) {

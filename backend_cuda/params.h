@@ -210,8 +210,8 @@ typedef struct rvit_cu_unpack_params {
 
 typedef struct rvit_cu_head_params {
     const void *x;
-    const int32_t *cu_seqlens;
-    const float *gamma, *beta;
+    const int32_t *cu_seqlens; /* or NULL */
+    const float *gamma, *beta; /* or NULL */
     const void *weight;
     const float *bias; /* or NULL */
     float *logits;
@@ -219,7 +219,7 @@ typedef struct rvit_cu_head_params {
     int32_t class_tiles; /* CTAs that share the images of a tile */
     int32_t images;      /* of a tile: 1 or RVIT_CU_HEAD_IMAGES */
     float eps;
-    int32_t unused;
+    int32_t rms;
 } rvit_cu_head_params;
 
 #endif

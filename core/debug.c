@@ -95,6 +95,8 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_MATCH:
         return check_layout(stream, op->match.cu_seqlens, op->match.n_images, op->match.max_len, op->match.rows);
     case RVIT_OP_HEAD:
+        if (op->head.cu_seqlens.buffer == NULL)
+            return RVIT_OK;
         return check_layout(stream, op->head.cu_seqlens, op->head.n_images, INT32_MAX, op->head.rows);
     case RVIT_OP_LAYERNORM:
         return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, 0);

@@ -153,6 +153,16 @@ static rvit_status check_norm(const rvit_op *op, rvit_norm norm, float eps, rvit
     return check_eps(op, eps);
 }
 
+/* A norm that there is with gamma alone. */
+static rvit_status check_optional_norm(const rvit_op *op, rvit_norm norm, float eps, rvit_view gamma, rvit_view beta)
+{
+    if (gamma.buffer != NULL)
+        return check_norm(op, norm, eps, beta);
+    if (beta.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: beta is given without gamma", rvit_op_name(op->type));
+    return check_range(op, "norm", norm, RVIT_NORM_LAYER, RVIT_NORM_RMS);
+}
+
 static rvit_status check_rows(const rvit_op *op, const char *name, int64_t rows)
 {
     return check_range(op, name, rows, 0, INT32_MAX - 1);
@@ -394,7 +404,10 @@ static rvit_status prepare_head(rvit_op *op)
     RVIT_TRY(check_dim(op, "dim", a->dim));
     RVIT_TRY(check_range(op, "n_tokens", a->n_tokens, 1, 2));
     RVIT_TRY(check_range(op, "n_classes", a->n_classes, 1, 1 << 24));
-    return check_eps(op, a->eps);
+    if (a->cu_seqlens.buffer == NULL && a->rows < (int64_t)a->n_images * a->n_tokens)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "head: rows is %lld, expected at least n_images * n_tokens, %lld, without cu_seqlens",
+                         (long long)a->rows, (long long)a->n_images * a->n_tokens);
+    return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
 }
 
 /* One function per op, in the order of ops.def. */

@@ -33,9 +33,11 @@ typedef struct rvit_patchify_args {
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
 
-/* logits[i, :] = concat_{j < n_tokens} layernorm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image
-   with fewer than n_tokens rows gets zeros. (A distilled model uses n_tokens 2, with the weights of
-   both heads side by side and halved.) */
+/* logits[i, :] = concat_{j < n_tokens} norm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image with
+   fewer than n_tokens rows gets zeros. (A distilled model uses n_tokens 2, with the weights of both
+   heads side by side and halved.) Without cu_seqlens the rows of image i are i * n_tokens and those
+   after it: x is [n_images * n_tokens, dim], as rvit_pool and rvit_probe write it. Without gamma the
+   rows are taken as they are. */
 typedef struct rvit_head_args {
     size_t struct_size;
     rvit_dtype dtype;        /* of x */
@@ -45,13 +47,15 @@ typedef struct rvit_head_args {
     int32_t dim;      /* multiple of 4 */
     int32_t n_tokens; /* 1 or 2 */
     int32_t n_classes;
-    float eps;             /* above 0 */
+    float eps;             /* above 0; not used without gamma */
     rvit_view x;           /* [rows, dim] */
-    rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
-    rvit_view gamma, beta; /* f32 [dim] */
+    rvit_view cu_seqlens;  /* optional: int32 [n_images + 1], 4-byte aligned. Without it rows is at
+                              least n_images * n_tokens */
+    rvit_view gamma, beta; /* optional: f32 [dim]; beta with gamma only, and not with RMS */
     rvit_view weight;      /* [n_classes, n_tokens * dim] */
     rvit_view bias;        /* optional: f32 [n_classes] */
     rvit_view logits;      /* f32 [n_images, n_classes] */
+    rvit_norm norm;        /* with gamma */
 } rvit_head_args;
 #define RVIT_HEAD_ARGS_INIT RVIT_INIT(rvit_head_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_head(rvit_stream *stream, const rvit_head_args *args);

@@ -360,7 +360,7 @@ class rvit_patchify_args(Struct):  # 96 bytes
     ]
 
 
-class rvit_head_args(Struct):  # 160 bytes
+class rvit_head_args(Struct):  # 168 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -378,6 +378,7 @@ class rvit_head_args(Struct):  # 160 bytes
         ("weight", rvit_view),  # 112
         ("bias", rvit_view),  # 128
         ("logits", rvit_view),  # 144
+        ("norm", c_int),  # 160
     ]
 
 

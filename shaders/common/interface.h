@@ -301,8 +301,13 @@ struct rvit_patchify_push {
 /* head.comp: a group takes TEAMS x CLASSES classes of one image. */
 #define RVIT_HEAD_CLASSES 4
 #define RVIT_HEAD_TEAMS 1
-#define RVIT_HEAD_HAS_BIAS 2
+#define RVIT_HEAD_FLAGS 2
 #define RVIT_HEAD_N_SPECS 3
+#define RVIT_HEAD_HAS_BIAS 1
+#define RVIT_HEAD_HAS_LENGTHS 2
+#define RVIT_HEAD_HAS_NORM 4
+#define RVIT_HEAD_HAS_BETA 8
+#define RVIT_HEAD_RMS 16
 #define RVIT_HEAD_X 0
 #define RVIT_HEAD_CU_SEQLENS 1
 #define RVIT_HEAD_GAMMA 2

@@ -291,6 +291,11 @@ static void images(void **state)
     SPOIL(HEAD, "n_classes", args.head.n_classes = 0);
     SPOIL(HEAD, "weight", args.head.n_classes = 1 << 20);
     SPOIL(HEAD, "eps", args.head.eps = 0);
+    SPOIL(HEAD, "norm", args.head.norm = (rvit_norm)2);
+    SPOIL(HEAD, "norm", args.head.norm = (rvit_norm)-1; args.head.gamma.buffer = args.head.beta.buffer = NULL);
+    SPOIL(HEAD, "beta", args.head.norm = RVIT_NORM_RMS);
+    SPOIL(HEAD, "beta", args.head.gamma.buffer = NULL);
+    SPOIL(HEAD, "rows", args.head.cu_seqlens.buffer = NULL; args.head.rows = GOOD_IMAGES - 1);
     SPOIL(PATCHIFY, "dtype", args.patchify.dtype = BAD_DTYPE);
     SPOIL(PATCHIFY, "n_images", args.patchify.n_images = -1);
     SPOIL(PATCHIFY, "channels", args.patchify.channels = 0);

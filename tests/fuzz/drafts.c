@@ -200,6 +200,7 @@ static void draft_head(rvit_op *op, choices *c)
     a->n_tokens = choose_int(c, 1, 2);
     a->n_classes = choose_int(c, 1, 12);
     a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
 }
 
 /* An op without a draft of its own: words, most of them small, wherever its args hold no view. */

@@ -56,7 +56,7 @@ void attention_backward_f32(const attention_backward_problem *p, float *d_q, flo
 
 typedef struct head_problem {
     int32_t n_images, dim, n_tokens, n_classes;
-    const int32_t *cu;
+    const int32_t *cu; /* or NULL: n_tokens rows each */
     norm_problem norm;
     const float *x, *weight, *bias; /* bias: or NULL */
 } head_problem;

@@ -163,9 +163,10 @@ void NAME(head)(const head_problem *p, REAL *logits)
     if (!row)
         abort();
     for (int32_t i = 0; i < p->n_images; i++) {
-        const int there = p->cu[i + 1] - p->cu[i] >= p->n_tokens;
+        const int there = !p->cu || p->cu[i + 1] - p->cu[i] >= p->n_tokens;
+        const int64_t begin = p->cu ? p->cu[i] : (int64_t)i * p->n_tokens;
         for (int32_t j = 0; there && j < p->n_tokens; j++)
-            normalise(&p->norm, p->x + ((int64_t)p->cu[i] + j) * p->dim, p->dim, row + (int64_t)j * p->dim);
+            normalise(&p->norm, p->x + (begin + j) * p->dim, p->dim, row + (int64_t)j * p->dim);
         for (int32_t c = 0; c < p->n_classes; c++) {
             const float *w = p->weight + (int64_t)c * p->n_tokens * p->dim;
             REAL sum = 0;
