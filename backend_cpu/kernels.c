@@ -1,4 +1,4 @@
-/* All kernels except those of attention, its gradient and match: linear, layernorm, head, conversions; and the table of all kernels.
+/* All kernels except those of attention, its gradient, match and pool: linear, layernorm, head, conversions; and the table of all kernels.
    Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
@@ -224,6 +224,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .attention_backward = ISA_NAME(rvit_cpu_backward_kernel),
     .layernorm = layernorm,
     .head = head,
+    .pool = ISA_NAME(rvit_cpu_pool_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .match = ISA_NAME(rvit_cpu_match_kernel),
     .to_float = to_float,

@@ -100,6 +100,20 @@ typedef struct rvit_cpu_head_tile {
     int rms;
 } rvit_cpu_head_tile;
 
+/* The mean of n_rows rows of an image, 1 or more, each of which is normalised first; of a range of columns. */
+#define RVIT_CPU_POOL_COLUMNS 65536
+typedef struct rvit_cpu_pool_tile {
+    const void *x;             /* the first of the rows */
+    const float *sizes;        /* of that row, or NULL */
+    const float *gamma, *beta; /* or NULL */
+    void *out;                 /* the image's row */
+    int64_t n_rows, dim;
+    int64_t first_column, n_columns; /* at most RVIT_CPU_POOL_COLUMNS */
+    float eps;
+    int half, out_half;
+    int rms;
+} rvit_cpu_pool_tile;
+
 /* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
 typedef struct rvit_cpu_metric_rows {
     const void *k;
@@ -131,6 +145,7 @@ typedef struct rvit_cpu_kernels {
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
+    void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
     void (*to_float)(const uint16_t *half, float *out, int64_t n);

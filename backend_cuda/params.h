@@ -169,6 +169,20 @@ typedef struct rvit_cu_mean_params {
     int32_t tiles; /* CTAs that share an image's columns */
 } rvit_cu_mean_params;
 
+typedef struct rvit_cu_pool_params {
+    const void *x;
+    const int32_t *cu_seqlens;
+    const float *sizes, *gamma, *beta; /* or NULL */
+    void *out;
+    int64_t out_stride;
+    int32_t max_len, rows, dim;
+    int32_t n_prefix, first; /* first: only the first row, and there is no prefix */
+    int32_t out_dtype, rms;
+    int32_t tiles; /* CTAs that share an image's columns */
+    float eps;
+    int32_t unused;
+} rvit_cu_pool_params;
+
 typedef struct rvit_cu_match_params {
     rvit_cu_layout layout;
     const void *k;

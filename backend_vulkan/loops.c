@@ -131,6 +131,16 @@ static double attention_loops(const rvit_vk_device *device, const rvit_attention
     return steps(a->n_images, 1.0e9) + 64.0 + steps(len, keys) * block + steps(shape.queries * d4, shape.threads);
 }
 
+static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
+{
+    const double len = a->mode == RVIT_POOL_FIRST ? 1.0 : (double)(a->max_len < a->rows ? a->max_len : a->rows);
+    const double teams = rvit_vk_row_teams(device), lanes = THREADS / teams;
+    double block = 1.0 + steps(RVIT_POOL_ROWS, THREADS / RVIT_POOL_PLAIN_COLUMNS);
+    if (a->gamma.buffer != NULL)
+        block = 1.0 + steps(RVIT_POOL_ROWS, 1.0) + steps(RVIT_POOL_ROWS, teams) * (1.0 + 2.0 * (steps(a->dim / 4, lanes) + 8.0));
+    return steps(len, RVIT_POOL_ROWS) * block + THREADS / RVIT_POOL_PLAIN_COLUMNS;
+}
+
 const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
 {
     if (device->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
@@ -142,5 +152,7 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = select_loops(device, &op->select);
     else if (op->type == RVIT_OP_ATTENTION)
         n = attention_loops(device, &op->attention);
+    else if (op->type == RVIT_OP_POOL)
+        n = pool_loops(device, &op->pool);
     return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
 }

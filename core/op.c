@@ -410,6 +410,19 @@ static rvit_status prepare_head(rvit_op *op)
     return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
 }
 
+static rvit_status prepare_pool(rvit_op *op)
+{
+    rvit_pool_args *a = &op->pool;
+    RVIT_TRY(check_range(op, "mode", a->mode, RVIT_POOL_MEAN, RVIT_POOL_FIRST));
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    RVIT_TRY(check_stride(op, "out_stride", &a->out_stride, a->dim, 4));
+    return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
+}
+
 /* One function per op, in the order of ops.def. */
 /* clang-format off */
 #define RVIT_OP(TYPE, name) static rvit_status check_dtypes_##name(const rvit_op *op) { const rvit_##name##_args *a = &op->name; (void)a;

@@ -1,5 +1,5 @@
 /* Vision Transformers. A model is a checkpoint on a device; a session runs images through it,
-   pruned or not. Also the two ops that only a ViT needs: patchify and head. */
+   pruned or not. Also the ops that only a ViT needs: patchify, pool and head. */
 #ifndef RAGGEDVIT_VIT_H
 #define RAGGEDVIT_VIT_H
 
@@ -32,6 +32,40 @@ typedef struct rvit_patchify_args {
 } rvit_patchify_args;
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
+
+typedef enum rvit_pool_mode {
+    RVIT_POOL_MEAN = 0, /* the mean of the rows past the prefix */
+    RVIT_POOL_FIRST = 1 /* the first row: the CLS token */
+} rvit_pool_mode;
+
+/* One row for each image:
+       MEAN   out[i, :] = sum_t sizes[t] * norm(x[t, :]) / sum_t sizes[t], t over the rows of image i
+              from row n_prefix of the image on
+       FIRST  out[i, :] = norm(x[cu_seqlens[i], :])
+   An image without such rows gets zeros. Without gamma the rows are taken as they are. The result of
+   an image does not depend on the other images of the batch, bit for bit. */
+typedef struct rvit_pool_args {
+    size_t struct_size;
+    rvit_dtype dtype;     /* of x */
+    rvit_dtype out_dtype; /* of out */
+    rvit_pool_mode mode;
+    int32_t n_images;
+    int32_t max_len;       /* maximum length of an image, in rows */
+    int32_t n_prefix;      /* MEAN: rows of each image that do not count; 0: all count */
+    int64_t rows;          /* capacity of x in rows */
+    int32_t dim;           /* multiple of 4 */
+    rvit_norm norm;        /* with gamma */
+    float eps;             /* above 0; not used without gamma */
+    rvit_view x;           /* [rows, dim] */
+    rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view sizes;       /* MEAN, optional: f32 [rows], the tokens that a row stands for (rvit_merge);
+                              above 0. Absent: 1 */
+    rvit_view gamma, beta; /* optional: f32 [dim]; beta with gamma only, and not with RMS */
+    rvit_view out;         /* [n_images, dim]; 8-byte alignment suffices for 16-bit elements */
+    int64_t out_stride;    /* elements between rows of out, multiple of 4; 0: dim */
+} rvit_pool_args;
+#define RVIT_POOL_ARGS_INIT RVIT_INIT(rvit_pool_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_pool(rvit_stream *stream, const rvit_pool_args *args);
 
 /* logits[i, :] = concat_{j < n_tokens} norm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image with
    fewer than n_tokens rows gets zeros. (A distilled model uses n_tokens 2, with the weights of both

@@ -360,6 +360,29 @@ class rvit_patchify_args(Struct):  # 96 bytes
     ]
 
 
+class rvit_pool_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("mode", c_int),  # 16
+        ("n_images", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("n_prefix", c_int32),  # 28
+        ("rows", c_int64),  # 32
+        ("dim", c_int32),  # 40
+        ("norm", c_int),  # 44
+        ("eps", c_float),  # 48
+        ("x", rvit_view),  # 56
+        ("cu_seqlens", rvit_view),  # 72
+        ("sizes", rvit_view),  # 88
+        ("gamma", rvit_view),  # 104
+        ("beta", rvit_view),  # 120
+        ("out", rvit_view),  # 136
+        ("out_stride", c_int64),  # 152
+    ]
+
+
 class rvit_head_args(Struct):  # 168 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -550,6 +573,7 @@ TYPES: dict[str, Any] = {
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
     "rvit_patchify_args": rvit_patchify_args,
+    "rvit_pool_args": rvit_pool_args,
     "rvit_head_args": rvit_head_args,
     "rvit_model_info": rvit_model_info,
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
@@ -620,6 +644,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_patchify_args": {
         "struct_size": sizeof(rvit_patchify_args),
+    },
+    "rvit_pool_args": {
+        "struct_size": sizeof(rvit_pool_args),
     },
     "rvit_head_args": {
         "struct_size": sizeof(rvit_head_args),
@@ -711,6 +738,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
+    "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),

@@ -298,6 +298,34 @@ struct rvit_patchify_push {
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 
+/* pool.comp: a group takes COLUMNS fours of columns of one image, and POOL_ROWS rows at a time, which TEAMS teams normalise. */
+#define RVIT_POOL_ROWS 32
+#define RVIT_POOL_TEAMS 1
+#define RVIT_POOL_COLUMNS 2
+#define RVIT_POOL_FLAGS 3
+#define RVIT_POOL_N_SPECS 4
+#define RVIT_POOL_PLAIN_COLUMNS 16
+#define RVIT_POOL_NORM_COLUMNS 128
+#define RVIT_POOL_HAS_SIZES 1
+#define RVIT_POOL_HAS_NORM 2
+#define RVIT_POOL_HAS_BETA 4
+#define RVIT_POOL_RMS 8
+#define RVIT_POOL_FIRST_ROW 16
+#define RVIT_POOL_CU_SEQLENS 0
+#define RVIT_POOL_X 1
+#define RVIT_POOL_SIZES 2
+#define RVIT_POOL_GAMMA 3
+#define RVIT_POOL_BETA 4
+#define RVIT_POOL_OUT 5
+#define RVIT_POOL_N_BINDINGS 6
+struct rvit_pool_push {
+    int n_images, max_len, rows, n_prefix;
+    int dim4, out_stride4; /* elements / 4 */
+    int n_blocks;          /* of columns */
+    float eps;
+    int cu_seqlens_at, x_at, sizes_at, gamma_at, beta_at, out_at;
+};
+
 /* head.comp: a group takes TEAMS x CLASSES classes of one image. */
 #define RVIT_HEAD_CLASSES 4
 #define RVIT_HEAD_TEAMS 1

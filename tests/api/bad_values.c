@@ -309,5 +309,33 @@ static void images(void **state)
     expect_nothing_written();
 }
 
+static void pooled(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(POOL, "dtype", args.pool.dtype = BAD_DTYPE);
+    SPOIL(POOL, "out_dtype", args.pool.out_dtype = BAD_DTYPE);
+    SPOIL(POOL, "mode", args.pool.mode = (rvit_pool_mode)2);
+    SPOIL(POOL, "mode", args.pool.mode = (rvit_pool_mode)-1);
+    SPOIL(POOL, "n_images", args.pool.n_images = -1);
+    SPOIL(POOL, "cu_seqlens", args.pool.n_images = 1 << 20);
+    SPOIL(POOL, "max_len", args.pool.max_len = -1);
+    SPOIL(POOL, "n_prefix", args.pool.n_prefix = -1);
+    SPOIL(POOL, "rows", args.pool.rows = -1);
+    SPOIL(POOL, "x", args.pool.rows = 1 << 20);
+    SPOIL(POOL, "dim", args.pool.dim = 0);
+    SPOIL(POOL, "dim", args.pool.dim = 6);
+    SPOIL(POOL, "norm", args.pool.norm = (rvit_norm)2);
+    SPOIL(POOL, "eps", args.pool.eps = 0);
+    SPOIL(POOL, "eps", args.pool.eps = NAN);
+    SPOIL(POOL, "beta", args.pool.norm = RVIT_NORM_RMS);
+    SPOIL(POOL, "beta", args.pool.gamma.buffer = NULL);
+    SPOIL(POOL, "out_stride", args.pool.out_stride = 12);
+    SPOIL(POOL, "out_stride", args.pool.out_stride = 18);
+    SPOIL(POOL, "out", args.pool.out_stride = 1 << 20);
+    expect_nothing_written();
+}
+
 SUITE(bad_values_suite, TEST(structs), TEST(structs_of_other_versions), TEST(copy_and_pack), TEST(rows_of_values), TEST(selections),
-      TEST(pairs_and_means), TEST(gradients), TEST(images));
+      TEST(pairs_and_means), TEST(gradients), TEST(images), TEST(pooled));

@@ -203,6 +203,22 @@ static void draft_head(rvit_op *op, choices *c)
     a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
 }
 
+static void draft_pool(rvit_op *op, choices *c)
+{
+    rvit_pool_args *a = &op->pool;
+    a->dtype = dtype(c);
+    a->out_dtype = dtype(c);
+    a->mode = (rvit_pool_mode)choose_int(c, 0, 1);
+    a->n_images = choose_int(c, 0, 6);
+    a->max_len = choose_int(c, 0, 40);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->rows = choose_int(c, 0, 60);
+    a->dim = dim(c);
+    a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+    a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    a->out_stride = stride(c, a->dim);
+}
+
 /* An op without a draft of its own: words, most of them small, wherever its args hold no view. */
 static void draft_any(rvit_op *op, choices *c)
 {
@@ -217,19 +233,13 @@ static void draft_any(rvit_op *op, choices *c)
 }
 
 static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
-    [RVIT_OP_COPY] = draft_copy,
-    [RVIT_OP_PATCHIFY] = draft_patchify,
-    [RVIT_OP_LINEAR] = draft_linear,
-    [RVIT_OP_LAYERNORM] = draft_layernorm,
-    [RVIT_OP_ATTENTION] = draft_attention,
-    [RVIT_OP_SELECT] = draft_select,
-    [RVIT_OP_MEAN] = draft_mean,
-    [RVIT_OP_MATCH] = draft_match,
-    [RVIT_OP_MERGE] = draft_merge,
-    [RVIT_OP_PACK] = draft_pack,
-    [RVIT_OP_UNPACK] = draft_unpack,
-    [RVIT_OP_HEAD] = draft_head,
-    [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
+    [RVIT_OP_COPY] = draft_copy,           [RVIT_OP_PATCHIFY] = draft_patchify,
+    [RVIT_OP_LINEAR] = draft_linear,       [RVIT_OP_LAYERNORM] = draft_layernorm,
+    [RVIT_OP_ATTENTION] = draft_attention, [RVIT_OP_SELECT] = draft_select,
+    [RVIT_OP_MEAN] = draft_mean,           [RVIT_OP_MATCH] = draft_match,
+    [RVIT_OP_MERGE] = draft_merge,         [RVIT_OP_PACK] = draft_pack,
+    [RVIT_OP_UNPACK] = draft_unpack,       [RVIT_OP_HEAD] = draft_head,
+    [RVIT_OP_POOL] = draft_pool,           [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

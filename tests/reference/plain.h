@@ -89,6 +89,15 @@ typedef struct mean_problem {
 void mean_f64(const mean_problem *p, double *row);
 void mean_f32(const mean_problem *p, float *row);
 
+/* The weighted mean of the rows from `first` on, each normalised; 0 if there are none. */
+typedef struct pool_problem {
+    int32_t length, first, dim; /* one image */
+    norm_problem norm;
+    const float *x, *sizes; /* sizes: or NULL */
+} pool_problem;
+void pool_f64(const pool_problem *p, double *row);
+void pool_f32(const pool_problem *p, float *row);
+
 /* Keys added up over the heads, scaled to length 1. */
 typedef struct metric_problem {
     int64_t rows;

@@ -214,6 +214,25 @@ void NAME(mean)(const mean_problem *p, REAL *row)
     }
 }
 
+void NAME(pool)(const pool_problem *p, REAL *row)
+{
+    REAL *normal = malloc((size_t)p->dim * sizeof *normal), total = 0;
+    if (!normal)
+        abort();
+    for (int32_t i = 0; i < p->dim; i++)
+        row[i] = 0;
+    for (int32_t t = p->first; t < p->length; t++) {
+        const REAL size = p->sizes ? (REAL)p->sizes[t] : (REAL)1;
+        normalise(&p->norm, p->x + (int64_t)t * p->dim, p->dim, normal);
+        total += size;
+        for (int32_t i = 0; i < p->dim; i++)
+            row[i] += size * normal[i];
+    }
+    for (int32_t i = 0; p->first < p->length && i < p->dim; i++)
+        row[i] /= total;
+    free(normal);
+}
+
 void NAME(metric)(const metric_problem *p, REAL *metric)
 {
     for (int64_t t = 0; t < p->rows; t++) {
