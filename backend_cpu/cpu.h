@@ -156,6 +156,7 @@ void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_arg
 void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
 void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
 void rvit_cpu_oracle_pool(rvit_cpu_device *device, const rvit_pool_args *args);
+void rvit_cpu_oracle_probe(rvit_cpu_device *device, const rvit_probe_args *args);
 void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_mean(rvit_cpu_device *device, const rvit_mean_args *args);

@@ -1,5 +1,5 @@
-/* All kernels except those of attention, its gradient, match and pool: linear, layernorm, head, conversions; and the table of all kernels.
-   Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, match, pool and probe: linear, layernorm, head, conversions; and the table of all
+   kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
@@ -225,6 +225,7 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .layernorm = layernorm,
     .head = head,
     .pool = ISA_NAME(rvit_cpu_pool_kernel),
+    .probe = ISA_NAME(rvit_cpu_probe_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .match = ISA_NAME(rvit_cpu_match_kernel),
     .to_float = to_float,

@@ -114,6 +114,20 @@ typedef struct rvit_cpu_pool_tile {
     int rms;
 } rvit_cpu_pool_tile;
 
+/* One head of one image of len rows, 1 or more. Pointers are to the image's first row, at this head. */
+#define RVIT_CPU_PROBE_ROWS 4096
+#define RVIT_CPU_PROBE_COLUMNS 65536
+#define RVIT_CPU_MAX_PROBE_DIM 192
+typedef struct rvit_cpu_probe_tile {
+    const void *x, *weight;
+    const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
+    void *out;
+    float *probs; /* or NULL */
+    int64_t logits_stride, n_heads;
+    int64_t len, dim, head_dim;
+    int half, out_half;
+} rvit_cpu_probe_tile;
+
 /* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
 typedef struct rvit_cpu_metric_rows {
     const void *k;
@@ -146,6 +160,7 @@ typedef struct rvit_cpu_kernels {
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
     void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
+    void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
     void (*to_float)(const uint16_t *half, float *out, int64_t n);

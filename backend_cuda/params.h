@@ -183,6 +183,18 @@ typedef struct rvit_cu_pool_params {
     int32_t unused;
 } rvit_cu_pool_params;
 
+/* A CTA has a head of an image. */
+typedef struct rvit_cu_probe_params {
+    const void *x, *weight;
+    const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
+    const int32_t *cu_seqlens;
+    void *out;
+    float *probs; /* or NULL */
+    int64_t logits_stride;
+    int32_t max_len, rows, dim;
+    int32_t n_heads, head_dim, out_dtype;
+} rvit_cu_probe_params;
+
 typedef struct rvit_cu_match_params {
     rvit_cu_layout layout;
     const void *k;

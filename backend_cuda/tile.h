@@ -228,6 +228,9 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 #define RVIT_CU_POOL_NORM_PIECES 12
 #define RVIT_CU_POOL_NORM_WARPS 12
 
+#define RVIT_CU_PROBE_PIECES 12 /* of 128 columns, that a warp of probe sums at a time */
+#define RVIT_CU_PROBE_WARPS 12
+
 /* Images of a CTA of head. Several images share the weights that the CTA reads; with few images, one
    image a CTA is faster. */
 int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int64_t n_images, int32_t n_classes);

@@ -95,6 +95,11 @@ static int64_t backward_width(const rvit_attention_backward_args *a)
     return (int64_t)a->n_heads * a->head_dim;
 }
 
+static int64_t probe_width(const rvit_probe_args *a)
+{
+    return (int64_t)a->n_heads * a->head_dim;
+}
+
 /* Whether select scores rows with this score type. */
 static int scores_by(const rvit_select_args *a, rvit_score_type score)
 {
@@ -421,6 +426,19 @@ static rvit_status prepare_pool(rvit_op *op)
     RVIT_TRY(check_dim(op, "dim", a->dim));
     RVIT_TRY(check_stride(op, "out_stride", &a->out_stride, a->dim, 4));
     return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
+}
+
+static rvit_status prepare_probe(rvit_op *op)
+{
+    rvit_probe_args *a = &op->probe;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
+    RVIT_TRY(check_range(op, "head_dim", a->head_dim, 4, 192));
+    RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 4));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    return check_stride(op, "logits_stride", &a->logits_stride, a->n_heads, 1);
 }
 
 /* One function per op, in the order of ops.def. */

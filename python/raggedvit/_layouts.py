@@ -383,6 +383,29 @@ class rvit_pool_args(Struct):  # 160 bytes
     ]
 
 
+class rvit_probe_args(Struct):  # 184 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("n_images", c_int32),  # 16
+        ("n_heads", c_int32),  # 20
+        ("head_dim", c_int32),  # 24
+        ("max_len", c_int32),  # 28
+        ("rows", c_int64),  # 32
+        ("dim", c_int32),  # 40
+        ("x", rvit_view),  # 48
+        ("logits", rvit_view),  # 64
+        ("logits_stride", c_int64),  # 80
+        ("sizes", rvit_view),  # 88
+        ("cu_seqlens", rvit_view),  # 104
+        ("weight", rvit_view),  # 120
+        ("bias", rvit_view),  # 136
+        ("out", rvit_view),  # 152
+        ("probs", rvit_view),  # 168
+    ]
+
+
 class rvit_head_args(Struct):  # 168 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -574,6 +597,7 @@ TYPES: dict[str, Any] = {
     "rvit_prune_info": rvit_prune_info,
     "rvit_patchify_args": rvit_patchify_args,
     "rvit_pool_args": rvit_pool_args,
+    "rvit_probe_args": rvit_probe_args,
     "rvit_head_args": rvit_head_args,
     "rvit_model_info": rvit_model_info,
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
@@ -647,6 +671,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_pool_args": {
         "struct_size": sizeof(rvit_pool_args),
+    },
+    "rvit_probe_args": {
+        "struct_size": sizeof(rvit_probe_args),
     },
     "rvit_head_args": {
         "struct_size": sizeof(rvit_head_args),
@@ -739,6 +766,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
+    "rvit_probe": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),

@@ -326,6 +326,31 @@ struct rvit_pool_push {
     int cu_seqlens_at, x_at, sizes_at, gamma_at, beta_at, out_at;
 };
 
+/* probe.comp: a group takes a head of an image, and PROBE_COLUMNS fours of columns at a time. */
+#define RVIT_PROBE_COLUMNS 64
+#define RVIT_PROBE_MAX_HEAD_DIM 192
+#define RVIT_PROBE_TEAMS 1
+#define RVIT_PROBE_FLAGS 2
+#define RVIT_PROBE_N_SPECS 3
+#define RVIT_PROBE_HAS_SIZES 1
+#define RVIT_PROBE_HAS_BIAS 2
+#define RVIT_PROBE_HAS_PROBS 4
+#define RVIT_PROBE_CU_SEQLENS 0
+#define RVIT_PROBE_X 1
+#define RVIT_PROBE_LOGITS 2
+#define RVIT_PROBE_SIZES 3
+#define RVIT_PROBE_WEIGHT 4
+#define RVIT_PROBE_BIAS 5
+#define RVIT_PROBE_OUT 6
+#define RVIT_PROBE_PROBS 7
+#define RVIT_PROBE_N_BINDINGS 8
+struct rvit_probe_push {
+    int n_images, n_heads, max_len, rows;
+    int dim4; /* dim / 4 */
+    int head_dim, logits_stride;
+    int cu_seqlens_at, x_at, logits_at, sizes_at, weight_at, bias_at, out_at, probs_at;
+};
+
 /* head.comp: a group takes TEAMS x CLASSES classes of one image. */
 #define RVIT_HEAD_CLASSES 4
 #define RVIT_HEAD_TEAMS 1

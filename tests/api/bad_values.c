@@ -334,6 +334,24 @@ static void pooled(void **state)
     SPOIL(POOL, "out_stride", args.pool.out_stride = 12);
     SPOIL(POOL, "out_stride", args.pool.out_stride = 18);
     SPOIL(POOL, "out", args.pool.out_stride = 1 << 20);
+    SPOIL(PROBE, "dtype", args.probe.dtype = BAD_DTYPE);
+    SPOIL(PROBE, "out_dtype", args.probe.out_dtype = BAD_DTYPE);
+    SPOIL(PROBE, "n_images", args.probe.n_images = -1);
+    SPOIL(PROBE, "cu_seqlens", args.probe.n_images = 1 << 20);
+    SPOIL(PROBE, "n_heads", args.probe.n_heads = 0);
+    SPOIL(PROBE, "n_heads", args.probe.n_heads = INT32_MAX);
+    static const int32_t dims[] = {0, 2, 6, -4, 196, 1 << 30};
+    for (int i = 0; i < 6; i++)
+        SPOIL(PROBE, "head_dim", args.probe.head_dim = dims[i]);
+    SPOIL(PROBE, "weight", args.probe.head_dim = 192);
+    SPOIL(PROBE, "max_len", args.probe.max_len = -1);
+    SPOIL(PROBE, "rows", args.probe.rows = -1);
+    SPOIL(PROBE, "x", args.probe.rows = 1 << 20);
+    SPOIL(PROBE, "dim", args.probe.dim = 0);
+    SPOIL(PROBE, "dim", args.probe.dim = 6);
+    SPOIL(PROBE, "logits_stride", args.probe.logits_stride = 2);
+    SPOIL(PROBE, "logits_stride", args.probe.logits_stride = -4);
+    SPOIL(PROBE, "logits", args.probe.logits_stride = 1 << 20);
     expect_nothing_written();
 }
 

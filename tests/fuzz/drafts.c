@@ -219,6 +219,20 @@ static void draft_pool(rvit_op *op, choices *c)
     a->out_stride = stride(c, a->dim);
 }
 
+static void draft_probe(rvit_op *op, choices *c)
+{
+    rvit_probe_args *a = &op->probe;
+    a->dtype = dtype(c);
+    a->out_dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 4, 1, 48);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->dim = dim(c);
+    a->logits_stride = stride(c, a->n_heads);
+}
+
 /* An op without a draft of its own: words, most of them small, wherever its args hold no view. */
 static void draft_any(rvit_op *op, choices *c)
 {
@@ -233,13 +247,21 @@ static void draft_any(rvit_op *op, choices *c)
 }
 
 static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
-    [RVIT_OP_COPY] = draft_copy,           [RVIT_OP_PATCHIFY] = draft_patchify,
-    [RVIT_OP_LINEAR] = draft_linear,       [RVIT_OP_LAYERNORM] = draft_layernorm,
-    [RVIT_OP_ATTENTION] = draft_attention, [RVIT_OP_SELECT] = draft_select,
-    [RVIT_OP_MEAN] = draft_mean,           [RVIT_OP_MATCH] = draft_match,
-    [RVIT_OP_MERGE] = draft_merge,         [RVIT_OP_PACK] = draft_pack,
-    [RVIT_OP_UNPACK] = draft_unpack,       [RVIT_OP_HEAD] = draft_head,
-    [RVIT_OP_POOL] = draft_pool,           [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
+    [RVIT_OP_COPY] = draft_copy,
+    [RVIT_OP_PATCHIFY] = draft_patchify,
+    [RVIT_OP_LINEAR] = draft_linear,
+    [RVIT_OP_LAYERNORM] = draft_layernorm,
+    [RVIT_OP_ATTENTION] = draft_attention,
+    [RVIT_OP_SELECT] = draft_select,
+    [RVIT_OP_MEAN] = draft_mean,
+    [RVIT_OP_MATCH] = draft_match,
+    [RVIT_OP_MERGE] = draft_merge,
+    [RVIT_OP_PACK] = draft_pack,
+    [RVIT_OP_UNPACK] = draft_unpack,
+    [RVIT_OP_HEAD] = draft_head,
+    [RVIT_OP_ATTENTION_BACKWARD] = draft_attention_backward,
+    [RVIT_OP_POOL] = draft_pool,
+    [RVIT_OP_PROBE] = draft_probe,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

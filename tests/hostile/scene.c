@@ -47,6 +47,9 @@ static void stretch(rvit_op *op)
     case RVIT_OP_POOL:
         n_images = &op->pool.n_images, max_len = &op->pool.max_len, rows = &op->pool.rows;
         break;
+    case RVIT_OP_PROBE:
+        n_images = &op->probe.n_images, max_len = &op->probe.max_len, rows = &op->probe.rows;
+        break;
     case RVIT_OP_LINEAR:
         rows = &op->linear.rows.capacity;
         break;
@@ -106,6 +109,8 @@ static int64_t rows_of(const rvit_op *op)
         return op->head.rows;
     case RVIT_OP_POOL:
         return op->pool.rows;
+    case RVIT_OP_PROBE:
+        return op->probe.rows;
     case RVIT_OP_LAYERNORM:
         return op->layernorm.x_rows;
     case RVIT_OP_MERGE:
@@ -154,6 +159,8 @@ static int32_t max_len_of(const rvit_op *op)
         return op->match.max_len;
     case RVIT_OP_POOL:
         return op->pool.max_len;
+    case RVIT_OP_PROBE:
+        return op->probe.max_len;
     default:
         return (int32_t)rows_of(op);
     }
@@ -453,6 +460,7 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_UNPACK,
                                          RVIT_OP_HEAD,
                                          RVIT_OP_POOL,
+                                         RVIT_OP_PROBE,
                                          RVIT_OP_LAYERNORM,
                                          RVIT_OP_LINEAR,
                                          RVIT_OP_PATCHIFY,

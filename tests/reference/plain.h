@@ -98,6 +98,15 @@ typedef struct pool_problem {
 void pool_f64(const pool_problem *p, double *row);
 void pool_f32(const pool_problem *p, float *row);
 
+/* One image: the rows weighted by the softmax of each head's logits, times the head's weights. */
+typedef struct probe_problem {
+    int32_t length, dim, n_heads, head_dim, logits_stride;
+    const float *x, *logits, *sizes, *weight, *bias; /* sizes, bias: or NULL */
+} probe_problem;
+/* out [n_heads * head_dim], probs [length, n_heads]. */
+void probe_f64(const probe_problem *p, double *out, double *probs);
+void probe_f32(const probe_problem *p, float *out, float *probs);
+
 /* Keys added up over the heads, scaled to length 1. */
 typedef struct metric_problem {
     int64_t rows;

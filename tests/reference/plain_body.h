@@ -233,6 +233,36 @@ void NAME(pool)(const pool_problem *p, REAL *row)
     free(normal);
 }
 
+void NAME(probe)(const probe_problem *p, REAL *out, REAL *probs)
+{
+    REAL *z = malloc((size_t)p->dim * sizeof *z);
+    if (!z)
+        abort();
+    for (int32_t h = 0; h < p->n_heads; h++) {
+        REAL largest = 0, total = 0;
+        for (int32_t t = 0; t < p->length; t++) {
+            REAL *logit = &probs[t * p->n_heads + h];
+            *logit = (REAL)p->logits[(int64_t)t * p->logits_stride + h] + (p->sizes ? LOG((REAL)p->sizes[t]) : (REAL)0);
+            largest = t == 0 || *logit > largest ? *logit : largest;
+        }
+        for (int32_t t = 0; t < p->length; t++)
+            total += probs[t * p->n_heads + h] = EXP(probs[t * p->n_heads + h] - largest);
+        for (int32_t i = 0; i < p->dim; i++)
+            z[i] = 0;
+        for (int32_t t = 0; t < p->length; t++) {
+            probs[t * p->n_heads + h] /= total;
+            for (int32_t i = 0; i < p->dim; i++)
+                z[i] += probs[t * p->n_heads + h] * (REAL)p->x[(int64_t)t * p->dim + i];
+        }
+        for (int32_t j = h * p->head_dim; j < (h + 1) * p->head_dim; j++) {
+            out[j] = p->bias && p->length ? (REAL)p->bias[j] : (REAL)0;
+            for (int32_t i = 0; i < p->dim; i++)
+                out[j] += z[i] * (REAL)p->weight[(int64_t)j * p->dim + i];
+        }
+    }
+    free(z);
+}
+
 void NAME(metric)(const metric_problem *p, REAL *metric)
 {
     for (int64_t t = 0; t < p->rows; t++) {
