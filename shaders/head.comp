@@ -1,5 +1,5 @@
-// logits = (the first rows of an image, normalised or not, concatenated) times weight^T, plus bias. A workgroup computes classes of one image,
-// each team of lanes CLASSES of them; neighbouring lanes read neighbouring weights.
+// logits = (the first rows of an image, normalised or not, concatenated) times weight^T, plus bias. A workgroup computes classes of one
+// image, each team of lanes CLASSES of them; neighbouring lanes read neighbouring weights.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
