@@ -86,8 +86,10 @@ INLINE vec normal(const row_norm *norm, const row_moments *m, const void *x, int
     const vec v = any_load(x, first + i, n, half);
     if (norm->gamma == NULL)
         return v;
-    const vec scaled = (v - m->mean) * m->scale * any_load(norm->gamma, i, n, 0);
-    return norm->beta != NULL ? scaled + any_load(norm->beta, i, n, 0) : scaled;
+    const vec scaled = (v - m->mean) * m->scale;
+    if (norm->beta == NULL)
+        return scaled * any_load(norm->gamma, i, n, 0);
+    return scaled * any_load(norm->gamma, i, n, 0) + any_load(norm->beta, i, n, 0);
 }
 
 #endif
