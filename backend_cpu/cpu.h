@@ -11,12 +11,12 @@
 #include "backend_cpu/kernels.h"
 #include "core/backend.h"
 
-typedef struct rvit_cpu_pool rvit_cpu_pool;
+typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
 typedef struct rvit_cpu_device {
     rvit_device base;
     const rvit_cpu_kernels *kernels;
-    rvit_cpu_pool *pool;
+    rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;
     int oracle;
@@ -64,6 +64,25 @@ static inline rvit_cpu_range rvit_cpu_image(const int32_t *cu_seqlens, int64_t i
     return (rvit_cpu_range){begin, end - begin < max_len ? end - begin : max_len};
 }
 
+/* The rows of an image that head takes. */
+static inline rvit_cpu_range rvit_cpu_head_rows(const rvit_head_args *a, int64_t image)
+{
+    const int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens);
+    if (cu_seqlens == NULL)
+        return (rvit_cpu_range){image * a->n_tokens, a->n_tokens};
+    return rvit_cpu_image(cu_seqlens, image, a->rows, INT64_MAX);
+}
+
+/* The rows of an image that pool takes. */
+static inline rvit_cpu_range rvit_cpu_pool_rows(const rvit_pool_args *a, int64_t image)
+{
+    const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, a->max_len);
+    if (a->mode == RVIT_POOL_FIRST)
+        return (rvit_cpu_range){rows.begin, rows.len < 1 ? rows.len : 1};
+    const int64_t prefix = a->n_prefix < rows.len ? a->n_prefix : rows.len;
+    return (rvit_cpu_range){rows.begin + prefix, rows.len - prefix};
+}
+
 /* Turns the counts in cu_seqlens[1 ..] into a layout, limited to `rows` rows: with an invalid input layout several images may claim the
    same row, which then counts more than once. */
 static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, int64_t rows)
@@ -103,15 +122,15 @@ static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const 
 }
 
 /* The pool. n_threads: including the calling thread. usable: processors that this process may use. */
-rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_pool **out_pool);
-void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_pool *pool);
-int rvit_cpu_pool_threads(const rvit_cpu_pool *pool);
+rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_thread_pool **out_pool);
+void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_thread_pool *pool);
+int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool);
 /* Calls fn on the pool's threads for disjoint ranges that cover 0..n-1, each at most grain long; returns when all have ended. thread: index
    of the thread and of its scratch memory. One call at a time: the caller holds the device's lock. */
 typedef void (*rvit_cpu_range_fn)(void *context, int64_t begin, int64_t end, int thread);
-void rvit_cpu_pool_run(rvit_cpu_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context);
+void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context);
 /* A grain of at least `least` that splits n items into somewhat more ranges than threads, for balance. */
-int64_t rvit_cpu_grain(const rvit_cpu_pool *pool, int64_t n, int64_t least);
+int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least);
 
 static inline float *rvit_cpu_scratch(const rvit_cpu_device *device, int thread)
 {
@@ -129,7 +148,8 @@ const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op);
 /* The first part of select (score.c). */
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *args);
 
-/* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_prune.c). score: CLS_NORM and PREDICTOR. */
+/* Reference implementations with float64 accumulation (oracle.c, oracle_backward.c, oracle_pool.c, oracle_prune.c). score: CLS_NORM and
+ * PREDICTOR. */
 void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *args);
 void rvit_cpu_oracle_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *args);
 void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_args *args);
@@ -137,6 +157,8 @@ void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_atte
 void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *args);
 void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype);
 void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
+void rvit_cpu_oracle_pool(rvit_cpu_device *device, const rvit_pool_args *args);
+void rvit_cpu_oracle_probe(rvit_cpu_device *device, const rvit_probe_args *args);
 void rvit_cpu_oracle_score(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_fuse(rvit_cpu_device *device, const rvit_select_args *args);
 void rvit_cpu_oracle_mean(rvit_cpu_device *device, const rvit_mean_args *args);

@@ -9,7 +9,6 @@ typedef struct head_job {
     rvit_cpu_head_tile whole;
     const char *x;
     float *logits;
-    const int32_t *cu_seqlens;
     int64_t class_tiles;
 } head_job;
 
@@ -25,7 +24,7 @@ static void head_tiles(void *context, int64_t begin, int64_t end, int thread)
         tile.n_classes = classes < RVIT_CPU_HEAD_CLASSES ? classes : RVIT_CPU_HEAD_CLASSES;
         tile.n_images = 0;
         for (int64_t image = first_image; image < first_image + RVIT_CPU_HEAD_IMAGES && image < a->n_images; image++) {
-            const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, INT64_MAX);
+            const rvit_cpu_range rows = rvit_cpu_head_rows(a, image);
             float *logits = job->logits + image * a->n_classes;
             if (rows.len < a->n_tokens) {
                 memset(logits + tile.first_class, 0, (size_t)tile.n_classes * sizeof *logits);
@@ -59,10 +58,10 @@ void rvit_cpu_head(rvit_cpu_device *device, const rvit_head_args *a)
                 .eps = a->eps,
                 .half = a->dtype == RVIT_F16,
                 .weight_half = a->weight_dtype == RVIT_F16,
+                .rms = a->norm == RVIT_NORM_RMS,
             },
         .x = rvit_cpu_at(a->x),
         .logits = rvit_cpu_at(a->logits),
-        .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
         .class_tiles = ((int64_t)a->n_classes + RVIT_CPU_HEAD_CLASSES - 1) / RVIT_CPU_HEAD_CLASSES,
     };
     const int64_t image_tiles = ((int64_t)a->n_images + RVIT_CPU_HEAD_IMAGES - 1) / RVIT_CPU_HEAD_IMAGES;

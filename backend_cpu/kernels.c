@@ -1,8 +1,9 @@
-/* All kernels except those of attention, its gradient, received and match: linear, layernorm, head, conversions; and the table of all
-   kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
+/* All kernels except those of attention, its gradient, received, match, pool and probe: linear, layernorm, head, conversions; and the table
+   of all kernels. Compiled once per instruction set, with RVIT_CPU_ISA defined as its name. */
 #include <math.h>
 
 #include "backend_cpu/isa.h"
+#include "backend_cpu/norm.h"
 #include "backend_cpu/product.h"
 
 /* Linear. */
@@ -105,50 +106,18 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
 
 /* Layernorm. */
 
-/* Mean and 1 / sqrt(variance + eps) of a row, in two passes (mean, then deviations), so that a large mean costs no precision. */
-INLINE void moments(const void *x, int64_t first, int64_t dim, float eps, int half, float *out_mean, float *out_scale)
+INLINE int64_t source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
 {
-    vec sum[4] = {{0}, {0}, {0}, {0}};
-    int64_t i = 0;
-    for (; i + 4 * VL <= dim; i += 4 * VL) {
-        UNROLL
-        for (int j = 0; j < 4; j++)
-            sum[j] += any_load(x, first + i + j * VL, VL, half);
-    }
-    for (; i < dim; i += VL)
-        sum[0] += any_load(x, first + i, dim - i < VL ? dim - i : VL, half);
-    const float mean = vec_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) / (float)dim;
-
-    vec square[4] = {{0}, {0}, {0}, {0}};
-    for (i = 0; i + 4 * VL <= dim; i += 4 * VL) {
-        UNROLL
-        for (int j = 0; j < 4; j++) {
-            const vec difference = any_load(x, first + i + j * VL, VL, half) - mean;
-            square[j] += difference * difference;
-        }
-    }
-    for (; i < dim; i += VL) {
-        const int64_t width = dim - i < VL ? dim - i : VL;
-        vec difference = any_load(x, first + i, width, half) - mean;
-        if (width < VL) {
-            float lanes[VL];
-            vec_store(lanes, difference);
-            difference = vec_load_part(lanes, width);
-        }
-        square[0] += difference * difference;
-    }
-    const float variance = vec_sum((square[0] + square[1]) + (square[2] + square[3])) / (float)dim;
-    *out_mean = mean;
-    *out_scale = 1.0f / sqrtf(variance + eps);
+    if (r->src_rows == NULL)
+        return row;
+    return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
 }
 
 INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, int half, int out_half)
 {
     const int64_t size = half ? 2 : 4;
     for (int64_t row = r->first; row < r->end; row++) {
-        int64_t from = row;
-        if (r->src_rows != NULL)
-            from = r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
+        const int64_t from = source_row(r, row);
         float mean, scale;
         moments(r->x, from * r->dim, r->dim, r->eps, half, &mean, &scale);
         for (int64_t i = 0; i < r->dim; i += VL) {
@@ -162,9 +131,36 @@ INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, int half, int out_hal
     }
 }
 
+/* RMS, padded rows, no beta. */
+static void layernorm_other(const rvit_cpu_layernorm_rows *r)
+{
+    const int64_t size = r->half ? 2 : 4;
+    const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
+    for (int64_t row = r->first; row < r->end; row++) {
+        const int64_t from = source_row(r, row);
+        const row_moments m = moments_of(&norm, r->x, from * r->dim, r->half);
+        for (int64_t i = 0; i < r->dim; i += VL) {
+            const int64_t left = r->features - i, width = r->dim - i < VL ? r->dim - i : VL;
+            vec out = {0};
+            if (left > 0)
+                out = normal(&norm, &m, r->x, from * r->dim, i, left < width ? left : width, r->half);
+            if (left > 0 && left < width) {
+                float lanes[VL];
+                vec_store(lanes, out);
+                out = vec_load_part(lanes, left);
+            }
+            any_store(r->out, row * r->dim + i, out, width, r->out_half);
+        }
+        if (r->out_x != NULL)
+            memcpy((char *)r->out_x + row * r->dim * size, (const char *)r->x + from * r->dim * size, (size_t)(r->dim * size));
+    }
+}
+
 static void layernorm(const rvit_cpu_layernorm_rows *r)
 {
-    if (r->half && r->out_half)
+    if (r->rms || r->beta == NULL || r->features < r->dim)
+        layernorm_other(r);
+    else if (r->half && r->out_half)
         layernorm_of(r, 1, 1);
     else if (r->half)
         layernorm_of(r, 1, 0);
@@ -183,20 +179,20 @@ static void head(const rvit_cpu_head_tile *t, float *scratch)
 {
     const int64_t weight_size = t->weight_half ? 2 : 4;
     const int64_t features = t->n_tokens * t->dim;
-    float *sums = scratch, *normal = scratch + RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES;
+    float *sums = scratch, *rows = scratch + RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES;
     memset(sums, 0, sizeof(float) * RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES);
+    const row_norm norm = {t->gamma, t->beta, t->dim, t->eps, t->rms};
     for (int64_t token = 0; token < t->n_tokens; token++) {
-        float mean[RVIT_CPU_HEAD_IMAGES], scale[RVIT_CPU_HEAD_IMAGES];
+        row_moments m[RVIT_CPU_HEAD_IMAGES];
         for (int image = 0; image < t->n_images; image++)
-            moments(t->x[image], token * t->dim, t->dim, t->eps, t->half, &mean[image], &scale[image]);
+            m[image] = moments_of(&norm, t->x[image], token * t->dim, t->half);
         for (int64_t p = 0; p < t->dim; p += STRETCH) {
             const int64_t length = t->dim - p < STRETCH ? t->dim - p : STRETCH;
             for (int image = 0; image < t->n_images; image++)
                 for (int64_t i = 0; i < length; i += VL) {
                     const int64_t width = length - i < VL ? length - i : VL;
-                    const vec x = (any_load(t->x[image], token * t->dim + p + i, width, t->half) - mean[image]) * scale[image];
-                    const vec y = x * any_load(t->gamma, p + i, width, 0) + any_load(t->beta, p + i, width, 0);
-                    any_store(normal, image * STRETCH + i, y, width, 0);
+                    any_store(rows, image * STRETCH + i, normal(&norm, &m[image], t->x[image], token * t->dim, p + i, width, t->half),
+                              width, 0);
                 }
             for (int64_t c = 0; c < t->n_classes; c++) {
                 const void *weight = (const char *)t->weight + ((t->first_class + c) * features + token * t->dim + p) * weight_size;
@@ -205,7 +201,7 @@ static void head(const rvit_cpu_head_tile *t, float *scratch)
                     const int64_t width = length - i < VL ? length - i : VL;
                     const vec w = any_load(weight, i, width, t->weight_half);
                     for (int image = 0; image < t->n_images; image++)
-                        dot[image] += w * any_load(normal, image * STRETCH + i, width, 0);
+                        dot[image] += w * any_load(rows, image * STRETCH + i, width, 0);
                 }
                 for (int image = 0; image < t->n_images; image++)
                     sums[c * RVIT_CPU_HEAD_IMAGES + image] += vec_sum(dot[image]);
@@ -229,6 +225,8 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .received = ISA_NAME(rvit_cpu_received_kernel),
     .layernorm = layernorm,
     .head = head,
+    .pool = ISA_NAME(rvit_cpu_pool_kernel),
+    .probe = ISA_NAME(rvit_cpu_probe_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .match = ISA_NAME(rvit_cpu_match_kernel),
     .to_float = to_float,

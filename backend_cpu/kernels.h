@@ -88,12 +88,13 @@ typedef struct rvit_cpu_layernorm_rows {
     const void *x;
     const int32_t *src_rows; /* or NULL */
     int64_t x_rows;
-    const float *gamma, *beta;
-    void *out, *out_x; /* out_x or NULL */
+    const float *gamma, *beta; /* beta or NULL */
+    void *out, *out_x;         /* out_x or NULL */
     int64_t first, end;
-    int64_t dim;
+    int64_t dim, features;
     float eps;
     int half, out_half;
+    int rms;
 } rvit_cpu_layernorm_rows;
 
 /* Classes first_class .. first_class + n_classes - 1 of up to RVIT_CPU_HEAD_IMAGES images. x[i]: the first row of an image; its further
@@ -104,14 +105,43 @@ typedef struct rvit_cpu_head_tile {
     const void *x[RVIT_CPU_HEAD_IMAGES];
     float *logits[RVIT_CPU_HEAD_IMAGES];
     int n_images;
-    const float *gamma, *beta;
-    const void *weight; /* of class 0 */
-    const float *bias;  /* of class 0, or NULL */
+    const float *gamma, *beta; /* or NULL */
+    const void *weight;        /* of class 0 */
+    const float *bias;         /* of class 0, or NULL */
     int64_t dim, n_tokens;
     int64_t first_class, n_classes;
     float eps;
     int half, weight_half;
+    int rms;
 } rvit_cpu_head_tile;
+
+/* The mean of n_rows rows of an image, 1 or more, each of which is normalised first; of a range of columns. */
+#define RVIT_CPU_POOL_COLUMNS 65536
+typedef struct rvit_cpu_pool_tile {
+    const void *x;             /* the first of the rows */
+    const float *sizes;        /* of that row, or NULL */
+    const float *gamma, *beta; /* or NULL */
+    void *out;                 /* the image's row */
+    int64_t n_rows, dim;
+    int64_t first_column, n_columns; /* at most RVIT_CPU_POOL_COLUMNS */
+    float eps;
+    int half, out_half;
+    int rms;
+} rvit_cpu_pool_tile;
+
+/* One head of one image of len rows, 1 or more. Pointers are to the image's first row, at this head. */
+#define RVIT_CPU_PROBE_ROWS 4096
+#define RVIT_CPU_PROBE_COLUMNS 65536
+#define RVIT_CPU_MAX_PROBE_DIM 192
+typedef struct rvit_cpu_probe_tile {
+    const void *x, *weight;
+    const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
+    void *out;
+    float *probs; /* or NULL */
+    int64_t logits_stride, n_heads;
+    int64_t len, dim, head_dim;
+    int half, out_half;
+} rvit_cpu_probe_tile;
 
 /* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
 typedef struct rvit_cpu_metric_rows {
@@ -145,6 +175,8 @@ typedef struct rvit_cpu_kernels {
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
     void (*head)(const rvit_cpu_head_tile *tile, float *scratch);
+    void (*pool)(const rvit_cpu_pool_tile *tile, float *scratch);
+    void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
     void (*to_float)(const uint16_t *half, float *out, int64_t n);

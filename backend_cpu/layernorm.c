@@ -34,9 +34,11 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
                 .out = rvit_cpu_at(a->out),
                 .out_x = rvit_cpu_at(a->out_x),
                 .dim = a->dim,
+                .features = a->features,
                 .eps = a->eps,
                 .half = a->dtype == RVIT_F16,
                 .out_half = a->out_dtype == RVIT_F16,
+                .rms = a->norm == RVIT_NORM_RMS,
             },
     };
     const int64_t rows = a->x_rows > 0 ? rvit_cpu_live_rows(&a->rows) : 0;

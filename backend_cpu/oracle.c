@@ -36,36 +36,21 @@ void rvit_cpu_oracle_linear(rvit_cpu_device *device, const rvit_linear_args *a)
 
 /* Layernorm. */
 
-static void moments(const void *x, int64_t first, int64_t dim, rvit_dtype dtype, double eps, double *out_mean, double *out_scale)
-{
-    double mean = 0.0, variance = 0.0;
-    for (int64_t i = 0; i < dim; i++)
-        mean += load(x, first + i, dtype);
-    mean /= (double)dim;
-    for (int64_t i = 0; i < dim; i++) {
-        const double difference = load(x, first + i, dtype) - mean;
-        variance += difference * difference;
-    }
-    *out_mean = mean;
-    *out_scale = 1.0 / sqrt(variance / (double)dim + eps);
-}
-
 static void layernorm_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const rvit_layernorm_args *a = ((const oracle_job *)context)->args;
     const void *x = rvit_cpu_at(a->x);
     const int32_t *src_rows = rvit_cpu_at(a->src_rows);
-    const float *gamma = rvit_cpu_at(a->gamma), *beta = rvit_cpu_at(a->beta);
+    const oracle_norm norm = {rvit_cpu_at(a->gamma), rvit_cpu_at(a->beta), a->norm, a->features, a->eps};
     char *out_x = rvit_cpu_at(a->out_x);
     const int64_t row_size = a->dim * rvit_dtype_size(a->dtype);
     for (int64_t row = begin; row < end; row++) {
         const int64_t from = src_rows != NULL ? rvit_cpu_clamp(src_rows[row], 0, a->x_rows - 1) : row;
-        double mean, scale;
-        moments(x, from * a->dim, a->dim, a->dtype, a->eps, &mean, &scale);
+        const oracle_moments m = moments(&norm, x, from * a->dim, a->dtype);
         for (int64_t i = 0; i < a->dim; i++) {
-            const double value = load(x, from * a->dim + i, a->dtype);
-            store(rvit_cpu_at(a->out), row * a->dim + i, a->out_dtype, (value - mean) * scale * gamma[i] + beta[i]);
+            const double value = i < a->features ? normal(&norm, &m, x, from * a->dim, i, a->dtype) : 0.0;
+            store(rvit_cpu_at(a->out), row * a->dim + i, a->out_dtype, value);
         }
         if (out_x != NULL)
             memcpy(out_x + row * row_size, (const char *)x + from * row_size, (size_t)row_size);
@@ -191,22 +176,21 @@ static void head_images(void *context, int64_t begin, int64_t end, int thread)
     (void)thread;
     const rvit_head_args *a = ((const oracle_job *)context)->args;
     const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
-    const float *gamma = rvit_cpu_at(a->gamma), *beta = rvit_cpu_at(a->beta), *bias = rvit_cpu_at(a->bias);
+    const oracle_norm norm = {rvit_cpu_at(a->gamma), rvit_cpu_at(a->beta), a->norm, a->dim, a->eps};
+    const float *bias = rvit_cpu_at(a->bias);
     float *logits = rvit_cpu_at(a->logits);
     for (int64_t image = begin; image < end; image++) {
-        const rvit_cpu_range rows = rvit_cpu_image(rvit_cpu_at(a->cu_seqlens), image, a->rows, INT64_MAX);
+        const rvit_cpu_range rows = rvit_cpu_head_rows(a, image);
         for (int64_t class = 0; class < a->n_classes; class ++) {
             double sum = 0.0;
             if (rows.len >= a->n_tokens) {
                 sum = bias != NULL ? bias[class] : 0.0;
                 for (int64_t token = 0; token < a->n_tokens; token++) {
                     const int64_t first = (rows.begin + token) * a->dim;
-                    double mean, scale;
-                    moments(x, first, a->dim, a->dtype, a->eps, &mean, &scale);
-                    for (int64_t i = 0; i < a->dim; i++) {
-                        const double normal = (load(x, first + i, a->dtype) - mean) * scale * gamma[i] + beta[i];
-                        sum += normal * load(weight, (class * a->n_tokens + token) * a->dim + i, a->weight_dtype);
-                    }
+                    const oracle_moments m = moments(&norm, x, first, a->dtype);
+                    for (int64_t i = 0; i < a->dim; i++)
+                        sum += normal(&norm, &m, x, first, i, a->dtype) *
+                               load(weight, (class * a->n_tokens + token) * a->dim + i, a->weight_dtype);
                 }
             }
             logits[image * a->n_classes + class] = (float)sum;

@@ -35,6 +35,43 @@ static inline void store(void *p, int64_t i, rvit_dtype dtype, double value)
         ((float *)p)[i] = (float)value;
 }
 
+/* The norm of rows: gamma NULL: none; beta: or NULL. */
+typedef struct oracle_norm {
+    const float *gamma, *beta;
+    rvit_norm norm;
+    int64_t features;
+    double eps;
+} oracle_norm;
+
+typedef struct oracle_moments {
+    double mean, scale;
+} oracle_moments;
+
+/* Of the row that begins at element `first`. */
+static inline oracle_moments moments(const oracle_norm *norm, const void *x, int64_t first, rvit_dtype dtype)
+{
+    double mean = 0.0, variance = 0.0;
+    if (norm->gamma == NULL)
+        return (oracle_moments){0.0, 1.0};
+    for (int64_t i = 0; i < norm->features && norm->norm == RVIT_NORM_LAYER; i++)
+        mean += load(x, first + i, dtype);
+    mean /= (double)norm->features;
+    for (int64_t i = 0; i < norm->features; i++) {
+        const double difference = load(x, first + i, dtype) - mean;
+        variance += difference * difference;
+    }
+    return (oracle_moments){mean, 1.0 / sqrt(variance / (double)norm->features + norm->eps)};
+}
+
+/* Column i of that row, normalised. */
+static inline double normal(const oracle_norm *norm, const oracle_moments *m, const void *x, int64_t first, int64_t i, rvit_dtype dtype)
+{
+    const double value = load(x, first + i, dtype);
+    if (norm->gamma == NULL)
+        return value;
+    return (value - m->mean) * m->scale * norm->gamma[i] + (norm->beta != NULL ? norm->beta[i] : 0.0);
+}
+
 typedef struct oracle_job {
     const void *args;
     int64_t rows;

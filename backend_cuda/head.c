@@ -25,6 +25,7 @@ rvit_status rvit_cu_head(rvit_cu_queue *queue, const rvit_head_args *args)
         .class_tiles = (args->n_classes + classes - 1) / classes,
         .images = images,
         .eps = args->eps,
+        .rms = args->norm == RVIT_NORM_RMS,
     };
     const int64_t ctas = ((int64_t)args->n_images + images - 1) / images * params.class_tiles;
     return rvit_cu_launch(queue, kernels[args->weight_dtype], ctas, RVIT_CU_HEAD_WARPS * 32, 0, &params);

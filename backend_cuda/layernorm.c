@@ -9,6 +9,17 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_NORM_SHAPES] = {
     [RVIT_BF16] = {RVIT_CU_NORM_SHAPES(BF16) BF16(any)},
 };
 
+/* RMS, padded rows, no beta. */
+static const rvit_cu_kernel others[] = {
+    [RVIT_F32] = RVIT_CU_layernorm_f32_other, [RVIT_F16] = RVIT_CU_layernorm_f16_other, [RVIT_BF16] = RVIT_CU_layernorm_bf16_other};
+
+static rvit_status launch_other(rvit_cu_queue *queue, const rvit_layernorm_args *args, rvit_cu_layernorm_params *params)
+{
+    const int32_t warps = args->rows.capacity <= 4 * (int64_t)queue->device->machine.n_sms ? 2 : 4;
+    params->row_ctas = rvit_cu_tile_ctas(&queue->device->machine, args->rows.capacity, warps, RVIT_CU_CTAS_NORM_ANY);
+    return rvit_cu_launch(queue, others[args->dtype], params->row_ctas, warps * 32, 0, params);
+}
+
 /* The weights of the second and third GEMM after this op. Those of the first would not arrive in time.
    Two GEMMs lie between one layernorm of a block and the next. */
 static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
@@ -40,9 +51,13 @@ rvit_status rvit_cu_layernorm(rvit_cu_queue *queue, const rvit_layernorm_args *a
         .x_rows = (int32_t)args->x_rows,
         .dim = args->dim,
         .out_dtype = (int32_t)args->out_dtype,
-        .inverse_dim = 1.0f / (float)args->dim,
+        .inverse_dim = 1.0f / (float)args->features,
         .eps = args->eps,
+        .features = args->features,
+        .rms = args->norm == RVIT_NORM_RMS,
     };
+    if (params.rms || params.beta == NULL || args->features < args->dim)
+        return launch_other(queue, args, &params);
     const rvit_cu_norm_tile tile = rvit_cu_tile_layernorm(&queue->device->machine, args->rows.capacity, args->dim);
     params.row_ctas = tile.ctas;
     look_ahead(queue, &params.ahead);

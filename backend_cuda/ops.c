@@ -78,6 +78,14 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
         if ((double)op->mean.n_images * (op->mean.dim / RVIT_CU_MEAN_COLUMNS + 1) > INT32_MAX)
             return "it needs more thread blocks than the device launches";
         return NULL;
+    case RVIT_OP_POOL:
+        if ((double)op->pool.n_images * (op->pool.dim / (RVIT_CU_POOL_PIECES * 128) + 1) > INT32_MAX)
+            return "it needs more thread blocks than the device launches";
+        return NULL;
+    case RVIT_OP_PROBE:
+        if ((double)op->probe.n_images * op->probe.n_heads > INT32_MAX)
+            return "it needs more thread blocks than the device launches";
+        return NULL;
     case RVIT_OP_LINEAR:
         if (op->linear.rows.capacity > INT32_MAX - 1024)
             return "more than 2^31 - 1024 rows";

@@ -76,13 +76,14 @@ typedef struct rvit_cu_ahead {
 /* The first row_ctas CTAs normalise rows, the others prefetch. */
 typedef struct rvit_cu_layernorm_params {
     const void *x;
-    const int32_t *src_rows; /* or NULL */
-    const float *gamma, *beta;
-    void *out, *out_x; /* out_x or NULL */
+    const int32_t *src_rows;   /* or NULL */
+    const float *gamma, *beta; /* beta or NULL: layernorm_other only */
+    void *out, *out_x;         /* out_x or NULL */
     rvit_cu_rows rows;
     rvit_cu_ahead ahead;
     int32_t x_rows, dim, out_dtype, row_ctas;
-    float inverse_dim, eps;
+    float inverse_dim, eps; /* inverse_dim: 1 / features */
+    int32_t features, rms;
 } rvit_cu_layernorm_params;
 
 /* Strides in elements. A CTA takes row block blockIdx.x of head blockIdx.y of image first_image + blockIdx.z. */
@@ -200,6 +201,32 @@ typedef struct rvit_cu_mean_params {
     int32_t tiles; /* CTAs that share an image's columns */
 } rvit_cu_mean_params;
 
+typedef struct rvit_cu_pool_params {
+    const void *x;
+    const int32_t *cu_seqlens;
+    const float *sizes, *gamma, *beta; /* or NULL */
+    void *out;
+    int64_t out_stride;
+    int32_t max_len, rows, dim;
+    int32_t n_prefix, first; /* first: only the first row, and there is no prefix */
+    int32_t out_dtype, rms;
+    int32_t tiles; /* CTAs that share an image's columns */
+    float eps;
+    int32_t unused;
+} rvit_cu_pool_params;
+
+/* A CTA has a head of an image. */
+typedef struct rvit_cu_probe_params {
+    const void *x, *weight;
+    const float *logits, *sizes, *bias; /* sizes, bias: or NULL */
+    const int32_t *cu_seqlens;
+    void *out;
+    float *probs; /* or NULL */
+    int64_t logits_stride;
+    int32_t max_len, rows, dim;
+    int32_t n_heads, head_dim, out_dtype;
+} rvit_cu_probe_params;
+
 typedef struct rvit_cu_match_params {
     rvit_cu_layout layout;
     const void *k;
@@ -241,8 +268,8 @@ typedef struct rvit_cu_unpack_params {
 
 typedef struct rvit_cu_head_params {
     const void *x;
-    const int32_t *cu_seqlens;
-    const float *gamma, *beta;
+    const int32_t *cu_seqlens; /* or NULL */
+    const float *gamma, *beta; /* or NULL */
     const void *weight;
     const float *bias; /* or NULL */
     float *logits;
@@ -250,7 +277,7 @@ typedef struct rvit_cu_head_params {
     int32_t class_tiles; /* CTAs that share the images of a tile */
     int32_t images;      /* of a tile: 1 or RVIT_CU_HEAD_IMAGES */
     float eps;
-    int32_t unused;
+    int32_t rms;
 } rvit_cu_head_params;
 
 #endif

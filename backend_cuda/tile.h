@@ -247,6 +247,15 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 
 #define RVIT_CU_MEAN_COLUMNS 128 /* of a CTA */
 
+/* Pool: 128-column pieces of a CTA, and its warps, where rows are taken as they are, and where they are normalised. */
+#define RVIT_CU_POOL_PIECES 1
+#define RVIT_CU_POOL_WARPS 8
+#define RVIT_CU_POOL_NORM_PIECES 12
+#define RVIT_CU_POOL_NORM_WARPS 12
+
+#define RVIT_CU_PROBE_PIECES 12 /* of 128 columns, that a warp of probe sums at a time */
+#define RVIT_CU_PROBE_WARPS 12
+
 /* Images of a CTA of head. Several images share the weights that the CTA reads; with few images, one
    image a CTA is faster. */
 int32_t rvit_cu_tile_head(const rvit_cu_machine *machine, int64_t n_images, int32_t n_classes);

@@ -7,6 +7,13 @@ static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_HEAD_F32_VK_SUBGROUP, RVIT_VK_HEAD_F32_F16_VK_SUBGROUP}, {RVIT_VK_HEAD_F16_F32_VK_SUBGROUP, RVIT_VK_HEAD_F16_VK_SUBGROUP}},
 };
 
+static uint32_t flags_of(const rvit_head_args *args)
+{
+    return (args->bias.buffer != NULL ? RVIT_HEAD_HAS_BIAS : 0u) | (args->cu_seqlens.buffer != NULL ? RVIT_HEAD_HAS_LENGTHS : 0u) |
+           (args->gamma.buffer != NULL ? RVIT_HEAD_HAS_NORM : 0u) | (args->beta.buffer != NULL ? RVIT_HEAD_HAS_BETA : 0u) |
+           (args->norm == RVIT_NORM_RMS ? RVIT_HEAD_RMS : 0u);
+}
+
 rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args *args)
 {
     if (args->n_images == 0)
@@ -21,7 +28,7 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
                                   .eps = args->eps};
     rvit_vk_dispatch dispatch = {
         .shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_weight],
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_HEAD_TEAMS] = teams, [RVIT_HEAD_HAS_BIAS] = args->bias.buffer != NULL},
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_HEAD_TEAMS] = teams, [RVIT_HEAD_FLAGS] = flags_of(args)},
         .n_specs = RVIT_HEAD_N_SPECS,
         .push = &push,
         .push_size = sizeof push,

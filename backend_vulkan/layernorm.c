@@ -11,6 +11,13 @@ static const rvit_vk_shader shaders[2][2][2] = {
      {RVIT_VK_LAYERNORM_F16_F32_VK_SUBGROUP, RVIT_VK_LAYERNORM_F16_VK_SUBGROUP}},
 };
 
+static uint32_t flags_of(const rvit_layernorm_args *args)
+{
+    return (args->src_rows.buffer != NULL ? RVIT_LAYERNORM_HAS_GATHER : 0u) | (args->out_x.buffer != NULL ? RVIT_LAYERNORM_HAS_OUT_X : 0u) |
+           (args->beta.buffer != NULL ? RVIT_LAYERNORM_HAS_BETA : 0u) | (args->norm == RVIT_NORM_RMS ? RVIT_LAYERNORM_RMS : 0u) |
+           (args->features < args->dim ? RVIT_LAYERNORM_PADDED : 0u);
+}
+
 rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_layernorm_args *args)
 {
     if (args->rows.capacity == 0 || args->x_rows == 0)
@@ -21,13 +28,12 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
     const uint32_t rows = rvit_vk_row_teams(recorder->device);
     const uint32_t held = subgroup ? ((uint32_t)args->dim / 4 + lanes - 1) / lanes : 1;
     struct rvit_layernorm_push push = {
-        .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .eps = args->eps};
+        .rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4, .features = args->features, .eps = args->eps};
     rvit_vk_dispatch dispatch = {
         .shader = shaders[subgroup][half_in][half_out],
         .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                   [RVIT_LAYERNORM_ROWS] = rows,
-                  [RVIT_LAYERNORM_FLAGS] = (args->src_rows.buffer != NULL ? RVIT_LAYERNORM_HAS_GATHER : 0u) |
-                                           (args->out_x.buffer != NULL ? RVIT_LAYERNORM_HAS_OUT_X : 0u),
+                  [RVIT_LAYERNORM_FLAGS] = flags_of(args),
                   [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1},
         .n_specs = RVIT_LAYERNORM_N_SPECS,
         .push = &push,

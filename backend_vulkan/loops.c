@@ -137,6 +137,25 @@ static double received_loops(const rvit_received_args *a)
     return steps(len, RVIT_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
 }
 
+static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
+{
+    const double len = a->mode == RVIT_POOL_FIRST ? 1.0 : (double)(a->max_len < a->rows ? a->max_len : a->rows);
+    const double teams = rvit_vk_row_teams(device), lanes = THREADS / teams;
+    double block = 1.0 + steps(RVIT_POOL_ROWS, THREADS / RVIT_POOL_PLAIN_COLUMNS);
+    if (a->gamma.buffer != NULL)
+        block = 1.0 + steps(RVIT_POOL_ROWS, 1.0) + steps(RVIT_POOL_ROWS, teams) * (1.0 + 2.0 * (steps(a->dim / 4, lanes) + 8.0));
+    return steps(len, RVIT_POOL_ROWS) * block + THREADS / RVIT_POOL_PLAIN_COLUMNS;
+}
+
+static double probe_loops(const rvit_vk_device *device, const rvit_probe_args *a)
+{
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
+    const double teams = rvit_vk_row_teams(device), lanes = THREADS / teams;
+    const double product = steps(a->head_dim, teams) * (1.0 + steps(RVIT_PROBE_COLUMNS, lanes) + 8.0);
+    const double stretch = 1.0 + steps(len, THREADS / RVIT_PROBE_COLUMNS) + THREADS / RVIT_PROBE_COLUMNS + product;
+    return 3.0 * steps(len, THREADS) + 16.0 + steps(a->dim / 4, RVIT_PROBE_COLUMNS) * stretch + 2.0 * steps(a->head_dim, THREADS);
+}
+
 const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
 {
     if (device->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
@@ -150,5 +169,9 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = attention_loops(device, &op->attention);
     else if (op->type == RVIT_OP_RECEIVED)
         n = received_loops(&op->received);
+    else if (op->type == RVIT_OP_POOL)
+        n = pool_loops(device, &op->pool);
+    else if (op->type == RVIT_OP_PROBE)
+        n = probe_loops(device, &op->probe);
     return n <= MOST_ITERATIONS ? NULL : "this driver ends loops after 65,535 iterations in all, and images this long could need more";
 }

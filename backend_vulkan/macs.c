@@ -25,6 +25,7 @@ double rvit_vk_macs(const rvit_op *op)
     const rvit_linear_args *l = &op->linear;
     const rvit_match_args *m = &op->match;
     const rvit_received_args *r = &op->received;
+    const rvit_probe_args *p = &op->probe;
     switch (op->type) {
     case RVIT_OP_LINEAR:
         return (double)l->rows.capacity * l->in_features * l->out_features;
@@ -36,6 +37,9 @@ double rvit_vk_macs(const rvit_op *op)
         return rows_of(m->max_len, m->rows, m->n_images) * m->max_len / 4.0 * m->head_dim + traffic(op);
     case RVIT_OP_HEAD:
         return traffic(op) + (double)op->head.n_images * op->head.n_classes * op->head.dim;
+    case RVIT_OP_PROBE:
+        return traffic(op) + rows_of(p->max_len, p->rows, p->n_images) * p->dim * p->n_heads +
+               (double)p->n_images * p->n_heads * p->head_dim * p->dim;
     default:
         return traffic(op);
     }

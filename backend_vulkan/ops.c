@@ -73,6 +73,10 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
         groups = (double)op->head.n_images * ((op->head.n_classes + RVIT_MAX_THREADS - 1) / RVIT_MAX_THREADS);
     } else if (op->type == RVIT_OP_MEAN) {
         groups = (double)op->mean.n_images * (op->mean.dim / 4 / RVIT_MEAN_COLUMNS + 1);
+    } else if (op->type == RVIT_OP_PROBE) {
+        groups = (double)op->probe.n_images * op->probe.n_heads;
+    } else if (op->type == RVIT_OP_POOL) {
+        groups = (double)op->pool.n_images * (op->pool.dim / 4 / RVIT_POOL_PLAIN_COLUMNS + 1);
     }
     /* The arrays bound all other grids. */
     return groups <= (double)most[0] * most[1] && groups < 4294967296.0 - most[0];

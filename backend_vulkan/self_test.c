@@ -176,6 +176,7 @@ static void add_layernorm(self_test *t)
                         .layernorm = {.struct_size = sizeof op.layernorm,
                                       .rows = {.capacity = ROWS},
                                       .dim = DIM,
+                                      .features = DIM,
                                       .eps = (float)eps,
                                       .x = t->x[0],
                                       .gamma = t->gamma,

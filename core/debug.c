@@ -113,7 +113,13 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_MATCH:
         return check_layout(stream, op->match.cu_seqlens, op->match.n_images, op->match.max_len, op->match.rows);
     case RVIT_OP_HEAD:
+        if (op->head.cu_seqlens.buffer == NULL)
+            return RVIT_OK;
         return check_layout(stream, op->head.cu_seqlens, op->head.n_images, INT32_MAX, op->head.rows);
+    case RVIT_OP_POOL:
+        return check_layout(stream, op->pool.cu_seqlens, op->pool.n_images, op->pool.max_len, op->pool.rows);
+    case RVIT_OP_PROBE:
+        return check_layout(stream, op->probe.cu_seqlens, op->probe.n_images, op->probe.max_len, op->probe.rows);
     case RVIT_OP_LAYERNORM:
         return check_gather(stream, name, &op->layernorm.rows, op->layernorm.src_rows, op->layernorm.x_rows, ANY_ORDER);
     case RVIT_OP_MERGE:

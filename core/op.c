@@ -99,6 +99,11 @@ static int64_t backward_width(const rvit_attention_backward_args *a)
     return (int64_t)a->n_heads * a->head_dim;
 }
 
+static int64_t probe_width(const rvit_probe_args *a)
+{
+    return (int64_t)a->n_heads * a->head_dim;
+}
+
 /* Whether select scores rows with this score type. */
 static int scores_by(const rvit_select_args *a, rvit_score_type score)
 {
@@ -147,6 +152,24 @@ static rvit_status check_eps(const rvit_op *op, float eps)
     if (!(eps > 0.0f) || !isfinite(eps))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: eps is %g, expected a finite value above 0", rvit_op_name(op->type), (double)eps);
     return RVIT_OK;
+}
+
+static rvit_status check_norm(const rvit_op *op, rvit_norm norm, float eps, rvit_view beta)
+{
+    RVIT_TRY(check_range(op, "norm", norm, RVIT_NORM_LAYER, RVIT_NORM_RMS));
+    if (norm == RVIT_NORM_RMS && beta.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: beta is given, but an RMS norm has none", rvit_op_name(op->type));
+    return check_eps(op, eps);
+}
+
+/* A norm that there is with gamma alone. */
+static rvit_status check_optional_norm(const rvit_op *op, rvit_norm norm, float eps, rvit_view gamma, rvit_view beta)
+{
+    if (gamma.buffer != NULL)
+        return check_norm(op, norm, eps, beta);
+    if (beta.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: beta is given without gamma", rvit_op_name(op->type));
+    return check_range(op, "norm", norm, RVIT_NORM_LAYER, RVIT_NORM_RMS);
 }
 
 static rvit_status check_rows(const rvit_op *op, const char *name, int64_t rows)
@@ -227,7 +250,10 @@ static rvit_status prepare_layernorm(rvit_op *op)
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_rows(op, "x_rows", a->x_rows));
     RVIT_TRY(check_dim(op, "dim", a->dim));
-    RVIT_TRY(check_eps(op, a->eps));
+    RVIT_TRY(check_norm(op, a->norm, a->eps, a->beta));
+    if (a->features == 0)
+        a->features = a->dim;
+    RVIT_TRY(check_range(op, "features", a->features, 1, a->dim));
     if (a->x_rows == 0) {
         if (a->src_rows.buffer != NULL && a->rows.capacity > 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "layernorm: src_rows needs x_rows, the number of rows of x");
@@ -437,7 +463,36 @@ static rvit_status prepare_head(rvit_op *op)
     RVIT_TRY(check_dim(op, "dim", a->dim));
     RVIT_TRY(check_range(op, "n_tokens", a->n_tokens, 1, 2));
     RVIT_TRY(check_range(op, "n_classes", a->n_classes, 1, 1 << 24));
-    return check_eps(op, a->eps);
+    if (a->cu_seqlens.buffer == NULL && a->rows < (int64_t)a->n_images * a->n_tokens)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "head: rows is %lld, expected at least n_images * n_tokens, %lld, without cu_seqlens",
+                         (long long)a->rows, (long long)a->n_images * a->n_tokens);
+    return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
+}
+
+static rvit_status prepare_pool(rvit_op *op)
+{
+    rvit_pool_args *a = &op->pool;
+    RVIT_TRY(check_range(op, "mode", a->mode, RVIT_POOL_MEAN, RVIT_POOL_FIRST));
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    RVIT_TRY(check_stride(op, "out_stride", &a->out_stride, a->dim, 4));
+    return check_optional_norm(op, a->norm, a->eps, a->gamma, a->beta);
+}
+
+static rvit_status prepare_probe(rvit_op *op)
+{
+    rvit_probe_args *a = &op->probe;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_heads", a->n_heads, 1, 1 << 16));
+    RVIT_TRY(check_range(op, "head_dim", a->head_dim, 4, 192));
+    RVIT_TRY(check_multiple(op, "head_dim", a->head_dim, 4));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    return check_stride(op, "logits_stride", &a->logits_stride, a->n_heads, 1);
 }
 
 /* One function per op, in the order of ops.def. */

@@ -1,5 +1,5 @@
-// logits = (the layernormed first rows of an image, concatenated) times weight^T, plus bias. A workgroup computes classes of one image,
-// each team of lanes CLASSES of them; neighbouring lanes read neighbouring weights.
+// logits = (the first rows of an image, normalised or not, concatenated) times weight^T, plus bias. A workgroup computes classes of one
+// image, each team of lanes CLASSES of them; neighbouring lanes read neighbouring weights.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -12,7 +12,7 @@
 #include "common/seqlens.glsl"
 
 layout(constant_id = RVIT_HEAD_TEAMS) const uint TEAMS = 4;
-layout(constant_id = RVIT_HEAD_HAS_BIAS) const uint HAS_BIAS = 0;
+layout(constant_id = RVIT_HEAD_FLAGS) const uint FLAGS = 0;
 const uint CLASSES = RVIT_HEAD_CLASSES;
 const uint BURST = 4; // loads of four features that a lane has in flight
 
@@ -40,19 +40,41 @@ layout(push_constant) uniform Push { rvit_head_push push; };
 vec2 mean_and_scale(uint from)
 {
     const uint dim4 = uint(push.dim4);
-    const float shift = in_vec4(x_words[from]).x;
-    float part = 0.0;
-    for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
-        const vec4 d = in_vec4(x_words[from + i]) - shift;
-        part += (d.x + d.y) + (d.z + d.w);
+    float mean = 0.0, part = 0.0;
+    if ((FLAGS & RVIT_HEAD_HAS_NORM) == 0)
+        return vec2(0.0, 1.0);
+    if ((FLAGS & RVIT_HEAD_RMS) == 0) {
+        const float shift = in_vec4(x_words[from]).x;
+        for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
+            const vec4 d = in_vec4(x_words[from + i]) - shift;
+            part += (d.x + d.y) + (d.z + d.w);
+        }
+        mean = shift + group_add(part) / float(push.dim4 * 4);
     }
-    const float mean = shift + group_add(part) / float(push.dim4 * 4);
     part = 0.0;
     for (uint i = gl_LocalInvocationIndex; i < dim4; i += THREADS) {
         const vec4 d = in_vec4(x_words[from + i]) - mean;
         part += dot(d, d);
     }
     return vec2(mean, 1.0 / sqrt(group_add(part) / float(push.dim4 * 4) + push.eps));
+}
+
+// Unit i of the row that begins at `from`, normalised.
+vec4 normal(uint from, uint i, vec2 stats)
+{
+    const vec4 x = in_vec4(x_words[from + i]);
+    if ((FLAGS & RVIT_HEAD_HAS_NORM) == 0)
+        return x;
+    const vec4 scaled = (x - stats.x) * stats.y * gamma_values[uint(push.gamma_at) + i];
+    return (FLAGS & RVIT_HEAD_HAS_BETA) == 0 ? scaled : scaled + beta_values[uint(push.beta_at) + i];
+}
+
+rvit_sequence rows_of(uint image)
+{
+    if ((FLAGS & RVIT_HEAD_HAS_LENGTHS) == 0)
+        return rvit_sequence(image * uint(push.n_tokens), uint(push.n_tokens));
+    const uint at = uint(push.cu_seqlens_at) + image;
+    return clamp_sequence(cu_seqlens[at], cu_seqlens[at + 1], push.rows, push.rows);
 }
 
 void main()
@@ -62,8 +84,7 @@ void main()
     const uint group_class = group_index() % groups * TEAMS * CLASSES;
     if (image_index >= uint(push.n_images))
         return;
-    const uint cu_at = uint(push.cu_seqlens_at) + image_index;
-    const rvit_sequence image = clamp_sequence(cu_seqlens[cu_at], cu_seqlens[cu_at + 1], push.rows, push.rows);
+    const rvit_sequence image = rows_of(image_index);
     const uint n_tokens = image.len < uint(push.n_tokens) ? 0 : uint(push.n_tokens);
     const uint dim4 = uint(push.dim4);
     const row_team team = make_row_team(TEAMS);
@@ -85,8 +106,7 @@ void main()
                     const uint i = min(first + u * team.lanes, dim4 - 1);
                     [[unroll]] for (uint c = 0; c < CLASSES; c++)
                         words[u][c] = weight_words[weight_at[c] + token * dim4 + i];
-                    x[u] = (in_vec4(x_words[from + i]) - stats.x) * stats.y * gamma_values[uint(push.gamma_at) + i] +
-                           beta_values[uint(push.beta_at) + i];
+                    x[u] = normal(from, i, stats);
                 }
                 [[unroll]] for (uint u = 0; u < BURST; u++)
                     if (first + u * team.lanes < dim4)
@@ -99,7 +119,7 @@ void main()
             const uint class_index = first_class + c;
             if (team.lane != 0 || round + team.first >= TEAMS || class_index >= uint(push.n_classes))
                 continue;
-            if (HAS_BIAS != 0 && n_tokens > 0)
+            if ((FLAGS & RVIT_HEAD_HAS_BIAS) != 0 && n_tokens > 0)
                 logit += bias_values[uint(push.bias_at) + class_index];
             logits[uint(push.logits_at) + image_index * uint(push.n_classes) + class_index] = logit;
         }

@@ -1,5 +1,5 @@
 // Layernorm of rows, with or without a gather. Two passes over a row; the first subtracts the row's first element, so that a constant row
-// gives exactly beta.
+// gives exactly beta. RMS takes the second pass alone, with a mean of 0.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -33,10 +33,24 @@ uint source_row(uint t)
     return uint(clamp(src_rows[uint(push.src_rows_at) + t], 0, push.x_rows - 1));
 }
 
+// `value` where the columns of unit i count, else `other`.
+vec4 counted(vec4 value, vec4 other, uint i)
+{
+    if ((FLAGS & RVIT_LAYERNORM_PADDED) == 0)
+        return value;
+    return mix(other, value, lessThan(uvec4(0, 1, 2, 3) + i * 4, uvec4(push.features)));
+}
+
+vec4 load_beta(uint i)
+{
+    return (FLAGS & RVIT_LAYERNORM_HAS_BETA) != 0 ? beta_values[uint(push.beta_at) + i] : vec4(0.0);
+}
+
 void store_unit(uint row, uint i, IN_VEC4 words, float mean, float scale, vec4 gamma, vec4 beta)
 {
     const uint dim4 = uint(push.dim4);
-    out_words[uint(push.out_at) + row * dim4 + i] = out_vec4((in_vec4(words) - mean) * scale * gamma + beta);
+    const vec4 normal = (in_vec4(words) - mean) * scale * gamma + beta;
+    out_words[uint(push.out_at) + row * dim4 + i] = out_vec4(counted(normal, vec4(0.0), i));
     if ((FLAGS & RVIT_LAYERNORM_HAS_OUT_X) != 0)
         out_x_words[uint(push.out_x_at) + row * dim4 + i] = words;
 }
@@ -48,7 +62,7 @@ void main()
     const uint first = group_index() * ROWS;
     if (first >= n_rows)
         return;
-    const float inverse_dim = 1.0 / float(push.dim4 * 4);
+    const float inverse_dim = 1.0 / float(push.features);
     const row_team team = make_row_team(ROWS);
     // Whether a lane's part of a row, of gamma and of beta fits in registers: then all loads are in flight at once.
     const bool holds = dim4 <= HELD * team.lanes;
@@ -57,7 +71,8 @@ void main()
         const bool live_row = row < n_rows;
         // Without subgroups every thread takes part in the sums; a team past the end repeats the last row and stores nothing.
         const uint from = uint(push.x_at) + source_row(min(row, n_rows - 1)) * dim4;
-        const float shift = in_vec4(x_words[from]).x;
+        const bool is_rms = (FLAGS & RVIT_LAYERNORM_RMS) != 0;
+        const float shift = is_rms ? 0.0 : in_vec4(x_words[from]).x;
         IN_VEC4 held[HELD];
         vec4 gamma[HELD], beta[HELD]; // loaded last: they come from further away and are needed last
         vec4 sum = vec4(0.0);
@@ -67,26 +82,26 @@ void main()
             [[unroll]] for (uint u = 0; u < HELD; u++) {
                 const uint i = min(team.lane + u * team.lanes, dim4 - 1);
                 gamma[u] = gamma_values[uint(push.gamma_at) + i];
-                beta[u] = beta_values[uint(push.beta_at) + i];
+                beta[u] = load_beta(i);
             }
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < dim4)
-                    sum += in_vec4(held[u]) - shift;
-        } else {
+                    sum += counted(in_vec4(held[u]) - shift, vec4(0.0), team.lane + u * team.lanes);
+        } else if (!is_rms) {
             for (uint i = team.lane; i < dim4; i += team.lanes)
-                sum += in_vec4(x_words[from + i]) - shift;
+                sum += counted(in_vec4(x_words[from + i]) - shift, vec4(0.0), i);
         }
-        const float mean = shift + team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
+        const float mean = is_rms ? 0.0 : shift + team_add(team, (sum.x + sum.y) + (sum.z + sum.w)) * inverse_dim;
         sum = vec4(0.0);
         if (holds) {
             [[unroll]] for (uint u = 0; u < HELD; u++)
                 if (team.lane + u * team.lanes < dim4) {
-                    const vec4 d = in_vec4(held[u]) - mean;
+                    const vec4 d = counted(in_vec4(held[u]) - mean, vec4(0.0), team.lane + u * team.lanes);
                     sum += d * d;
                 }
         } else {
             for (uint i = team.lane; i < dim4; i += team.lanes) {
-                const vec4 d = in_vec4(x_words[from + i]) - mean;
+                const vec4 d = counted(in_vec4(x_words[from + i]) - mean, vec4(0.0), i);
                 sum += d * d;
             }
         }
@@ -100,8 +115,7 @@ void main()
                     store_unit(row, team.lane + u * team.lanes, held[u], mean, scale, gamma[u], beta[u]);
         } else {
             for (uint i = team.lane; i < dim4; i += team.lanes)
-                store_unit(row, i, x_words[from + i], mean, scale, gamma_values[uint(push.gamma_at) + i],
-                           beta_values[uint(push.beta_at) + i]);
+                store_unit(row, i, x_words[from + i], mean, scale, gamma_values[uint(push.gamma_at) + i], load_beta(i));
         }
     }
 }

@@ -30,13 +30,23 @@ template <typename F> RVIT_DEVICE void for_groups(const rvit_cu_head_params &par
     }
 }
 
+RVIT_DEVICE image_rows rows_of_head(const rvit_cu_head_params &params, int image)
+{
+    if (params.cu_seqlens == nullptr)
+        return {image * params.n_tokens, params.n_tokens};
+    return rows_of_image(params.cu_seqlens, image, params.rows, params.rows);
+}
+
 /* By a warp. */
 RVIT_DEVICE head_norm norm_of_row(const rvit_cu_head_params &params, long long at)
 {
     const int dim = params.dim;
     const float inverse_dim = 1.0f / (float)dim;
     float sum = 0.0f, squares = 0.0f;
-    for_groups(params, at, dim, [&](int, float4 x) { sum += x.x + x.y + (x.z + x.w); });
+    if (params.gamma == nullptr)
+        return {0.0f, 1.0f};
+    if (!params.rms)
+        for_groups(params, at, dim, [&](int, float4 x) { sum += x.x + x.y + (x.z + x.w); });
     const float mean = warp_sum(sum) * inverse_dim;
     for_groups(params, at, dim, [&](int, float4 x) {
         const float a = x.x - mean, b = x.y - mean, c = x.z - mean, d = x.w - mean;
@@ -49,7 +59,12 @@ RVIT_DEVICE head_norm norm_of_row(const rvit_cu_head_params &params, long long a
 RVIT_DEVICE void hold_row(const rvit_cu_head_params &params, long long at, int first, int n, head_norm norm, float *normal)
 {
     for_groups(params, at + first, n, [&](int i, float4 x) {
-        const float4 gamma = load_4(params.gamma + first + i), beta = load_4(params.beta + first + i);
+        if (params.gamma == nullptr) {
+            store_4(normal + i, x);
+            return;
+        }
+        const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f), gamma = load_4(params.gamma + first + i),
+                     beta = params.beta == nullptr ? zero : load_4(params.beta + first + i);
         store_4(normal + i,
                 make_float4((x.x - norm.mean) * norm.scale * gamma.x + beta.x, (x.y - norm.mean) * norm.scale * gamma.y + beta.y,
                             (x.z - norm.mean) * norm.scale * gamma.z + beta.z, (x.w - norm.mean) * norm.scale * gamma.w + beta.w));
@@ -100,7 +115,7 @@ RVIT_DEVICE void classify_tile(const rvit_cu_head_params &params, int first_imag
 
     image_rows rows = {0, 0};
     if (warp < IMAGES && first_image + warp < params.n_images)
-        rows = rows_of_image(params.cu_seqlens, first_image + warp, params.rows, params.rows);
+        rows = rows_of_head(params, first_image + warp);
     const bool is_whole = rows.len >= params.n_tokens;
     if (warp < IMAGES && lane == 0)
         has_tokens[warp] = is_whole;

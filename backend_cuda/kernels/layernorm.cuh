@@ -135,6 +135,47 @@ template <typename T> struct layernorm {
             }
         }
     }
+
+    /* The elements that count; the others are zero. */
+    static __device__ __forceinline__ float4 counted(float4 x, int left)
+    {
+        return make_float4(x.x, left > 1 ? x.y : 0.0f, left > 2 ? x.z : 0.0f, left > 3 ? x.w : 0.0f);
+    }
+
+    /* RMS, padded rows, no beta: rows are read again for each pass. */
+    static __device__ __forceinline__ void other(const rvit_cu_layernorm_params &params)
+    {
+        const int dim = params.dim, features = params.features, column = lane_column(), rows = live_rows(params.rows);
+        const long long step = (long long)params.row_ctas * (blockDim.x / 32);
+        for (long long row = (long long)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; row < rows; row += step) {
+            const T *x = source_row(params, (int)row);
+            float sum = 0.0f, squares = 0.0f;
+            for (int i = column; i < features && !params.rms; i += 128) {
+                const float4 value = counted(load_4(x + i), features - i);
+                sum += value.x + value.y + (value.z + value.w);
+            }
+            const float mean = warp_sum(sum) * params.inverse_dim;
+            for (int i = column; i < features; i += 128) {
+                const int left = features - i;
+                const float4 v = load_4(x + i);
+                squares += square_distance(make_float4(v.x, left > 1 ? v.y : mean, left > 2 ? v.z : mean, left > 3 ? v.w : mean), mean);
+            }
+            const float scale = inverse_sqrt(warp_sum(squares) * params.inverse_dim + params.eps);
+            for (int i = column; i < dim; i += 128) {
+                typedef typename raw_4<T>::type raw;
+                const raw bits = load_raw_4(x + i);
+                const float4 value = raw_4<T>::floats(bits);
+                if (params.out_x != nullptr) /* as it is: padding may hold any NaN */
+                    *reinterpret_cast<raw *>(static_cast<T *>(params.out_x) + row * dim + i) = bits;
+                float4 out = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+                if (i < features)
+                    out = counted(
+                        scaled(value, mean, scale, load_4(params.gamma + i), params.beta == nullptr ? out : load_4(params.beta + i)),
+                        features - i);
+                store_4_as(params.out_dtype, params.out, row * dim + i, out);
+            }
+        }
+    }
 };
 
 #endif

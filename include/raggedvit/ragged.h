@@ -201,8 +201,13 @@ typedef struct rvit_linear_args {
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);
 
+typedef enum rvit_norm {
+    RVIT_NORM_LAYER = 0, /* (x - mean) / sqrt(var + eps) * gamma + beta, with the biased variance */
+    RVIT_NORM_RMS = 1    /* x / sqrt(mean of x^2 + eps) * gamma */
+} rvit_norm;
+
 /* With r = src_rows ? src_rows[t] : t,
-       out[t, :] = (x[r, :] - mean) / sqrt(var + eps) * gamma + beta   (biased variance, in float32)
+       out[t, :] = the norm of x[r, :]   (in float32)
        out_x[t, :] = x[r, :]   (optional; gathers rows as pack does, without another pass) */
 typedef struct rvit_layernorm_args {
     size_t struct_size;
@@ -214,9 +219,12 @@ typedef struct rvit_layernorm_args {
     float eps;             /* above 0 */
     rvit_view x;           /* [x_rows, dim] */
     rvit_view src_rows;    /* optional: int32 [rows], each in 0..x_rows-1 */
-    rvit_view gamma, beta; /* f32 [dim] */
+    rvit_view gamma, beta; /* f32 [dim]; beta is optional, and absent with RMS */
     rvit_view out;         /* [rows, dim]; must not be x */
     rvit_view out_x;       /* optional: [rows, dim]; must not be x */
+    rvit_norm norm;
+    int32_t features; /* columns that count, 1..dim; 0: dim. The others are padding: what x, gamma and
+                         beta hold there is ignored, and out is zero there */
 } rvit_layernorm_args;
 #define RVIT_LAYERNORM_ARGS_INIT RVIT_INIT(rvit_layernorm_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_layernorm(rvit_stream *stream, const rvit_layernorm_args *args);

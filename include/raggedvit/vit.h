@@ -1,5 +1,5 @@
 /* Vision Transformers. A model is a checkpoint on a device; a session runs images through it,
-   pruned or not. Also the two ops that only a ViT needs: patchify and head. */
+   pruned or not. Also the ops that only a ViT needs: patchify, pool, probe and head. */
 #ifndef RAGGEDVIT_VIT_H
 #define RAGGEDVIT_VIT_H
 
@@ -39,9 +39,76 @@ typedef struct rvit_patchify_args {
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
 
-/* logits[i, :] = concat_{j < n_tokens} layernorm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image
-   with fewer than n_tokens rows gets zeros. (A distilled model uses n_tokens 2, with the weights of
-   both heads side by side and halved.) */
+typedef enum rvit_pool_mode {
+    RVIT_POOL_MEAN = 0, /* the mean of the rows past the prefix */
+    RVIT_POOL_FIRST = 1 /* the first row: the CLS token */
+} rvit_pool_mode;
+
+/* One row for each image:
+       MEAN   out[i, :] = sum_t sizes[t] * norm(x[t, :]) / sum_t sizes[t], t over the rows of image i
+              from row n_prefix of the image on
+       FIRST  out[i, :] = norm(x[cu_seqlens[i], :])
+   An image without such rows gets zeros. Without gamma the rows are taken as they are. The result of
+   an image does not depend on the other images of the batch, bit for bit. */
+typedef struct rvit_pool_args {
+    size_t struct_size;
+    rvit_dtype dtype;     /* of x */
+    rvit_dtype out_dtype; /* of out */
+    rvit_pool_mode mode;
+    int32_t n_images;
+    int32_t max_len;       /* maximum length of an image, in rows */
+    int32_t n_prefix;      /* MEAN: rows of each image that do not count; 0: all count */
+    int64_t rows;          /* capacity of x in rows */
+    int32_t dim;           /* multiple of 4 */
+    rvit_norm norm;        /* with gamma */
+    float eps;             /* above 0; not used without gamma */
+    rvit_view x;           /* [rows, dim] */
+    rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view sizes;       /* MEAN, optional: f32 [rows], the tokens that a row stands for (rvit_merge);
+                              above 0. Absent: 1 */
+    rvit_view gamma, beta; /* optional: f32 [dim]; beta with gamma only, and not with RMS */
+    rvit_view out;         /* [n_images, dim]; 8-byte alignment suffices for 16-bit elements */
+    int64_t out_stride;    /* elements between rows of out, multiple of 4; 0: dim */
+} rvit_pool_args;
+#define RVIT_POOL_ARGS_INIT RVIT_INIT(rvit_pool_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_pool(rvit_stream *stream, const rvit_pool_args *args);
+
+/* Attention pooling: one query for each head, the same for all images, attends to the rows of an image.
+   The query is folded into the keys' weights: logits = x U^T with U[h, :] = Wk_h^T q_h / sqrt(head_dim),
+   which rvit_linear computes. For image i and head h, with t over the rows of the image,
+       p_t = softmax_t(logits[t, h] + ln sizes[t])
+       z = sum_t p_t x[t, :]
+       out[i, h * head_dim + j] = weight[h * head_dim + j, :] . z + bias[h * head_dim + j]
+   weight and bias are those of the values. An image without rows gets zeros. The result of an image
+   does not depend on the other images of the batch, bit for bit. (The MAP head of SigLIP.) */
+typedef struct rvit_probe_args {
+    size_t struct_size;
+    rvit_dtype dtype;     /* of x and weight */
+    rvit_dtype out_dtype; /* of out */
+    int32_t n_images;
+    int32_t n_heads;
+    int32_t head_dim;      /* multiple of 4, 4..192 */
+    int32_t max_len;       /* maximum length of an image, in rows */
+    int64_t rows;          /* capacity of x in rows */
+    int32_t dim;           /* multiple of 4 */
+    rvit_view x;           /* [rows, dim], after the norm */
+    rvit_view logits;      /* f32 [rows, n_heads] */
+    int64_t logits_stride; /* elements between rows of logits, at least n_heads; 0: n_heads */
+    rvit_view sizes;       /* optional: f32 [rows], the tokens that a row stands for (rvit_merge); above 0 */
+    rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view weight;      /* [n_heads * head_dim, dim] */
+    rvit_view bias;        /* optional: f32 [n_heads * head_dim] */
+    rvit_view out;         /* [n_images, n_heads * head_dim] */
+    rvit_view probs;       /* optional out: f32 [rows, n_heads], p */
+} rvit_probe_args;
+#define RVIT_PROBE_ARGS_INIT RVIT_INIT(rvit_probe_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_probe(rvit_stream *stream, const rvit_probe_args *args);
+
+/* logits[i, :] = concat_{j < n_tokens} norm(x[cu_seqlens[i] + j, :]) weight^T + bias. An image with
+   fewer than n_tokens rows gets zeros. (A distilled model uses n_tokens 2, with the weights of both
+   heads side by side and halved.) Without cu_seqlens the rows of image i are i * n_tokens and those
+   after it: x is [n_images * n_tokens, dim], as rvit_pool and rvit_probe write it. Without gamma the
+   rows are taken as they are. */
 typedef struct rvit_head_args {
     size_t struct_size;
     rvit_dtype dtype;        /* of x */
@@ -51,13 +118,15 @@ typedef struct rvit_head_args {
     int32_t dim;      /* multiple of 4 */
     int32_t n_tokens; /* 1 or 2 */
     int32_t n_classes;
-    float eps;             /* above 0 */
+    float eps;             /* above 0; not used without gamma */
     rvit_view x;           /* [rows, dim] */
-    rvit_view cu_seqlens;  /* int32 [n_images + 1], 4-byte aligned */
-    rvit_view gamma, beta; /* f32 [dim] */
+    rvit_view cu_seqlens;  /* optional: int32 [n_images + 1], 4-byte aligned. Without it rows is at
+                              least n_images * n_tokens */
+    rvit_view gamma, beta; /* optional: f32 [dim]; beta with gamma only, and not with RMS */
     rvit_view weight;      /* [n_classes, n_tokens * dim] */
     rvit_view bias;        /* optional: f32 [n_classes] */
     rvit_view logits;      /* f32 [n_images, n_classes] */
+    rvit_norm norm;        /* with gamma */
 } rvit_head_args;
 #define RVIT_HEAD_ARGS_INIT RVIT_INIT(rvit_head_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_head(rvit_stream *stream, const rvit_head_args *args);

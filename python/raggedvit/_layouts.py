@@ -209,7 +209,7 @@ class rvit_linear_args(Struct):  # 152 bytes
     ]
 
 
-class rvit_layernorm_args(Struct):  # 160 bytes
+class rvit_layernorm_args(Struct):  # 168 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -224,6 +224,8 @@ class rvit_layernorm_args(Struct):  # 160 bytes
         ("beta", rvit_view),  # 112
         ("out", rvit_view),  # 128
         ("out_x", rvit_view),  # 144
+        ("norm", c_int),  # 160
+        ("features", c_int32),  # 164
     ]
 
 
@@ -413,7 +415,53 @@ class rvit_patchify_args(Struct):  # 112 bytes
     ]
 
 
-class rvit_head_args(Struct):  # 160 bytes
+class rvit_pool_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("mode", c_int),  # 16
+        ("n_images", c_int32),  # 20
+        ("max_len", c_int32),  # 24
+        ("n_prefix", c_int32),  # 28
+        ("rows", c_int64),  # 32
+        ("dim", c_int32),  # 40
+        ("norm", c_int),  # 44
+        ("eps", c_float),  # 48
+        ("x", rvit_view),  # 56
+        ("cu_seqlens", rvit_view),  # 72
+        ("sizes", rvit_view),  # 88
+        ("gamma", rvit_view),  # 104
+        ("beta", rvit_view),  # 120
+        ("out", rvit_view),  # 136
+        ("out_stride", c_int64),  # 152
+    ]
+
+
+class rvit_probe_args(Struct):  # 184 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("out_dtype", c_int),  # 12
+        ("n_images", c_int32),  # 16
+        ("n_heads", c_int32),  # 20
+        ("head_dim", c_int32),  # 24
+        ("max_len", c_int32),  # 28
+        ("rows", c_int64),  # 32
+        ("dim", c_int32),  # 40
+        ("x", rvit_view),  # 48
+        ("logits", rvit_view),  # 64
+        ("logits_stride", c_int64),  # 80
+        ("sizes", rvit_view),  # 88
+        ("cu_seqlens", rvit_view),  # 104
+        ("weight", rvit_view),  # 120
+        ("bias", rvit_view),  # 136
+        ("out", rvit_view),  # 152
+        ("probs", rvit_view),  # 168
+    ]
+
+
+class rvit_head_args(Struct):  # 168 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -431,6 +479,7 @@ class rvit_head_args(Struct):  # 160 bytes
         ("weight", rvit_view),  # 112
         ("bias", rvit_view),  # 128
         ("logits", rvit_view),  # 144
+        ("norm", c_int),  # 160
     ]
 
 
@@ -605,6 +654,8 @@ TYPES: dict[str, Any] = {
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
     "rvit_patchify_args": rvit_patchify_args,
+    "rvit_pool_args": rvit_pool_args,
+    "rvit_probe_args": rvit_probe_args,
     "rvit_head_args": rvit_head_args,
     "rvit_model_info": rvit_model_info,
     "rvit_checkpoint_desc": rvit_checkpoint_desc,
@@ -684,6 +735,12 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_patchify_args": {
         "struct_size": sizeof(rvit_patchify_args),
+    },
+    "rvit_pool_args": {
+        "struct_size": sizeof(rvit_pool_args),
+    },
+    "rvit_probe_args": {
+        "struct_size": sizeof(rvit_probe_args),
     },
     "rvit_head_args": {
         "struct_size": sizeof(rvit_head_args),
@@ -778,6 +835,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
+    "rvit_pool": (c_int, [c_void_p, c_void_p], True),
+    "rvit_probe": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),

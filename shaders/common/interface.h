@@ -77,6 +77,9 @@ struct rvit_linear_push {
 #define RVIT_LAYERNORM_N_SPECS 4
 #define RVIT_LAYERNORM_HAS_GATHER 1
 #define RVIT_LAYERNORM_HAS_OUT_X 2
+#define RVIT_LAYERNORM_HAS_BETA 4
+#define RVIT_LAYERNORM_RMS 8
+#define RVIT_LAYERNORM_PADDED 16 /* features < dim */
 #define RVIT_LAYERNORM_X 0
 #define RVIT_LAYERNORM_SRC_ROWS 1
 #define RVIT_LAYERNORM_GAMMA 2
@@ -89,6 +92,7 @@ struct rvit_layernorm_push {
     int rows, live_at;
     int x_rows;
     int dim4; /* dim / 4 */
+    int features;
     float eps;
     int x_at, src_rows_at, gamma_at, beta_at, out_at, out_x_at;
 };
@@ -351,11 +355,69 @@ struct rvit_patchify_push {
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 
+/* pool.comp: a group takes COLUMNS fours of columns of one image, and POOL_ROWS rows at a time, which TEAMS teams normalise. */
+#define RVIT_POOL_ROWS 32
+#define RVIT_POOL_TEAMS 1
+#define RVIT_POOL_COLUMNS 2
+#define RVIT_POOL_FLAGS 3
+#define RVIT_POOL_N_SPECS 4
+#define RVIT_POOL_PLAIN_COLUMNS 16
+#define RVIT_POOL_NORM_COLUMNS 128
+#define RVIT_POOL_HAS_SIZES 1
+#define RVIT_POOL_HAS_NORM 2
+#define RVIT_POOL_HAS_BETA 4
+#define RVIT_POOL_RMS 8
+#define RVIT_POOL_FIRST_ROW 16
+#define RVIT_POOL_CU_SEQLENS 0
+#define RVIT_POOL_X 1
+#define RVIT_POOL_SIZES 2
+#define RVIT_POOL_GAMMA 3
+#define RVIT_POOL_BETA 4
+#define RVIT_POOL_OUT 5
+#define RVIT_POOL_N_BINDINGS 6
+struct rvit_pool_push {
+    int n_images, max_len, rows, n_prefix;
+    int dim4, out_stride4; /* elements / 4 */
+    int n_blocks;          /* of columns */
+    float eps;
+    int cu_seqlens_at, x_at, sizes_at, gamma_at, beta_at, out_at;
+};
+
+/* probe.comp: a group takes a head of an image, and PROBE_COLUMNS fours of columns at a time. */
+#define RVIT_PROBE_COLUMNS 64
+#define RVIT_PROBE_MAX_HEAD_DIM 192
+#define RVIT_PROBE_TEAMS 1
+#define RVIT_PROBE_FLAGS 2
+#define RVIT_PROBE_N_SPECS 3
+#define RVIT_PROBE_HAS_SIZES 1
+#define RVIT_PROBE_HAS_BIAS 2
+#define RVIT_PROBE_HAS_PROBS 4
+#define RVIT_PROBE_CU_SEQLENS 0
+#define RVIT_PROBE_X 1
+#define RVIT_PROBE_LOGITS 2
+#define RVIT_PROBE_SIZES 3
+#define RVIT_PROBE_WEIGHT 4
+#define RVIT_PROBE_BIAS 5
+#define RVIT_PROBE_OUT 6
+#define RVIT_PROBE_PROBS 7
+#define RVIT_PROBE_N_BINDINGS 8
+struct rvit_probe_push {
+    int n_images, n_heads, max_len, rows;
+    int dim4; /* dim / 4 */
+    int head_dim, logits_stride;
+    int cu_seqlens_at, x_at, logits_at, sizes_at, weight_at, bias_at, out_at, probs_at;
+};
+
 /* head.comp: a group takes TEAMS x CLASSES classes of one image. */
 #define RVIT_HEAD_CLASSES 4
 #define RVIT_HEAD_TEAMS 1
-#define RVIT_HEAD_HAS_BIAS 2
+#define RVIT_HEAD_FLAGS 2
 #define RVIT_HEAD_N_SPECS 3
+#define RVIT_HEAD_HAS_BIAS 1
+#define RVIT_HEAD_HAS_LENGTHS 2
+#define RVIT_HEAD_HAS_NORM 4
+#define RVIT_HEAD_HAS_BETA 8
+#define RVIT_HEAD_RMS 16
 #define RVIT_HEAD_X 0
 #define RVIT_HEAD_CU_SEQLENS 1
 #define RVIT_HEAD_GAMMA 2

@@ -109,6 +109,11 @@ static void rows_of_values(void **state)
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = 0);
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = -1e-6f);
     SPOIL(LAYERNORM, "eps", args.layernorm.eps = NAN);
+    SPOIL(LAYERNORM, "norm", args.layernorm.norm = (rvit_norm)2);
+    SPOIL(LAYERNORM, "norm", args.layernorm.norm = (rvit_norm)-1);
+    SPOIL(LAYERNORM, "beta", args.layernorm.norm = RVIT_NORM_RMS);
+    SPOIL(LAYERNORM, "features", args.layernorm.features = -1);
+    SPOIL(LAYERNORM, "features", args.layernorm.features = GOOD_DIM + 1);
     SPOIL(MERGE, "dtype", args.merge.dtype = BAD_DTYPE);
     SPOIL(MERGE, "rows", args.merge.rows.capacity = -1);
     SPOIL(MERGE, "rows", args.merge.rows.capacity = INT64_MAX);
@@ -286,6 +291,11 @@ static void images(void **state)
     SPOIL(HEAD, "n_classes", args.head.n_classes = 0);
     SPOIL(HEAD, "weight", args.head.n_classes = 1 << 20);
     SPOIL(HEAD, "eps", args.head.eps = 0);
+    SPOIL(HEAD, "norm", args.head.norm = (rvit_norm)2);
+    SPOIL(HEAD, "norm", args.head.norm = (rvit_norm)-1; args.head.gamma.buffer = args.head.beta.buffer = NULL);
+    SPOIL(HEAD, "beta", args.head.norm = RVIT_NORM_RMS);
+    SPOIL(HEAD, "beta", args.head.gamma.buffer = NULL);
+    SPOIL(HEAD, "rows", args.head.cu_seqlens.buffer = NULL; args.head.rows = GOOD_IMAGES - 1);
     SPOIL(PATCHIFY, "dtype", args.patchify.dtype = BAD_DTYPE);
     SPOIL(PATCHIFY, "n_images", args.patchify.n_images = -1);
     SPOIL(PATCHIFY, "channels", args.patchify.channels = 0);
@@ -308,5 +318,51 @@ static void images(void **state)
     expect_nothing_written();
 }
 
+static void pooled(void **state)
+{
+    (void)state;
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    SPOIL(POOL, "dtype", args.pool.dtype = BAD_DTYPE);
+    SPOIL(POOL, "out_dtype", args.pool.out_dtype = BAD_DTYPE);
+    SPOIL(POOL, "mode", args.pool.mode = (rvit_pool_mode)2);
+    SPOIL(POOL, "mode", args.pool.mode = (rvit_pool_mode)-1);
+    SPOIL(POOL, "n_images", args.pool.n_images = -1);
+    SPOIL(POOL, "cu_seqlens", args.pool.n_images = 1 << 20);
+    SPOIL(POOL, "max_len", args.pool.max_len = -1);
+    SPOIL(POOL, "n_prefix", args.pool.n_prefix = -1);
+    SPOIL(POOL, "rows", args.pool.rows = -1);
+    SPOIL(POOL, "x", args.pool.rows = 1 << 20);
+    SPOIL(POOL, "dim", args.pool.dim = 0);
+    SPOIL(POOL, "dim", args.pool.dim = 6);
+    SPOIL(POOL, "norm", args.pool.norm = (rvit_norm)2);
+    SPOIL(POOL, "eps", args.pool.eps = 0);
+    SPOIL(POOL, "eps", args.pool.eps = NAN);
+    SPOIL(POOL, "beta", args.pool.norm = RVIT_NORM_RMS);
+    SPOIL(POOL, "beta", args.pool.gamma.buffer = NULL);
+    SPOIL(POOL, "out_stride", args.pool.out_stride = 12);
+    SPOIL(POOL, "out_stride", args.pool.out_stride = 18);
+    SPOIL(POOL, "out", args.pool.out_stride = 1 << 20);
+    SPOIL(PROBE, "dtype", args.probe.dtype = BAD_DTYPE);
+    SPOIL(PROBE, "out_dtype", args.probe.out_dtype = BAD_DTYPE);
+    SPOIL(PROBE, "n_images", args.probe.n_images = -1);
+    SPOIL(PROBE, "cu_seqlens", args.probe.n_images = 1 << 20);
+    SPOIL(PROBE, "n_heads", args.probe.n_heads = 0);
+    SPOIL(PROBE, "n_heads", args.probe.n_heads = INT32_MAX);
+    static const int32_t dims[] = {0, 2, 6, -4, 196, 1 << 30};
+    for (int i = 0; i < 6; i++)
+        SPOIL(PROBE, "head_dim", args.probe.head_dim = dims[i]);
+    SPOIL(PROBE, "weight", args.probe.head_dim = 192);
+    SPOIL(PROBE, "max_len", args.probe.max_len = -1);
+    SPOIL(PROBE, "rows", args.probe.rows = -1);
+    SPOIL(PROBE, "x", args.probe.rows = 1 << 20);
+    SPOIL(PROBE, "dim", args.probe.dim = 0);
+    SPOIL(PROBE, "dim", args.probe.dim = 6);
+    SPOIL(PROBE, "logits_stride", args.probe.logits_stride = 2);
+    SPOIL(PROBE, "logits_stride", args.probe.logits_stride = -4);
+    SPOIL(PROBE, "logits", args.probe.logits_stride = 1 << 20);
+    expect_nothing_written();
+}
+
 SUITE(bad_values_suite, TEST(structs), TEST(structs_of_other_versions), TEST(copy_and_pack), TEST(rows_of_values), TEST(selections),
-      TEST(pairs_and_means), TEST(gradients), TEST(images));
+      TEST(pairs_and_means), TEST(gradients), TEST(images), TEST(pooled));

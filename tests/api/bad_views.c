@@ -213,6 +213,10 @@ static void overlapping_views(void **state)
     OVERLAP(ATTENTION_BACKWARD, "d_q", args.attention_backward.d_k = args.attention_backward.d_q; args.attention_backward.d_q_stride = 32;
             args.attention_backward.d_k_stride = 40; args.attention_backward.rows = 4; args.attention_backward.d_k.offset += 64);
     OVERLAP(HEAD, "logits", args.head.logits = args.head.bias);
+    OVERLAP(PROBE, "out", args.probe.out = args.probe.x);
+    OVERLAP(PROBE, "probs", args.probe.probs = args.probe.logits);
+    OVERLAP(POOL, "out", args.pool.out = args.pool.x);
+    OVERLAP(POOL, "out", args.pool.out = args.pool.sizes; args.pool.n_images = 1; args.pool.dim = 4);
 #undef OVERLAP
     expect_nothing_written();
     expect_all_work(ops);

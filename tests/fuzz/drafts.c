@@ -81,6 +81,8 @@ static void draft_layernorm(rvit_op *op, choices *c)
     a->x_rows = choose_int(c, 0, 50);
     a->dim = dim(c);
     a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+    a->features = choose(c, 4) == 1 ? choose_int(c, 0, 16) : 0;
 }
 
 static void draft_attention(rvit_op *op, choices *c)
@@ -239,6 +241,37 @@ static void draft_head(rvit_op *op, choices *c)
     a->n_tokens = choose_int(c, 1, 2);
     a->n_classes = choose_int(c, 1, 12);
     a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+}
+
+static void draft_pool(rvit_op *op, choices *c)
+{
+    rvit_pool_args *a = &op->pool;
+    a->dtype = dtype(c);
+    a->out_dtype = dtype(c);
+    a->mode = (rvit_pool_mode)choose_int(c, 0, 1);
+    a->n_images = choose_int(c, 0, 6);
+    a->max_len = choose_int(c, 0, 40);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->rows = choose_int(c, 0, 60);
+    a->dim = dim(c);
+    a->norm = choose(c, 4) == 1 ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+    a->eps = choose(c, 8) ? 1e-6f : choose_float(c);
+    a->out_stride = stride(c, a->dim);
+}
+
+static void draft_probe(rvit_op *op, choices *c)
+{
+    rvit_probe_args *a = &op->probe;
+    a->dtype = dtype(c);
+    a->out_dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 6);
+    a->n_heads = choose_int(c, 1, 3);
+    a->head_dim = multiple(c, 4, 1, 48);
+    a->max_len = choose_int(c, 0, 40);
+    a->rows = choose_int(c, 0, 60);
+    a->dim = dim(c);
+    a->logits_stride = stride(c, a->n_heads);
 }
 
 /* An op without a draft of its own: words, most of them small, wherever its args hold no view. */
@@ -271,6 +304,8 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_RECEIVED] = draft_received,
     [RVIT_OP_ROPE] = draft_rope,
     [RVIT_OP_POSITIONS] = draft_positions,
+    [RVIT_OP_POOL] = draft_pool,
+    [RVIT_OP_PROBE] = draft_probe,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

@@ -48,6 +48,12 @@ static void stretch(rvit_op *op)
     case RVIT_OP_HEAD:
         n_images = &op->head.n_images, rows = &op->head.rows;
         break;
+    case RVIT_OP_POOL:
+        n_images = &op->pool.n_images, max_len = &op->pool.max_len, rows = &op->pool.rows;
+        break;
+    case RVIT_OP_PROBE:
+        n_images = &op->probe.n_images, max_len = &op->probe.max_len, rows = &op->probe.rows;
+        break;
     case RVIT_OP_LINEAR:
         rows = &op->linear.rows.capacity;
         break;
@@ -114,6 +120,10 @@ static int64_t rows_of(const rvit_op *op)
         return op->match.rows;
     case RVIT_OP_HEAD:
         return op->head.rows;
+    case RVIT_OP_POOL:
+        return op->pool.rows;
+    case RVIT_OP_PROBE:
+        return op->probe.rows;
     case RVIT_OP_LAYERNORM:
         return op->layernorm.x_rows;
     case RVIT_OP_MERGE:
@@ -170,6 +180,10 @@ static int32_t max_len_of(const rvit_op *op)
         return op->mean.max_len;
     case RVIT_OP_MATCH:
         return op->match.max_len;
+    case RVIT_OP_POOL:
+        return op->pool.max_len;
+    case RVIT_OP_PROBE:
+        return op->probe.max_len;
     default:
         return (int32_t)rows_of(op);
     }
@@ -468,6 +482,8 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_PACK,
                                          RVIT_OP_UNPACK,
                                          RVIT_OP_HEAD,
+                                         RVIT_OP_POOL,
+                                         RVIT_OP_PROBE,
                                          RVIT_OP_LAYERNORM,
                                          RVIT_OP_LINEAR,
                                          RVIT_OP_PATCHIFY,

@@ -151,6 +151,8 @@ static void keeping_all_equals_dense(void **state)
             expect_dense(pruned, pruned->scores_after, dense->scores_after, 4);
             assert_memory_equal(pruned->cu_second->result[DEVICE], dense->cu_second->result[DEVICE], (N_IMAGES + 1) * 4);
             assert_memory_equal(pruned->logits->result[DEVICE], dense->logits->result[DEVICE], (size_t)dense->logits->size);
+            assert_memory_equal(pruned->pooled->result[DEVICE], dense->pooled->result[DEVICE], (size_t)dense->pooled->size);
+            assert_memory_equal(pruned->probed->result[DEVICE], dense->probed->result[DEVICE], (size_t)dense->probed->size);
             harness_teardown(NULL);
         }
 }

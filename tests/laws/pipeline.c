@@ -65,7 +65,10 @@ static void make_results(pipeline *p, int mapped)
                    {&p->cu_second, "cu_second", cu},
                    {&p->src_second, "src_second", rows * 4},
                    {&p->logits, "logits", p->n_images * PIPELINE_CLASSES * 4},
-                   {&p->logits_copy, "logits_copy", p->n_images * PIPELINE_CLASSES * 4}};
+                   {&p->logits_copy, "logits_copy", p->n_images * PIPELINE_CLASSES * 4},
+                   {&p->pooled, "pooled", p->n_images * p->dim * 4},
+                   {&p->probed, "probed", p->n_images * row},
+                   {&p->probs, "probs", rows * p->n_heads * 4}};
     for (size_t i = 0; i < sizeof results / sizeof results[0]; i++)
         if (results[i].size) {
             *results[i].out = array_mapped(results[i].name, results[i].size, type);
@@ -91,6 +94,9 @@ static void make_results(pipeline *p, int mapped)
     add_output(p, p->src_second, SECOND, 4, ROWS_AFTER);
     add_output(p, p->logits, PER_IMAGE, PIPELINE_CLASSES * 4, VALUES);
     add_output(p, p->logits_copy, PER_IMAGE, PIPELINE_CLASSES * 4, VALUES);
+    add_output(p, p->pooled, PER_IMAGE, p->dim * 4, VALUES);
+    add_output(p, p->probed, PER_IMAGE, row, VALUES);
+    add_output(p, p->probs, AFTER, p->n_heads * 4, VALUES);
 }
 
 pipeline *pipeline_new(rvit_dtype dtype, pipeline_prune prune, int32_t n_images, int32_t max_len, int64_t rows, int mapped)
@@ -133,6 +139,7 @@ pipeline *pipeline_new(rvit_dtype dtype, pipeline_prune prune, int32_t n_images,
     p->z = array_output("z", rows * row);
     p->x2 = array_output("x2", rows * row);
     p->hidden = array_output("hidden", rows * 2 * row);
+    p->probe_logits = array_output("probe_logits", rows * 16);
     make_results(p, mapped);
     pipeline_set_lengths(p, NULL, 0);
     return p;
@@ -174,7 +181,7 @@ void pipeline_fill_unused(pipeline *p, uint8_t byte)
     memset(p->x->host + used, byte, (size_t)(p->x->size - used));
     const int64_t numbered = int_at(p->cu->host, p->n_images) * (int64_t)4;
     memset(p->positions->host + numbered, byte, (size_t)(p->positions->size - numbered));
-    array *const between[] = {p->y, p->qkv, p->attended, p->x1, p->z, p->x2, p->hidden};
+    array *const between[] = {p->y, p->qkv, p->attended, p->x1, p->z, p->x2, p->hidden, p->probe_logits};
     for (size_t i = 0; i < sizeof between / sizeof between[0]; i++)
         memset(between[i]->host, byte, (size_t)between[i]->size);
     for (int o = 0; o < p->n_outputs; o++)
@@ -478,6 +485,58 @@ static rvit_status head(const pipeline *p, rvit_stream *stream)
     return rvit_copy(stream, &copy);
 }
 
+/* The norms of the rows that are left, averaged by their sizes. */
+static rvit_status pool(const pipeline *p, rvit_stream *stream)
+{
+    rvit_pool_args args = RVIT_POOL_ARGS_INIT;
+    args.dtype = p->dtype;
+    args.n_images = p->n_images;
+    args.max_len = p->max_len;
+    args.n_prefix = 1;
+    args.rows = p->rows;
+    args.dim = p->dim;
+    args.eps = 1e-6f;
+    args.x = array_view(p->x3, DEVICE);
+    args.cu_seqlens = array_view(p->cu_after ? p->cu_after : p->cu, DEVICE);
+    args.sizes = array_view(p->sizes, DEVICE);
+    args.gamma = array_view(p->gamma, DEVICE);
+    args.beta = array_view(p->beta, DEVICE);
+    args.out = array_view(p->pooled, DEVICE);
+    return rvit_pool(stream, &args);
+}
+
+static rvit_status probe(const pipeline *p, rvit_stream *stream)
+{
+    rvit_linear_args logits = RVIT_LINEAR_ARGS_INIT;
+    logits.dtype = p->dtype;
+    logits.out_dtype = RVIT_F32;
+    logits.rows = live_rows(p, p->cu_after ? p->cu_after : p->cu);
+    logits.in_features = p->dim;
+    logits.out_features = 4;
+    logits.x = array_view(p->x3, DEVICE);
+    logits.weight = array_view(p->head_weight, DEVICE);
+    logits.out = array_view(p->probe_logits, DEVICE);
+    TRY(rvit_linear(stream, &logits));
+    rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+    args.dtype = args.out_dtype = p->dtype;
+    args.n_images = p->n_images;
+    args.n_heads = p->n_heads;
+    args.head_dim = p->dim / p->n_heads;
+    args.max_len = p->max_len;
+    args.rows = p->rows;
+    args.dim = p->dim;
+    args.x = array_view(p->x3, DEVICE);
+    args.logits = array_view(p->probe_logits, DEVICE);
+    args.logits_stride = 4;
+    args.sizes = array_view(p->sizes, DEVICE);
+    args.cu_seqlens = array_view(p->cu_after ? p->cu_after : p->cu, DEVICE);
+    args.weight = array_view(p->projection_weight, DEVICE);
+    args.bias = array_view(p->bias, DEVICE);
+    args.out = array_view(p->probed, DEVICE);
+    args.probs = array_view(p->probs, DEVICE);
+    return rvit_probe(stream, &args);
+}
+
 rvit_status pipeline_enqueue(const pipeline *p, rvit_stream *stream)
 {
     const rvit_rows before = live_rows(p, p->cu), after = live_rows(p, p->cu_after ? p->cu_after : p->cu);
@@ -503,7 +562,9 @@ rvit_status pipeline_enqueue(const pipeline *p, rvit_stream *stream)
     if (p->prune != PRUNE_NOTHING)
         TRY(pack_and_unpack(p, stream));
     TRY(second_stage(p, stream));
-    return head(p, stream);
+    TRY(head(p, stream));
+    TRY(pool(p, stream));
+    return probe(p, stream);
 }
 
 void pipeline_run(pipeline *p)

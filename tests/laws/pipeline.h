@@ -1,7 +1,8 @@
 /* A short pruned forward made of every op but patchify: what the laws are checked on.
 
    layernorm, qkv, rope, attention, received, projection with residual, a prune stage, positions, layernorm that gathers, MLP with residual,
-   and on the side a pack, an unpack, a second stage that scores what the first left, a head and a copy. */
+   and on the side a pack, an unpack, a second stage that scores what the first left, a head and a copy, a pool and a probe of what is
+   left. */
 #ifndef RVIT_TESTS_PIPELINE_H
 #define RVIT_TESTS_PIPELINE_H
 
@@ -31,7 +32,7 @@ typedef struct pipeline_output {
     pipeline_content content;
 } pipeline_output;
 
-#define PIPELINE_OUTPUTS 20
+#define PIPELINE_OUTPUTS 23
 #define PIPELINE_CLASSES 7
 
 typedef struct pipeline {
@@ -41,9 +42,10 @@ typedef struct pipeline {
     int64_t rows;
     array *x, *cu, *counts, *keep_in, *positions, *angles, *gamma, *beta, *qkv_weight, *projection_weight, *up_weight, *down_weight,
         *head_weight, *bias;
-    array *y, *qkv, *attended, *x1, *z, *x2, *hidden;                                                             /* between ops */
+    array *y, *qkv, *attended, *x1, *z, *x2, *hidden, *probe_logits;                                              /* between ops */
     array *cls_probs, *lse, *scores, *metric, *keep, *cu_after, *src_rows, *next_rows, *sizes, *key_bias, *error; /* results */
-    array *x3, *packed, *unpacked, *scores_after, *keep_after, *cu_second, *src_second, *logits, *logits_copy, *received, *positions_after;
+    array *x3, *packed, *unpacked, *scores_after, *keep_after, *cu_second, *src_second, *logits, *logits_copy, *received, *positions_after,
+        *pooled, *probed, *probs;
     pipeline_output outputs[PIPELINE_OUTPUTS];
     int n_outputs;
 } pipeline;

@@ -10,15 +10,17 @@ typedef struct head_case {
     int32_t dim, n_tokens, n_classes;
     const int32_t *lengths;
     int32_t n_images;
-    int bias;
+    int bias, no_lengths, no_gamma, no_beta;
+    rvit_norm norm;
 } head_case;
 
 static void run(const head_case *c)
 {
     const batch b = batch_of(c->lengths, c->n_images, 3);
     const int64_t width = (int64_t)c->n_tokens * c->dim, n = (int64_t)c->n_images * c->n_classes;
-    array *x = array_input("x", b.rows * c->dim * rvit_dtype_size(c->dtype)), *cu = array_cu(&b);
-    array *gamma = array_input("gamma", c->dim * 4), *beta = array_input("beta", c->dim * 4);
+    array *x = array_input("x", b.rows * c->dim * rvit_dtype_size(c->dtype)), *cu = c->no_lengths ? NULL : array_cu(&b);
+    array *gamma = c->no_gamma ? NULL : array_input("gamma", c->dim * 4);
+    array *beta = c->no_gamma || c->no_beta ? NULL : array_input("beta", c->dim * 4);
     array *weight = array_input("weight", c->n_classes * width * rvit_dtype_size(c->weight_dtype));
     array *bias = c->bias ? array_input("bias", c->n_classes * 4) : NULL, *logits = array_output("logits", n * 4);
     /* Only the first n_tokens rows of an image may be read: the others stay NaN. */
@@ -30,9 +32,10 @@ static void run(const head_case *c)
                 store(c->dtype, x->host, at, random_normal());
                 rows[at] = load(c->dtype, x->host, at);
             }
-    for (int32_t i = 0; i < c->dim; i++)
+    for (int32_t i = 0; gamma && i < c->dim; i++)
         store(RVIT_F32, gamma->host, i, 1 + 0.2f * random_normal());
-    store_normal(RVIT_F32, beta->host, 0, c->dim, 0.3f);
+    if (beta)
+        store_normal(RVIT_F32, beta->host, 0, c->dim, 0.3f);
     store_normal(c->weight_dtype, weight->host, 0, c->n_classes * width, 1 / sqrtf((float)width));
     if (bias)
         store_normal(RVIT_F32, bias->host, 0, c->n_classes, 1);
@@ -43,11 +46,12 @@ static void run(const head_case *c)
                             .dim = c->dim,
                             .n_tokens = c->n_tokens,
                             .n_classes = c->n_classes,
-                            .cu = b.cu,
-                            .eps = 1e-6f,
+                            .cu = c->no_lengths ? NULL : b.cu,
+                            .norm = {.rms = c->norm == RVIT_NORM_RMS,
+                                     .eps = 1e-6f,
+                                     .gamma = gamma ? (const float *)(const void *)gamma->host : NULL,
+                                     .beta = beta ? (const float *)(const void *)beta->host : NULL},
                             .x = rows,
-                            .gamma = (const float *)(const void *)gamma->host,
-                            .beta = (const float *)(const void *)beta->host,
                             .weight = weights,
                             .bias = bias ? (const float *)(const void *)bias->host : NULL};
     double *exact = scratch((size_t)n * sizeof *exact);
@@ -63,7 +67,8 @@ static void run(const head_case *c)
         args.dim = c->dim;
         args.n_tokens = c->n_tokens;
         args.n_classes = c->n_classes;
-        args.eps = 1e-6f;
+        args.eps = c->no_gamma ? 0 : 1e-6f;
+        args.norm = c->norm;
         args.x = array_view(x, s);
         args.cu_seqlens = array_view(cu, s);
         args.gamma = array_view(gamma, s);
@@ -148,6 +153,35 @@ static void head_sizes(void **state)
     run(&no_images);
 }
 
+/* Without lengths, without a norm, with an RMS norm. */
+static void head_norms(void **state)
+{
+    (void)state;
+    static const int32_t ones[11] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}, twos[11] = {2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int n_tokens = 1; n_tokens <= 2; n_tokens++)
+            for (int lengths_given = 0; lengths_given < 2; lengths_given++)
+                for (int kind = 0; kind < 4; kind++) {
+                    if (leaves_out(t + n_tokens + lengths_given + kind, 2))
+                        continue;
+                    const head_case c = {.dtype = stored_types[t],
+                                         .weight_dtype = stored_types[(t + kind) % N_STORED_TYPES],
+                                         .dim = kind % 2 ? 100 : 1280,
+                                         .n_tokens = n_tokens,
+                                         .n_classes = 9,
+                                         .lengths = lengths_given   ? lengths
+                                                    : n_tokens == 1 ? ones
+                                                                    : twos,
+                                         .n_images = lengths_given ? 9 : 11,
+                                         .bias = kind != 2,
+                                         .no_lengths = !lengths_given,
+                                         .no_gamma = kind == 1,
+                                         .no_beta = kind >= 2,
+                                         .norm = kind == 3 ? RVIT_NORM_RMS : RVIT_NORM_LAYER};
+                    run(&c);
+                }
+}
+
 /* A call that works. */
 void good_head(rvit_head_args *a)
 {
@@ -166,4 +200,4 @@ void good_head(rvit_head_args *a)
     a->logits = good_output("logits", GOOD_IMAGES * 7 * 4);
 }
 
-SUITE(head_suite, TEST(head_variants), TEST(head_sizes));
+SUITE(head_suite, TEST(head_variants), TEST(head_sizes), TEST(head_norms));

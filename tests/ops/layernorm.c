@@ -11,30 +11,41 @@ typedef struct layernorm_case {
     int64_t rows, capacity, x_rows;
     int gather, copy;
     float offset; /* added to every x: a large mean */
+    rvit_norm norm;
+    int no_beta;
+    int32_t features; /* 0: dim; the other columns of x, gamma and beta stay NaN */
 } layernorm_case;
 
 static void check(const layernorm_case *c, side s, const array *out, const array *out_x, const float *x, const float *gamma,
                   const float *beta)
 {
     const int64_t n = c->rows * c->dim;
-    const layernorm_problem p = {.rows = c->rows, .dim = c->dim, .eps = 1e-6f, .x = x, .gamma = gamma, .beta = beta};
+    const layernorm_problem p = {
+        .rows = c->rows,
+        .dim = c->dim,
+        .norm = {.features = c->features, .rms = c->norm == RVIT_NORM_RMS, .eps = 1e-6f, .gamma = gamma, .beta = beta},
+        .x = x};
     double *exact = scratch((size_t)n * sizeof *exact);
     float *plain = scratch((size_t)n * sizeof *plain);
     layernorm_f64(&p, exact);
     layernorm_f32(&p, plain);
     char what[160];
-    snprintf(what, sizeof what, "layernorm %s to %s, %lld rows of %d, gather %d", rvit_dtype_name(c->dtype), rvit_dtype_name(c->out_dtype),
-             (long long)c->rows, c->dim, c->gather);
+    snprintf(what, sizeof what, "layernorm %s to %s, %lld rows of %d, gather %d, norm %d of %d columns", rvit_dtype_name(c->dtype),
+             rvit_dtype_name(c->out_dtype), (long long)c->rows, c->dim, c->gather, (int)c->norm, c->features);
     const float *got = loaded(c->out_dtype, out->result[s], 0, n);
     if (s == ORACLE)
         check_oracle(what, c->out_dtype, got, exact, n);
     else
         check_close(what, c->out_dtype, got, exact, plain, n);
     array_expect_untouched(out, s, n * rvit_dtype_size(c->out_dtype));
+    for (int64_t i = 0; c->features && i < n; i++)
+        if (i % c->dim >= c->features && memcmp(&got[i], &(float){0}, 4))
+            fail_msg("%s: element %lld of out, in the padding, is %g", what, (long long)i, (double)got[i]);
     if (out_x) {
         array_expect_untouched(out_x, s, n * rvit_dtype_size(c->dtype));
+        const float *copied = loaded(c->dtype, out_x->result[s], 0, n);
         for (int64_t i = 0; i < n; i++)
-            if (load(c->dtype, out_x->result[s], i) != x[i])
+            if (memcmp(&copied[i], &x[i], 4))
                 fail_msg("%s: element %lld of out_x is not that of x", what, (long long)i);
     }
 }
@@ -43,7 +54,8 @@ static void run(const layernorm_case *c)
 {
     const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
     array *x = array_input("x", c->x_rows * c->dim * element);
-    array *gamma = array_input("gamma", c->dim * 4), *beta = array_input("beta", c->dim * 4);
+    const int32_t features = c->features ? c->features : c->dim;
+    array *gamma = array_input("gamma", c->dim * 4), *beta = c->no_beta ? NULL : array_input("beta", c->dim * 4);
     array *src_rows = c->gather ? array_input("src_rows", c->capacity * 4) : NULL;
     array *out = array_output("out", c->capacity * c->dim * out_element);
     array *out_x = c->copy ? array_output("out_x", c->capacity * c->dim * element) : NULL;
@@ -54,16 +66,17 @@ static void run(const layernorm_case *c)
         const int32_t row = (int32_t)(c->gather ? (t * 7 + 3) % c->x_rows : t);
         if (c->gather)
             memcpy(src_rows->host + t * 4, &row, 4);
-        for (int32_t i = 0; i < c->dim; i++)
+        for (int32_t i = 0; i < features; i++)
             store(c->dtype, x->host, (int64_t)row * c->dim + i, c->offset + random_normal());
     }
     for (int64_t t = 0; t < c->rows; t++) {
         const int64_t row = c->gather ? (t * 7 + 3) % c->x_rows : t;
         memcpy(gathered + t * c->dim, loaded(c->dtype, x->host, row * c->dim, c->dim), (size_t)c->dim * 4);
     }
-    for (int32_t i = 0; i < c->dim; i++)
+    for (int32_t i = 0; i < features; i++)
         store(RVIT_F32, gamma->host, i, 1 + 0.2f * random_normal());
-    store_normal(RVIT_F32, beta->host, 0, c->dim, 0.3f);
+    if (beta)
+        store_normal(RVIT_F32, beta->host, 0, features, 0.3f);
     arrays_upload();
     for (side s = 0; (int)s < H.n_sides; s++) {
         rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
@@ -80,11 +93,13 @@ static void run(const layernorm_case *c)
         args.beta = array_view(beta, s);
         args.out = array_view(out, s);
         args.out_x = array_view(out_x, s);
+        args.norm = c->norm;
+        args.features = c->features;
         const char *feature = c->out_dtype == RVIT_BF16 ? "bf16" : type_feature(c->dtype);
         if (!supported(s, feature, rvit_layernorm(H.stream[s], &args)))
             continue;
         arrays_fetch(s);
-        check(c, s, out, out_x, gathered, (const float *)gamma->host, (const float *)beta->host);
+        check(c, s, out, out_x, gathered, (const float *)gamma->host, beta ? (const float *)beta->host : NULL);
     }
     harness_teardown(NULL);
 }
@@ -143,6 +158,33 @@ static void layernorm_rows(void **state)
                                           .x_rows = rows[i] * 2 + 7,
                                           .gather = spare,
                                           .copy = 1};
+                run(&c);
+            }
+}
+
+/* RMS norms, rows with padding, and no beta; widths on either side of the kernels' tiles. */
+static void layernorm_norms(void **state)
+{
+    (void)state;
+    static const int32_t widths[][2] = {{4, 1},     {8, 3},     {64, 0},     {64, 61},    {100, 98},    {192, 0},
+                                        {260, 257}, {512, 509}, {1024, 962}, {1032, 955}, {1408, 1407}, {2736, 2730}};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (size_t i = 0; i < sizeof widths / sizeof widths[0]; i++)
+            for (int kind = 0; kind < 3; kind++) {
+                if (leaves_out((int64_t)i + kind, 3))
+                    continue;
+                const layernorm_case c = {.dtype = stored_types[t],
+                                          .out_dtype = stored_types[(t + (int)i) % N_STORED_TYPES],
+                                          .dim = widths[i][0],
+                                          .rows = 9,
+                                          .capacity = 11,
+                                          .x_rows = 13,
+                                          .gather = i % 2 == 0,
+                                          .copy = i % 3 == 0,
+                                          .offset = kind == 2 ? 0.5f : 0,
+                                          .norm = kind == 0 ? RVIT_NORM_RMS : RVIT_NORM_LAYER,
+                                          .no_beta = kind < 2,
+                                          .features = widths[i][1]};
                 run(&c);
             }
 }
@@ -240,5 +282,5 @@ void good_layernorm(rvit_layernorm_args *a)
     a->out_x = good_output("out_x", GOOD_ROWS * GOOD_DIM * 4);
 }
 
-SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_rows), TEST(layernorm_large_mean),
-      TEST(layernorm_vectors), TEST(layernorm_constant));
+SUITE(layernorm_suite, TEST(layernorm_variants), TEST(layernorm_sizes), TEST(layernorm_norms), TEST(layernorm_rows),
+      TEST(layernorm_large_mean), TEST(layernorm_vectors), TEST(layernorm_constant));

@@ -14,11 +14,19 @@ typedef struct linear_problem {
 void linear_f64(const linear_problem *p, double *out);
 void linear_f32(const linear_problem *p, float *out);
 
+/* The norm of a row. */
+typedef struct norm_problem {
+    int32_t features; /* the columns that count; 0: all of them. The others become 0 */
+    int32_t rms;
+    float eps;
+    const float *gamma, *beta; /* gamma NULL: rows stay as they are; beta: or NULL */
+} norm_problem;
+
 typedef struct layernorm_problem {
     int64_t rows;
     int32_t dim;
-    float eps;
-    const float *x, *gamma, *beta;
+    norm_problem norm;
+    const float *x;
 } layernorm_problem;
 void layernorm_f64(const layernorm_problem *p, double *out);
 void layernorm_f32(const layernorm_problem *p, float *out);
@@ -52,9 +60,9 @@ void attention_backward_f32(const attention_backward_problem *p, float *d_q, flo
 
 typedef struct head_problem {
     int32_t n_images, dim, n_tokens, n_classes;
-    const int32_t *cu;
-    float eps;
-    const float *x, *gamma, *beta, *weight, *bias; /* bias: or NULL */
+    const int32_t *cu; /* or NULL: n_tokens rows each */
+    norm_problem norm;
+    const float *x, *weight, *bias; /* bias: or NULL */
 } head_problem;
 void head_f64(const head_problem *p, double *logits);
 void head_f32(const head_problem *p, float *logits);
@@ -84,6 +92,24 @@ typedef struct mean_problem {
 } mean_problem;
 void mean_f64(const mean_problem *p, double *row);
 void mean_f32(const mean_problem *p, float *row);
+
+/* The weighted mean of the rows from `first` on, each normalised; 0 if there are none. */
+typedef struct pool_problem {
+    int32_t length, first, dim; /* one image */
+    norm_problem norm;
+    const float *x, *sizes; /* sizes: or NULL */
+} pool_problem;
+void pool_f64(const pool_problem *p, double *row);
+void pool_f32(const pool_problem *p, float *row);
+
+/* One image: the rows weighted by the softmax of each head's logits, times the head's weights. */
+typedef struct probe_problem {
+    int32_t length, dim, n_heads, head_dim, logits_stride;
+    const float *x, *logits, *sizes, *weight, *bias; /* sizes, bias: or NULL */
+} probe_problem;
+/* out [n_heads * head_dim], probs [length, n_heads]. */
+void probe_f64(const probe_problem *p, double *out, double *probs);
+void probe_f32(const probe_problem *p, float *out, float *probs);
 
 /* Keys added up over the heads, scaled to length 1. */
 typedef struct metric_problem {

@@ -21,23 +21,27 @@ void NAME(linear)(const linear_problem *p, REAL *out)
         }
 }
 
-static void normalise(const float *x, int32_t dim, float eps, const float *gamma, const float *beta, REAL *out)
+static void normalise(const norm_problem *p, const float *x, int32_t dim, REAL *out)
 {
+    const int32_t n = p->features ? p->features : dim;
     REAL mean = 0, variance = 0;
-    for (int32_t i = 0; i < dim; i++)
+    for (int32_t i = 0; i < n && !p->rms; i++)
         mean += (REAL)x[i];
-    mean /= (REAL)dim;
-    for (int32_t i = 0; i < dim; i++)
+    mean /= (REAL)n;
+    for (int32_t i = 0; i < n; i++)
         variance += ((REAL)x[i] - mean) * ((REAL)x[i] - mean);
-    const REAL factor = (REAL)1 / SQRT(variance / (REAL)dim + (REAL)eps);
-    for (int32_t i = 0; i < dim; i++)
-        out[i] = ((REAL)x[i] - mean) * factor * (REAL)gamma[i] + (REAL)beta[i];
+    const REAL factor = (REAL)1 / SQRT(variance / (REAL)n + (REAL)p->eps);
+    for (int32_t i = 0; i < dim; i++) {
+        const REAL normal =
+            p->gamma && i < n ? ((REAL)x[i] - mean) * factor * (REAL)p->gamma[i] + (p->beta ? (REAL)p->beta[i] : (REAL)0) : 0;
+        out[i] = p->gamma ? normal : (REAL)x[i];
+    }
 }
 
 void NAME(layernorm)(const layernorm_problem *p, REAL *out)
 {
     for (int64_t t = 0; t < p->rows; t++)
-        normalise(p->x + t * p->dim, p->dim, p->eps, p->gamma, p->beta, out + t * p->dim);
+        normalise(&p->norm, p->x + t * p->dim, p->dim, out + t * p->dim);
 }
 
 /* One query against one head. keys lie transposed, [head_dim, length], and sums go on side by side: each still adds in index order. */
@@ -175,9 +179,10 @@ void NAME(head)(const head_problem *p, REAL *logits)
     if (!row)
         abort();
     for (int32_t i = 0; i < p->n_images; i++) {
-        const int there = p->cu[i + 1] - p->cu[i] >= p->n_tokens;
+        const int there = !p->cu || p->cu[i + 1] - p->cu[i] >= p->n_tokens;
+        const int64_t begin = p->cu ? p->cu[i] : (int64_t)i * p->n_tokens;
         for (int32_t j = 0; there && j < p->n_tokens; j++)
-            normalise(p->x + ((int64_t)p->cu[i] + j) * p->dim, p->dim, p->eps, p->gamma, p->beta, row + (int64_t)j * p->dim);
+            normalise(&p->norm, p->x + (begin + j) * p->dim, p->dim, row + (int64_t)j * p->dim);
         for (int32_t c = 0; c < p->n_classes; c++) {
             const float *w = p->weight + (int64_t)c * p->n_tokens * p->dim;
             REAL sum = 0;
@@ -223,6 +228,55 @@ void NAME(mean)(const mean_problem *p, REAL *row)
         if (p->first < p->length)
             row[i] /= (REAL)(p->length - p->first);
     }
+}
+
+void NAME(pool)(const pool_problem *p, REAL *row)
+{
+    REAL *normal = malloc((size_t)p->dim * sizeof *normal), total = 0;
+    if (!normal)
+        abort();
+    for (int32_t i = 0; i < p->dim; i++)
+        row[i] = 0;
+    for (int32_t t = p->first; t < p->length; t++) {
+        const REAL size = p->sizes ? (REAL)p->sizes[t] : (REAL)1;
+        normalise(&p->norm, p->x + (int64_t)t * p->dim, p->dim, normal);
+        total += size;
+        for (int32_t i = 0; i < p->dim; i++)
+            row[i] += size * normal[i];
+    }
+    for (int32_t i = 0; p->first < p->length && i < p->dim; i++)
+        row[i] /= total;
+    free(normal);
+}
+
+void NAME(probe)(const probe_problem *p, REAL *out, REAL *probs)
+{
+    REAL *z = malloc((size_t)p->dim * sizeof *z);
+    if (!z)
+        abort();
+    for (int32_t h = 0; h < p->n_heads; h++) {
+        REAL largest = 0, total = 0;
+        for (int32_t t = 0; t < p->length; t++) {
+            REAL *logit = &probs[t * p->n_heads + h];
+            *logit = (REAL)p->logits[(int64_t)t * p->logits_stride + h] + (p->sizes ? LOG((REAL)p->sizes[t]) : (REAL)0);
+            largest = t == 0 || *logit > largest ? *logit : largest;
+        }
+        for (int32_t t = 0; t < p->length; t++)
+            total += probs[t * p->n_heads + h] = EXP(probs[t * p->n_heads + h] - largest);
+        for (int32_t i = 0; i < p->dim; i++)
+            z[i] = 0;
+        for (int32_t t = 0; t < p->length; t++) {
+            probs[t * p->n_heads + h] /= total;
+            for (int32_t i = 0; i < p->dim; i++)
+                z[i] += probs[t * p->n_heads + h] * (REAL)p->x[(int64_t)t * p->dim + i];
+        }
+        for (int32_t j = h * p->head_dim; j < (h + 1) * p->head_dim; j++) {
+            out[j] = p->bias && p->length ? (REAL)p->bias[j] : (REAL)0;
+            for (int32_t i = 0; i < p->dim; i++)
+                out[j] += z[i] * (REAL)p->weight[(int64_t)j * p->dim + i];
+        }
+    }
+    free(z);
 }
 
 void NAME(metric)(const metric_problem *p, REAL *metric)

@@ -1,6 +1,8 @@
 /* Sizes at which Mesa's software driver would end loops early are refused, and those just below give right answers. */
 #include "vulkan_tests.h"
 
+#include <math.h>
+
 #include "backend_vulkan/vulkan.h"
 
 enum { SELECT, MATCH, N_KINDS };
@@ -134,4 +136,88 @@ static void refused(void **state)
     }
 }
 
-SUITE(loops_suite, TEST(refused));
+enum { POOL, POOL_NORM, PROBE, N_POOLS, POOL_DIM = 64 };
+
+/* One image of len rows. */
+static rvit_op pool_of(int kind, int32_t len)
+{
+    rvit_op op = {.type = RVIT_OP_POOL};
+    if (kind == PROBE) {
+        op.type = RVIT_OP_PROBE;
+        op.probe = (rvit_probe_args){
+            .struct_size = sizeof op.probe, .n_images = 1, .n_heads = 1, .head_dim = 4, .max_len = len, .rows = len, .dim = POOL_DIM};
+    } else {
+        op.pool = (rvit_pool_args){.struct_size = sizeof op.pool,
+                                   .n_images = 1,
+                                   .max_len = len,
+                                   .rows = len,
+                                   .dim = POOL_DIM,
+                                   .norm = RVIT_NORM_RMS,
+                                   .eps = 1e-6f};
+    }
+    return op;
+}
+
+static int pool_fits(int kind, int32_t len, rvit_view gamma)
+{
+    rvit_op op = pool_of(kind, len);
+    if (kind == POOL_NORM)
+        op.pool.gamma = gamma;
+    return rvit_vk_loops_fit((const rvit_vk_device *)H.device[DEVICE], &op) == NULL;
+}
+
+/* The rows of the first half are -1, those of the second 1: a loop that ends early finds another mean than 0. */
+static void pool_halves(int kind, int32_t len, const array *x, const array *logits, const array *ones, const array *cu, const array *out)
+{
+    rvit_op op = pool_of(kind, len);
+    for (int64_t i = 0; i < (int64_t)len * POOL_DIM; i++)
+        store(RVIT_F32, x->host, i, i < (int64_t)len / 2 * POOL_DIM ? -1 : 1);
+    const int32_t lengths[2] = {0, len};
+    memcpy(cu->host, lengths, sizeof lengths);
+    arrays_upload();
+    if (kind == PROBE) {
+        op.probe.x = array_view(x, DEVICE);
+        op.probe.logits = array_view(logits, DEVICE);
+        op.probe.cu_seqlens = array_view(cu, DEVICE);
+        op.probe.weight = array_view(ones, DEVICE);
+        op.probe.out = array_view(out, DEVICE);
+        expect_ok(rvit_probe(H.stream[DEVICE], &op.probe));
+    } else {
+        op.pool.x = array_view(x, DEVICE);
+        op.pool.cu_seqlens = array_view(cu, DEVICE);
+        op.pool.gamma = array_view(kind == POOL_NORM ? ones : NULL, DEVICE);
+        op.pool.out = array_view(out, DEVICE);
+        expect_ok(rvit_pool(H.stream[DEVICE], &op.pool));
+    }
+    arrays_fetch(DEVICE);
+    for (int i = 0; i < (kind == PROBE ? 4 : POOL_DIM); i++)
+        if (!(fabs(load(RVIT_F32, out->result[DEVICE], i)) <= (kind == PROBE ? POOL_DIM : 1) * (2.0 / len + 1e-5)))
+            fail_msg("pool of kind %d, %d rows: %g, should be 0", kind, (int)len, (double)load(RVIT_F32, out->result[DEVICE], i));
+}
+
+static void refused_pools(void **state)
+{
+    (void)state;
+    if (((const rvit_vk_device *)H.device[DEVICE])->physical.driver.id != VK_DRIVER_ID_MESA_LLVMPIPE)
+        skip();
+    enum { MOST = 200000 };
+    for (int kind = 0; kind < N_POOLS; kind++) {
+        array *ones = array_input("ones", 4 * POOL_DIM * 4), *cu = array_input("cu_seqlens", 8), *out = array_output("out", POOL_DIM * 4);
+        for (int i = 0; i < 4 * POOL_DIM; i++)
+            store(RVIT_F32, ones->host, i, 1);
+        int32_t low = 1, high = 1 << 30;
+        while (high - low > 1) {
+            const int32_t middle = low + (high - low) / 2;
+            *(pool_fits(kind, middle, array_view(ones, DEVICE)) ? &low : &high) = middle;
+        }
+        print_message("pool of kind %d of one image: up to %d rows\n", kind, (int)low);
+        assert_true(low >= 4096 && high < 1 << 30);
+        const int32_t len = low < MOST ? low : MOST;
+        array *x = array_input("x", (int64_t)len * POOL_DIM * 4), *logits = array_input("logits", (int64_t)len * 4);
+        memset(logits->host, 0, (size_t)logits->size);
+        pool_halves(kind, len, x, logits, ones, cu, out);
+        harness_teardown(NULL);
+    }
+}
+
+SUITE(loops_suite, TEST(refused), TEST(refused_pools));

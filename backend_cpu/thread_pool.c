@@ -1,0 +1,207 @@
+/* A pool of threads that lives as long as the device. A region (one parallel loop) hands out its chunks from one counter. The caller works
+   too and waits only for chunks that other threads have taken, so a thread that sleeps through a region delays nothing. In the child of a
+   fork the threads do not exist: the caller runs every chunk, and no thread is woken or joined. */
+#include <signal.h>
+#include <stdatomic.h>
+#include <time.h>
+#include <unistd.h>
+#if !defined(__x86_64__)
+#include <sched.h>
+#endif
+
+#include "backend_cpu/cpu.h"
+#include "backend_cpu/spin.h"
+
+struct rvit_cpu_thread_pool {
+    /* The region. The caller writes it while no chunk is left; a thread reads it after taking a chunk. */
+    rvit_cpu_range_fn fn;
+    void *context;
+    int64_t n, grain;
+    int32_t n_chunks;
+
+    _Alignas(64) atomic_int remaining;  /* chunks not yet taken */
+    _Alignas(64) atomic_int unfinished; /* chunks not yet done */
+    atomic_int sleepers, caller_sleeps, stop;
+    pthread_mutex_t mutex;
+    pthread_cond_t work, finished;
+    rvit_cpu_spin spin; /* of the caller */
+    int n_threads;      /* including the caller */
+    pid_t process;      /* the process that the threads belong to */
+    struct rvit_cpu_worker {
+        rvit_cpu_thread_pool *pool;
+        pthread_t thread;
+        int index;
+        rvit_cpu_spin spin;
+    } workers[];
+};
+
+static void pause_briefly(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#else
+    sched_yield();
+#endif
+}
+
+/* Pauses before the next check; returns 0 if the thread should sleep instead. */
+static int may_look_again(rvit_cpu_spin *spin)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
+        return 0;
+    pause_briefly();
+    return 1;
+}
+
+/* Takes and runs one chunk of the region; 0 if none is left. */
+static int run_chunk(rvit_cpu_thread_pool *pool, int thread)
+{
+    int remaining = atomic_load_explicit(&pool->remaining, memory_order_relaxed);
+    do {
+        if (remaining == 0)
+            return 0;
+    } while (!atomic_compare_exchange_weak(&pool->remaining, &remaining, remaining - 1));
+    const int64_t begin = (int64_t)(pool->n_chunks - remaining) * pool->grain;
+    const int64_t end = begin + pool->grain < pool->n ? begin + pool->grain : pool->n;
+    pool->fn(pool->context, begin, end, thread);
+    if (atomic_fetch_sub(&pool->unfinished, 1) == 1 && atomic_load(&pool->caller_sleeps)) {
+        pthread_mutex_lock(&pool->mutex);
+        pthread_cond_signal(&pool->finished);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+    return 1;
+}
+
+static void *worker_main(void *argument)
+{
+    const struct rvit_cpu_worker *worker = argument;
+    rvit_cpu_thread_pool *pool = worker->pool;
+    rvit_cpu_spin spin = worker->spin; /* a local copy: no cache line shared with other threads */
+    for (;;) {
+        do {
+            while (run_chunk(pool, worker->index))
+                rvit_cpu_spin_found(&spin);
+        } while (may_look_again(&spin));
+        pthread_mutex_lock(&pool->mutex);
+        atomic_fetch_add(&pool->sleepers, 1);
+        while (atomic_load(&pool->remaining) == 0 && !atomic_load(&pool->stop))
+            pthread_cond_wait(&pool->work, &pool->mutex);
+        atomic_fetch_sub(&pool->sleepers, 1);
+        pthread_mutex_unlock(&pool->mutex);
+        if (atomic_load(&pool->stop))
+            return NULL;
+    }
+}
+
+void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvit_cpu_range_fn fn, void *context)
+{
+    if (n <= 0)
+        return;
+    const int64_t least = n / INT32_MAX + 1;
+    if (grain < least)
+        grain = least;
+    if (pool->n_threads == 1 || n <= grain) {
+        for (int64_t begin = 0; begin < n; begin += grain)
+            fn(context, begin, begin + grain < n ? begin + grain : n, 0);
+        return;
+    }
+    pool->fn = fn;
+    pool->context = context;
+    pool->n = n;
+    pool->grain = grain;
+    pool->n_chunks = (int32_t)((n + grain - 1) / grain);
+    atomic_store(&pool->unfinished, pool->n_chunks);
+    atomic_store(&pool->remaining, pool->n_chunks);
+    int sleepers = atomic_load(&pool->sleepers);
+    if (sleepers > 0 && pool->process == getpid()) {
+        if (sleepers > pool->n_chunks - 1)
+            sleepers = pool->n_chunks - 1;
+        pthread_mutex_lock(&pool->mutex);
+        for (int i = 0; i < sleepers; i++)
+            pthread_cond_signal(&pool->work);
+        pthread_mutex_unlock(&pool->mutex);
+    }
+    while (run_chunk(pool, 0))
+        ;
+    do {
+        if (atomic_load(&pool->unfinished) == 0) {
+            rvit_cpu_spin_found(&pool->spin);
+            return;
+        }
+    } while (may_look_again(&pool->spin));
+    pthread_mutex_lock(&pool->mutex);
+    atomic_store(&pool->caller_sleeps, 1);
+    while (atomic_load(&pool->unfinished) > 0)
+        pthread_cond_wait(&pool->finished, &pool->mutex);
+    atomic_store(&pool->caller_sleeps, 0);
+    pthread_mutex_unlock(&pool->mutex);
+}
+
+int64_t rvit_cpu_grain(const rvit_cpu_thread_pool *pool, int64_t n, int64_t least)
+{
+    if (pool->n_threads == 1)
+        return n > least ? n : least;
+    const int64_t chunks = 8 * (int64_t)pool->n_threads;
+    const int64_t grain = (n + chunks - 1) / chunks;
+    return grain > least ? grain : least;
+}
+
+int rvit_cpu_pool_threads(const rvit_cpu_thread_pool *pool)
+{
+    return pool->n_threads;
+}
+
+rvit_status rvit_cpu_pool_create(rvit_alloc *alloc, int n_threads, int usable, rvit_cpu_thread_pool **out_pool)
+{
+    rvit_cpu_thread_pool *pool = rvit_alloc_new(alloc, sizeof *pool + (size_t)n_threads * sizeof pool->workers[0]);
+    if (pool == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    pthread_mutex_init(&pool->mutex, NULL);
+    pthread_cond_init(&pool->work, NULL);
+    pthread_cond_init(&pool->finished, NULL);
+    rvit_cpu_spin_init(&pool->spin, n_threads, usable);
+    pool->n_threads = 1;
+    pool->process = getpid();
+    /* The application's signals must not be delivered to these threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    for (int i = 1; i < n_threads; i++) {
+        struct rvit_cpu_worker *worker = &pool->workers[i];
+        worker->pool = pool;
+        worker->index = i;
+        rvit_cpu_spin_init(&worker->spin, n_threads, usable);
+        if (pthread_create(&worker->thread, NULL, worker_main, worker) != 0) {
+            rvit_log(RVIT_LOG_WARNING, "cpu: the system gives no more threads; going on with %d of %d", i, n_threads);
+            break;
+        }
+        pool->n_threads = i + 1;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    *out_pool = pool;
+    return RVIT_OK;
+}
+
+static void end_threads(rvit_cpu_thread_pool *pool)
+{
+    pthread_mutex_lock(&pool->mutex);
+    atomic_store(&pool->stop, 1);
+    pthread_cond_broadcast(&pool->work);
+    pthread_mutex_unlock(&pool->mutex);
+    for (int i = 1; i < pool->n_threads; i++)
+        pthread_join(pool->workers[i].thread, NULL);
+    pthread_cond_destroy(&pool->finished);
+    pthread_cond_destroy(&pool->work);
+    pthread_mutex_destroy(&pool->mutex);
+}
+
+void rvit_cpu_pool_destroy(rvit_alloc *alloc, rvit_cpu_thread_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    if (pool->process == getpid())
+        end_threads(pool);
+    rvit_alloc_free(alloc, pool);
+}

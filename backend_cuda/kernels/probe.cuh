@@ -1,0 +1,183 @@
+/* Probe: one head of one image. The softmax over the image's rows, the weighted sum of the rows, then its product with the head's
+   weights. */
+#ifndef RVIT_PROBE_CUH
+#define RVIT_PROBE_CUH
+
+#include "elements.cuh"
+
+#include "../tile.h"
+
+enum {
+    PROBE_WARPS = RVIT_CU_PROBE_WARPS,
+    PROBE_THREADS = PROBE_WARPS * 32,
+    PROBE_PIECES = RVIT_CU_PROBE_PIECES,
+    PROBE_HELD = 1024, /* rows whose weights stay in shared memory; those of others are computed again where they are used */
+    PROBE_MAX_HEAD_DIM = 192
+};
+
+struct probe_rows {
+    const float *logits, *sizes; /* of the image's first row, at the head; sizes: or NULL */
+    long long stride;
+    int len;
+    float largest;
+};
+
+RVIT_DEVICE float probe_logit(const probe_rows &rows, int row)
+{
+    const float logit = rows.logits[row * rows.stride];
+    return rows.sizes == nullptr ? logit : logit + logf(rows.sizes[row]);
+}
+
+/* Not yet divided by the sum of all. */
+RVIT_DEVICE float probe_weight(const probe_rows &rows, int row)
+{
+    return expf(probe_logit(rows, row) - rows.largest);
+}
+
+/* By all threads: the largest logit, or 0 if that is -infinity. */
+RVIT_DEVICE float largest_logit(const probe_rows &rows, float *values)
+{
+    float largest = -INFINITY;
+    for (int row = threadIdx.x; row < rows.len; row += PROBE_THREADS)
+        largest = fmaxf(largest, probe_logit(rows, row));
+    for (int mask = 16; mask > 0; mask /= 2)
+        largest = fmaxf(largest, shuffle_xor(largest, mask));
+    if ((threadIdx.x & 31) == 0)
+        values[threadIdx.x / 32] = largest;
+    block_sync();
+    for (int w = 0; w < PROBE_WARPS; w++)
+        largest = fmaxf(largest, values[w]);
+    block_sync();
+    return largest == -INFINITY ? 0.0f : largest;
+}
+
+/* By all threads: 1 / the sum of the weights, of which the first ones are left in `held`. */
+RVIT_DEVICE float inverse_sum(const probe_rows &rows, float *held, float *values)
+{
+    float sum = 0.0f;
+    for (int row = threadIdx.x; row < rows.len; row += PROBE_THREADS) {
+        const float weight = probe_weight(rows, row);
+        if (row < PROBE_HELD)
+            held[row] = weight;
+        sum += weight;
+    }
+    sum = warp_sum(sum);
+    if ((threadIdx.x & 31) == 0)
+        values[threadIdx.x / 32] = sum;
+    block_sync();
+    sum = values[0];
+    for (int w = 1; w < PROBE_WARPS; w++)
+        sum += values[w];
+    return sum > 0.0f ? 1.0f / sum : 0.0f;
+}
+
+/* By a warp: every PROBE_WARPS-th row, weighted, into the lane's columns. */
+template <typename T>
+RVIT_DEVICE void sum_rows(const rvit_cu_probe_params &params, const probe_rows &rows, const T *x, const float *held, int column,
+                          float4 (&sum)[PROBE_PIECES])
+{
+    for (int row = threadIdx.x / 32; row < rows.len; row += PROBE_WARPS) {
+        const T *from = x + (long long)row * params.dim + column;
+        typename raw_4<T>::type raw[PROBE_PIECES];
+#pragma unroll
+        for (int p = 0; p < PROBE_PIECES; p++)
+            if (column + p * 128 < params.dim)
+                raw[p] = load_raw_4(from + p * 128);
+        const float weight = row < PROBE_HELD ? held[row] : probe_weight(rows, row);
+#pragma unroll
+        for (int p = 0; p < PROBE_PIECES; p++)
+            if (column + p * 128 < params.dim) {
+                const float4 value = raw_4<T>::floats(raw[p]);
+                sum[p].x += weight * value.x, sum[p].y += weight * value.y, sum[p].z += weight * value.z, sum[p].w += weight * value.w;
+            }
+    }
+}
+
+/* By all threads: the sums of the warps, added up and scaled, into z. */
+RVIT_DEVICE void add_warps(const float4 (&sum)[PROBE_PIECES], float scale, float4 (*sums)[32], float4 *z)
+{
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31;
+#pragma unroll
+    for (int p = 0; p < PROBE_PIECES; p++) {
+        sums[warp][lane] = sum[p];
+        block_sync();
+        if (warp == p % PROBE_WARPS) {
+            float4 all = sums[0][lane];
+            for (int w = 1; w < PROBE_WARPS; w++) {
+                const float4 other = sums[w][lane];
+                all.x += other.x, all.y += other.y, all.z += other.z, all.w += other.w;
+            }
+            z[p * 32 + lane] = make_float4(all.x * scale, all.y * scale, all.z * scale, all.w * scale);
+        }
+        block_sync();
+    }
+}
+
+/* By a warp: the lane's part of the product of a row of weights with z. */
+template <typename T> RVIT_DEVICE float probe_dot(const T *weight, const float4 *z, int left)
+{
+    typename raw_4<T>::type raw[PROBE_PIECES];
+    const int lane = threadIdx.x & 31;
+#pragma unroll
+    for (int p = 0; p < PROBE_PIECES; p++)
+        if (p * 128 + lane * 4 < left)
+            raw[p] = load_raw_4(weight + p * 128 + lane * 4);
+    float sum = 0.0f;
+#pragma unroll
+    for (int p = 0; p < PROBE_PIECES; p++)
+        if (p * 128 + lane * 4 < left) {
+            const float4 w = raw_4<T>::floats(raw[p]), value = z[p * 32 + lane];
+            sum = fmaf(w.w, value.w, fmaf(w.z, value.z, fmaf(w.y, value.y, fmaf(w.x, value.x, sum))));
+        }
+    return warp_sum(sum);
+}
+
+RVIT_DEVICE void store_one(int dtype, void *out, long long at, float value)
+{
+    if (dtype == RVIT_CU_F32)
+        static_cast<float *>(out)[at] = value;
+    else
+        static_cast<uint16_t *>(out)[at] = dtype == RVIT_CU_F16 ? float_f16(value) : float_bf16(value);
+}
+
+template <typename T> RVIT_DEVICE void probe_head(const rvit_cu_probe_params &params)
+{
+    RVIT_SHARED float4 sums[PROBE_WARPS][32];
+    RVIT_SHARED float4 z[PROBE_PIECES * 32];
+    RVIT_SHARED float held[PROBE_HELD];
+    RVIT_SHARED float values[PROBE_MAX_HEAD_DIM];
+    RVIT_SHARED float parts[PROBE_WARPS];
+    const int image = (int)blockIdx.x / params.n_heads, head = (int)blockIdx.x % params.n_heads;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x & 31, dim = params.dim, head_dim = params.head_dim;
+    const image_rows place = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
+    const T *x = static_cast<const T *>(params.x) + (long long)place.begin * dim;
+    const T *weight = static_cast<const T *>(params.weight) + (long long)head * head_dim * dim;
+    probe_rows rows = {params.logits + place.begin * params.logits_stride + head,
+                       params.sizes == nullptr ? nullptr : params.sizes + place.begin, params.logits_stride, place.len, 0.0f};
+    rows.largest = largest_logit(rows, parts);
+    const float scale = inverse_sum(rows, held, parts);
+    if (params.probs != nullptr)
+        for (int row = threadIdx.x; row < rows.len; row += PROBE_THREADS)
+            params.probs[(long long)(place.begin + row) * params.n_heads + head] =
+                (row < PROBE_HELD ? held[row] : probe_weight(rows, row)) * scale;
+    for (int j = threadIdx.x; j < head_dim; j += PROBE_THREADS)
+        values[j] = rows.len > 0 && params.bias != nullptr ? params.bias[head * head_dim + j] : 0.0f;
+    for (int first = 0; first < dim && rows.len > 0; first += PROBE_PIECES * 128) {
+        float4 sum[PROBE_PIECES];
+#pragma unroll
+        for (int p = 0; p < PROBE_PIECES; p++)
+            sum[p] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        sum_rows(params, rows, x, held, first + lane * 4, sum);
+        add_warps(sum, scale, sums, z);
+        for (int j = warp; j < head_dim; j += PROBE_WARPS) {
+            const float part = probe_dot(weight + (long long)j * dim + first, z, dim - first);
+            if (lane == 0)
+                values[j] += part;
+        }
+    }
+    block_sync();
+    for (int j = threadIdx.x; j < head_dim; j += PROBE_THREADS)
+        store_one(params.out_dtype, params.out, ((long long)image * params.n_heads + head) * head_dim + j, values[j]);
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* The pool op. */
+#include "backend_vulkan/vulkan.h"
+
+/* [subgroup][f16 in][f16 out] */
+static const rvit_vk_shader shaders[2][2][2] = {
+    {{RVIT_VK_POOL_F32_VK_SCALAR, RVIT_VK_POOL_F32_F16_VK_SCALAR}, {RVIT_VK_POOL_F16_F32_VK_SCALAR, RVIT_VK_POOL_F16_VK_SCALAR}},
+    {{RVIT_VK_POOL_F32_VK_SUBGROUP, RVIT_VK_POOL_F32_F16_VK_SUBGROUP}, {RVIT_VK_POOL_F16_F32_VK_SUBGROUP, RVIT_VK_POOL_F16_VK_SUBGROUP}},
+};
+
+static uint32_t flags_of(const rvit_pool_args *args)
+{
+    return (args->sizes.buffer != NULL && args->mode == RVIT_POOL_MEAN ? RVIT_POOL_HAS_SIZES : 0u) |
+           (args->gamma.buffer != NULL ? RVIT_POOL_HAS_NORM : 0u) | (args->beta.buffer != NULL ? RVIT_POOL_HAS_BETA : 0u) |
+           (args->norm == RVIT_NORM_RMS ? RVIT_POOL_RMS : 0u) | (args->mode == RVIT_POOL_FIRST ? RVIT_POOL_FIRST_ROW : 0u);
+}
+
+rvit_status rvit_vk_record_pool(rvit_vk_recorder *recorder, const rvit_pool_args *args)
+{
+    if (args->n_images == 0)
+        return RVIT_OK;
+    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const int columns = args->gamma.buffer != NULL ? RVIT_POOL_NORM_COLUMNS : RVIT_POOL_PLAIN_COLUMNS;
+    struct rvit_pool_push push = {.n_images = args->n_images,
+                                  .max_len = args->max_len,
+                                  .rows = (int)args->rows,
+                                  .n_prefix = args->n_prefix,
+                                  .dim4 = args->dim / 4,
+                                  .out_stride4 = (int)(args->out_stride / 4),
+                                  .n_blocks = (args->dim / 4 + columns - 1) / columns,
+                                  .eps = args->eps};
+    rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_out],
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                           [RVIT_POOL_TEAMS] = rvit_vk_row_teams(recorder->device),
+                                           [RVIT_POOL_COLUMNS] = (uint32_t)columns,
+                                           [RVIT_POOL_FLAGS] = flags_of(args)},
+                                 .n_specs = RVIT_POOL_N_SPECS,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->n_images, .multiply = push.n_blocks, .divide = 1, .times = 1}};
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_CU_SEQLENS, RVIT_SLOT(pool, cu_seqlens), 4);
+    push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_X, RVIT_SLOT(pool, x), half_in ? 8 : 16);
+    push.sizes_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_SIZES, RVIT_SLOT(pool, sizes), 4);
+    push.gamma_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_GAMMA, RVIT_SLOT(pool, gamma), 16);
+    push.beta_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_BETA, RVIT_SLOT(pool, beta), 16);
+    push.out_at = rvit_vk_bind(recorder, &dispatch, RVIT_POOL_OUT, RVIT_SLOT(pool, out), half_out ? 8 : 16);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}
