@@ -152,7 +152,7 @@ class rvit_attention_backward_args(Struct):  # 368 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 152 bytes
+class rvit_linear_args(Struct):  # 160 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -167,6 +167,7 @@ class rvit_linear_args(Struct):  # 152 bytes
         ("residual", rvit_view),  # 112
         ("residual_period", c_int64),  # 128
         ("out", rvit_view),  # 136
+        ("gated", c_int32),  # 152
     ]
 
 
