@@ -18,8 +18,11 @@
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
 
+typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOID } rvit_cpu_activation;
+
 /* out[r, :] = activation(x[r, :] weight^T + bias) + residual, for rows first_row .. first_row + rows - 1 and a range of columns. Every
-   pointer is to the tile's first element, except residual, which is to row 0 of the tile's first column. */
+   pointer is to the tile's first element, except residual, which is to row 0 of the tile's first column. If gated, columns and weight count
+   gates and values, of which each pair makes an element of residual and out. */
 typedef struct rvit_cpu_linear_tile {
     const void *x, *weight;
     const float *bias;    /* or NULL */
@@ -29,10 +32,12 @@ typedef struct rvit_cpu_linear_tile {
     int64_t out_features; /* the stride of residual and out */
     int64_t first_row;
     int64_t residual_period; /* 0: residual has one row per row of out */
-    int rows, columns;
-    int half;     /* x and weight are float16 */
-    int out_half; /* residual and out are float16 */
-    int gelu;
+    int rows, columns;       /* columns: even if gated */
+    int half;                /* x and weight are float16 */
+    int out_half;            /* residual and out are float16 */
+    int gated;
+    rvit_cpu_activation activation;
+    float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
 } rvit_cpu_linear_tile;
 
 /* One head of one image: queries first_query .. first_query + n_queries - 1 and all len keys. q, k, v and out point to the image's first

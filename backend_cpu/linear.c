@@ -4,7 +4,7 @@
 typedef struct linear_job {
     const rvit_cpu_device *device;
     rvit_cpu_linear_tile whole; /* pointers at element 0; rows and columns of a full tile */
-    int64_t rows;
+    int64_t rows, columns;      /* of the product */
     int64_t column_tiles;
 } linear_job;
 
@@ -21,15 +21,16 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
         rvit_cpu_linear_tile tile = job->whole;
         const int64_t row = i / job->column_tiles * tile.rows;
         const int64_t column = i % job->column_tiles * tile.columns;
-        const int64_t rows = job->rows - row, columns = tile.out_features - column;
+        const int64_t rows = job->rows - row, columns = job->columns - column;
         tile.rows = rows < tile.rows ? (int)rows : tile.rows;
         tile.columns = columns < tile.columns ? (int)columns : tile.columns;
         tile.first_row = row;
         tile.x = elements(tile.x, row * tile.in_features, tile.half);
         tile.weight = elements(tile.weight, column * tile.in_features, tile.half);
         tile.bias = elements(tile.bias, column, 0);
-        tile.residual = elements(tile.residual, column, tile.out_half);
-        tile.out = (char *)tile.out + (row * tile.out_features + column) * (tile.out_half ? 2 : 4);
+        const int64_t first = tile.gated ? column / 2 : column;
+        tile.residual = elements(tile.residual, first, tile.out_half);
+        tile.out = (char *)tile.out + (row * tile.out_features + first) * (tile.out_half ? 2 : 4);
         if (job->device->use_cblas)
             rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
         else
@@ -49,9 +50,8 @@ static void choose_tiles(linear_job *job)
     const int n_threads = rvit_cpu_pool_threads(job->device->pool);
     const int64_t wanted = n_threads == 1 ? 1 : 4 * (int64_t)n_threads;
     int64_t columns = 8 * (int64_t)kernels->columns, rows = RVIT_CPU_LINEAR_ROWS;
-    const int64_t out_features = job->whole.out_features;
-    while (divide_up(job->rows, rows) * divide_up(out_features, columns) < wanted) {
-        if (columns > kernels->columns && out_features > kernels->columns)
+    while (divide_up(job->rows, rows) * divide_up(job->columns, columns) < wanted) {
+        if (columns > kernels->columns && job->columns > kernels->columns)
             columns /= 2;
         else if (rows > 2 * kernels->rows && job->rows > 2 * kernels->rows)
             rows = divide_up(rows / 2, kernels->rows) * kernels->rows;
@@ -65,9 +65,14 @@ static void choose_tiles(linear_job *job)
 /* CBLAS gets one tile shape per op, whatever the batch, so that it takes the same path for every row. */
 static void choose_cblas_tiles(linear_job *job)
 {
-    const int64_t parts = divide_up(job->whole.out_features, RVIT_CPU_LINEAR_COLUMNS);
+    const int64_t parts = divide_up(job->columns, RVIT_CPU_LINEAR_COLUMNS);
     job->whole.rows = RVIT_CPU_CBLAS_ROWS;
-    job->whole.columns = (int)divide_up(divide_up(job->whole.out_features, parts), 4) * 4;
+    job->whole.columns = (int)divide_up(divide_up(job->columns, parts), 4) * 4;
+}
+
+static rvit_cpu_activation activation_of(rvit_activation activation)
+{
+    return activation == RVIT_ACTIVATION_NONE ? RVIT_CPU_NONE : activation == RVIT_ACTIVATION_GELU ? RVIT_CPU_GELU : RVIT_CPU_SIGMOID;
 }
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
@@ -76,6 +81,7 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
         rvit_cpu_oracle_linear(device, a);
         return;
     }
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(a->activation);
     linear_job job = {
         .device = device,
         .whole =
@@ -90,14 +96,18 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .residual_period = a->residual_period,
                 .half = a->dtype == RVIT_F16,
                 .out_half = a->out_dtype == RVIT_F16,
-                .gelu = a->activation == RVIT_ACTIVATION_GELU,
+                .gated = a->gated,
+                .activation = activation_of(a->activation),
+                .slope = sigmoid.slope,
+                .cubic = sigmoid.cubic,
             },
         .rows = rvit_cpu_live_rows(&a->rows),
+        .columns = rvit_linear_columns(a),
     };
     if (device->use_cblas)
         choose_cblas_tiles(&job);
     else
         choose_tiles(&job);
-    job.column_tiles = divide_up(a->out_features, job.whole.columns);
+    job.column_tiles = divide_up(job.columns, job.whole.columns);
     rvit_cpu_pool_run(device->pool, divide_up(job.rows, job.whole.rows) * job.column_tiles, 1, linear_tiles, &job);
 }

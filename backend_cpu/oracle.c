@@ -7,20 +7,45 @@
 
 /* Linear. */
 
+static double activate(rvit_activation activation, double x)
+{
+    switch (activation) {
+    case RVIT_ACTIVATION_NONE:
+        break;
+    case RVIT_ACTIVATION_GELU:
+        return 0.5 * x * erfc(-x * 0.70710678118654752440);
+    case RVIT_ACTIVATION_GELU_TANH: /* 1 + tanh u without the cancellation */
+        return x / (1.0 + exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)));
+    case RVIT_ACTIVATION_QUICK_GELU:
+        return x / (1.0 + exp(-1.702 * x));
+    case RVIT_ACTIVATION_SILU:
+        return x / (1.0 + exp(-x));
+    }
+    return x;
+}
+
+/* Of a row of x and a row of weight, with the bias. */
+static double product(const rvit_linear_args *a, int64_t row, int64_t column)
+{
+    const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight);
+    const float *bias = rvit_cpu_at(a->bias);
+    double sum = bias != NULL ? bias[column] : 0.0;
+    for (int64_t k = 0; k < a->in_features; k++)
+        sum += load(x, row * a->in_features + k, a->dtype) * load(weight, column * a->in_features + k, a->dtype);
+    return sum;
+}
+
 static void linear_rows(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const rvit_linear_args *a = ((const oracle_job *)context)->args;
-    const void *x = rvit_cpu_at(a->x), *weight = rvit_cpu_at(a->weight), *residual = rvit_cpu_at(a->residual);
-    const float *bias = rvit_cpu_at(a->bias);
-    const int64_t in = a->in_features, out = a->out_features;
+    const void *residual = rvit_cpu_at(a->residual);
+    const int64_t out = a->out_features;
     for (int64_t row = begin; row < end; row++)
         for (int64_t column = 0; column < out; column++) {
-            double sum = bias != NULL ? bias[column] : 0.0;
-            for (int64_t k = 0; k < in; k++)
-                sum += load(x, row * in + k, a->dtype) * load(weight, column * in + k, a->dtype);
-            if (a->activation == RVIT_ACTIVATION_GELU)
-                sum = 0.5 * sum * erfc(-sum * 0.70710678118654752440);
+            double sum = activate(a->activation, product(a, row, a->gated ? 2 * column : column));
+            if (a->gated)
+                sum *= product(a, row, 2 * column + 1);
             const int64_t residual_row = a->residual_period > 0 ? row % a->residual_period : row;
             if (residual != NULL)
                 sum += load(residual, residual_row * out + column, a->out_dtype);

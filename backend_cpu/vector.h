@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/half.h"
+#include "core/op.h"
 
 #if defined(__AVX512F__)
 #define VL 16
@@ -171,8 +172,10 @@ INLINE vec vec_abs(vec v)
     return (vec)((ivec)v & 0x7fffffff);
 }
 
-/* Interleave the halves of two vectors, and exchange halves, quarters, ... of one vector. */
+/* Gather the even or the odd lanes of two vectors, interleave their halves, and exchange halves, quarters, ... of one vector. */
 #if VL == 16
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31)
 #define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23)
 #define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
 #define ROTATE_8(v) __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
@@ -180,12 +183,16 @@ INLINE vec vec_abs(vec v)
 #define ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)
 #define ROTATE_1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)
 #elif VL == 8
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7, 9, 11, 13, 15)
 #define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11)
 #define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
 #define ROTATE_4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
 #define ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5)
 #define ROTATE_1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6)
 #else
+#define EVEN(a, b) __builtin_shufflevector(a, b, 0, 2, 4, 6)
+#define ODD(a, b) __builtin_shufflevector(a, b, 1, 3, 5, 7)
 #define INTERLEAVE_LOW(a, b) __builtin_shufflevector(a, b, 0, 4, 1, 5)
 #define INTERLEAVE_HIGH(a, b) __builtin_shufflevector(a, b, 2, 6, 3, 7)
 #define ROTATE_2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
@@ -266,6 +273,14 @@ INLINE vec vec_gelu(vec x)
     p = p * t + 6.3792236e-2f;
     p = p * t + 1.1710889e-1f;
     return vec_max(vec_set(0.0f), x) - a * t * p * vec_exp(a * a * -0.5f);
+}
+
+/* x sigmoid(z), z = x (slope + cubic x^2); for negative z as x exp(z) sigmoid(-z), where nothing overflows. */
+INLINE vec vec_sigmoid(vec x, float slope, float cubic)
+{
+    const vec square = vec_min(vec_set(RVIT_SIGMOID_SQUARE), x * x);
+    const vec power = vec_exp(-vec_abs(x) * (square * cubic + slope));
+    return vec_select(x < 0.0f, x * power, x) / (power + 1.0f);
 }
 
 #endif

@@ -125,7 +125,8 @@ rvit_status rvit_cu_buckets_record(rvit_cu_queue *queue, const rvit_op *ops, int
 
 static int counts_on_device(const rvit_op *op)
 {
-    return op->type == RVIT_OP_LINEAR && op->linear.rows.live.buffer != NULL && op->hints.spare_rows && op->linear.dtype != RVIT_F32;
+    return op->type == RVIT_OP_LINEAR && op->linear.rows.live.buffer != NULL && op->hints.spare_rows && op->linear.dtype != RVIT_F32 &&
+           !op->linear.gated;
 }
 
 static int same_rows(const rvit_rows *a, const rvit_rows *b)

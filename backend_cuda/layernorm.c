@@ -30,7 +30,7 @@ static void look_ahead(const rvit_cu_queue *queue, rvit_cu_ahead *ahead)
         if (op->type != RVIT_OP_LINEAR)
             continue;
         if (n >= 0) {
-            const int64_t size = (int64_t)op->linear.in_features * op->linear.out_features * rvit_dtype_size(op->linear.dtype);
+            const int64_t size = op->linear.in_features * rvit_linear_columns(&op->linear) * rvit_dtype_size(op->linear.dtype);
             ahead->memory[n] = rvit_cu_at(op->linear.weight);
             ahead->lines[n] = (int32_t)(size / RVIT_CU_AHEAD_LINE);
         }

@@ -2,19 +2,24 @@
 
 #define F16(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_f16_##name,
 #define BF16(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_bf16_##name,
-/* Of 16-bit elements. */
-static const rvit_cu_kernel kernels[][RVIT_CU_N_LINEAR_SHAPES] = {
-    [RVIT_F16] = {RVIT_CU_LINEAR_SHAPES(F16) RVIT_CU_LINEAR_SINGLES(F16)},
-    [RVIT_BF16] = {RVIT_CU_LINEAR_SHAPES(BF16) RVIT_CU_LINEAR_SINGLES(BF16)},
+#define F16_SIGMOID(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_f16_##name##_sigmoid,
+#define BF16_SIGMOID(name, ...) [RVIT_CU_LINEAR_##name] = RVIT_CU_linear_bf16_##name##_sigmoid,
+/* [type of 16 bits][with a sigmoid], and of float32 [gated, or with a sigmoid]. */
+static const rvit_cu_kernel kernels[][2][RVIT_CU_N_LINEAR_SHAPES] = {
+    [RVIT_F16] = {{RVIT_CU_LINEAR_SHAPES(F16) RVIT_CU_LINEAR_SINGLES(F16)},
+                  {RVIT_CU_LINEAR_ODD(F16) RVIT_CU_LINEAR_TILES(F16_SIGMOID) RVIT_CU_LINEAR_SINGLES(F16_SIGMOID)}},
+    [RVIT_BF16] = {{RVIT_CU_LINEAR_SHAPES(BF16) RVIT_CU_LINEAR_SINGLES(BF16)},
+                   {RVIT_CU_LINEAR_ODD(BF16) RVIT_CU_LINEAR_TILES(BF16_SIGMOID) RVIT_CU_LINEAR_SINGLES(BF16_SIGMOID)}},
 };
+static const rvit_cu_kernel kernels_f32[2] = {RVIT_CU_linear_f32_64x64, RVIT_CU_linear_f32_64x64_all};
 
 /* Whether no op of the program writes weight or bias. */
 static int has_constant_weights(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
-    const int64_t weight_size = (int64_t)args->in_features * args->out_features * rvit_dtype_size(args->dtype);
+    const int64_t weight_size = args->in_features * rvit_linear_columns(args) * rvit_dtype_size(args->dtype);
     for (int32_t i = 0; i < queue->n_ops; i++)
         if (rvit_cu_writes(&queue->ops[i], args->weight, weight_size) ||
-            rvit_cu_writes(&queue->ops[i], args->bias, args->out_features * (int64_t)sizeof(float)))
+            rvit_cu_writes(&queue->ops[i], args->bias, rvit_linear_columns(args) * (int64_t)sizeof(float)))
             return 0;
     return queue->n_ops > 0;
 }
@@ -25,6 +30,7 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
     RVIT_TRY(rvit_cu_lt_prepare(queue, args, &gemm));
     if (gemm != NULL)
         return rvit_cu_lt_run(queue, args, gemm);
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
     rvit_cu_linear_params params = {
         .x = rvit_cu_at(args->x),
         .weight = rvit_cu_at(args->weight),
@@ -33,14 +39,20 @@ rvit_status rvit_cu_linear(rvit_cu_queue *queue, const rvit_linear_args *args)
         .out = rvit_cu_at(args->out),
         .rows = rvit_cu_rows_of(&args->rows),
         .in_features = args->in_features,
-        .out_features = args->out_features,
+        .out_features = (int32_t)rvit_linear_columns(args),
         .residual_period = (int32_t)args->residual_period,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
         .out_f32 = args->out_dtype == RVIT_F32,
         .constant_weights = has_constant_weights(queue, args),
+        .slope = sigmoid.slope,
+        .cubic = sigmoid.cubic,
+        .gated = args->gated,
     };
+    /* Most kernels serve what models ask for, one serves all. */
+    const int has_sigmoid = sigmoid.slope != 0.0f, is_plain = !has_sigmoid && !args->gated;
+    const int is_general = !is_plain && !(has_sigmoid && args->residual.buffer == NULL && args->out_dtype == args->dtype);
     const rvit_cu_linear_tile tile = rvit_cu_tile_linear(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype),
-                                                         args->rows.capacity, args->in_features, args->out_features);
-    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_linear_f32_64x64 : kernels[args->dtype][tile.shape];
+                                                         args->rows.capacity, params.in_features, params.out_features, is_general);
+    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? kernels_f32[!is_plain] : kernels[args->dtype][has_sigmoid][tile.shape];
     return rvit_cu_launch(queue, kernel, tile.ctas, tile.threads, tile.shared, &params);
 }

@@ -1,8 +1,8 @@
 /* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in
-   float32, adds a bias in the type of the output, and adds a residual as matrix C. Its own GELU is the
-   tanh approximation, so the epilogue kernel does the exact one (rvit_cu_tile_gemm says when that is
-   worth it). cuBLASLt is asked for an algorithm once for each shape; where it has none, the backend's
-   own kernel runs. */
+   float32, adds a bias in the type of the output, and adds a residual as matrix C. Of the activations
+   it has the tanh GELU alone, so the epilogue kernel computes them all (rvit_cu_tile_gemm says when
+   that is worth it). A gated product is wider than its output: the backend's own kernel makes it. cuBLASLt is asked for an algorithm once
+   for each shape; where it has none, the backend's own kernel runs. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
 
@@ -138,12 +138,12 @@ static int type_of(rvit_dtype dtype)
     return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : LT_R_16BF;
 }
 
-/* The bias in the type of the output; one that a GELU follows is not for cuBLASLt to round. */
+/* The bias in the type of the output; one that an activation follows is not for cuBLASLt to round. */
 static rvit_view bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     if (args->out_dtype == RVIT_F32)
         return args->bias;
-    return args->activation == RVIT_ACTIVATION_GELU ? (rvit_view){NULL, 0} : queue->narrow_bias;
+    return args->activation != RVIT_ACTIVATION_NONE ? (rvit_view){NULL, 0} : queue->narrow_bias;
 }
 
 /* Rows (m) of the GEMM. */
@@ -430,19 +430,19 @@ static rvit_status improve(rvit_cu_queue *queue, const rvit_linear_args *args, r
     return status == RVIT_OUT_OF_DEVICE_MEMORY ? RVIT_OK : status;
 }
 
-/* Whether cuBLASLt and the epilogue kernel can compute the op: the host knows the rows, or may work on
-   all of capacity; the residual does not repeat, and no epilogue kernel comes before it. */
+/* Whether cuBLASLt and the epilogue kernel can compute the op: it is not gated; the host knows the rows,
+   or may work on all of capacity; the residual does not repeat, and no epilogue kernel comes before it. */
 static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     const int has_residual = args->residual.buffer != NULL;
     const int repeats = has_residual && args->residual_period != 0 && args->residual_period < args->rows.capacity;
     const int knows_rows = args->rows.live.buffer == NULL || args->rows.padded == RVIT_ROWS_PADDED || queue->bucket_rows > 0;
-    if (!knows_rows || args->rows.capacity == 0 || repeats)
+    if (args->gated || !knows_rows || args->rows.capacity == 0 || repeats)
         return 0;
     const int adds_bias = args->bias.buffer == NULL || bias_of(queue, args).buffer != NULL;
     const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
                                                      args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype),
-                                                     adds_bias, args->activation == RVIT_ACTIVATION_GELU);
+                                                     adds_bias, args->activation != RVIT_ACTIVATION_NONE);
     return path == RVIT_CU_GEMM_LT || (path == RVIT_CU_GEMM_LT_EPILOGUE && !has_residual);
 }
 
@@ -479,17 +479,20 @@ rvit_status rvit_cu_lt_prepare(rvit_cu_queue *queue, const rvit_linear_args *arg
 
 static rvit_status run_epilogue(rvit_cu_queue *queue, const rvit_linear_args *args, int adds_bias)
 {
-    static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(epilogue);
+    static const rvit_cu_kernel kernels[2][3] = {RVIT_CU_OF_TYPES(epilogue), RVIT_CU_OF_TYPES(epilogue_sigmoid)};
+    const rvit_sigmoid sigmoid = rvit_sigmoid_of(args->activation);
     rvit_cu_epilogue_params params = {
         .x = rvit_cu_at(args->out),
         .bias = adds_bias ? rvit_cu_at(args->bias) : NULL,
         .n = rows_of(queue, args) * args->out_features,
         .columns = args->out_features,
         .gelu = args->activation == RVIT_ACTIVATION_GELU,
+        .slope = sigmoid.slope,
+        .cubic = sigmoid.cubic,
     };
     const int64_t chunks = params.n * rvit_dtype_size(args->out_dtype) / 16;
     const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, chunks, 256, RVIT_CU_CTAS_EPILOGUE);
-    return rvit_cu_launch(queue, kernels[args->out_dtype], ctas, 256, 0, &params);
+    return rvit_cu_launch(queue, kernels[sigmoid.slope != 0.0f][args->out_dtype], ctas, 256, 0, &params);
 }
 
 rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, const rvit_cu_lt_gemm *gemm)
@@ -500,5 +503,5 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;
     const int adds_bias = args->bias.buffer != NULL && !gemm->key.has_bias;
-    return adds_bias || args->activation == RVIT_ACTIVATION_GELU ? run_epilogue(queue, args, adds_bias) : RVIT_OK;
+    return adds_bias || args->activation != RVIT_ACTIVATION_NONE ? run_epilogue(queue, args, adds_bias) : RVIT_OK;
 }

@@ -33,17 +33,23 @@ typedef struct rvit_cu_patchify_params {
     int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix;
 } rvit_cu_patchify_params;
 
+#define RVIT_CU_SIGMOID_SQUARE 16384.0f /* RVIT_SIGMOID_SQUARE */
+
 typedef struct rvit_cu_linear_params {
     const void *x, *weight;
     const float *bias;    /* or NULL */
     const void *residual; /* or NULL; elements as out */
     void *out;
     rvit_cu_rows rows;
-    int32_t in_features, out_features;
+    int32_t in_features;
+    int32_t out_features;    /* columns of the product: of out and residual, if gated, two for each */
     int32_t residual_period; /* 0: a row for each row of out */
     int32_t gelu;
     int32_t out_f32;          /* out and residual are float32, else as x */
     int32_t constant_weights; /* weight and bias may be read before the kernel before this one has ended */
+    float slope, cubic;       /* of rvit_sigmoid; slope 0: no sigmoid */
+    int32_t gated;            /* columns are gates and values in turn */
+    int32_t unused;
 } rvit_cu_linear_params;
 
 #define RVIT_CU_BUCKETS 32
@@ -56,13 +62,14 @@ typedef struct rvit_cu_bucket_params {
     int32_t n_buckets, unused;
 } rvit_cu_bucket_params;
 
-/* The epilogue of a GEMM, in place: x = x + bias, then gelu(x). */
+/* The epilogue of a GEMM, in place: x = x + bias, then an activation. */
 typedef struct rvit_cu_epilogue_params {
     void *x;
     const float *bias; /* or NULL */
     int64_t n;         /* elements, a multiple of columns */
     int32_t columns;   /* a multiple of what 16 bytes hold */
     int32_t gelu;
+    float slope, cubic; /* of rvit_sigmoid */
 } rvit_cu_epilogue_params;
 
 /* Weights of later GEMMs, for a prefetch into L2. */

@@ -304,12 +304,12 @@ static rvit_cu_linear_shape choose_shape(const rvit_cu_machine *machine, int64_t
 }
 
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                        int32_t out_features)
+                                        int32_t out_features, int32_t is_general)
 {
     rvit_cu_linear_tile tile = {RVIT_CU_LINEAR_64x64, 0, 0, 0};
     const linear_shape *s = &shape_f32;
     if (element_size != 4) {
-        tile.shape = in_features % 8 != 0 ? RVIT_CU_LINEAR_odd : choose_shape(machine, rows, out_features);
+        tile.shape = in_features % 8 != 0 || is_general ? RVIT_CU_LINEAR_odd : choose_shape(machine, rows, out_features);
         s = &shapes[tile.shape];
     }
     tile.threads = s->threads;
@@ -322,19 +322,19 @@ rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t 
 /* Whether the backend's kernel, launched early, is at least as fast as cuBLASLt. The limits were
    measured on an H200 in whole forwards (bench/notes/cuda-products.md). */
 static int is_for_few(const rvit_cu_machine *machine, int64_t rows, int32_t in_features, int32_t out_features, int32_t out_size,
-                      int32_t has_gelu)
+                      int32_t has_activation)
 {
-    const double most_macs = has_gelu ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
+    const double most_macs = has_activation ? 5e8 : out_size == 4 ? 6e7 : 1.8e8;
     return machine->early && in_features % 8 == 0 && in_features <= 768 && (double)rows * in_features * out_features <= most_macs &&
            shapes[choose_shape(machine, rows, out_features)].is_single;
 }
 
 rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu)
+                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_activation)
 {
-    if (element_size == 2 && is_for_few(machine, rows, in_features, out_features, out_size, has_gelu))
+    if (element_size == 2 && is_for_few(machine, rows, in_features, out_features, out_size, has_activation))
         return RVIT_CU_GEMM_OWN;
-    if (adds_bias && !has_gelu)
+    if (adds_bias && !has_activation)
         return RVIT_CU_GEMM_LT;
     if (out_features * (int64_t)out_size % 16 != 0) /* the epilogue kernel takes 16 bytes of a row at a time */
         return RVIT_CU_GEMM_OWN;

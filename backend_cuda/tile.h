@@ -11,11 +11,12 @@
      k step and stages of the ring, k step and stages where an SM has RVIT_CU_ROOMY bytes,
      CTAs an SM has registers for, elements a copy moves (8 need rows of a multiple of 16 bytes),
      cost of one output on a full device, relative to 20 for the cheapest tile. */
-#define RVIT_CU_LINEAR_SHAPES(SHAPE)                       \
-    SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)     \
+#define RVIT_CU_LINEAR_ODD(SHAPE) SHAPE(odd, 64, 64, 32, 32, 64, 3, 64, 3, 3, 4, 29)
+#define RVIT_CU_LINEAR_TILES(SHAPE)                        \
     SHAPE(64x64, 64, 64, 32, 32, 64, 3, 64, 3, 4, 8, 29)   \
     SHAPE(64x128, 64, 128, 32, 64, 32, 4, 64, 4, 2, 8, 24) \
     SHAPE(128x128, 128, 128, 64, 64, 32, 3, 32, 5, 2, 8, 20)
+#define RVIT_CU_LINEAR_SHAPES(SHAPE) RVIT_CU_LINEAR_ODD(SHAPE) RVIT_CU_LINEAR_TILES(SHAPE)
 #define RVIT_CU_ROOMY (228 * 1024) /* shared memory of an SM of compute capability 9.0 and 10.0 */
 /* Tiles of the GEMM for few rows, where each CTA computes one tile (kernels/linear_single.cuh):
      name, rows and columns of the tile, rows and columns of a warp, stages of k step 64,
@@ -182,13 +183,14 @@ typedef struct rvit_cu_linear_tile {
     int32_t shared;
 } rvit_cu_linear_tile;
 
-/* element_size: 2 or 4; 4 is the float32 kernel, whose shape is RVIT_CU_LINEAR_64x64. */
+/* element_size: 2 or 4; 4 is the float32 kernel, whose shape is RVIT_CU_LINEAR_64x64. out_features: columns of the product. is_general:
+   more is asked for than the kernels of most shapes serve (kernels/activation.cuh). */
 rvit_cu_linear_tile rvit_cu_tile_linear(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                        int32_t out_features);
+                                        int32_t out_features, int32_t is_general);
 
-/* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt has no exact
-   GELU, and adds a bias only in the type of the output. The epilogue kernel does what is left in
-   place, so a 16-bit output is rounded twice. */
+/* How a GEMM whose rows the host knows is computed, if cuBLASLt is there. cuBLASLt is asked
+   for no activation, and adds a bias only in the type of the output. The epilogue kernel does what is
+   left in place, so a 16-bit output is rounded twice. */
 typedef enum rvit_cu_gemm_path {
     RVIT_CU_GEMM_OWN,         /* one kernel of the backend */
     RVIT_CU_GEMM_LT,          /* cuBLASLt alone */
@@ -198,7 +200,7 @@ typedef enum rvit_cu_gemm_path {
 /* element_size: of x and weight. adds_bias: there is no bias, or there is one in the type of the
    output, which cuBLASLt adds. */
 rvit_cu_gemm_path rvit_cu_tile_gemm(const rvit_cu_machine *machine, int32_t element_size, int64_t rows, int32_t in_features,
-                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_gelu);
+                                    int32_t out_features, int32_t out_size, int32_t adds_bias, int32_t has_activation);
 
 /* Row counts (buckets) for which GEMMs are recorded whose rows only the device knows. The last is
    capacity, the first about a tenth of it, and each is up to 8 % more than the one before. Returns

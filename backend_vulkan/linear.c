@@ -1,6 +1,11 @@
 /* The linear op. */
 #include "backend_vulkan/vulkan.h"
 
+_Static_assert(RVIT_LINEAR_NONE == RVIT_ACTIVATION_NONE && RVIT_LINEAR_GELU == RVIT_ACTIVATION_GELU &&
+                   RVIT_LINEAR_GELU_TANH == RVIT_ACTIVATION_GELU_TANH && RVIT_LINEAR_QUICK_GELU == RVIT_ACTIVATION_QUICK_GELU &&
+                   RVIT_LINEAR_SILU == RVIT_ACTIVATION_SILU,
+               "shaders number activations as the API does");
+
 /* [f16 out] */
 static const rvit_vk_shader matrix_shaders[2] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX};
 
@@ -15,16 +20,14 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     if (args->rows.capacity == 0)
         return RVIT_OK;
     const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
+    const int64_t columns = rvit_linear_columns(args);
     const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
-    const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) |
-                           (args->activation == RVIT_ACTIVATION_GELU ? RVIT_LINEAR_HAS_GELU : 0u) |
+    const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) | (args->gated ? RVIT_LINEAR_GATED : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
                            (shape.tight && args->in_features % (int32_t)shape.tile_k == 0 ? RVIT_LINEAR_WHOLE_K : 0u);
-    struct rvit_linear_push push = {.rows = (int)args->rows.capacity,
-                                    .in4 = args->in_features / 4,
-                                    .out4 = args->out_features / 4,
-                                    .period = (int)args->residual_period};
+    struct rvit_linear_push push = {
+        .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
     rvit_vk_dispatch dispatch = {.shader = shape.matrix ? matrix_shaders[half_out] : shaders[shape.direct][half_in][half_out],
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
@@ -34,6 +37,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                            [RVIT_LINEAR_TILE_N] = shape.tile_n,
                                            [RVIT_LINEAR_TILE_K] = shape.tile_k,
                                            [RVIT_LINEAR_FLAGS] = flags,
+                                           [RVIT_LINEAR_ACTIVATION] = (uint32_t)args->activation,
                                            [RVIT_LINEAR_SUBGROUP] = matrix->subgroup,
                                            [RVIT_LINEAR_MATRIX_M] = matrix->m,
                                            [RVIT_LINEAR_MATRIX_N] = matrix->n,
@@ -46,7 +50,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                  .groups = {.rows = args->rows.capacity,
                                             .multiply = 1,
                                             .divide = shape.tile_m,
-                                            .times = (args->out_features + (int64_t)shape.tile_n - 1) / shape.tile_n,
+                                            .times = (columns + shape.tile_n - 1) / shape.tile_n,
                                             .live = rvit_vk_grid_live(args->rows)}};
     push.x_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_X, RVIT_SLOT(linear, x), in_unit);
     push.weight_at = rvit_vk_bind(recorder, &dispatch, RVIT_LINEAR_WEIGHT, RVIT_SLOT(linear, weight), in_unit);

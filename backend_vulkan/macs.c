@@ -28,7 +28,7 @@ double rvit_vk_macs(const rvit_op *op)
     const rvit_probe_args *p = &op->probe;
     switch (op->type) {
     case RVIT_OP_LINEAR:
-        return (double)l->rows.capacity * l->in_features * l->out_features;
+        return (double)l->rows.capacity * l->in_features * (double)rvit_linear_columns(l);
     case RVIT_OP_ATTENTION:
         return 2.0 * rows_of(a->max_len, a->rows, a->n_images) * a->max_len * a->n_heads * a->head_dim;
     case RVIT_OP_RECEIVED:

@@ -75,7 +75,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
         const uint32_t staged = (tile_m + tile_n) * (tiles[i].tile_k + 8) * 2, sums = subgroups * matrix->m * (matrix->n + 4) * 4;
         if (!matrix_group_fits(device, subgroups, (staged > sums ? staged : sums) + tile_n * 4))
             continue;
-        const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((args->out_features + (int64_t)tile_n - 1) / tile_n);
+        const int64_t groups = (args->rows.capacity + tile_m - 1) / tile_m * ((rvit_linear_columns(args) + tile_n - 1) / tile_n);
         const int64_t cost = cost_of(&tiles[i], groups, matrix->processors);
         if (cost >= least)
             continue;
@@ -97,14 +97,14 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     rvit_vk_linear_shape matrix;
     if (shape_linear_matrix(device, args, &matrix))
         return matrix;
-    const int64_t in4 = args->in_features / 4;
-    if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, args->out_features * in4) && has_texels(args->x) &&
+    const int64_t in4 = args->in_features / 4, columns = rvit_linear_columns(args);
+    if (direct_fits(device, args->rows.capacity * in4) && direct_fits(device, columns * in4) && has_texels(args->x) &&
         has_texels(args->weight))
         return args->rows.capacity < 64
                    ? (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 8, .columns = 2, .tile_m = 8, .tile_n = 64}
                    : (rvit_vk_linear_shape){.direct = 1, .threads = 8, .rows = 16, .columns = 2, .tile_m = 16, .tile_n = 64};
     /* Small GEMMs need more workgroups than large tiles give. */
-    const int64_t large_tiles = (args->rows.capacity + 63) / 64 * ((args->out_features + 63) / 64);
+    const int64_t large_tiles = (args->rows.capacity + 63) / 64 * ((columns + 63) / 64);
     if (large_tiles >= 64)
         return (rvit_vk_linear_shape){.threads = 128, .rows = 8, .columns = 1, .tile_m = 64, .tile_n = 64, .tile_k = 16};
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32};

@@ -240,7 +240,8 @@ static rvit_status prepare_linear(rvit_op *op)
     RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
     RVIT_TRY(check_dim(op, "in_features", a->in_features));
     RVIT_TRY(check_dim(op, "out_features", a->out_features));
-    RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU));
+    RVIT_TRY(check_range(op, "activation", a->activation, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU));
+    RVIT_TRY(check_range(op, "gated", a->gated, 0, 1));
     return check_rows(op, "residual_period", a->residual_period);
 }
 

@@ -62,6 +62,36 @@ static inline int rvit_ranges_overlap(int64_t a, int64_t a_size, int64_t b, int6
     return a_size > 0 && b_size > 0 && a < b + b_size && b < a + a_size;
 }
 
+/* Rows of linear's weight, and so columns of its product: a gated output has two. */
+static inline int64_t rvit_linear_columns(const rvit_linear_args *a)
+{
+    return a->gated ? 2 * (int64_t)a->out_features : a->out_features;
+}
+
+/* Activations of the form x sigmoid(x (slope + cubic x^2)); neither factor: one of another form. The tanh GELU is of it, because
+   (1 + tanh u) / 2 = sigmoid(2 u). A backend takes x^2 as RVIT_SIGMOID_SQUARE at most: the sigmoid is 0 or 1 by then, and 0 times a square
+   that has overflown would be NaN. */
+typedef struct rvit_sigmoid {
+    float slope, cubic;
+} rvit_sigmoid;
+#define RVIT_SIGMOID_SQUARE 16384.0f
+
+static inline rvit_sigmoid rvit_sigmoid_of(rvit_activation activation)
+{
+    switch (activation) {
+    case RVIT_ACTIVATION_GELU_TANH:
+        return (rvit_sigmoid){1.595769122f, 0.0713548163f}; /* 2 sqrt(2 / pi), and 0.044715 times it */
+    case RVIT_ACTIVATION_QUICK_GELU:
+        return (rvit_sigmoid){1.702f, 0.0f};
+    case RVIT_ACTIVATION_SILU:
+        return (rvit_sigmoid){1.0f, 0.0f};
+    case RVIT_ACTIVATION_NONE:
+    case RVIT_ACTIVATION_GELU:
+        break;
+    }
+    return (rvit_sigmoid){0.0f, 0.0f};
+}
+
 /* The two parts of attention_backward's workspace, in bytes: two numbers for each row and head, [n_heads, rows]; and, behind them, one for
    each row and head, its share of d_key_bias. */
 static inline int64_t rvit_backward_numbers_size(const rvit_attention_backward_args *a)

@@ -49,9 +49,26 @@ layout(binding = RVIT_LINEAR_OUT) buffer Out { vec4 out_words[]; };
 shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; at last sums
 shared float bias_tile[TILE_N];
 
-vec4 activate(vec4 sum)
+// Stores four elements of out, of as many gates and values; residual and out count in fours.
+void store_gated(vec4 sum, uint residual4, uint out4)
 {
-    return (FLAGS & RVIT_LINEAR_HAS_GELU) != 0 ? vec4(gelu(sum.x), gelu(sum.y), gelu(sum.z), gelu(sum.w)) : sum;
+    if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
+#if OUT_F16
+        const uvec4 residual = residual_units[uint(push.residual_at) + residual4 / 2];
+        sum += half4_decode(residual4 % 2 == 0 ? residual.xy : residual.zw);
+#else
+        sum += residual_words[uint(push.residual_at) + residual4];
+#endif
+    }
+#if OUT_F16
+    const uvec2 words = uvec2(packFloat2x16(f16vec2(sum.xy)), packFloat2x16(f16vec2(sum.zw)));
+    if (out4 % 2 == 0)
+        out_units[uint(push.out_at) + out4 / 2].xy = words;
+    else
+        out_units[uint(push.out_at) + out4 / 2].zw = words;
+#else
+    out_words[uint(push.out_at) + out4] = sum;
+#endif
 }
 
 // Stores eight columns of a row, if they exist.
@@ -60,11 +77,14 @@ void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
     const uint out8 = uint(push.out4) / 2;
     if (row >= n_rows || column8 >= out8)
         return;
-    low = activate(low);
-    high = activate(high);
-    const uint at = row * out8 + column8;
+    const uint at = row * out8 + column8, from = (push.period == 0 ? row : row % uint(push.period)) * out8 + column8;
+    if ((FLAGS & RVIT_LINEAR_GATED) != 0) {
+        store_gated(vec4(linear_gate(low), linear_gate(high)), from, at);
+        return;
+    }
+    low = linear_activate(low);
+    high = linear_activate(high);
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
-        const uint from = (push.period == 0 ? row : row % uint(push.period)) * out8 + column8;
 #if OUT_F16
         const uvec4 residual = residual_units[uint(push.residual_at) + from];
         low += half4_decode(residual.xy);

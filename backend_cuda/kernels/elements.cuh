@@ -106,7 +106,28 @@ template <typename T> RVIT_DEVICE void store_4(T *p, float4 x)
     *reinterpret_cast<typename raw_4<T>::type *>(p) = raw_4<T>::stored(x);
 }
 
-/* The same of elements whose type is known at run time: index counts elements. */
+/* Two elements. */
+RVIT_DEVICE float2 load_2(const float *p)
+{
+    return *reinterpret_cast<const float2 *>(p);
+}
+
+template <typename T> RVIT_DEVICE float2 load_2(const T *p)
+{
+    return element<T>::unpack(*reinterpret_cast<const uint32_t *>(p));
+}
+
+RVIT_DEVICE void store_2(float *p, float2 x)
+{
+    *reinterpret_cast<float2 *>(p) = x;
+}
+
+template <typename T> RVIT_DEVICE void store_2(T *p, float2 x)
+{
+    *reinterpret_cast<uint32_t *>(p) = element<T>::pack(x.x, x.y);
+}
+
+/* Four elements whose type is known at run time: index counts elements. */
 RVIT_DEVICE float4 load_4_as(int dtype, const void *p, long long index)
 {
     if (dtype == RVIT_CU_F32)

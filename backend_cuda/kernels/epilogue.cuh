@@ -1,10 +1,10 @@
-/* The epilogue of a GEMM by cuBLASLt, in place: bias and exact GELU. */
+/* The epilogue of a GEMM by cuBLASLt, in place: bias and activation. */
 #ifndef RVIT_EPILOGUE_CUH
 #define RVIT_EPILOGUE_CUH
 
-#include "gelu.cuh"
+#include "activation.cuh"
 
-/* 16 bytes of outputs: unpacked to float32, packed, and the GELU of their precision. */
+/* 16 bytes of outputs: unpacked to float32, packed, and the activations of their precision. */
 template <typename T> struct chunk {
     typedef uint4 raw;
     static const int SIZE = 8;
@@ -26,6 +26,10 @@ template <typename T> struct chunk {
     {
         return gelu_fast(x);
     }
+    static __device__ __forceinline__ float sigmoid(float x, float slope, float cubic)
+    {
+        return sigmoid_product_fast(x, slope, cubic);
+    }
 };
 
 template <> struct chunk<float> {
@@ -43,11 +47,15 @@ template <> struct chunk<float> {
     {
         return gelu(x);
     }
+    static __device__ __forceinline__ float sigmoid(float x, float slope, float cubic)
+    {
+        return sigmoid_product(x, slope, cubic);
+    }
 };
 
 /* From the last row to the first: the GEMM wrote its last rows last, so they are still in L2, and the
-   next GEMM finds its first rows there. */
-template <typename T> RVIT_DEVICE void gemm_epilogue(const rvit_cu_epilogue_params &params)
+   next GEMM finds its first rows there. SERVES: PLAIN or SIGMOID. */
+template <typename T, serves SERVES> RVIT_DEVICE void finish_gemm(const rvit_cu_epilogue_params &params)
 {
     typedef chunk<T> C;
     const int UNROLL = 2;
@@ -74,7 +82,11 @@ template <typename T> RVIT_DEVICE void gemm_epilogue(const rvit_cu_epilogue_para
                     value[i] += bias.x, value[i + 1] += bias.y, value[i + 2] += bias.z, value[i + 3] += bias.w;
                 }
             }
-            if (params.gelu) {
+            if (SERVES == SIGMOID) {
+#pragma unroll
+                for (int i = 0; i < C::SIZE; i++)
+                    value[i] = C::sigmoid(value[i], params.slope, params.cubic);
+            } else if (params.gelu) {
 #pragma unroll
                 for (int i = 0; i < C::SIZE; i++)
                     value[i] = C::activate(value[i]);
@@ -84,6 +96,16 @@ template <typename T> RVIT_DEVICE void gemm_epilogue(const rvit_cu_epilogue_para
             column += column < 0 ? width : 0;
         }
     }
+}
+
+template <typename T> RVIT_DEVICE void gemm_epilogue(const rvit_cu_epilogue_params &params)
+{
+    finish_gemm<T, PLAIN>(params);
+}
+
+template <typename T> RVIT_DEVICE void gemm_epilogue_sigmoid(const rvit_cu_epilogue_params &params)
+{
+    finish_gemm<T, SIGMOID>(params);
 }
 
 #endif

@@ -4,12 +4,12 @@
 #ifndef RVIT_LINEAR_CUH
 #define RVIT_LINEAR_CUH
 
-#include "gelu.cuh"
+#include "activation.cuh"
 
 /* A CTA tile of BM x BN outputs, a warp tile of WM x WN, a k step of BK channels, a ring of STAGES
    stages in shared memory. CHUNK: elements of one asynchronous copy, 8, or 4 for rows that are only
-   8-byte aligned. */
-template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK> struct linear_tile {
+   8-byte aligned. SERVES: activation.cuh. */
+template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CHUNK, serves SERVES> struct linear_tile {
     static const int WARPS_N = BN / WN, THREADS = BM / WM * WARPS_N * 32;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
@@ -42,7 +42,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     /* Neighbouring outputs of a lane among 32: 8 of 16 bits or 4 of float32 make 16 bytes. */
     static __device__ __forceinline__ int lane_step(const rvit_cu_linear_params &params)
     {
-        return params.out_f32 ? 4 : 8;
+        return SERVES != SIGMOID && params.out_f32 ? 4 : 8;
     }
 
     /* Where tiles t and t + 1 have four outputs of a lane. */
@@ -230,7 +230,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
     static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                     int column, int rows)
     {
-        if (params.residual != nullptr) {
+        if (SERVES != SIGMOID && params.residual != nullptr) {
 #pragma unroll
             for (int m = 0; m < TILES_M; m++)
                 add_residual<U>(params, sum[m], row + m * 16, column, rows);
@@ -255,15 +255,74 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                 sum[m][t][0] += bias[t].x, sum[m][t][1] += bias[t].y;
                 sum[m][t][2] += bias[t].x, sum[m][t][3] += bias[t].y;
             }
-        if (!params.gelu)
-            return;
+        activate_sums<SERVES>(params, sum);
+    }
+
+    /* Two outputs lie in the sums of tiles t and t + 1: half as many as there are columns. */
+    template <typename U>
+    static __device__ __forceinline__ void gated_epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                          int column, int rows)
+    {
+        const int n = params.out_features;
 #pragma unroll
         for (int m = 0; m < TILES_M; m++)
 #pragma unroll
-            for (int t = 0; t < TILES_N; t++)
+            for (int h = 0; h < 2; h++) {
+                const int r = row + m * 16 + h * 8;
+                if (r >= rows)
+                    continue;
+                const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
+                const U *residual = static_cast<const U *>(params.residual) + (long long)from_row * (n / 2);
+                U *out = static_cast<U *>(params.out) + (long long)r * (n / 2);
 #pragma unroll
-                for (int i = 0; i < 4; i++)
-                    sum[m][t][i] = gelu_fast(sum[m][t][i]);
+                for (int t = 0; t < TILES_N; t += 4) {
+                    const int to = (column + output_of_tile(t, sizeof(U) == 4 ? 4 : 8)) / 2;
+                    store_gated(out, residual, to, n / 2, SERVES != SIGMOID && params.residual != nullptr,
+                                make_float4(sum[m][t][2 * h], sum[m][t + 1][2 * h], sum[m][t + 2][2 * h], sum[m][t + 3][2 * h]));
+                }
+            }
+    }
+
+    /* The outputs of tiles t to t + 3, which lie 8 apart in float32. */
+    static __device__ __forceinline__ void store_gated(float *out, const float *residual, int to, int n, bool has_residual, float4 x)
+    {
+        const float2 pairs[2] = {make_float2(x.x, x.y), make_float2(x.z, x.w)};
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            if (to + i * 8 >= n)
+                continue;
+            const float2 more = has_residual ? load_2(residual + to + i * 8) : make_float2(0.0f, 0.0f);
+            store_2(out + to + i * 8, make_float2(pairs[i].x + more.x, pairs[i].y + more.y));
+        }
+    }
+
+    static __device__ __forceinline__ void store_gated(T *out, const T *residual, int to, int n, bool has_residual, float4 x)
+    {
+        if (to >= n)
+            return;
+        const float4 more = has_residual ? load_4(residual + to) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        store_4(out + to, make_float4(x.x + more.x, x.y + more.y, x.z + more.z, x.w + more.w));
+    }
+
+    template <typename U>
+    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                  int column, int rows)
+    {
+        if (SERVES != PLAIN && params.gated)
+            gated_epilogue<U>(params, sum, row, column, rows);
+        else
+            epilogue<U>(params, sum, row, column, rows);
+    }
+
+    /* Where a lane's outputs of a tile begin. */
+    static __device__ __forceinline__ int row_of(int tile, int columns)
+    {
+        return (int)((unsigned)tile / columns) * BM + (int)threadIdx.x / 32 / WARPS_N * WM + (threadIdx.x & 31) / 4;
+    }
+
+    static __device__ __forceinline__ int column_of(const rvit_cu_linear_params &params, int tile, int columns)
+    {
+        return (int)((unsigned)tile % columns) * BN + (int)threadIdx.x / 32 % WARPS_N * WN + (threadIdx.x & 3) * lane_step(params);
     }
 
     static __device__ __forceinline__ void run(const rvit_cu_linear_params &params)
@@ -287,9 +346,7 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
         load(f[0], shared, 0);
         uint32_t stage = shared, free_stage = shared + (STAGES - 1) * STAGE_BYTES;
         for (int tile = (int)blockIdx.x; tile < n_tiles; tile += gridDim.x) {
-            const int row = (int)((unsigned)tile / columns) * BM + (int)threadIdx.x / 32 / WARPS_N * WM + (threadIdx.x & 31) / 4;
-            const int column =
-                (int)((unsigned)tile % columns) * BN + (int)threadIdx.x / 32 % WARPS_N * WN + (threadIdx.x & 3) * lane_step(params);
+            int row = row_of(tile, columns), column = column_of(params, tile, columns);
             float2 bias[TILES_N];
             load_bias(bias, params, column);
             float sum[TILES_M][TILES_N][4];
@@ -305,10 +362,14 @@ template <typename T, int BM, int BN, int WM, int WN, int BK, int STAGES, int CH
                 advance(next, params, rows, n_tiles);
             }
             activate(params, sum, bias);
-            if (params.out_f32)
-                epilogue<float>(params, sum, row, column, rows);
+            if (SERVES == SIGMOID) { /* not kept through the k loop: some architectures have no registers for them */
+                const int same = recompute(tile);
+                row = row_of(same, columns), column = column_of(params, same, columns);
+            }
+            if (SERVES != SIGMOID && params.out_f32)
+                finish<float>(params, sum, row, column, rows);
             else
-                epilogue<T>(params, sum, row, column, rows);
+                finish<T>(params, sum, row, column, rows);
         }
     }
 };

@@ -1,10 +1,10 @@
-/* The GEMM in float32, without tensor cores: a tile of 64 x 64 outputs a CTA, 4 x 4 a thread. */
+/* The GEMM in float32, without tensor cores: a tile of 64 x 64 columns of the product a CTA, 4 x 4 a thread. SERVES: PLAIN or ALL. */
 #ifndef RVIT_LINEAR_F32_CUH
 #define RVIT_LINEAR_F32_CUH
 
-#include "gelu.cuh"
+#include "activation.cuh"
 
-struct linear_f32_tile {
+template <serves SERVES> struct linear_f32_tile {
     enum { SIDE = 64, STEP = 16, PITCH = SIDE + 4 };
 
     static __device__ __forceinline__ float4 fetch(const float *source, int first_row, int n_rows, int first_k, int width)
@@ -74,8 +74,16 @@ struct linear_f32_tile {
             if (r >= rows)
                 continue;
             float4 value = make_float4(sum[i][0] + bias.x, sum[i][1] + bias.y, sum[i][2] + bias.z, sum[i][3] + bias.w);
-            if (params.gelu)
+            if (SERVES == ALL) {
+                const float4 x = value;
+                value = make_float4(activate(params, x.x), activate(params, x.y), activate(params, x.z), activate(params, x.w));
+                if (params.gated) {
+                    store_gated(params, make_float2(value.x * x.y, value.z * x.w), r, column / 2);
+                    continue;
+                }
+            } else if (params.gelu) {
                 value = make_float4(gelu(value.x), gelu(value.y), gelu(value.z), gelu(value.w));
+            }
             if (params.residual != nullptr) {
                 const int residual_row = params.residual_period == 0 ? r : r % params.residual_period;
                 const float4 more = load_4(static_cast<const float *>(params.residual) + (long long)residual_row * n + column);
@@ -83,6 +91,21 @@ struct linear_f32_tile {
             }
             store_4(static_cast<float *>(params.out) + (long long)r * n + column, value);
         }
+    }
+
+    static __device__ __forceinline__ float activate(const rvit_cu_linear_params &params, float x)
+    {
+        return params.gelu ? gelu(x) : params.slope != 0.0f ? sigmoid_product(x, params.slope, params.cubic) : x;
+    }
+
+    static __device__ __forceinline__ void store_gated(const rvit_cu_linear_params &params, float2 value, int row, int to)
+    {
+        const int n = params.out_features / 2, residual_row = params.residual_period == 0 ? row : row % params.residual_period;
+        if (params.residual != nullptr) {
+            const float2 more = load_2(static_cast<const float *>(params.residual) + (long long)residual_row * n + to);
+            value = make_float2(value.x + more.x, value.y + more.y);
+        }
+        store_2(static_cast<float *>(params.out) + (long long)row * n + to, value);
     }
 };
 

@@ -4,13 +4,14 @@
 #ifndef RVIT_LINEAR_SINGLE_CUH
 #define RVIT_LINEAR_SINGLE_CUH
 
-#include "gelu.cuh"
+#include "activation.cuh"
 
 #include "../tile.h"
 
 /* A CTA tile of BM x BN outputs; warps that multiply, of WM x WN outputs each, and
-   RVIT_CU_SINGLE_COPIERS warps that copy; a ring of STAGES stages of 64 channels in shared memory. */
-template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_single {
+   RVIT_CU_SINGLE_COPIERS warps that copy; a ring of STAGES stages of 64 channels in shared memory.
+   SERVES: activation.cuh. */
+template <typename T, int BM, int BN, int WM, int WN, int STAGES, serves SERVES> struct linear_single {
     static const int BK = 64, WARPS_N = BN / WN, WARPS = BM / WM * WARPS_N;
     static const int X_BYTES = BM * BK * 2, STAGE_BYTES = (BM + BN) * BK * 2;
     static const int TILES_M = WM / 16, TILES_N = WN / 8, PARTS = BK / 16;
@@ -208,15 +209,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
                 sum[m][t][0] += first, sum[m][t][1] += second;
                 sum[m][t][2] += first, sum[m][t][3] += second;
             }
-        if (!params.gelu)
-            return;
-#pragma unroll
-        for (int m = 0; m < TILES_M; m++)
-#pragma unroll
-            for (int t = 0; t < TILES_N; t++)
-#pragma unroll
-                for (int i = 0; i < 4; i++)
-                    sum[m][t][i] = gelu_fast(sum[m][t][i]);
+        activate_sums<SERVES>(params, sum);
     }
 
     /* All loads of the residual come before the first sum. */
@@ -253,7 +246,7 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
     static __device__ __forceinline__ void epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
                                                     int column, int rows)
     {
-        if (params.residual != nullptr)
+        if (SERVES != SIGMOID && params.residual != nullptr)
             add_residual<U>(params, sum, row, column, rows);
 #pragma unroll
         for (int m = 0; m < TILES_M; m++)
@@ -269,6 +262,41 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
                                 make_float4(sum[m][t][2 * h], sum[m][t][2 * h + 1], sum[m][t + 1][2 * h], sum[m][t + 1][2 * h + 1]));
                 }
             }
+    }
+
+    /* Two outputs lie in the sums of tiles t and t + 1: half as many as there are columns. */
+    template <typename U>
+    static __device__ __forceinline__ void gated_epilogue(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                          int column, int rows)
+    {
+        const int n = params.out_features / 2;
+#pragma unroll
+        for (int m = 0; m < TILES_M; m++)
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const int r = row + m * 16 + h * 8;
+                const int from_row = params.residual_period == 0 ? r : r % params.residual_period;
+                const U *residual = static_cast<const U *>(params.residual) + (long long)from_row * n;
+                U *out = static_cast<U *>(params.out) + (long long)r * n;
+#pragma unroll
+                for (int t = 0; t < TILES_N; t += 2) {
+                    const int to = column / 2 + t * 4;
+                    if (r >= rows || to >= n)
+                        continue;
+                    const float2 more = SERVES != SIGMOID && params.residual != nullptr ? load_2(residual + to) : make_float2(0.0f, 0.0f);
+                    store_2(out + to, make_float2(sum[m][t][2 * h] + more.x, sum[m][t + 1][2 * h] + more.y));
+                }
+            }
+    }
+
+    template <typename U>
+    static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[TILES_M][TILES_N][4], int row,
+                                                  int column, int rows)
+    {
+        if (SERVES != PLAIN && params.gated)
+            gated_epilogue<U>(params, sum, row, column, rows);
+        else
+            epilogue<U>(params, sum, row, column, rows);
     }
 
     static __device__ __forceinline__ void run(const rvit_cu_linear_params &params)
@@ -320,10 +348,10 @@ template <typename T, int BM, int BN, int WM, int WN, int STAGES> struct linear_
                 do_step(sum, g[0], g[1], l, stage, shared, false);
         }
         activate(params, sum, bias);
-        if (params.out_f32)
-            epilogue<float>(params, sum, row, column, rows);
+        if (SERVES != SIGMOID && params.out_f32)
+            finish<float>(params, sum, row, column, rows);
         else
-            epilogue<T>(params, sum, row, column, rows);
+            finish<T>(params, sum, row, column, rows);
     }
 };
 

@@ -5,16 +5,6 @@
 
 #include "elements.cuh"
 
-RVIT_DEVICE void store_2(float *p, float2 x)
-{
-    *reinterpret_cast<float2 *>(p) = x;
-}
-
-template <typename T> RVIT_DEVICE void store_2(T *p, float2 x)
-{
-    *reinterpret_cast<uint32_t *>(p) = element<T>::pack(x.x, x.y);
-}
-
 RVIT_DEVICE float4 load_piece(const float *p, float4)
 {
     return load_4(p);

@@ -178,10 +178,21 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_rope(rvit_stream *stream, const rvit_ro
 
 typedef enum rvit_activation {
     RVIT_ACTIVATION_NONE = 0,
-    RVIT_ACTIVATION_GELU = 1 /* exact: 0.5 x (1 + erf(x / sqrt 2)) */
+    RVIT_ACTIVATION_GELU = 1,       /* exact: 0.5 x (1 + erf(x / sqrt 2)) */
+    RVIT_ACTIVATION_GELU_TANH = 2,  /* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+    RVIT_ACTIVATION_QUICK_GELU = 3, /* x sigmoid(1.702 x) */
+    RVIT_ACTIVATION_SILU = 4        /* x sigmoid(x) */
 } rvit_activation;
 
-/* out[t, :] = activation(x[t, :] weight^T + bias) + residual[t mod period, :] */
+/* out[t, :] = activation(x[t, :] weight^T + bias) + residual[t mod period, :]
+   With gated, weight and bias have a pair of rows for each output j: its gate, row 2 j, and its
+   value, row 2 j + 1. Then
+       out[t, j] = activation(x[t, :] gate_j^T + bias[2 j]) * (x[t, :] value_j^T + bias[2 j + 1])
+                   + residual[t mod period, j]
+   SwiGLU is SILU with gated.
+
+   An activation of NaN is NaN, of infinity infinity (GELU: or NaN), of -infinity 0 or NaN, and of
+   no other number NaN, however large. */
 typedef struct rvit_linear_args {
     size_t struct_size;
     rvit_dtype dtype;     /* of x and weight */
@@ -191,12 +202,13 @@ typedef struct rvit_linear_args {
     int32_t out_features; /* multiple of 4 */
     rvit_activation activation;
     rvit_view x;             /* [rows, in_features] */
-    rvit_view weight;        /* [out_features, in_features] */
-    rvit_view bias;          /* optional: f32 [out_features] */
+    rvit_view weight;        /* [out_features, in_features]; gated: [2 * out_features, in_features] */
+    rvit_view bias;          /* optional: f32 [out_features]; gated: [2 * out_features] */
     rvit_view residual;      /* optional: [residual_period or rows, out_features]; may be out if
                                 residual_period is 0 */
     int64_t residual_period; /* 0: residual has one row per row of out */
     rvit_view out;           /* [rows, out_features] */
+    int32_t gated;           /* 0 or 1 */
 } rvit_linear_args;
 #define RVIT_LINEAR_ARGS_INIT RVIT_INIT(rvit_linear_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_linear(rvit_stream *stream, const rvit_linear_args *args);

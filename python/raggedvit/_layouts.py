@@ -191,7 +191,7 @@ class rvit_rope_args(Struct):  # 144 bytes
     ]
 
 
-class rvit_linear_args(Struct):  # 152 bytes
+class rvit_linear_args(Struct):  # 160 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -206,6 +206,7 @@ class rvit_linear_args(Struct):  # 152 bytes
         ("residual", rvit_view),  # 112
         ("residual_period", c_int64),  # 128
         ("out", rvit_view),  # 136
+        ("gated", c_int32),  # 152
     ]
 
 

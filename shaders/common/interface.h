@@ -34,7 +34,8 @@ struct rvit_indirect_push {
     int grids_at, rules_at; /* of the first, in words past the state */
 };
 
-/* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual.
+/* linear.comp, linear_direct.comp: out = activation(x weight^T + bias) + residual. out4 counts columns of the product: of a gated one each
+   pair, a gate and its value, makes an element of out and residual.
    linear.comp: a group computes TILE_M x TILE_N elements, a thread ROWS x 4 * COLUMNS of them, TILE_K features are staged at a time.
    linear_direct.comp: the same with operands read from texel buffers and no staging; TILE_K is not used. linear_matrix.comp: a subgroup
    computes ROWS x COLUMNS cooperative matrices of MATRIX_M x MATRIX_N, adding MATRIX_K features at a time; x and weight begin at units of
@@ -45,14 +46,20 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_TILE_N 4
 #define RVIT_LINEAR_TILE_K 5
 #define RVIT_LINEAR_FLAGS 6
-#define RVIT_LINEAR_N_SPECS 7
-#define RVIT_LINEAR_SUBGROUP 7
-#define RVIT_LINEAR_MATRIX_M 8
-#define RVIT_LINEAR_MATRIX_N 9
-#define RVIT_LINEAR_MATRIX_K 10
-#define RVIT_LINEAR_N_MATRIX_SPECS 11
+#define RVIT_LINEAR_ACTIVATION 7 /* as rvit_activation */
+#define RVIT_LINEAR_N_SPECS 8
+#define RVIT_LINEAR_SUBGROUP 8
+#define RVIT_LINEAR_MATRIX_M 9
+#define RVIT_LINEAR_MATRIX_N 10
+#define RVIT_LINEAR_MATRIX_K 11
+#define RVIT_LINEAR_N_MATRIX_SPECS 12
+#define RVIT_LINEAR_NONE 0
+#define RVIT_LINEAR_GELU 1
+#define RVIT_LINEAR_GELU_TANH 2
+#define RVIT_LINEAR_QUICK_GELU 3
+#define RVIT_LINEAR_SILU 4
 #define RVIT_LINEAR_HAS_BIAS 1
-#define RVIT_LINEAR_HAS_GELU 2
+#define RVIT_LINEAR_GATED 2
 #define RVIT_LINEAR_HAS_RESIDUAL 4
 #define RVIT_LINEAR_TIGHT 8    /* linear_matrix.comp: sums take most of the registers */
 #define RVIT_LINEAR_WHOLE_K 16 /* features, of a tight one, are a multiple of TILE_K */
@@ -65,7 +72,7 @@ struct rvit_indirect_push {
 #define RVIT_LINEAR_N_BINDINGS 6
 struct rvit_linear_push {
     int rows, live_at;
-    int in4, out4; /* features / 4 */
+    int in4, out4; /* features and columns / 4 */
     int period;    /* of the residual's rows; 0: as out */
     int x_at, weight_at, bias_at, residual_at, out_at;
 };

@@ -32,6 +32,14 @@ float gelu(float x)
     return x > 0.0 ? x - x * tail : x * tail;
 }
 
+// x sigmoid(z), z = x (slope + cubic x^2); for negative z as x exp(z) sigmoid(-z), where nothing overflows. Where x^2 is clamped, the
+// sigmoid is 0 or 1.
+float sigmoid_product(float x, float slope, float cubic)
+{
+    const float power = exp(-abs(x) * (slope + cubic * min(x * x, 16384.0)));
+    return (x < 0.0 ? x * power : x) / (1.0 + power);
+}
+
 // ln x for normal x > 0, to about an ulp: 2 atanh((m - 1) / (m + 1)) of the significand by its series.
 float log_accurate(float x)
 {

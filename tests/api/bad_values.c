@@ -96,7 +96,11 @@ static void rows_of_values(void **state)
     SPOIL(LINEAR, "out_features", args.linear.out_features = 6);
     SPOIL(LINEAR, "weight", args.linear.out_features = 1 << 20);
     SPOIL(LINEAR, "x", args.linear.rows.capacity = 1 << 20);
-    SPOIL(LINEAR, "activation", args.linear.activation = (rvit_activation)9);
+    SPOIL(LINEAR, "activation", args.linear.activation = (rvit_activation)(RVIT_ACTIVATION_SILU + 1));
+    SPOIL(LINEAR, "activation", args.linear.activation = (rvit_activation)-1);
+    SPOIL(LINEAR, "gated", args.linear.gated = 2);
+    SPOIL(LINEAR, "gated", args.linear.gated = -1);
+    SPOIL(LINEAR, "weight", args.linear.gated = 1); /* pairs of rows */
     SPOIL(LINEAR, "residual_period", args.linear.residual_period = -1);
     SPOIL(LINEAR, "residual", args.linear.residual_period = 1 << 20);
     SPOIL(LAYERNORM, "dtype", args.layernorm.dtype = BAD_DTYPE);

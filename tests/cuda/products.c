@@ -13,7 +13,9 @@ typedef enum rows_kind { KNOWN, PADDED, LIVE, N_ROWS_KINDS } rows_kind;
 
 typedef struct product_case {
     rvit_dtype dtype, out_dtype;
-    int bias, narrow, gelu; /* narrow: the bias in the type of the output, too */
+    int bias, narrow; /* narrow: the bias in the type of the output, too */
+    rvit_activation activation;
+    int gated;
     residual_kind residual;
     rows_kind rows;
 } product_case;
@@ -52,10 +54,11 @@ static void offer_algorithms(int n)
 static rvit_cu_gemm_path path_of(const product_case *c)
 {
     const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && !c->gelu);
-    const rvit_cu_gemm_path path = rvit_cu_tile_gemm(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT,
-                                                     (int32_t)rvit_dtype_size(c->out_dtype), adds_bias, c->gelu);
-    if (c->rows == LIVE || c->residual == PERIODIC || (path == RVIT_CU_GEMM_LT_EPILOGUE && c->residual != NO_RESIDUAL))
+    const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && c->activation == RVIT_ACTIVATION_NONE);
+    const rvit_cu_gemm_path path =
+        rvit_cu_tile_gemm(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT, (int32_t)rvit_dtype_size(c->out_dtype), adds_bias,
+                          c->activation != RVIT_ACTIVATION_NONE);
+    if (c->gated || c->rows == LIVE || c->residual == PERIODIC || (path == RVIT_CU_GEMM_LT_EPILOGUE && c->residual != NO_RESIDUAL))
         return RVIT_CU_GEMM_OWN;
     return path;
 }
@@ -73,14 +76,15 @@ static rvit_status add_linear(const rvit_linear_args *args, rvit_view narrow_bia
 static void round_twice(const product_case *c, const linear_problem *p, float *plain, int64_t n)
 {
     linear_problem bare = *p;
-    bare.gelu = 0;
+    bare.activation = RVIT_ACTIVATION_NONE;
     if (rvit_dtype_size(c->out_dtype) == 2)
         bare.bias = NULL;
     linear_f32(&bare, plain);
     for (int64_t i = 0; i < n; i++) {
         const float stored = rounded(c->out_dtype, plain[i]);
         const float one = 1, x = bare.bias == NULL && p->bias ? stored + p->bias[i % OUT] : stored;
-        const linear_problem activation = {.rows = 1, .in_features = 1, .out_features = 1, .gelu = p->gelu, .x = &x, .weight = &one};
+        const linear_problem activation = {
+            .rows = 1, .in_features = 1, .out_features = 1, .activation = p->activation, .x = &x, .weight = &one};
         linear_f32(&activation, &plain[i]);
     }
 }
@@ -89,17 +93,17 @@ static void check(const product_case *c)
 {
     const int64_t element = rvit_dtype_size(c->dtype), out_element = rvit_dtype_size(c->out_dtype);
     const int64_t rows = c->rows == KNOWN ? CAPACITY : LIVE_ROWS, n = rows * OUT;
-    const int64_t residual_rows = c->residual == PERIODIC ? PERIOD : rows;
-    array *x = array_input("x", CAPACITY * IN * element), *weight = array_input("weight", OUT * IN * element);
-    array *bias = c->bias ? array_input("bias", OUT * 4) : NULL, *live = c->rows == KNOWN ? NULL : array_input("live", 4);
+    const int64_t residual_rows = c->residual == PERIODIC ? PERIOD : rows, columns = c->gated ? 2 * OUT : OUT;
+    array *x = array_input("x", CAPACITY * IN * element), *weight = array_input("weight", columns * IN * element);
+    array *bias = c->bias ? array_input("bias", columns * 4) : NULL, *live = c->rows == KNOWN ? NULL : array_input("live", 4);
     array *narrow = c->narrow ? array_input("bias_narrow", OUT * out_element) : NULL;
     array *out = array_output("out", CAPACITY * OUT * out_element), *residual = c->residual == IN_PLACE ? out : NULL;
     if (c->residual == SEPARATE || c->residual == PERIODIC)
         residual = array_input("residual", (c->residual == PERIODIC ? PERIOD : CAPACITY) * OUT * out_element);
     store_normal(c->dtype, x->host, 0, rows * IN, 1);
-    store_normal(c->dtype, weight->host, 0, OUT * IN, 0.12f);
+    store_normal(c->dtype, weight->host, 0, columns * IN, 0.12f);
     if (bias)
-        store_normal(RVIT_F32, bias->host, 0, OUT, 1);
+        store_normal(RVIT_F32, bias->host, 0, columns, 1);
     for (int64_t i = 0; narrow && i < OUT; i++) {
         store(c->out_dtype, narrow->host, i, load(RVIT_F32, bias->host, i));
         store(RVIT_F32, bias->host, i, load(c->out_dtype, narrow->host, i));
@@ -109,10 +113,10 @@ static void check(const product_case *c)
     const int32_t count = LIVE_ROWS;
     if (live)
         memcpy(live->host, &count, 4);
-    linear_problem p = {.rows = rows, .in_features = IN, .out_features = OUT, .gelu = c->gelu};
+    linear_problem p = {.rows = rows, .in_features = IN, .out_features = OUT, .activation = c->activation, .gated = c->gated};
     p.x = loaded(c->dtype, x->host, 0, rows * IN);
-    p.weight = loaded(c->dtype, weight->host, 0, OUT * IN);
-    p.bias = bias ? loaded(RVIT_F32, bias->host, 0, OUT) : NULL;
+    p.weight = loaded(c->dtype, weight->host, 0, columns * IN);
+    p.bias = bias ? loaded(RVIT_F32, bias->host, 0, columns) : NULL;
     p.residual = residual ? loaded(c->out_dtype, residual->host, 0, residual_rows * OUT) : NULL;
     p.period = c->residual == PERIODIC ? PERIOD : 0;
     double *exact = scratch((size_t)n * sizeof *exact);
@@ -130,7 +134,8 @@ static void check(const product_case *c)
     args.rows.padded = c->rows == PADDED;
     args.in_features = IN;
     args.out_features = OUT;
-    args.activation = c->gelu ? RVIT_ACTIVATION_GELU : RVIT_ACTIVATION_NONE;
+    args.activation = c->activation;
+    args.gated = c->gated;
     args.residual_period = p.period;
     arrays_upload();
     args.x = array_view(x, DEVICE);
@@ -143,13 +148,14 @@ static void check(const product_case *c)
     const long long after = products_made();
     /* The library is opened by the first product that could be its own. */
     if (after >= 0 && after - (before < 0 ? 0 : before) != (path_of(c) != RVIT_CU_GEMM_OWN))
-        fail_msg("%s -> %s, bias %d%s, gelu %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
-                 rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", c->gelu, (int)c->residual, (int)c->rows,
-                 after - before);
+        fail_msg("%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d: %lld products by cuBLASLt", rvit_dtype_name(c->dtype),
+                 rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
+                 (int)c->rows, after - before);
     arrays_fetch(DEVICE);
-    char what[112];
-    snprintf(what, sizeof what, "%s -> %s, bias %d%s, gelu %d, residual %d, rows %d", rvit_dtype_name(c->dtype),
-             rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", c->gelu, (int)c->residual, (int)c->rows);
+    char what[128];
+    snprintf(what, sizeof what, "%s -> %s, bias %d%s, activation %d, gated %d, residual %d, rows %d", rvit_dtype_name(c->dtype),
+             rvit_dtype_name(c->out_dtype), c->bias, c->narrow ? " (narrow too)" : "", (int)c->activation, c->gated, (int)c->residual,
+             (int)c->rows);
     check_close(what, c->out_dtype, loaded(c->out_dtype, out->result[DEVICE], 0, n), exact, plain, n);
     if (c->rows == LIVE)
         array_expect_untouched(out, DEVICE, n * out_element);
@@ -160,20 +166,22 @@ static void check_all(int32_t epilogue_macs)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const int32_t before = device->machine.epilogue_macs;
+    static const rvit_activation activations[] = {RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_SILU, RVIT_ACTIVATION_SILU};
     for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
         for (int wide = 0; wide < 1 + (dtype != RVIT_F32); wide++)
-            for (int form = 0; form < 6; form++)
+            for (int form = 0; form < 12; form++)
                 for (int residual = 0; residual < N_RESIDUALS; residual++)
                     for (int rows = 0; rows < N_ROWS_KINDS; rows++) {
                         const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
                         const product_case c = {.dtype = (rvit_dtype)dtype,
                                                 .out_dtype = out_dtype,
-                                                .bias = form / 2 > 0,
-                                                .narrow = form / 2 == 2,
-                                                .gelu = form % 2,
+                                                .bias = form / 4 > 0,
+                                                .narrow = form / 4 == 2,
+                                                .activation = activations[form % 4],
+                                                .gated = form % 4 == 3,
                                                 .residual = (residual_kind)residual,
                                                 .rows = (rows_kind)rows};
-                        if (c.narrow && out_dtype == RVIT_F32)
+                        if (c.narrow && (c.gated || out_dtype == RVIT_F32)) /* a session narrows no bias of gates */
                             continue;
                         device->machine.epilogue_macs = epilogue_macs;
                         check(&c);
@@ -375,7 +383,7 @@ static void rows_on_the_device(void **state)
         assert_int_equal(products_made() - before, device->choose_bucket != NULL ? 2 * n_buckets : 0);
     const int32_t counts[] = {MOST_ROWS, 0, 1, 69, 70, 320, 321, 500, 699, MOST_ROWS + 5, -3};
     char *whole = scratch((size_t)c.out->size);
-    linear_problem p = {.rows = MOST_ROWS, .in_features = IN, .out_features = MIDDLE, .gelu = 1};
+    linear_problem p = {.rows = MOST_ROWS, .in_features = IN, .out_features = MIDDLE, .activation = RVIT_ACTIVATION_GELU};
     p.x = loaded(RVIT_F16, c.x->host, 0, MOST_ROWS * IN);
     p.weight = loaded(RVIT_F16, c.up->host, 0, MIDDLE * IN);
     double *exact = scratch(MOST_ROWS * MIDDLE * sizeof *exact);

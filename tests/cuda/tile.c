@@ -197,7 +197,7 @@ static void linear_covers_and_fits(void **state)
             for (size_t f = 0; f < sizeof features / sizeof features[0]; f++)
                 for (int size = 2; size <= 4; size += 2) {
                     const rvit_cu_linear_tile t =
-                        rvit_cu_tile_linear(&machines[m], size, rows[r], size == 2 && f % 2 ? 588 : 768, features[f]);
+                        rvit_cu_tile_linear(&machines[m], size, rows[r], size == 2 && f % 2 ? 588 : 768, features[f], 0);
                     const int64_t tiles = divide_up(rows[r], shapes[t.shape].rows) * divide_up(features[f], shapes[t.shape].columns);
                     assert_true(t.ctas >= 1 && (t.ctas <= tiles || tiles == 0));
                     assert_true(t.ctas <= 4 * (int64_t)machines[m].n_sms);
@@ -214,14 +214,17 @@ static void linear_choices(void **state)
 {
     (void)state;
     const rvit_cu_machine *ada = &machines[0], *hopper = &machines[1];
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 768).shape, RVIT_CU_LINEAR_32x32);
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 384, 1536).shape, RVIT_CU_LINEAR_64x32);
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 3072).shape, RVIT_CU_LINEAR_64x48);
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072).shape, RVIT_CU_LINEAR_64x96);
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072).shape, RVIT_CU_LINEAR_128x128);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 768, 0).shape, RVIT_CU_LINEAR_32x32);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 384, 1536, 0).shape, RVIT_CU_LINEAR_64x32);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 99, 768, 3072, 0).shape, RVIT_CU_LINEAR_64x48);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 0).shape, RVIT_CU_LINEAR_64x96);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072, 0).shape, RVIT_CU_LINEAR_128x128);
+    /* One kernel serves what is rare. */
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_odd);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 4, 197, 768, 3072, 1).shape, RVIT_CU_LINEAR_64x64);
     /* Two CTAs of the large tile on every SM. */
-    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072).ctas, 2 * 132);
-    assert_int_equal(rvit_cu_tile_linear(ada, 2, 12608, 768, 3072).ctas, 2 * 58);
+    assert_int_equal(rvit_cu_tile_linear(hopper, 2, 12608, 768, 3072, 0).ctas, 2 * 132);
+    assert_int_equal(rvit_cu_tile_linear(ada, 2, 12608, 768, 3072, 0).ctas, 2 * 58);
 }
 
 static void small_choices(void **state)

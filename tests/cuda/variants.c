@@ -153,14 +153,16 @@ static void run_linear(void *context)
     expect_ok(rvit_linear(H.stream[DEVICE], context));
 }
 
-/* For each tile that some device would choose, how many SMs one has. */
-static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t out_features, unsigned *seen)
+/* For each tile that some device would choose, how many SMs one has. seen NULL: one tile serves. */
+static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t columns, unsigned *seen)
 {
+    if (seen == NULL)
+        return (machine_list){{1, 1 << 20, 20}, 3};
     rvit_cu_machine machine = rvit_cu_device_of(H.device[DEVICE])->machine;
     machine_list list = {{1}, 1};
     unsigned listed = 0;
     for (machine.n_sms = 1; machine.n_sms <= 1000; machine.n_sms++) {
-        const unsigned shape = 1u << rvit_cu_tile_linear(&machine, 2, rows, in_features, out_features).shape;
+        const unsigned shape = 1u << rvit_cu_tile_linear(&machine, 2, rows, in_features, columns, 0).shape;
         if (!(listed & shape))
             list.n_sms[list.n++] = machine.n_sms;
         listed |= shape;
@@ -169,42 +171,69 @@ static machine_list shapes_of(int64_t rows, int32_t in_features, int32_t out_fea
     return list;
 }
 
+typedef struct linear_form {
+    rvit_activation activation;
+    int gated, has_residual, wide; /* wide: the output is float32 */
+} linear_form;
+
+static void check_linear_variants(rvit_dtype dtype, const int32_t size[3], const linear_form *form, unsigned *seen)
+{
+    const int64_t rows = size[0], in = size[1], out_features = size[2], columns = form->gated ? 2 * out_features : out_features;
+    const rvit_dtype out_dtype = form->wide ? RVIT_F32 : dtype;
+    const int64_t out_size = rows * out_features * rvit_dtype_size(out_dtype);
+    array *x = array_input("x", rows * in * 2), *weight = array_input("weight", columns * in * 2);
+    array *bias = array_input("bias", columns * 4), *live = array_input("live", 4);
+    array *residual = form->has_residual ? array_input("residual", out_size) : NULL, *out = array_output("out", out_size);
+    const int32_t count = (int32_t)rows - 1;
+    memcpy(live->host, &count, 4);
+    store_normal(dtype, x->host, 0, rows * in, 1);
+    store_normal(dtype, weight->host, 0, columns * in, 0.2f);
+    store_normal(RVIT_F32, bias->host, 0, columns, 1);
+    if (residual)
+        store_normal(out_dtype, residual->host, 0, rows * out_features, 1);
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = dtype;
+    args.out_dtype = out_dtype;
+    args.rows.capacity = rows;
+    args.rows.live = array_view(live, DEVICE);
+    args.in_features = (int32_t)in;
+    args.out_features = (int32_t)out_features;
+    args.activation = form->activation;
+    args.gated = form->gated;
+    args.x = array_view(x, DEVICE);
+    args.weight = array_view(weight, DEVICE);
+    args.bias = array_view(bias, DEVICE);
+    args.residual = array_view(residual, DEVICE);
+    args.out = array_view(out, DEVICE);
+    const machine_list list = shapes_of(rows, (int32_t)in, (int32_t)columns, seen);
+    array *const outputs[] = {out};
+    expect_equal(&list, run_linear, &args, outputs, 1);
+    harness_teardown(NULL);
+}
+
 static void linear_variants(void **state)
 {
     (void)state;
     static const int32_t sizes[][3] = {{300, 104, 200}, {129, 72, 260}, {70, 200, 132}, {5, 8, 4}, {66, 20, 36}};
-    unsigned seen = 0;
-    for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++)
-        for (int s = 0; s < 5; s++)
-            for (int wide = 0; wide < 2; wide++) {
-                const int64_t rows = sizes[s][0], in = sizes[s][1], out_features = sizes[s][2];
-                const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
-                array *x = array_input("x", rows * in * 2), *weight = array_input("weight", out_features * in * 2);
-                array *bias = array_input("bias", out_features * 4), *live = array_input("live", 4);
-                array *out = array_output("out", rows * out_features * rvit_dtype_size(out_dtype));
-                const int32_t count = (int32_t)rows - 1;
-                memcpy(live->host, &count, 4);
-                store_normal((rvit_dtype)dtype, x->host, 0, rows * in, 1);
-                store_normal((rvit_dtype)dtype, weight->host, 0, out_features * in, 0.2f);
-                store_normal(RVIT_F32, bias->host, 0, out_features, 1);
-                rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-                args.dtype = (rvit_dtype)dtype;
-                args.out_dtype = out_dtype;
-                args.rows.capacity = rows;
-                args.rows.live = array_view(live, DEVICE);
-                args.in_features = (int32_t)in;
-                args.out_features = (int32_t)out_features;
-                args.activation = s % 2 ? RVIT_ACTIVATION_GELU : RVIT_ACTIVATION_NONE;
-                args.x = array_view(x, DEVICE);
-                args.weight = array_view(weight, DEVICE);
-                args.bias = array_view(bias, DEVICE);
-                args.out = array_view(out, DEVICE);
-                const machine_list list = shapes_of(rows, (int32_t)in, (int32_t)out_features, &seen);
-                array *const outputs[] = {out};
-                expect_equal(&list, run_linear, &args, outputs, 1);
-                harness_teardown(NULL);
-            }
-#define SEEN(name, ...) assert_true(seen >> RVIT_CU_LINEAR_##name & 1);
+    /* Two kinds of forms have a kernel of each shape; one kernel serves all others. */
+    static const linear_form plain[] = {{RVIT_ACTIVATION_NONE, 0, 1, 0}, {RVIT_ACTIVATION_GELU, 0, 0, 1}, {RVIT_ACTIVATION_GELU, 0, 0, 0}};
+    static const linear_form sigmoids[] = {{RVIT_ACTIVATION_GELU_TANH, 0, 0, 0}, {RVIT_ACTIVATION_SILU, 1, 0, 0}};
+    static const linear_form others[] = {{RVIT_ACTIVATION_GELU, 1, 0, 0},
+                                         {RVIT_ACTIVATION_NONE, 1, 1, 0},
+                                         {RVIT_ACTIVATION_QUICK_GELU, 0, 1, 0},
+                                         {RVIT_ACTIVATION_SILU, 1, 1, 1},
+                                         {RVIT_ACTIVATION_SILU, 0, 0, 1}};
+    unsigned seen[2] = {0};
+    for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
+        for (int s = 0; s < 5; s++) {
+            for (int i = 0; i < 2; i++)
+                check_linear_variants((rvit_dtype)dtype, sizes[s], &plain[(s + i) % 3], &seen[0]);
+            check_linear_variants((rvit_dtype)dtype, sizes[s], &sigmoids[s % 2], &seen[1]);
+        }
+        for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+            check_linear_variants((rvit_dtype)dtype, sizes[0], &others[i], NULL);
+    }
+#define SEEN(name, ...) assert_true(seen[0] & seen[1] & 1u << RVIT_CU_LINEAR_##name);
     RVIT_CU_LINEAR_SHAPES(SEEN)
     RVIT_CU_LINEAR_SINGLES(SEEN)
 }

@@ -68,8 +68,9 @@ static void draft_linear(rvit_op *op, choices *c)
     rows(c, &a->rows);
     a->in_features = dim(c);
     a->out_features = dim(c);
-    a->activation = (rvit_activation)choose_int(c, 0, 1);
+    a->activation = (rvit_activation)choose_int(c, RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_SILU);
     a->residual_period = choose(c, 2) ? 0 : choose_int(c, 0, 10);
+    a->gated = choose_int(c, 0, 1);
 }
 
 static void draft_layernorm(rvit_op *op, choices *c)

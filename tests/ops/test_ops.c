@@ -6,7 +6,15 @@ int main(int argc, char **argv)
     const suite *const suites[] = {
 #define RVIT_OP(TYPE, name) &name##_suite,
 #include "core/ops.def"
-        &attention_vectors_suite, &score_suite,        &sample_suite, &fuse_suite, &select_vectors_suite, &prune_vectors_suite,
-        &predictor_vectors_suite, &tome_vectors_suite, &memory_suite};
+        &attention_vectors_suite,
+        &score_suite,
+        &sample_suite,
+        &fuse_suite,
+        &select_vectors_suite,
+        &prune_vectors_suite,
+        &predictor_vectors_suite,
+        &tome_vectors_suite,
+        &memory_suite,
+        &activation_vectors_suite};
     return harness_main(argc, argv, 1, suites, sizeof suites / sizeof suites[0]);
 }

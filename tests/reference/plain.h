@@ -5,9 +5,13 @@
 
 #include <stdint.h>
 
+#include <raggedvit/ragged.h>
+
 typedef struct linear_problem {
     int64_t rows;
-    int32_t in_features, out_features, gelu;
+    int32_t in_features, out_features;
+    rvit_activation activation;
+    int32_t gated;
     const float *x, *weight, *bias, *residual; /* bias, residual: or NULL */
     int64_t period;                            /* of residual; 0: none */
 } linear_problem;

@@ -1,20 +1,41 @@
-/* Included by plain_f32.c and plain_f64.c, which define REAL (the arithmetic's type), NAME(op), and EXP, LOG, SQRT, ERF. */
+/* Included by plain_f32.c and plain_f64.c, which define REAL (the arithmetic's type), NAME(op), and EXP, LOG, SQRT, ERF, TANH. */
 #include "plain.h"
 
 #include <stdlib.h>
 
+static REAL activate(rvit_activation activation, REAL x)
+{
+    switch (activation) {
+    case RVIT_ACTIVATION_NONE:
+        return x;
+    case RVIT_ACTIVATION_GELU:
+        return (REAL)0.5 * x * ((REAL)1 + ERF(x * (REAL)0.70710678118654752440));
+    case RVIT_ACTIVATION_GELU_TANH:
+        return (REAL)0.5 * x * ((REAL)1 + TANH((REAL)0.79788456080286535588 * (x + (REAL)0.044715 * x * x * x)));
+    case RVIT_ACTIVATION_QUICK_GELU:
+        return x / ((REAL)1 + EXP((REAL)-1.702 * x));
+    case RVIT_ACTIVATION_SILU:
+        return x / ((REAL)1 + EXP(-x));
+    }
+    abort();
+}
+
+static REAL product(const linear_problem *p, int64_t row, int64_t column)
+{
+    const float *x = p->x + row * p->in_features, *w = p->weight + column * p->in_features;
+    REAL sum = 0;
+    for (int32_t i = 0; i < p->in_features; i++)
+        sum += (REAL)x[i] * (REAL)w[i];
+    return p->bias ? sum + (REAL)p->bias[column] : sum;
+}
+
 void NAME(linear)(const linear_problem *p, REAL *out)
 {
     for (int64_t t = 0; t < p->rows; t++)
-        for (int32_t o = 0; o < p->out_features; o++) {
-            const float *x = p->x + t * p->in_features, *w = p->weight + (int64_t)o * p->in_features;
-            REAL sum = 0;
-            for (int32_t i = 0; i < p->in_features; i++)
-                sum += (REAL)x[i] * (REAL)w[i];
-            if (p->bias)
-                sum += (REAL)p->bias[o];
-            if (p->gelu)
-                sum = (REAL)0.5 * sum * ((REAL)1 + ERF(sum * (REAL)0.70710678118654752440));
+        for (int64_t o = 0; o < p->out_features; o++) {
+            REAL sum = activate(p->activation, product(p, t, p->gated ? 2 * o : o));
+            if (p->gated)
+                sum *= product(p, t, 2 * o + 1);
             if (p->residual)
                 sum += (REAL)p->residual[(p->period ? t % p->period : t) * p->out_features + o];
             out[t * p->out_features + o] = sum;

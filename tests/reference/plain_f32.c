@@ -6,4 +6,5 @@
 #define LOG logf
 #define SQRT sqrtf
 #define ERF erff
+#define TANH tanhf
 #include "plain_body.h"

@@ -6,4 +6,5 @@
 #define LOG log
 #define SQRT sqrt
 #define ERF erf
+#define TANH tanh
 #include "plain_body.h"

@@ -1,0 +1,88 @@
+/* The activations of linear. */
+#ifndef RVIT_ACTIVATION_CUH
+#define RVIT_ACTIVATION_CUH
+
+#include "elements.cuh"
+
+/* The exact GELU. */
+RVIT_DEVICE float gelu(float x)
+{
+    return 0.5f * x * (1.0f + erff(x * 0.70710678118654752f));
+}
+
+/* The same for outputs of 16 bits: x Phi(x) = (x + |x|) / 2 - |x| Phi(-|x|), the last factor as 2^p, p fitted to its logarithm. Off by at
+   most 8e-7, and by 5e-6 of the result. */
+RVIT_DEVICE float gelu_fast(float x)
+{
+    const float u = fminf(fabsf(x), 13.0f); /* where 2^p is zero */
+    float p = -1.7577845e-6f;
+    p = fmaf(p, u, 5.993678e-5f);
+    p = fmaf(p, u, -9.163649e-4f);
+    p = fmaf(p, u, 8.4473956e-3f);
+    p = fmaf(p, u, -5.3824533e-2f);
+    p = fmaf(p, u, -4.5861566e-1f);
+    p = fmaf(p, u, -1.1511801f);
+    p = fmaf(p, u, -1.0000038f);
+    return fmaf(-u, exp2_fast(p), fmaf(0.5f, x, 0.5f * fabsf(x)));
+}
+
+/* x sigmoid(x (slope + cubic x^2)): the tanh GELU, the quick GELU, SiLU (core/op.h). An exponential that overflows makes it 0. */
+RVIT_DEVICE float sigmoid_product(float x, float slope, float cubic)
+{
+    return x / (1.0f + expf(-x * fmaf(cubic, fminf(x * x, RVIT_CU_SIGMOID_SQUARE), slope)));
+}
+
+RVIT_DEVICE float sigmoid_product_fast(float x, float slope, float cubic)
+{
+    const float z = x * fmaf(cubic, fminf(x * x, RVIT_CU_SIGMOID_SQUARE), slope);
+    return x * reciprocal_fast(1.0f + exp2_fast(-1.44269504f * z));
+}
+
+/* What a GEMM kernel has code for. Most have no more than models ask for: in PLAIN no activation or GELU, and no gates; in SIGMOID a
+   sigmoid, gated or not, with outputs of 16 bits and no residual. ALL: everything. */
+enum serves { PLAIN, SIGMOID, ALL };
+
+template <int M, int N, typename F> RVIT_DEVICE void for_sums(float (&sum)[M][N][4], F replace)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int t = 0; t < N; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                sum[m][t][i] = replace(sum[m][t][i]);
+}
+
+/* Gates and values are neighbours in a row of an mma tile; their product takes the gate's place. */
+template <int M, int N, typename F> RVIT_DEVICE void gate_sums(float (&sum)[M][N][4], F activate)
+{
+#pragma unroll
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int t = 0; t < N; t++)
+#pragma unroll
+            for (int i = 0; i < 4; i += 2)
+                sum[m][t][i] = activate(sum[m][t][i]) * sum[m][t][i + 1];
+}
+
+/* The sums of mma tiles, which hold the bias. */
+template <serves SERVES, int M, int N> RVIT_DEVICE void activate_sums(const rvit_cu_linear_params &params, float (&sum)[M][N][4])
+{
+    const float slope = params.slope, cubic = params.cubic;
+    const auto sigmoid = [=](float x) { return sigmoid_product_fast(x, slope, cubic); };
+    if (SERVES == SIGMOID || (SERVES == ALL && slope != 0.0f)) {
+        if (params.gated)
+            gate_sums(sum, sigmoid);
+        else
+            for_sums(sum, sigmoid);
+    } else if (SERVES == ALL && params.gated) {
+        if (params.gelu)
+            gate_sums(sum, [](float x) { return gelu_fast(x); });
+        else
+            gate_sums(sum, [](float x) { return x; });
+    } else if (params.gelu) {
+        for_sums(sum, [](float x) { return gelu_fast(x); });
+    }
+}
+
+#endif
