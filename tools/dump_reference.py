@@ -31,7 +31,7 @@ try:
 except ImportError as error:
     sys.exit(f"dump_reference.py: {error}; it needs torch, timm, transformers, safetensors and numpy from PyPI")
 
-TIMM, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample
+OWN, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample; OWN: what the model itself does
 IMAGE_STREAM = 1 << 20
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -82,7 +82,7 @@ class Dump:
     features = False
     config = None
 
-    def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=TIMM):
+    def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=OWN):
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
@@ -92,15 +92,14 @@ class Dump:
             outputs = self.outputs({k: v.double() for k, v in tensors.items()}, images)
         text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
-        if self.config is not None:
-            text["config"] = self.config
+        text["config"] = self.config
         text["outputs"] = outputs.double().tolist()
         return text
 
     def save(self, tensors, folder):
         """Writes the checkpoint and returns its path."""
         path = folder / f"{self.name}.safetensors"
-        safetensors.torch.save_file(tensors, path, {"format": "pt"})
+        safetensors.torch.save_file(tensors, path, {"format": "pt", "config": json.dumps(self.config)})
         return path
 
 
@@ -115,12 +114,13 @@ def resampled(table, n_prefix, size, mode):
 class Timm(Dump):
     """arch: a name of timm's. rename: pairs that make the file's names of timm's. extra: shapes that the file has instead, or beside."""
 
-    def __init__(self, name, arch, rename=(), extra=None, n_images=2, dtype="F32", run_at=0, resample=TIMM, **kwargs):
+    def __init__(self, name, arch, rename=(), extra=None, n_images=2, dtype="F32", run_at=0, resample=OWN, **kwargs):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
         self.arch, self.rename, self.kwargs = arch, rename, kwargs
         model = self.create()
         self.trained_size = model.patch_embed.img_size[0]
         self.features = model.num_classes == 0
+        self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
         self.shapes = {}
         for key, value in model.state_dict().items():
             for ours, theirs in rename:
@@ -136,7 +136,7 @@ class Timm(Dump):
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
                 tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
-        if self.resample != TIMM:
+        if self.resample != OWN:
             size = images.shape[-1] // model.patch_embed.patch_size[0]
             mode = "bilinear" if self.resample == BILINEAR else "bicubic"
             tensors["pos_embed"] = resampled(tensors["pos_embed"], model.num_prefix_tokens, size, mode)
@@ -148,8 +148,7 @@ class HuggingFace(Dump):
     """kind: a class of transformers. shard_size: how large the files are at most, with an index. The rest goes to the config."""
 
     def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, **kwargs):
-        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at,
-                         BICUBIC if run_at else TIMM)
+        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at, OWN)
         config = transformers.ViTConfig if kind.startswith("ViT") else transformers.DeiTConfig
         self.kind, self.shard_size = getattr(transformers, kind), shard_size
         self.model_config = config(**kwargs)
@@ -160,7 +159,8 @@ class HuggingFace(Dump):
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
                 self.shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
-        self.config = {key: config[key] for key in ("hidden_act", "layer_norm_eps", "num_attention_heads")}
+        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range")
+        self.config = {key: value for key, value in config.items() if key not in noise_of}
 
     def load(self, tensors):
         """Through from_pretrained, which knows how the names of files stand for those in memory."""
@@ -268,7 +268,7 @@ def run_full(program, only, folder):
         path = dump.save(tensors, folder)
         del tensors
         text["file"] = str(path)
-        text.pop("config", None)  # the real one lies beside the file
+        text.pop("config")  # the real one lies in the file, or beside it
         one = folder / f"dump_{dump.name}"
         one.mkdir(exist_ok=True)
         (one / f"{dump.name}.json").write_text(json.dumps(text))

@@ -123,7 +123,10 @@ RVIT_API int64_t rvit_attention_backward_workspace(const rvit_attention_backward
 
 typedef enum rvit_activation {
     RVIT_ACTIVATION_NONE = 0,
-    RVIT_ACTIVATION_GELU = 1 /* exact: 0.5 x (1 + erf(x / sqrt 2)) */
+    RVIT_ACTIVATION_GELU = 1,       /* exact: 0.5 x (1 + erf(x / sqrt 2)) */
+    RVIT_ACTIVATION_GELU_TANH = 2,  /* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+    RVIT_ACTIVATION_QUICK_GELU = 3, /* x sigmoid(1.702 x) */
+    RVIT_ACTIVATION_SILU = 4        /* x sigmoid(x) */
 } rvit_activation;
 
 /* out[t, :] = activation(x[t, :] weight^T + bias) + residual[t mod period, :] */

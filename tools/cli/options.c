@@ -83,7 +83,32 @@ static const char *against(int value)
 static const char *resampler(int value)
 {
     static const char *const names[] = {
-        [RVIT_RESAMPLE_TIMM] = "timm", [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear"};
+        [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear", [RVIT_RESAMPLE_TIMM] = "timm"};
+    return names[value];
+}
+
+static const char *activation(int value)
+{
+    static const char *const names[] = {[RVIT_ACTIVATION_GELU] = "gelu",
+                                        [RVIT_ACTIVATION_GELU_TANH] = "gelu-tanh",
+                                        [RVIT_ACTIVATION_QUICK_GELU] = "quick-gelu",
+                                        [RVIT_ACTIVATION_SILU] = "silu"};
+    return names[value];
+}
+
+static const char *pooling(int value)
+{
+    static const char *const names[] = {
+        [RVIT_POOLING_CLS] = "cls",           [RVIT_POOLING_MEAN] = "mean",         [RVIT_POOLING_MEAN_NORM] = "mean-norm",
+        [RVIT_POOLING_MEAN_RAW] = "mean-raw", [RVIT_POOLING_CLS_MEAN] = "cls-mean", [RVIT_POOLING_MAP] = "map",
+        [RVIT_POOLING_NONE] = "none"};
+    return names[value];
+}
+
+static const char *position(int value)
+{
+    static const char *const names[] = {
+        [RVIT_POSITION_TABLE] = "table", [RVIT_POSITION_ROPE] = "rotary", [RVIT_POSITION_BOTH] = "both", [RVIT_POSITION_NONE] = "none"};
     return names[value];
 }
 
@@ -120,9 +145,23 @@ static const struct option_row option_rows[] = {
      OPTION_TEXT(T, prune.mask), .commands = RUNS},
     {"image-size", "N", "pixels an edge of the model's input, to which its position table is resampled (its own)",
      OPTION_INTEGER(T, checkpoint.image_size, 1, 65536), .commands = MODELS},
-    {"resample", "NAME", "how: timm (its antialiased bicubic), bicubic (Hugging Face's, DeiT's, EViT's) or bilinear (DynamicViT's, ATS's)",
-     OPTION_CHOICE(T, checkpoint.resample, resampler, RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BILINEAR), .commands = MODELS},
-    {"eps", "X", "of the layernorms (what the checkpoint's family has)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
+    {"resample", "NAME",
+     "how: timm (its antialiased bicubic), bicubic (Hugging Face's, DeiT's, EViT's) or bilinear (DynamicViT's, ATS's) (as the code whose "
+     "names the tensors have)",
+     OPTION_CHOICE(T, checkpoint.resample, resampler, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_TIMM), .commands = MODELS},
+    {"architecture", "NAME",
+     "timm's name of the model, which stands for what the weights do not tell; vit: exact GELU, eps 1e-6, a position table, a head on the "
+     "CLS row (a config.json beside the checkpoint, or its metadata)",
+     OPTION_TEXT(T, checkpoint.architecture), .commands = MODELS},
+    {"heads", "N", "attention heads of a block (as the architecture, or the config.json)", OPTION_INTEGER(T, checkpoint.n_heads, 1, 4096),
+     .commands = MODELS},
+    {"activation", "NAME", "of the MLPs: %s (as the architecture)",
+     OPTION_CHOICE(T, checkpoint.activation, activation, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_SILU), .commands = MODELS},
+    {"pool", "NAME", "what the head reads: %s (as the architecture)",
+     OPTION_CHOICE(T, checkpoint.pooling, pooling, RVIT_POOLING_CLS, RVIT_POOLING_NONE), .commands = MODELS},
+    {"position", "NAME", "what tells where a patch lies: %s (as the architecture)",
+     OPTION_CHOICE(T, checkpoint.position, position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
+    {"eps", "X", "of the layernorms (as the architecture)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
     {"dtype", "TYPE", "storage of weights and activations: %s (f32)", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, RVIT_F16),
      .commands = TIMES},
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_F16),
