@@ -20,9 +20,9 @@ typedef struct group {
 /* clang-format off */
 static const group groups[] = {
 #define PLAIN(...)
-#define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                                         \
-    {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm, RVIT_BLOCK_##block,     \
-     COLOURS_##colours, names},
+#define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
+    {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm,      \
+     RVIT_BLOCK_##block, COLOURS_##colours, names},
 #include "core/timm_architectures.def"
 #undef TIMM
 #undef PLAIN

@@ -70,7 +70,7 @@ enum { SHOWN_NAME = 96 };
 #define SCALES_TIMM [RVIT_ROLE_SCALE1] = "ls1.gamma", [RVIT_ROLE_SCALE2] = "ls2.gamma"
 #define SCALES_DEIT3 [RVIT_ROLE_SCALE1] = "gamma_1", [RVIT_ROLE_SCALE2] = "gamma_2"
 #define HF_DINOV2                                                                                                               \
-    HF_EMBEDDING, HF_NORM, HF_HEAD, HF_ATTENTION, [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                                         \
+    HF_EMBEDDING, HF_NORM, HF_HEAD, HF_ATTENTION, [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                           \
     [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
     [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "choices.h"
+#include "recipe.h"
 
 enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
@@ -29,8 +30,8 @@ static const struct command commands[] = {
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
       "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
-      "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation, by default those of "
-      "DeiT; timm's own ViT were trained with --mean 0.5 --std 0.5. An unreadable image is reported and skipped. With --json, an image's "
+      "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation as the model's files say "
+      "(inspect shows them). An unreadable image is reported and skipped. With --json, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
@@ -173,12 +174,12 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBER(T, seconds, 0, 3600), .commands = BENCH},
     {"shape", "NAME", "without MODEL: DeiT's %s (tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"images", "PATH", "an image, folder or list to verify on (noise)", OPTION_TEXT(T, images), .commands = VERIFY},
-    {"crop", "P", "share of an image's shorter edge that the model sees, %s (0.9, from 384 pixels on 1)",
-     OPTION_NUMBER(T, preprocess.crop, 0.1, 1), .commands = RUNS},
-    {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (0.485,0.456,0.406)",
-     OPTION_NUMBERS(T, preprocess.mean, 0, 1), .commands = RUNS},
-    {"std", "R,G,B", "what they are divided by then, %s; or one for all (0.229,0.224,0.225)",
-     OPTION_NUMBERS(T, preprocess.deviation, 0.001, 1), .commands = RUNS},
+    {"crop", "P", "share of an image's shorter edge that the model sees, %s (as the model's files say, else 0.9, from 384 pixels on 1)",
+     OPTION_NUMBER(T, preprocess.crop, 0.1, 1), .commands = RUNS, .given = RECIPE_CROP},
+    {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (as the model's files say)",
+     OPTION_NUMBERS(T, preprocess.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
+    {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
+     OPTION_NUMBERS(T, preprocess.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
     {"limit", "N", "only the first N images or tiles (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
