@@ -538,6 +538,11 @@ void rvit_vit_name(rvit_vit_config *config)
     snprintf(name + at, room - at, "_%d", (int)info->image_size);
 }
 
+static int is_square(int64_t n)
+{
+    return n > 1 && integer_root(n) * integer_root(n) == n;
+}
+
 /* Parts that shapes show, and tensors that are missing. They say more than the first tensor whose shape is not as expected. */
 static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
 {
@@ -548,12 +553,14 @@ static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
                  rvit_family_name(g->family, RVIT_ROLE_FC1_WEIGHT, 0, name));
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_GATED, where);
     }
-    const int64_t n = n_positions(g), root = n > 1 ? integer_root(n) : 0;
-    if (g->family->names[RVIT_ROLE_CLS] != NULL && !is_there(g, RVIT_ROLE_CLS) && root * root == n && n > 1) {
+    const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
+    if (g->family->names[RVIT_ROLE_CLS] != NULL && !is_there(g, RVIT_ROLE_CLS) &&
+        (is_square(n) || (n_registers > 0 && is_square(n - n_registers)))) {
         snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_CLS, 0, name));
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
     }
-    if (g->depth > 0 && !is_there(g, RVIT_ROLE_NORM_GAMMA) && !is_there(g, RVIT_ROLE_NORM_BETA)) {
+    /* A fc_norm stands in its place. */
+    if (!obstacles->seen[RVIT_FEATURE_FC_NORM] && g->depth > 0 && !is_there(g, RVIT_ROLE_NORM_GAMMA) && !is_there(g, RVIT_ROLE_NORM_BETA)) {
         snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_NORM_GAMMA, 0, name));
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_FINAL_NORM, where);
     }

@@ -396,6 +396,95 @@ static void bad_configs(void **state)
     remove_beside();
 }
 
+/* Models of families that cannot be run: told by their names, and each part is named. */
+static void families(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *tensors[12], *words[6];
+    } cases[] = {
+        {"{\"model_type\":\"siglip\",\"vision_config\":{\"patch_size\":16}}",
+         {"vision_model.embeddings.patch_embedding.weight", "vision_model.embeddings.position_embedding.weight",
+          "vision_model.encoder.layers.0.layer_norm1.weight", "vision_model.encoder.layers.0.layer_norm1.bias",
+          "vision_model.encoder.layers.0.self_attn.q_proj.weight", "vision_model.embeddings.patch_embedding.bias", "vision_model.head.probe",
+          "text_model.embeddings.token_embedding.weight", "logit_scale"},
+         {"attention pooling", "tensor 'vision_model.head.probe'", "no CLS token", "names of hf-siglip", "GELU by tanh"}},
+        {"{\"model_type\":\"dinov3_vit\",\"use_gated_mlp\":true}",
+         {"embeddings.cls_token", "embeddings.register_tokens", "embeddings.patch_embeddings.weight", "layer.0.norm1.weight",
+          "layer.0.norm1.bias", "layer.0.attention.q_proj.weight", "layer.0.mlp.gate_proj.weight", "layer.0.layer_scale1.lambda1",
+          "norm.weight"},
+         {"rotary positions", "names of hf-dinov3", "SwiGLU"}},
+        {"{\"model_type\":\"aimv2_vision_model\"}",
+         {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
+          "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
+          "rms_norm.weight", "head.cls_token"},
+         {"RMS norms", "SwiGLU", "attention pooling", "no CLS token", "SiLU"}},
+        {"{\"architecture\":\"eva02_base_patch14_224\"}",
+         {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
+          "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
+         {"SwiGLU", "a norm inside attention or MLP", "fc_norm", "rotary positions", "SiLU"}},
+        {"{\"architecture\":\"vit_pe_core_base_patch16_224\"}",
+         {"cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.weight", "norm_pre.bias", "blocks.0.norm1.weight",
+          "blocks.0.attn.qkv.weight", "norm.weight", "attn_pool.latent", "head.weight"},
+         {"attention pooling", "rotary positions"}},
+        {NULL,
+         {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
+          "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},
+         {"rotary positions", "SwiGLU", "no position table", "the activation"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        remove_beside();
+        scratch.n = 0;
+        scratch.dtype = "F16";
+        scratch.metadata[0] = '\0';
+        for (int t = 0; cases[i].tensors[t] != NULL; t++)
+            add(&scratch, cases[i].tensors[t], 1, 64, 0, 0, 0);
+        if (cases[i].config != NULL)
+            write_beside("config.json", cases[i].config);
+        refused_with(NULL, RVIT_UNSUPPORTED, cases[i].words);
+    }
+    remove_beside();
+}
+
+/* torchvision's files come without a config; its class has no choices but the heads, and published models have these. */
+static void torchvision(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {
+        {"cls_token", "class_token"},
+        {"pos_embed", "encoder.pos_embedding"},
+        {"patch_embed.proj", "conv_proj"},
+        {"norm1", "ln_1"},
+        {"norm2", "ln_2"},
+        {"attn.qkv.", "self_attention.in_proj_"},
+        {"attn.proj", "self_attention.out_proj"},
+        {"mlp.fc1", "mlp.0"},
+        {"mlp.fc2", "mlp.3"},
+        {"blocks.", "encoder.layers.encoder_layer_"},
+        {"head.", "heads.head."},
+    };
+    const geometry g = {768, 12, 3072, 16, 14, 3, 10, 0};
+    bare(&g);
+    for (int i = 0; i < scratch.n; i++) {
+        char *name = scratch.tensors[i].name, from[96];
+        for (size_t p = 0; p < sizeof names / sizeof *names; p++) {
+            char *at = strstr(name, names[p][0]);
+            if (at == NULL)
+                continue;
+            strcpy(from, at + strlen(names[p][0]));
+            snprintf(at, sizeof scratch.tensors[i].name - (size_t)(at - name), "%s%s", names[p][1], from);
+        }
+        if (strncmp(name, "norm.", 5) == 0) {
+            strcpy(from, name + 5);
+            snprintf(name, sizeof scratch.tensors[i].name, "encoder.ln.%.64s", from);
+        }
+    }
+    const rvit_model_info info = loaded(NULL);
+    assert_string_equal(info.family, "torchvision");
+    assert_int_equal(info.n_heads, 12);
+    expect_fact("heads", "12", "torchvision's VisionTransformer");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -411,6 +500,8 @@ int main(void)
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),
         cmocka_unit_test(bad_configs),
+        cmocka_unit_test(families),
+        cmocka_unit_test(torchvision),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }
