@@ -467,7 +467,7 @@ static int ignorable(const geometry *g, const char *name)
     if (begins_with(name, "score_predictor.") || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
         ends_with(name, "pooler.dense.bias") || ends_with(name, "position_ids"))
         return 1;
-    if (strcmp(g->family->name, "hf-clip") != 0 && strcmp(g->family->name, "hf-siglip") != 0 && strcmp(g->family->prefix, "visual.") != 0)
+    if (strcmp(g->family->name, "hf-clip") != 0 && strcmp(g->family->name, "hf-siglip") != 0 && !begins_with(g->family->prefix, "visual."))
         return 0;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (begins_with(name, text[i]))
@@ -475,17 +475,17 @@ static int ignorable(const geometry *g, const char *name)
     return 0;
 }
 
-/* An unknown tensor in a block, or among the embedding, belongs to the computation: leaving it out would change the results. */
+/* An unknown tensor in a block, among the embedding or under the family's own prefix belongs to the computation: leaving it out would
+ * change the results. */
 static int belongs(const geometry *g, const char *name)
 {
-    static const char *const computed[] = {"embeddings.", "patch_embed.", "pos_embed", "norm.", "layernorm."};
+    static const char *const computed[] = {"embeddings.", "patch_embed.", "pos_embed", "norm.", "layernorm.", "visual.head."};
     char blocks[RVIT_NAME_SIZE];
     snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
-    if (begins_with(name, blocks))
+    if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))
         return 1;
-    const char *rest = begins_with(name, g->family->prefix) ? name + strlen(g->family->prefix) : name;
     for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
-        if (begins_with(rest, computed[i]))
+        if (begins_with(name, computed[i]))
             return 1;
     return 0;
 }

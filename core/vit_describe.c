@@ -249,6 +249,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     note_unknown(config, facts, obstacles);
     note_features(config, facts, obstacles);
     fill_info(info, facts);
+    info->gated = obstacles->seen[RVIT_FEATURE_GATED] || obstacles->seen[RVIT_FEATURE_GATED_APART];
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && obstacles->n == 0)

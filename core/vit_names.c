@@ -147,6 +147,7 @@ static const rvit_family families[] = {
     {"timm", "", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
     {"deit3", "", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
+    {"timm", "visual.trunk.", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}}, /* in open_clip's files */
     {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"hf", "vit.", "encoder.layer.", HF_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK}},
     {"hf", "vit.", "encoder.layer.", HF_FLAG, {HF, HF_BARE_NORM, HF_HEAD, HF_BLOCK}},
@@ -183,7 +184,7 @@ static const rvit_family families[] = {
 /* Names that show a part of the model: of whole tensors from their beginning, or from within. */
 static const struct {
     const char *text;
-    int32_t prefix; /* 1: names begin with text; 0: names contain it */
+    int32_t prefix; /* 1: names begin with text, behind the family's prefix; 0: names contain it */
     rvit_feature feature;
 } parts[] = {
     {".attn.q_norm.", 0, RVIT_FEATURE_QK_NORM},
@@ -210,8 +211,6 @@ static const struct {
     {"embeds.", 1, RVIT_FEATURE_PATCH_ORDER},
     {"fc_norm.", 1, RVIT_FEATURE_FC_NORM},
     {"attn_pool.", 1, RVIT_FEATURE_MAP},
-    {"visual.trunk.attn_pool.", 1, RVIT_FEATURE_MAP},
-    {"visual.attn_pool.", 1, RVIT_FEATURE_MAP},
     {"head.probe", 0, RVIT_FEATURE_MAP},
     {"head.cls_token", 0, RVIT_FEATURE_MAP},
 };
@@ -227,12 +226,14 @@ static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *na
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles)
 {
     char where[SHOWN_NAME];
+    const size_t n_prefix = strlen(family->prefix);
     for (int32_t i = 0; i < rvit_tensor_set_count(set); i++) {
         const char *name = rvit_tensor_set_tensor(set, i)->name;
         if (strncmp(name, "score_predictor.", 16) == 0 || strncmp(name, "text_model.", 11) == 0)
             continue;
+        const char *rest = strncmp(name, family->prefix, n_prefix) == 0 ? name + n_prefix : name;
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
-            if (parts[j].prefix ? strncmp(name, parts[j].text, strlen(parts[j].text)) == 0 : strstr(name, parts[j].text) != NULL)
+            if (parts[j].prefix ? strncmp(rest, parts[j].text, strlen(parts[j].text)) == 0 : strstr(name, parts[j].text) != NULL)
                 note(obstacles, parts[j].feature, name);
     }
     snprintf(where, sizeof where, "names of %s", family->name);
