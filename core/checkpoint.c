@@ -6,12 +6,14 @@
 #include <string.h>
 
 #include "core/args.h"
+#include "core/config_read.h"
 #include "core/entry.h"
 #include "core/half.h"
-#include "core/hf_config.h"
 #include "core/log.h"
 #include "core/pos_embed.h"
 #include "core/status.h"
+#include "core/timm_names.h"
+#include "core/vit_describe.h"
 
 /* CHUNK: elements converted at a time. */
 enum { CHUNK = 8192, SHOWN_NAME = 96, MAX_IMAGE = 1 << 14 };
@@ -23,24 +25,34 @@ typedef struct origin {
     int32_t n_tensors;
 } origin;
 
-static rvit_status apply(const rvit_checkpoint_desc *desc, const char *path, rvit_checkpoint *checkpoint)
+/* Another size than the position table's. */
+static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *config)
 {
-    rvit_model_info *info = &checkpoint->config.info;
-    checkpoint->resample = desc->resample;
-    if (checkpoint->config.family->hugging_face && path != NULL)
-        RVIT_TRY(rvit_hf_config_apply(path, &checkpoint->alloc, info));
-    if (desc->eps != 0)
-        info->eps = desc->eps;
-    if (desc->image_size == 0)
-        return RVIT_OK;
+    rvit_model_info *info = &config->info;
     if (desc->image_size % info->patch_size != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected a multiple of the patch size %d",
                          (int)desc->image_size, (int)info->patch_size);
     const int32_t grid = desc->image_size / info->patch_size;
-    info->image_size = desc->image_size;
+    info->image_size = info->image_height = info->image_width = desc->image_size;
     info->tokens = info->n_prefix + grid * grid;
-    rvit_vit_name(&checkpoint->config);
+    rvit_vit_name(config);
     return RVIT_OK;
+}
+
+/* Files beside tensors in memory there are none. */
+static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const rvit_checkpoint_desc *desc)
+{
+    const rvit_tensor_set *set = checkpoint->tensors;
+    const char *shown = rvit_tensor_set_path(set);
+    rvit_obstacles *obstacles = &checkpoint->obstacles;
+    const rvit_config_source source = {path, rvit_tensor_set_metadata(set, "config"), rvit_tensor_set_metadata(set, "architecture")};
+    rvit_describe_options(desc, &checkpoint->facts);
+    RVIT_TRY(rvit_vit_config_infer(set, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
+    RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));
+    RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, obstacles));
+    if (!desc->describe)
+        RVIT_TRY(rvit_obstacles_status(obstacles, shown));
+    return desc->image_size == 0 || !checkpoint->config.measured ? RVIT_OK : set_size(desc, &checkpoint->config);
 }
 
 static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const rvit_checkpoint_desc *desc)
@@ -52,8 +64,14 @@ static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const r
     checkpoint->used = rvit_alloc_new(&checkpoint->alloc, (size_t)rvit_tensor_set_count(checkpoint->tensors));
     if (checkpoint->used == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
-    RVIT_TRY(rvit_vit_config_infer(checkpoint->tensors, desc->lenient, checkpoint->used, &checkpoint->config));
-    return apply(desc, from->path, checkpoint);
+    return describe(checkpoint, from->path, desc);
+}
+
+static rvit_status check_choice(const char *field, int value, int most)
+{
+    if (value >= 0 && value <= most)
+        return RVIT_OK;
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: %s is %d, expected 0 to %d", field, value, most);
 }
 
 static rvit_status check_desc(const rvit_checkpoint_desc *desc)
@@ -64,9 +82,17 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: allocator lacks allocate or release");
     if (desc->image_size < 0 || desc->image_size > MAX_IMAGE)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected 0 to %d", (int)desc->image_size, MAX_IMAGE);
-    if ((int)desc->resample < RVIT_RESAMPLE_TIMM || (int)desc->resample > RVIT_RESAMPLE_BILINEAR)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: resample is %d, expected %d to %d", (int)desc->resample,
-                         (int)RVIT_RESAMPLE_TIMM, (int)RVIT_RESAMPLE_BILINEAR);
+    RVIT_TRY(check_choice("resample", (int)desc->resample, RVIT_RESAMPLE_TIMM));
+    RVIT_TRY(check_choice("n_heads", desc->n_heads, 1 << 16));
+    RVIT_TRY(check_choice("activation", (int)desc->activation, RVIT_ACTIVATION_SILU));
+    RVIT_TRY(check_choice("pooling", (int)desc->pooling, RVIT_POOLING_NONE));
+    RVIT_TRY(check_choice("position", (int)desc->position, RVIT_POSITION_NONE));
+    RVIT_TRY(check_choice("describe", desc->describe, 1));
+    if (desc->architecture != NULL && !rvit_timm_name_facts(desc->architecture, NULL, "")) {
+        char shown[SHOWN_NAME];
+        rvit_printable(shown, sizeof shown, desc->architecture);
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: architecture '%s' is not a Vision Transformer of timm's", shown);
+    }
     if (!(desc->eps >= 0 && isfinite(desc->eps)))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: eps is %g, expected 0 or a number above it", (double)desc->eps);
     return RVIT_OK;
@@ -163,6 +189,30 @@ rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t in
     if (out_used != NULL)
         *out_used = checkpoint->used[index];
     return RVIT_OK;
+}
+
+rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name, const char **out_value,
+                                 const char **out_origin)
+{
+    RVIT_ENTRY;
+    if (checkpoint == NULL || out_name == NULL || out_value == NULL || out_origin == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: checkpoint, out_name, out_value or out_origin is NULL");
+    int32_t n = 0;
+    for (int i = 0; i < RVIT_FACT_COUNT; i++) {
+        const rvit_fact_value *fact = &checkpoint->facts.of[i];
+        if (!fact->given || n++ != index)
+            continue;
+        *out_name = rvit_fact_name((rvit_fact)i);
+        *out_value = fact->text;
+        *out_origin = fact->where;
+        return RVIT_OK;
+    }
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_checkpoint_fact: there is no fact %d, %d are known", (int)index, (int)n);
+}
+
+const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint)
+{
+    return checkpoint == NULL ? "" : checkpoint->obstacles.text;
 }
 
 const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key)
@@ -266,7 +316,7 @@ static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc 
     RVIT_TRY(rvit_checkpoint_read(checkpoint, alloc, name, (prefix + (int64_t)trained * trained) * dim, table));
     memset(out, 0, (size_t)info->n_prefix * (size_t)dim * sizeof *out);
     memcpy(out, table, (size_t)prefix * (size_t)dim * sizeof *out);
-    return rvit_resample_grid(alloc, checkpoint->resample, table + prefix * dim, trained, grid, info->dim, out + info->n_prefix * dim);
+    return rvit_resample_grid(alloc, info->resample, table + prefix * dim, trained, grid, info->dim, out + info->n_prefix * dim);
 }
 
 rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out)

@@ -3,13 +3,15 @@
 #define RVIT_CORE_CHECKPOINT_H
 
 #include "core/vit_config.h"
+#include "core/vit_facts.h"
 
 struct rvit_checkpoint {
     rvit_alloc alloc;
     rvit_tensor_set *tensors;
     rvit_vit_config config; /* info.image_size and the fields derived from it are those requested */
-    rvit_resample resample;
-    uint8_t *used; /* [tensors]: 1 if the dense forward uses it */
+    rvit_facts facts;
+    rvit_obstacles obstacles; /* of a checkpoint that was opened to be described alone */
+    uint8_t *used;            /* [tensors]: 1 if the dense forward uses it */
 };
 
 /* Reads a whole tensor of n elements as float32. alloc: used during the call only. BAD_FILE: the tensor is missing or has another size, or

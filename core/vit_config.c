@@ -14,8 +14,7 @@ enum {
     MAX_CHANNELS = 64,
     MAX_PATCH = 256,
     MAX_IMAGE = 1 << 14,
-    MAX_REGISTERS = 256,
-    HEAD_DIM = 64
+    MAX_REGISTERS = 256
 };
 
 /* The extents that tensors are made of. */
@@ -33,11 +32,12 @@ typedef enum extent {
     QUARTER_DIM,
     MLP,
     CLASSES,
+    HEAD_IN, /* columns of the head */
     EXTENT_COUNT
 } extent;
 
 /* The parts that not every model has. */
-typedef enum part { ALWAYS, DIST_TOKEN, REGISTER_TOKENS, HEAD, DIST_HEAD, LAYER_SCALE, PART_COUNT } part;
+typedef enum part { ALWAYS, DIST_TOKEN, REGISTER_TOKENS, PATCH_BIAS, NORM_PRE, QKV_BIAS, HEAD, DIST_HEAD, LAYER_SCALE, PART_COUNT } part;
 
 typedef struct role_shape {
     part part;
@@ -51,10 +51,12 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_REGISTERS] = {REGISTER_TOKENS, 3, {ONE, REGISTERS, DIM}},
     [RVIT_ROLE_POSITION] = {ALWAYS, 3, {ONE, POSITIONS, DIM}},
     [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
-    [RVIT_ROLE_PATCH_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_PATCH_BIAS] = {PATCH_BIAS, 1, {DIM}},
+    [RVIT_ROLE_NORM_PRE_GAMMA] = {NORM_PRE, 1, {DIM}},
+    [RVIT_ROLE_NORM_PRE_BETA] = {NORM_PRE, 1, {DIM}},
     [RVIT_ROLE_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
     [RVIT_ROLE_NORM_BETA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_HEAD_WEIGHT] = {HEAD, 2, {CLASSES, DIM}},
+    [RVIT_ROLE_HEAD_WEIGHT] = {HEAD, 2, {CLASSES, HEAD_IN}},
     [RVIT_ROLE_HEAD_BIAS] = {HEAD, 1, {CLASSES}},
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = {DIST_HEAD, 2, {CLASSES, DIM}},
     [RVIT_ROLE_HEAD_DIST_BIAS] = {DIST_HEAD, 1, {CLASSES}},
@@ -62,13 +64,13 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_NORM1_GAMMA] = {ALWAYS, 1, {DIM}},
     [RVIT_ROLE_NORM1_BETA] = {ALWAYS, 1, {DIM}},
     [RVIT_ROLE_QKV_WEIGHT] = {ALWAYS, 2, {DIM3, DIM}},
-    [RVIT_ROLE_QKV_BIAS] = {ALWAYS, 1, {DIM3}},
+    [RVIT_ROLE_QKV_BIAS] = {QKV_BIAS, 1, {DIM3}},
     [RVIT_ROLE_Q_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
-    [RVIT_ROLE_Q_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_Q_BIAS] = {QKV_BIAS, 1, {DIM}},
     [RVIT_ROLE_K_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
-    [RVIT_ROLE_K_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_K_BIAS] = {QKV_BIAS, 1, {DIM}},
     [RVIT_ROLE_V_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
-    [RVIT_ROLE_V_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_V_BIAS] = {QKV_BIAS, 1, {DIM}},
     [RVIT_ROLE_PROJ_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
     [RVIT_ROLE_PROJ_BIAS] = {ALWAYS, 1, {DIM}},
     [RVIT_ROLE_SCALE1] = {LAYER_SCALE, 1, {DIM}},
@@ -94,6 +96,9 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
 
 /* The old form of the patch weight: the same values, flat. */
 static const role_shape flat_patch_weight = {ALWAYS, 2, {DIM, PATCH_VALUES}};
+/* Of families that are RVIT_FAMILY_FLAT, RVIT_FAMILY_HEAD_TRANSPOSED. */
+static const role_shape flat_cls = {ALWAYS, 1, {DIM}}, flat_position = {ALWAYS, 2, {POSITIONS, DIM}};
+static const role_shape transposed_head = {HEAD, 2, {HEAD_IN, CLASSES}};
 
 enum {
     N_MODEL_ROLES = RVIT_FIRST_BLOCK_ROLE,
@@ -163,18 +168,35 @@ static rvit_status check_distillation(const geometry *g, int has_head)
     return RVIT_OK;
 }
 
+/* Whether any block has the tensor. */
+static int is_in_blocks(const geometry *g, rvit_role role)
+{
+    char name[RVIT_NAME_SIZE];
+    for (int32_t block = 0; g->family->names[role] != NULL && block < g->depth; block++)
+        if (find(g, role, block, name) != NULL)
+            return 1;
+    return 0;
+}
+
+static int has_flag(const geometry *g, int32_t flag)
+{
+    return (g->family->flags & flag) != 0;
+}
+
 static rvit_status find_parts(geometry *g)
 {
     g->has[ALWAYS] = 1;
-    g->has[DIST_TOKEN] = g->family->always_dist || is_there(g, RVIT_ROLE_DIST);
+    g->has[DIST_TOKEN] = has_flag(g, RVIT_FAMILY_ALWAYS_DIST) || is_there(g, RVIT_ROLE_DIST);
+    g->has[NORM_PRE] = is_there(g, RVIT_ROLE_NORM_PRE_GAMMA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
+    /* Models that normalise the embedding have no use for it. */
+    g->has[PATCH_BIAS] = is_there(g, RVIT_ROLE_PATCH_BIAS) || !g->has[NORM_PRE];
+    g->has[QKV_BIAS] = is_in_blocks(g, RVIT_ROLE_QKV_BIAS) || is_in_blocks(g, RVIT_ROLE_Q_BIAS) || is_in_blocks(g, RVIT_ROLE_K_BIAS) ||
+                       is_in_blocks(g, RVIT_ROLE_V_BIAS);
     g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
     g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
     g->has[LAYER_SCALE] = is_there(g, RVIT_ROLE_SCALE1) || is_there(g, RVIT_ROLE_SCALE2);
-    RVIT_TRY(check_distillation(g, g->has[HEAD]));
-    if (g->has[DIST_TOKEN] && g->has[REGISTER_TOKENS])
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has a distillation token and register tokens", g->path);
-    return RVIT_OK;
+    return check_distillation(g, g->has[HEAD]);
 }
 
 /* The number of a "blocks.<index>." name without leading zeros; -1 if it is none. Saturates. */
@@ -268,14 +290,9 @@ static rvit_status infer_width(geometry *g)
 {
     char name[RVIT_NAME_SIZE];
     const rvit_file_tensor *patch = find(g, RVIT_ROLE_PATCH_WEIGHT, 0, name);
-    const int64_t dim = majority(vote(g, RVIT_ROLE_PATCH_BIAS, 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(g, RVIT_ROLE_CLS, 3, 2));
-    RVIT_TRY(set_extent(g, DIM, dim, MAX_EXTENT, "width", RVIT_ROLE_PATCH_BIAS));
-    if (dim % HEAD_DIM != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the width %" PRId64 " is not a multiple of %d, the width of a head", g->path, dim,
-                         HEAD_DIM);
-    /* The shapes do not tell the heads; the published models of these widths have heads of 72, 80, 88 and 104. */
-    if (dim == 1152 || dim == 1280 || dim == 1408 || dim == 1664)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: models of width %" PRId64 " have heads that are not %d wide", g->path, dim, HEAD_DIM);
+    const int64_t dim =
+        majority(vote(g, RVIT_ROLE_PATCH_BIAS, 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(g, RVIT_ROLE_NORM_GAMMA, 1, 0));
+    RVIT_TRY(set_extent(g, DIM, dim, MAX_EXTENT, "width", RVIT_ROLE_PATCH_WEIGHT));
     g->extents[DIM3] = 3 * dim;
     g->extents[HALF_DIM] = dim / 2;
     g->extents[QUARTER_DIM] = dim / 4;
@@ -312,23 +329,26 @@ static rvit_status infer_patch(geometry *g)
     }
     RVIT_TRY(set_extent(g, CHANNELS, channels, MAX_CHANNELS, "number of channels", RVIT_ROLE_PATCH_WEIGHT));
     RVIT_TRY(set_extent(g, PATCH, patch, MAX_PATCH, "patch size", RVIT_ROLE_PATCH_WEIGHT));
-    if (patch % 2 != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the patch size %" PRId64 " is odd", g->path, patch);
     g->extents[PATCH_VALUES] = channels * patch * patch;
     return RVIT_OK;
+}
+
+static int64_t n_positions(const geometry *g)
+{
+    return has_flag(g, RVIT_FAMILY_FLAT) ? vote(g, RVIT_ROLE_POSITION, 2, 0) : vote(g, RVIT_ROLE_POSITION, 3, 1);
 }
 
 /* The position table has a row for every patch, and for all prefix tokens, none of them, or those that are no registers. */
 static rvit_status infer_grid(geometry *g, int32_t n_prefix)
 {
     char name[RVIT_NAME_SIZE];
-    const int64_t rows = vote(g, RVIT_ROLE_POSITION, 3, 1), n_registers = g->extents[REGISTERS];
+    const int64_t rows = n_positions(g), n_registers = g->extents[REGISTERS];
     rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name);
     RVIT_TRY(set_extent(g, POSITIONS, rows, MAX_EXTENT, "number of positions", RVIT_ROLE_POSITION));
     int64_t choices[2] = {n_prefix, n_prefix};
-    if (g->family->free_registers)
+    if (has_flag(g, RVIT_FAMILY_FREE_REGISTERS))
         choices[0] = choices[1] = n_prefix - n_registers;
-    else if (!g->family->hugging_face)
+    else if (!has_flag(g, RVIT_FAMILY_HF))
         choices[n_registers == 0] = 0;
     for (int i = 0; i < 2; i++) {
         const int64_t patches = rows - choices[i], grid = patches > 0 ? integer_root(patches) : 0;
@@ -348,10 +368,7 @@ static rvit_status infer_mlp(geometry *g)
 {
     const int64_t mlp =
         majority(vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), vote(g, RVIT_ROLE_FC1_BIAS, 1, 0), vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
-    RVIT_TRY(set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
-    if (mlp % 4 != 0)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: the MLP's width %" PRId64 " is not a multiple of 4", g->path, mlp);
-    return RVIT_OK;
+    return set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT);
 }
 
 static rvit_status infer(geometry *g)
@@ -367,8 +384,12 @@ static rvit_status infer(geometry *g)
     RVIT_TRY(infer_mlp(g));
     if (!g->has[HEAD])
         return RVIT_OK;
-    const int64_t classes =
-        majority(vote(g, RVIT_ROLE_HEAD_WEIGHT, 2, 0), vote(g, RVIT_ROLE_HEAD_BIAS, 1, 0), vote(g, RVIT_ROLE_HEAD_DIST_WEIGHT, 2, 0));
+    const int32_t transposed = has_flag(g, RVIT_FAMILY_HEAD_TRANSPOSED);
+    g->extents[HEAD_IN] = g->extents[DIM];
+    if (vote(g, RVIT_ROLE_HEAD_WEIGHT, 2, !transposed) == 2 * g->extents[DIM] && strcmp(g->family->name, "hf-dinov2") == 0)
+        g->extents[HEAD_IN] = 2 * g->extents[DIM];
+    const int64_t classes = majority(vote(g, RVIT_ROLE_HEAD_WEIGHT, 2, transposed), vote(g, RVIT_ROLE_HEAD_BIAS, 1, 0),
+                                     vote(g, RVIT_ROLE_HEAD_DIST_WEIGHT, 2, 0));
     return set_extent(g, CLASSES, classes, MAX_EXTENT, "number of classes", RVIT_ROLE_HEAD_WEIGHT);
 }
 
@@ -376,6 +397,10 @@ static rvit_status infer(geometry *g)
 static int shape_of(const geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4])
 {
     const role_shape *wanted = role == RVIT_ROLE_PATCH_WEIGHT && tensor->rank == 2 ? &flat_patch_weight : &shapes[role];
+    if (has_flag(g, RVIT_FAMILY_FLAT) && (role == RVIT_ROLE_CLS || role == RVIT_ROLE_POSITION))
+        wanted = role == RVIT_ROLE_CLS ? &flat_cls : &flat_position;
+    if (has_flag(g, RVIT_FAMILY_HEAD_TRANSPOSED) && role == RVIT_ROLE_HEAD_WEIGHT)
+        wanted = &transposed_head;
     int same = tensor->rank == wanted->rank;
     *out_rank = wanted->rank;
     for (int32_t i = 0; i < wanted->rank; i++) {
@@ -408,12 +433,14 @@ static rvit_status check_tensor(const geometry *g, rvit_role role, int32_t block
 /* Counts the predictors that are complete; the name of the tensor that ends the count goes to missing. */
 static int32_t count_predictors(const geometry *g, char missing[RVIT_NAME_SIZE])
 {
+    /* Their linears take features in fours. */
+    const int narrow = g->extents[DIM] % 16 != 0;
     for (int32_t i = 0; i < RVIT_MAX_PREDICTORS; i++)
         for (int role = (int)RVIT_FIRST_PREDICTOR_ROLE; role < (int)RVIT_ROLE_COUNT; role++) {
             int32_t rank;
             int64_t shape[4];
             const rvit_file_tensor *tensor = find(g, (rvit_role)role, i, missing);
-            if (tensor == NULL || tensor->dtype < 0 || !shape_of(g, (rvit_role)role, tensor, &rank, shape))
+            if (narrow || tensor == NULL || tensor->dtype < 0 || !shape_of(g, (rvit_role)role, tensor, &rank, shape))
                 return i;
         }
     missing[0] = '\0';
@@ -426,33 +453,66 @@ static int ends_with(const char *text, const char *end)
     return length >= n && strcmp(text + length - n, end) == 0;
 }
 
-/* Tensors that belong to nothing here, but often come along: pruning predictors, the mask of the training, a head of the training. */
-static int ignorable(const char *name)
+static int begins_with(const char *text, const char *start)
 {
-    return strncmp(name, "score_predictor.", 16) == 0 || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
-           ends_with(name, "pooler.dense.bias");
+    return strncmp(text, start, strlen(start)) == 0;
+}
+
+/* Tensors that belong to nothing here, but often come along: pruning predictors, the mask of the training, a head of the training, the text
+   half of CLIP and of SigLIP. */
+static int ignorable(const geometry *g, const char *name)
+{
+    static const char *const text[] = {"text_model.",      "text_projection",      "logit_scale", "logit_bias",
+                                       "token_embedding.", "positional_embedding", "ln_final.",   "transformer."};
+    if (begins_with(name, "score_predictor.") || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
+        ends_with(name, "pooler.dense.bias") || ends_with(name, "position_ids"))
+        return 1;
+    if (strcmp(g->family->name, "hf-clip") != 0 && strcmp(g->family->name, "hf-siglip") != 0 && !begins_with(g->family->prefix, "visual."))
+        return 0;
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++)
+        if (begins_with(name, text[i]))
+            return 1;
+    return 0;
+}
+
+/* An unknown tensor in a block, among the embedding or under the family's own prefix belongs to the computation: leaving it out would
+ * change the results. */
+static int belongs(const geometry *g, const char *name)
+{
+    static const char *const computed[] = {"embeddings.", "patch_embed.", "pos_embed", "norm.", "layernorm.", "visual.head."};
+    char blocks[RVIT_NAME_SIZE];
+    snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
+    if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))
+        return 1;
+    for (size_t i = 0; i < sizeof computed / sizeof *computed; i++)
+        if (begins_with(name, computed[i]))
+            return 1;
+    return 0;
 }
 
 static rvit_status count_tensors(const geometry *g, int32_t lenient, const uint8_t *used, rvit_model_info *info)
 {
-    const char *first = NULL;
+    const char *first = NULL, *needed = NULL;
     int32_t n_errors = 0;
-    info->n_tensors = rvit_tensor_set_count(g->set);
-    info->n_files = rvit_tensor_set_n_files(g->set);
     for (int32_t i = 0; i < info->n_tensors; i++) {
         const rvit_file_tensor *tensor = rvit_tensor_set_tensor(g->set, i);
-        if (tensor->dtype >= 0)
-            info->n_by_dtype[tensor->dtype]++;
         if (used[i])
             continue;
         info->n_unknown++;
-        if (!ignorable(tensor->name) && n_errors++ == 0)
+        if (ignorable(g, tensor->name))
+            continue;
+        if (n_errors++ == 0)
             first = tensor->name;
+        if (needed == NULL && belongs(g, tensor->name))
+            needed = tensor->name;
     }
+    char shown[SHOWN_NAME];
+    rvit_printable(shown, sizeof shown, needed != NULL ? needed : first != NULL ? first : "");
+    if (needed != NULL)
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all), and belongs to what the model computes", g->path,
+                         shown, (int)n_errors);
     if (lenient || n_errors == 0)
         return RVIT_OK;
-    char shown[SHOWN_NAME];
-    rvit_printable(shown, sizeof shown, first);
     return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is unknown (%d unknown in all); a lenient reader may pass over them", g->path, shown,
                      (int)n_errors);
 }
@@ -478,42 +538,111 @@ void rvit_vit_name(rvit_vit_config *config)
     snprintf(name + at, room - at, "_%d", (int)info->image_size);
 }
 
-rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config)
+static int is_square(int64_t n)
+{
+    return n > 1 && integer_root(n) * integer_root(n) == n;
+}
+
+/* Parts that shapes show, and tensors that are missing. They say more than the first tensor whose shape is not as expected. */
+static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
+{
+    char name[RVIT_NAME_SIZE], where[RVIT_NAME_SIZE + 64];
+    const int64_t rows = vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), columns = vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1);
+    if (rows > 0 && rows == 2 * columns) {
+        snprintf(where, sizeof where, "tensor '%s' has two rows for each column of the next",
+                 rvit_family_name(g->family, RVIT_ROLE_FC1_WEIGHT, 0, name));
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_GATED, where);
+    }
+    const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
+    if (g->family->names[RVIT_ROLE_CLS] != NULL && !is_there(g, RVIT_ROLE_CLS) &&
+        (is_square(n) || (n_registers > 0 && is_square(n - n_registers)))) {
+        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_CLS, 0, name));
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
+    }
+    /* A fc_norm stands in its place. */
+    if (!obstacles->seen[RVIT_FEATURE_FC_NORM] && g->depth > 0 && !is_there(g, RVIT_ROLE_NORM_GAMMA) && !is_there(g, RVIT_ROLE_NORM_BETA)) {
+        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_NORM_GAMMA, 0, name));
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_FINAL_NORM, where);
+    }
+    if (g->depth > 1 && is_in_blocks(g, RVIT_ROLE_NORM1_GAMMA) && !is_in_blocks(g, RVIT_ROLE_NORM1_BETA)) {
+        snprintf(where, sizeof where, "blocks have '%s' without a bias", g->family->names[RVIT_ROLE_NORM1_GAMMA]);
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_RMS_NORM, where);
+    }
+    if (is_there(g, RVIT_ROLE_DIST) && is_there(g, RVIT_ROLE_REGISTERS))
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
+    if (g->family->names[RVIT_ROLE_POSITION] != NULL && !is_there(g, RVIT_ROLE_POSITION) && is_in_blocks(g, RVIT_ROLE_SCALE1)) {
+        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name));
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_POSITION, where);
+    }
+}
+
+static void count_dtypes(const geometry *g, rvit_model_info *info)
+{
+    info->n_tensors = rvit_tensor_set_count(g->set);
+    info->n_files = rvit_tensor_set_n_files(g->set);
+    for (int32_t i = 0; i < info->n_tensors; i++) {
+        const rvit_file_tensor *tensor = rvit_tensor_set_tensor(g->set, i);
+        if (tensor->dtype >= 0)
+            info->n_by_dtype[tensor->dtype]++;
+    }
+}
+
+static void fill_info(const geometry *g, rvit_model_info *info)
+{
+    info->patch_size = (int32_t)g->extents[PATCH];
+    info->image_size = info->trained_size = (int32_t)g->grid * info->patch_size;
+    info->channels = (int32_t)g->extents[CHANNELS];
+    info->dim = (int32_t)g->extents[DIM];
+    info->depth = g->depth;
+    info->mlp_dim = (int32_t)g->extents[MLP];
+    info->n_registers = (int32_t)g->extents[REGISTERS];
+    info->n_prefix = 1 + g->has[DIST_TOKEN] + info->n_registers;
+    info->tokens = info->n_prefix + (int32_t)(g->grid * g->grid);
+    info->n_classes = (int32_t)g->extents[CLASSES];
+    info->distilled = g->has[DIST_HEAD];
+    info->norm_pre = g->has[NORM_PRE];
+    info->final_norm = 1;
+}
+
+/* Shapes of a model all of whose parts are known. */
+static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvit_vit_config *config)
+{
+    RVIT_TRY(check_missing(g));
+    RVIT_TRY(infer(g));
+    for (int64_t i = 0; i < n_expected(g); i++) {
+        int32_t block;
+        const int role = expected(g, i, &block);
+        if (role >= 0)
+            RVIT_TRY(check_tensor(g, (rvit_role)role, block, used, &config->info.n_parameters));
+    }
+    RVIT_TRY(count_tensors(g, lenient, used, &config->info));
+    fill_info(g, &config->info);
+    config->layer_scale = g->has[LAYER_SCALE];
+    config->qkv_bias = g->has[QKV_BIAS];
+    config->patch_bias = g->has[PATCH_BIAS];
+    config->position_prefix = (int32_t)g->position_prefix;
+    config->cls_and_mean = g->extents[HEAD_IN] > g->extents[DIM];
+    config->measured = 1;
+    config->info.n_predictors = count_predictors(g, config->missing_predictor);
+    return RVIT_OK;
+}
+
+rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config,
+                                  rvit_obstacles *obstacles)
 {
     geometry g = {.set = set, .path = rvit_tensor_set_path(set)};
     RVIT_TRY(rvit_family_detect(set, &g.family));
-    RVIT_TRY(find_parts(&g));
+    memset(config, 0, sizeof *config);
+    config->family = g.family;
+    config->info.struct_size = sizeof config->info;
+    snprintf(config->info.family, sizeof config->info.family, "%s", g.family->name);
+    count_dtypes(&g, &config->info);
     RVIT_TRY(count_blocks(&g));
-    RVIT_TRY(check_missing(&g));
-    RVIT_TRY(infer(&g));
-
-    rvit_vit_config result = {.family = g.family, .layer_scale = g.has[LAYER_SCALE], .position_prefix = (int32_t)g.position_prefix};
-    rvit_model_info *info = &result.info;
-    info->struct_size = sizeof *info;
-    for (int64_t i = 0; i < n_expected(&g); i++) {
-        int32_t block;
-        const int role = expected(&g, i, &block);
-        if (role >= 0)
-            RVIT_TRY(check_tensor(&g, (rvit_role)role, block, used, &info->n_parameters));
-    }
-    RVIT_TRY(count_tensors(&g, lenient, used, info));
-    snprintf(info->family, sizeof info->family, "%s", g.family->name);
-    info->eps = g.family->hugging_face ? 1e-12f : 1e-6f;
-    info->patch_size = (int32_t)g.extents[PATCH];
-    info->image_size = info->trained_size = (int32_t)g.grid * info->patch_size;
-    info->channels = (int32_t)g.extents[CHANNELS];
-    info->dim = (int32_t)g.extents[DIM];
-    info->head_dim = HEAD_DIM;
-    info->n_heads = info->dim / HEAD_DIM;
-    info->depth = g.depth;
-    info->mlp_dim = (int32_t)g.extents[MLP];
-    info->n_registers = (int32_t)g.extents[REGISTERS];
-    info->n_prefix = 1 + g.has[DIST_TOKEN] + info->n_registers;
-    info->tokens = info->n_prefix + (int32_t)(g.grid * g.grid);
-    info->n_classes = (int32_t)g.extents[CLASSES];
-    info->distilled = g.has[DIST_HEAD];
-    info->n_predictors = count_predictors(&g, result.missing_predictor);
-    rvit_vit_name(&result);
-    *config = result;
-    return RVIT_OK;
+    config->info.depth = g.depth;
+    rvit_family_features(set, g.family, obstacles);
+    find_shapes(&g, obstacles);
+    if (obstacles->n > 0)
+        return RVIT_OK;
+    RVIT_TRY(find_parts(&g));
+    return check_shapes(&g, lenient, used, config);
 }

@@ -11,15 +11,19 @@
 typedef struct rvit_vit_config {
     const rvit_family *family;
     rvit_model_info info;
+    int32_t measured;                       /* 1: all shapes were checked; 0: there are obstacles, and info is not complete */
     int32_t layer_scale;                    /* 1: its blocks scale what they add */
+    int32_t qkv_bias, patch_bias;           /* 0: there is none */
+    int32_t cls_and_mean;                   /* 1: the head has columns for CLS row and mean */
     int32_t position_prefix;                /* rows of the position table for prefix tokens: the first of it, of the first of them */
     char missing_predictor[RVIT_NAME_SIZE]; /* the tensor that keeps predictor info.n_predictors from being complete */
 } rvit_vit_config;
 
-/* Fills *config and used [set's tensors]: 1 for each tensor the dense forward uses. eps is that of the family. BAD_FILE: a tensor is
-   missing, misshaped, of a type that holds no weights or, unless lenient, unknown. UNSUPPORTED: parts of a model that are recognised, but
-   not run. */
-rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config);
+/* Fills *config and used [set's tensors]: 1 for each tensor the dense forward uses. Parts that names or shapes show, but that the forward
+   does not run, become obstacles; shapes are then not checked. BAD_FILE: a tensor is missing, misshaped, of a type that holds no weights or
+   unknown, unless lenient and outside of what is computed. */
+rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, uint8_t *used, rvit_vit_config *config,
+                                  rvit_obstacles *obstacles);
 /* Fills info.architecture from the rest. */
 void rvit_vit_name(rvit_vit_config *config);
 

@@ -317,6 +317,22 @@ static rvit_status add_outer(const forward *f, rvit_op *op)
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
 }
 
+/* From the spare array to x. */
+static rvit_status normalise_embedding(const forward *f)
+{
+    const rvit_model *model = f->model;
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = args.out_dtype = model->x_dtype;
+    args.rows = f->rows;
+    args.dim = model->info.dim;
+    args.eps = model->info.eps;
+    args.x = f->spare;
+    args.gamma = model->norm_pre_gamma;
+    args.beta = model->norm_pre_beta;
+    args.out = f->x;
+    return rvit_layernorm(f->stream, &args);
+}
+
 static rvit_status embed(forward *f)
 {
     const rvit_model *model = f->model;
@@ -334,8 +350,10 @@ static rvit_status embed(forward *f)
     args.weight = model->patch_weight;
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
-    args.out = f->x;
+    args.out = model->info.norm_pre ? f->spare : f->x;
     RVIT_TRY(add_linear(f, &args, absent));
+    if (model->info.norm_pre)
+        RVIT_TRY(normalise_embedding(f));
     return trace_x(f, 0);
 }
 

@@ -33,6 +33,7 @@ struct rvit_model {
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
     rvit_block_weights *blocks;
+    rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */
     rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0 */
     rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
     char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */

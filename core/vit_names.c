@@ -18,22 +18,25 @@ enum { SHOWN_NAME = 96 };
 #define TIMM                                                                                                                    \
     [RVIT_ROLE_CLS] = "cls_token", [RVIT_ROLE_DIST] = "dist_token", [RVIT_ROLE_POSITION] = "pos_embed",                           \
     [RVIT_ROLE_PATCH_WEIGHT] = "patch_embed.proj.weight", [RVIT_ROLE_PATCH_BIAS] = "patch_embed.proj.bias",                       \
+    [RVIT_ROLE_NORM_PRE_GAMMA] = "norm_pre.weight", [RVIT_ROLE_NORM_PRE_BETA] = "norm_pre.bias",                                  \
     [RVIT_ROLE_NORM_GAMMA] = "norm.weight", [RVIT_ROLE_NORM_BETA] = "norm.bias",                                                  \
     [RVIT_ROLE_HEAD_WEIGHT] = "head.weight", [RVIT_ROLE_HEAD_BIAS] = "head.bias",                                                 \
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = "head_dist.weight", [RVIT_ROLE_HEAD_DIST_BIAS] = "head_dist.bias",                             \
     [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
-    [RVIT_ROLE_QKV_WEIGHT] = "attn.qkv.weight", [RVIT_ROLE_QKV_BIAS] = "attn.qkv.bias",                                           \
+    [RVIT_ROLE_QKV_WEIGHT] = "attn.qkv.weight",                                                                                   \
     [RVIT_ROLE_PROJ_WEIGHT] = "attn.proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attn.proj.bias",                                       \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
     [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
     [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias",                                             \
     PREDICTORS
 
-#define HF                                                                                                                      \
+#define HF_EMBEDDING                                                                                                                      \
     [RVIT_ROLE_CLS] = "embeddings.cls_token", [RVIT_ROLE_DIST] = "embeddings.distillation_token",                                 \
     [RVIT_ROLE_POSITION] = "embeddings.position_embeddings",                                                                      \
     [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embeddings.projection.weight",                                                   \
-    [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embeddings.projection.bias",                                                       \
+    [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embeddings.projection.bias"
+#define HF                                                                                                                      \
+    HF_EMBEDDING,                                                                                                               \
     [RVIT_ROLE_NORM1_GAMMA] = "layernorm_before.weight", [RVIT_ROLE_NORM1_BETA] = "layernorm_before.bias",                        \
     [RVIT_ROLE_NORM2_GAMMA] = "layernorm_after.weight", [RVIT_ROLE_NORM2_BETA] = "layernorm_after.bias", PREDICTORS
 #define HF_NORM [RVIT_ROLE_NORM_GAMMA] = "layernorm.weight", [RVIT_ROLE_NORM_BETA] = "layernorm.bias"
@@ -43,11 +46,13 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_HEAD_WEIGHT] = "/cls_classifier.weight", [RVIT_ROLE_HEAD_BIAS] = "/cls_classifier.bias",                           \
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = "/distillation_classifier.weight", [RVIT_ROLE_HEAD_DIST_BIAS] = "/distillation_classifier.bias"
 /* Tensor names of a block in Hugging Face files. */
-#define HF_BLOCK                                                                                                                \
+#define HF_ATTENTION                                                                                                                \
     [RVIT_ROLE_Q_WEIGHT] = "attention.attention.query.weight", [RVIT_ROLE_Q_BIAS] = "attention.attention.query.bias",             \
     [RVIT_ROLE_K_WEIGHT] = "attention.attention.key.weight", [RVIT_ROLE_K_BIAS] = "attention.attention.key.bias",                 \
     [RVIT_ROLE_V_WEIGHT] = "attention.attention.value.weight", [RVIT_ROLE_V_BIAS] = "attention.attention.value.bias",             \
-    [RVIT_ROLE_PROJ_WEIGHT] = "attention.output.dense.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.output.dense.bias",             \
+    [RVIT_ROLE_PROJ_WEIGHT] = "attention.output.dense.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.output.dense.bias"
+#define HF_BLOCK                                                                                                                \
+    HF_ATTENTION,                                                                                                               \
     [RVIT_ROLE_FC1_WEIGHT] = "intermediate.dense.weight", [RVIT_ROLE_FC1_BIAS] = "intermediate.dense.bias",                       \
     [RVIT_ROLE_FC2_WEIGHT] = "output.dense.weight", [RVIT_ROLE_FC2_BIAS] = "output.dense.bias"
 /* The names that transformers 5 uses in memory, and thus in a saved state_dict. */
@@ -59,59 +64,183 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
     [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias"
 
+#define QKV_BIAS [RVIT_ROLE_QKV_BIAS] = "attn.qkv.bias"
+/* timm's EVA keeps the biases apart, and the keys have none. */
+#define QV_BIAS [RVIT_ROLE_Q_BIAS] = "attn.q_bias", [RVIT_ROLE_V_BIAS] = "attn.v_bias"
+#define SCALES_TIMM [RVIT_ROLE_SCALE1] = "ls1.gamma", [RVIT_ROLE_SCALE2] = "ls2.gamma"
+#define SCALES_DEIT3 [RVIT_ROLE_SCALE1] = "gamma_1", [RVIT_ROLE_SCALE2] = "gamma_2"
+#define HF_DINOV2                                                                                                               \
+    HF_EMBEDDING, HF_NORM, HF_HEAD, HF_ATTENTION, [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                           \
+    [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
+    [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
+    [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \
+    [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
+    [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias"
+#define HF_DINOV3                                                                                                               \
+    [RVIT_ROLE_CLS] = "embeddings.cls_token", [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                               \
+    [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embeddings.weight", [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embeddings.bias", \
+    [RVIT_ROLE_NORM_GAMMA] = "norm.weight", [RVIT_ROLE_NORM_BETA] = "norm.bias",                                                  \
+    [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
+    [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "attention.q_proj.bias",                               \
+    [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight",                                                                             \
+    [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_V_BIAS] = "attention.v_proj.bias",                               \
+    [RVIT_ROLE_PROJ_WEIGHT] = "attention.o_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.o_proj.bias",                         \
+    [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \
+    [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
+    [RVIT_ROLE_FC1_WEIGHT] = "mlp.up_proj.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.up_proj.bias",                                     \
+    [RVIT_ROLE_FC2_WEIGHT] = "mlp.down_proj.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.down_proj.bias"
+/* CLIP's and SigLIP's towers. */
+#define HF_TOWER                                                                                                                \
+    [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight", [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embedding.weight", \
+    [RVIT_ROLE_NORM_GAMMA] = "post_layernorm.weight", [RVIT_ROLE_NORM_BETA] = "post_layernorm.bias",                              \
+    [RVIT_ROLE_NORM1_GAMMA] = "layer_norm1.weight", [RVIT_ROLE_NORM1_BETA] = "layer_norm1.bias",                                  \
+    [RVIT_ROLE_Q_WEIGHT] = "self_attn.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "self_attn.q_proj.bias",                               \
+    [RVIT_ROLE_K_WEIGHT] = "self_attn.k_proj.weight", [RVIT_ROLE_K_BIAS] = "self_attn.k_proj.bias",                               \
+    [RVIT_ROLE_V_WEIGHT] = "self_attn.v_proj.weight", [RVIT_ROLE_V_BIAS] = "self_attn.v_proj.bias",                               \
+    [RVIT_ROLE_PROJ_WEIGHT] = "self_attn.out_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "self_attn.out_proj.bias",                     \
+    [RVIT_ROLE_NORM2_GAMMA] = "layer_norm2.weight", [RVIT_ROLE_NORM2_BETA] = "layer_norm2.bias",                                  \
+    [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
+    [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias"
+#define HF_CLIP                                                                                                                 \
+    HF_TOWER, [RVIT_ROLE_CLS] = "embeddings.class_embedding",                                                                     \
+    [RVIT_ROLE_NORM_PRE_GAMMA] = "pre_layrnorm.weight", [RVIT_ROLE_NORM_PRE_BETA] = "pre_layrnorm.bias"
+#define HF_SIGLIP HF_TOWER, [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embedding.bias"
+#define HF_AIMV2                                                                                                                \
+    [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight",                                                                \
+    [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embed.weight", [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embed.bias",           \
+    [RVIT_ROLE_NORM_GAMMA] = "rms_norm.weight", [RVIT_ROLE_NORM1_GAMMA] = "rms_norm1.weight",                                     \
+    [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight",                           \
+    [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_PROJ_WEIGHT] = "attention.out_proj.weight",                      \
+    [RVIT_ROLE_NORM2_GAMMA] = "rms_norm2.weight",                                                                                 \
+    [RVIT_ROLE_FC1_WEIGHT] = "ffn.up_proj.weight", [RVIT_ROLE_FC2_WEIGHT] = "ffn.down_proj.weight"
+#define OPEN_CLIP                                                                                                               \
+    [RVIT_ROLE_CLS] = "class_embedding", [RVIT_ROLE_POSITION] = "positional_embedding", [RVIT_ROLE_PATCH_WEIGHT] = "conv1.weight", \
+    [RVIT_ROLE_NORM_PRE_GAMMA] = "ln_pre.weight", [RVIT_ROLE_NORM_PRE_BETA] = "ln_pre.bias",                                      \
+    [RVIT_ROLE_NORM_GAMMA] = "ln_post.weight", [RVIT_ROLE_NORM_BETA] = "ln_post.bias", [RVIT_ROLE_HEAD_WEIGHT] = "proj",          \
+    [RVIT_ROLE_NORM1_GAMMA] = "ln_1.weight", [RVIT_ROLE_NORM1_BETA] = "ln_1.bias",                                                \
+    [RVIT_ROLE_QKV_WEIGHT] = "attn.in_proj_weight", [RVIT_ROLE_QKV_BIAS] = "attn.in_proj_bias",                                   \
+    [RVIT_ROLE_PROJ_WEIGHT] = "attn.out_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attn.out_proj.bias",                               \
+    [RVIT_ROLE_SCALE1] = "ls_1.gamma", [RVIT_ROLE_SCALE2] = "ls_2.gamma",                                                         \
+    [RVIT_ROLE_NORM2_GAMMA] = "ln_2.weight", [RVIT_ROLE_NORM2_BETA] = "ln_2.bias",                                                \
+    [RVIT_ROLE_FC1_WEIGHT] = "mlp.c_fc.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.c_fc.bias",                                           \
+    [RVIT_ROLE_FC2_WEIGHT] = "mlp.c_proj.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.c_proj.bias"
+#define TORCHVISION                                                                                                             \
+    [RVIT_ROLE_CLS] = "class_token", [RVIT_ROLE_POSITION] = "encoder.pos_embedding",                                              \
+    [RVIT_ROLE_PATCH_WEIGHT] = "conv_proj.weight", [RVIT_ROLE_PATCH_BIAS] = "conv_proj.bias",                                     \
+    [RVIT_ROLE_NORM_GAMMA] = "encoder.ln.weight", [RVIT_ROLE_NORM_BETA] = "encoder.ln.bias",                                      \
+    [RVIT_ROLE_HEAD_WEIGHT] = "heads.head.weight", [RVIT_ROLE_HEAD_BIAS] = "heads.head.bias",                                     \
+    [RVIT_ROLE_NORM1_GAMMA] = "ln_1.weight", [RVIT_ROLE_NORM1_BETA] = "ln_1.bias",                                                \
+    [RVIT_ROLE_QKV_WEIGHT] = "self_attention.in_proj_weight", [RVIT_ROLE_QKV_BIAS] = "self_attention.in_proj_bias",               \
+    [RVIT_ROLE_PROJ_WEIGHT] = "self_attention.out_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "self_attention.out_proj.bias",           \
+    [RVIT_ROLE_NORM2_GAMMA] = "ln_2.weight", [RVIT_ROLE_NORM2_BETA] = "ln_2.bias"
+
+enum {
+    HF_FLAG = RVIT_FAMILY_HF,
+    DIST_FLAG = RVIT_FAMILY_HF | RVIT_FAMILY_ALWAYS_DIST,
+    FREE = RVIT_FAMILY_FREE_REGISTERS,
+    TOWER = RVIT_FAMILY_HF | RVIT_FAMILY_FLAT,
+    OPEN = RVIT_FAMILY_FLAT | RVIT_FAMILY_HEAD_TRANSPOSED
+};
+
 /* The first family wins a tie in the number of recognised tensors. */
 static const rvit_family families[] = {
-    {"timm", "", "blocks.", 0, 0, 0, {TIMM, [RVIT_ROLE_REGISTERS] = "reg_token", [RVIT_ROLE_SCALE1] = "ls1.gamma",
-                                      [RVIT_ROLE_SCALE2] = "ls2.gamma"}},
-    {"deit3", "", "blocks.", 0, 0, 0, {TIMM, [RVIT_ROLE_SCALE1] = "gamma_1", [RVIT_ROLE_SCALE2] = "gamma_2"}},
-    {"dinov2", "", "blocks.", 0, 0, 1, {TIMM, [RVIT_ROLE_REGISTERS] = "register_tokens", [RVIT_ROLE_SCALE1] = "ls1.gamma",
-                                        [RVIT_ROLE_SCALE2] = "ls2.gamma"}},
-    {"hf", "vit.", "encoder.layer.", 1, 0, 0, {HF, HF_NORM, HF_HEAD, HF_BLOCK}},
-    {"hf", "vit.", "encoder.layer.", 1, 0, 0, {HF, HF_BARE_NORM, HF_HEAD, HF_BLOCK}},
-    {"hf", "vit.", "layers.", 1, 0, 0, {HF, HF_NORM, HF_HEAD, HF_BLOCK_5}},
-    {"hf", "deit.", "encoder.layer.", 1, 1, 0, {HF, HF_NORM, HF_HEAD, HF_BLOCK}},
-    {"hf", "deit.", "encoder.layer.", 1, 1, 0, {HF, HF_NORM, HF_TEACHER, HF_BLOCK}},
-    {"hf", "deit.", "layers.", 1, 1, 0, {HF, HF_NORM, HF_HEAD, HF_BLOCK_5}},
-    {"hf", "deit.", "layers.", 1, 1, 0, {HF, HF_NORM, HF_TEACHER, HF_BLOCK_5}},
-    {"hf", "", "encoder.layer.", 1, 0, 0, {HF, HF_NORM, HF_BLOCK}},
-    {"hf", "", "layers.", 1, 0, 0, {HF, HF_NORM, HF_BLOCK_5}},
+    {"timm", "", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
+    {"deit3", "", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
+    {"dinov2", "", "blocks.", FREE, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
+    {"timm", "visual.trunk.", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}}, /* in open_clip's files */
+    {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
+    {"hf", "vit.", "encoder.layer.", HF_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK}},
+    {"hf", "vit.", "encoder.layer.", HF_FLAG, {HF, HF_BARE_NORM, HF_HEAD, HF_BLOCK}},
+    {"hf", "vit.", "layers.", HF_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK_5}},
+    {"hf", "deit.", "encoder.layer.", DIST_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK}},
+    {"hf", "deit.", "encoder.layer.", DIST_FLAG, {HF, HF_NORM, HF_TEACHER, HF_BLOCK}},
+    {"hf", "deit.", "layers.", DIST_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK_5}},
+    {"hf", "deit.", "layers.", DIST_FLAG, {HF, HF_NORM, HF_TEACHER, HF_BLOCK_5}},
+    {"hf", "", "encoder.layer.", HF_FLAG, {HF, HF_NORM, HF_BLOCK}},
+    {"hf", "", "layers.", HF_FLAG, {HF, HF_NORM, HF_BLOCK_5}},
+    {"hf-dinov2", "", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
+    {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
+    {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3}},
+    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3}},
+    {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
+    {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, HF_HEAD}},
+    {"hf-clip", "", "encoder.layers.", TOWER, {HF_CLIP}},
+    {"hf-siglip", "vision_model.", "encoder.layers.", TOWER, {HF_SIGLIP, HF_HEAD}},
+    {"hf-siglip", "", "encoder.layers.", TOWER, {HF_SIGLIP}},
+    {"hf-aimv2", "", "encoder.layers.", TOWER, {HF_AIMV2}},
+    {"hf-aimv2", "vision_model.", "encoder.layers.", TOWER, {HF_AIMV2}},
+    {"open_clip", "visual.", "transformer.resblocks.", OPEN, {OPEN_CLIP}},
+    {"open_clip", "", "transformer.resblocks.", OPEN, {OPEN_CLIP}},
+    {"torchvision", "", "encoder.layers.encoder_layer_", 0, {TORCHVISION,
+        [RVIT_ROLE_FC1_WEIGHT] = "mlp.linear_1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.linear_1.bias",
+        [RVIT_ROLE_FC2_WEIGHT] = "mlp.linear_2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.linear_2.bias"}},
+    {"torchvision", "", "encoder.layers.encoder_layer_", 0, {TORCHVISION,
+        [RVIT_ROLE_FC1_WEIGHT] = "mlp.0.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.0.bias",
+        [RVIT_ROLE_FC2_WEIGHT] = "mlp.3.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.3.bias"}},
 };
 /* clang-format on */
 
-/* Tensor names of models that are not supported. */
+/* Names that show a part of the model: of whole tensors from their beginning, or from within. */
 static const struct {
     const char *text;
-    int32_t prefix; /* 1: names begin with text; 0: names contain it */
-    const char *what;
-} foreign[] = {
-    {".layer_scale1.", 0, "Hugging Face's names for DINOv2"},
-    {".attn.q_norm.", 0, "normalised queries and keys"},
-    {".attn.k_norm.", 0, "normalised queries and keys"},
-    {".mlp.w12.", 0, "a gated (SwiGLU) MLP"},
-    {".mlp.fc1_g.", 0, "a gated (SwiGLU) MLP"},
-    {"relative_position_bias_table", 0, "a relative position bias"},
-    {"pre_logits.", 1, "a layer between norm and head"},
-    {"norm_pre.", 1, "a norm before the first block"},
-    {"fc_norm.", 1, "a head on averaged patches"},
-    {"attn_pool.", 1, "a head with attention pooling"},
+    int32_t prefix; /* 1: names begin with text, behind the family's prefix; 0: names contain it */
+    rvit_feature feature;
+} parts[] = {
+    {".attn.q_norm.", 0, RVIT_FEATURE_QK_NORM},
+    {".attn.k_norm.", 0, RVIT_FEATURE_QK_NORM},
+    {".mlp.w12.", 0, RVIT_FEATURE_GATED},
+    {".mlp.w3.", 0, RVIT_FEATURE_GATED_APART},
+    {".mlp.weights_in.", 0, RVIT_FEATURE_GATED},
+    {".mlp.fc1_g.", 0, RVIT_FEATURE_GATED_APART},
+    {".mlp.gate_proj.", 0, RVIT_FEATURE_GATED_APART},
+    {".ffn.gate_proj.", 0, RVIT_FEATURE_GATED_APART},
+    {".mlp.norm.", 0, RVIT_FEATURE_SUB_NORM},
+    {".attn.norm.", 0, RVIT_FEATURE_SUB_NORM},
+    {".attn.inner_attn_ln.", 0, RVIT_FEATURE_SUB_NORM},
+    {".rms_norm1.", 0, RVIT_FEATURE_RMS_NORM},
+    {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
+    {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},
+    {"rope.freqs", 1, RVIT_FEATURE_MIXED_ROPE},
+    {"rope_embed.periods", 1, RVIT_FEATURE_ROPE},
+    {"storage_tokens", 1, RVIT_FEATURE_ROPE},
+    {"pre_logits.", 1, RVIT_FEATURE_PRE_LOGITS},
+    {"patch_embed.norm.", 1, RVIT_FEATURE_EMBEDDING_NORM},
+    {"embeddings.rms_norm.", 0, RVIT_FEATURE_EMBEDDING_NORM},
+    {"patch_embed.backbone.", 1, RVIT_FEATURE_CONV_STEM},
+    {"embeds.", 1, RVIT_FEATURE_PATCH_ORDER},
+    {"fc_norm.", 1, RVIT_FEATURE_FC_NORM},
+    {"attn_pool.", 1, RVIT_FEATURE_MAP},
+    {"head.probe", 0, RVIT_FEATURE_MAP},
+    {"head.cls_token", 0, RVIT_FEATURE_MAP},
 };
 
-static rvit_status check_foreign(const rvit_tensor_set *set)
+static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *name)
 {
+    char shown[SHOWN_NAME], where[SHOWN_NAME + 16];
+    rvit_printable(shown, sizeof shown, name);
+    snprintf(where, sizeof where, "tensor '%s'", shown);
+    rvit_obstacles_feature(obstacles, feature, where);
+}
+
+void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles)
+{
+    char where[SHOWN_NAME];
+    const size_t n_prefix = strlen(family->prefix);
     for (int32_t i = 0; i < rvit_tensor_set_count(set); i++) {
         const char *name = rvit_tensor_set_tensor(set, i)->name;
-        for (size_t j = 0; j < sizeof foreign / sizeof *foreign; j++) {
-            const int found =
-                foreign[j].prefix ? strncmp(name, foreign[j].text, strlen(foreign[j].text)) == 0 : strstr(name, foreign[j].text) != NULL;
-            if (found && strncmp(name, "score_predictor.", 16) != 0) {
-                char shown[SHOWN_NAME];
-                rvit_printable(shown, sizeof shown, name);
-                return rvit_fail(RVIT_UNSUPPORTED, "%s: the model has %s, which is not supported (tensor '%s')", rvit_tensor_set_path(set),
-                                 foreign[j].what, shown);
-            }
-        }
+        if (strncmp(name, "score_predictor.", 16) == 0 || strncmp(name, "text_model.", 11) == 0)
+            continue;
+        const char *rest = strncmp(name, family->prefix, n_prefix) == 0 ? name + n_prefix : name;
+        for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)
+            if (parts[j].prefix ? strncmp(rest, parts[j].text, strlen(parts[j].text)) == 0 : strstr(name, parts[j].text) != NULL)
+                note(obstacles, parts[j].feature, name);
     }
-    return RVIT_OK;
+    snprintf(where, sizeof where, "names of %s", family->name);
+    if (family->names[RVIT_ROLE_POSITION] == NULL)
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_ROPE, where);
+    if (family->names[RVIT_ROLE_CLS] == NULL)
+        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
 }
 
 const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE])
@@ -158,9 +287,9 @@ rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **o
         char shown[SHOWN_NAME];
         rvit_printable(shown, sizeof shown, rvit_tensor_set_tensor(set, 0)->name);
         return rvit_fail(RVIT_BAD_FILE,
-                         "%s: none of the tensors has the name of a Vision Transformer's in timm, DINOv2 or Hugging Face (the first is "
-                         "'%s')",
+                         "%s: none of the tensors has the name of a Vision Transformer's in timm, DINOv2, Hugging Face, open_clip or "
+                         "torchvision (the first is '%s')",
                          rvit_tensor_set_path(set), shown);
     }
-    return check_foreign(set);
+    return RVIT_OK;
 }

@@ -3,6 +3,7 @@
 #define RVIT_CORE_VIT_NAMES_H
 
 #include "core/tensor_set.h"
+#include "core/vit_features.h"
 
 /* The role of a tensor. */
 typedef enum rvit_role {
@@ -12,6 +13,8 @@ typedef enum rvit_role {
     RVIT_ROLE_POSITION,
     RVIT_ROLE_PATCH_WEIGHT,
     RVIT_ROLE_PATCH_BIAS,
+    RVIT_ROLE_NORM_PRE_GAMMA, /* of a norm before the first block */
+    RVIT_ROLE_NORM_PRE_BETA,
     RVIT_ROLE_NORM_GAMMA,
     RVIT_ROLE_NORM_BETA,
     RVIT_ROLE_HEAD_WEIGHT,
@@ -56,22 +59,30 @@ typedef enum rvit_role {
 #define RVIT_FIRST_BLOCK_ROLE RVIT_ROLE_NORM1_GAMMA
 #define RVIT_FIRST_PREDICTOR_ROLE RVIT_ROLE_PREDICTOR_NORM_GAMMA
 
+/* What a family's tensors have in common beside their names. OR of these. */
+enum {
+    RVIT_FAMILY_HF = 1,              /* Hugging Face's: nothing can be told without its config */
+    RVIT_FAMILY_ALWAYS_DIST = 2,     /* these models have a distillation token */
+    RVIT_FAMILY_FREE_REGISTERS = 4,  /* the position table has no rows for registers, but has one for CLS */
+    RVIT_FAMILY_FLAT = 8,            /* the CLS token is [dim], the position table [positions, dim] */
+    RVIT_FAMILY_HEAD_TRANSPOSED = 16 /* the head is [dim, n_classes] */
+};
+
 typedef struct rvit_family {
     const char *name;   /* "timm" */
     const char *prefix; /* prefix of all names below, except those that begin with '/' */
     const char *blocks; /* "blocks.": precedes the block's number and the names in it */
-    int32_t hugging_face;
-    int32_t always_dist;                /* 1: these models have a distillation token */
-    int32_t free_registers;             /* 1: the position table has no rows for registers, but has one for CLS */
+    int32_t flags;
     const char *names[RVIT_ROLE_COUNT]; /* NULL: the family has no such tensor */
 } rvit_family;
 
 /* Room for every tensor name that is looked up, including its NUL. */
 #define RVIT_NAME_SIZE 96
 
-/* Finds the family with the most recognised tensors. BAD_FILE: no family recognises any. UNSUPPORTED: the model has a recognised part that
-   is not implemented. */
+/* Finds the family with the most recognised tensors. BAD_FILE: no family recognises any. */
 rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family);
+/* Notes the parts of the model that names of tensors show, but that the forward does not run. */
+void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles);
 /* The full name of a tensor; NULL if the family has none. index: of the block or predictor. */
 const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE]);
 

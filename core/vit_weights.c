@@ -122,6 +122,16 @@ static rvit_status load(loader *l, rvit_role role, int32_t index, int64_t n, rvi
     return RVIT_OK;
 }
 
+/* Zeros for a bias that the model does not have. */
+static rvit_status load_zeros(loader *l, int64_t n, rvit_dtype dtype, rvit_view *view)
+{
+    RVIT_TRY(place(l, n, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    memset(l->values, 0, (size_t)n * sizeof *l->values);
+    return write(l, n, dtype, *view);
+}
+
 /* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
 static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
 {
@@ -132,14 +142,23 @@ static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n,
         return RVIT_OK;
     static const rvit_role weights[] = {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT};
     static const rvit_role biases[] = {RVIT_ROLE_Q_BIAS, RVIT_ROLE_K_BIAS, RVIT_ROLE_V_BIAS};
-    for (int64_t i = 0; i < 3; i++)
-        RVIT_TRY(read(l, role == RVIT_ROLE_QKV_WEIGHT ? weights[i] : biases[i], block, n, l->values + i * n));
+    for (int64_t i = 0; i < 3; i++) {
+        const rvit_role part = role == RVIT_ROLE_QKV_WEIGHT ? weights[i] : biases[i];
+        if (has(l, part))
+            RVIT_TRY(read(l, part, block, n, l->values + i * n));
+        else
+            memset(l->values + i * n, 0, (size_t)n * sizeof *l->values);
+    }
     return write(l, 3 * n, dtype, *view);
 }
 
 static rvit_status load_qkv_bias(loader *l, int32_t block, rvit_block_weights *w)
 {
     const int64_t n = l->model->info.dim;
+    if (!l->checkpoint->config.qkv_bias) {
+        RVIT_TRY(load_zeros(l, 3 * n, RVIT_F32, &w->qkv_bias));
+        return l->model->dtype == RVIT_F32 ? RVIT_OK : load_zeros(l, 3 * n, l->model->dtype, &w->qkv_bias_narrow);
+    }
     RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_BIAS, block, n, RVIT_F32, &w->qkv_bias));
     if (l->model->dtype == RVIT_F32)
         return RVIT_OK;
@@ -199,7 +218,9 @@ static rvit_status load_embedding(loader *l)
         RVIT_TRY(read(l, RVIT_ROLE_DIST, 0, dim, l->more + dim));
     if (n_registers > 0)
         RVIT_TRY(read(l, RVIT_ROLE_REGISTERS, 0, n_registers * dim, l->more + (n_prefix - n_registers) * dim));
-    RVIT_TRY(read(l, RVIT_ROLE_PATCH_BIAS, 0, dim, l->more + n_prefix * dim));
+    memset(l->more + n_prefix * dim, 0, (size_t)dim * sizeof *l->more);
+    if (l->checkpoint->config.patch_bias)
+        RVIT_TRY(read(l, RVIT_ROLE_PATCH_BIAS, 0, dim, l->more + n_prefix * dim));
     for (int64_t t = 0; t < info->tokens; t++) {
         const float *addend = l->more + (t < n_prefix ? t : n_prefix) * dim;
         for (int64_t i = 0; i < dim; i++)
@@ -208,14 +229,32 @@ static rvit_status load_embedding(loader *l)
     return write(l, n, model->x_dtype, model->embedding);
 }
 
+/* A head that the file holds as [dim, n_classes]. */
+static rvit_status load_transposed_head(loader *l)
+{
+    rvit_model *model = l->model;
+    const int64_t dim = model->info.dim, classes = model->info.n_classes;
+    RVIT_TRY(place(l, classes * dim, model->dtype, &model->head_weight));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, l->more));
+    for (int64_t c = 0; c < classes; c++)
+        for (int64_t i = 0; i < dim; i++)
+            l->values[c * dim + i] = l->more[i * classes + c];
+    return write(l, classes * dim, model->dtype, model->head_weight);
+}
+
 /* A distilled model averages two heads. Side by side and halved, they act as one head. Halving is exact. */
 static rvit_status load_head(loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, classes = model->info.n_classes;
     if (!model->info.distilled) {
-        RVIT_TRY(load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, model->dtype, &model->head_weight));
-        return load(l, RVIT_ROLE_HEAD_BIAS, 0, classes, RVIT_F32, &model->head_bias);
+        RVIT_TRY(l->checkpoint->config.family->flags & RVIT_FAMILY_HEAD_TRANSPOSED
+                     ? load_transposed_head(l)
+                     : load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, model->dtype, &model->head_weight));
+        return has(l, RVIT_ROLE_HEAD_BIAS) ? load(l, RVIT_ROLE_HEAD_BIAS, 0, classes, RVIT_F32, &model->head_bias)
+                                           : load_zeros(l, classes, RVIT_F32, &model->head_bias);
     }
     RVIT_TRY(place(l, classes * 2 * dim, model->dtype, &model->head_weight));
     RVIT_TRY(place(l, classes, RVIT_F32, &model->head_bias));
@@ -261,6 +300,10 @@ static rvit_status walk(loader *l)
     l->size = 0;
     RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
+    if (info->norm_pre) {
+        RVIT_TRY(load(l, RVIT_ROLE_NORM_PRE_GAMMA, 0, info->dim, RVIT_F32, &model->norm_pre_gamma));
+        RVIT_TRY(load(l, RVIT_ROLE_NORM_PRE_BETA, 0, info->dim, RVIT_F32, &model->norm_pre_beta));
+    }
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(load_block(l, b));
     RVIT_TRY(load(l, RVIT_ROLE_NORM_GAMMA, 0, info->dim, RVIT_F32, &model->norm_gamma));
@@ -308,6 +351,12 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
     return transfer(model, checkpoint, l.largest);
 }
 
+/* A checkpoint that was opened to be described may be one that cannot be run. */
+static rvit_status check_runs(const rvit_checkpoint *checkpoint)
+{
+    return rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors));
+}
+
 /* What sessions have taken for granted. */
 static rvit_status check_same(const rvit_model_info *model, const rvit_model_info *other)
 {
@@ -319,7 +368,8 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
         const char *name;
         int64_t model, other;
     } fields[] = {FIELD(image_size), FIELD(patch_size), FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
-                  FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors)};
+                  FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
+                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)
@@ -336,6 +386,7 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
     RVIT_ENTRY;
     if (model == NULL || checkpoint == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: model or checkpoint is NULL");
+    RVIT_TRY(check_runs(checkpoint));
     RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
@@ -355,6 +406,7 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
         return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is bf16, expected f32 or f16");
     if (desc.dtype != RVIT_F32 && desc.dtype != RVIT_F16)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)desc.dtype);
+    RVIT_TRY(check_runs(checkpoint));
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
     if (model == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;

@@ -21,6 +21,7 @@ typedef struct model {
     tensor tensors[1024];
     int n;
     const char *dtype;
+    char metadata[512]; /* members of __metadata__ after the first: ,"key":"value" */
 } model;
 
 typedef struct geometry {
@@ -65,10 +66,32 @@ static inline void add_block(model *m, int index, const char *name, int rank, in
     add(m, full, rank, a, b, 0, 0);
 }
 
+/* The text of a config.json, which the file carries in its metadata. */
+static inline void set_config(model *m, const char *json)
+{
+    size_t at = (size_t)snprintf(m->metadata, sizeof m->metadata, ",\"config\":\"");
+    for (; *json != '\0'; json++) {
+        assert_true(at + 8 < sizeof m->metadata);
+        if (*json == '"')
+            m->metadata[at++] = '\\';
+        m->metadata[at++] = *json;
+    }
+    strcpy(m->metadata + at, "\"");
+}
+
+/* A plain model with heads of 64. */
+static inline void set_plain_config(model *m, int64_t dim)
+{
+    char json[96];
+    snprintf(json, sizeof json, "{\"architecture\":\"vit\",\"model_args\":{\"num_heads\":%d}}", (int)(dim / 64));
+    set_config(m, json);
+}
+
 static inline void build(model *m, const geometry *g, const char *dtype)
 {
     m->n = 0;
     m->dtype = dtype;
+    set_plain_config(m, g->dim);
     const int64_t d = g->dim, prefix = 1 + g->distilled;
     add(m, "cls_token", 3, 1, 1, d, 0);
     add(m, "pos_embed", 3, 1, prefix + g->grid * g->grid, d, 0);
@@ -139,10 +162,10 @@ enum { NO_DATA, BYTES, WITH_VALUES };
 
 static inline void write_model(const model *m, int contents)
 {
-    const size_t capacity = (size_t)m->n * 200 + 200;
+    const size_t capacity = (size_t)m->n * 200 + 200 + sizeof m->metadata;
     char *header = malloc(capacity);
     assert_non_null(header);
-    size_t at = (size_t)snprintf(header, capacity, "{\"__metadata__\":{\"format\":\"pt\"}");
+    size_t at = (size_t)snprintf(header, capacity, "{\"__metadata__\":{\"format\":\"pt\"%s}", m->metadata);
     int64_t offset = 0;
     for (int i = 0; i < m->n; i++) {
         const tensor *t = &m->tensors[i];

@@ -277,18 +277,19 @@ static void bad_models(void **state)
     geometry g = small_geometry;
     g.patch = 7;
     build(&scratch, &g, "F32");
-    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "patch size 7 is odd");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "an odd patch size, which is not supported");
     g = small_geometry;
-    g.dim = 96;
+    g.dim = 100;
     build(&scratch, &g, "F32");
-    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "width 96 is not a multiple of 64");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "heads whose width is not a multiple of 8 up to 128");
     g.dim = 1280;
     build(&scratch, &g, "F32");
-    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "width 1280 have heads");
+    set_plain_config(&scratch, 3 * 64);
+    expect_status(&scratch, 1, RVIT_BAD_FILE, "the width 1280 cannot be cut into 3 heads (metadata: model_args.num_heads)");
     g = small_geometry;
     g.mlp = 250;
     build(&scratch, &g, "F32");
-    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "width 250 is not a multiple of 4");
+    expect_status(&scratch, 1, RVIT_UNSUPPORTED, "an MLP whose width is not a multiple of 4");
     g = small_geometry;
     g.classes = (1 << 20) + 1;
     build(&scratch, &g, "F32");
@@ -340,12 +341,12 @@ static void unknown_tensors(void **state)
     static const struct {
         const char *name, *word;
     } parts[] = {
-        {"encoder.layer.0.layer_scale1.lambda1", "Hugging Face's names for DINOv2"},
+        {"blocks.1.mlp.fc1_g.weight", "SwiGLU"},
         {"blocks.0.attn.q_norm.weight", "normalised queries and keys"},
         {"blocks.0.mlp.w12.weight", "SwiGLU"},
         {"blocks.0.attn.relative_position_bias_table", "relative position bias"},
         {"pre_logits.fc.weight", "between norm and head"},
-        {"norm_pre.weight", "before the first block"},
+        {"attn_pool.latent", "attention pooling"},
         {"fc_norm.weight", "averaged patches"},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
@@ -621,7 +622,12 @@ static void tensors_in_memory(void **state)
         assert_true(n_elements(t) <= 1 << 16);
         all[i] = (rvit_tensor_desc){sizeof *all, t->name, RVIT_F32, t->rank, t->shape, zeros};
     }
-    assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, NULL, &checkpoint), RVIT_OK);
+    assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, NULL, &checkpoint), RVIT_UNSUPPORTED);
+    ASSERT_DETAIL("tensors in memory: neither the weights nor a file beside them tell the number of heads");
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.architecture = "vit";
+    desc.n_heads = 1;
+    assert_int_equal(rvit_checkpoint_from_tensors(all, scratch.n, &desc, &checkpoint), RVIT_OK);
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
     assert_string_equal(info.architecture, "vit_d64_h1_l2_patch16_32");

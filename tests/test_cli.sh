@@ -60,7 +60,8 @@ for command in devices classify verify bench inspect policies; do
     no_err
 done
 expect 0 classify --help
-for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample eps dtype batch \
+for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample architecture heads \
+    activation pool position eps dtype batch \
     top labels overlay features grid tiles crop mean std expect json; do
     out "^  --$option "
 done
@@ -225,6 +226,41 @@ run 0 "$cat" --crop 0.9 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
 out '^ +82\.2 %  cat$'
 run 0 "$cat" --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
+# from the files beside the checkpoint, or from nowhere
+mkdir -p "$folder/recipe"
+cp "$model" "$folder/recipe/model.safetensors"
+in_recipe() { expect "$1" classify "$folder/recipe/model.safetensors" "$cat" --backend cpu "${@:2}"; }
+echo '{"architecture": "deit_tiny_patch16_224", "pretrained_cfg": {"mean": [0.5, 0.5, 0.5], "std": [0.5, 0.5, 0.5]}}' \
+    >"$folder/recipe/config.json"
+in_recipe 0
+out '^ +77\.2 %  cat$'
+in_recipe 0 --mean 0.485,0.456,0.406 --std 0.229,0.224,0.225
+out '^ +82\.2 %  cat$'
+echo '{"architecture": "vit_tiny_patch16_224"}' >"$folder/recipe/config.json" # all of its weights have these
+in_recipe 0
+out '^ +77\.2 %  cat$'
+echo '{"architecture": "vit", "model_args": {"num_heads": 3}}' >"$folder/recipe/config.json"
+in_recipe 4
+err "no file beside it tells the mean and the standard deviation of its pictures: give --mean and --std"
+in_recipe 0 --mean 0.5 --std 0.5
+out '^ +77\.2 %  cat$'
+echo '{"resample": 2, "size": {"height": 224, "width": 224}, "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5]}' \
+    >"$folder/recipe/preprocessor_config.json"
+in_recipe 4
+err "resized by a bilinear filter and without regard to their shape, which this tool does not do"
+in_recipe 0 --crop 0.9
+out '^ +77\.2 %  cat$'
+rm "$folder/recipe/preprocessor_config.json"
+echo '{"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "quick_gelu"}, "global_pool": "avg"}' \
+    >"$folder/recipe/config.json"
+in_recipe 3
+err "quick GELU, which is not supported .config.json: model_args.act_layer.; the model has a head on averaged patches"
+expect 4 inspect "$folder/recipe/model.safetensors"
+out '^  activation  quick GELU +config.json: model_args.act_layer$'
+in_recipe 0 --activation gelu --pool cls --mean 0.5 --std 0.5
+out '^ +77\.2 %  cat$'
+in_recipe 2 --heads 5
+err "the width 192 cannot be cut into 5 heads .given."
 run 0 "$cat" --crop 1
 out '^ +85\.7 %  cat$'
 

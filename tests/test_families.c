@@ -138,6 +138,13 @@ typedef struct hf_kind {
 /* From timm's names to those of Hugging Face. */
 static void to_hugging_face(const hf_kind *kind)
 {
+    char json[256];
+    const int dim = (int)get(&scratch, "cls_token")->shape[2];
+    snprintf(json, sizeof json,
+             "{\"model_type\":\"%s\",\"hidden_size\":%d,\"num_attention_heads\":%d,\"num_hidden_layers\":2,\"intermediate_size\":256,"
+             "\"image_size\":32}",
+             kind->prefix[0] == 'd' ? "deit" : "vit", dim, dim / 64);
+    set_config(&scratch, json);
     static const char *const old_weights[] = {"attention.attention.query.weight", "attention.attention.key.weight",
                                               "attention.attention.value.weight"};
     static const char *const old_biases[] = {"attention.attention.query.bias", "attention.attention.key.bias",
@@ -493,31 +500,35 @@ static void write_config(const char *text)
 static void configs(void **state)
 {
     (void)state;
+#define REST ",\"model_type\":\"vit\",\"hidden_size\":64,\"num_hidden_layers\":2,\"intermediate_size\":256,\"image_size\":32}"
+#define ONE_HEAD ",\"num_attention_heads\":1" REST
     static const struct {
         const char *text;
         float eps;
         rvit_status status;
         const char *word;
     } cases[] = {
-        {"{\"layer_norm_eps\":1e-05,\"hidden_act\":\"gelu\",\"num_attention_heads\":1,\"id2label\":{\"0\":\"a\"}}", 1e-5f, RVIT_OK, ""},
-        {"{}", 1e-12f, RVIT_OK, ""},
-        {"{\"hidden_act\":\"gelu_python\",\"layer_norm_eps\":1}", 1, RVIT_OK, ""},
-        {"{\"hidden_act\":\"quick_gelu\"}", 0, RVIT_UNSUPPORTED, "config.json: hidden_act is 'quick_gelu'"},
-        {"{\"hidden_act\":\"gelu_new\"}", 0, RVIT_UNSUPPORTED, "config.json: hidden_act is 'gelu_new'"},
-        {"{\"hidden_act\":1}", 0, RVIT_BAD_FILE, "config.json: hidden_act is not a string"},
-        {"{\"num_attention_heads\":2}", 0, RVIT_UNSUPPORTED, "num_attention_heads is 2; a width of 64 has 1 heads of 64"},
-        {"{\"num_attention_heads\":\"1\"}", 0, RVIT_BAD_FILE, "num_attention_heads is not an integer"},
-        {"{\"layer_norm_eps\":0}", 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
-        {"{\"layer_norm_eps\":\"1e-6\"}", 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
-        {"{\"layer_norm_eps\":1e-60}", 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
-        {"{\"layer_norm_eps\":1e39}", 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
+        {"{\"layer_norm_eps\":1e-05,\"hidden_act\":\"gelu\",\"id2label\":{\"0\":\"a\"}" ONE_HEAD, 1e-5f, RVIT_OK, ""},
+        {"{\"a\":1" ONE_HEAD, 1e-12f, RVIT_OK, ""},
+        {"{\"hidden_act\":\"gelu_python\",\"layer_norm_eps\":1" ONE_HEAD, 1, RVIT_OK, ""},
+        {"{\"hidden_act\":\"quick_gelu\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "quick GELU, which is not supported (config.json: hidden_act)"},
+        {"{\"hidden_act\":\"gelu_new\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "GELU by tanh, which is not supported (config.json: hidden_act)"},
+        {"{\"hidden_act\":\"mish\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "config.json: hidden_act is 'mish'"},
+        {"{\"hidden_act\":1" ONE_HEAD, 0, RVIT_BAD_FILE, "config.json: hidden_act is not a string"},
+        {"{\"num_attention_heads\":3" REST, 0, RVIT_BAD_FILE, "the width 64 cannot be cut into 3 heads (config.json: num_attention_heads)"},
+        {"{\"num_attention_heads\":\"1\"" REST, 0, RVIT_BAD_FILE, "num_attention_heads is not an integer"},
+        {"{\"num_attention_heads\":1e300" REST, 0, RVIT_BAD_FILE, "num_attention_heads is 1e+300, expected 0 to"},
+        {"{\"layer_norm_eps\":0" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
+        {"{\"layer_norm_eps\":\"1e-6\"" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
+        {"{\"layer_norm_eps\":1e-60" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
+        {"{\"layer_norm_eps\":1e39" ONE_HEAD, 0, RVIT_BAD_FILE, "layer_norm_eps is not a number above 0"},
         {"{\"layer_norm_eps\":", 0, RVIT_BAD_FILE, "config.json: is not valid JSON"},
+        {"{}", 0, RVIT_BAD_FILE, "config.json: neither architecture (timm), model_type (Hugging Face) nor model_cfg (open_clip)"},
     };
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_config(cases[i].text);
         build(&scratch, &small_geometry, "F32");
-        assert_true(good().eps == 1e-6f); /* timm's: the file is none of its business */
         const hf_kind kind = {.prefix = "vit.", .blocks = "encoder.layer.", .head = "classifier.", .head_dist = ""};
         to_hugging_face(&kind);
         if (cases[i].status != RVIT_OK) {
@@ -545,7 +556,7 @@ static void resampled(void **state)
     rvit_model *same = load_model(&desc, RVIT_F32);
     expect_same_weights(load_model(NULL, RVIT_F32), same);
     float *first = NULL;
-    for (int way = 0; way < 3; way++) {
+    for (int way = RVIT_RESAMPLE_BICUBIC; way <= RVIT_RESAMPLE_TIMM; way++) {
         desc.image_size = 80;
         desc.resample = (rvit_resample)way;
         rvit_model *m = load_model(&desc, RVIT_F32);
@@ -583,7 +594,7 @@ static void bad_descs(void **state)
         {40, 0, 0, "image_size is 40, expected a multiple of the patch size 16"},
         {-16, 0, 0, "image_size is -16"},
         {1 << 15, 0, 0, "image_size is 32768"},
-        {0, 3, 0, "resample is 3"},
+        {0, 4, 0, "resample is 4"},
         {0, -1, 0, "resample is -1"},
         {0, 0, -1e-6f, "eps is -1e-06"},
         {0, 0, NAN, "eps is"},

@@ -17,6 +17,7 @@ static void write_shard(int shard, int n_shards, const char *extra)
 {
     part.n = 0;
     part.dtype = "F32";
+    set_plain_config(&part, small_geometry.dim);
     for (int i = shard; i < whole.n; i += n_shards)
         part.tensors[part.n++] = whole.tensors[i];
     if (extra != NULL)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Reference outputs of timm's and Hugging Face's Vision Transformers, in float64, for weights and images that anyone can make again.
 
-Needs torch, timm, transformers, safetensors and numpy from PyPI.
+Needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI.
 
   dump_reference.py --out DIR
       Small models of every kind, as JSON: names and shapes of the tensors as the library in question names them, how each was filled,
@@ -26,12 +26,13 @@ try:
     import safetensors.torch
     import timm
     import torch
+    import torchvision
     import transformers
     from timm.models.vision_transformer import checkpoint_filter_fn
 except ImportError as error:
-    sys.exit(f"dump_reference.py: {error}; it needs torch, timm, transformers, safetensors and numpy from PyPI")
+    sys.exit(f"dump_reference.py: {error}; it needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI")
 
-TIMM, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample
+OWN, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample; OWN: what the model itself does
 IMAGE_STREAM = 1 << 20
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 
@@ -48,9 +49,9 @@ def noise(stream, n):
 
 def filling(name, shape):
     """offset and shift of a tensor: so that activations stay of the order of 1 and logits tell images apart."""
-    if "gamma" in name:
+    if "gamma" in name or "lambda1" in name:
         return 0.5, 1
-    if "norm" in name and name.endswith("weight"):
+    if ("norm" in name or "ln_" in name or ".ln." in name) and name.endswith("weight"):
         return 1.0, 2
     if len(shape) == 1:
         return 0.0, 3
@@ -82,7 +83,7 @@ class Dump:
     features = False
     config = None
 
-    def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=TIMM):
+    def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=OWN):
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
@@ -92,15 +93,14 @@ class Dump:
             outputs = self.outputs({k: v.double() for k, v in tensors.items()}, images)
         text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
-        if self.config is not None:
-            text["config"] = self.config
+        text["config"] = self.config
         text["outputs"] = outputs.double().tolist()
         return text
 
     def save(self, tensors, folder):
         """Writes the checkpoint and returns its path."""
         path = folder / f"{self.name}.safetensors"
-        safetensors.torch.save_file(tensors, path, {"format": "pt"})
+        safetensors.torch.save_file(tensors, path, {"format": "pt", "config": json.dumps(self.config)})
         return path
 
 
@@ -115,12 +115,13 @@ def resampled(table, n_prefix, size, mode):
 class Timm(Dump):
     """arch: a name of timm's. rename: pairs that make the file's names of timm's. extra: shapes that the file has instead, or beside."""
 
-    def __init__(self, name, arch, rename=(), extra=None, n_images=2, dtype="F32", run_at=0, resample=TIMM, **kwargs):
+    def __init__(self, name, arch, rename=(), extra=None, n_images=2, dtype="F32", run_at=0, resample=OWN, **kwargs):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
         self.arch, self.rename, self.kwargs = arch, rename, kwargs
         model = self.create()
         self.trained_size = model.patch_embed.img_size[0]
         self.features = model.num_classes == 0
+        self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
         self.shapes = {}
         for key, value in model.state_dict().items():
             for ours, theirs in rename:
@@ -136,7 +137,7 @@ class Timm(Dump):
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
                 tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
-        if self.resample != TIMM:
+        if self.resample != OWN:
             size = images.shape[-1] // model.patch_embed.patch_size[0]
             mode = "bilinear" if self.resample == BILINEAR else "bicubic"
             tensors["pos_embed"] = resampled(tensors["pos_embed"], model.num_prefix_tokens, size, mode)
@@ -144,23 +145,26 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
+CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision")
+
+
 class HuggingFace(Dump):
     """kind: a class of transformers. shard_size: how large the files are at most, with an index. The rest goes to the config."""
 
     def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, **kwargs):
-        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at,
-                         BICUBIC if run_at else TIMM)
-        config = transformers.ViTConfig if kind.startswith("ViT") else transformers.DeiTConfig
+        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at, OWN)
+        config = next(getattr(transformers, f"{name}Config") for name in CONFIGS if kind.startswith(name))
         self.kind, self.shard_size = getattr(transformers, kind), shard_size
         self.model_config = config(**kwargs)
         self.trained_size = self.model_config.image_size
-        self.features = kind in ("ViTModel", "DeiTModel")
+        self.features = kind.endswith("Model")
         with tempfile.TemporaryDirectory() as folder:
             self.kind(self.model_config).save_pretrained(folder)
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
                 self.shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
-        self.config = {key: config[key] for key in ("hidden_act", "layer_norm_eps", "num_attention_heads")}
+        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range")
+        self.config = {key: value for key, value in config.items() if key not in noise_of}
 
     def load(self, tensors):
         """Through from_pretrained, which knows how the names of files stand for those in memory."""
@@ -172,7 +176,11 @@ class HuggingFace(Dump):
     def outputs(self, tensors, images):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
-        out = model(images, interpolate_pos_encoding=bool(self.run_at))
+        # DINOv2's always do.
+        choice = {} if "Dinov2" in self.kind.__name__ else {"interpolate_pos_encoding": bool(self.run_at)}
+        out = model(images, **choice)
+        if "CLIP" in self.kind.__name__:
+            return out.pooler_output if self.features else out.image_embeds
         return out.last_hidden_state[:, 0] if self.features else out.logits
 
     def save(self, tensors, folder):
@@ -181,6 +189,48 @@ class HuggingFace(Dump):
         index = folder / "model.safetensors.index.json"
         assert index.exists() == bool(self.shard_size)
         return index if self.shard_size else folder / "model.safetensors"
+
+
+class OpenClip(Timm):
+    """A tower of open_clip's: its names, which timm's own filter reads."""
+
+    def __init__(self, name, arch, **kwargs):
+        super().__init__(name, arch, **kwargs)
+        self.timm_shapes, self.shapes = self.shapes, {}
+        swaps = [("patch_embed.proj.", "conv1."), ("pos_embed", "positional_embedding"), ("blocks.", "transformer.resblocks."),
+                 ("norm_pre", "ln_pre"), ("norm1", "ln_1"), ("norm2", "ln_2"), ("attn.qkv.", "attn.in_proj_"),
+                 ("attn.proj", "attn.out_proj"), ("mlp.fc1", "mlp.c_fc"), ("mlp.fc2", "mlp.c_proj"), ("cls_token", "class_embedding"),
+                 ("head.weight", "proj")]
+        for key, shape in self.timm_shapes.items():
+            key = "ln_post" + key[4:] if key.startswith("norm.") else key
+            for ours, theirs in swaps:
+                key = key.replace(ours, theirs)
+            if key != "head.bias":
+                flat = {"class_embedding": shape[-1:], "positional_embedding": shape[1:], "proj": shape[::-1]}
+                self.shapes["visual." + key] = flat.get(key, shape)
+        model = self.create()
+        width, heads = model.embed_dim, model.blocks[0].attn.num_heads
+        vision = {"layers": len(model.blocks), "width": width, "head_width": width // heads, "mlp_ratio": 4.0,
+                  "patch_size": model.patch_embed.patch_size[0], "image_size": self.trained_size}
+        self.config = {"model_cfg": {"embed_dim": model.num_classes, "vision_cfg": vision}}
+
+
+class Torchvision(Dump):
+    """torchvision's VisionTransformer. Its files have no config: old_names: the MLP's of before torchvision 0.13."""
+
+    def __init__(self, name, **kwargs):
+        super().__init__(name, f"torchvision {torchvision.__version__}, torch {torch.__version__}")
+        self.kwargs, self.trained_size = kwargs, kwargs["image_size"]
+        self.config = {"architecture": "vit", "model_args": {"num_heads": kwargs["num_heads"]}}
+        self.shapes = {key: tuple(value.shape) for key, value in self.create().state_dict().items()}
+
+    def create(self):
+        return torchvision.models.VisionTransformer(**self.kwargs).eval()
+
+    def outputs(self, tensors, images):
+        model = self.create().double()
+        model.load_state_dict(tensors)
+        return model(images)
 
 
 DEIT3 = [("ls1.gamma", "gamma_1"), ("ls2.gamma", "gamma_2")]
@@ -192,6 +242,8 @@ def small_models():
     larger = {"embed_dim": 128, "depth": 3, "num_heads": 2}
     hf = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256, "image_size": 48,
           "patch_size": 16, "num_labels": 10}
+    clip = {key: value for key, value in hf.items() if key != "num_labels"}
+    dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
     own = {"pos_embed": (1, 1 + 16, 128), "mask_token": (1, 128)}
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
@@ -208,6 +260,22 @@ def small_models():
         Timm("deit3_timm_names", "deit3_small_patch16_224", run_at=80, img_size=64, **small),
         Timm("dinov2", "vit_small_patch14_dinov2", img_size=56, **larger),
         Timm("dinov2_registers", "vit_small_patch14_reg4_dinov2", rename=DINOV2, extra=own, img_size=56, **larger),
+        Timm("timm_heads_32", "deit_tiny_patch16_224", img_size=64, num_classes=10, **{**larger, "num_heads": 4}),
+        Timm("timm_heads_72", "vit_so150m_patch16_reg4_gap_256", img_size=64, num_classes=10, class_token=True, global_pool="token",
+             embed_dim=144, depth=2, num_heads=2, mlp_ratio=2.5, reg_tokens=1),
+        Timm("timm_heads_104", "vit_huge_patch14_224", img_size=56, num_classes=10, embed_dim=208, depth=2, num_heads=2),
+        Timm("timm_no_qkv_bias", "vit_base_patch16_224", img_size=64, qkv_bias=False, **small),
+        Timm("timm_clip", "vit_base_patch16_clip_224", img_size=64, **small),
+        Timm("timm_clip_bare", "vit_base_patch32_clip_224", img_size=96, **{**small, "num_classes": 0}),
+        Timm("timm_eva_biases", "eva_giant_patch14_clip_224", img_size=56, mlp_ratio=4, **{**small, "num_heads": 2}),
+        OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
+        HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
+        HuggingFace("hf_clip_bare", "CLIPVisionModel", hidden_act="gelu", **clip),
+        HuggingFace("hf_dinov2", "Dinov2Model", **dinov2),
+        HuggingFace("hf_dinov2_resampled", "Dinov2Model", run_at=84, **dinov2),
+        HuggingFace("hf_dinov2_registers", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2),
+        HuggingFace("hf_dinov2_registers_resampled", "Dinov2WithRegistersModel", run_at=84, **dinov2),
+        Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),
         HuggingFace("hf_vit_bare", "ViTModel", **hf),
@@ -268,7 +336,7 @@ def run_full(program, only, folder):
         path = dump.save(tensors, folder)
         del tensors
         text["file"] = str(path)
-        text.pop("config", None)  # the real one lies beside the file
+        text.pop("config")  # the real one lies in the file, or beside it
         one = folder / f"dump_{dump.name}"
         one.mkdir(exist_ok=True)
         (one / f"{dump.name}.json").write_text(json.dumps(text))

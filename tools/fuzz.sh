@@ -2,12 +2,12 @@
 # Fuzzes each target for a number of seconds and prints how many inputs were run. What is found lies in build/fuzz/findings; new inputs
 # that reach new code stay in build/fuzz/corpus for the next time; tools/fuzz_corpus.py adds some to the committed ones.
 #
-# usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, image, ops, session, sequence, cache
+# usage: tools/fuzz.sh [SECONDS [TARGET...]]      60 seconds; safetensors, index, config, image, ops, session, sequence, cache
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
 [ $# -eq 0 ] || shift
-[ $# -gt 0 ] || set -- safetensors index image ops session sequence cache
+[ $# -gt 0 ] || set -- safetensors index config image ops session sequence cache
 build=${RVIT_FUZZ_BUILD:-build/fuzz}
 clang=$(command -v clang-14 || command -v clang || true)
 [ -n "$clang" ] || { echo "fuzz: clang is not here (Debian: clang-14 libclang-rt-14-dev)" >&2; exit 2; }

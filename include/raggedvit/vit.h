@@ -135,11 +135,54 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_head(rvit_stream *stream, const rvit_he
    share it. */
 typedef struct rvit_checkpoint rvit_checkpoint;
 
+/* How a position table is resampled to another grid. */
+typedef enum rvit_resample {
+    RVIT_RESAMPLE_DEFAULT = 0,  /* as the code that the tensors' names belong to */
+    RVIT_RESAMPLE_BICUBIC = 1,  /* bicubic (a = -0.75), as in Hugging Face and the original code of
+                                   DeiT and EViT */
+    RVIT_RESAMPLE_BILINEAR = 2, /* bilinear, as in the original code of DynamicViT and ATS */
+    RVIT_RESAMPLE_TIMM = 3      /* antialiased bicubic (a = -0.5), as in timm and in Hugging Face's
+                                   DINOv2 with registers */
+} rvit_resample;
+
+/* How a model makes the input of its head, or its one vector of an image, from its rows. */
+typedef enum rvit_pooling {
+    RVIT_POOLING_UNKNOWN = 0,
+    RVIT_POOLING_CLS = 1,       /* the CLS row after the final norm */
+    RVIT_POOLING_MEAN = 2,      /* the mean of the patch rows after the final norm */
+    RVIT_POOLING_MEAN_NORM = 3, /* the norm of the mean of the patch rows (timm's fc_norm) */
+    RVIT_POOLING_MEAN_RAW = 4,  /* the mean of the patch rows, without a norm */
+    RVIT_POOLING_CLS_MEAN = 5,  /* CLS row and mean of the patch rows, side by side */
+    RVIT_POOLING_MAP = 6,       /* attention of a learned query (SigLIP's head) */
+    RVIT_POOLING_NONE = 7       /* nothing is pooled */
+} rvit_pooling;
+
+/* What tells a model where a patch lies. */
+typedef enum rvit_position {
+    RVIT_POSITION_UNKNOWN = 0,
+    RVIT_POSITION_TABLE = 1, /* a table added to the embedding */
+    RVIT_POSITION_ROPE = 2,  /* rotary: queries and keys are rotated */
+    RVIT_POSITION_BOTH = 3,
+    RVIT_POSITION_NONE = 4
+} rvit_position;
+
+/* How pictures are fitted to the input of a model. */
+typedef enum rvit_fit {
+    RVIT_FIT_UNKNOWN = 0,
+    RVIT_FIT_CROP = 1,  /* the shorter edge is resized, the centre cut out */
+    RVIT_FIT_SQUASH = 2 /* both edges are resized */
+} rvit_fit;
+
+/* Filters that pictures are resized with. */
+typedef enum rvit_filter { RVIT_FILTER_UNKNOWN = 0, RVIT_FILTER_BILINEAR = 1, RVIT_FILTER_BICUBIC = 2, RVIT_FILTER_OTHER = 3 } rvit_filter;
+
 typedef struct rvit_model_info {
     size_t struct_size;
     char architecture[64]; /* for example "deit_tiny_patch16_224"; derived from the geometry */
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
-                              gamma_1 and gamma_2), "hf" (Hugging Face) or "dinov2" */
+                              gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
+                              "hf-dinov2", "hf-clip", "open_clip", "torchvision"; or, of models that
+                              can only be described, "hf-siglip", "hf-dinov3", "hf-aimv2" */
     int32_t image_size, patch_size, channels;
     int32_t dim, n_heads, head_dim, depth, mlp_dim;
     int32_t n_prefix;      /* CLS, then the distillation token, if any, then the registers */
@@ -162,39 +205,74 @@ typedef struct rvit_model_info {
                              image_size differs */
     int64_t weights_size; /* bytes of device memory that the weights of a model take; 0 for a
                              checkpoint */
+    /* What the weights may not tell; rvit_checkpoint_fact says where each came from. */
+    rvit_activation activation; /* of the MLPs */
+    int32_t gated;              /* 1: the MLPs multiply by a gate (SwiGLU) */
+    int32_t rms_norm;           /* 1: norms that subtract no mean */
+    int32_t norm_pre;           /* 1: a norm between the embedding and the first block */
+    int32_t final_norm;         /* 1: a norm after the last block */
+    rvit_pooling pooling;
+    rvit_position position;
+    rvit_resample resample;            /* how the position table was resampled, if it was */
+    int32_t image_height, image_width; /* of the input, in pixels */
+    /* Preparation of pictures, as the files beside the weights tell it. Values go from 0 to 1
+       before mean and std. 0: not told. */
+    float mean[3], std[3];
+    rvit_filter filter;
+    rvit_fit fit;
+    float crop; /* RVIT_FIT_CROP: share of the resized shorter edge that the model sees */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
-/* How a position table is resampled to another grid. */
-typedef enum rvit_resample {
-    RVIT_RESAMPLE_TIMM = 0,    /* antialiased bicubic (a = -0.5), as in timm */
-    RVIT_RESAMPLE_BICUBIC = 1, /* bicubic (a = -0.75), as in Hugging Face and the original code of
-                                  DeiT and EViT */
-    RVIT_RESAMPLE_BILINEAR = 2 /* bilinear, as in the original code of DynamicViT and ATS */
-} rvit_resample;
-
 typedef struct rvit_checkpoint_desc {
     size_t struct_size;
-    int32_t lenient;                 /* 1: accept tensors that nothing uses. score_predictor.*,
-                                        mask_token and pooler.dense.* are always accepted */
+    int32_t lenient;                 /* 1: accept tensors that nothing uses, but not in the blocks or
+                                        the embedding, where they would belong to what is computed.
+                                        score_predictor.*, mask_token, pooler.dense.* and the text
+                                        half of CLIP are always accepted */
     const rvit_allocator *allocator; /* copied; NULL: malloc */
     int32_t image_size;              /* 0: the size of the position table. Any other size resamples
                                         the table to its grid */
     rvit_resample resample;          /* resampling method */
-    float eps;                       /* of the layernorms. 0: 1e-6; for Hugging Face checkpoints the
-                                        value in a config.json beside the file, else 1e-12 */
+    float eps;                       /* of the layernorms. 0: not given */
+    /* What weights do not tell, where no file beside them does, or against it. 0, NULL: not
+       given. */
+    int32_t n_heads;
+    rvit_activation activation;
+    rvit_pooling pooling;
+    rvit_position position;
+    const char *architecture; /* a name of timm's ("vit_base_patch16_224"), which stands for all of
+                                 these; or "vit": exact GELU, eps 1e-6, a position table, a head on
+                                 the CLS row */
+    int32_t describe;         /* 1: open a model that the library recognises but cannot run, too;
+                                 rvit_model_create then gives the reasons */
 } rvit_checkpoint_desc;
 #define RVIT_CHECKPOINT_DESC_INIT RVIT_INIT(rvit_checkpoint_desc)
 
 /* Reads a .safetensors file, or the files named by an index beside them (*.safetensors.index.json).
-   Infers the geometry and checks every tensor against it. Known naming schemes: timm's ViT and DeiT
-   (distilled, with registers, with layer scale, without a head), DeiT-III, DINOv2, and Hugging
-   Face's ViT and DeiT. desc may be NULL.
+   Infers the geometry and checks every tensor against it. Known naming schemes: timm's ViT, DeiT,
+   CLIP and EVA, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP, SigLIP,
+   DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
 
-   BAD_FILE names the file and the tensor, or the rule of the format that is broken. UNSUPPORTED
-   names what was recognised but is not implemented (gated MLPs, norms of queries and keys, heads on
-   averaged patches, an activation other than exact GELU, head_dim other than 64). INVALID_ARGUMENT:
-   image_size is not a multiple of the patch size. */
+   Weights do not tell everything: neither the number of heads nor the activation, the eps of the
+   norms, what the head reads, or whether positions are rotary. These come, the first that knows one
+   being believed, from
+     1. desc: n_heads, activation, eps, pooling, position, architecture;
+     2. a config.json beside the file (timm's or Hugging Face's), an open_clip_config.json, a
+        preprocessor_config.json, else the text of such a config.json under "config" in the file's
+        metadata;
+     3. the name of a timm architecture in that file, else under "architecture" in the metadata;
+     4. for a Hugging Face file, the defaults of its model_type;
+     5. for a bare file with the tensors of published plain models in timm's names that all compute
+        the same (the DeiT and ViT but those that others resemble), what these have.
+   If none knows, the model is refused, and the detail names the facts and the options that supply
+   them. rvit_checkpoint_fact says what was taken from where.
+
+   BAD_FILE names the file and the tensor, or the rule of the format that is broken, or the field of
+   the config that is malformed or contradicts the tensors. UNSUPPORTED names all that keeps the
+   model from running: facts that are missing, and parts that are recognised but not implemented.
+   INVALID_ARGUMENT: image_size is not a multiple of the patch size, or a field of desc is out of
+   range or contradicts the tensors. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_open(const char *path, const rvit_checkpoint_desc *desc, rvit_checkpoint **out);
 
 /* A tensor in the caller's memory. */
@@ -211,9 +289,7 @@ typedef struct rvit_tensor_desc {
 /* A checkpoint of tensors in memory, under the names that a file would have (a state_dict of timm
    or of Hugging Face). tensors [n_tensors]: the caller sets each struct_size, to the same value. The
    descs and shapes are needed during the call only; names and data are borrowed, unchanged, until
-   the checkpoint is destroyed. There is no config.json: give what the weights do not tell
-   (desc->eps), and check what the library cannot see: 64 columns a head, exact GELU, a head on the
-   CLS token.
+   the checkpoint is destroyed. There is no config.json: give what the weights do not tell in desc.
 
    Errors as for rvit_checkpoint_open, of "tensors in memory" instead of a file. INVALID_ARGUMENT: a
    desc is malformed, or two tensors have one name. */
@@ -227,6 +303,14 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_get_info(const rvit_checkpoi
 RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_tensor(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name,
                                                            const char **out_dtype, int32_t *out_rank, const int64_t **out_shape,
                                                            int32_t *out_used);
+/* Fact number `index` that is known about the model beyond its geometry, for people: its name
+   ("activation"), its value ("quick GELU") and where that came from ("config.json: hidden_act", "the
+   weights", "given", or what was assumed). The strings live as long as the checkpoint.
+   INVALID_ARGUMENT past the last one. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_checkpoint_fact(const rvit_checkpoint *checkpoint, int32_t index, const char **out_name,
+                                                         const char **out_value, const char **out_origin);
+/* Why a checkpoint that was opened with rvit_checkpoint_desc.describe cannot be run; "" if it can. */
+RVIT_API const char *rvit_checkpoint_obstacles(const rvit_checkpoint *checkpoint);
 /* The text stored under a key of the file's __metadata__, verbatim; NULL if there is none. It lives
    as long as the checkpoint. */
 RVIT_API const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const char *key);
@@ -320,7 +404,8 @@ typedef struct rvit_memory_info {
    M_i are the most tokens of an image before and after stage i (M_-1 = T). Each array is rounded up
    to 256 bytes:
 
-     device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage), e B T D,
+     device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
+               again, stages or not, for a model with norm_pre), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2)
                policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
                each stage: 4 B L_i (source rows)

@@ -484,7 +484,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 208 bytes
+class rvit_model_info(Struct):  # 288 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -511,10 +511,25 @@ class rvit_model_info(Struct):  # 208 bytes
         ("n_files", c_int32),  # 192
         ("trained_size", c_int32),  # 196
         ("weights_size", c_int64),  # 200
+        ("activation", c_int),  # 208
+        ("gated", c_int32),  # 212
+        ("rms_norm", c_int32),  # 216
+        ("norm_pre", c_int32),  # 220
+        ("final_norm", c_int32),  # 224
+        ("pooling", c_int),  # 228
+        ("position", c_int),  # 232
+        ("resample", c_int),  # 236
+        ("image_height", c_int32),  # 240
+        ("image_width", c_int32),  # 244
+        ("mean", array(c_float, 3)),  # 248
+        ("std", array(c_float, 3)),  # 260
+        ("filter", c_int),  # 272
+        ("fit", c_int),  # 276
+        ("crop", c_float),  # 280
     ]
 
 
-class rvit_checkpoint_desc(Struct):  # 40 bytes
+class rvit_checkpoint_desc(Struct):  # 72 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("lenient", c_int32),  # 8
@@ -522,6 +537,12 @@ class rvit_checkpoint_desc(Struct):  # 40 bytes
         ("image_size", c_int32),  # 24
         ("resample", c_int),  # 28
         ("eps", c_float),  # 32
+        ("n_heads", c_int32),  # 36
+        ("activation", c_int),  # 40
+        ("pooling", c_int),  # 44
+        ("position", c_int),  # 48
+        ("architecture", c_char_p),  # 56
+        ("describe", c_int32),  # 64
     ]
 
 
@@ -844,6 +865,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_checkpoint_destroy": (None, [c_void_p], False),
     "rvit_checkpoint_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_tensor": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p, c_void_p], True),
+    "rvit_checkpoint_fact": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p], True),
+    "rvit_checkpoint_obstacles": (c_char_p, [c_void_p], False),
     "rvit_checkpoint_metadata": (c_char_p, [c_void_p, c_char_p], False),
     "rvit_model_create": (c_int, [c_void_p, c_void_p, c_void_p, c_void_p], True),
     "rvit_model_destroy": (None, [c_void_p], False),

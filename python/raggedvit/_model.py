@@ -19,7 +19,7 @@ from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
-from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo
+from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
 from ._pipeline import Pipeline
@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 DTYPES = {"f32": CONSTANTS["RVIT_F32"], "f16": CONSTANTS["RVIT_F16"], "bf16": CONSTANTS["RVIT_BF16"]}
 RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
              "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"]}
+ACTIVATIONS = {"gelu": CONSTANTS["RVIT_ACTIVATION_GELU"], "gelu_tanh": CONSTANTS["RVIT_ACTIVATION_GELU_TANH"],
+               "quick_gelu": CONSTANTS["RVIT_ACTIVATION_QUICK_GELU"], "silu": CONSTANTS["RVIT_ACTIVATION_SILU"]}
+POOLINGS = {name: value for name, value in named("RVIT_POOLING_").items() if value != 0}
+POSITIONS = {name: value for name, value in named("RVIT_POSITION_").items() if value != 0}
+
+
+def _given(argument: str, value: str | None, table: dict[str, int]) -> int:
+    """A choice; 0 where none is made."""
+    return 0 if value is None else _checks.choice(argument, value, table)
 
 
 def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -94,9 +103,14 @@ class Model:
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
     "vulkan"; index: the device within it. dtype: "f32" or "f16", storage of weights and activations. image_size: side of the images if it
-    is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"). n_threads: of the CPU backend; 0: as
+    is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
+    names belong to). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
-    all. lenient: tensors that nothing uses are no error. eps: of the layernorms; 0: the checkpoint's.
+    all. lenient: tensors that nothing uses are no error.
+
+    architecture, n_heads, activation ("gelu", "gelu_tanh", "quick_gelu", "silu"), pooling ("cls", "mean", ...), position ("table", "rope",
+    ...) and eps say what the weights do not tell, where neither a config.json beside the file nor its metadata does, or against them. A name
+    of timm's as architecture stands for all of them; "vit" is a plain model. rvit_checkpoint_open in raggedvit/vit.h has the rule.
 
     Forwards are recorded when first needed, and kept with their memory. A policy's first two batch sizes get a forward each, the fastest
     there is; all other sizes share one, whose capacity doubles as it must. max_batch: no batch is larger; each policy then has one forward
@@ -109,12 +123,16 @@ class Model:
     """
 
     def __init__(self, path: str | os.PathLike[str], backend: str = "auto", dtype: str = "f32", image_size: int | None = None, *,
-                 index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str = "timm", lenient: bool = False, eps: float = 0.0,
-                 max_sessions: int = 8, poll_us: int = 0, max_batch: int | None = None) -> None:
-        choice, encoded = _checks.choice, _checks.path("path", path)
+                 index: int = -1, tier: str = "auto", n_threads: int = 0, resample: str | None = None, lenient: bool = False,
+                 eps: float = 0.0, max_sessions: int = 8, poll_us: int = 0, max_batch: int | None = None, architecture: str | None = None,
+                 n_heads: int = 0, activation: str | None = None, pooling: str | None = None, position: str | None = None) -> None:
+        encoded = _checks.path("path", path)
         self._prepare(backend, dtype, index, tier, n_threads, poll_us, max_sessions, max_batch)
         desc = new("rvit_checkpoint_desc", lenient=_checks.flag("lenient", lenient), image_size=0 if image_size is None else image_size,
-                   resample=choice("resample", resample, RESAMPLES), eps=eps)
+                   resample=_given("resample", resample, RESAMPLES), eps=eps, n_heads=n_heads,
+                   activation=_given("activation", activation, ACTIVATIONS), pooling=_given("pooling", pooling, POOLINGS),
+                   position=_given("position", position, POSITIONS),
+                   architecture=None if architecture is None else _checks.text("architecture", architecture).encode())
         checkpoint = self._lib.own("checkpoint", encoded, ctypes.byref(desc), create="rvit_checkpoint_open")
         self._open(checkpoint)
         names = self._lib.rvit_checkpoint_metadata(checkpoint, b"classes")

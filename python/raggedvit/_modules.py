@@ -252,7 +252,8 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
         desc.struct_size = ctypes.sizeof(desc)
         desc.name, desc.dtype = name.encode(), CONSTANTS[FLOATS[str(tensor.dtype)]]
         desc.rank, desc.shape, desc.data = tensor.ndim, ctypes.addressof(shape), tensor.data_ptr()
-    desc = new("rvit_checkpoint_desc", eps=facts.eps)
+    desc = new("rvit_checkpoint_desc", eps=facts.eps, n_heads=facts.n_heads, activation=CONSTANTS["RVIT_ACTIVATION_GELU"],
+               pooling=CONSTANTS["RVIT_POOLING_CLS"], position=CONSTANTS["RVIT_POSITION_TABLE"])
     try:
         made = lib.own("checkpoint", ctypes.addressof(descs), n, ctypes.byref(desc), create="rvit_checkpoint_from_tensors",
                        keeps=(held, descs))

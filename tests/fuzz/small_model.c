@@ -15,8 +15,8 @@ typedef struct writer {
 static void add(writer *w, const char *name, const char *shape, int64_t n)
 {
     w->used += (size_t)snprintf(w->header + w->used, sizeof w->header - w->used,
-                                "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}", w->used > 1 ? "," : "", name,
-                                shape, (long long)w->offset, (long long)(w->offset + 4 * n));
+                                ",\"%s\":{\"dtype\":\"F32\",\"shape\":[%s],\"data_offsets\":[%lld,%lld]}", name, shape,
+                                (long long)w->offset, (long long)(w->offset + 4 * n));
     w->offset += 4 * n;
 }
 
@@ -33,7 +33,10 @@ static void add_part(writer *w, const char *prefix, int index, const char *name,
 
 const char *small_model(void)
 {
-    static writer w = {"{", 1, 0};
+    static writer w;
+    w.used =
+        (size_t)snprintf(w.header, sizeof w.header,
+                         "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"vit\\\",\\\"model_args\\\":{\\\"num_heads\\\":1}}\"}");
     add(&w, "cls_token", "1,1,64", DIM);
     add(&w, "pos_embed", "1,5,64", TOKENS * DIM);
     add(&w, "patch_embed.proj.weight", "64,3,4,4", DIM * 48);

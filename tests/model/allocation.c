@@ -38,6 +38,8 @@ static rvit_status open_tensors(void *argument)
     context *c = argument;
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.allocator = &c->f.allocator;
+    desc.architecture = "vit";
+    desc.n_heads = 1;
     return rvit_checkpoint_from_tensors(c->tensors, c->n_tensors, &desc, &c->checkpoint);
 }
 

@@ -245,7 +245,10 @@ static void weights_from_memory(void **state)
         rvit_session *session = NULL;
         rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
         model_desc.dtype = (rvit_dtype)type;
-        expect_ok(rvit_checkpoint_from_tensors(descs, m->n_tensors, NULL, &checkpoint));
+        rvit_checkpoint_desc checkpoint_desc = RVIT_CHECKPOINT_DESC_INIT;
+        checkpoint_desc.architecture = "vit";
+        checkpoint_desc.n_heads = m->n_heads;
+        expect_ok(rvit_checkpoint_from_tensors(descs, m->n_tensors, &checkpoint_desc, &checkpoint));
         expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
         rvit_checkpoint_destroy(checkpoint);
         const rvit_session_desc desc = policy_desc(RVIT_PRUNE_DYNAMICVIT, 2);

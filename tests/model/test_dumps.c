@@ -110,9 +110,7 @@ static const char *checkpoint_of(const json_t *dump)
         return text(dump, "file");
     const char *path = temporary_path("model.safetensors");
     write_checkpoint(dump, path);
-    const char *config = temporary_path("config.json");
-    if (json_object_get(dump, "config") != NULL)
-        assert_int_equal(json_dump_file(json_object_get(dump, "config"), config, 0), 0);
+    assert_int_equal(json_dump_file(json_object_get(dump, "config"), temporary_path("config.json"), 0), 0);
     return path;
 }
 
@@ -234,12 +232,21 @@ static void choices(void **state)
         const char *file_name;
         int32_t resample;
         float eps;
+        int32_t n_heads;
     } wrong[] = {
-        {"timm_resampled.json", RVIT_RESAMPLE_BICUBIC, 0},      {"timm_resampled.json", RVIT_RESAMPLE_BILINEAR, 0},
-        {"timm_bicubic.json", RVIT_RESAMPLE_TIMM, 0},           {"timm_bicubic.json", RVIT_RESAMPLE_BILINEAR, 0},
-        {"timm_bilinear.json", RVIT_RESAMPLE_TIMM, 0},          {"timm_bilinear.json", RVIT_RESAMPLE_BICUBIC, 0},
-        {"hf_vit_resampled.json", RVIT_RESAMPLE_TIMM, 0},       {"hf_vit_eps.json", RVIT_RESAMPLE_TIMM, 1e-12f},
-        {"timm_resampled_down.json", RVIT_RESAMPLE_BICUBIC, 0},
+        {"timm_resampled.json", RVIT_RESAMPLE_BICUBIC, 0, 0},
+        {"timm_resampled.json", RVIT_RESAMPLE_BILINEAR, 0, 0},
+        {"timm_bicubic.json", RVIT_RESAMPLE_TIMM, 0, 0},
+        {"timm_bicubic.json", RVIT_RESAMPLE_BILINEAR, 0, 0},
+        {"timm_bilinear.json", RVIT_RESAMPLE_TIMM, 0, 0},
+        {"timm_bilinear.json", RVIT_RESAMPLE_BICUBIC, 0, 0},
+        {"timm_resampled_down.json", RVIT_RESAMPLE_BICUBIC, 0, 0},
+        {"timm_heads_32.json", RVIT_RESAMPLE_DEFAULT, 0, 2},
+        {"timm_heads_72.json", RVIT_RESAMPLE_DEFAULT, 0, 3},
+        {"hf_vit_resampled.json", RVIT_RESAMPLE_TIMM, 0, 0},
+        {"hf_vit_eps.json", RVIT_RESAMPLE_DEFAULT, 1e-12f, 0},
+        {"hf_dinov2_resampled.json", RVIT_RESAMPLE_TIMM, 0, 0},
+        {"hf_dinov2_registers_resampled.json", RVIT_RESAMPLE_BICUBIC, 0, 0},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         json_t *dump = load_dump(data, wrong[i].file_name);
@@ -247,6 +254,7 @@ static void choices(void **state)
         desc.image_size = (int32_t)integer(dump, "image_size");
         desc.resample = (rvit_resample)wrong[i].resample;
         desc.eps = wrong[i].eps;
+        desc.n_heads = wrong[i].n_heads;
         rvit_checkpoint *checkpoint = NULL;
         expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
         const double difference = run(dump, checkpoint, RVIT_F32);

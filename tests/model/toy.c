@@ -95,16 +95,16 @@ const char *toy_write(const toy *m, const char *file_name)
 {
     const char *path = temporary_path(file_name);
     const int64_t element = rvit_dtype_size(m->spec.stored);
-    const size_t capacity = (size_t)m->n_tensors * 160 + 16;
+    const size_t capacity = (size_t)m->n_tensors * 160 + 160;
     char *header = scratch(capacity);
-    size_t used = 1;
     int64_t offset = 0;
-    header[0] = '{';
+    size_t used = (size_t)snprintf(
+        header, capacity, "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"vit\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d}}\"}",
+        (int)m->n_heads);
     for (int i = 0; i < m->n_tensors; i++) {
         const toy_tensor *t = &m->tensors[i];
         static const char *const dtypes[] = {"F32", "F16", "BF16"};
-        used += (size_t)snprintf(header + used, capacity - used, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "", t->name,
-                                 dtypes[m->spec.stored]);
+        used += (size_t)snprintf(header + used, capacity - used, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[", t->name, dtypes[m->spec.stored]);
         for (int r = 0; r < t->rank; r++)
             used += (size_t)snprintf(header + used, capacity - used, r ? ",%lld" : "%lld", (long long)t->shape[r]);
         used += (size_t)snprintf(header + used, capacity - used, "],\"data_offsets\":[%lld,%lld]}", (long long)offset,

@@ -7,6 +7,7 @@
 #include "mask.h"
 #include "overlay.h"
 #include "progress.h"
+#include "recipe.h"
 #include "report.h"
 
 #define DEFAULT_BATCH 32
@@ -17,6 +18,7 @@ struct classify {
     struct prune prune; /* completed for the model */
     rvit_session *session;
     struct labels labels;
+    struct preprocess recipe;
     struct inputs inputs;
     int32_t *expected; /* [inputs.n_given]; NULL: unknown */
     struct mask mask;  /* used with --prune mask, else empty */
@@ -143,8 +145,11 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
     if (code == EXIT_OK)
         code = labels_load(options->labels, checkpoint, self->engine.model_info.n_classes, &self->labels);
+    self->recipe = options->preprocess;
     if (code == EXIT_OK)
-        code = inputs_open(options->paths, options->n_paths, &options->preprocess, options->tiles, options->limit, &self->inputs);
+        code = recipe_settle(&self->recipe, options->given, &self->engine.model_info, options->model);
+    if (code == EXIT_OK)
+        code = inputs_open(options->paths, options->n_paths, &self->recipe, options->tiles, options->limit, &self->inputs);
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
     if (code == EXIT_OK)

@@ -56,11 +56,37 @@ static void describe_prefix(const rvit_model_info *info, char *out, size_t out_s
         snprintf(out, out_size, "CLS%s", distillation);
 }
 
+/* What is known beyond the geometry, and from where. */
+static void print_facts(const rvit_checkpoint *checkpoint)
+{
+    const char *name, *value, *origin;
+    printf("\nwhat it computes, and what says so:\n");
+    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++) {
+        printf("  %-12s", name);
+        const int columns = printable_print(stdout, value);
+        printf("%*s  ", columns < 30 ? 30 - columns : 0, "");
+        print_line("", origin);
+    }
+}
+
+static json_t *facts_to_json(const rvit_checkpoint *checkpoint)
+{
+    json_t *object = json_object();
+    const char *name, *value, *origin;
+    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++)
+        json_object_set_new(object, name, json_pack("{s:o, s:o}", "value", json_text(value), "from", json_text(origin)));
+    return object;
+}
+
 static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
-    const int32_t grid = info->image_size / info->patch_size;
+    const int32_t grid = info->image_size / (info->patch_size > 0 ? info->patch_size : 1);
     char prefix[64];
+    if (info->patch_size == 0) { /* its parts are not all known, so that its shapes were not looked at */
+        printf("family        %s names, %d blocks, %d tensors\n", info->family, info->depth, info->n_tensors);
+        return;
+    }
     describe_prefix(info, prefix, sizeof prefix);
     printf("architecture  %s (%s names)\n", info->architecture, info->family);
     printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_size, info->image_size, info->channels,
@@ -111,22 +137,33 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
     json_object_set_new(object, "registers", json_integer(info->n_registers));
     json_object_set_new(object, "predictors", json_integer(info->n_predictors));
     json_object_set_new(object, "files", json_integer(info->n_files));
+    json_object_set_new(object, "facts", facts_to_json(checkpoint));
     json_object_set_new(object, "trained_size", json_integer(info->trained_size));
     return object;
 }
 
-int run_inspect(const struct options *options)
+/* Opens a checkpoint that a run would refuse, too: *refusal says why then. */
+static rvit_status open_to_show(const struct options *options, rvit_checkpoint **out, char *refusal, size_t size)
 {
     rvit_checkpoint_desc desc = options->checkpoint;
+    desc.describe = 1;
+    rvit_status status = rvit_checkpoint_open(options->model, &desc, out);
+    if (status == RVIT_BAD_FILE && !desc.lenient) {
+        snprintf(refusal, size, "%s", rvit_status_detail());
+        desc.lenient = 1;
+        status = rvit_checkpoint_open(options->model, &desc, out);
+    }
+    if (status == RVIT_OK && rvit_checkpoint_obstacles(*out)[0])
+        snprintf(refusal, size, "%s", rvit_checkpoint_obstacles(*out));
+    return status;
+}
+
+int run_inspect(const struct options *options)
+{
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     rvit_checkpoint *checkpoint = NULL;
-    char refusal[512] = ""; /* why classify would reject it */
-    rvit_status status = rvit_checkpoint_open(options->model, &desc, &checkpoint);
-    if (status == RVIT_BAD_FILE) {
-        snprintf(refusal, sizeof refusal, "%s", rvit_status_detail());
-        desc.lenient = 1;
-        status = rvit_checkpoint_open(options->model, &desc, &checkpoint);
-    }
+    char refusal[1024] = ""; /* why classify would reject it */
+    rvit_status status = open_to_show(options, &checkpoint, refusal, sizeof refusal);
     if (status == RVIT_OK)
         status = rvit_checkpoint_get_info(checkpoint, &info);
     if (status != RVIT_OK) {
@@ -140,7 +177,9 @@ int run_inspect(const struct options *options)
     } else {
         print_line("file          ", options->model);
         print_info(checkpoint, &info);
-        print_tensors(checkpoint, true);
+        print_facts(checkpoint);
+        if (info.patch_size > 0)
+            print_tensors(checkpoint, true);
         if (options->tensors) {
             printf("\nall tensors, in the file's order:\n");
             print_tensors(checkpoint, false);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "choices.h"
+#include "recipe.h"
 
 enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
@@ -29,8 +30,8 @@ static const struct command commands[] = {
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
       "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
-      "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation, by default those of "
-      "DeiT; timm's own ViT were trained with --mean 0.5 --std 0.5. An unreadable image is reported and skipped. With --json, an image's "
+      "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation as the model's files say "
+      "(inspect shows them). An unreadable image is reported and skipped. With --json, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
@@ -83,7 +84,32 @@ static const char *against(int value)
 static const char *resampler(int value)
 {
     static const char *const names[] = {
-        [RVIT_RESAMPLE_TIMM] = "timm", [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear"};
+        [RVIT_RESAMPLE_BICUBIC] = "bicubic", [RVIT_RESAMPLE_BILINEAR] = "bilinear", [RVIT_RESAMPLE_TIMM] = "timm"};
+    return names[value];
+}
+
+static const char *activation(int value)
+{
+    static const char *const names[] = {[RVIT_ACTIVATION_GELU] = "gelu",
+                                        [RVIT_ACTIVATION_GELU_TANH] = "gelu-tanh",
+                                        [RVIT_ACTIVATION_QUICK_GELU] = "quick-gelu",
+                                        [RVIT_ACTIVATION_SILU] = "silu"};
+    return names[value];
+}
+
+static const char *pooling(int value)
+{
+    static const char *const names[] = {
+        [RVIT_POOLING_CLS] = "cls",           [RVIT_POOLING_MEAN] = "mean",         [RVIT_POOLING_MEAN_NORM] = "mean-norm",
+        [RVIT_POOLING_MEAN_RAW] = "mean-raw", [RVIT_POOLING_CLS_MEAN] = "cls-mean", [RVIT_POOLING_MAP] = "map",
+        [RVIT_POOLING_NONE] = "none"};
+    return names[value];
+}
+
+static const char *position(int value)
+{
+    static const char *const names[] = {
+        [RVIT_POSITION_TABLE] = "table", [RVIT_POSITION_ROPE] = "rotary", [RVIT_POSITION_BOTH] = "both", [RVIT_POSITION_NONE] = "none"};
     return names[value];
 }
 
@@ -120,9 +146,23 @@ static const struct option_row option_rows[] = {
      OPTION_TEXT(T, prune.mask), .commands = RUNS},
     {"image-size", "N", "pixels an edge of the model's input, to which its position table is resampled (its own)",
      OPTION_INTEGER(T, checkpoint.image_size, 1, 65536), .commands = MODELS},
-    {"resample", "NAME", "how: timm (its antialiased bicubic), bicubic (Hugging Face's, DeiT's, EViT's) or bilinear (DynamicViT's, ATS's)",
-     OPTION_CHOICE(T, checkpoint.resample, resampler, RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BILINEAR), .commands = MODELS},
-    {"eps", "X", "of the layernorms (what the checkpoint's family has)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
+    {"resample", "NAME",
+     "how: timm (its antialiased bicubic), bicubic (Hugging Face's, DeiT's, EViT's) or bilinear (DynamicViT's, ATS's) (as the code whose "
+     "names the tensors have)",
+     OPTION_CHOICE(T, checkpoint.resample, resampler, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_TIMM), .commands = MODELS},
+    {"architecture", "NAME",
+     "timm's name of the model, which stands for what the weights do not tell; vit: exact GELU, eps 1e-6, a position table, a head on the "
+     "CLS row (a config.json beside the checkpoint, or its metadata)",
+     OPTION_TEXT(T, checkpoint.architecture), .commands = MODELS},
+    {"heads", "N", "attention heads of a block (as the architecture, or the config.json)", OPTION_INTEGER(T, checkpoint.n_heads, 1, 4096),
+     .commands = MODELS},
+    {"activation", "NAME", "of the MLPs: %s (as the architecture)",
+     OPTION_CHOICE(T, checkpoint.activation, activation, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_SILU), .commands = MODELS},
+    {"pool", "NAME", "what the head reads: %s (as the architecture)",
+     OPTION_CHOICE(T, checkpoint.pooling, pooling, RVIT_POOLING_CLS, RVIT_POOLING_NONE), .commands = MODELS},
+    {"position", "NAME", "what tells where a patch lies: %s (as the architecture)",
+     OPTION_CHOICE(T, checkpoint.position, position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
+    {"eps", "X", "of the layernorms (as the architecture)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
     {"dtype", "TYPE", "storage of weights and activations: %s (f32)", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, RVIT_F16),
      .commands = TIMES},
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_F16),
@@ -134,12 +174,12 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBER(T, seconds, 0, 3600), .commands = BENCH},
     {"shape", "NAME", "without MODEL: DeiT's %s (tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"images", "PATH", "an image, folder or list to verify on (noise)", OPTION_TEXT(T, images), .commands = VERIFY},
-    {"crop", "P", "share of an image's shorter edge that the model sees, %s (0.9, from 384 pixels on 1)",
-     OPTION_NUMBER(T, preprocess.crop, 0.1, 1), .commands = RUNS},
-    {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (0.485,0.456,0.406)",
-     OPTION_NUMBERS(T, preprocess.mean, 0, 1), .commands = RUNS},
-    {"std", "R,G,B", "what they are divided by then, %s; or one for all (0.229,0.224,0.225)",
-     OPTION_NUMBERS(T, preprocess.deviation, 0.001, 1), .commands = RUNS},
+    {"crop", "P", "share of an image's shorter edge that the model sees, %s (as the model's files say, else 0.9, from 384 pixels on 1)",
+     OPTION_NUMBER(T, preprocess.crop, 0.1, 1), .commands = RUNS, .given = RECIPE_CROP},
+    {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (as the model's files say)",
+     OPTION_NUMBERS(T, preprocess.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
+    {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
+     OPTION_NUMBERS(T, preprocess.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
     {"limit", "N", "only the first N images or tiles (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},

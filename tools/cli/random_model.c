@@ -82,6 +82,8 @@ static void add_all(struct writer *self, int64_t dim)
 static bool write_all(FILE *file, int32_t n_heads)
 {
     struct writer self = {.header = json_object(), .state = 0x9e3779b97f4a7c15u};
+    const char *architecture = n_heads == 3 ? "deit_tiny_patch16_224" : n_heads == 6 ? "deit_small_patch16_224" : "deit_base_patch16_224";
+    json_object_set_new(self.header, "__metadata__", json_pack("{s:s}", "architecture", architecture));
     add_all(&self, 64 * (int64_t)n_heads);
     char *text = json_dumps(self.header, JSON_COMPACT);
     json_decref(self.header);

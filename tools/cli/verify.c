@@ -8,6 +8,7 @@
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"
+#include "recipe.h"
 #include "verify.h"
 
 #define NOISE_IMAGES 8
@@ -183,8 +184,11 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
     int code = open_engines(self, checkpoint);
+    self->recipe = options->preprocess;
     if (code == EXIT_OK && options->n_paths)
-        code = inputs_open(options->paths, options->n_paths, &options->preprocess, options->tiles, options->limit, &self->inputs);
+        code = recipe_settle(&self->recipe, options->given, &self->a.model_info, options->model);
+    if (code == EXIT_OK && options->n_paths)
+        code = inputs_open(options->paths, options->n_paths, &self->recipe, options->tiles, options->limit, &self->inputs);
     if (code != EXIT_OK)
         return code;
     const rvit_model_info *info = &self->a.model_info;

@@ -14,6 +14,7 @@ struct verify {
     rvit_session *run_a, *run_b, *masked_b; /* masked_b: B with the tokens that A kept; created when first needed */
     struct selector select_a, select_b;
     bool fused, can_mask; /* can_mask: masked_b is possible */
+    struct preprocess recipe;
     struct inputs inputs; /* without paths: noise */
     int64_t n_noise, n_noise_done;
     int32_t batch, tokens;

@@ -1,0 +1,145 @@
+/* Finds what lies beside a checkpoint, and Hugging Face's preprocessor_config.json. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/config_read.h"
+#include "core/file.h"
+#include "core/json_file.h"
+#include "core/status.h"
+#include "core/timm_names.h"
+
+enum { MAX_PATH = 4096, MAX_VALUES = 1 << 16, SHOWN_NAME = 64 };
+
+/* Pillow's numbers of its filters. */
+static rvit_status read_resample(const rvit_config_reader *r, const rvit_json *root)
+{
+    char where[RVIT_FACT_WHERE];
+    int64_t filter = -1;
+    RVIT_TRY(rvit_config_integer(r, root, "resample", 0, 5, &filter));
+    if (filter >= 0)
+        rvit_facts_set(r->facts, RVIT_FACT_FILTER,
+                       filter == 2   ? RVIT_FILTER_BILINEAR
+                       : filter == 3 ? RVIT_FILTER_BICUBIC
+                                     : RVIT_FILTER_OTHER,
+                       rvit_config_where(r, "resample", where));
+    return RVIT_OK;
+}
+
+rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root)
+{
+    char where[RVIT_FACT_WHERE];
+    int32_t crops = 0, normalizes = 1, given = 0, crop_given = 0;
+    double size[2] = {0, 0}, crop_size[2] = {0, 0};
+    RVIT_TRY(rvit_config_bool(r, root, "do_normalize", &normalizes));
+    RVIT_TRY(rvit_config_bool(r, root, "do_center_crop", &crops));
+    if (normalizes) {
+        RVIT_TRY(rvit_config_colours_fact(r, root, "image_mean", 0, RVIT_FACT_MEAN));
+        RVIT_TRY(rvit_config_colours_fact(r, root, "image_std", 1e-3, RVIT_FACT_STD));
+    } else {
+        static const double zeros[3], ones[3] = {1, 1, 1};
+        rvit_config_where(r, "do_normalize", where);
+        rvit_facts_set_several(r->facts, RVIT_FACT_MEAN, zeros, 3, where);
+        rvit_facts_set_several(r->facts, RVIT_FACT_STD, ones, 3, where);
+    }
+    RVIT_TRY(read_resample(r, root));
+    const rvit_json *sizes = rvit_config_get(root, "size");
+    int64_t edge = 0;
+    if (sizes != NULL && sizes->type == RVIT_JSON_OBJECT) {
+        rvit_config_reader inner = *r;
+        inner.section = "size.";
+        RVIT_TRY(rvit_config_integer(&inner, sizes, "shortest_edge", 1, 1 << 16, &edge));
+    }
+    if (edge == 0)
+        RVIT_TRY(rvit_config_size(r, root, "size", size, &given));
+    RVIT_TRY(rvit_config_size(r, root, "crop_size", crop_size, &crop_given));
+    if (edge > 0 && crops && crop_given && crop_size[0] <= (double)edge) {
+        rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_CROP, rvit_config_where(r, "size.shortest_edge", where));
+        rvit_facts_set(r->facts, RVIT_FACT_CROP, crop_size[0] / (double)edge, where);
+    } else if (given && !crops) {
+        rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, rvit_config_where(r, "size", where));
+    }
+    return RVIT_OK;
+}
+
+static rvit_status read_model(const rvit_config_reader *r, const rvit_json *root)
+{
+    if (rvit_json_get(root, "model_cfg") != NULL)
+        return rvit_config_open_clip(r, root);
+    if (rvit_json_get(root, "model_type") != NULL)
+        return rvit_config_hf(r, root);
+    if (rvit_json_get(root, "architecture") != NULL)
+        return rvit_config_timm(r, root);
+    return rvit_fail(RVIT_BAD_FILE, "%s: neither architecture (timm), model_type (Hugging Face) nor model_cfg (open_clip) is in it",
+                     r->path);
+}
+
+typedef rvit_status (*read_function)(const rvit_config_reader *, const rvit_json *);
+
+/* *out_found: whether there is such a file. */
+static rvit_status read_beside(const rvit_config_source *source, const char *name, read_function read, rvit_alloc *alloc,
+                               rvit_config_reader *r, int32_t *out_found)
+{
+    char path[MAX_PATH], shown[RVIT_SHOWN_PATH];
+    *out_found = 0;
+    if (source->path == NULL)
+        return RVIT_OK;
+    RVIT_TRY(rvit_path_beside(path, sizeof path, source->path, name));
+    if (!rvit_path_exists(path))
+        return RVIT_OK;
+    *out_found = 1;
+    rvit_json_file file;
+    RVIT_TRY(rvit_json_file_read(path, alloc, &file));
+    rvit_path_printable(shown, path);
+    r->path = shown;
+    r->name = name;
+    const rvit_status status = read(r, file.root);
+    rvit_json_file_free(alloc, &file);
+    return status;
+}
+
+/* Text of a checkpoint's own metadata. */
+static rvit_status read_metadata(const char *text, rvit_alloc *alloc, rvit_config_reader *r)
+{
+    r->path = "the checkpoint's metadata: config";
+    r->name = "metadata";
+    const size_t size = strlen(text);
+    char *copy = rvit_alloc_new(alloc, size + 1);
+    if (copy == NULL)
+        return RVIT_OUT_OF_HOST_MEMORY;
+    memcpy(copy, text, size + 1);
+    const rvit_json_input input = {r->path, "", copy, size, RVIT_JSON_MAX_DEPTH, MAX_VALUES};
+    rvit_json *root = NULL;
+    size_t end = 0;
+    rvit_status status = rvit_json_parse(&input, alloc, &root, &end);
+    if (status == RVIT_OK && (root->type != RVIT_JSON_OBJECT || end + strspn(copy + end, " \t\r\n") != size))
+        status = rvit_fail(RVIT_BAD_FILE, "%s: is not one JSON object", r->path);
+    if (status == RVIT_OK)
+        status = read_model(r, root);
+    rvit_alloc_free(alloc, root);
+    rvit_alloc_free(alloc, copy);
+    return status;
+}
+
+static void read_name(const char *name, rvit_facts *facts)
+{
+    char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
+    rvit_printable(shown, sizeof shown, name);
+    snprintf(where, sizeof where, "metadata: architecture '%s'", shown);
+    rvit_facts_set_text(facts, RVIT_FACT_ARCHITECTURE, shown, where);
+    (void)rvit_timm_name_facts(name, facts, where);
+}
+
+rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    rvit_config_reader r = {NULL, NULL, "", facts, obstacles};
+    int32_t found, others;
+    /* open_clip's repositories may hold a config.json for transformers too, of weights under other names. */
+    RVIT_TRY(read_beside(source, "preprocessor_config.json", rvit_config_preprocessor, alloc, &r, &others));
+    RVIT_TRY(read_beside(source, "config.json", read_model, alloc, &r, &found));
+    RVIT_TRY(read_beside(source, "open_clip_config.json", rvit_config_open_clip, alloc, &r, &others));
+    if (!found && !others && source->config != NULL)
+        return read_metadata(source->config, alloc, &r);
+    if (!found && !others && source->architecture != NULL)
+        read_name(source->architecture, facts);
+    return RVIT_OK;
+}

@@ -1,0 +1,57 @@
+/* Reads fields of the files beside a checkpoint. They are hostile input: a wrong type or an absurd number is BAD_FILE, and the sentence
+   names the file and the field. */
+#ifndef RVIT_CORE_CONFIG_READ_H
+#define RVIT_CORE_CONFIG_READ_H
+
+#include "core/json.h"
+#include "core/vit_facts.h"
+#include "core/vit_features.h"
+
+typedef struct rvit_config_reader {
+    const char *path;    /* printable */
+    const char *name;    /* "config.json" */
+    const char *section; /* what stands before a field's name: "vision_config.", "" */
+    rvit_facts *facts;
+    rvit_obstacles *obstacles;
+} rvit_config_reader;
+
+/* "config.json: vision_config.hidden_act", for facts and obstacles. */
+const char *rvit_config_where(const rvit_config_reader *r, const char *field, char out[RVIT_FACT_WHERE]);
+/* The member of an object; NULL if it is absent or null. */
+const rvit_json *rvit_config_get(const rvit_json *object, const char *field);
+/* The value of a field; absent: unchanged. */
+rvit_status rvit_config_integer(const rvit_config_reader *r, const rvit_json *object, const char *field, int64_t least, int64_t most,
+                                int64_t *out);
+/* Above 0 and finite. */
+rvit_status rvit_config_number(const rvit_config_reader *r, const rvit_json *object, const char *field, double *out);
+rvit_status rvit_config_bool(const rvit_config_reader *r, const rvit_json *object, const char *field, int32_t *out);
+rvit_status rvit_config_string(const rvit_config_reader *r, const rvit_json *object, const char *field, const char **out);
+rvit_status rvit_config_object(const rvit_config_reader *r, const rvit_json *object, const char *field, const rvit_json **out);
+/* Height and width: a number, a list of them or {"height": , "width": }. */
+rvit_status rvit_config_size(const rvit_config_reader *r, const rvit_json *object, const char *field, double out[2], int32_t *out_given);
+
+/* The same into a fact. */
+rvit_status rvit_config_integer_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
+rvit_status rvit_config_number_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
+rvit_status rvit_config_size_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
+/* One number for all, or one for each of three channels; from least to most. */
+rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double least, rvit_fact fact);
+/* A name of an activation; one that is unknown becomes an obstacle. */
+rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field);
+/* Notes a field that changes the computation, but whose meaning is not known here. */
+void rvit_config_not_understood(const rvit_config_reader *r, const char *field);
+
+/* Each format; root: the file's object. */
+rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root);
+rvit_status rvit_config_hf(const rvit_config_reader *r, const rvit_json *root);
+rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
+rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
+
+/* The files beside `path`, else the text under "config" of a checkpoint's metadata, else the name under "architecture". Either may be NULL.
+ */
+typedef struct rvit_config_source {
+    const char *path, *config, *architecture;
+} rvit_config_source;
+rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles);
+
+#endif

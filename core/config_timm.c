@@ -1,0 +1,179 @@
+/* timm's config.json. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/config_read.h"
+#include "core/file.h"
+#include "core/status.h"
+#include "core/timm_names.h"
+
+enum { SHOWN_NAME = 64 };
+
+static int is_one_of(const char *key, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        if (strcmp(*names, key) == 0)
+            return 1;
+    return 0;
+}
+
+static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *object)
+{
+    static const struct {
+        const char *name;
+        rvit_pooling pooling;
+    } known[] = {{"token", RVIT_POOLING_CLS}, {"avg", RVIT_POOLING_MEAN}, {"map", RVIT_POOLING_MAP}, {"", RVIT_POOLING_NONE}};
+    char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
+    const char *name = NULL;
+    RVIT_TRY(rvit_config_string(r, object, "global_pool", &name));
+    if (name == NULL || r->facts->of[RVIT_FACT_POOLING].given)
+        return RVIT_OK;
+    rvit_config_where(r, "global_pool", where);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (strcmp(name, known[i].name) == 0) {
+            rvit_facts_set(r->facts, RVIT_FACT_POOLING, known[i].pooling, where);
+            return RVIT_OK;
+        }
+    rvit_printable(shown, sizeof shown, name);
+    rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", where, shown);
+    rvit_facts_set_text(r->facts, RVIT_FACT_POOLING, shown, where);
+    return RVIT_OK;
+}
+
+/* Arguments that override those of the architecture. One that is in none of the lists may change anything. */
+static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_json *args)
+{
+    static const struct {
+        const char *key;
+        rvit_fact fact;
+    } integers[] = {{"num_heads", RVIT_FACT_HEADS},   {"embed_dim", RVIT_FACT_DIM},           {"depth", RVIT_FACT_DEPTH},
+                    {"in_chans", RVIT_FACT_CHANNELS}, {"num_classes", RVIT_FACT_CLASSES},     {"reg_tokens", RVIT_FACT_REGISTERS},
+                    {"patch_size", RVIT_FACT_PATCH},  {"num_reg_tokens", RVIT_FACT_REGISTERS}};
+    /* The tensors show these, or they only matter in training. */
+    static const char *const shown_by_tensors[] = {"num_heads",
+                                                   "embed_dim",
+                                                   "depth",
+                                                   "in_chans",
+                                                   "num_classes",
+                                                   "reg_tokens",
+                                                   "num_reg_tokens",
+                                                   "patch_size",
+                                                   "img_size",
+                                                   "act_layer",
+                                                   "global_pool",
+                                                   "class_token",
+                                                   "qkv_bias",
+                                                   "init_values",
+                                                   "mlp_ratio",
+                                                   "fc_norm",
+                                                   "final_norm",
+                                                   "pre_norm",
+                                                   "no_embed_class",
+                                                   "drop_rate",
+                                                   "drop_path_rate",
+                                                   "pos_drop_rate",
+                                                   "proj_drop_rate",
+                                                   "attn_drop_rate",
+                                                   "patch_drop_rate",
+                                                   "weight_init",
+                                                   "fix_init",
+                                                   "dynamic_img_size",
+                                                   "strict_img_size",
+                                                   "qk_norm",
+                                                   NULL};
+    rvit_config_reader r = *reader;
+    r.section = "model_args.";
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        RVIT_TRY(rvit_config_integer_fact(&r, args, integers[i].key, integers[i].fact));
+    RVIT_TRY(rvit_config_size_fact(&r, args, "img_size", RVIT_FACT_IMAGE));
+    RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
+    RVIT_TRY(read_pooling(&r, args));
+    for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))
+        if (!is_one_of(value->key, shown_by_tensors) && value->type != RVIT_JSON_NULL)
+            rvit_config_not_understood(&r, value->key);
+    return RVIT_OK;
+}
+
+static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *object)
+{
+    char where[RVIT_FACT_WHERE];
+    const char *name = NULL;
+    RVIT_TRY(rvit_config_string(r, object, "interpolation", &name));
+    if (name != NULL)
+        rvit_facts_set(r->facts, RVIT_FACT_FILTER,
+                       strcmp(name, "bicubic") == 0    ? RVIT_FILTER_BICUBIC
+                       : strcmp(name, "bilinear") == 0 ? RVIT_FILTER_BILINEAR
+                                                       : RVIT_FILTER_OTHER,
+                       rvit_config_where(r, "interpolation", where));
+    name = NULL;
+    RVIT_TRY(rvit_config_string(r, object, "crop_mode", &name));
+    if (name != NULL && (strcmp(name, "center") == 0 || strcmp(name, "squash") == 0))
+        rvit_facts_set(r->facts, RVIT_FACT_FIT, name[0] == 'c' ? RVIT_FIT_CROP : RVIT_FIT_SQUASH, rvit_config_where(r, "crop_mode", where));
+    double crop = 0;
+    RVIT_TRY(rvit_config_number(r, object, "crop_pct", &crop));
+    if (crop > 1)
+        return rvit_fail(RVIT_BAD_FILE, "%s: %scrop_pct is %g, expected at most 1", r->path, r->section, crop);
+    return rvit_config_number_fact(r, object, "crop_pct", RVIT_FACT_CROP);
+}
+
+/* Weights that were trained with quick GELU lie under names that stand for the exact one. Notes and tags say so. */
+static rvit_status read_notes(const rvit_config_reader *r, const rvit_json *cfg, const char *architecture)
+{
+    char where[RVIT_FACT_WHERE];
+    const char *tag = NULL;
+    const rvit_json *notes = rvit_config_get(cfg, "notes");
+    int quick = 0;
+    if (notes != NULL && notes->type == RVIT_JSON_STRING)
+        quick = strstr(notes->string, "QuickGELU") != NULL;
+    else if (notes != NULL && notes->type == RVIT_JSON_ARRAY)
+        for (const rvit_json *note = rvit_json_first(notes); note != NULL; note = rvit_json_next(notes, note))
+            quick |= note->type == RVIT_JSON_STRING && strstr(note->string, "QuickGELU") != NULL;
+    RVIT_TRY(rvit_config_string(r, cfg, "tag", &tag));
+    if (strstr(architecture, "_clip_") == NULL)
+        return RVIT_OK;
+    if (quick)
+        rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_QUICK_GELU, rvit_config_where(r, "notes", where));
+    else if (tag != NULL && strstr(tag, "dfn2b") != NULL && strstr(tag, "s39b") == NULL)
+        rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_QUICK_GELU, rvit_config_where(r, "tag", where));
+    return RVIT_OK;
+}
+
+static rvit_status read_pretrained(const rvit_config_reader *reader, const rvit_json *cfg, const char *architecture)
+{
+    rvit_config_reader r = *reader;
+    char where[RVIT_FACT_WHERE];
+    double size[2];
+    int32_t given;
+    r.section = "pretrained_cfg.";
+    RVIT_TRY(rvit_config_colours_fact(&r, cfg, "mean", 0, RVIT_FACT_MEAN));
+    RVIT_TRY(rvit_config_colours_fact(&r, cfg, "std", 1e-3, RVIT_FACT_STD));
+    RVIT_TRY(read_filter(&r, cfg));
+    RVIT_TRY(rvit_config_size(&r, cfg, "input_size", size, &given));
+    /* Models trained further at another size keep the size of old: where it is a square, the tensors know better. */
+    if (given && size[0] != size[1])
+        rvit_facts_set_several(r.facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where(&r, "input_size", where));
+    return read_notes(&r, cfg, architecture);
+}
+
+rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root)
+{
+    char where[RVIT_FACT_WHERE], shown[SHOWN_NAME];
+    const char *architecture = NULL;
+    const rvit_json *args = NULL, *cfg = NULL;
+    RVIT_TRY(rvit_config_string(r, root, "architecture", &architecture));
+    RVIT_TRY(rvit_config_object(r, root, "model_args", &args));
+    RVIT_TRY(rvit_config_object(r, root, "pretrained_cfg", &cfg));
+    if (architecture == NULL)
+        return rvit_fail(RVIT_BAD_FILE, "%s: architecture is missing", r->path);
+    rvit_printable(shown, sizeof shown, architecture);
+    rvit_facts_set_text(r->facts, RVIT_FACT_ARCHITECTURE, shown, rvit_config_where(r, "architecture", where));
+    if (args != NULL)
+        RVIT_TRY(read_model_args(r, args));
+    RVIT_TRY(read_pooling(r, root));
+    RVIT_TRY(rvit_config_integer_fact(r, root, "num_classes", RVIT_FACT_CLASSES));
+    if (cfg != NULL)
+        RVIT_TRY(read_pretrained(r, cfg, architecture));
+    snprintf(where, sizeof where, "%s: architecture '%s'", r->name, shown);
+    (void)rvit_timm_name_facts(architecture, r->facts, where);
+    return RVIT_OK;
+}

@@ -1,0 +1,118 @@
+#include "core/timm_names.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum colours { COLOURS_UNKNOWN, COLOURS_IMAGENET, COLOURS_HALF, COLOURS_CLIP } colours;
+
+typedef struct group {
+    int32_t dim, depth, patch_size, heads; /* 0: not told */
+    rvit_activation activation;
+    double eps;
+    rvit_pooling pooling;
+    rvit_position position;
+    int32_t rms_norm;
+    rvit_block_kind block;
+    colours colours;
+    const char *names; /* apart by spaces */
+} group;
+
+/* clang-format off */
+static const group groups[] = {
+#define PLAIN(...)
+#define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
+    {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm,      \
+     RVIT_BLOCK_##block, COLOURS_##colours, names},
+#include "core/timm_architectures.def"
+#undef TIMM
+#undef PLAIN
+};
+
+static const struct {
+    rvit_plain_shape shape;
+    int32_t heads;
+} plain[] = {
+#define TIMM(...)
+#define PLAIN(dim, depth, mlp, patch, distilled, registers, scale, heads) {{dim, depth, mlp, patch, distilled, registers, scale}, heads},
+#include "core/timm_architectures.def"
+#undef PLAIN
+#undef TIMM
+};
+/* clang-format on */
+
+static void set_colours(rvit_facts *facts, colours which, const char *where)
+{
+    static const double values[][2][3] = {
+        [COLOURS_IMAGENET] = {{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
+        [COLOURS_HALF] = {{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}},
+        [COLOURS_CLIP] = {{0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}},
+    };
+    if (which == COLOURS_UNKNOWN)
+        return;
+    rvit_facts_set_several(facts, RVIT_FACT_MEAN, values[which][0], 3, where);
+    rvit_facts_set_several(facts, RVIT_FACT_STD, values[which][1], 3, where);
+}
+
+static void set_group(rvit_facts *facts, const group *g, const char *where)
+{
+    if (facts == NULL)
+        return;
+    const struct {
+        rvit_fact fact;
+        int32_t value;
+    } extents[] = {{RVIT_FACT_DIM, g->dim}, {RVIT_FACT_DEPTH, g->depth}, {RVIT_FACT_PATCH, g->patch_size}, {RVIT_FACT_HEADS, g->heads}};
+    for (size_t i = 0; i < sizeof extents / sizeof *extents; i++)
+        if (extents[i].value > 0)
+            rvit_facts_set(facts, extents[i].fact, extents[i].value, where);
+    rvit_facts_set(facts, RVIT_FACT_ACTIVATION, g->activation, where);
+    rvit_facts_set(facts, RVIT_FACT_EPS, g->eps, where);
+    rvit_facts_set(facts, RVIT_FACT_POOLING, g->pooling, where);
+    rvit_facts_set(facts, RVIT_FACT_POSITION, g->position, where);
+    rvit_facts_set(facts, RVIT_FACT_RMS_NORM, g->rms_norm, where);
+    rvit_facts_set(facts, RVIT_FACT_BLOCK, g->block, where);
+    set_colours(facts, g->colours, where);
+}
+
+/* What follows the name in a list, " ", "@" or the end; NULL: it is not in it. */
+static const char *find_in(const char *list, const char *name, size_t length)
+{
+    for (const char *at = list; *at != '\0';) {
+        const size_t word = strcspn(at, " @");
+        if (word == length && memcmp(at, name, length) == 0)
+            return at + word;
+        at += strcspn(at, " ");
+        at += *at == ' ';
+    }
+    return NULL;
+}
+
+int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *where)
+{
+    const size_t length = strcspn(name, ".");
+    static const group vit = {
+        0, 0, 0, 0, RVIT_ACTIVATION_GELU, 1e-6, RVIT_POOLING_CLS, RVIT_POSITION_TABLE, 0, RVIT_BLOCK_PRE_NORM, COLOURS_UNKNOWN, ""};
+    if (strcmp(name, "vit") == 0) {
+        set_group(facts, &vit, where);
+        return 1;
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const char *end = find_in(groups[i].names, name, length);
+        if (end == NULL)
+            continue;
+        set_group(facts, &groups[i], where);
+        if (*end == '@' && facts != NULL) {
+            const double edge = strtod(end + 1, NULL), size[2] = {edge, edge};
+            rvit_facts_set_several(facts, RVIT_FACT_IMAGE, size, 2, where);
+        }
+        return 1;
+    }
+    return 0;
+}
+
+int32_t rvit_plain_heads(const rvit_plain_shape *shape)
+{
+    for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
+        if (memcmp(&plain[i].shape, shape, sizeof *shape) == 0)
+            return plain[i].heads;
+    return 0;
+}

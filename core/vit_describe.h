@@ -1,0 +1,15 @@
+/* What a checkpoint computes: its tensors, and the facts that leave no trace in them. */
+#ifndef RVIT_CORE_VIT_DESCRIBE_H
+#define RVIT_CORE_VIT_DESCRIBE_H
+
+#include "core/vit_config.h"
+#include "core/vit_facts.h"
+
+/* What the caller gives comes before what files say. */
+void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts);
+/* Joins facts and tensors into config->info, and notes as obstacles what is not known and what the forward does not run. Fills in what the
+   tensors tell, and what all published models with these tensors have in common. BAD_FILE, or INVALID_ARGUMENT of what the caller
+   gave: facts contradict the tensors. */
+rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles);
+
+#endif

@@ -1,0 +1,124 @@
+#include "core/vit_facts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "name",
+                                                   [RVIT_FACT_HEADS] = "heads",
+                                                   [RVIT_FACT_ACTIVATION] = "activation",
+                                                   [RVIT_FACT_EPS] = "eps",
+                                                   [RVIT_FACT_POOLING] = "pooling",
+                                                   [RVIT_FACT_POSITION] = "position",
+                                                   [RVIT_FACT_RMS_NORM] = "norm",
+                                                   [RVIT_FACT_BLOCK] = "block",
+                                                   [RVIT_FACT_RESAMPLE] = "resample",
+                                                   [RVIT_FACT_IMAGE] = "image",
+                                                   [RVIT_FACT_MEAN] = "mean",
+                                                   [RVIT_FACT_STD] = "std",
+                                                   [RVIT_FACT_FILTER] = "filter",
+                                                   [RVIT_FACT_FIT] = "fit",
+                                                   [RVIT_FACT_CROP] = "crop",
+                                                   [RVIT_FACT_DIM] = "width",
+                                                   [RVIT_FACT_DEPTH] = "depth",
+                                                   [RVIT_FACT_MLP] = "mlp",
+                                                   [RVIT_FACT_PATCH] = "patch",
+                                                   [RVIT_FACT_CHANNELS] = "channels",
+                                                   [RVIT_FACT_CLASSES] = "classes",
+                                                   [RVIT_FACT_REGISTERS] = "registers"};
+
+static const char *const activations[] = {"none", "GELU", "GELU (tanh)", "quick GELU", "SiLU"};
+static const char *const poolings[] = {"unknown",
+                                       "CLS row",
+                                       "mean of the patches",
+                                       "norm of the mean of the patches",
+                                       "mean of the patches, no norm",
+                                       "CLS row and mean",
+                                       "attention pooling",
+                                       "none"};
+static const char *const positions[] = {"unknown", "table", "rotary", "table and rotary", "none"};
+static const char *const norms[] = {"LayerNorm", "RMSNorm"};
+static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
+static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
+static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
+static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash"};
+
+/* The words for the values 0, 1, ... of a fact. */
+static const char *const *words_of(rvit_fact fact, int32_t *out_n)
+{
+#define WORDS(list)                                     \
+    {                                                   \
+        *out_n = (int32_t)(sizeof list / sizeof *list); \
+        return list;                                    \
+    }
+    switch (fact) {
+    case RVIT_FACT_ACTIVATION:
+        WORDS(activations);
+    case RVIT_FACT_POOLING:
+        WORDS(poolings);
+    case RVIT_FACT_POSITION:
+        WORDS(positions);
+    case RVIT_FACT_RMS_NORM:
+        WORDS(norms);
+    case RVIT_FACT_BLOCK:
+        WORDS(blocks);
+    case RVIT_FACT_RESAMPLE:
+        WORDS(resamples);
+    case RVIT_FACT_FILTER:
+        WORDS(filters);
+    case RVIT_FACT_FIT:
+        WORDS(fits);
+    default:
+        return NULL;
+    }
+#undef WORDS
+}
+
+void rvit_facts_set_several(rvit_facts *facts, rvit_fact fact, const double *values, int32_t n, const char *where)
+{
+    rvit_fact_value *f = &facts->of[fact];
+    if (f->given)
+        return;
+    f->given = 1;
+    size_t at = 0;
+    for (int32_t i = 0; i < n && i < 3; i++) {
+        f->value[i] = values[i];
+        at += (size_t)snprintf(f->text + at, sizeof f->text - at, i == 0 ? "%.9g" : ", %.9g", values[i]);
+    }
+    int32_t n_words = 0;
+    const char *const *words = words_of(fact, &n_words);
+    if (words != NULL && values[0] >= 0 && values[0] < n_words)
+        snprintf(f->text, sizeof f->text, "%s", words[(int32_t)values[0]]);
+    snprintf(f->where, sizeof f->where, "%s", where);
+}
+
+void rvit_facts_set(rvit_facts *facts, rvit_fact fact, double value, const char *where)
+{
+    rvit_facts_set_several(facts, fact, &value, 1, where);
+}
+
+void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, const char *where)
+{
+    rvit_fact_value *f = &facts->of[fact];
+    if (f->given)
+        return;
+    f->given = 1;
+    snprintf(f->text, sizeof f->text, "%s", text);
+    snprintf(f->where, sizeof f->where, "%s", where);
+}
+
+void rvit_facts_join(rvit_facts *facts, const rvit_facts *others)
+{
+    for (int i = 0; i < RVIT_FACT_COUNT; i++)
+        if (!facts->of[i].given)
+            facts->of[i] = others->of[i];
+}
+
+int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact)
+{
+    return facts->of[fact].given ? (int32_t)facts->of[fact].value[0] : 0;
+}
+
+const char *rvit_fact_name(rvit_fact fact)
+{
+    return names[fact];
+}

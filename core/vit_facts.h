@@ -1,0 +1,67 @@
+/* What is known about a model, and from where. Tensors tell most of it; the rest leaves no trace in them. */
+#ifndef RVIT_CORE_VIT_FACTS_H
+#define RVIT_CORE_VIT_FACTS_H
+
+#include <raggedvit/vit.h>
+
+typedef enum rvit_fact {
+    RVIT_FACT_ARCHITECTURE, /* text alone */
+    RVIT_FACT_HEADS,
+    RVIT_FACT_ACTIVATION, /* rvit_activation */
+    RVIT_FACT_EPS,
+    RVIT_FACT_POOLING,  /* rvit_pooling */
+    RVIT_FACT_POSITION, /* rvit_position */
+    RVIT_FACT_RMS_NORM,
+    RVIT_FACT_BLOCK,    /* rvit_block_kind */
+    RVIT_FACT_RESAMPLE, /* rvit_resample */
+    RVIT_FACT_IMAGE,    /* height, width */
+    RVIT_FACT_MEAN,     /* of three channels */
+    RVIT_FACT_STD,
+    RVIT_FACT_FILTER, /* rvit_filter */
+    RVIT_FACT_FIT,    /* rvit_fit */
+    RVIT_FACT_CROP,
+    /* What tensors tell too. */
+    RVIT_FACT_DIM,
+    RVIT_FACT_DEPTH,
+    RVIT_FACT_MLP,
+    RVIT_FACT_PATCH,
+    RVIT_FACT_CHANNELS,
+    RVIT_FACT_CLASSES,
+    RVIT_FACT_REGISTERS,
+    RVIT_FACT_COUNT
+} rvit_fact;
+
+/* How a block is put together. */
+typedef enum rvit_block_kind {
+    RVIT_BLOCK_UNKNOWN,
+    RVIT_BLOCK_PRE_NORM,  /* x + f(norm(x)) */
+    RVIT_BLOCK_POST_NORM, /* x + norm(f(x)) */
+    RVIT_BLOCK_PARALLEL,  /* attention and MLP side by side */
+    RVIT_BLOCK_OTHER
+} rvit_block_kind;
+
+enum { RVIT_FACT_TEXT = 72, RVIT_FACT_WHERE = 112 };
+
+typedef struct rvit_fact_value {
+    int32_t given;
+    double value[3];
+    char text[RVIT_FACT_TEXT];   /* the value, for people */
+    char where[RVIT_FACT_WHERE]; /* "config.json: hidden_act" */
+} rvit_fact_value;
+
+typedef struct rvit_facts {
+    rvit_fact_value of[RVIT_FACT_COUNT];
+} rvit_facts;
+
+/* The first that says something about a fact is believed: whoever is to be believed most speaks first. */
+void rvit_facts_set(rvit_facts *facts, rvit_fact fact, double value, const char *where);
+void rvit_facts_set_several(rvit_facts *facts, rvit_fact fact, const double *values, int32_t n, const char *where);
+void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, const char *where);
+/* Takes over what `facts` lacks. */
+void rvit_facts_join(rvit_facts *facts, const rvit_facts *others);
+/* 0 if it is not given. */
+int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact);
+/* "heads" */
+const char *rvit_fact_name(rvit_fact fact);
+
+#endif

@@ -1,0 +1,74 @@
+#include "core/vit_features.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "core/status.h"
+
+/* What the forward (vit_forward.c) cannot run today. Whoever records one of these there deletes its row here. */
+static const char *const not_run[RVIT_FEATURE_COUNT] = {
+    [RVIT_FEATURE_GELU_TANH] = "GELU by tanh",
+    [RVIT_FEATURE_QUICK_GELU] = "quick GELU",
+    [RVIT_FEATURE_SILU] = "SiLU",
+    [RVIT_FEATURE_OTHER_ACTIVATION] = "an activation that is not known here",
+    [RVIT_FEATURE_GATED] = "a gated (SwiGLU) MLP",
+    [RVIT_FEATURE_GATED_APART] = "a gated (SwiGLU) MLP in two parts",
+    [RVIT_FEATURE_RMS_NORM] = "RMS norms",
+    [RVIT_FEATURE_SUB_NORM] = "a norm inside attention or MLP",
+    [RVIT_FEATURE_QK_NORM] = "normalised queries and keys",
+    [RVIT_FEATURE_POST_NORM] = "blocks that normalise what they add",
+    [RVIT_FEATURE_PARALLEL] = "blocks with attention and MLP side by side",
+    [RVIT_FEATURE_OTHER_BLOCK] = "blocks or a stem that no plain Vision Transformer has",
+    [RVIT_FEATURE_ROPE] = "rotary positions",
+    [RVIT_FEATURE_MIXED_ROPE] = "rotary positions with learned frequencies",
+    [RVIT_FEATURE_RELATIVE_POSITION] = "a relative position bias",
+    [RVIT_FEATURE_NO_POSITION] = "no position table",
+    [RVIT_FEATURE_NO_CLS] = "no CLS token",
+    [RVIT_FEATURE_DISTILLED_REGISTERS] = "a distillation token and register tokens",
+    [RVIT_FEATURE_NO_FINAL_NORM] = "no norm after the last block",
+    [RVIT_FEATURE_FC_NORM] = "a head on averaged patches, normalised (fc_norm)",
+    [RVIT_FEATURE_MEAN] = "a head on averaged patches",
+    [RVIT_FEATURE_CLS_MEAN] = "a head on the CLS row and the averaged patches",
+    [RVIT_FEATURE_MAP] = "a head with attention pooling",
+    [RVIT_FEATURE_PRE_LOGITS] = "a layer between norm and head",
+    [RVIT_FEATURE_EMBEDDING_NORM] = "a norm of the patches before their positions",
+    [RVIT_FEATURE_PATCH_ORDER] = "patches as rows of (y, x, channel)",
+    [RVIT_FEATURE_CONV_STEM] = "convolutions before the patches",
+    [RVIT_FEATURE_NOT_SQUARE] = "images that are not square",
+    [RVIT_FEATURE_NOT_MULTIPLE] = "an image size that is no multiple of the patch size",
+    [RVIT_FEATURE_HEAD_DIM] = "heads whose width is not a multiple of 8 up to 128",
+    [RVIT_FEATURE_PATCH_ODD] = "an odd patch size",
+    [RVIT_FEATURE_MLP_WIDTH] = "an MLP whose width is not a multiple of 4",
+};
+
+static void append(rvit_obstacles *o, const char *format, va_list arguments)
+{
+    if (o->used < sizeof o->text) {
+        o->used += (size_t)snprintf(o->text + o->used, sizeof o->text - o->used, "%s", o->n > 0 ? "; " : "");
+        if (o->used < sizeof o->text)
+            o->used += (size_t)vsnprintf(o->text + o->used, sizeof o->text - o->used, format, arguments);
+    }
+    o->n++;
+}
+
+void rvit_obstacles_add(rvit_obstacles *obstacles, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    append(obstacles, format, arguments);
+    va_end(arguments);
+}
+
+void rvit_obstacles_feature(rvit_obstacles *obstacles, rvit_feature feature, const char *where)
+{
+    if (obstacles->seen[feature])
+        return;
+    obstacles->seen[feature] = 1;
+    if (not_run[feature] != NULL)
+        rvit_obstacles_add(obstacles, "the model has %s, which is not supported (%s)", not_run[feature], where);
+}
+
+rvit_status rvit_obstacles_status(const rvit_obstacles *obstacles, const char *path)
+{
+    return obstacles->n == 0 ? RVIT_OK : rvit_fail(RVIT_UNSUPPORTED, "%s: %s", path, obstacles->text);
+}

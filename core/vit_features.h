@@ -1,0 +1,61 @@
+/* Parts of models that the forward may not be able to run. One table says which: see vit_features.c. */
+#ifndef RVIT_CORE_VIT_FEATURES_H
+#define RVIT_CORE_VIT_FEATURES_H
+
+#include <raggedvit/status.h>
+
+typedef enum rvit_feature {
+    RVIT_FEATURE_GELU_TANH,
+    RVIT_FEATURE_QUICK_GELU,
+    RVIT_FEATURE_SILU,
+    RVIT_FEATURE_OTHER_ACTIVATION,
+    RVIT_FEATURE_GATED,
+    RVIT_FEATURE_GATED_APART,
+    RVIT_FEATURE_RMS_NORM,
+    RVIT_FEATURE_SUB_NORM,
+    RVIT_FEATURE_QK_NORM,
+    RVIT_FEATURE_POST_NORM,
+    RVIT_FEATURE_PARALLEL,
+    RVIT_FEATURE_OTHER_BLOCK,
+    RVIT_FEATURE_ROPE,
+    RVIT_FEATURE_MIXED_ROPE,
+    RVIT_FEATURE_RELATIVE_POSITION,
+    RVIT_FEATURE_NO_POSITION,
+    RVIT_FEATURE_NO_CLS,
+    RVIT_FEATURE_DISTILLED_REGISTERS,
+    RVIT_FEATURE_NO_FINAL_NORM,
+    RVIT_FEATURE_FC_NORM,
+    RVIT_FEATURE_MEAN,
+    RVIT_FEATURE_CLS_MEAN,
+    RVIT_FEATURE_MAP,
+    RVIT_FEATURE_PRE_LOGITS,
+    RVIT_FEATURE_EMBEDDING_NORM,
+    RVIT_FEATURE_PATCH_ORDER,
+    RVIT_FEATURE_CONV_STEM,
+    RVIT_FEATURE_NOT_SQUARE,
+    RVIT_FEATURE_NOT_MULTIPLE,
+    RVIT_FEATURE_HEAD_DIM,
+    RVIT_FEATURE_PATCH_ODD,
+    RVIT_FEATURE_MLP_WIDTH,
+    RVIT_FEATURE_COUNT
+} rvit_feature;
+
+/* The reasons why a model cannot be run, as one sentence. */
+typedef struct rvit_obstacles {
+    int32_t n, seen[RVIT_FEATURE_COUNT];
+    char text[960];
+    size_t used;
+} rvit_obstacles;
+
+/* Notes a feature of the model; nothing if the forward runs it, or if it was noted before. where: what shows it ("tensor 'norm_pre.bias'").
+ */
+void rvit_obstacles_feature(rvit_obstacles *obstacles, rvit_feature feature, const char *where);
+/* Notes any other reason. */
+#ifdef __GNUC__
+__attribute__((format(printf, 2, 3)))
+#endif
+void rvit_obstacles_add(rvit_obstacles *obstacles, const char *format, ...);
+/* UNSUPPORTED with all of them; OK if there is none. */
+rvit_status rvit_obstacles_status(const rvit_obstacles *obstacles, const char *path);
+
+#endif

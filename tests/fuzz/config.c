@@ -1,0 +1,117 @@
+/* The files beside a checkpoint. The first byte says which file the rest is, or that it is a checkpoint's metadata. */
+#include "fuzz.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/config_read.h"
+#include "core/vit_describe.h"
+
+static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json"};
+enum { N_NAMES = 3, METADATA = 3, NAME = 4 };
+static char folder[64];
+
+static void path_of(int which, char path[128])
+{
+    snprintf(path, 128, "%s/%s", folder, names[which]);
+}
+
+static void end_folder(void)
+{
+    char path[128];
+    for (int i = 0; i < N_NAMES; i++) {
+        path_of(i, path);
+        (void)unlink(path);
+    }
+    (void)rmdir(folder);
+}
+
+static void begin_folder(void)
+{
+    strcpy(folder, access("/dev/shm", W_OK) == 0 ? "/dev/shm/rvit-fuzz-XXXXXX" : "/tmp/rvit-fuzz-XXXXXX");
+    if (mkdtemp(folder) == NULL)
+        fuzz_fail("there is no folder for the files");
+    (void)atexit(end_folder);
+}
+
+static void write_config(int which, const uint8_t *data, size_t size)
+{
+    char path[128];
+    for (int i = 0; i < N_NAMES; i++) {
+        path_of(i, path);
+        if (i != which)
+            (void)unlink(path);
+    }
+    path_of(which, path);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || write(fd, data, size) != (ssize_t)size)
+        fuzz_fail("the folder cannot be written");
+    close(fd);
+}
+
+/* The tensors of a plain model. */
+static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks."};
+    rvit_vit_config config = {.family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1};
+    config.info = (rvit_model_info){.dim = 192,
+                                    .depth = 12,
+                                    .mlp_dim = 768,
+                                    .patch_size = 16,
+                                    .channels = 3,
+                                    .image_size = 224,
+                                    .trained_size = 224,
+                                    .n_prefix = 1,
+                                    .tokens = 197,
+                                    .n_classes = 10};
+    if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
+        return;
+    const rvit_model_info *info = &config.info;
+    if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || info->activation != RVIT_ACTIVATION_GELU))
+        fuzz_fail("a model that the forward cannot run has no obstacle");
+    if ((rvit_obstacles_status(obstacles, "model") == RVIT_OK) != (obstacles->n == 0))
+        fuzz_fail("obstacles and status differ");
+}
+
+static void check_texts(const rvit_facts *facts)
+{
+    for (int i = 0; i < RVIT_FACT_COUNT; i++)
+        if (memchr(facts->of[i].text, 0, sizeof facts->of[i].text) == NULL ||
+            memchr(facts->of[i].where, 0, sizeof facts->of[i].where) == NULL)
+            fuzz_fail("a text has no end");
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (folder[0] == '\0')
+        begin_folder();
+    if (size == 0)
+        return 0;
+    static rvit_alloc alloc;
+    rvit_alloc_init(&alloc, &fuzz_allocator);
+    static rvit_facts facts;
+    static rvit_obstacles obstacles;
+    memset(&facts, 0, sizeof facts);
+    memset(&obstacles, 0, sizeof obstacles);
+    char beside[128];
+    snprintf(beside, sizeof beside, "%s/model.safetensors", folder);
+    rvit_config_source source = {beside, NULL, NULL};
+    char *text = malloc(size);
+    if (text == NULL)
+        return 0;
+    memcpy(text, data + 1, size - 1);
+    text[size - 1] = '\0';
+    const int which = data[0] % 5;
+    if (which < N_NAMES)
+        write_config(which, data + 1, size - 1);
+    else
+        source = (rvit_config_source){NULL, which == METADATA ? text : NULL, which == NAME ? text : NULL};
+    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles)) == RVIT_OK)
+        describe(&facts, &obstacles);
+    check_texts(&facts);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Writes core/timm_architectures.def: of each architecture of timm that is a Vision Transformer, what leaves no trace in its weights.
+
+  timm_architectures.py            writes the file
+  timm_architectures.py --check    compares it with timm's models; exit code 1: it differs, 77: timm is not here
+
+Each model is made on PyTorch's meta device, which takes no memory, and asked. Needs torch and timm from PyPI.
+"""
+import argparse
+import collections
+import pathlib
+import re
+import sys
+import textwrap
+import warnings
+
+try:
+    import timm
+    import torch
+    from timm.models import _registry
+except ImportError as error:
+    print(f"timm_architectures.py: skipped: {error}")
+    sys.exit(77 if "--check" in sys.argv else 1)
+
+FILE = pathlib.Path(__file__).resolve().parent.parent / "core" / "timm_architectures.def"
+MODULES = ("vision_transformer", "deit", "eva", "naflexvit", "vision_transformer_hybrid", "vision_transformer_relpos", "beit")
+PLAIN_MODULES = MODULES[:4]
+ACTIVATIONS = {"GELU": "GELU", "GELUTanh": "GELU_TANH", "QuickGELU": "QUICK_GELU", "SiLU": "SILU"}
+POOLINGS = {"token": "CLS", "avg": "MEAN", "map": "MAP", "": "NONE"}
+COLOURS = {((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)): "IMAGENET", ((0.5,) * 3, (0.5,) * 3): "HALF",
+           ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)): "CLIP"}
+HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in their weights. Made by tools/timm_architectures.py.
+
+   TIMM(dim, depth, patch_size, heads, activation, eps, pooling, position, rms_norm, block, colours,
+   names): patch_size 0 is not told; a name with @N has images of N pixels an edge, which its position table does not tell.
+   PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
+   names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row. */
+"""
+
+
+def colours(name):
+    """What the pictures of all published weights are normalised with, if it is the same."""
+    found = {COLOURS.get((tuple(c.mean), tuple(c.std)), "UNKNOWN") for c in _registry._model_default_cfgs[name].cfgs.values()}
+    return found.pop() if len(found) == 1 else "UNKNOWN"
+
+
+def block_kind(module, block):
+    kind, attention = type(block).__name__, type(getattr(block, "attn", None)).__name__
+    if kind in ("Block", "EvaBlock") and module in PLAIN_MODULES and attention in ("Attention", "EvaAttention", "AttentionRope"):
+        return "PRE_NORM"
+    if "PostNorm" in kind or kind == "ResPostBlock":
+        return "POST_NORM"
+    return "PARALLEL" if kind in ("ParallelScalingBlock", "ParallelThingsBlock") else "OTHER"
+
+
+def position(model):
+    rope = getattr(model, "rope", None) is not None
+    table = getattr(model, "pos_embed", None) is not None or hasattr(model, "embeds")
+    return ("BOTH" if table else "ROPE") if rope else "TABLE" if table else "NONE"
+
+
+def facts(name, module, model):
+    block = model.blocks[0]
+    kind = block_kind(module, block)
+    attention = block.attns[0].attn if hasattr(block, "attns") else getattr(block, "attn", block)
+    mlp = getattr(block, "mlp", None)
+    norm = getattr(block, "norm1", None) or getattr(block, "in_norm", None) or block.attns[0].norm
+    # A model whose parts cannot be asked is refused for its blocks.
+    activation = ACTIVATIONS.get(type(getattr(mlp, "act", None)).__name__, "GELU" if kind in ("PARALLEL", "OTHER") else None)
+    patch = getattr(getattr(model, "patch_embed", None), "patch_size", None) if module != "vision_transformer_hybrid" else None
+    return (model.embed_dim, len(model.blocks), patch[0] if patch else 0, attention.num_heads, activation, norm.eps, POOLINGS[model.global_pool], position(model),
+            int(type(norm).__name__.startswith("Rms")), kind, colours(name))
+
+
+def signature(state):
+    """The tensors but those of a head and but the grid of the positions; None for a model that is not plain."""
+    names = {re.sub(r"blocks\.\d+\.", "blocks.0.", key) for key in state}
+    first = {key: tuple(value.shape) for key, value in state.items() if not key.startswith("head")}
+    odd = [key for key in names if key.startswith(("norm_pre", "fc_norm", "attn_pool", "rope", "embeds", "patch_embed.backbone"))
+           or ".q_norm" in key or "rel_pos" in key or ".q_bias" in key or "_g." in key or ".mlp.norm" in key or "relative" in key]
+    wanted = ("cls_token", "pos_embed", "norm.weight", "norm.bias", "patch_embed.proj.bias", "blocks.0.attn.qkv.bias",
+              "blocks.0.mlp.fc1.weight")
+    if odd or any(key not in first for key in wanted) or len(first["patch_embed.proj.weight"]) != 4:
+        return None
+    depth = 1 + max(int(key.split(".")[1]) for key in state if key.startswith("blocks."))
+    dim, patch = first["patch_embed.proj.weight"][0], first["patch_embed.proj.weight"][-1]
+    if first["blocks.0.mlp.fc2.weight"][1] != first["blocks.0.mlp.fc1.weight"][0]:
+        return None
+    registers = first["reg_token"][1] if "reg_token" in first else 0
+    scale = 2 if "blocks.0.gamma_1" in first else int("blocks.0.ls1.gamma" in first)
+    return dim, depth, first["blocks.0.mlp.fc1.weight"][0], patch, int("dist_token" in first), registers, scale
+
+
+def survey():
+    groups, plain = collections.defaultdict(list), collections.defaultdict(set)
+    for name in sorted(timm.list_models()):
+        module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
+        if module not in MODULES:
+            continue
+        with torch.device("meta"):
+            model = timm.create_model(name)
+        row = facts(name, module, model)
+        size, patch = model.patch_embed.img_size if hasattr(model, "patch_embed") else None, None
+        if size is not None:
+            patch = model.patch_embed.patch_size
+        told = size is None or size[0] == size[1] and size[0] % patch[0] == 0
+        groups[row].append(name if told else f"{name}@{size[0]}")
+        shape = signature(model.state_dict())
+        if shape is not None:
+            plain[shape].add(row[3:10])
+    # Not timm's: MoCo v3's small model has the tensors of a DeiT-S and 12 heads.
+    plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
+    # DeiT-III's own names are also those of timm's rotary models with a table.
+    rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
+    return groups, rows
+
+
+def text():
+    warnings.filterwarnings("ignore")
+    groups, plain = survey()
+    lines = [HEAD.format(version=timm.__version__)]
+    for row, names in sorted(groups.items(), key=str):
+        dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
+        lines.append(f"TIMM({dim}, {depth}, {patch}, {heads}, {activation}, {eps:g}, {pooling}, {where}, {rms}, {kind}, {colour},")
+        wrapped = textwrap.wrap(" ".join(names), 128, break_on_hyphens=False)
+        lines += [f'     "{line}{" " if line is not wrapped[-1] else ""}"' for line in wrapped]
+        lines[-1] += ")"
+    lines.append("")
+    for shape, found in sorted(plain.items()):
+        same = {f[1:7] for f in found} == {("GELU", 1e-6, "CLS", "TABLE", 0, "PRE_NORM")}
+        if len(found) == 1 and same:
+            lines.append("PLAIN(" + ", ".join(map(str, shape + (next(iter(found))[0],))) + ")")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    made = text()
+    if not options.check:
+        FILE.write_text(made)
+        return 0
+    held = FILE.read_text()
+    version = re.search(r"of timm (\S+):", held)[1]
+    if version != timm.__version__:
+        print(f"timm_architectures.py: skipped: the file is of timm {version}, here is {timm.__version__}")
+        return 77
+    if made != held:
+        print(f"{FILE} is not what timm {version} has: run tools/timm_architectures.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
