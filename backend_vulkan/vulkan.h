@@ -20,7 +20,7 @@
 
 #include "backend_vulkan/functions.h"
 #include "core/backend.h"
-#include "shaders/common/interface.h"
+#include "shaders/common/interface_prune.h"
 #include "vulkan_shaders.h"
 
 #define RVIT_VK_MIN_STORAGE 8   /* storage buffers per shader that every supported device can bind */

@@ -10,7 +10,7 @@
 #extension GL_KHR_shader_subgroup_basic : require
 #extension GL_KHR_shader_subgroup_arithmetic : require
 #endif
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 #include "common/group_scan.glsl"
 #include "common/storage.glsl"

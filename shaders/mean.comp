@@ -2,7 +2,7 @@
 // an image.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
 

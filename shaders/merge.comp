@@ -1,7 +1,7 @@
 // Weighted means of the rows that match.comp has linked into lists. A thread computes four elements of a row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
 #include "common/math.glsl"

@@ -1,7 +1,7 @@
 // destination[t] = source[src_rows[t]], bit for bit; a thread copies one unit of UNIT.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 
 layout(binding = RVIT_PACK_SOURCE) readonly buffer Source { UNIT source[]; };

@@ -1,7 +1,7 @@
 // The positions of the rows that a prune stage leaves; a thread finds one.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 
 layout(constant_id = RVIT_POSITIONS_FLAGS) const uint FLAGS = 0;

@@ -1,7 +1,7 @@
 // Only the scores, for devices that cannot bind everything that select.comp needs at once. One workgroup per image.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
 

@@ -2,7 +2,7 @@
 // so each destination row finds its source by bisection and is written once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
-#include "common/interface.h"
+#include "common/interface_prune.h"
 #include "common/group.glsl"
 
 layout(constant_id = RVIT_UNPACK_ROWS) const uint ROWS = 8;

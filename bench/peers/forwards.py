@@ -47,7 +47,7 @@ class Zoo:
             from safetensors.torch import save_file
 
             own = path.with_suffix(f".{os.getpid()}")  # several processes may be at it
-            save_file(self.weights, str(own))
+            save_file(self.weights, str(own), {"architecture": "vit" if self.tiny else name})
             own.replace(path)
         self.ours = Model(self.place, path)
         self.theirs = vit.Vit(shape, self.weights, self.place.torch_device, self.dtype)

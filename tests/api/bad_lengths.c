@@ -44,10 +44,9 @@ static void with_debug_checks(void (*body)(void))
 
 static void bad_lengths_on_a_checking_device(void)
 {
-    static const op_name with_lengths[] = {ATTENTION,    SELECT_TOP_K,  SELECT_THRESHOLD,   SELECT_MASK,
-                                           SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS,        MEAN,
-                                           MATCH,        HEAD,          ATTENTION_BACKWARD, RECEIVED,
-                                           POOL,         PROBE};
+    static const op_name with_lengths[] = {
+        ATTENTION, SELECT_TOP_K, SELECT_THRESHOLD,   SELECT_MASK, SELECT_FUSED, SELECT_SAMPLE, SELECT_MASS, MEAN,
+        MATCH,     HEAD,         ATTENTION_BACKWARD, RECEIVED,    POOL,         PROBE};
     static const struct {
         int32_t cu[4];
         const char *names;

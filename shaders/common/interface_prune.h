@@ -1,0 +1,168 @@
+/* The same as interface.h for the shaders that choose, list and move rows: select, mean, match, merge, positions, pack, unpack. */
+#ifndef RVIT_SHADERS_INTERFACE_PRUNE_H
+#define RVIT_SHADERS_INTERFACE_PRUNE_H
+
+#include "interface.h"
+
+/* select.comp: a group takes an image after the other: it scores the rows and marks those to keep; the group that finishes last lists
+   them. Where a device binds too few arrays for that, select_score.comp and select_fuse.comp do those parts, with bindings of their own. */
+#define RVIT_SELECT_MODE 1  /* as rvit_select_mode */
+#define RVIT_SELECT_SCORE 2 /* as rvit_score_type */
+#define RVIT_SELECT_FLAGS 3
+#define RVIT_SELECT_LONG 4 /* 1: images may have more rows than RVIT_NEAR_KEYS */
+#define RVIT_SELECT_N_SPECS 5
+#define RVIT_SELECT_TOP_K_MODE 0
+#define RVIT_SELECT_THRESHOLD_MODE 1
+#define RVIT_SELECT_MASK_MODE 2
+#define RVIT_SELECT_SAMPLE_MODE 3
+#define RVIT_SELECT_MASS_MODE 4
+#define RVIT_SELECT_GIVEN 0
+#define RVIT_SELECT_L2 1
+#define RVIT_SELECT_CLS_ATTENTION 2
+#define RVIT_SELECT_CLS_NORM 3
+#define RVIT_SELECT_PREDICTOR 4
+#define RVIT_SELECT_POSITION 5
+#define RVIT_SELECT_HAS_ERROR 1
+#define RVIT_SELECT_HALF_X 2 /* x and weight are f16 */
+#define RVIT_SELECT_HAS_FUSE 4
+#define RVIT_SELECT_HALF_FUSE 8
+#define RVIT_SELECT_PREFIX_COMPETES 16
+#define RVIT_SELECT_WHOLE_MASS 32
+#define RVIT_SELECT_ERROR_STAYS 64
+#define RVIT_SELECT_CU_SEQLENS 0
+#define RVIT_SELECT_INPUT 1 /* scores or keep_in */
+#define RVIT_SELECT_KEEP 2
+#define RVIT_SELECT_OUT_CU_SEQLENS 3
+#define RVIT_SELECT_SRC_ROWS 4
+#define RVIT_SELECT_COUNTS 5
+#define RVIT_SELECT_ERROR 6
+#define RVIT_SELECT_GRIDS 7
+#define RVIT_SELECT_N_BINDINGS 8
+#define RVIT_SELECT_X 8     /* from here on: select_scored only */
+#define RVIT_SELECT_TABLE 9 /* cls_probs, weight or position_scores */
+#define RVIT_SELECT_BIAS 10
+#define RVIT_SELECT_FUSE_X 11
+#define RVIT_SELECT_N_SCORED_BINDINGS 12
+#define RVIT_SELECT_SCORE_X 2
+#define RVIT_SELECT_SCORE_TABLE 3
+#define RVIT_SELECT_SCORE_BIAS 4
+#define RVIT_SELECT_FUSE_FUSE_X 3
+struct rvit_select_push {
+    int n_images, max_len, rows, n_prefix;
+    int threshold_key; /* the threshold in the order of common/order.glsl */
+    int amount;        /* THRESHOLD: k_min; SAMPLE: n_samples; MASS: the mass in units of 2^-32 */
+    int n_heads;
+    float inverse_heads;
+    int dim4, x_stride4, fuse_dim4; /* elements / 4 */
+    int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at;
+    int x_at, table_at, bias_at, fuse_x_at; /* table_at in floats, but of a weight in fours of elements */
+    int n_grids, grids_at, rules_at;        /* of the grids that depend on the number of rows left; in words past the state */
+};
+
+/* mean.comp: a group takes MEAN_COLUMNS fours of columns of one image. */
+#define RVIT_MEAN_N_SPECS 1
+#define RVIT_MEAN_COLUMNS 16
+#define RVIT_MEAN_CU_SEQLENS 0
+#define RVIT_MEAN_X 1
+#define RVIT_MEAN_N_BINDINGS 2
+struct rvit_mean_push {
+    int n_images, max_len, rows, n_prefix;
+    int dim4, first4; /* elements / 4 */
+    int n_blocks;     /* of columns */
+    int cu_seqlens_at, x_at;
+};
+
+/* match.comp: a group takes `share` consecutive images. */
+#define RVIT_MATCH_HEAD_DIM 1
+#define RVIT_MATCH_LONG 2
+#define RVIT_MATCH_N_SPECS 3
+#define RVIT_MATCH_CU_SEQLENS 0
+#define RVIT_MATCH_K 1
+#define RVIT_MATCH_KEEP 2
+#define RVIT_MATCH_OUT_CU_SEQLENS 3
+#define RVIT_MATCH_SRC_ROWS 4
+#define RVIT_MATCH_METRIC 5
+#define RVIT_MATCH_NEXT_ROWS 6
+#define RVIT_MATCH_GRIDS 7
+#define RVIT_MATCH_N_BINDINGS 8
+struct rvit_match_push {
+    int n_images, max_len, rows, n_prefix;
+    int n_heads, k_stride4, merges;
+    int share;
+    int cu_seqlens_at, k_at, keep_at, out_cu_seqlens_at, src_rows_at, metric_at, next_rows_at;
+    int n_grids, grids_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */
+};
+
+/* merge.comp: a thread takes four elements of a row. */
+#define RVIT_MERGE_HAS_SIZES 1
+#define RVIT_MERGE_N_SPECS 2
+#define RVIT_MERGE_X 0
+#define RVIT_MERGE_SIZES 1
+#define RVIT_MERGE_SRC_ROWS 2
+#define RVIT_MERGE_NEXT_ROWS 3
+#define RVIT_MERGE_OUT_X 4
+#define RVIT_MERGE_OUT_SIZES 5
+#define RVIT_MERGE_OUT_KEY_BIAS 6
+#define RVIT_MERGE_LIVE 7
+#define RVIT_MERGE_N_BINDINGS 8
+struct rvit_merge_push {
+    int rows, live_at;
+    int x_rows;
+    int dim4; /* dim / 4 */
+    int x_at, sizes_at, src_rows_at, next_rows_at, out_x_at, out_sizes_at, out_key_bias_at;
+};
+
+/* positions.comp */
+#define RVIT_POSITIONS_FLAGS 1
+#define RVIT_POSITIONS_N_SPECS 2
+#define RVIT_POSITIONS_HAS_KEEP 1
+#define RVIT_POSITIONS_HAS_POSITIONS 2
+#define RVIT_POSITIONS_SRC_ROWS 0
+#define RVIT_POSITIONS_KEEP 1
+#define RVIT_POSITIONS_POSITIONS 2
+#define RVIT_POSITIONS_OUT 3
+#define RVIT_POSITIONS_LIVE 4
+#define RVIT_POSITIONS_N_BINDINGS 5
+struct rvit_positions_push {
+    int rows, live_at;
+    int source_rows, n_positions;
+    int src_rows_at, keep_at, positions_at, out_at;
+};
+
+/* pack.comp: units are 16-byte or 4-byte words. */
+#define RVIT_PACK_N_SPECS 1
+#define RVIT_PACK_SOURCE 0
+#define RVIT_PACK_SRC_ROWS 1
+#define RVIT_PACK_DESTINATION 2
+#define RVIT_PACK_LIVE 3
+#define RVIT_PACK_N_BINDINGS 4
+struct rvit_pack_push {
+    int rows, live_at;
+    int source_rows;
+    int row_units;
+    int source_at, src_rows_at, destination_at;
+};
+
+/* unpack.comp: units are 8-byte words; a group takes UNPACK_ROWS rows of the destination. */
+#define RVIT_UNPACK_ROWS 1
+#define RVIT_UNPACK_BASE_MODE 2
+#define RVIT_UNPACK_N_SPECS 3
+#define RVIT_UNPACK_FILL 0
+#define RVIT_UNPACK_COPY_BASE 1
+#define RVIT_UNPACK_IN_PLACE 2
+#define RVIT_UNPACK_SOURCE 0
+#define RVIT_UNPACK_SRC_ROWS 1
+#define RVIT_UNPACK_BASE 2
+#define RVIT_UNPACK_DESTINATION 3
+#define RVIT_UNPACK_LIVE 4
+#define RVIT_UNPACK_DESTINATION_LIVE 5
+#define RVIT_UNPACK_N_BINDINGS 6
+struct rvit_unpack_push {
+    int rows, live_at;
+    int destination_rows, destination_live_at;
+    int row_units;
+    int fill; /* the bits of one unit's half: two f16 elements or one f32 */
+    int source_at, src_rows_at, base_at, destination_at;
+};
+
+#endif
