@@ -138,7 +138,7 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                        "neither the weights nor a file beside them tell %s: give %s, or timm's name (--architecture), or put the "
                        "model's config.json beside it%s%s%s",
                        what, options, name->given ? " (the name '" : "", name->given ? name->text : "",
-                       name->given ? "' is not known here)" : "");
+                       name->given ? "' does not tell)" : "");
 }
 
 static void note_features(const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)

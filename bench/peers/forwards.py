@@ -1,5 +1,6 @@
 """End to end: whole forwards, the library beside PyTorch's graph of the same forward, torch.compile, and the eager ragged pipeline."""
 
+import json
 import os
 import pathlib
 import time
@@ -47,7 +48,8 @@ class Zoo:
             from safetensors.torch import save_file
 
             own = path.with_suffix(f".{os.getpid()}")  # several processes may be at it
-            save_file(self.weights, str(own), {"architecture": "vit" if self.tiny else name})
+            config = {"architecture": "vit" if self.tiny else name, "model_args": {"num_heads": shape.heads}}
+            save_file(self.weights, str(own), {"config": json.dumps(config)})
             own.replace(path)
         self.ours = Model(self.place, path)
         self.theirs = vit.Vit(shape, self.weights, self.place.torch_device, self.dtype)

@@ -21,6 +21,7 @@ from raggedvit import RaggedVitError, _core_loader, _forward, _pipeline
 from raggedvit._layouts import new, rvit_view
 
 SIZE, DIM, DEPTH, CLASSES = 32, 64, 3, 5
+PLAIN = {"architecture": "vit", "n_heads": 1}  # what the weights do not tell
 POLICIES = {"none": {}, "l2": dict(keep=0.5, blocks=[1]), "evit-fused": dict(keep=0.5, blocks=[0, 1]), "ats": dict(blocks=[1]),
             "tome": dict(merges=2)}
 
@@ -163,9 +164,9 @@ class ForwardTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "small.safetensors"
             checkpoint(path)
-            cls.cpu = raggedvit.Model(path, "cpu", n_threads=1)
-            cls.model = Tensor.model = raggedvit.Model(path, "cuda", max_sessions=4)
-            cls.small = raggedvit.Model(path, "cuda", max_batch=4)
+            cls.cpu = raggedvit.Model(path, "cpu", n_threads=1, **PLAIN)
+            cls.model = Tensor.model = raggedvit.Model(path, "cuda", max_sessions=4, **PLAIN)
+            cls.small = raggedvit.Model(path, "cuda", max_batch=4, **PLAIN)
         Tensor.stream = cls.model._lib.own("stream", cls.model._device)
         handle = c_void_p()
         cls.model._lib.rvit_cuda_stream_handle(Tensor.stream, ctypes.byref(handle))
