@@ -380,7 +380,7 @@ static void bad_configs(void **state)
         {"{\"architecture\":7}", RVIT_BAD_FILE, "config.json: architecture is not a string"},
         {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":[]}", RVIT_BAD_FILE, "config.json: model_args is not an object"},
         {"{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"num_heads\":0}}", RVIT_BAD_FILE, "cannot be cut into 0 heads"},
-        {"{\"architecture\":\"vit_of_nobody\"}", RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' is not known here)"},
+        {"{\"architecture\":\"vit_of_nobody\"}", RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not tell)"},
         {"{\"architecture\":\"vit_relpos_small_patch16_224\",\"model_args\":{\"embed_dim\":192}}", RVIT_UNSUPPORTED,
          "blocks or a stem that no plain Vision Transformer has"},
         {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not known here"},
