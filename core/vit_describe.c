@@ -147,10 +147,7 @@ static void note_features(const rvit_vit_config *config, const rvit_facts *facts
         rvit_fact fact;
         int32_t value;
         rvit_feature feature;
-    } features[] = {{RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_GELU_TANH, RVIT_FEATURE_GELU_TANH},
-                    {RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_QUICK_GELU, RVIT_FEATURE_QUICK_GELU},
-                    {RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_SILU, RVIT_FEATURE_SILU},
-                    {RVIT_FACT_RMS_NORM, 1, RVIT_FEATURE_RMS_NORM},
+    } features[] = {{RVIT_FACT_RMS_NORM, 1, RVIT_FEATURE_RMS_NORM},
                     {RVIT_FACT_BLOCK, RVIT_BLOCK_POST_NORM, RVIT_FEATURE_POST_NORM},
                     {RVIT_FACT_BLOCK, RVIT_BLOCK_PARALLEL, RVIT_FEATURE_PARALLEL},
                     {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK},

@@ -7,9 +7,6 @@
 
 /* What the forward (vit_forward.c) cannot run today. Whoever records one of these there deletes its row here. */
 static const char *const not_run[RVIT_FEATURE_COUNT] = {
-    [RVIT_FEATURE_GELU_TANH] = "GELU by tanh",
-    [RVIT_FEATURE_QUICK_GELU] = "quick GELU",
-    [RVIT_FEATURE_SILU] = "SiLU",
     [RVIT_FEATURE_OTHER_ACTIVATION] = "an activation that is not known here",
     [RVIT_FEATURE_GATED] = "a gated (SwiGLU) MLP",
     [RVIT_FEATURE_GATED_APART] = "a gated (SwiGLU) MLP in two parts",

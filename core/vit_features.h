@@ -5,9 +5,6 @@
 #include <raggedvit/status.h>
 
 typedef enum rvit_feature {
-    RVIT_FEATURE_GELU_TANH,
-    RVIT_FEATURE_QUICK_GELU,
-    RVIT_FEATURE_SILU,
     RVIT_FEATURE_OTHER_ACTIVATION,
     RVIT_FEATURE_GATED,
     RVIT_FEATURE_GATED_APART,

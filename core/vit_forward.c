@@ -38,6 +38,7 @@ static rvit_view view(const forward *f, rvit_session_array array)
     return rvit_session_view(f->session, array);
 }
 
+/* A layer of a predictor, which has the exact GELU whatever the blocks have. */
 static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
                                int32_t out_features)
 {
@@ -51,6 +52,23 @@ static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, 
     args.weight = weight;
     args.bias = bias;
     args.out = out;
+    return add_linear(f, &args, absent);
+}
+
+/* The hidden layer of an MLP, in the wide array. */
+static rvit_status hidden(const forward *f, const rvit_block_weights *w)
+{
+    const rvit_model *model = f->model;
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = model->dtype;
+    args.rows = f->rows;
+    args.in_features = model->info.dim;
+    args.out_features = model->info.mlp_dim;
+    args.activation = model->info.activation;
+    args.x = f->normed;
+    args.weight = w->fc1_weight;
+    args.bias = w->fc1_bias;
+    args.out = f->wide;
     return add_linear(f, &args, absent);
 }
 
@@ -374,7 +392,7 @@ static rvit_status block(forward *f, int32_t index)
     if (inside)
         RVIT_TRY(f->plan->schedule.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
-    RVIT_TRY(linear_gelu(f, f->normed, w->fc1_weight, w->fc1_bias, f->wide, info->dim, info->mlp_dim));
+    RVIT_TRY(hidden(f, w));
     RVIT_TRY(linear_to_x(f, f->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
     RVIT_TRY(trace_x(f, index + 1));
     return after ? prune(f) : RVIT_OK;

@@ -212,7 +212,7 @@ class OpenClip(Timm):
         width, heads = model.embed_dim, model.blocks[0].attn.num_heads
         vision = {"layers": len(model.blocks), "width": width, "head_width": width // heads, "mlp_ratio": 4.0,
                   "patch_size": model.patch_embed.patch_size[0], "image_size": self.trained_size}
-        self.config = {"model_cfg": {"embed_dim": model.num_classes, "vision_cfg": vision}}
+        self.config = {"model_cfg": {"embed_dim": model.num_classes, "quick_gelu": "quickgelu" in arch, "vision_cfg": vision}}
 
 
 class Torchvision(Dump):
@@ -268,8 +268,13 @@ def small_models():
         Timm("timm_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         Timm("timm_clip_bare", "vit_base_patch32_clip_224", img_size=96, **{**small, "num_classes": 0}),
         Timm("timm_eva_biases", "eva_giant_patch14_clip_224", img_size=56, mlp_ratio=4, **{**small, "num_heads": 2}),
+        Timm("timm_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
+        Timm("timm_gelu_tanh", "deit_tiny_patch16_224", img_size=64, act_layer="gelu_tanh", **small),
+        Timm("timm_silu", "deit_tiny_patch16_224", img_size=64, act_layer="silu", **small),
+        OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
+        HuggingFace("hf_clip_quick_gelu", "CLIPVisionModelWithProjection", projection_dim=24, **clip),
         HuggingFace("hf_clip_bare", "CLIPVisionModel", hidden_act="gelu", **clip),
         HuggingFace("hf_dinov2", "Dinov2Model", **dinov2),
         HuggingFace("hf_dinov2_resampled", "Dinov2Model", run_at=84, **dinov2),

@@ -70,7 +70,8 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
     if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
         return;
     const rvit_model_info *info = &config.info;
-    if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || info->activation != RVIT_ACTIVATION_GELU))
+    const int32_t has_activation = info->activation >= RVIT_ACTIVATION_GELU && info->activation <= RVIT_ACTIVATION_SILU;
+    if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
         fuzz_fail("a model that the forward cannot run has no obstacle");
     if ((rvit_obstacles_status(obstacles, "model") == RVIT_OK) != (obstacles->n == 0))
         fuzz_fail("obstacles and status differ");

@@ -266,7 +266,34 @@ static void choices(void **state)
     }
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(choices));
+static void activations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file_name;
+        rvit_activation activation;
+    } wrong[] = {
+        {"timm_quick_gelu.json", RVIT_ACTIVATION_GELU},
+        {"timm_gelu_tanh.json", RVIT_ACTIVATION_QUICK_GELU},
+        {"timm_silu.json", RVIT_ACTIVATION_QUICK_GELU},
+        {"open_clip_quick_gelu.json", RVIT_ACTIVATION_GELU},
+        {"hf_clip_quick_gelu.json", RVIT_ACTIVATION_GELU_TANH},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_t *dump = load_dump(data, wrong[i].file_name);
+        rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+        desc.activation = wrong[i].activation;
+        rvit_checkpoint *checkpoint = NULL;
+        expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+        const double difference = run(dump, checkpoint, RVIT_F32);
+        if (difference <= 10 * tolerances[0])
+            fail_msg("%s: a wrong activation (%d) is within %g", wrong[i].file_name, (int)wrong[i].activation, difference);
+        rvit_checkpoint_destroy(checkpoint);
+        json_decref(dump);
+    }
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(activations));
 
 int main(int argc, char **argv)
 {
