@@ -64,6 +64,17 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
     return RVIT_OK;
 }
 
+static rvit_status check_gate(const char *path, const rvit_model_info *info, rvit_facts *facts)
+{
+    rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
+    if (gated->given && (int32_t)gated->value[0] != info->gated)
+        return rvit_fail(wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but they have %s in %s", path,
+                         info->gated ? "" : "out", info->gated ? "none" : "one", gated->where);
+    gated->given = 0;
+    rvit_facts_set(facts, RVIT_FACT_GATED, info->gated, weights);
+    return RVIT_OK;
+}
+
 /* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
 static rvit_status check_image(const char *path, rvit_model_info *info, rvit_facts *facts, rvit_obstacles *obstacles)
 {
@@ -90,6 +101,8 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     const rvit_family *family = config->family;
     const char *where = "assumed: so are all published models with these tensors";
     int32_t heads = 0;
+    if (info->gated)
+        return 0;
     if (strcmp(family->name, "torchvision") == 0) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
@@ -233,20 +246,18 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     int assumed = 0;
     if (config->measured) {
         RVIT_TRY(check_extents(path, info, facts));
+        RVIT_TRY(check_gate(path, info, facts));
         assumed = assume(config, facts);
         RVIT_TRY(check_image(path, info, facts, obstacles));
         RVIT_TRY(settle_heads(path, info, facts, obstacles));
         if (info->patch_size % 2 != 0)
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_ODD, weights);
-        if (info->mlp_dim % 4 != 0)
-            rvit_obstacles_feature(obstacles, RVIT_FEATURE_MLP_WIDTH, weights);
     }
     set_usual(config, facts);
     settle_pooling(config, facts, obstacles);
     note_unknown(config, facts, obstacles);
     note_features(config, facts, obstacles);
     fill_info(info, facts);
-    info->gated = obstacles->seen[RVIT_FEATURE_GATED] || obstacles->seen[RVIT_FEATURE_GATED_APART];
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && obstacles->n == 0)

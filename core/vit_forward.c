@@ -63,8 +63,9 @@ static rvit_status hidden(const forward *f, const rvit_block_weights *w)
     args.dtype = args.out_dtype = model->dtype;
     args.rows = f->rows;
     args.in_features = model->info.dim;
-    args.out_features = model->info.mlp_dim;
+    args.out_features = model->mlp_width;
     args.activation = model->info.activation;
+    args.gated = model->info.gated;
     args.x = f->normed;
     args.weight = w->fc1_weight;
     args.bias = w->fc1_bias;
@@ -393,7 +394,7 @@ static rvit_status block(forward *f, int32_t index)
         RVIT_TRY(f->plan->schedule.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
     RVIT_TRY(hidden(f, w));
-    RVIT_TRY(linear_to_x(f, f->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
+    RVIT_TRY(linear_to_x(f, f->wide, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
     return after ? prune(f) : RVIT_OK;
 }

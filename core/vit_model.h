@@ -8,7 +8,7 @@
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
     rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
-    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -25,6 +25,7 @@ struct rvit_model {
     rvit_device *device;
     atomic_int references;
     rvit_model_info info;
+    int32_t mlp_width;    /* info.mlp_dim, padded with zeros to a multiple of 8 */
     rvit_dtype dtype;     /* of weights and of the products' inputs */
     rvit_dtype x_dtype;   /* of the residual stream and the embedding added to it */
     rvit_buffer *weights; /* all of them */

@@ -73,7 +73,7 @@ static int64_t widest(const rvit_model *m)
 {
     const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size, qkv = 3 * (int64_t)m->info.dim;
     const int64_t most = patch > qkv ? patch : qkv;
-    return most > m->info.mlp_dim ? most : m->info.mlp_dim;
+    return most > m->mlp_width ? most : m->mlp_width;
 }
 
 /* The types of elements, in bytes. */

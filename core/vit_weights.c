@@ -166,40 +166,82 @@ static rvit_status load_qkv_bias(loader *l, int32_t block, rvit_block_weights *w
 }
 
 /* Loads the weight [dim, n] or, with n 1, the bias of a GEMM whose result is added to the residual stream. The layer scale of the result is
-   folded into the rows. */
-static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+   folded into the rows. padded: the row's elements, of which those past the file's n are zero. */
+static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, int64_t padded, rvit_dtype dtype,
+                               rvit_view *view)
 {
-    if (!l->checkpoint->config.layer_scale)
-        return load(l, role, block, l->model->info.dim * n, dtype, view);
     const int64_t dim = l->model->info.dim;
-    RVIT_TRY(place(l, dim * n, dtype, view));
+    if (!l->checkpoint->config.layer_scale && n == padded)
+        return load(l, role, block, dim * n, dtype, view);
+    RVIT_TRY(place(l, dim * padded, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, role, block, dim * n, l->values));
-    RVIT_TRY(read(l, scale, block, dim, l->more));
+    RVIT_TRY(read(l, role, block, dim * n, l->more));
+    memset(l->values, 0, (size_t)(dim * padded) * sizeof *l->values);
     for (int64_t row = 0; row < dim; row++)
-        for (int64_t i = 0; i < n; i++)
-            l->values[row * n + i] *= l->more[row];
-    return write(l, dim * n, dtype, *view);
+        memcpy(l->values + row * padded, l->more + row * n, (size_t)n * sizeof *l->values);
+    if (l->checkpoint->config.layer_scale) {
+        RVIT_TRY(read(l, scale, block, dim, l->more));
+        for (int64_t row = 0; row < dim; row++)
+            for (int64_t i = 0; i < n; i++)
+                l->values[row * padded + i] *= l->more[row];
+    }
+    return write(l, dim * padded, dtype, *view);
+}
+
+/* Loads fc1's weight or, with columns 1, its bias: padded to mlp_width rows that are zero; of a gated MLP a row of the gate and one of the
+   values in turn. gate: the role of the gate where it lies apart. */
+static rvit_status load_fc1(loader *l, rvit_role role, rvit_role gate, int32_t block, int64_t columns, rvit_dtype dtype, rvit_view *view)
+{
+    const int64_t mlp = l->model->info.mlp_dim, width = l->model->mlp_width, parts = l->model->info.gated ? 2 : 1;
+    if (parts == 1 && mlp == width)
+        return load(l, role, block, mlp * columns, dtype, view);
+    RVIT_TRY(place(l, parts * width * columns, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    const int apart = has(l, gate);
+    if (apart)
+        RVIT_TRY(read(l, gate, block, mlp * columns, l->more));
+    RVIT_TRY(read(l, role, block, (apart ? 1 : parts) * mlp * columns, l->more + (apart ? mlp * columns : 0)));
+    memset(l->values, 0, (size_t)(parts * width * columns) * sizeof *l->values);
+    for (int64_t part = 0; part < parts; part++)
+        for (int64_t row = 0; row < mlp; row++)
+            memcpy(l->values + (row * parts + part) * columns, l->more + (part * mlp + row) * columns,
+                   (size_t)columns * sizeof *l->values);
+    return write(l, parts * width * columns, dtype, *view);
+}
+
+static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
+{
+    const int64_t dim = l->model->info.dim, mlp = l->model->info.mlp_dim, width = l->model->mlp_width;
+    const rvit_dtype dtype = l->model->dtype;
+    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, b, dim, dtype, &w->fc1_weight));
+    if (!l->checkpoint->config.mlp_bias) {
+        RVIT_TRY(load_zeros(l, (l->model->info.gated ? 2 : 1) * width, RVIT_F32, &w->fc1_bias));
+        RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
+        return load_zeros(l, dim, RVIT_F32, &w->fc2_bias);
+    }
+    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
+    return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
 }
 
 static rvit_status load_block(loader *l, int32_t b)
 {
-    const int64_t dim = l->model->info.dim, mlp = l->model->info.mlp_dim;
+    const int64_t dim = l->model->info.dim;
     const rvit_dtype dtype = l->model->dtype;
     rvit_block_weights *w = &l->model->blocks[b];
     RVIT_TRY(load(l, RVIT_ROLE_NORM1_GAMMA, b, dim, RVIT_F32, &w->norm1_gamma));
     RVIT_TRY(load(l, RVIT_ROLE_NORM1_BETA, b, dim, RVIT_F32, &w->norm1_beta));
     RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim * dim, dtype, &w->qkv_weight));
     RVIT_TRY(load_qkv_bias(l, b, w));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dtype, &w->proj_weight));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, RVIT_F32, &w->proj_bias));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dim, dtype, &w->proj_weight));
+    RVIT_TRY(l->checkpoint->config.proj_bias
+                 ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, RVIT_F32, &w->proj_bias)
+                 : load_zeros(l, dim, RVIT_F32, &w->proj_bias));
     RVIT_TRY(load(l, RVIT_ROLE_NORM2_GAMMA, b, dim, RVIT_F32, &w->norm2_gamma));
     RVIT_TRY(load(l, RVIT_ROLE_NORM2_BETA, b, dim, RVIT_F32, &w->norm2_beta));
-    RVIT_TRY(load(l, RVIT_ROLE_FC1_WEIGHT, b, mlp * dim, dtype, &w->fc1_weight));
-    RVIT_TRY(load(l, RVIT_ROLE_FC1_BIAS, b, mlp, RVIT_F32, &w->fc1_bias));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, dtype, &w->fc2_weight));
-    return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, RVIT_F32, &w->fc2_bias);
+    return load_mlp(l, b, w);
 }
 
 static rvit_status load_embedding(loader *l)
@@ -369,7 +411,7 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
         int64_t model, other;
     } fields[] = {FIELD(image_size), FIELD(patch_size), FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
                   FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position)};
+                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position), FIELD(gated)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)
@@ -415,6 +457,7 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     atomic_init(&model->references, 1);
     model->info = checkpoint->config.info;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
+    model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

@@ -284,16 +284,57 @@ static void images_that_are_not_square(void **state)
     remove_beside();
 }
 
-static void packed_gate(void **state)
+/* fc1 has two rows for each column of fc2: a gate's and the values'. */
+static void pack_gate(void)
 {
-    (void)state;
     bare(&deit_tiny);
     for (int b = 0; b < 12; b++) {
         char name[48];
         snprintf(name, sizeof name, "blocks.%d.mlp.fc2.weight", b);
         get(&scratch, name)->shape[1] = 384;
     }
-    REFUSED(NULL, RVIT_UNSUPPORTED, "a gated (SwiGLU) MLP, which is not supported (tensor 'blocks.0.mlp.fc1.weight'");
+}
+
+static void gates(void **state)
+{
+    (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    pack_gate();
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation");
+    desc.n_heads = 3;
+    desc.activation = RVIT_ACTIVATION_SILU;
+    desc.eps = 1e-6f;
+    desc.pooling = RVIT_POOLING_CLS;
+    desc.position = RVIT_POSITION_TABLE;
+    const rvit_model_info info = loaded(&desc);
+    assert_true(info.gated && info.mlp_dim == 384);
+    get(&scratch, "blocks.0.mlp.fc1.bias")->shape[0] = 384;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.0.mlp.fc1.bias': expected the shape [768], found [384]");
+    pack_gate();
+    get(&scratch, "blocks.7.mlp.fc1.weight")->shape[0] = 384;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.7.mlp.fc1.weight': expected the shape [768, 192], found [384, 192]");
+    pack_gate();
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but they have none in config.json: architecture");
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but they have one in config.json: model_args.swiglu_mlp");
+    remove_beside();
+    for (int b = 0; b < 12; b++) {
+        char name[48];
+        for (int bias = 0; bias < 2; bias++) {
+            snprintf(name, sizeof name, "blocks.%d.mlp.fc1.%s", b, bias ? "bias" : "weight");
+            tensor *t = get(&scratch, name), gate = *t;
+            snprintf(t->name, sizeof t->name, "blocks.%d.mlp.fc1_x.%s", b, bias ? "bias" : "weight");
+            snprintf(gate.name, sizeof gate.name, "blocks.%d.mlp.fc1_g.%s", b, bias ? "bias" : "weight");
+            scratch.tensors[scratch.n++] = gate;
+        }
+    }
+    assert_true(loaded(&desc).gated);
+    get(&scratch, "blocks.3.mlp.fc1_g.weight")->shape[0] = 764;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight': expected the shape [768, 192], found [764, 192]");
+    drop(&scratch, (int)(get(&scratch, "blocks.3.mlp.fc1_g.weight") - scratch.tensors));
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 missing in all)");
 }
 
 /* Each obstacle is named, and lenient passes over none of them. */
@@ -417,16 +458,16 @@ static void families(void **state)
          {"embeddings.cls_token", "embeddings.register_tokens", "embeddings.patch_embeddings.weight", "layer.0.norm1.weight",
           "layer.0.norm1.bias", "layer.0.attention.q_proj.weight", "layer.0.mlp.gate_proj.weight", "layer.0.layer_scale1.lambda1",
           "norm.weight"},
-         {"rotary positions", "names of hf-dinov3", "SwiGLU"}},
+         {"rotary positions", "names of hf-dinov3"}},
         {"{\"model_type\":\"aimv2_vision_model\"}",
          {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
           "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
           "rms_norm.weight", "head.cls_token"},
-         {"RMS norms", "SwiGLU", "attention pooling", "no CLS token"}},
+         {"RMS norms", "attention pooling", "no CLS token"}},
         {"{\"architecture\":\"eva02_base_patch14_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
           "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
-         {"SwiGLU", "a norm inside attention or MLP", "fc_norm", "rotary positions"}},
+         {"a norm inside attention or MLP", "fc_norm", "rotary positions"}},
         {"{\"architecture\":\"vit_pe_core_base_patch16_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.weight", "norm_pre.bias", "blocks.0.norm1.weight",
           "blocks.0.attn.qkv.weight", "norm.weight", "attn_pool.latent", "head.weight"},
@@ -439,7 +480,7 @@ static void families(void **state)
         {NULL,
          {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
           "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},
-         {"rotary positions", "SwiGLU", "no position table", "the activation"}},
+         {"rotary positions", "no position table", "the activation"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         remove_beside();
@@ -504,7 +545,7 @@ int main(void)
         cmocka_unit_test(activations),
         cmocka_unit_test(hugging_face_needs_its_config),
         cmocka_unit_test(images_that_are_not_square),
-        cmocka_unit_test(packed_gate),
+        cmocka_unit_test(gates),
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),

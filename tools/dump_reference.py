@@ -149,12 +149,13 @@ CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision")
 
 
 class HuggingFace(Dump):
-    """kind: a class of transformers. shard_size: how large the files are at most, with an index. The rest goes to the config."""
+    """kind: a class of transformers. shard_size: how large the files are at most, with an index. memory: the names of the state_dict, not
+    those of files. The rest goes to the config."""
 
-    def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, **kwargs):
+    def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, memory=False, **kwargs):
         super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at, OWN)
         config = next(getattr(transformers, f"{name}Config") for name in CONFIGS if kind.startswith(name))
-        self.kind, self.shard_size = getattr(transformers, kind), shard_size
+        self.kind, self.shard_size, self.memory = getattr(transformers, kind), shard_size, memory
         self.model_config = config(**kwargs)
         self.trained_size = self.model_config.image_size
         self.features = kind.endswith("Model")
@@ -163,11 +164,17 @@ class HuggingFace(Dump):
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
                 self.shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        if memory:
+            self.shapes = {key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
         noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range")
         self.config = {key: value for key, value in config.items() if key not in noise_of}
 
     def load(self, tensors):
         """Through from_pretrained, which knows how the names of files stand for those in memory."""
+        if self.memory:
+            model = self.kind(self.model_config).to(next(iter(tensors.values())).dtype).eval()
+            model.load_state_dict(tensors)
+            return model
         with tempfile.TemporaryDirectory() as folder:
             self.model_config.save_pretrained(folder)
             safetensors.torch.save_file(tensors, f"{folder}/model.safetensors", {"format": "pt"})
@@ -235,6 +242,7 @@ class Torchvision(Dump):
 
 DEIT3 = [("ls1.gamma", "gamma_1"), ("ls2.gamma", "gamma_2")]
 DINOV2 = [("reg_token", "register_tokens")]
+DINOV2_GATED = [*DINOV2, ("mlp.fc1", "mlp.w12"), ("mlp.fc2", "mlp.w3")]
 
 
 def small_models():
@@ -271,6 +279,11 @@ def small_models():
         Timm("timm_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
         Timm("timm_gelu_tanh", "deit_tiny_patch16_224", img_size=64, act_layer="gelu_tanh", **small),
         Timm("timm_silu", "deit_tiny_patch16_224", img_size=64, act_layer="silu", **small),
+        Timm("timm_gated", "vit_giant_patch14_dinov2", img_size=56, mlp_ratio=1.34375, **small),
+        Timm("timm_gated_apart", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, swiglu_align_to=2, qkv_fused=False,
+             mlp_ratio=1.34375, **{**small, "num_heads": 2}),
+        Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra={"pos_embed": (1, 1 + 16, 64)}, img_size=56,
+             mlp_ratio=1.5, **small),
         OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
@@ -280,6 +293,9 @@ def small_models():
         HuggingFace("hf_dinov2_resampled", "Dinov2Model", run_at=84, **dinov2),
         HuggingFace("hf_dinov2_registers", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2),
         HuggingFace("hf_dinov2_registers_resampled", "Dinov2WithRegistersModel", run_at=84, **dinov2),
+        HuggingFace("hf_dinov2_gated", "Dinov2Model", use_swiglu_ffn=True, **dinov2),
+        HuggingFace("hf_dinov2_gated_memory", "Dinov2Model", memory=True, use_swiglu_ffn=True, **dinov2),
+        HuggingFace("hf_dinov2_memory", "Dinov2WithRegistersModel", memory=True, **dinov2),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),
