@@ -40,6 +40,20 @@ static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *ob
     return RVIT_OK;
 }
 
+static rvit_status read_norm(const rvit_config_reader *r, const rvit_json *args)
+{
+    char where[RVIT_FACT_WHERE];
+    const char *name = NULL;
+    RVIT_TRY(rvit_config_string(r, args, "norm_layer", &name));
+    if (name == NULL)
+        return RVIT_OK;
+    if (strcmp(name, "rmsnorm") == 0 || strcmp(name, "layernorm") == 0)
+        rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, name[0] == 'r', rvit_config_where(r, "norm_layer", where));
+    else
+        rvit_config_not_understood(r, "norm_layer");
+    return RVIT_OK;
+}
+
 /* EVA's gated MLP has SiLU, whatever act_layer says. */
 static rvit_status read_gate(const rvit_config_reader *r, const rvit_json *args)
 {
@@ -64,46 +78,19 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                     {"in_chans", RVIT_FACT_CHANNELS}, {"num_classes", RVIT_FACT_CLASSES},     {"reg_tokens", RVIT_FACT_REGISTERS},
                     {"patch_size", RVIT_FACT_PATCH},  {"num_reg_tokens", RVIT_FACT_REGISTERS}};
     /* The tensors show these, or they only matter in training. */
-    static const char *const shown_by_tensors[] = {"num_heads",
-                                                   "embed_dim",
-                                                   "depth",
-                                                   "in_chans",
-                                                   "num_classes",
-                                                   "reg_tokens",
-                                                   "num_reg_tokens",
-                                                   "patch_size",
-                                                   "img_size",
-                                                   "act_layer",
-                                                   "global_pool",
-                                                   "class_token",
-                                                   "qkv_bias",
-                                                   "init_values",
-                                                   "mlp_ratio",
-                                                   "fc_norm",
-                                                   "final_norm",
-                                                   "pre_norm",
-                                                   "no_embed_class",
-                                                   "drop_rate",
-                                                   "drop_path_rate",
-                                                   "pos_drop_rate",
-                                                   "proj_drop_rate",
-                                                   "attn_drop_rate",
-                                                   "patch_drop_rate",
-                                                   "weight_init",
-                                                   "fix_init",
-                                                   "dynamic_img_size",
-                                                   "strict_img_size",
-                                                   "qk_norm",
-                                                   "qkv_fused",
-                                                   "swiglu_mlp",
-                                                   "swiglu_align_to",
-                                                   NULL};
+    static const char *const shown_by_tensors[] = {
+        "num_heads",       "embed_dim",      "depth",          "in_chans",        "num_classes",    "reg_tokens",      "num_reg_tokens",
+        "patch_size",      "img_size",       "act_layer",      "global_pool",     "class_token",    "qkv_bias",        "init_values",
+        "mlp_ratio",       "fc_norm",        "final_norm",     "pre_norm",        "no_embed_class", "drop_rate",       "drop_path_rate",
+        "pos_drop_rate",   "proj_drop_rate", "attn_drop_rate", "patch_drop_rate", "weight_init",    "fix_init",        "dynamic_img_size",
+        "strict_img_size", "qk_norm",        "norm_layer",     "qkv_fused",       "swiglu_mlp",     "swiglu_align_to", NULL};
     rvit_config_reader r = *reader;
     r.section = "model_args.";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         RVIT_TRY(rvit_config_integer_fact(&r, args, integers[i].key, integers[i].fact));
     RVIT_TRY(rvit_config_size_fact(&r, args, "img_size", RVIT_FACT_IMAGE));
     RVIT_TRY(read_gate(&r, args));
+    RVIT_TRY(read_norm(&r, args));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
     RVIT_TRY(read_pooling(&r, args));
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))

@@ -38,7 +38,22 @@ typedef enum extent {
 } extent;
 
 /* The parts that not every model has. */
-typedef enum part { ALWAYS, DIST_TOKEN, REGISTER_TOKENS, PATCH_BIAS, NORM_PRE, QKV_BIAS, PROJ_BIAS, MLP_BIAS, HEAD, DIST_HEAD, LAYER_SCALE, PART_COUNT } part;
+typedef enum part {
+    ALWAYS,
+    DIST_TOKEN,
+    REGISTER_TOKENS,
+    PATCH_BIAS,
+    NORM_PRE,
+    NORM_BETA,
+    NORM_PRE_BETA,
+    QKV_BIAS,
+    PROJ_BIAS,
+    MLP_BIAS,
+    HEAD,
+    DIST_HEAD,
+    LAYER_SCALE,
+    PART_COUNT
+} part;
 
 typedef struct role_shape {
     part part;
@@ -54,16 +69,16 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
     [RVIT_ROLE_PATCH_BIAS] = {PATCH_BIAS, 1, {DIM}},
     [RVIT_ROLE_NORM_PRE_GAMMA] = {NORM_PRE, 1, {DIM}},
-    [RVIT_ROLE_NORM_PRE_BETA] = {NORM_PRE, 1, {DIM}},
+    [RVIT_ROLE_NORM_PRE_BETA] = {NORM_PRE_BETA, 1, {DIM}},
     [RVIT_ROLE_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM_BETA] = {NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_HEAD_WEIGHT] = {HEAD, 2, {CLASSES, HEAD_IN}},
     [RVIT_ROLE_HEAD_BIAS] = {HEAD, 1, {CLASSES}},
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = {DIST_HEAD, 2, {CLASSES, DIM}},
     [RVIT_ROLE_HEAD_DIST_BIAS] = {DIST_HEAD, 1, {CLASSES}},
 
     [RVIT_ROLE_NORM1_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM1_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM1_BETA] = {NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_QKV_WEIGHT] = {ALWAYS, 2, {DIM3, DIM}},
     [RVIT_ROLE_QKV_BIAS] = {QKV_BIAS, 1, {DIM3}},
     [RVIT_ROLE_Q_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
@@ -76,7 +91,7 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_PROJ_BIAS] = {PROJ_BIAS, 1, {DIM}},
     [RVIT_ROLE_SCALE1] = {LAYER_SCALE, 1, {DIM}},
     [RVIT_ROLE_NORM2_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM2_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM2_BETA] = {NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_FC1_WEIGHT] = {ALWAYS, 2, {FC1_ROWS, DIM}},
     [RVIT_ROLE_FC1_BIAS] = {MLP_BIAS, 1, {FC1_ROWS}},
     [RVIT_ROLE_GATE_WEIGHT] = {ALWAYS, 2, {MLP, DIM}},
@@ -192,13 +207,15 @@ static rvit_status find_parts(geometry *g)
     g->has[ALWAYS] = 1;
     g->has[DIST_TOKEN] = has_flag(g, RVIT_FAMILY_ALWAYS_DIST) || is_there(g, RVIT_ROLE_DIST);
     g->has[NORM_PRE] = is_there(g, RVIT_ROLE_NORM_PRE_GAMMA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
+    g->has[NORM_BETA] = is_in_blocks(g, RVIT_ROLE_NORM1_BETA) || is_in_blocks(g, RVIT_ROLE_NORM2_BETA) ||
+                        is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
+    g->has[NORM_PRE_BETA] = g->has[NORM_PRE] && g->has[NORM_BETA];
     /* Models that normalise the embedding have no use for it. */
     g->has[PATCH_BIAS] = is_there(g, RVIT_ROLE_PATCH_BIAS) || !g->has[NORM_PRE];
     g->has[QKV_BIAS] = is_in_blocks(g, RVIT_ROLE_QKV_BIAS) || is_in_blocks(g, RVIT_ROLE_Q_BIAS) || is_in_blocks(g, RVIT_ROLE_K_BIAS) ||
                        is_in_blocks(g, RVIT_ROLE_V_BIAS);
     g->has[PROJ_BIAS] = is_in_blocks(g, RVIT_ROLE_PROJ_BIAS);
-    g->has[MLP_BIAS] =
-        is_in_blocks(g, RVIT_ROLE_FC1_BIAS) || is_in_blocks(g, RVIT_ROLE_GATE_BIAS) || is_in_blocks(g, RVIT_ROLE_FC2_BIAS);
+    g->has[MLP_BIAS] = is_in_blocks(g, RVIT_ROLE_FC1_BIAS) || is_in_blocks(g, RVIT_ROLE_GATE_BIAS) || is_in_blocks(g, RVIT_ROLE_FC2_BIAS);
     g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
     g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
@@ -384,8 +401,7 @@ static rvit_status infer_mlp(geometry *g)
 {
     const int64_t rows = vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), bias = vote(g, RVIT_ROLE_FC1_BIAS, 1, 0);
     const int64_t parts = g->packed ? 2 : 1;
-    const int64_t mlp =
-        majority(rows < 0 ? rows : rows / parts, bias < 0 ? bias : bias / parts, vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
+    const int64_t mlp = majority(rows < 0 ? rows : rows / parts, bias < 0 ? bias : bias / parts, vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
     RVIT_TRY(set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
     g->extents[FC1_ROWS] = parts * mlp;
     return RVIT_OK;
@@ -578,10 +594,6 @@ static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
         snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_NORM_GAMMA, 0, name));
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_FINAL_NORM, where);
     }
-    if (g->depth > 1 && is_in_blocks(g, RVIT_ROLE_NORM1_GAMMA) && !is_in_blocks(g, RVIT_ROLE_NORM1_BETA)) {
-        snprintf(where, sizeof where, "blocks have '%s' without a bias", g->family->names[RVIT_ROLE_NORM1_GAMMA]);
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_RMS_NORM, where);
-    }
     if (is_there(g, RVIT_ROLE_DIST) && is_there(g, RVIT_ROLE_REGISTERS))
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
     if (g->family->names[RVIT_ROLE_POSITION] != NULL && !is_there(g, RVIT_ROLE_POSITION) && is_in_blocks(g, RVIT_ROLE_SCALE1)) {
@@ -636,6 +648,7 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     config->proj_bias = g->has[PROJ_BIAS];
     config->mlp_bias = g->has[MLP_BIAS];
     config->info.gated = g->packed || g->family->names[RVIT_ROLE_GATE_WEIGHT] != NULL;
+    config->norm_beta = g->has[NORM_BETA];
     config->patch_bias = g->has[PATCH_BIAS];
     config->position_prefix = (int32_t)g->position_prefix;
     config->cls_and_mean = g->extents[HEAD_IN] > g->extents[DIM];

@@ -8,7 +8,6 @@
 /* What the forward (vit_forward.c) cannot run today. Whoever records one of these there deletes its row here. */
 static const char *const not_run[RVIT_FEATURE_COUNT] = {
     [RVIT_FEATURE_OTHER_ACTIVATION] = "an activation that is not known here",
-    [RVIT_FEATURE_RMS_NORM] = "RMS norms",
     [RVIT_FEATURE_SUB_NORM] = "a norm inside attention or MLP",
     [RVIT_FEATURE_QK_NORM] = "normalised queries and keys",
     [RVIT_FEATURE_POST_NORM] = "blocks that normalise what they add",

@@ -103,6 +103,12 @@ static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weig
     return add_linear(f, &args, absent);
 }
 
+/* Norms without a beta are RMS norms: others are refused. */
+static rvit_norm norm_of(rvit_view beta)
+{
+    return beta.buffer == NULL ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+}
+
 /* Normalises x; if rows are to be gathered, does that in the same pass. */
 static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
 {
@@ -115,6 +121,7 @@ static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, flo
     args.x = f->x;
     args.gamma = gamma;
     args.beta = beta;
+    args.norm = norm_of(beta);
     args.out = out;
     if (f->gathers) {
         args.x_rows = f->plan->segments[f->stage - 1].rows;
@@ -348,6 +355,7 @@ static rvit_status normalise_embedding(const forward *f)
     args.x = f->spare;
     args.gamma = model->norm_pre_gamma;
     args.beta = model->norm_pre_beta;
+    args.norm = norm_of(args.beta);
     args.out = f->x;
     return rvit_layernorm(f->stream, &args);
 }
@@ -434,6 +442,7 @@ static rvit_head_args head_of(const forward *f)
     args.cu_seqlens = f->cu_seqlens;
     args.gamma = model->norm_gamma;
     args.beta = model->norm_beta;
+    args.norm = norm_of(args.beta);
     args.weight = model->head_weight;
     args.bias = model->head_bias;
     args.logits = f->plan->desc.logits.buffer != NULL ? f->plan->desc.logits : view(f, f->plan->logits);

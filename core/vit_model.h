@@ -8,7 +8,8 @@
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
     rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
-    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
+    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
+        fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -35,7 +36,7 @@ struct rvit_model {
     rvit_view embedding;
     rvit_block_weights *blocks;
     rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */
-    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0 */
+    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0. RMS norms have no beta */
     rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
     char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
 };

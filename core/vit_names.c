@@ -219,7 +219,6 @@ static const struct {
     {".mlp.norm.", 0, RVIT_FEATURE_SUB_NORM},
     {".attn.norm.", 0, RVIT_FEATURE_SUB_NORM},
     {".attn.inner_attn_ln.", 0, RVIT_FEATURE_SUB_NORM},
-    {".rms_norm1.", 0, RVIT_FEATURE_RMS_NORM},
     {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rope.freqs", 1, RVIT_FEATURE_MIXED_ROPE},

@@ -206,8 +206,7 @@ static rvit_status load_fc1(loader *l, rvit_role role, rvit_role gate, int32_t b
     memset(l->values, 0, (size_t)(parts * width * columns) * sizeof *l->values);
     for (int64_t part = 0; part < parts; part++)
         for (int64_t row = 0; row < mlp; row++)
-            memcpy(l->values + (row * parts + part) * columns, l->more + (part * mlp + row) * columns,
-                   (size_t)columns * sizeof *l->values);
+            memcpy(l->values + (row * parts + part) * columns, l->more + (part * mlp + row) * columns, (size_t)columns * sizeof *l->values);
     return write(l, parts * width * columns, dtype, *view);
 }
 
@@ -226,21 +225,25 @@ static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
     return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
 }
 
+/* RMS norms have no beta. */
+static rvit_status load_norm(loader *l, rvit_role gamma, rvit_role beta, int32_t block, rvit_view *out_gamma, rvit_view *out_beta)
+{
+    RVIT_TRY(load(l, gamma, block, l->model->info.dim, RVIT_F32, out_gamma));
+    return l->checkpoint->config.norm_beta ? load(l, beta, block, l->model->info.dim, RVIT_F32, out_beta) : RVIT_OK;
+}
+
 static rvit_status load_block(loader *l, int32_t b)
 {
     const int64_t dim = l->model->info.dim;
     const rvit_dtype dtype = l->model->dtype;
     rvit_block_weights *w = &l->model->blocks[b];
-    RVIT_TRY(load(l, RVIT_ROLE_NORM1_GAMMA, b, dim, RVIT_F32, &w->norm1_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM1_BETA, b, dim, RVIT_F32, &w->norm1_beta));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, b, &w->norm1_gamma, &w->norm1_beta));
     RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim * dim, dtype, &w->qkv_weight));
     RVIT_TRY(load_qkv_bias(l, b, w));
     RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dim, dtype, &w->proj_weight));
-    RVIT_TRY(l->checkpoint->config.proj_bias
-                 ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, RVIT_F32, &w->proj_bias)
-                 : load_zeros(l, dim, RVIT_F32, &w->proj_bias));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM2_GAMMA, b, dim, RVIT_F32, &w->norm2_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM2_BETA, b, dim, RVIT_F32, &w->norm2_beta));
+    RVIT_TRY(l->checkpoint->config.proj_bias ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, RVIT_F32, &w->proj_bias)
+                                             : load_zeros(l, dim, RVIT_F32, &w->proj_bias));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, b, &w->norm2_gamma, &w->norm2_beta));
     return load_mlp(l, b, w);
 }
 
@@ -342,14 +345,11 @@ static rvit_status walk(loader *l)
     l->size = 0;
     RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
-    if (info->norm_pre) {
-        RVIT_TRY(load(l, RVIT_ROLE_NORM_PRE_GAMMA, 0, info->dim, RVIT_F32, &model->norm_pre_gamma));
-        RVIT_TRY(load(l, RVIT_ROLE_NORM_PRE_BETA, 0, info->dim, RVIT_F32, &model->norm_pre_beta));
-    }
+    if (info->norm_pre)
+        RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(load_block(l, b));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM_GAMMA, 0, info->dim, RVIT_F32, &model->norm_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM_BETA, 0, info->dim, RVIT_F32, &model->norm_beta));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, &model->norm_gamma, &model->norm_beta));
     for (int32_t p = 0; p < info->n_predictors; p++)
         RVIT_TRY(load_predictor(l, p));
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
@@ -411,7 +411,7 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
         int64_t model, other;
     } fields[] = {FIELD(image_size), FIELD(patch_size), FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
                   FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position), FIELD(gated)};
+                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position),  FIELD(gated)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)

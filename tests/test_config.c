@@ -284,6 +284,28 @@ static void images_that_are_not_square(void **state)
     remove_beside();
 }
 
+static void norms_without_bias(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    for (int i = scratch.n - 1; i >= 0; i--)
+        if (strstr(scratch.tensors[i].name, "norm") != NULL && strstr(scratch.tensors[i].name, ".bias") != NULL)
+            drop(&scratch, i);
+    REFUSED(NULL, RVIT_UNSUPPORTED, "whether norms without a bias are RMS norms", "--architecture");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are of the kind LayerNorm in config.json: architecture");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    assert_true(loaded(NULL).rms_norm);
+    add_block(&scratch, 0, "norm1.bias", 1, 192, 0);
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 missing in all)");
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are of the kind RMSNorm in config.json: model_args.norm_layer");
+    remove_beside();
+}
+
 /* fc1 has two rows for each column of fc2: a gate's and the values'. */
 static void pack_gate(void)
 {
@@ -344,8 +366,7 @@ static void all_obstacles(void **state)
     bare(&deit_tiny);
     add(&scratch, "attn_pool.latent", 3, 1, 1, 192, 0);
     add_block(&scratch, 0, "attn.q_norm.weight", 1, 64, 0);
-    write_beside("config.json",
-                 "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (desc.lenient = 0; desc.lenient < 2; desc.lenient++)
         REFUSED(&desc, RVIT_UNSUPPORTED, "a head with attention pooling", "normalised queries and keys", "act_layer is 'mish'",
@@ -463,7 +484,7 @@ static void families(void **state)
          {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
           "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
           "rms_norm.weight", "head.cls_token"},
-         {"RMS norms", "attention pooling", "no CLS token"}},
+         {"attention pooling", "no CLS token"}},
         {"{\"architecture\":\"eva02_base_patch14_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
           "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
@@ -546,6 +567,7 @@ int main(void)
         cmocka_unit_test(hugging_face_needs_its_config),
         cmocka_unit_test(images_that_are_not_square),
         cmocka_unit_test(gates),
+        cmocka_unit_test(norms_without_bias),
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),

@@ -284,6 +284,7 @@ def small_models():
              mlp_ratio=1.34375, **{**small, "num_heads": 2}),
         Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra={"pos_embed": (1, 1 + 16, 64)}, img_size=56,
              mlp_ratio=1.5, **small),
+        Timm("timm_rms_norm", "deit_tiny_patch16_224", img_size=64, norm_layer="rmsnorm", **small),
         OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),

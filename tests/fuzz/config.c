@@ -56,7 +56,7 @@ static void write_config(int which, const uint8_t *data, size_t size)
 static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
 {
     static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks."};
-    rvit_vit_config config = {.family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1};
+    rvit_vit_config config = {.family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1, .norm_beta = 1};
     config.info = (rvit_model_info){.dim = 192,
                                     .depth = 12,
                                     .mlp_dim = 768,

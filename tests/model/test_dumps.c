@@ -273,12 +273,9 @@ static void activations(void **state)
         const char *file_name;
         rvit_activation activation;
     } wrong[] = {
-        {"timm_quick_gelu.json", RVIT_ACTIVATION_GELU},
-        {"timm_gelu_tanh.json", RVIT_ACTIVATION_QUICK_GELU},
-        {"timm_silu.json", RVIT_ACTIVATION_QUICK_GELU},
-        {"open_clip_quick_gelu.json", RVIT_ACTIVATION_GELU},
-        {"timm_gated.json", RVIT_ACTIVATION_GELU},
-        {"hf_clip_quick_gelu.json", RVIT_ACTIVATION_GELU_TANH},
+        {"timm_quick_gelu.json", RVIT_ACTIVATION_GELU}, {"timm_gelu_tanh.json", RVIT_ACTIVATION_QUICK_GELU},
+        {"timm_silu.json", RVIT_ACTIVATION_QUICK_GELU}, {"open_clip_quick_gelu.json", RVIT_ACTIVATION_GELU},
+        {"timm_gated.json", RVIT_ACTIVATION_GELU},      {"hf_clip_quick_gelu.json", RVIT_ACTIVATION_GELU_TANH},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         json_t *dump = load_dump(data, wrong[i].file_name);
