@@ -49,6 +49,10 @@ typedef enum part {
     QKV_BIAS,
     PROJ_BIAS,
     MLP_BIAS,
+    ATTENTION_NORM,
+    ATTENTION_NORM_BETA,
+    MLP_NORM,
+    MLP_NORM_BETA,
     HEAD,
     DIST_HEAD,
     LAYER_SCALE,
@@ -87,6 +91,8 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_K_BIAS] = {QKV_BIAS, 1, {DIM}},
     [RVIT_ROLE_V_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
     [RVIT_ROLE_V_BIAS] = {QKV_BIAS, 1, {DIM}},
+    [RVIT_ROLE_ATTENTION_NORM_GAMMA] = {ATTENTION_NORM, 1, {DIM}},
+    [RVIT_ROLE_ATTENTION_NORM_BETA] = {ATTENTION_NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_PROJ_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
     [RVIT_ROLE_PROJ_BIAS] = {PROJ_BIAS, 1, {DIM}},
     [RVIT_ROLE_SCALE1] = {LAYER_SCALE, 1, {DIM}},
@@ -96,6 +102,8 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_FC1_BIAS] = {MLP_BIAS, 1, {FC1_ROWS}},
     [RVIT_ROLE_GATE_WEIGHT] = {ALWAYS, 2, {MLP, DIM}},
     [RVIT_ROLE_GATE_BIAS] = {MLP_BIAS, 1, {MLP}},
+    [RVIT_ROLE_MLP_NORM_GAMMA] = {MLP_NORM, 1, {MLP}},
+    [RVIT_ROLE_MLP_NORM_BETA] = {MLP_NORM_BETA, 1, {MLP}},
     [RVIT_ROLE_FC2_WEIGHT] = {ALWAYS, 2, {DIM, MLP}},
     [RVIT_ROLE_FC2_BIAS] = {MLP_BIAS, 1, {DIM}},
     [RVIT_ROLE_SCALE2] = {LAYER_SCALE, 1, {DIM}},
@@ -210,6 +218,10 @@ static rvit_status find_parts(geometry *g)
     g->has[NORM_BETA] = is_in_blocks(g, RVIT_ROLE_NORM1_BETA) || is_in_blocks(g, RVIT_ROLE_NORM2_BETA) ||
                         is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
     g->has[NORM_PRE_BETA] = g->has[NORM_PRE] && g->has[NORM_BETA];
+    g->has[ATTENTION_NORM] = is_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_GAMMA) || is_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_BETA);
+    g->has[ATTENTION_NORM_BETA] = g->has[ATTENTION_NORM] && g->has[NORM_BETA];
+    g->has[MLP_NORM] = is_in_blocks(g, RVIT_ROLE_MLP_NORM_GAMMA) || is_in_blocks(g, RVIT_ROLE_MLP_NORM_BETA);
+    g->has[MLP_NORM_BETA] = g->has[MLP_NORM] && g->has[NORM_BETA];
     /* Models that normalise the embedding have no use for it. */
     g->has[PATCH_BIAS] = is_there(g, RVIT_ROLE_PATCH_BIAS) || !g->has[NORM_PRE];
     g->has[QKV_BIAS] = is_in_blocks(g, RVIT_ROLE_QKV_BIAS) || is_in_blocks(g, RVIT_ROLE_Q_BIAS) || is_in_blocks(g, RVIT_ROLE_K_BIAS) ||
@@ -648,6 +660,8 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     config->proj_bias = g->has[PROJ_BIAS];
     config->mlp_bias = g->has[MLP_BIAS];
     config->info.gated = g->packed || g->family->names[RVIT_ROLE_GATE_WEIGHT] != NULL;
+    config->attention_norm = g->has[ATTENTION_NORM];
+    config->mlp_norm = g->has[MLP_NORM];
     config->norm_beta = g->has[NORM_BETA];
     config->patch_bias = g->has[PATCH_BIAS];
     config->position_prefix = (int32_t)g->position_prefix;

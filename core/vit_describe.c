@@ -113,7 +113,7 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     const rvit_family *family = config->family;
     const char *where = "assumed: so are all published models with these tensors";
     int32_t heads = 0;
-    if (info->gated || !config->norm_beta)
+    if (info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
         return 0;
     if (strcmp(family->name, "torchvision") == 0) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;

@@ -142,6 +142,24 @@ static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
     return layernorm_to(f, gamma, beta, f->model->info.eps, f->model->dtype, f->normed);
 }
 
+/* Normalises rows of the model's type, to an array behind the first `columns` columns of wide. */
+static rvit_status inner_norm(const forward *f, rvit_view x, int32_t dim, int32_t features, rvit_view gamma, rvit_view beta,
+                              int64_t columns, rvit_view *out)
+{
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = args.out_dtype = f->model->dtype;
+    args.rows = f->rows;
+    args.dim = dim;
+    args.features = features;
+    args.eps = f->model->info.eps;
+    args.x = x;
+    args.gamma = gamma;
+    args.beta = beta;
+    args.norm = norm_of(beta);
+    args.out = *out = at(f->wide, f->rows.capacity * columns * rvit_dtype_size(f->model->dtype));
+    return rvit_layernorm(f->stream, &args);
+}
+
 static rvit_status attention(const forward *f)
 {
     const rvit_model *model = f->model;
@@ -397,12 +415,19 @@ static rvit_status block(forward *f, int32_t index)
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
     RVIT_TRY(attention(f));
-    RVIT_TRY(linear_to_x(f, f->normed, w->proj_weight, w->proj_bias, info->dim));
+    rvit_view attended = f->normed, products = f->wide;
+    if (f->model->attention_norm)
+        RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,
+                            &attended));
+    RVIT_TRY(linear_to_x(f, attended, w->proj_weight, w->proj_bias, info->dim));
     if (inside)
         RVIT_TRY(f->plan->schedule.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
     RVIT_TRY(hidden(f, w));
-    RVIT_TRY(linear_to_x(f, f->wide, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
+    if (f->model->mlp_norm)
+        RVIT_TRY(inner_norm(f, f->wide, f->model->mlp_width, info->mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, f->model->mlp_width,
+                            &products));
+    RVIT_TRY(linear_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
     return after ? prune(f) : RVIT_OK;
 }

@@ -10,6 +10,7 @@ typedef struct rvit_block_weights {
     rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
         fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
+    rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -26,10 +27,11 @@ struct rvit_model {
     rvit_device *device;
     atomic_int references;
     rvit_model_info info;
-    int32_t mlp_width;    /* info.mlp_dim, padded with zeros to a multiple of 8 */
-    rvit_dtype dtype;     /* of weights and of the products' inputs */
-    rvit_dtype x_dtype;   /* of the residual stream and the embedding added to it */
-    rvit_buffer *weights; /* all of them */
+    int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8 */
+    int32_t attention_norm, mlp_norm; /* 1: blocks have them */
+    rvit_dtype dtype;                 /* of weights and of the products' inputs */
+    rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
+    rvit_buffer *weights;             /* all of them */
     rvit_view patch_weight;
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */

@@ -25,6 +25,8 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
     [RVIT_ROLE_PROJ_WEIGHT] = "attn.proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attn.proj.bias",                                       \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
+    [RVIT_ROLE_ATTENTION_NORM_GAMMA] = "attn.norm.weight", [RVIT_ROLE_ATTENTION_NORM_BETA] = "attn.norm.bias",                  \
+    [RVIT_ROLE_MLP_NORM_GAMMA] = "mlp.norm.weight", [RVIT_ROLE_MLP_NORM_BETA] = "mlp.norm.bias",                                \
     PREDICTORS
 
 #define HF_EMBEDDING                                                                                                                      \
@@ -216,8 +218,6 @@ static const struct {
     {".mlp.fc1_g.", 0, RVIT_FEATURE_GATED},
     {".mlp.gate_proj.", 0, RVIT_FEATURE_GATED},
     {".ffn.gate_proj.", 0, RVIT_FEATURE_GATED},
-    {".mlp.norm.", 0, RVIT_FEATURE_SUB_NORM},
-    {".attn.norm.", 0, RVIT_FEATURE_SUB_NORM},
     {".attn.inner_attn_ln.", 0, RVIT_FEATURE_SUB_NORM},
     {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},

@@ -225,11 +225,42 @@ static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
     return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
 }
 
+/* Loads n floats and zeros after them. */
+static rvit_status load_padded(loader *l, rvit_role role, int32_t block, int64_t n, int64_t padded, rvit_view *view)
+{
+    if (n == padded)
+        return load(l, role, block, n, RVIT_F32, view);
+    RVIT_TRY(place(l, padded, RVIT_F32, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, role, block, n, l->values));
+    memset(l->values + n, 0, (size_t)(padded - n) * sizeof *l->values);
+    return write(l, padded, RVIT_F32, *view);
+}
+
 /* RMS norms have no beta. */
+static rvit_status load_norm_of(loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, int64_t padded, rvit_view *out_gamma,
+                                rvit_view *out_beta)
+{
+    RVIT_TRY(load_padded(l, gamma, block, n, padded, out_gamma));
+    return l->checkpoint->config.norm_beta ? load_padded(l, beta, block, n, padded, out_beta) : RVIT_OK;
+}
+
 static rvit_status load_norm(loader *l, rvit_role gamma, rvit_role beta, int32_t block, rvit_view *out_gamma, rvit_view *out_beta)
 {
-    RVIT_TRY(load(l, gamma, block, l->model->info.dim, RVIT_F32, out_gamma));
-    return l->checkpoint->config.norm_beta ? load(l, beta, block, l->model->info.dim, RVIT_F32, out_beta) : RVIT_OK;
+    return load_norm_of(l, gamma, beta, block, l->model->info.dim, l->model->info.dim, out_gamma, out_beta);
+}
+
+/* The norms inside attention and MLP. */
+static rvit_status load_inner_norms(loader *l, int32_t b, rvit_block_weights *w)
+{
+    const rvit_model *m = l->model;
+    if (m->attention_norm)
+        RVIT_TRY(load_norm(l, RVIT_ROLE_ATTENTION_NORM_GAMMA, RVIT_ROLE_ATTENTION_NORM_BETA, b, &w->attention_norm_gamma,
+                           &w->attention_norm_beta));
+    return !m->mlp_norm ? RVIT_OK
+                        : load_norm_of(l, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, b, m->info.mlp_dim, m->mlp_width,
+                                       &w->mlp_norm_gamma, &w->mlp_norm_beta);
 }
 
 static rvit_status load_block(loader *l, int32_t b)
@@ -244,6 +275,7 @@ static rvit_status load_block(loader *l, int32_t b)
     RVIT_TRY(l->checkpoint->config.proj_bias ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, RVIT_F32, &w->proj_bias)
                                              : load_zeros(l, dim, RVIT_F32, &w->proj_bias));
     RVIT_TRY(load_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, b, &w->norm2_gamma, &w->norm2_beta));
+    RVIT_TRY(load_inner_norms(l, b, w));
     return load_mlp(l, b, w);
 }
 
@@ -430,6 +462,8 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: model or checkpoint is NULL");
     RVIT_TRY(check_runs(checkpoint));
     RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
+    if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
@@ -458,6 +492,8 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     model->info = checkpoint->config.info;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
     model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
+    model->attention_norm = checkpoint->config.attention_norm;
+    model->mlp_norm = checkpoint->config.mlp_norm;
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

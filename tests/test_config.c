@@ -306,6 +306,26 @@ static void norms_without_bias(void **state)
     remove_beside();
 }
 
+static void inner_norms(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    for (int b = 0; b < 12; b++) {
+        add_block(&scratch, b, "attn.norm.weight", 1, 192, 0);
+        add_block(&scratch, b, "attn.norm.bias", 1, 192, 0);
+        add_block(&scratch, b, "mlp.norm.weight", 1, 768, 0);
+        add_block(&scratch, b, "mlp.norm.bias", 1, 768, 0);
+    }
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation"); /* not DeiT-Tiny */
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    (void)loaded(NULL);
+    get(&scratch, "blocks.5.mlp.norm.bias")->shape[0] = 192;
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias': expected the shape [768], found [192]");
+    drop(&scratch, (int)(get(&scratch, "blocks.5.mlp.norm.bias") - scratch.tensors));
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias' is missing");
+    remove_beside();
+}
+
 /* fc1 has two rows for each column of fc2: a gate's and the values'. */
 static void pack_gate(void)
 {
@@ -488,7 +508,7 @@ static void families(void **state)
         {"{\"architecture\":\"eva02_base_patch14_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
           "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
-         {"a norm inside attention or MLP", "fc_norm", "rotary positions"}},
+         {"fc_norm", "rotary positions"}},
         {"{\"architecture\":\"vit_pe_core_base_patch16_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.weight", "norm_pre.bias", "blocks.0.norm1.weight",
           "blocks.0.attn.qkv.weight", "norm.weight", "attn_pool.latent", "head.weight"},
@@ -568,6 +588,7 @@ int main(void)
         cmocka_unit_test(images_that_are_not_square),
         cmocka_unit_test(gates),
         cmocka_unit_test(norms_without_bias),
+        cmocka_unit_test(inner_norms),
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),

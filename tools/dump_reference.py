@@ -252,7 +252,7 @@ def small_models():
           "patch_size": 16, "num_labels": 10}
     clip = {key: value for key, value in hf.items() if key != "num_labels"}
     dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
-    own = {"pos_embed": (1, 1 + 16, 128), "mask_token": (1, 128)}
+    own, own_64 = ({"pos_embed": (1, 1 + 16, dim), "mask_token": (1, dim)} for dim in (128, 64))
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
@@ -282,9 +282,13 @@ def small_models():
         Timm("timm_gated", "vit_giant_patch14_dinov2", img_size=56, mlp_ratio=1.34375, **small),
         Timm("timm_gated_apart", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, swiglu_align_to=2, qkv_fused=False,
              mlp_ratio=1.34375, **{**small, "num_heads": 2}),
-        Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra={"pos_embed": (1, 1 + 16, 64)}, img_size=56,
-             mlp_ratio=1.5, **small),
+        Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra=own_64, img_size=56,
+             mlp_ratio=1.5, **{**small, "depth": 1}),
         Timm("timm_rms_norm", "deit_tiny_patch16_224", img_size=64, norm_layer="rmsnorm", **small),
+        Timm("timm_inner_norms", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, scale_mlp=True, scale_attn_inner=True,
+             qkv_fused=False, mlp_ratio=1.34375, **{**small, "num_heads": 2}),
+        Timm("timm_inner_norms_plain", "eva_giant_patch14_clip_224", img_size=56, scale_mlp=True, mlp_ratio=1.34375,
+             **{**small, "num_heads": 2}),
         OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
