@@ -75,6 +75,7 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     set_default(r, RVIT_FACT_POOLING, type->pooling, where);
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, type->position, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
+    rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
 }
 
@@ -109,12 +110,12 @@ static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vi
     RVIT_TRY(rvit_config_bool(r, vision, "use_swiglu_ffn", &gated));
     if (gated && strncmp(type->name, "dinov2", 6) == 0) {
         rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_SILU, rvit_config_where(r, "use_swiglu_ffn", where));
-        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_GATED, where);
+        rvit_facts_set(r->facts, RVIT_FACT_GATED, 1, where);
     }
     gated = 0;
     RVIT_TRY(rvit_config_bool(r, vision, "use_gated_mlp", &gated));
-    if (gated)
-        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_GATED, rvit_config_where(r, "use_gated_mlp", where));
+    if (gated && strcmp(type->name, "dinov3_vit") == 0)
+        rvit_facts_set(r->facts, RVIT_FACT_GATED, 1, rvit_config_where(r, "use_gated_mlp", where));
     RVIT_TRY(rvit_config_bool(r, vision, "vision_use_head", &has_head));
     if (!has_head)
         rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_NONE, rvit_config_where(r, "vision_use_head", where));

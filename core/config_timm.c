@@ -40,6 +40,34 @@ static rvit_status read_pooling(const rvit_config_reader *r, const rvit_json *ob
     return RVIT_OK;
 }
 
+static rvit_status read_norm(const rvit_config_reader *r, const rvit_json *args)
+{
+    char where[RVIT_FACT_WHERE];
+    const char *name = NULL;
+    RVIT_TRY(rvit_config_string(r, args, "norm_layer", &name));
+    if (name == NULL)
+        return RVIT_OK;
+    if (strcmp(name, "rmsnorm") == 0 || strcmp(name, "layernorm") == 0)
+        rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, name[0] == 'r', rvit_config_where(r, "norm_layer", where));
+    else
+        rvit_config_not_understood(r, "norm_layer");
+    return RVIT_OK;
+}
+
+/* EVA's gated MLP has SiLU, whatever act_layer says. */
+static rvit_status read_gate(const rvit_config_reader *r, const rvit_json *args)
+{
+    char where[RVIT_FACT_WHERE];
+    int32_t gated = -1;
+    RVIT_TRY(rvit_config_bool(r, args, "swiglu_mlp", &gated));
+    if (gated < 0)
+        return RVIT_OK;
+    rvit_facts_set(r->facts, RVIT_FACT_GATED, gated, rvit_config_where(r, "swiglu_mlp", where));
+    if (gated)
+        rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_SILU, where);
+    return RVIT_OK;
+}
+
 /* Arguments that override those of the architecture. One that is in none of the lists may change anything. */
 static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_json *args)
 {
@@ -80,12 +108,20 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "dynamic_img_size",
                                                    "strict_img_size",
                                                    "qk_norm",
+                                                   "scale_mlp",
+                                                   "scale_attn_inner",
+                                                   "norm_layer",
+                                                   "qkv_fused",
+                                                   "swiglu_mlp",
+                                                   "swiglu_align_to",
                                                    NULL};
     rvit_config_reader r = *reader;
     r.section = "model_args.";
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         RVIT_TRY(rvit_config_integer_fact(&r, args, integers[i].key, integers[i].fact));
     RVIT_TRY(rvit_config_size_fact(&r, args, "img_size", RVIT_FACT_IMAGE));
+    RVIT_TRY(read_gate(&r, args));
+    RVIT_TRY(read_norm(&r, args));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
     RVIT_TRY(read_pooling(&r, args));
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))

@@ -65,6 +65,8 @@ static void set_group(rvit_facts *facts, const group *g, const char *where)
         if (extents[i].value > 0)
             rvit_facts_set(facts, extents[i].fact, extents[i].value, where);
     rvit_facts_set(facts, RVIT_FACT_ACTIVATION, g->activation, where);
+    /* All of timm's models with SiLU are gated, and no others. */
+    rvit_facts_set(facts, RVIT_FACT_GATED, g->activation == RVIT_ACTIVATION_SILU, where);
     rvit_facts_set(facts, RVIT_FACT_EPS, g->eps, where);
     rvit_facts_set(facts, RVIT_FACT_POOLING, g->pooling, where);
     rvit_facts_set(facts, RVIT_FACT_POSITION, g->position, where);

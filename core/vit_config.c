@@ -31,13 +31,33 @@ typedef enum extent {
     HALF_DIM,
     QUARTER_DIM,
     MLP,
+    FC1_ROWS, /* MLP; twice that where they hold the gate too */
     CLASSES,
     HEAD_IN, /* columns of the head */
     EXTENT_COUNT
 } extent;
 
 /* The parts that not every model has. */
-typedef enum part { ALWAYS, DIST_TOKEN, REGISTER_TOKENS, PATCH_BIAS, NORM_PRE, QKV_BIAS, HEAD, DIST_HEAD, LAYER_SCALE, PART_COUNT } part;
+typedef enum part {
+    ALWAYS,
+    DIST_TOKEN,
+    REGISTER_TOKENS,
+    PATCH_BIAS,
+    NORM_PRE,
+    NORM_BETA,
+    NORM_PRE_BETA,
+    QKV_BIAS,
+    PROJ_BIAS,
+    MLP_BIAS,
+    ATTENTION_NORM,
+    ATTENTION_NORM_BETA,
+    MLP_NORM,
+    MLP_NORM_BETA,
+    HEAD,
+    DIST_HEAD,
+    LAYER_SCALE,
+    PART_COUNT
+} part;
 
 typedef struct role_shape {
     part part;
@@ -53,16 +73,16 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
     [RVIT_ROLE_PATCH_BIAS] = {PATCH_BIAS, 1, {DIM}},
     [RVIT_ROLE_NORM_PRE_GAMMA] = {NORM_PRE, 1, {DIM}},
-    [RVIT_ROLE_NORM_PRE_BETA] = {NORM_PRE, 1, {DIM}},
+    [RVIT_ROLE_NORM_PRE_BETA] = {NORM_PRE_BETA, 1, {DIM}},
     [RVIT_ROLE_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM_BETA] = {NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_HEAD_WEIGHT] = {HEAD, 2, {CLASSES, HEAD_IN}},
     [RVIT_ROLE_HEAD_BIAS] = {HEAD, 1, {CLASSES}},
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = {DIST_HEAD, 2, {CLASSES, DIM}},
     [RVIT_ROLE_HEAD_DIST_BIAS] = {DIST_HEAD, 1, {CLASSES}},
 
     [RVIT_ROLE_NORM1_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM1_BETA] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_NORM1_BETA] = {NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_QKV_WEIGHT] = {ALWAYS, 2, {DIM3, DIM}},
     [RVIT_ROLE_QKV_BIAS] = {QKV_BIAS, 1, {DIM3}},
     [RVIT_ROLE_Q_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
@@ -71,15 +91,21 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_K_BIAS] = {QKV_BIAS, 1, {DIM}},
     [RVIT_ROLE_V_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
     [RVIT_ROLE_V_BIAS] = {QKV_BIAS, 1, {DIM}},
+    [RVIT_ROLE_ATTENTION_NORM_GAMMA] = {ATTENTION_NORM, 1, {DIM}},
+    [RVIT_ROLE_ATTENTION_NORM_BETA] = {ATTENTION_NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_PROJ_WEIGHT] = {ALWAYS, 2, {DIM, DIM}},
-    [RVIT_ROLE_PROJ_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_PROJ_BIAS] = {PROJ_BIAS, 1, {DIM}},
     [RVIT_ROLE_SCALE1] = {LAYER_SCALE, 1, {DIM}},
     [RVIT_ROLE_NORM2_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM2_BETA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_FC1_WEIGHT] = {ALWAYS, 2, {MLP, DIM}},
-    [RVIT_ROLE_FC1_BIAS] = {ALWAYS, 1, {MLP}},
+    [RVIT_ROLE_NORM2_BETA] = {NORM_BETA, 1, {DIM}},
+    [RVIT_ROLE_FC1_WEIGHT] = {ALWAYS, 2, {FC1_ROWS, DIM}},
+    [RVIT_ROLE_FC1_BIAS] = {MLP_BIAS, 1, {FC1_ROWS}},
+    [RVIT_ROLE_GATE_WEIGHT] = {ALWAYS, 2, {MLP, DIM}},
+    [RVIT_ROLE_GATE_BIAS] = {MLP_BIAS, 1, {MLP}},
+    [RVIT_ROLE_MLP_NORM_GAMMA] = {MLP_NORM, 1, {MLP}},
+    [RVIT_ROLE_MLP_NORM_BETA] = {MLP_NORM_BETA, 1, {MLP}},
     [RVIT_ROLE_FC2_WEIGHT] = {ALWAYS, 2, {DIM, MLP}},
-    [RVIT_ROLE_FC2_BIAS] = {ALWAYS, 1, {DIM}},
+    [RVIT_ROLE_FC2_BIAS] = {MLP_BIAS, 1, {DIM}},
     [RVIT_ROLE_SCALE2] = {LAYER_SCALE, 1, {DIM}},
 
     [RVIT_ROLE_PREDICTOR_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
@@ -111,6 +137,7 @@ typedef struct geometry {
     const rvit_family *family;
     int32_t has[PART_COUNT];
     int32_t depth;
+    int32_t packed; /* 1: fc1 has the rows of a gate too */
     int64_t extents[EXTENT_COUNT];
     int64_t position_prefix, grid;
 } geometry;
@@ -188,10 +215,19 @@ static rvit_status find_parts(geometry *g)
     g->has[ALWAYS] = 1;
     g->has[DIST_TOKEN] = has_flag(g, RVIT_FAMILY_ALWAYS_DIST) || is_there(g, RVIT_ROLE_DIST);
     g->has[NORM_PRE] = is_there(g, RVIT_ROLE_NORM_PRE_GAMMA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
+    g->has[NORM_BETA] = is_in_blocks(g, RVIT_ROLE_NORM1_BETA) || is_in_blocks(g, RVIT_ROLE_NORM2_BETA) ||
+                        is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
+    g->has[NORM_PRE_BETA] = g->has[NORM_PRE] && g->has[NORM_BETA];
+    g->has[ATTENTION_NORM] = is_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_GAMMA) || is_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_BETA);
+    g->has[ATTENTION_NORM_BETA] = g->has[ATTENTION_NORM] && g->has[NORM_BETA];
+    g->has[MLP_NORM] = is_in_blocks(g, RVIT_ROLE_MLP_NORM_GAMMA) || is_in_blocks(g, RVIT_ROLE_MLP_NORM_BETA);
+    g->has[MLP_NORM_BETA] = g->has[MLP_NORM] && g->has[NORM_BETA];
     /* Models that normalise the embedding have no use for it. */
     g->has[PATCH_BIAS] = is_there(g, RVIT_ROLE_PATCH_BIAS) || !g->has[NORM_PRE];
     g->has[QKV_BIAS] = is_in_blocks(g, RVIT_ROLE_QKV_BIAS) || is_in_blocks(g, RVIT_ROLE_Q_BIAS) || is_in_blocks(g, RVIT_ROLE_K_BIAS) ||
                        is_in_blocks(g, RVIT_ROLE_V_BIAS);
+    g->has[PROJ_BIAS] = is_in_blocks(g, RVIT_ROLE_PROJ_BIAS);
+    g->has[MLP_BIAS] = is_in_blocks(g, RVIT_ROLE_FC1_BIAS) || is_in_blocks(g, RVIT_ROLE_GATE_BIAS) || is_in_blocks(g, RVIT_ROLE_FC2_BIAS);
     g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
     g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
@@ -364,11 +400,23 @@ static rvit_status infer_grid(geometry *g, int32_t n_prefix)
                      g->path, name, rows, (int)n_prefix);
 }
 
+/* Whether fc1 has a gate's rows and, after them, as many for the values. */
+static int is_packed(const geometry *g)
+{
+    const int64_t rows = vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), bias = vote(g, RVIT_ROLE_FC1_BIAS, 1, 0);
+    const int64_t columns = vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1);
+    return g->family->names[RVIT_ROLE_GATE_WEIGHT] == NULL && columns > 0 &&
+           (rows == 2 * columns || (rows != columns && bias == 2 * columns));
+}
+
 static rvit_status infer_mlp(geometry *g)
 {
-    const int64_t mlp =
-        majority(vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), vote(g, RVIT_ROLE_FC1_BIAS, 1, 0), vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
-    return set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT);
+    const int64_t rows = vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), bias = vote(g, RVIT_ROLE_FC1_BIAS, 1, 0);
+    const int64_t parts = g->packed ? 2 : 1;
+    const int64_t mlp = majority(rows < 0 ? rows : rows / parts, bias < 0 ? bias : bias / parts, vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
+    RVIT_TRY(set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
+    g->extents[FC1_ROWS] = parts * mlp;
+    return RVIT_OK;
 }
 
 static rvit_status infer(geometry *g)
@@ -547,12 +595,6 @@ static int is_square(int64_t n)
 static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
 {
     char name[RVIT_NAME_SIZE], where[RVIT_NAME_SIZE + 64];
-    const int64_t rows = vote(g, RVIT_ROLE_FC1_WEIGHT, 2, 0), columns = vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1);
-    if (rows > 0 && rows == 2 * columns) {
-        snprintf(where, sizeof where, "tensor '%s' has two rows for each column of the next",
-                 rvit_family_name(g->family, RVIT_ROLE_FC1_WEIGHT, 0, name));
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_GATED, where);
-    }
     const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
     if (g->family->names[RVIT_ROLE_CLS] != NULL && !is_there(g, RVIT_ROLE_CLS) &&
         (is_square(n) || (n_registers > 0 && is_square(n - n_registers)))) {
@@ -563,10 +605,6 @@ static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
     if (!obstacles->seen[RVIT_FEATURE_FC_NORM] && g->depth > 0 && !is_there(g, RVIT_ROLE_NORM_GAMMA) && !is_there(g, RVIT_ROLE_NORM_BETA)) {
         snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_NORM_GAMMA, 0, name));
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_FINAL_NORM, where);
-    }
-    if (g->depth > 1 && is_in_blocks(g, RVIT_ROLE_NORM1_GAMMA) && !is_in_blocks(g, RVIT_ROLE_NORM1_BETA)) {
-        snprintf(where, sizeof where, "blocks have '%s' without a bias", g->family->names[RVIT_ROLE_NORM1_GAMMA]);
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_RMS_NORM, where);
     }
     if (is_there(g, RVIT_ROLE_DIST) && is_there(g, RVIT_ROLE_REGISTERS))
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
@@ -619,6 +657,12 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     fill_info(g, &config->info);
     config->layer_scale = g->has[LAYER_SCALE];
     config->qkv_bias = g->has[QKV_BIAS];
+    config->proj_bias = g->has[PROJ_BIAS];
+    config->mlp_bias = g->has[MLP_BIAS];
+    config->info.gated = g->packed || g->family->names[RVIT_ROLE_GATE_WEIGHT] != NULL;
+    config->attention_norm = g->has[ATTENTION_NORM];
+    config->mlp_norm = g->has[MLP_NORM];
+    config->norm_beta = g->has[NORM_BETA];
     config->patch_bias = g->has[PATCH_BIAS];
     config->position_prefix = (int32_t)g->position_prefix;
     config->cls_and_mean = g->extents[HEAD_IN] > g->extents[DIM];
@@ -641,6 +685,8 @@ rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, u
     config->info.depth = g.depth;
     rvit_family_features(set, g.family, obstacles);
     find_shapes(&g, obstacles);
+    g.packed = is_packed(&g);
+    config->info.gated = g.packed || obstacles->seen[RVIT_FEATURE_GATED];
     if (obstacles->n > 0)
         return RVIT_OK;
     RVIT_TRY(find_parts(&g));

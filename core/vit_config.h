@@ -11,9 +11,11 @@
 typedef struct rvit_vit_config {
     const rvit_family *family;
     rvit_model_info info;
-    int32_t measured;                       /* 1: all shapes were checked; 0: there are obstacles, and info is not complete */
-    int32_t layer_scale;                    /* 1: its blocks scale what they add */
-    int32_t qkv_bias, patch_bias;           /* 0: there is none */
+    int32_t measured;             /* 1: all shapes were checked; 0: there are obstacles, and info is not complete */
+    int32_t layer_scale;          /* 1: its blocks scale what they add */
+    int32_t qkv_bias, patch_bias; /* 0: there is none */
+    int32_t proj_bias, mlp_bias, norm_beta;
+    int32_t attention_norm, mlp_norm;       /* 1: a norm before proj, before fc2 */
     int32_t cls_and_mean;                   /* 1: the head has columns for CLS row and mean */
     int32_t position_prefix;                /* rows of the position table for prefix tokens: the first of it, of the first of them */
     char missing_predictor[RVIT_NAME_SIZE]; /* the tensor that keeps predictor info.n_predictors from being complete */

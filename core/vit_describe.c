@@ -64,6 +64,29 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
     return RVIT_OK;
 }
 
+static rvit_status check_gate(const char *path, const rvit_model_info *info, rvit_facts *facts)
+{
+    rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
+    if (gated->given && (int32_t)gated->value[0] != info->gated)
+        return rvit_fail(wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but they have %s in %s", path,
+                         info->gated ? "" : "out", info->gated ? "none" : "one", gated->where);
+    gated->given = 0;
+    rvit_facts_set(facts, RVIT_FACT_GATED, info->gated, weights);
+    return RVIT_OK;
+}
+
+/* RMS norms have no bias. A norm without one may still be a LayerNorm: the tensors do not tell. */
+static rvit_status check_norms(const char *path, const rvit_vit_config *config, rvit_facts *facts)
+{
+    const rvit_fact_value *rms = &facts->of[RVIT_FACT_RMS_NORM];
+    if (rms->given && (int32_t)rms->value[0] == config->norm_beta)
+        return rvit_fail(wrong(rms), "%s: the norms have %s bias, but they are of the kind %s in %s", path, config->norm_beta ? "a" : "no",
+                         rms->text, rms->where);
+    if (config->norm_beta)
+        rvit_facts_set(facts, RVIT_FACT_RMS_NORM, 0, weights);
+    return RVIT_OK;
+}
+
 /* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
 static rvit_status check_image(const char *path, rvit_model_info *info, rvit_facts *facts, rvit_obstacles *obstacles)
 {
@@ -90,6 +113,8 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     const rvit_family *family = config->family;
     const char *where = "assumed: so are all published models with these tensors";
     int32_t heads = 0;
+    if (info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
+        return 0;
     if (strcmp(family->name, "torchvision") == 0) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
@@ -119,13 +144,15 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
         const char *what, *option;
     } needed[] = {{RVIT_FACT_HEADS, "the number of heads", "--heads"},
                   {RVIT_FACT_ACTIVATION, "the activation", "--activation"},
+                  {RVIT_FACT_RMS_NORM, "whether norms without a bias are RMS norms", "--architecture"},
                   {RVIT_FACT_EPS, "the eps of the norms", "--eps"},
                   {RVIT_FACT_POOLING, "what the head reads", "--pool"},
                   {RVIT_FACT_POSITION, "whether positions are rotary", "--position"}};
-    char what[200] = "", options[80] = "";
+    char what[240] = "", options[96] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
-        const int unread = needed[i].fact == RVIT_FACT_POOLING && config->measured && config->info.n_classes == 0;
+        const int unread = (needed[i].fact == RVIT_FACT_POOLING && config->measured && config->info.n_classes == 0) ||
+                           (needed[i].fact == RVIT_FACT_RMS_NORM && !config->measured);
         if (facts->of[needed[i].fact].given || unread)
             continue;
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);
@@ -147,21 +174,13 @@ static void note_features(const rvit_vit_config *config, const rvit_facts *facts
         rvit_fact fact;
         int32_t value;
         rvit_feature feature;
-    } features[] = {{RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_GELU_TANH, RVIT_FEATURE_GELU_TANH},
-                    {RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_QUICK_GELU, RVIT_FEATURE_QUICK_GELU},
-                    {RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_SILU, RVIT_FEATURE_SILU},
-                    {RVIT_FACT_RMS_NORM, 1, RVIT_FEATURE_RMS_NORM},
-                    {RVIT_FACT_BLOCK, RVIT_BLOCK_POST_NORM, RVIT_FEATURE_POST_NORM},
-                    {RVIT_FACT_BLOCK, RVIT_BLOCK_PARALLEL, RVIT_FEATURE_PARALLEL},
-                    {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK},
-                    {RVIT_FACT_POSITION, RVIT_POSITION_ROPE, RVIT_FEATURE_ROPE},
-                    {RVIT_FACT_POSITION, RVIT_POSITION_BOTH, RVIT_FEATURE_ROPE},
-                    {RVIT_FACT_POSITION, RVIT_POSITION_NONE, RVIT_FEATURE_NO_POSITION},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MEAN, RVIT_FEATURE_MEAN},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, RVIT_FEATURE_FC_NORM},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_RAW, RVIT_FEATURE_MEAN},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, RVIT_FEATURE_CLS_MEAN},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MAP, RVIT_FEATURE_MAP}};
+    } features[] = {
+        {RVIT_FACT_BLOCK, RVIT_BLOCK_POST_NORM, RVIT_FEATURE_POST_NORM}, {RVIT_FACT_BLOCK, RVIT_BLOCK_PARALLEL, RVIT_FEATURE_PARALLEL},
+        {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK},   {RVIT_FACT_POSITION, RVIT_POSITION_ROPE, RVIT_FEATURE_ROPE},
+        {RVIT_FACT_POSITION, RVIT_POSITION_BOTH, RVIT_FEATURE_ROPE},     {RVIT_FACT_POSITION, RVIT_POSITION_NONE, RVIT_FEATURE_NO_POSITION},
+        {RVIT_FACT_POOLING, RVIT_POOLING_MEAN, RVIT_FEATURE_MEAN},       {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, RVIT_FEATURE_FC_NORM},
+        {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_RAW, RVIT_FEATURE_MEAN},   {RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, RVIT_FEATURE_CLS_MEAN},
+        {RVIT_FACT_POOLING, RVIT_POOLING_MAP, RVIT_FEATURE_MAP}};
     const int has_head = config->info.n_classes > 0;
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const rvit_fact_value *f = &facts->of[features[i].fact];
@@ -226,7 +245,6 @@ static void set_usual(const rvit_vit_config *config, rvit_facts *facts)
 {
     const int hf = (config->family->flags & RVIT_FAMILY_HF) != 0;
     rvit_facts_set(facts, RVIT_FACT_RESAMPLE, hf ? RVIT_RESAMPLE_BICUBIC : RVIT_RESAMPLE_TIMM, "the code that these names belong to");
-    rvit_facts_set(facts, RVIT_FACT_RMS_NORM, 0, weights);
     rvit_facts_set(facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, "assumed");
 }
 
@@ -236,20 +254,19 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     int assumed = 0;
     if (config->measured) {
         RVIT_TRY(check_extents(path, info, facts));
+        RVIT_TRY(check_gate(path, info, facts));
+        RVIT_TRY(check_norms(path, config, facts));
         assumed = assume(config, facts);
         RVIT_TRY(check_image(path, info, facts, obstacles));
         RVIT_TRY(settle_heads(path, info, facts, obstacles));
         if (info->patch_size % 2 != 0)
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_ODD, weights);
-        if (info->mlp_dim % 4 != 0)
-            rvit_obstacles_feature(obstacles, RVIT_FEATURE_MLP_WIDTH, weights);
     }
     set_usual(config, facts);
     settle_pooling(config, facts, obstacles);
     note_unknown(config, facts, obstacles);
     note_features(config, facts, obstacles);
     fill_info(info, facts);
-    info->gated = obstacles->seen[RVIT_FEATURE_GATED] || obstacles->seen[RVIT_FEATURE_GATED_APART];
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && obstacles->n == 0)

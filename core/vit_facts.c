@@ -21,6 +21,7 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_DIM] = "width",
                                                    [RVIT_FACT_DEPTH] = "depth",
                                                    [RVIT_FACT_MLP] = "mlp",
+                                                   [RVIT_FACT_GATED] = "gate",
                                                    [RVIT_FACT_PATCH] = "patch",
                                                    [RVIT_FACT_CHANNELS] = "channels",
                                                    [RVIT_FACT_CLASSES] = "classes",
@@ -37,6 +38,7 @@ static const char *const poolings[] = {"unknown",
                                        "none"};
 static const char *const positions[] = {"unknown", "table", "rotary", "table and rotary", "none"};
 static const char *const norms[] = {"LayerNorm", "RMSNorm"};
+static const char *const gates[] = {"no", "yes"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
 static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
 static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
@@ -57,6 +59,8 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
         WORDS(poolings);
     case RVIT_FACT_POSITION:
         WORDS(positions);
+    case RVIT_FACT_GATED:
+        WORDS(gates);
     case RVIT_FACT_RMS_NORM:
         WORDS(norms);
     case RVIT_FACT_BLOCK:

@@ -24,6 +24,7 @@ typedef enum rvit_fact {
     RVIT_FACT_DIM,
     RVIT_FACT_DEPTH,
     RVIT_FACT_MLP,
+    RVIT_FACT_GATED, /* 1: the MLPs multiply by a gate */
     RVIT_FACT_PATCH,
     RVIT_FACT_CHANNELS,
     RVIT_FACT_CLASSES,

@@ -7,13 +7,7 @@
 
 /* What the forward (vit_forward.c) cannot run today. Whoever records one of these there deletes its row here. */
 static const char *const not_run[RVIT_FEATURE_COUNT] = {
-    [RVIT_FEATURE_GELU_TANH] = "GELU by tanh",
-    [RVIT_FEATURE_QUICK_GELU] = "quick GELU",
-    [RVIT_FEATURE_SILU] = "SiLU",
     [RVIT_FEATURE_OTHER_ACTIVATION] = "an activation that is not known here",
-    [RVIT_FEATURE_GATED] = "a gated (SwiGLU) MLP",
-    [RVIT_FEATURE_GATED_APART] = "a gated (SwiGLU) MLP in two parts",
-    [RVIT_FEATURE_RMS_NORM] = "RMS norms",
     [RVIT_FEATURE_SUB_NORM] = "a norm inside attention or MLP",
     [RVIT_FEATURE_QK_NORM] = "normalised queries and keys",
     [RVIT_FEATURE_POST_NORM] = "blocks that normalise what they add",
@@ -38,7 +32,6 @@ static const char *const not_run[RVIT_FEATURE_COUNT] = {
     [RVIT_FEATURE_NOT_MULTIPLE] = "an image size that is no multiple of the patch size",
     [RVIT_FEATURE_HEAD_DIM] = "heads whose width is not a multiple of 8 up to 128",
     [RVIT_FEATURE_PATCH_ODD] = "an odd patch size",
-    [RVIT_FEATURE_MLP_WIDTH] = "an MLP whose width is not a multiple of 4",
 };
 
 static void append(rvit_obstacles *o, const char *format, va_list arguments)

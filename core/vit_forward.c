@@ -38,6 +38,7 @@ static rvit_view view(const forward *f, rvit_session_array array)
     return rvit_session_view(f->session, array);
 }
 
+/* A layer of a predictor, which has the exact GELU whatever the blocks have. */
 static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
                                int32_t out_features)
 {
@@ -51,6 +52,24 @@ static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, 
     args.weight = weight;
     args.bias = bias;
     args.out = out;
+    return add_linear(f, &args, absent);
+}
+
+/* The hidden layer of an MLP, in the wide array. */
+static rvit_status hidden(const forward *f, const rvit_block_weights *w)
+{
+    const rvit_model *model = f->model;
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = args.out_dtype = model->dtype;
+    args.rows = f->rows;
+    args.in_features = model->info.dim;
+    args.out_features = model->mlp_width;
+    args.activation = model->info.activation;
+    args.gated = model->info.gated;
+    args.x = f->normed;
+    args.weight = w->fc1_weight;
+    args.bias = w->fc1_bias;
+    args.out = f->wide;
     return add_linear(f, &args, absent);
 }
 
@@ -84,6 +103,12 @@ static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weig
     return add_linear(f, &args, absent);
 }
 
+/* Norms without a beta are RMS norms: others are refused. */
+static rvit_norm norm_of(rvit_view beta)
+{
+    return beta.buffer == NULL ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+}
+
 /* Normalises x; if rows are to be gathered, does that in the same pass. */
 static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
 {
@@ -96,6 +121,7 @@ static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, flo
     args.x = f->x;
     args.gamma = gamma;
     args.beta = beta;
+    args.norm = norm_of(beta);
     args.out = out;
     if (f->gathers) {
         args.x_rows = f->plan->segments[f->stage - 1].rows;
@@ -114,6 +140,24 @@ static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, flo
 static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
 {
     return layernorm_to(f, gamma, beta, f->model->info.eps, f->model->dtype, f->normed);
+}
+
+/* Normalises rows of the model's type, to an array behind the first `columns` columns of wide. */
+static rvit_status inner_norm(const forward *f, rvit_view x, int32_t dim, int32_t features, rvit_view gamma, rvit_view beta,
+                              int64_t columns, rvit_view *out)
+{
+    rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
+    args.dtype = args.out_dtype = f->model->dtype;
+    args.rows = f->rows;
+    args.dim = dim;
+    args.features = features;
+    args.eps = f->model->info.eps;
+    args.x = x;
+    args.gamma = gamma;
+    args.beta = beta;
+    args.norm = norm_of(beta);
+    args.out = *out = at(f->wide, f->rows.capacity * columns * rvit_dtype_size(f->model->dtype));
+    return rvit_layernorm(f->stream, &args);
 }
 
 static rvit_status attention(const forward *f)
@@ -329,6 +373,7 @@ static rvit_status normalise_embedding(const forward *f)
     args.x = f->spare;
     args.gamma = model->norm_pre_gamma;
     args.beta = model->norm_pre_beta;
+    args.norm = norm_of(args.beta);
     args.out = f->x;
     return rvit_layernorm(f->stream, &args);
 }
@@ -370,12 +415,19 @@ static rvit_status block(forward *f, int32_t index)
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
     RVIT_TRY(attention(f));
-    RVIT_TRY(linear_to_x(f, f->normed, w->proj_weight, w->proj_bias, info->dim));
+    rvit_view attended = f->normed, products = f->wide;
+    if (f->model->attention_norm)
+        RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,
+                            &attended));
+    RVIT_TRY(linear_to_x(f, attended, w->proj_weight, w->proj_bias, info->dim));
     if (inside)
         RVIT_TRY(f->plan->schedule.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
-    RVIT_TRY(linear_gelu(f, f->normed, w->fc1_weight, w->fc1_bias, f->wide, info->dim, info->mlp_dim));
-    RVIT_TRY(linear_to_x(f, f->wide, w->fc2_weight, w->fc2_bias, info->mlp_dim));
+    RVIT_TRY(hidden(f, w));
+    if (f->model->mlp_norm)
+        RVIT_TRY(inner_norm(f, f->wide, f->model->mlp_width, info->mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, f->model->mlp_width,
+                            &products));
+    RVIT_TRY(linear_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
     return after ? prune(f) : RVIT_OK;
 }
@@ -415,6 +467,7 @@ static rvit_head_args head_of(const forward *f)
     args.cu_seqlens = f->cu_seqlens;
     args.gamma = model->norm_gamma;
     args.beta = model->norm_beta;
+    args.norm = norm_of(args.beta);
     args.weight = model->head_weight;
     args.bias = model->head_bias;
     args.logits = f->plan->desc.logits.buffer != NULL ? f->plan->desc.logits : view(f, f->plan->logits);

@@ -8,7 +8,9 @@
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
     rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
-    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+    rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
+        fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
+    rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */
 } rvit_block_weights;
 
 /* One of DynamicViT's predictors, named in the checkpoint score_predictor.<index>.*. */
@@ -25,16 +27,18 @@ struct rvit_model {
     rvit_device *device;
     atomic_int references;
     rvit_model_info info;
-    rvit_dtype dtype;     /* of weights and of the products' inputs */
-    rvit_dtype x_dtype;   /* of the residual stream and the embedding added to it */
-    rvit_buffer *weights; /* all of them */
+    int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8 */
+    int32_t attention_norm, mlp_norm; /* 1: blocks have them */
+    rvit_dtype dtype;                 /* of weights and of the products' inputs */
+    rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
+    rvit_buffer *weights;             /* all of them */
     rvit_view patch_weight;
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
     rvit_block_weights *blocks;
     rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */
-    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0 */
+    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0. RMS norms have no beta */
     rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
     char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
 };

@@ -23,11 +23,10 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_HEAD_WEIGHT] = "head.weight", [RVIT_ROLE_HEAD_BIAS] = "head.bias",                                                 \
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = "head_dist.weight", [RVIT_ROLE_HEAD_DIST_BIAS] = "head_dist.bias",                             \
     [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
-    [RVIT_ROLE_QKV_WEIGHT] = "attn.qkv.weight",                                                                                   \
     [RVIT_ROLE_PROJ_WEIGHT] = "attn.proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attn.proj.bias",                                       \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
-    [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
-    [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias",                                             \
+    [RVIT_ROLE_ATTENTION_NORM_GAMMA] = "attn.norm.weight", [RVIT_ROLE_ATTENTION_NORM_BETA] = "attn.norm.bias",                  \
+    [RVIT_ROLE_MLP_NORM_GAMMA] = "mlp.norm.weight", [RVIT_ROLE_MLP_NORM_BETA] = "mlp.norm.bias",                                \
     PREDICTORS
 
 #define HF_EMBEDDING                                                                                                                      \
@@ -56,26 +55,36 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_FC1_WEIGHT] = "intermediate.dense.weight", [RVIT_ROLE_FC1_BIAS] = "intermediate.dense.bias",                       \
     [RVIT_ROLE_FC2_WEIGHT] = "output.dense.weight", [RVIT_ROLE_FC2_BIAS] = "output.dense.bias"
 /* The names that transformers 5 uses in memory, and thus in a saved state_dict. */
-#define HF_BLOCK_5                                                                                                              \
-    [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "attention.q_proj.bias",                               \
-    [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight", [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias",                               \
-    [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_V_BIAS] = "attention.v_proj.bias",                               \
-    [RVIT_ROLE_PROJ_WEIGHT] = "attention.o_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.o_proj.bias",                         \
-    [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
-    [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias"
+#define HF_ATTENTION_5                                                                                                          \
+    [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "attention.q_proj.bias",                             \
+    [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight", [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias",                             \
+    [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_V_BIAS] = "attention.v_proj.bias",                             \
+    [RVIT_ROLE_PROJ_WEIGHT] = "attention.o_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.o_proj.bias"
+#define MLP(fc1, fc2)                                                                                                           \
+    [RVIT_ROLE_FC1_WEIGHT] = fc1 ".weight", [RVIT_ROLE_FC1_BIAS] = fc1 ".bias",                                                 \
+    [RVIT_ROLE_FC2_WEIGHT] = fc2 ".weight", [RVIT_ROLE_FC2_BIAS] = fc2 ".bias"
+#define MLP_GATE(gate, fc1, fc2) [RVIT_ROLE_GATE_WEIGHT] = gate ".weight", [RVIT_ROLE_GATE_BIAS] = gate ".bias", MLP(fc1, fc2)
+#define FC MLP("mlp.fc1", "mlp.fc2")
+#define FC_GATE MLP_GATE("mlp.fc1_g", "mlp.fc1_x", "mlp.fc2")
+#define WEIGHTS_IN_OUT MLP("mlp.weights_in", "mlp.weights_out")
+#define UP_DOWN MLP("mlp.up_proj", "mlp.down_proj")
+#define GATE_UP_DOWN MLP_GATE("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+#define HF_BLOCK_5 HF_ATTENTION_5, FC
 
-#define QKV_BIAS [RVIT_ROLE_QKV_BIAS] = "attn.qkv.bias"
-/* timm's EVA keeps the biases apart, and the keys have none. */
-#define QV_BIAS [RVIT_ROLE_Q_BIAS] = "attn.q_bias", [RVIT_ROLE_V_BIAS] = "attn.v_bias"
+#define QKV [RVIT_ROLE_QKV_WEIGHT] = "attn.qkv.weight", [RVIT_ROLE_QKV_BIAS] = "attn.qkv.bias"
+/* timm's EVA keeps the biases apart, or everything; the keys have none. */
+#define QV_BIAS [RVIT_ROLE_QKV_WEIGHT] = "attn.qkv.weight", [RVIT_ROLE_Q_BIAS] = "attn.q_bias", [RVIT_ROLE_V_BIAS] = "attn.v_bias"
+#define QKV_APART                                                                                                               \
+    [RVIT_ROLE_Q_WEIGHT] = "attn.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "attn.q_proj.bias",                                       \
+    [RVIT_ROLE_K_WEIGHT] = "attn.k_proj.weight",                                                                                \
+    [RVIT_ROLE_V_WEIGHT] = "attn.v_proj.weight", [RVIT_ROLE_V_BIAS] = "attn.v_proj.bias"
 #define SCALES_TIMM [RVIT_ROLE_SCALE1] = "ls1.gamma", [RVIT_ROLE_SCALE2] = "ls2.gamma"
 #define SCALES_DEIT3 [RVIT_ROLE_SCALE1] = "gamma_1", [RVIT_ROLE_SCALE2] = "gamma_2"
 #define HF_DINOV2                                                                                                               \
-    HF_EMBEDDING, HF_NORM, HF_HEAD, HF_ATTENTION, [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                           \
+    HF_EMBEDDING, HF_NORM, HF_HEAD, [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                           \
     [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
-    [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \
-    [RVIT_ROLE_FC1_WEIGHT] = "mlp.fc1.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.fc1.bias",                                             \
-    [RVIT_ROLE_FC2_WEIGHT] = "mlp.fc2.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.fc2.bias"
+    [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1"
 #define HF_DINOV3                                                                                                               \
     [RVIT_ROLE_CLS] = "embeddings.cls_token", [RVIT_ROLE_REGISTERS] = "embeddings.register_tokens",                               \
     [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embeddings.weight", [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embeddings.bias", \
@@ -86,9 +95,7 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_V_BIAS] = "attention.v_proj.bias",                               \
     [RVIT_ROLE_PROJ_WEIGHT] = "attention.o_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.o_proj.bias",                         \
     [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \
-    [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
-    [RVIT_ROLE_FC1_WEIGHT] = "mlp.up_proj.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.up_proj.bias",                                     \
-    [RVIT_ROLE_FC2_WEIGHT] = "mlp.down_proj.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.down_proj.bias"
+    [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias"
 /* CLIP's and SigLIP's towers. */
 #define HF_TOWER                                                                                                                \
     [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight", [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embedding.weight", \
@@ -112,6 +119,7 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight",                           \
     [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_PROJ_WEIGHT] = "attention.out_proj.weight",                      \
     [RVIT_ROLE_NORM2_GAMMA] = "rms_norm2.weight",                                                                                 \
+    [RVIT_ROLE_GATE_WEIGHT] = "ffn.gate_proj.weight",                                                                             \
     [RVIT_ROLE_FC1_WEIGHT] = "ffn.up_proj.weight", [RVIT_ROLE_FC2_WEIGHT] = "ffn.down_proj.weight"
 #define OPEN_CLIP                                                                                                               \
     [RVIT_ROLE_CLS] = "class_embedding", [RVIT_ROLE_POSITION] = "positional_embedding", [RVIT_ROLE_PATCH_WEIGHT] = "conv1.weight", \
@@ -144,11 +152,15 @@ enum {
 
 /* The first family wins a tie in the number of recognised tensors. */
 static const rvit_family families[] = {
-    {"timm", "", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
-    {"deit3", "", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
-    {"dinov2", "", "blocks.", FREE, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
-    {"timm", "visual.trunk.", "blocks.", 0, {TIMM, QKV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}}, /* in open_clip's files */
-    {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
+    {"timm", "", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
+    {"deit3", "", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
+    {"dinov2", "", "blocks.", FREE, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
+    {"dinov2", "", "blocks.", FREE, {TIMM, QKV, MLP("mlp.w12", "mlp.w3"), [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
+    {"timm", "visual.trunk.", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}}, /* in open_clip's files */
+    {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
+    {"timm", "", "blocks.", 0, {TIMM, QKV, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
+    {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
+    {"timm", "", "blocks.", 0, {TIMM, QKV_APART, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"hf", "vit.", "encoder.layer.", HF_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK}},
     {"hf", "vit.", "encoder.layer.", HF_FLAG, {HF, HF_BARE_NORM, HF_HEAD, HF_BLOCK}},
     {"hf", "vit.", "layers.", HF_FLAG, {HF, HF_NORM, HF_HEAD, HF_BLOCK_5}},
@@ -158,11 +170,22 @@ static const rvit_family families[] = {
     {"hf", "deit.", "layers.", DIST_FLAG, {HF, HF_NORM, HF_TEACHER, HF_BLOCK_5}},
     {"hf", "", "encoder.layer.", HF_FLAG, {HF, HF_NORM, HF_BLOCK}},
     {"hf", "", "layers.", HF_FLAG, {HF, HF_NORM, HF_BLOCK_5}},
-    {"hf-dinov2", "", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
-    {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
-    {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
-    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3}},
-    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3}},
+    {"hf-dinov2", "", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION, FC}},
+    {"hf-dinov2", "", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION, WEIGHTS_IN_OUT}},
+    {"hf-dinov2", "", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_BLOCK_5}},
+    {"hf-dinov2", "", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION_5, GATE_UP_DOWN}},
+    {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION, FC}},
+    {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION, WEIGHTS_IN_OUT}},
+    {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_BLOCK_5}},
+    {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION_5, GATE_UP_DOWN}},
+    {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION, FC}},
+    {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION, WEIGHTS_IN_OUT}},
+    {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_BLOCK_5}},
+    {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION_5, GATE_UP_DOWN}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}},
+    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}},
+    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, HF_HEAD}},
     {"hf-clip", "", "encoder.layers.", TOWER, {HF_CLIP}},
@@ -190,15 +213,12 @@ static const struct {
     {".attn.q_norm.", 0, RVIT_FEATURE_QK_NORM},
     {".attn.k_norm.", 0, RVIT_FEATURE_QK_NORM},
     {".mlp.w12.", 0, RVIT_FEATURE_GATED},
-    {".mlp.w3.", 0, RVIT_FEATURE_GATED_APART},
+    {".mlp.w3.", 0, RVIT_FEATURE_GATED},
     {".mlp.weights_in.", 0, RVIT_FEATURE_GATED},
-    {".mlp.fc1_g.", 0, RVIT_FEATURE_GATED_APART},
-    {".mlp.gate_proj.", 0, RVIT_FEATURE_GATED_APART},
-    {".ffn.gate_proj.", 0, RVIT_FEATURE_GATED_APART},
-    {".mlp.norm.", 0, RVIT_FEATURE_SUB_NORM},
-    {".attn.norm.", 0, RVIT_FEATURE_SUB_NORM},
+    {".mlp.fc1_g.", 0, RVIT_FEATURE_GATED},
+    {".mlp.gate_proj.", 0, RVIT_FEATURE_GATED},
+    {".ffn.gate_proj.", 0, RVIT_FEATURE_GATED},
     {".attn.inner_attn_ln.", 0, RVIT_FEATURE_SUB_NORM},
-    {".rms_norm1.", 0, RVIT_FEATURE_RMS_NORM},
     {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rope.freqs", 1, RVIT_FEATURE_MIXED_ROPE},

@@ -32,13 +32,19 @@ typedef enum rvit_role {
     RVIT_ROLE_K_BIAS,
     RVIT_ROLE_V_WEIGHT,
     RVIT_ROLE_V_BIAS,
+    RVIT_ROLE_ATTENTION_NORM_GAMMA, /* before proj */
+    RVIT_ROLE_ATTENTION_NORM_BETA,
     RVIT_ROLE_PROJ_WEIGHT,
     RVIT_ROLE_PROJ_BIAS,
     RVIT_ROLE_SCALE1,
     RVIT_ROLE_NORM2_GAMMA,
     RVIT_ROLE_NORM2_BETA,
-    RVIT_ROLE_FC1_WEIGHT,
+    RVIT_ROLE_FC1_WEIGHT, /* of a gated MLP: the values', or gate and values one after another */
     RVIT_ROLE_FC1_BIAS,
+    RVIT_ROLE_GATE_WEIGHT, /* where it lies apart */
+    RVIT_ROLE_GATE_BIAS,
+    RVIT_ROLE_MLP_NORM_GAMMA, /* before fc2 */
+    RVIT_ROLE_MLP_NORM_BETA,
     RVIT_ROLE_FC2_WEIGHT,
     RVIT_ROLE_FC2_BIAS,
     RVIT_ROLE_SCALE2,

@@ -71,9 +71,11 @@ static int64_t pixels(const rvit_model *m)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size, qkv = 3 * (int64_t)m->info.dim;
+    const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size;
+    /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
+    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, mlp = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t most = patch > qkv ? patch : qkv;
-    return most > m->info.mlp_dim ? most : m->info.mlp_dim;
+    return most > mlp ? most : mlp;
 }
 
 /* The types of elements, in bytes. */

@@ -166,40 +166,117 @@ static rvit_status load_qkv_bias(loader *l, int32_t block, rvit_block_weights *w
 }
 
 /* Loads the weight [dim, n] or, with n 1, the bias of a GEMM whose result is added to the residual stream. The layer scale of the result is
-   folded into the rows. */
-static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+   folded into the rows. padded: the row's elements, of which those past the file's n are zero. */
+static rvit_status load_scaled(loader *l, rvit_role role, rvit_role scale, int32_t block, int64_t n, int64_t padded, rvit_dtype dtype,
+                               rvit_view *view)
 {
-    if (!l->checkpoint->config.layer_scale)
-        return load(l, role, block, l->model->info.dim * n, dtype, view);
     const int64_t dim = l->model->info.dim;
-    RVIT_TRY(place(l, dim * n, dtype, view));
+    if (!l->checkpoint->config.layer_scale && n == padded)
+        return load(l, role, block, dim * n, dtype, view);
+    RVIT_TRY(place(l, dim * padded, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, role, block, dim * n, l->values));
-    RVIT_TRY(read(l, scale, block, dim, l->more));
+    RVIT_TRY(read(l, role, block, dim * n, l->more));
+    memset(l->values, 0, (size_t)(dim * padded) * sizeof *l->values);
     for (int64_t row = 0; row < dim; row++)
-        for (int64_t i = 0; i < n; i++)
-            l->values[row * n + i] *= l->more[row];
-    return write(l, dim * n, dtype, *view);
+        memcpy(l->values + row * padded, l->more + row * n, (size_t)n * sizeof *l->values);
+    if (l->checkpoint->config.layer_scale) {
+        RVIT_TRY(read(l, scale, block, dim, l->more));
+        for (int64_t row = 0; row < dim; row++)
+            for (int64_t i = 0; i < n; i++)
+                l->values[row * padded + i] *= l->more[row];
+    }
+    return write(l, dim * padded, dtype, *view);
+}
+
+/* Loads fc1's weight or, with columns 1, its bias: padded to mlp_width rows that are zero; of a gated MLP a row of the gate and one of the
+   values in turn. gate: the role of the gate where it lies apart. */
+static rvit_status load_fc1(loader *l, rvit_role role, rvit_role gate, int32_t block, int64_t columns, rvit_dtype dtype, rvit_view *view)
+{
+    const int64_t mlp = l->model->info.mlp_dim, width = l->model->mlp_width, parts = l->model->info.gated ? 2 : 1;
+    if (parts == 1 && mlp == width)
+        return load(l, role, block, mlp * columns, dtype, view);
+    RVIT_TRY(place(l, parts * width * columns, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    const int apart = has(l, gate);
+    if (apart)
+        RVIT_TRY(read(l, gate, block, mlp * columns, l->more));
+    RVIT_TRY(read(l, role, block, (apart ? 1 : parts) * mlp * columns, l->more + (apart ? mlp * columns : 0)));
+    memset(l->values, 0, (size_t)(parts * width * columns) * sizeof *l->values);
+    for (int64_t part = 0; part < parts; part++)
+        for (int64_t row = 0; row < mlp; row++)
+            memcpy(l->values + (row * parts + part) * columns, l->more + (part * mlp + row) * columns, (size_t)columns * sizeof *l->values);
+    return write(l, parts * width * columns, dtype, *view);
+}
+
+static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
+{
+    const int64_t dim = l->model->info.dim, mlp = l->model->info.mlp_dim, width = l->model->mlp_width;
+    const rvit_dtype dtype = l->model->dtype;
+    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_WEIGHT, RVIT_ROLE_GATE_WEIGHT, b, dim, dtype, &w->fc1_weight));
+    if (!l->checkpoint->config.mlp_bias) {
+        RVIT_TRY(load_zeros(l, (l->model->info.gated ? 2 : 1) * width, RVIT_F32, &w->fc1_bias));
+        RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
+        return load_zeros(l, dim, RVIT_F32, &w->fc2_bias);
+    }
+    RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
+    return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
+}
+
+/* Loads n floats and zeros after them. */
+static rvit_status load_padded(loader *l, rvit_role role, int32_t block, int64_t n, int64_t padded, rvit_view *view)
+{
+    if (n == padded)
+        return load(l, role, block, n, RVIT_F32, view);
+    RVIT_TRY(place(l, padded, RVIT_F32, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, role, block, n, l->values));
+    memset(l->values + n, 0, (size_t)(padded - n) * sizeof *l->values);
+    return write(l, padded, RVIT_F32, *view);
+}
+
+/* RMS norms have no beta. */
+static rvit_status load_norm_of(loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, int64_t padded, rvit_view *out_gamma,
+                                rvit_view *out_beta)
+{
+    RVIT_TRY(load_padded(l, gamma, block, n, padded, out_gamma));
+    return l->checkpoint->config.norm_beta ? load_padded(l, beta, block, n, padded, out_beta) : RVIT_OK;
+}
+
+static rvit_status load_norm(loader *l, rvit_role gamma, rvit_role beta, int32_t block, rvit_view *out_gamma, rvit_view *out_beta)
+{
+    return load_norm_of(l, gamma, beta, block, l->model->info.dim, l->model->info.dim, out_gamma, out_beta);
+}
+
+/* The norms inside attention and MLP. */
+static rvit_status load_inner_norms(loader *l, int32_t b, rvit_block_weights *w)
+{
+    const rvit_model *m = l->model;
+    if (m->attention_norm)
+        RVIT_TRY(load_norm(l, RVIT_ROLE_ATTENTION_NORM_GAMMA, RVIT_ROLE_ATTENTION_NORM_BETA, b, &w->attention_norm_gamma,
+                           &w->attention_norm_beta));
+    return !m->mlp_norm ? RVIT_OK
+                        : load_norm_of(l, RVIT_ROLE_MLP_NORM_GAMMA, RVIT_ROLE_MLP_NORM_BETA, b, m->info.mlp_dim, m->mlp_width,
+                                       &w->mlp_norm_gamma, &w->mlp_norm_beta);
 }
 
 static rvit_status load_block(loader *l, int32_t b)
 {
-    const int64_t dim = l->model->info.dim, mlp = l->model->info.mlp_dim;
+    const int64_t dim = l->model->info.dim;
     const rvit_dtype dtype = l->model->dtype;
     rvit_block_weights *w = &l->model->blocks[b];
-    RVIT_TRY(load(l, RVIT_ROLE_NORM1_GAMMA, b, dim, RVIT_F32, &w->norm1_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM1_BETA, b, dim, RVIT_F32, &w->norm1_beta));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM1_GAMMA, RVIT_ROLE_NORM1_BETA, b, &w->norm1_gamma, &w->norm1_beta));
     RVIT_TRY(load_qkv(l, RVIT_ROLE_QKV_WEIGHT, b, dim * dim, dtype, &w->qkv_weight));
     RVIT_TRY(load_qkv_bias(l, b, w));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dtype, &w->proj_weight));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, RVIT_F32, &w->proj_bias));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM2_GAMMA, b, dim, RVIT_F32, &w->norm2_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM2_BETA, b, dim, RVIT_F32, &w->norm2_beta));
-    RVIT_TRY(load(l, RVIT_ROLE_FC1_WEIGHT, b, mlp * dim, dtype, &w->fc1_weight));
-    RVIT_TRY(load(l, RVIT_ROLE_FC1_BIAS, b, mlp, RVIT_F32, &w->fc1_bias));
-    RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, dtype, &w->fc2_weight));
-    return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, RVIT_F32, &w->fc2_bias);
+    RVIT_TRY(load_scaled(l, RVIT_ROLE_PROJ_WEIGHT, RVIT_ROLE_SCALE1, b, dim, dim, dtype, &w->proj_weight));
+    RVIT_TRY(l->checkpoint->config.proj_bias ? load_scaled(l, RVIT_ROLE_PROJ_BIAS, RVIT_ROLE_SCALE1, b, 1, 1, RVIT_F32, &w->proj_bias)
+                                             : load_zeros(l, dim, RVIT_F32, &w->proj_bias));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM2_GAMMA, RVIT_ROLE_NORM2_BETA, b, &w->norm2_gamma, &w->norm2_beta));
+    RVIT_TRY(load_inner_norms(l, b, w));
+    return load_mlp(l, b, w);
 }
 
 static rvit_status load_embedding(loader *l)
@@ -300,14 +377,11 @@ static rvit_status walk(loader *l)
     l->size = 0;
     RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
-    if (info->norm_pre) {
-        RVIT_TRY(load(l, RVIT_ROLE_NORM_PRE_GAMMA, 0, info->dim, RVIT_F32, &model->norm_pre_gamma));
-        RVIT_TRY(load(l, RVIT_ROLE_NORM_PRE_BETA, 0, info->dim, RVIT_F32, &model->norm_pre_beta));
-    }
+    if (info->norm_pre)
+        RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(load_block(l, b));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM_GAMMA, 0, info->dim, RVIT_F32, &model->norm_gamma));
-    RVIT_TRY(load(l, RVIT_ROLE_NORM_BETA, 0, info->dim, RVIT_F32, &model->norm_beta));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, &model->norm_gamma, &model->norm_beta));
     for (int32_t p = 0; p < info->n_predictors; p++)
         RVIT_TRY(load_predictor(l, p));
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
@@ -369,7 +443,7 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
         int64_t model, other;
     } fields[] = {FIELD(image_size), FIELD(patch_size), FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
                   FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position)};
+                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position),  FIELD(gated)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)
@@ -388,6 +462,8 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: model or checkpoint is NULL");
     RVIT_TRY(check_runs(checkpoint));
     RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
+    if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
@@ -415,6 +491,9 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     atomic_init(&model->references, 1);
     model->info = checkpoint->config.info;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
+    model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
+    model->attention_norm = checkpoint->config.attention_norm;
+    model->mlp_norm = checkpoint->config.mlp_norm;
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

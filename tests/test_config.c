@@ -178,7 +178,11 @@ static void activations(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"quick_gelu\"}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "quick GELU, which is not supported (config.json: model_args.act_layer)");
+    assert_int_equal(loaded(NULL).activation, RVIT_ACTIVATION_QUICK_GELU);
+    expect_fact("activation", "quick GELU", "config.json: model_args.act_layer");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\"}}");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "config.json: model_args.act_layer is 'mish', which is not known here");
+    remove_beside();
     /* CLIP: the weights decide, and a note says what they are. */
     const geometry g = {768, 12, 3072, 16, 14, 3, 10, 0};
     bare(&g);
@@ -187,9 +191,9 @@ static void activations(void **state)
     add(&scratch, "norm_pre.bias", 1, 768, 0, 0, 0);
     REFUSED(NULL, RVIT_UNSUPPORTED, "the activation", "--activation");
     write_beside("config.json", "{\"architecture\":\"vit_base_patch16_clip_224\",\"pretrained_cfg\":{\"notes\":[\"natively QuickGELU\"]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "quick GELU, which is not supported (config.json: pretrained_cfg.notes)");
+    expect_fact("activation", "quick GELU", "config.json: pretrained_cfg.notes");
     write_beside("config.json", "{\"architecture\":\"vit_base_patch16_clip_quickgelu_224\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "quick GELU, which is not supported (config.json: architecture");
+    expect_fact("activation", "quick GELU", "config.json: architecture");
     write_beside("config.json", "{\"architecture\":\"vit_base_patch16_clip_224\",\"pretrained_cfg\":{\"tag\":\"laion2b\"}}");
     const rvit_model_info info = loaded(NULL);
     assert_true(info.eps == 1e-5f && info.norm_pre);
@@ -280,16 +284,99 @@ static void images_that_are_not_square(void **state)
     remove_beside();
 }
 
-static void packed_gate(void **state)
+static void norms_without_bias(void **state)
 {
     (void)state;
+    bare(&deit_tiny);
+    for (int i = scratch.n - 1; i >= 0; i--)
+        if (strstr(scratch.tensors[i].name, "norm") != NULL && strstr(scratch.tensors[i].name, ".bias") != NULL)
+            drop(&scratch, i);
+    REFUSED(NULL, RVIT_UNSUPPORTED, "whether norms without a bias are RMS norms", "--architecture");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are of the kind LayerNorm in config.json: architecture");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    assert_true(loaded(NULL).rms_norm);
+    add_block(&scratch, 0, "norm1.bias", 1, 192, 0);
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 missing in all)");
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are of the kind RMSNorm in config.json: model_args.norm_layer");
+    remove_beside();
+}
+
+static void inner_norms(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    for (int b = 0; b < 12; b++) {
+        add_block(&scratch, b, "attn.norm.weight", 1, 192, 0);
+        add_block(&scratch, b, "attn.norm.bias", 1, 192, 0);
+        add_block(&scratch, b, "mlp.norm.weight", 1, 768, 0);
+        add_block(&scratch, b, "mlp.norm.bias", 1, 768, 0);
+    }
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation"); /* not DeiT-Tiny */
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    (void)loaded(NULL);
+    get(&scratch, "blocks.5.mlp.norm.bias")->shape[0] = 192;
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias': expected the shape [768], found [192]");
+    drop(&scratch, (int)(get(&scratch, "blocks.5.mlp.norm.bias") - scratch.tensors));
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias' is missing");
+    remove_beside();
+}
+
+/* fc1 has two rows for each column of fc2: a gate's and the values'. */
+static void pack_gate(void)
+{
     bare(&deit_tiny);
     for (int b = 0; b < 12; b++) {
         char name[48];
         snprintf(name, sizeof name, "blocks.%d.mlp.fc2.weight", b);
         get(&scratch, name)->shape[1] = 384;
     }
-    REFUSED(NULL, RVIT_UNSUPPORTED, "a gated (SwiGLU) MLP, which is not supported (tensor 'blocks.0.mlp.fc1.weight'");
+}
+
+static void gates(void **state)
+{
+    (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    pack_gate();
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation");
+    desc.n_heads = 3;
+    desc.activation = RVIT_ACTIVATION_SILU;
+    desc.eps = 1e-6f;
+    desc.pooling = RVIT_POOLING_CLS;
+    desc.position = RVIT_POSITION_TABLE;
+    const rvit_model_info info = loaded(&desc);
+    assert_true(info.gated && info.mlp_dim == 384);
+    get(&scratch, "blocks.0.mlp.fc1.bias")->shape[0] = 384;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.0.mlp.fc1.bias': expected the shape [768], found [384]");
+    pack_gate();
+    get(&scratch, "blocks.7.mlp.fc1.weight")->shape[0] = 384;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.7.mlp.fc1.weight': expected the shape [768, 192], found [384, 192]");
+    pack_gate();
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but they have none in config.json: architecture");
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but they have one in config.json: model_args.swiglu_mlp");
+    remove_beside();
+    for (int b = 0; b < 12; b++) {
+        char name[48];
+        for (int bias = 0; bias < 2; bias++) {
+            snprintf(name, sizeof name, "blocks.%d.mlp.fc1.%s", b, bias ? "bias" : "weight");
+            tensor *t = get(&scratch, name), gate = *t;
+            snprintf(t->name, sizeof t->name, "blocks.%d.mlp.fc1_x.%s", b, bias ? "bias" : "weight");
+            snprintf(gate.name, sizeof gate.name, "blocks.%d.mlp.fc1_g.%s", b, bias ? "bias" : "weight");
+            scratch.tensors[scratch.n++] = gate;
+        }
+    }
+    assert_true(loaded(&desc).gated);
+    get(&scratch, "blocks.3.mlp.fc1_g.weight")->shape[0] = 764;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight': expected the shape [768, 192], found [764, 192]");
+    drop(&scratch, (int)(get(&scratch, "blocks.3.mlp.fc1_g.weight") - scratch.tensors));
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 missing in all)");
 }
 
 /* Each obstacle is named, and lenient passes over none of them. */
@@ -299,17 +386,16 @@ static void all_obstacles(void **state)
     bare(&deit_tiny);
     add(&scratch, "attn_pool.latent", 3, 1, 1, 192, 0);
     add_block(&scratch, 0, "attn.q_norm.weight", 1, 64, 0);
-    write_beside("config.json",
-                 "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"gelu_tanh\",\"block_fn\":\"x\"}}");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (desc.lenient = 0; desc.lenient < 2; desc.lenient++)
-        REFUSED(&desc, RVIT_UNSUPPORTED, "a head with attention pooling", "normalised queries and keys", "GELU by tanh",
+        REFUSED(&desc, RVIT_UNSUPPORTED, "a head with attention pooling", "normalised queries and keys", "act_layer is 'mish'",
                 "model_args.block_fn is not understood");
     desc.lenient = 0;
     desc.describe = 1;
     rvit_checkpoint *checkpoint;
     assert_int_equal(open_scratch(&desc, &checkpoint), RVIT_OK);
-    assert_non_null(strstr(rvit_checkpoint_obstacles(checkpoint), "GELU by tanh"));
+    assert_non_null(strstr(rvit_checkpoint_obstacles(checkpoint), "act_layer is 'mish'"));
     rvit_device_desc device_desc = RVIT_DEVICE_DESC_INIT;
     device_desc.backend = RVIT_BACKEND_CPU;
     rvit_device *device = NULL;
@@ -385,7 +471,7 @@ static void bad_configs(void **state)
          "blocks or a stem that no plain Vision Transformer has"},
         {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not known here"},
         {"{\"model_type\":\"siglip\",\"vision_config\":{\"hidden_size\":192,\"intermediate_size\":768,\"num_attention_heads\":3}}",
-         RVIT_UNSUPPORTED, "GELU by tanh, which is not supported (config.json: the default of model_type 'siglip_vision_model')"},
+         RVIT_UNSUPPORTED, "attention pooling, which is not supported (config.json: the default of model_type 'siglip_vision_model')"},
         {"[]", RVIT_BAD_FILE, "config.json: its top level is not an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -408,21 +494,21 @@ static void families(void **state)
           "vision_model.encoder.layers.0.layer_norm1.weight", "vision_model.encoder.layers.0.layer_norm1.bias",
           "vision_model.encoder.layers.0.self_attn.q_proj.weight", "vision_model.embeddings.patch_embedding.bias",
           "vision_model.head.probe", "text_model.embeddings.token_embedding.weight", "logit_scale"},
-         {"attention pooling", "tensor 'vision_model.head.probe'", "no CLS token", "names of hf-siglip", "GELU by tanh"}},
+         {"attention pooling", "tensor 'vision_model.head.probe'", "no CLS token", "names of hf-siglip"}},
         {"{\"model_type\":\"dinov3_vit\",\"use_gated_mlp\":true}",
          {"embeddings.cls_token", "embeddings.register_tokens", "embeddings.patch_embeddings.weight", "layer.0.norm1.weight",
           "layer.0.norm1.bias", "layer.0.attention.q_proj.weight", "layer.0.mlp.gate_proj.weight", "layer.0.layer_scale1.lambda1",
           "norm.weight"},
-         {"rotary positions", "names of hf-dinov3", "SwiGLU"}},
+         {"rotary positions", "names of hf-dinov3"}},
         {"{\"model_type\":\"aimv2_vision_model\"}",
          {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
           "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
           "rms_norm.weight", "head.cls_token"},
-         {"RMS norms", "SwiGLU", "attention pooling", "no CLS token", "SiLU"}},
+         {"attention pooling", "no CLS token"}},
         {"{\"architecture\":\"eva02_base_patch14_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
           "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
-         {"SwiGLU", "a norm inside attention or MLP", "fc_norm", "rotary positions", "SiLU"}},
+         {"fc_norm", "rotary positions"}},
         {"{\"architecture\":\"vit_pe_core_base_patch16_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.weight", "norm_pre.bias", "blocks.0.norm1.weight",
           "blocks.0.attn.qkv.weight", "norm.weight", "attn_pool.latent", "head.weight"},
@@ -435,7 +521,7 @@ static void families(void **state)
         {NULL,
          {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
           "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},
-         {"rotary positions", "SwiGLU", "no position table", "the activation"}},
+         {"rotary positions", "no position table", "the activation"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         remove_beside();
@@ -500,7 +586,9 @@ int main(void)
         cmocka_unit_test(activations),
         cmocka_unit_test(hugging_face_needs_its_config),
         cmocka_unit_test(images_that_are_not_square),
-        cmocka_unit_test(packed_gate),
+        cmocka_unit_test(gates),
+        cmocka_unit_test(norms_without_bias),
+        cmocka_unit_test(inner_norms),
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),

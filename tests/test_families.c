@@ -364,6 +364,73 @@ static void layer_scale(void **state)
 }
 
 /* Which rows of the embedding get which token and which position: timm with positions for all, for patches only, and DINOv2's own. */
+/* A gate's tensor and the values' in place of the one that holds both. */
+static void split_gate(const char *kind)
+{
+    for (int b = 0; b < 2; b++) {
+        char name[96];
+        snprintf(name, sizeof name, "blocks.%d.mlp.fc1.%s", b, kind);
+        tensor *gate = get(&scratch, name), values = *gate;
+        gate->shape[0] /= 2;
+        values.shape[0] /= 2;
+        values.start = n_elements(gate);
+        snprintf(gate->name, sizeof gate->name, "blocks.%d.mlp.fc1_g.%s", b, kind);
+        snprintf(values.name, sizeof values.name, "blocks.%d.mlp.fc1_x.%s", b, kind);
+        scratch.tensors[scratch.n++] = values;
+    }
+}
+
+/* Of a width that is no multiple of 4: zeros follow. */
+static void build_gated(void)
+{
+    build(&scratch, &small_geometry, "F32");
+    set_config(&scratch, "{\"architecture\":\"vit\",\"model_args\":{\"num_heads\":1,\"swiglu_mlp\":true}}");
+    for (int b = 0; b < 2; b++) {
+        char name[96];
+        snprintf(name, sizeof name, "blocks.%d.mlp.fc1.weight", b);
+        get(&scratch, name)->shape[0] = 2 * 43;
+        snprintf(name, sizeof name, "blocks.%d.mlp.fc1.bias", b);
+        get(&scratch, name)->shape[0] = 2 * 43;
+        snprintf(name, sizeof name, "blocks.%d.mlp.fc2.weight", b);
+        get(&scratch, name)->shape[1] = 43;
+    }
+}
+
+static void gated(void **state)
+{
+    (void)state;
+    build_gated();
+    rvit_model *m = load_model(NULL, RVIT_F32);
+    assert_true(m->info.gated && m->info.mlp_dim == 43 && m->mlp_width == 48);
+    float *fc1 = read_view(m->blocks[1].fc1_weight, 96 * 64 * 4), *bias = read_view(m->blocks[1].fc1_bias, 96 * 4);
+    float *fc2 = read_view(m->blocks[0].fc2_weight, 64 * 48 * 4);
+    for (int row = 0; row < 96; row++) {
+        const int source = row % 2 * 43 + row / 2, pad = row / 2 >= 43;
+        assert_true(bias[row] == (pad ? 0 : origin_value(origin_of("blocks.1.mlp.fc1.bias"), source)));
+        for (int i = 0; i < 64; i++)
+            assert_true(fc1[row * 64 + i] == (pad ? 0 : origin_value(origin_of("blocks.1.mlp.fc1.weight"), source * 64 + i)));
+    }
+    for (int i = 0; i < 64 * 48; i++)
+        assert_true(fc2[i] == (i % 48 >= 43 ? 0 : origin_value(origin_of("blocks.0.mlp.fc2.weight"), i / 48 * 43 + i % 48)));
+    free(fc1);
+    free(bias);
+    free(fc2);
+    rvit_model_destroy(m);
+    for (int half = 0; half < 2; half++) {
+        const rvit_dtype dtype = half ? RVIT_F16 : RVIT_F32;
+        build_gated();
+        m = load_model(NULL, dtype);
+        split_gate("weight");
+        split_gate("bias");
+        expect_same_weights(m, load_model(NULL, dtype));
+        build_gated();
+        m = load_model(NULL, dtype);
+        rename_all("mlp.fc1.", "mlp.w12.");
+        rename_all("mlp.fc2.", "mlp.w3.");
+        expect_same_weights(m, load_model(NULL, dtype));
+    }
+}
+
 static void registers(void **state)
 {
     (void)state;
@@ -511,8 +578,8 @@ static void configs(void **state)
         {"{\"layer_norm_eps\":1e-05,\"hidden_act\":\"gelu\",\"id2label\":{\"0\":\"a\"}" ONE_HEAD, 1e-5f, RVIT_OK, ""},
         {"{\"a\":1" ONE_HEAD, 1e-12f, RVIT_OK, ""},
         {"{\"hidden_act\":\"gelu_python\",\"layer_norm_eps\":1" ONE_HEAD, 1, RVIT_OK, ""},
-        {"{\"hidden_act\":\"quick_gelu\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "quick GELU, which is not supported (config.json: hidden_act)"},
-        {"{\"hidden_act\":\"gelu_new\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "GELU by tanh, which is not supported (config.json: hidden_act)"},
+        {"{\"hidden_act\":\"quick_gelu\"" ONE_HEAD, 1e-12f, RVIT_OK, ""},
+        {"{\"hidden_act\":\"gelu_new\"" ONE_HEAD, 1e-12f, RVIT_OK, ""},
         {"{\"hidden_act\":\"mish\"" ONE_HEAD, 0, RVIT_UNSUPPORTED, "config.json: hidden_act is 'mish'"},
         {"{\"hidden_act\":1" ONE_HEAD, 0, RVIT_BAD_FILE, "config.json: hidden_act is not a string"},
         {"{\"num_attention_heads\":3" REST, 0, RVIT_BAD_FILE, "the width 64 cannot be cut into 3 heads (config.json: num_attention_heads)"},
@@ -653,6 +720,7 @@ int main(void)
         cmocka_unit_test(hugging_face_missing),
         cmocka_unit_test(token_without_head),
         cmocka_unit_test(layer_scale),
+        cmocka_unit_test(gated),
         cmocka_unit_test(registers),
         cmocka_unit_test(predictors),
         cmocka_unit_test(configs),

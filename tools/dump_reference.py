@@ -149,12 +149,13 @@ CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision")
 
 
 class HuggingFace(Dump):
-    """kind: a class of transformers. shard_size: how large the files are at most, with an index. The rest goes to the config."""
+    """kind: a class of transformers. shard_size: how large the files are at most, with an index. memory: the names of the state_dict, not
+    those of files. The rest goes to the config."""
 
-    def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, **kwargs):
+    def __init__(self, name, kind, n_images=2, dtype="F32", run_at=0, shard_size=None, memory=False, **kwargs):
         super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", n_images, dtype, run_at, OWN)
         config = next(getattr(transformers, f"{name}Config") for name in CONFIGS if kind.startswith(name))
-        self.kind, self.shard_size = getattr(transformers, kind), shard_size
+        self.kind, self.shard_size, self.memory = getattr(transformers, kind), shard_size, memory
         self.model_config = config(**kwargs)
         self.trained_size = self.model_config.image_size
         self.features = kind.endswith("Model")
@@ -163,11 +164,17 @@ class HuggingFace(Dump):
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
                 self.shapes = {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
+        if memory:
+            self.shapes = {key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
         noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range")
         self.config = {key: value for key, value in config.items() if key not in noise_of}
 
     def load(self, tensors):
         """Through from_pretrained, which knows how the names of files stand for those in memory."""
+        if self.memory:
+            model = self.kind(self.model_config).to(next(iter(tensors.values())).dtype).eval()
+            model.load_state_dict(tensors)
+            return model
         with tempfile.TemporaryDirectory() as folder:
             self.model_config.save_pretrained(folder)
             safetensors.torch.save_file(tensors, f"{folder}/model.safetensors", {"format": "pt"})
@@ -212,7 +219,7 @@ class OpenClip(Timm):
         width, heads = model.embed_dim, model.blocks[0].attn.num_heads
         vision = {"layers": len(model.blocks), "width": width, "head_width": width // heads, "mlp_ratio": 4.0,
                   "patch_size": model.patch_embed.patch_size[0], "image_size": self.trained_size}
-        self.config = {"model_cfg": {"embed_dim": model.num_classes, "vision_cfg": vision}}
+        self.config = {"model_cfg": {"embed_dim": model.num_classes, "quick_gelu": "quickgelu" in arch, "vision_cfg": vision}}
 
 
 class Torchvision(Dump):
@@ -235,6 +242,7 @@ class Torchvision(Dump):
 
 DEIT3 = [("ls1.gamma", "gamma_1"), ("ls2.gamma", "gamma_2")]
 DINOV2 = [("reg_token", "register_tokens")]
+DINOV2_GATED = [*DINOV2, ("mlp.fc1", "mlp.w12"), ("mlp.fc2", "mlp.w3")]
 
 
 def small_models():
@@ -244,7 +252,7 @@ def small_models():
           "patch_size": 16, "num_labels": 10}
     clip = {key: value for key, value in hf.items() if key != "num_labels"}
     dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
-    own = {"pos_embed": (1, 1 + 16, 128), "mask_token": (1, 128)}
+    own, own_64 = ({"pos_embed": (1, 1 + 16, dim), "mask_token": (1, dim)} for dim in (128, 64))
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
@@ -268,13 +276,31 @@ def small_models():
         Timm("timm_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         Timm("timm_clip_bare", "vit_base_patch32_clip_224", img_size=96, **{**small, "num_classes": 0}),
         Timm("timm_eva_biases", "eva_giant_patch14_clip_224", img_size=56, mlp_ratio=4, **{**small, "num_heads": 2}),
+        Timm("timm_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
+        Timm("timm_gelu_tanh", "deit_tiny_patch16_224", img_size=64, act_layer="gelu_tanh", **small),
+        Timm("timm_silu", "deit_tiny_patch16_224", img_size=64, act_layer="silu", **small),
+        Timm("timm_gated", "vit_giant_patch14_dinov2", img_size=56, mlp_ratio=1.34375, **small),
+        Timm("timm_gated_apart", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, swiglu_align_to=2, qkv_fused=False,
+             mlp_ratio=1.34375, **{**small, "num_heads": 2}),
+        Timm("dinov2_gated", "vit_giant_patch14_reg4_dinov2", rename=DINOV2_GATED, extra=own_64, img_size=56,
+             mlp_ratio=1.5, **{**small, "depth": 1}),
+        Timm("timm_rms_norm", "deit_tiny_patch16_224", img_size=64, norm_layer="rmsnorm", **small),
+        Timm("timm_inner_norms", "eva_giant_patch14_clip_224", img_size=56, swiglu_mlp=True, scale_mlp=True, scale_attn_inner=True,
+             qkv_fused=False, mlp_ratio=1.34375, **{**small, "num_heads": 2}),
+        Timm("timm_inner_norms_plain", "eva_giant_patch14_clip_224", img_size=56, scale_mlp=True, mlp_ratio=1.34375,
+             **{**small, "num_heads": 2}),
+        OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
+        HuggingFace("hf_clip_quick_gelu", "CLIPVisionModelWithProjection", projection_dim=24, **clip),
         HuggingFace("hf_clip_bare", "CLIPVisionModel", hidden_act="gelu", **clip),
         HuggingFace("hf_dinov2", "Dinov2Model", **dinov2),
         HuggingFace("hf_dinov2_resampled", "Dinov2Model", run_at=84, **dinov2),
         HuggingFace("hf_dinov2_registers", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2),
         HuggingFace("hf_dinov2_registers_resampled", "Dinov2WithRegistersModel", run_at=84, **dinov2),
+        HuggingFace("hf_dinov2_gated", "Dinov2Model", use_swiglu_ffn=True, **dinov2),
+        HuggingFace("hf_dinov2_gated_memory", "Dinov2Model", memory=True, use_swiglu_ffn=True, **dinov2),
+        HuggingFace("hf_dinov2_memory", "Dinov2WithRegistersModel", memory=True, **dinov2),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),

@@ -56,7 +56,7 @@ static void write_config(int which, const uint8_t *data, size_t size)
 static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
 {
     static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks."};
-    rvit_vit_config config = {.family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1};
+    rvit_vit_config config = {.family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1, .norm_beta = 1};
     config.info = (rvit_model_info){.dim = 192,
                                     .depth = 12,
                                     .mlp_dim = 768,
@@ -70,7 +70,8 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
     if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
         return;
     const rvit_model_info *info = &config.info;
-    if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || info->activation != RVIT_ACTIVATION_GELU))
+    const int32_t has_activation = info->activation >= RVIT_ACTIVATION_GELU && info->activation <= RVIT_ACTIVATION_SILU;
+    if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
         fuzz_fail("a model that the forward cannot run has no obstacle");
     if ((rvit_obstacles_status(obstacles, "model") == RVIT_OK) != (obstacles->n == 0))
         fuzz_fail("obstacles and status differ");

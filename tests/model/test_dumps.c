@@ -266,7 +266,63 @@ static void choices(void **state)
     }
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(choices));
+static void activations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file_name;
+        rvit_activation activation;
+        double tolerances; /* the two GELUs are 4.7e-4 apart at most */
+    } wrong[] = {
+        {"timm_quick_gelu.json", RVIT_ACTIVATION_GELU, 10},         {"timm_gelu_tanh.json", RVIT_ACTIVATION_GELU, 5},
+        {"timm_gelu_tanh.json", RVIT_ACTIVATION_QUICK_GELU, 10},    {"timm_silu.json", RVIT_ACTIVATION_QUICK_GELU, 10},
+        {"open_clip_quick_gelu.json", RVIT_ACTIVATION_GELU, 10},    {"timm_gated.json", RVIT_ACTIVATION_GELU, 10},
+        {"hf_clip_quick_gelu.json", RVIT_ACTIVATION_GELU_TANH, 10},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_t *dump = load_dump(data, wrong[i].file_name);
+        rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+        desc.activation = wrong[i].activation;
+        rvit_checkpoint *checkpoint = NULL;
+        expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+        const double difference = run(dump, checkpoint, RVIT_F32);
+        if (difference <= wrong[i].tolerances * tolerances[0])
+            fail_msg("%s: a wrong activation (%d) is within %g", wrong[i].file_name, (int)wrong[i].activation, difference);
+        rvit_checkpoint_destroy(checkpoint);
+        json_decref(dump);
+    }
+}
+
+/* The other half as the gate: the outputs show it. */
+static void gate_halves(void **state)
+{
+    (void)state;
+    json_t *dump = load_dump(data, "timm_gated_apart.json");
+    size_t index;
+    json_t *tensor;
+    int n = 0;
+    json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
+    {
+        char name[96];
+        snprintf(name, sizeof name, "%s", json_string_value(json_array_get(tensor, 0)));
+        char *kind = strstr(name, "mlp.fc1_");
+        if (kind == NULL)
+            continue;
+        kind[8] = kind[8] == 'g' ? 'x' : 'g';
+        assert_int_equal(json_array_set_new(tensor, 0, json_string(name)), 0);
+        n++;
+    }
+    assert_true(n > 0);
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    const double difference = run(dump, checkpoint, RVIT_F32);
+    if (difference <= 10 * tolerances[0])
+        fail_msg("the other half as the gate is within %g", difference);
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(activations), TEST(gate_halves));
 
 int main(int argc, char **argv)
 {
