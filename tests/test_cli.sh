@@ -251,12 +251,12 @@ err "resized by a bilinear filter and without regard to their shape, which this 
 in_recipe 0 --crop 0.9
 out '^ +77\.2 %  cat$'
 rm "$folder/recipe/preprocessor_config.json"
-echo '{"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "mish"}, "global_pool": "avg"}' \
+echo '{"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "quick_gelu"}, "global_pool": "avg"}' \
     >"$folder/recipe/config.json"
 in_recipe 3
-err "config.json: model_args.act_layer is 'mish', which is not known here; the model has a head on averaged patches"
+err "the model has a head on averaged patches, which is not supported .config.json: global_pool."
 expect 4 inspect "$folder/recipe/model.safetensors"
-out '^  activation  mish +config.json: model_args.act_layer$'
+out '^  activation  quick GELU +config.json: model_args.act_layer$'
 in_recipe 0 --activation gelu --pool cls --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 in_recipe 2 --heads 5
