@@ -156,7 +156,7 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     if (core_read(&reader, arguments[1], "images", &images, &error) < 0 || reader.family != CORE_TORCH || !fits(state, &images) ||
         core_reader_finish(&reader, &images, NULL, &error) < 0)
         Py_RETURN_NONE;
-    const plan *const p = plan_for(state, reader.where.stream, images.shape[0]);
+    const plan *p = plan_for(state, reader.where.stream, images.shape[0]);
     if (p == NULL || p->marks[1] != 0 || capturing())
         Py_RETURN_NONE;
     core_array logits = {.name = "logits",
@@ -170,6 +170,12 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
     PyObject *const result = core_new(&reader, &logits, &error);
     if (result == NULL)
         return core_raise(&error);
+    /* New objects may set off Python's garbage collection, and that other threads: the plan may have gone, or its session be in use. */
+    p = plan_for(state, reader.where.stream, images.shape[0]);
+    if (p == NULL || p->marks[1] != 0) {
+        Py_DECREF(result);
+        Py_RETURN_NONE;
+    }
     if (enqueue(p, &images, &logits, &error) == 0)
         return result;
     Py_DECREF(result);

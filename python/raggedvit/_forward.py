@@ -181,9 +181,10 @@ class Lane:
         n = shape[0]
         session = model._sessions.get(self.forward.prune, n, 0, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
-        if session.images is None or session.logits is None:
-            # Buffers of any memory of the device: each run points them at its own.
-            session.images, session.logits = model._wrapped(template), model._wrapped(template)
+        with model._sessions.lock:  # a thread that came at the same time has the same ones
+            if session.images is None or session.logits is None:
+                # Buffers of any memory of the device: each run points them at its own.
+                session.images, session.logits = model._wrapped(template), model._wrapped(template)
         run = new("rvit_run_args", n_images=n)
         run.device_images.buffer, run.device_logits.buffer = session.images.pointer, session.logits.pointer
         if len(self.plans) >= MAX_SHAPES:

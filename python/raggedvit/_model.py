@@ -324,9 +324,10 @@ class Model:
         for name, tensor in (("images", images), ("logits", logits)):
             if tensor is None or not tensor.numel():
                 continue
-            if getattr(session, name) is None:
-                setattr(session, name, self._wrapped(tensor))
-                getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
+            with self._sessions.lock:  # as in Lane.plan
+                if getattr(session, name) is None:
+                    setattr(session, name, self._wrapped(tensor))
+            getattr(session.run, f"device_{name}").buffer = getattr(session, name).pointer
             self._lib.rvit_cuda_buffer_set(getattr(session, name), tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
     def close(self) -> None:
