@@ -29,6 +29,8 @@ typedef struct origin {
 static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *config)
 {
     rvit_model_info *info = &config->info;
+    if (desc->image_size == info->image_size)
+        return RVIT_OK;
     if (desc->image_size % info->patch_size != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected a multiple of the patch size %d",
                          (int)desc->image_size, (int)info->patch_size);

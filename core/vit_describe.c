@@ -78,8 +78,9 @@ static rvit_status check_image(const char *path, rvit_model_info *info, rvit_fac
                          (int)patches, (int)height, (int)width, image->where);
     if (height != width)
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NOT_SQUARE, image->where);
-    if (height % p != 0 || width % p != 0)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NOT_MULTIPLE, image->where);
+    else if (height != info->image_size)
+        /* What is past the last whole patch is not read. */
+        info->image_size = info->trained_size = height;
     return RVIT_OK;
 }
 
@@ -93,7 +94,8 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     if (strcmp(family->name, "torchvision") == 0) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
-    } else if ((strcmp(family->name, "timm") == 0 || strcmp(family->name, "dinov2") == 0) && config->qkv_bias && !info->norm_pre &&
+    } else if (info->final_norm && config->cls && config->map_mlp == 0 &&
+               (strcmp(family->name, "timm") == 0 || strcmp(family->name, "dinov2") == 0) && config->qkv_bias && !info->norm_pre &&
                facts->of[RVIT_FACT_ARCHITECTURE].given == 0) {
         const rvit_plain_shape shape = {.dim = info->dim,
                                         .depth = info->depth,
@@ -141,7 +143,7 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                        name->given ? "' is not known here)" : "");
 }
 
-static void note_features(const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+static void note_features(const rvit_facts *facts, rvit_obstacles *obstacles)
 {
     const struct {
         rvit_fact fact;
@@ -156,18 +158,9 @@ static void note_features(const rvit_vit_config *config, const rvit_facts *facts
                     {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK},
                     {RVIT_FACT_POSITION, RVIT_POSITION_ROPE, RVIT_FEATURE_ROPE},
                     {RVIT_FACT_POSITION, RVIT_POSITION_BOTH, RVIT_FEATURE_ROPE},
-                    {RVIT_FACT_POSITION, RVIT_POSITION_NONE, RVIT_FEATURE_NO_POSITION},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MEAN, RVIT_FEATURE_MEAN},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, RVIT_FEATURE_FC_NORM},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_RAW, RVIT_FEATURE_MEAN},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, RVIT_FEATURE_CLS_MEAN},
-                    {RVIT_FACT_POOLING, RVIT_POOLING_MAP, RVIT_FEATURE_MAP}};
-    const int has_head = config->info.n_classes > 0;
+                    {RVIT_FACT_POSITION, RVIT_POSITION_NONE, RVIT_FEATURE_NO_POSITION}};
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const rvit_fact_value *f = &facts->of[features[i].fact];
-        /* Where there is no head, the rows themselves are the result. */
-        if (features[i].fact == RVIT_FACT_POOLING && config->measured && !has_head)
-            continue;
         if (f->given && (int32_t)f->value[0] == features[i].value)
             rvit_obstacles_feature(obstacles, features[i].feature, f->where);
     }
@@ -189,17 +182,57 @@ static rvit_status settle_heads(const char *path, rvit_model_info *info, const r
 }
 
 /* The pooling of a head, as far as the tensors say more than a file does. */
-static void settle_pooling(const rvit_vit_config *config, rvit_facts *facts, const rvit_obstacles *obstacles)
+static void settle_pooling(const rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
-    if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && obstacles->seen[RVIT_FEATURE_FC_NORM]) {
+    if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && config->fc_norm) {
         pooling->given = 0;
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, weights);
     }
+    if (config->map_mlp > 0)
+        rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MAP, weights);
     if (config->cls_and_mean) {
         pooling->given = 0;
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, weights);
     }
+}
+
+/* What the head reads must be there, and what is there must be read. */
+static rvit_status check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    const rvit_model_info *info = &config->info;
+    const rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
+    const int32_t kind = rvit_facts_integer(facts, RVIT_FACT_POOLING), has_head = info->n_classes > 0;
+    char name[RVIT_NAME_SIZE] = "";
+    if (!info->final_norm && !config->fc_norm && !(facts->of[RVIT_FACT_FINAL_NORM].given && kind != RVIT_POOLING_MAP))
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and nothing says that the model has no norm after the last block",
+                         path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
+    if (info->final_norm && config->fc_norm)
+        rvit_obstacles_add(obstacles, "the model has two norms after the last block ('norm' and 'fc_norm')");
+    if (!pooling->given)
+        return RVIT_OK;
+    if (kind == RVIT_POOLING_MAP && config->map_mlp == 0)
+        return rvit_fail(wrong(pooling), "%s: pooling is by attention (%s), but the weights have none", path, pooling->where);
+    /* A classifier of Hugging Face's on top of SigLIP keeps the pooling that it does not use. */
+    if (config->map_mlp > 0 && kind != RVIT_POOLING_MAP && strcmp(config->family->name, "hf-siglip") != 0)
+        return rvit_fail(wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
+                         pooling->where);
+    if (kind == RVIT_POOLING_MAP && rvit_facts_integer(facts, RVIT_FACT_POSITION) != RVIT_POSITION_TABLE)
+        rvit_obstacles_add(obstacles, "the model has attention pooling with a number of heads that nothing tells (%s)", pooling->where);
+    if ((kind == RVIT_POOLING_CLS || kind == RVIT_POOLING_CLS_MEAN) && !config->cls)
+        return rvit_fail(wrong(pooling), "%s: the head reads the CLS row (%s), but the weights have no CLS token", path, pooling->where);
+    if (!has_head)
+        return RVIT_OK;
+    if (kind == RVIT_POOLING_NONE)
+        rvit_obstacles_add(obstacles, "the model has a head on every row, which is not supported (%s)", pooling->where);
+    if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)
+        return rvit_fail(wrong(pooling), "%s: the head normalises the mean (%s), but the weights have no fc_norm", path, pooling->where);
+    if (info->distilled && kind != RVIT_POOLING_CLS)
+        return rvit_fail(wrong(pooling), "%s: pooling is %s (%s), but a distilled head reads two rows", path, pooling->text,
+                         pooling->where);
+    if (kind == RVIT_POOLING_CLS_MEAN && !config->cls_and_mean)
+        return rvit_fail(wrong(pooling), "%s: the head reads CLS row and mean (%s), but has columns for one", path, pooling->where);
+    return RVIT_OK;
 }
 
 static void fill_info(rvit_model_info *info, const rvit_facts *facts)
@@ -245,11 +278,17 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_MLP_WIDTH, weights);
     }
     set_usual(config, facts);
-    settle_pooling(config, facts, obstacles);
+    settle_pooling(config, facts);
+    if (config->measured)
+        RVIT_TRY(check_pooling(path, config, facts, obstacles));
     note_unknown(config, facts, obstacles);
-    note_features(config, facts, obstacles);
+    note_features(facts, obstacles);
     fill_info(info, facts);
     info->gated = obstacles->seen[RVIT_FEATURE_GATED] || obstacles->seen[RVIT_FEATURE_GATED_APART];
+    /* What attention pooling gives is the result where no head follows. */
+    config->own_head = info->n_classes > 0;
+    if (info->pooling == RVIT_POOLING_MAP && !config->own_head)
+        info->n_classes = info->dim;
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && obstacles->n == 0)

@@ -64,6 +64,16 @@ static int64_t layout(const rvit_session_plan *p)
     return (int64_t)p->desc.max_images + 1;
 }
 
+static int pools(const rvit_model *m)
+{
+    return m->info.n_classes > 0 && m->info.pooling != RVIT_POOLING_CLS;
+}
+
+static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
+{
+    return (int64_t)p->desc.max_images * (m->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
+}
+
 static int64_t pixels(const rvit_model *m)
 {
     return (int64_t)m->info.channels * m->info.image_size * m->info.image_size;
@@ -72,8 +82,9 @@ static int64_t pixels(const rvit_model *m)
 static int64_t widest(const rvit_model *m)
 {
     const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size, qkv = 3 * (int64_t)m->info.dim;
+    const int64_t mlp = m->info.mlp_dim > m->map.mlp_dim ? m->info.mlp_dim : m->map.mlp_dim;
     const int64_t most = patch > qkv ? patch : qkv;
-    return most > m->info.mlp_dim ? most : m->info.mlp_dim;
+    return most > mlp ? most : mlp;
 }
 
 /* The types of elements, in bytes. */
@@ -223,6 +234,15 @@ static rvit_status check_predictors(const rvit_model *model, const rvit_prune_sc
                      (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
 }
 
+static rvit_status check_cls(const rvit_model *model, const rvit_prune_schedule *schedule)
+{
+    if (schedule->n_stages == 0 || schedule->select == RVIT_SELECT_MASK || schedule->policy->merges || rvit_has_cls(&model->info) ||
+        (schedule->policy->score != RVIT_SCORE_CLS_ATTENTION && schedule->policy->score != RVIT_SCORE_CLS_NORM))
+        return RVIT_OK;
+    return rvit_fail(RVIT_UNSUPPORTED, "%s scores patches by the attention of the CLS token, but the model has none",
+                     schedule->policy->info.name);
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -241,6 +261,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
     RVIT_TRY(check_predictors(model, &schedule));
+    RVIT_TRY(check_cls(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)model->info.tokens + 1) * sizeof(int32_t) : 0;
     const size_t size = sizeof(rvit_session_plan) + (size_t)schedule.n_stages * (sizeof(rvit_stage_plan) + table_size);
     rvit_session_plan *plan = rvit_alloc_new(&model->device->alloc, size);

@@ -346,8 +346,6 @@ static void unknown_tensors(void **state)
         {"blocks.0.mlp.w12.weight", "SwiGLU"},
         {"blocks.0.attn.relative_position_bias_table", "relative position bias"},
         {"pre_logits.fc.weight", "between norm and head"},
-        {"attn_pool.latent", "attention pooling"},
-        {"fc_norm.weight", "averaged patches"},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         build(&scratch, &small_geometry, "F32");

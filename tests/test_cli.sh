@@ -254,7 +254,7 @@ rm "$folder/recipe/preprocessor_config.json"
 echo '{"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "quick_gelu"}, "global_pool": "avg"}' \
     >"$folder/recipe/config.json"
 in_recipe 3
-err "quick GELU, which is not supported .config.json: model_args.act_layer.; the model has a head on averaged patches"
+err "quick GELU, which is not supported .config.json: model_args.act_layer."
 expect 4 inspect "$folder/recipe/model.safetensors"
 out '^  activation  quick GELU +config.json: model_args.act_layer$'
 in_recipe 0 --activation gelu --pool cls --mean 0.5 --std 0.5
