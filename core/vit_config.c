@@ -261,7 +261,8 @@ static rvit_status find_parts(geometry *g)
     g->has[CLS_TOKEN] = !lacks_cls(g);
     g->has[FINAL_NORM] = is_there(g, RVIT_ROLE_NORM_GAMMA) || is_there(g, RVIT_ROLE_NORM_BETA);
     g->has[FC_NORM] = is_there(g, RVIT_ROLE_FC_NORM_GAMMA) || is_there(g, RVIT_ROLE_FC_NORM_BETA);
-    g->has[MAP] = is_there(g, RVIT_ROLE_MAP_LATENT);
+    for (int role = RVIT_ROLE_MAP_LATENT; role <= (int)RVIT_ROLE_MAP_FC2_BIAS; role++)
+        g->has[MAP] |= is_there(g, (rvit_role)role);
     g->has[DIST_TOKEN] = has_flag(g, RVIT_FAMILY_ALWAYS_DIST) || is_there(g, RVIT_ROLE_DIST);
     g->has[NORM_PRE] = is_there(g, RVIT_ROLE_NORM_PRE_GAMMA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
     /* Models that normalise the embedding have no use for it. */
@@ -538,7 +539,8 @@ static int ignorable(const geometry *g, const char *name)
  * change the results. */
 static int belongs(const geometry *g, const char *name)
 {
-    static const char *const computed[] = {"embeddings.", "patch_embed.", "pos_embed", "norm.", "layernorm.", "visual.head."};
+    static const char *const computed[] = {"embeddings.",  "patch_embed.", "pos_embed",       "norm.",     "layernorm.",
+                                           "visual.head.", "attn_pool.",   "head.attention.", "head.mlp.", "fc_norm."};
     char blocks[RVIT_NAME_SIZE];
     snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
     if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))
