@@ -409,7 +409,29 @@ static const double *plain_head(const json_t *dump, const rvit_model_info *info,
     return logits;
 }
 
-/* One policy in both blocks: every image's logits are those of its rows. */
+/* Every image's logits are those of the rows that it has left. */
+static void expect_plain(const json_t *dump, const rvit_model_info *info, const rvit_session *session)
+{
+    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+    for (int32_t n = 0; n < 2; n++) {
+        const left_rows rows = {.features = rvit_session_features(session) + (int64_t)cu[n] * info->dim,
+                                .sizes = rvit_session_sizes(session, last, n),
+                                .n = cu[n + 1] - cu[n],
+                                .n_prefix = info->n_prefix,
+                                .dim = info->dim,
+                                .n_heads = info->n_heads,
+                                .eps = (double)info->eps};
+        assert_in_range(rows.n, info->n_prefix + 1, info->tokens - 1);
+        const double *wanted = plain_head(dump, info, &rows);
+        for (int32_t c = 0; c < info->n_classes; c++) {
+            const double got = (double)rvit_session_logits(session)[n * info->n_classes + c];
+            if (!(fabs(got - wanted[c]) <= tolerances[0]))
+                fail_msg("%s, image %d: value %d is %g, should be %g", text(dump, "name"), (int)n, (int)c, got, wanted[c]);
+        }
+    }
+}
+
+/* One policy in both blocks. */
 static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type type)
 {
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
@@ -432,25 +454,8 @@ static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type 
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
     expect_ok(rvit_session_run(session, &args, NULL));
-    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
-    for (int32_t n = 0; n < 2; n++) {
-        const left_rows rows = {.features = rvit_session_features(session) + (int64_t)cu[n] * info.dim,
-                                .sizes = rvit_session_sizes(session, last, n),
-                                .n = cu[n + 1] - cu[n],
-                                .n_prefix = info.n_prefix,
-                                .dim = info.dim,
-                                .n_heads = info.n_heads,
-                                .eps = (double)info.eps};
-        assert_in_range(rows.n, info.n_prefix + 1, info.tokens - 1);
-        assert_true((rows.sizes != NULL) == (type == RVIT_PRUNE_TOME));
-        const double *wanted = plain_head(dump, &info, &rows);
-        for (int32_t c = 0; c < info.n_classes; c++) {
-            const double got = (double)rvit_session_logits(session)[n * info.n_classes + c];
-            if (!(fabs(got - wanted[c]) <= tolerances[0]))
-                fail_msg("%s, policy %d, image %d: value %d is %g, should be %g", text(dump, "name"), (int)type, (int)n, (int)c, got,
-                         wanted[c]);
-        }
-    }
+    assert_true((rvit_session_sizes(session, 1, 0) != NULL) == (type == RVIT_PRUNE_TOME));
+    expect_plain(dump, &info, session);
     rvit_session_destroy(session);
 }
 
@@ -475,7 +480,49 @@ static void pruned_heads(void **state)
     }
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(pruned_heads));
+/* Without prefix tokens a mask must leave one. */
+static void masked_heads(void **state)
+{
+    (void)state;
+    json_t *dump = load_dump(data, "timm_gap.json");
+    rvit_checkpoint *checkpoint = NULL;
+    rvit_model *model = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    expect_ok(rvit_model_get_info(model, &info));
+    assert_int_equal(info.n_prefix, 0);
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = 2;
+    desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION;
+    desc.prune.type = RVIT_PRUNE_MASK;
+    desc.prune.n_blocks = 2;
+    desc.prune.blocks[1] = 1;
+    rvit_session *session = NULL;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "the CLS token, but the model has none");
+    desc.outputs = RVIT_OUTPUT_FEATURES;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    fill_images(&info, 2, rvit_session_input(session));
+    uint8_t keep[2][2][16] = {{{0}}};
+    assert_int_equal(info.tokens, 16);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 2;
+    args.keep = keep[0][0];
+    for (int t = 3; t < 9; t++)
+        keep[0][0][t] = keep[1][0][t] = keep[0][1][t] = 1;
+    keep[1][1][2] = 1; /* dropped before */
+    expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT, "keep leaves no token of image 1");
+    keep[1][1][5] = 1;
+    expect_ok(rvit_session_run(session, &args, NULL));
+    assert_int_equal(rvit_session_cu_seqlens(session, 1)[2], 7);
+    expect_plain(dump, &info, session);
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(pruned_heads), TEST(masked_heads));
 
 int main(int argc, char **argv)
 {
