@@ -146,7 +146,8 @@ typedef struct geometry {
     int32_t has[PART_COUNT];
     int32_t depth;
     int64_t extents[EXTENT_COUNT];
-    int64_t position_prefix, grid;
+    int64_t position_prefix, grid; /* grid: 0 if the positions make no square */
+    int64_t choices[2];            /* of position_prefix */
 } geometry;
 
 /* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
@@ -245,13 +246,15 @@ static int64_t n_positions(const geometry *g)
     return has_flag(g, RVIT_FAMILY_FLAT) ? vote(g, RVIT_ROLE_POSITION, 2, 0) : vote(g, RVIT_ROLE_POSITION, 3, 1);
 }
 
-/* A CLS token that is neither there nor in the position table, rather than one that is missing. */
+/* Neither the token is there, nor its row in a table for square images: it is not missing. */
 static int lacks_cls(const geometry *g)
 {
     if (g->family->names[RVIT_ROLE_CLS] == NULL)
         return 1;
+    if (is_there(g, RVIT_ROLE_CLS) || is_there(g, RVIT_ROLE_DIST))
+        return 0;
     const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
-    return !is_there(g, RVIT_ROLE_CLS) && !is_there(g, RVIT_ROLE_DIST) && (is_square(n) || (n_registers > 0 && is_square(n - n_registers)));
+    return n > 0 && !is_square(n - 1) && !(n_registers > 0 && is_square(n - 1 - n_registers));
 }
 
 static rvit_status find_parts(geometry *g)
@@ -405,6 +408,8 @@ static rvit_status infer_grid(geometry *g, int32_t n_prefix)
         choices[0] = choices[1] = n_prefix - n_registers;
     else if (!has_flag(g, RVIT_FAMILY_HF))
         choices[n_registers == 0] = 0;
+    for (int i = 0; i < 2; i++)
+        g->choices[i] = choices[i];
     for (int i = 0; i < 2; i++) {
         const int64_t patches = rows - choices[i], grid = patches > 0 ? integer_root(patches) : 0;
         if (grid < 1 || grid * grid != patches)
@@ -415,8 +420,7 @@ static rvit_status infer_grid(geometry *g, int32_t n_prefix)
         g->grid = grid;
         return RVIT_OK;
     }
-    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': %" PRId64 " rows, with or without %d for prefix tokens, do not make a square grid",
-                     g->path, name, rows, (int)n_prefix);
+    return RVIT_OK; /* images may not be square: rvit_describe */
 }
 
 static rvit_status infer_mlp(geometry *g)
@@ -596,7 +600,10 @@ void rvit_vit_name(rvit_vit_config *config)
                            (int)info->patch_size);
     if (info->n_registers > 0)
         at += (size_t)snprintf(name + at, room - at, "_reg%d", (int)info->n_registers);
-    snprintf(name + at, room - at, "_%d", (int)info->image_size);
+    if (info->image_size > 0)
+        snprintf(name + at, room - at, "_%d", (int)info->image_size);
+    else
+        snprintf(name + at, room - at, "_%dx%d", (int)info->image_height, (int)info->image_width);
 }
 
 /* Parts that shapes show, and tensors that are missing. They say more than the first tensor whose shape is not as expected. */
@@ -666,6 +673,11 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     config->qkv_bias = g->has[QKV_BIAS];
     config->patch_bias = g->has[PATCH_BIAS];
     config->position_prefix = (int32_t)g->position_prefix;
+    config->position_rows = (int32_t)g->extents[POSITIONS];
+    for (int i = 0; i < 2; i++) {
+        config->position_choices[i] = (int32_t)g->choices[i];
+        config->trained[i] = (int32_t)g->grid;
+    }
     config->cls_and_mean = g->extents[HEAD_IN] > g->extents[DIM];
     config->cls = g->has[CLS_TOKEN];
     config->fc_norm = g->has[FC_NORM];

@@ -7,6 +7,8 @@
 #include "core/status.h"
 #include "core/timm_names.h"
 
+enum { MAX_SIDE = 1 << 14 };
+
 static const char weights[] = "the weights";
 
 /* Of a fact that contradicts the tensors. */
@@ -65,22 +67,39 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
 }
 
 /* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
-static rvit_status check_image(const char *path, rvit_model_info *info, rvit_facts *facts, rvit_obstacles *obstacles)
+static rvit_status settle_image(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
+    rvit_model_info *info = &config->info;
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
     const double own[2] = {info->image_size, info->image_size};
-    const int32_t patches = info->tokens - info->n_prefix;
+    char name[RVIT_NAME_SIZE] = "";
+    if (!image->given && info->image_size == 0)
+        return rvit_fail(RVIT_BAD_FILE,
+                         "%s: tensor '%s': %d rows, with or without %d for prefix tokens, do not make a square grid, and nothing tells the "
+                         "size of the images",
+                         path, rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name), (int)config->position_rows,
+                         (int)info->n_prefix);
     if (!image->given)
         rvit_facts_set_several(facts, RVIT_FACT_IMAGE, own, 2, "the weights, if images are square");
+    /* What is past the last whole patch is not read. */
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = info->patch_size;
-    if ((int64_t)(height / p) * (width / p) != patches)
+    const int64_t patches = (int64_t)(height / p) * (width / p);
+    int found = -1;
+    for (int i = 1; i >= 0; i--)
+        if (patches > 0 && config->position_rows - config->position_choices[i] == patches)
+            found = i;
+    if (found < 0)
         return rvit_fail(wrong(image), "%s: the position table is for %d patches, but images are of %d x %d pixels in %s", path,
-                         (int)patches, (int)height, (int)width, image->where);
-    if (height != width)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NOT_SQUARE, image->where);
-    else if (height != info->image_size)
-        /* What is past the last whole patch is not read. */
-        info->image_size = info->trained_size = height;
+                         info->image_size > 0 ? (int)(info->tokens - info->n_prefix) : (int)config->position_rows, (int)height, (int)width,
+                         image->where);
+    if (height > MAX_SIDE || width > MAX_SIDE)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: images of %d x %d pixels, of which a side is above %d", path, (int)height, (int)width,
+                         MAX_SIDE);
+    config->position_prefix = config->position_choices[found];
+    config->trained[0] = height / p;
+    config->trained[1] = width / p;
+    info->tokens = info->n_prefix + (int32_t)patches;
+    info->image_size = info->trained_size = height == width ? height : 0;
     return RVIT_OK;
 }
 
@@ -270,7 +289,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     if (config->measured) {
         RVIT_TRY(check_extents(path, info, facts));
         assumed = assume(config, facts);
-        RVIT_TRY(check_image(path, info, facts, obstacles));
+        RVIT_TRY(settle_image(path, config, facts));
         RVIT_TRY(settle_heads(path, info, facts, obstacles));
         if (info->patch_size % 2 != 0)
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_ODD, weights);

@@ -29,7 +29,6 @@ static const char *const not_run[RVIT_FEATURE_COUNT] = {
     [RVIT_FEATURE_EMBEDDING_NORM] = "a norm of the patches before their positions",
     [RVIT_FEATURE_PATCH_ORDER] = "patches as rows of (y, x, channel)",
     [RVIT_FEATURE_CONV_STEM] = "convolutions before the patches",
-    [RVIT_FEATURE_NOT_SQUARE] = "images that are not square",
     [RVIT_FEATURE_HEAD_DIM] = "heads whose width is not a multiple of 8 up to 128",
     [RVIT_FEATURE_PATCH_ODD] = "an odd patch size",
     [RVIT_FEATURE_MLP_WIDTH] = "an MLP whose width is not a multiple of 4",

@@ -301,7 +301,8 @@ static rvit_patchify_args patchify_of(const forward *f)
     if (!plan->desc.fixed_batch)
         patchify.live_images = view(f, plan->desc.run_views ? plan->live_counts : plan->live_images);
     patchify.channels = model->info.channels;
-    patchify.image_size = model->info.image_size;
+    patchify.image_height = model->info.image_height;
+    patchify.image_width = model->info.image_width;
     patchify.patch_size = model->info.patch_size;
     patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;

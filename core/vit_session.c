@@ -325,7 +325,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const rvit_model_info *info = &session->model->info;
     if (args.images != NULL)
         memcpy(rvit_session_host(session, plan->images), args.images,
-               (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_size * (size_t)info->image_size * sizeof(float));
+               (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
     if (masked)
         write_masks(session, &args);
     RVIT_TRY(launch(session, &args));

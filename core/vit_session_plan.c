@@ -76,7 +76,7 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
 
 static int64_t pixels(const rvit_model *m)
 {
-    return (int64_t)m->info.channels * m->info.image_size * m->info.image_size;
+    return (int64_t)m->info.channels * m->info.image_height * m->info.image_width;
 }
 
 static int64_t widest(const rvit_model *m)

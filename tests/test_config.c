@@ -276,9 +276,13 @@ static void images_that_are_not_square(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[112,448]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "images that are not square, which is not supported (config.json: model_args.img_size)");
+    const rvit_model_info wide = loaded(NULL);
+    assert_int_equal(wide.image_height, 112);
+    assert_int_equal(wide.image_width, 448);
+    assert_int_equal(wide.image_size, 0);
+    assert_int_equal(wide.tokens, 197);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,112,448]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "images that are not square", "pretrained_cfg.input_size");
+    assert_int_equal(loaded(NULL).image_width, 448);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":384}}");
     REFUSED(NULL, RVIT_BAD_FILE,
             "the position table is for 196 patches, but images are of 384 x 384 pixels in config.json: model_args.img_size");

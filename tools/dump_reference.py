@@ -74,8 +74,10 @@ def fill(shapes, dtype):
 
 
 def images_of(n, size, channels=3):
-    values = [2 * noise(IMAGE_STREAM + i, channels * size * size) for i in range(n)]
-    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, size, size).double()
+    """size: of an edge, or (height, width)."""
+    height, width = size if isinstance(size, (tuple, list)) else (size, size)
+    values = [2 * noise(IMAGE_STREAM + i, channels * height * width) for i in range(n)]
+    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, height, width).double()
 
 
 class Dump:
@@ -120,7 +122,8 @@ class Timm(Dump):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
         self.arch, self.rename, self.kwargs = arch, rename, kwargs
         model = self.create()
-        self.trained_size = model.patch_embed.img_size[0]
+        size = model.patch_embed.img_size
+        self.trained_size = size[0] if size[0] == size[1] else tuple(size)
         self.features = model.num_classes == 0 and model.global_pool != "map"
         self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
         self.shapes = {}
@@ -134,7 +137,7 @@ class Timm(Dump):
         return timm.create_model(self.arch, **{**self.kwargs, **more}).eval()
 
     def outputs(self, tensors, images):
-        model = self.create(img_size=images.shape[-1]).double()
+        model = self.create(img_size=tuple(images.shape[-2:])).double()
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
                 tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
@@ -286,6 +289,8 @@ def small_models():
         Timm("timm_gap_registers", "vit_so150m_patch16_reg4_gap_256", img_size=64, reg_tokens=3, mlp_ratio=2, **small),
         Timm("timm_map", "vit_base_patch16_siglip_224", img_size=64, **{**small, "num_heads": 2, "num_classes": 0}),
         Timm("timm_map_head", "vit_base_patch16_siglip_224", dtype="F16", run_at=80, img_size=64, **small),
+        Timm("timm_wide", "vit_base_patch16_224", img_size=[32, 80], global_pool="avg", **small),
+        Timm("timm_high", "vit_base_patch16_siglip_224", img_size=[70, 48], **{**small, "num_heads": 2, "num_classes": 0}),
         Timm("timm_cropped", "vit_base_patch16_siglip_224", img_size=70, **{**small, "num_heads": 2, "num_classes": 0}),
         HuggingFace("hf_siglip", "SiglipVisionModel", hidden_act="gelu", **{**clip, "num_attention_heads": 4, "hidden_size": 96}),
         HuggingFace("hf_siglip_classifier", "SiglipForImageClassification", vision_config={"hidden_act": "gelu", **clip}, num_labels=10),

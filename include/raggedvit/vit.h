@@ -183,8 +183,8 @@ typedef struct rvit_model_info {
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
                               "hf-dinov2", "hf-clip", "hf-siglip", "open_clip", "torchvision"; or, of
                               models that can only be described, "hf-dinov3", "hf-aimv2" */
-    int32_t image_size;    /* may exceed a multiple of patch_size: the lines and columns past the last
-                              whole patch are not read */
+    int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
+                           last whole patch are not read */
     int32_t patch_size, channels;
     int32_t dim, n_heads, head_dim, depth, mlp_dim;
     int32_t n_prefix;      /* CLS, if any, then the distillation token, if any, then the registers */

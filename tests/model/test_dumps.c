@@ -116,7 +116,7 @@ static const char *checkpoint_of(const json_t *dump)
 
 static void fill_images(const rvit_model_info *info, int32_t n_images, float *images)
 {
-    const int64_t pixels = (int64_t)info->channels * info->image_size * info->image_size;
+    const int64_t pixels = (int64_t)info->channels * info->image_height * info->image_width;
     for (int32_t n = 0; n < n_images; n++)
         for (int64_t i = 0; i < pixels; i++)
             images[n * pixels + i] = 2 * noise((uint64_t)IMAGE_STREAM + (uint64_t)n, (uint64_t)i);
