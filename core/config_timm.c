@@ -123,6 +123,11 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(read_norm(&r, args));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
+    int32_t final_norm = 1;
+    char where[RVIT_FACT_WHERE];
+    RVIT_TRY(rvit_config_bool(&r, args, "final_norm", &final_norm));
+    if (!final_norm)
+        rvit_facts_set(r.facts, RVIT_FACT_FINAL_NORM, 0, rvit_config_where(&r, "final_norm", where));
     RVIT_TRY(read_pooling(&r, args));
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))
         if (!is_one_of(value->key, shown_by_tensors) && value->type != RVIT_JSON_NULL)

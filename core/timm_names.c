@@ -20,22 +20,37 @@ typedef struct group {
 /* clang-format off */
 static const group groups[] = {
 #define PLAIN(...)
+#define NO_NORM(...)
 #define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
     {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm,      \
      RVIT_BLOCK_##block, COLOURS_##colours, names},
 #include "core/timm_architectures.def"
+#undef NO_NORM
 #undef TIMM
 #undef PLAIN
 };
+
+/* Without a norm after the last block. */
+static const char no_norm[] =
+#define TIMM(...)
+#define PLAIN(...)
+#define NO_NORM(names) names
+#include "core/timm_architectures.def"
+#undef NO_NORM
+#undef PLAIN
+#undef TIMM
+    ;
 
 static const struct {
     rvit_plain_shape shape;
     int32_t heads;
 } plain[] = {
 #define TIMM(...)
+#define NO_NORM(...)
 #define PLAIN(dim, depth, mlp, patch, distilled, registers, scale, heads) {{dim, depth, mlp, patch, distilled, registers, scale}, heads},
 #include "core/timm_architectures.def"
 #undef PLAIN
+#undef NO_NORM
 #undef TIMM
 };
 /* clang-format on */
@@ -102,6 +117,8 @@ int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *wh
         if (end == NULL)
             continue;
         set_group(facts, &groups[i], where);
+        if (facts != NULL && find_in(no_norm, name, length) != NULL)
+            rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, where);
         if (*end == '@' && facts != NULL) {
             const double edge = strtod(end + 1, NULL), size[2] = {edge, edge};
             rvit_facts_set_several(facts, RVIT_FACT_IMAGE, size, 2, where);

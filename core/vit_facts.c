@@ -10,6 +10,7 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_POOLING] = "pooling",
                                                    [RVIT_FACT_POSITION] = "position",
                                                    [RVIT_FACT_RMS_NORM] = "norm",
+                                                   [RVIT_FACT_FINAL_NORM] = "final norm",
                                                    [RVIT_FACT_BLOCK] = "block",
                                                    [RVIT_FACT_RESAMPLE] = "resample",
                                                    [RVIT_FACT_IMAGE] = "image",
@@ -39,6 +40,7 @@ static const char *const poolings[] = {"unknown",
 static const char *const positions[] = {"unknown", "table", "rotary", "table and rotary", "none"};
 static const char *const norms[] = {"LayerNorm", "RMSNorm"};
 static const char *const gates[] = {"no", "yes"};
+static const char *const final_norms[] = {"none", "after the last block"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
 static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
 static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
@@ -63,6 +65,8 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
         WORDS(gates);
     case RVIT_FACT_RMS_NORM:
         WORDS(norms);
+    case RVIT_FACT_FINAL_NORM:
+        WORDS(final_norms);
     case RVIT_FACT_BLOCK:
         WORDS(blocks);
     case RVIT_FACT_RESAMPLE:

@@ -12,10 +12,11 @@ typedef enum rvit_fact {
     RVIT_FACT_POOLING,  /* rvit_pooling */
     RVIT_FACT_POSITION, /* rvit_position */
     RVIT_FACT_RMS_NORM,
-    RVIT_FACT_BLOCK,    /* rvit_block_kind */
-    RVIT_FACT_RESAMPLE, /* rvit_resample */
-    RVIT_FACT_IMAGE,    /* height, width */
-    RVIT_FACT_MEAN,     /* of three channels */
+    RVIT_FACT_FINAL_NORM, /* 0: there is none after the last block */
+    RVIT_FACT_BLOCK,      /* rvit_block_kind */
+    RVIT_FACT_RESAMPLE,   /* rvit_resample */
+    RVIT_FACT_IMAGE,      /* height, width */
+    RVIT_FACT_MEAN,       /* of three channels */
     RVIT_FACT_STD,
     RVIT_FACT_FILTER, /* rvit_filter */
     RVIT_FACT_FIT,    /* rvit_fit */

@@ -254,7 +254,7 @@ rm "$folder/recipe/preprocessor_config.json"
 echo '{"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "mish"}, "global_pool": "avg"}' \
     >"$folder/recipe/config.json"
 in_recipe 3
-err "config.json: model_args.act_layer is 'mish', which is not known here; the model has a head on averaged patches"
+err "config.json: model_args.act_layer is 'mish', which is not known here"
 expect 4 inspect "$folder/recipe/model.safetensors"
 out '^  activation  mish +config.json: model_args.act_layer$'
 in_recipe 0 --activation gelu --pool cls --mean 0.5 --std 0.5

@@ -157,16 +157,25 @@ static void mean_pooling(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avg\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "a head on averaged patches, which is not supported (config.json: global_pool)");
+    assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
+    expect_fact("pooling", "mean of the patches", "config.json: global_pool");
     write_beside("config.json",
                  "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"avg\"},\"global_pool\":\"token\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "config.json: model_args.global_pool");
+    assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"map\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "pooling is by attention (config.json: global_pool), but the weights have none");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"\"}");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "a head on every row, which is not supported (config.json: global_pool)");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avgmax\"}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "global_pool is 'avgmax'");
     remove_beside();
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.pooling = RVIT_POOLING_MEAN;
-    REFUSED(&desc, RVIT_UNSUPPORTED, "a head on averaged patches, which is not supported (given)");
+    assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MEAN);
+    desc.pooling = RVIT_POOLING_MEAN_NORM;
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the head normalises the mean (given), but the weights have no fc_norm");
+    desc.pooling = RVIT_POOLING_CLS_MEAN;
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the head reads CLS row and mean (given), but has columns for one");
     /* Without a head the rows are the result, whatever a head would read. */
     drop(&scratch, (int)(get(&scratch, "head.weight") - scratch.tensors));
     drop(&scratch, (int)(get(&scratch, "head.bias") - scratch.tensors));
@@ -271,14 +280,18 @@ static void images_that_are_not_square(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[112,448]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "images that are not square, which is not supported (config.json: model_args.img_size)");
+    const rvit_model_info wide = loaded(NULL);
+    assert_int_equal(wide.image_height, 112);
+    assert_int_equal(wide.image_width, 448);
+    assert_int_equal(wide.image_size, 0);
+    assert_int_equal(wide.tokens, 197);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,112,448]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "images that are not square", "pretrained_cfg.input_size");
+    assert_int_equal(loaded(NULL).image_width, 448);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":384}}");
     REFUSED(NULL, RVIT_BAD_FILE,
             "the position table is for 196 patches, but images are of 384 x 384 pixels in config.json: model_args.img_size");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":230}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "no multiple of the patch size");
+    assert_int_equal(loaded(NULL).image_size, 230); /* the lines past the last patch are not read */
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[224,224,3,1]}}");
     REFUSED(NULL, RVIT_BAD_FILE, "model_args.img_size is not a size in pixels");
     remove_beside();
@@ -389,8 +402,7 @@ static void all_obstacles(void **state)
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (desc.lenient = 0; desc.lenient < 2; desc.lenient++)
-        REFUSED(&desc, RVIT_UNSUPPORTED, "a head with attention pooling", "normalised queries and keys", "act_layer is 'mish'",
-                "model_args.block_fn is not understood");
+        REFUSED(&desc, RVIT_UNSUPPORTED, "normalised queries and keys", "act_layer is 'mish'", "model_args.block_fn is not understood");
     desc.lenient = 0;
     desc.describe = 1;
     rvit_checkpoint *checkpoint;
@@ -402,7 +414,7 @@ static void all_obstacles(void **state)
     rvit_model *m = NULL;
     assert_int_equal(rvit_device_create(&device_desc, &device), RVIT_OK);
     assert_int_equal(rvit_model_create(device, checkpoint, NULL, &m), RVIT_UNSUPPORTED);
-    ASSERT_DETAIL("a head with attention pooling");
+    ASSERT_DETAIL("normalised queries and keys");
     assert_null(m);
     rvit_device_destroy(device);
     rvit_checkpoint_destroy(checkpoint);
@@ -471,7 +483,8 @@ static void bad_configs(void **state)
          "blocks or a stem that no plain Vision Transformer has"},
         {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not known here"},
         {"{\"model_type\":\"siglip\",\"vision_config\":{\"hidden_size\":192,\"intermediate_size\":768,\"num_attention_heads\":3}}",
-         RVIT_UNSUPPORTED, "attention pooling, which is not supported (config.json: the default of model_type 'siglip_vision_model')"},
+         RVIT_BAD_FILE,
+         "pooling is by attention (config.json: the default of model_type 'siglip_vision_model'), but the weights have none"},
         {"[]", RVIT_BAD_FILE, "config.json: its top level is not an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -489,12 +502,6 @@ static void families(void **state)
     static const struct {
         const char *config, *tensors[12], *words[6];
     } cases[] = {
-        {"{\"model_type\":\"siglip\",\"vision_config\":{\"patch_size\":16}}",
-         {"vision_model.embeddings.patch_embedding.weight", "vision_model.embeddings.position_embedding.weight",
-          "vision_model.encoder.layers.0.layer_norm1.weight", "vision_model.encoder.layers.0.layer_norm1.bias",
-          "vision_model.encoder.layers.0.self_attn.q_proj.weight", "vision_model.embeddings.patch_embedding.bias",
-          "vision_model.head.probe", "text_model.embeddings.token_embedding.weight", "logit_scale"},
-         {"attention pooling", "tensor 'vision_model.head.probe'", "no CLS token", "names of hf-siglip"}},
         {"{\"model_type\":\"dinov3_vit\",\"use_gated_mlp\":true}",
          {"embeddings.cls_token", "embeddings.register_tokens", "embeddings.patch_embeddings.weight", "layer.0.norm1.weight",
           "layer.0.norm1.bias", "layer.0.attention.q_proj.weight", "layer.0.mlp.gate_proj.weight", "layer.0.layer_scale1.lambda1",
@@ -504,20 +511,15 @@ static void families(void **state)
          {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
           "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
           "rms_norm.weight", "head.cls_token"},
-         {"attention pooling", "no CLS token"}},
+         {"attention pooling without an MLP", "a norm of the patches before their positions"}},
         {"{\"architecture\":\"eva02_base_patch14_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
           "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
-         {"fc_norm", "rotary positions"}},
+         {"rotary positions"}},
         {"{\"architecture\":\"vit_pe_core_base_patch16_224\"}",
          {"cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.weight", "norm_pre.bias", "blocks.0.norm1.weight",
           "blocks.0.attn.qkv.weight", "norm.weight", "attn_pool.latent", "head.weight"},
-         {"attention pooling", "rotary positions"}},
-        {"{\"architecture\":\"vit_base_patch16_siglip_224\"}",
-         {"visual.trunk.pos_embed", "visual.trunk.patch_embed.proj.weight", "visual.trunk.patch_embed.proj.bias",
-          "visual.trunk.blocks.0.norm1.weight", "visual.trunk.blocks.0.norm1.bias", "visual.trunk.blocks.0.attn.qkv.weight",
-          "visual.trunk.attn_pool.latent", "visual.trunk.norm.weight", "text.token_embedding.weight", "logit_scale"},
-         {"attention pooling", "visual.trunk.attn_pool.latent"}},
+         {"rotary positions"}},
         {NULL,
          {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
           "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},

@@ -55,10 +55,11 @@ def filling(name, shape):
         return 1.0, 2
     if len(shape) == 1:
         return 0.0, 3
-    if "token" in name or "pos" in name:
+    if "token" in name or "pos" in name or "latent" in name or "probe" in name:
         return 0.0, 1
     fan_in = math.prod(shape[1:])
-    return 0.0, max(0, round(math.log2(fan_in / 3) / 2) - ("head" in name or "classifier" in name))
+    last = ("head" in name or "classifier" in name) and "head.attention" not in name and "head.mlp" not in name
+    return 0.0, max(0, round(math.log2(fan_in / 3) / 2) - last)
 
 
 def fill(shapes, dtype):
@@ -73,8 +74,10 @@ def fill(shapes, dtype):
 
 
 def images_of(n, size, channels=3):
-    values = [2 * noise(IMAGE_STREAM + i, channels * size * size) for i in range(n)]
-    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, size, size).double()
+    """size: of an edge, or (height, width)."""
+    height, width = size if isinstance(size, (tuple, list)) else (size, size)
+    values = [2 * noise(IMAGE_STREAM + i, channels * height * width) for i in range(n)]
+    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, height, width).double()
 
 
 class Dump:
@@ -119,8 +122,9 @@ class Timm(Dump):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
         self.arch, self.rename, self.kwargs = arch, rename, kwargs
         model = self.create()
-        self.trained_size = model.patch_embed.img_size[0]
-        self.features = model.num_classes == 0
+        size = model.patch_embed.img_size
+        self.trained_size = size[0] if size[0] == size[1] else tuple(size)
+        self.features = model.num_classes == 0 and model.global_pool != "map"
         self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
         self.shapes = {}
         for key, value in model.state_dict().items():
@@ -133,7 +137,7 @@ class Timm(Dump):
         return timm.create_model(self.arch, **{**self.kwargs, **more}).eval()
 
     def outputs(self, tensors, images):
-        model = self.create(img_size=images.shape[-1]).double()
+        model = self.create(img_size=tuple(images.shape[-2:])).double()
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
                 tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
@@ -145,7 +149,7 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
-CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision")
+CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision", "CLIP", "SiglipVision", "Siglip")
 
 
 class HuggingFace(Dump):
@@ -157,8 +161,8 @@ class HuggingFace(Dump):
         config = next(getattr(transformers, f"{name}Config") for name in CONFIGS if kind.startswith(name))
         self.kind, self.shard_size, self.memory = getattr(transformers, kind), shard_size, memory
         self.model_config = config(**kwargs)
-        self.trained_size = self.model_config.image_size
-        self.features = kind.endswith("Model")
+        self.trained_size = getattr(self.model_config, "vision_config", self.model_config).image_size
+        self.features = kind.endswith("Model") and not kind.startswith("Siglip")
         with tempfile.TemporaryDirectory() as folder:
             self.kind(self.model_config).save_pretrained(folder)
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
@@ -166,7 +170,7 @@ class HuggingFace(Dump):
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
         if memory:
             self.shapes = {key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
-        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range")
+        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range", "text_config")
         self.config = {key: value for key, value in config.items() if key not in noise_of}
 
     def load(self, tensors):
@@ -186,7 +190,9 @@ class HuggingFace(Dump):
         # DINOv2's always do.
         choice = {} if "Dinov2" in self.kind.__name__ else {"interpolate_pos_encoding": bool(self.run_at)}
         out = model(images, **choice)
-        if "CLIP" in self.kind.__name__:
+        if self.kind.__name__ == "SiglipVisionModel":
+            return out.pooler_output
+        if "CLIPVision" in self.kind.__name__:
             return out.pooler_output if self.features else out.image_embeds
         return out.last_hidden_state[:, 0] if self.features else out.logits
 
@@ -301,6 +307,23 @@ def small_models():
         HuggingFace("hf_dinov2_gated", "Dinov2Model", use_swiglu_ffn=True, **dinov2),
         HuggingFace("hf_dinov2_gated_memory", "Dinov2Model", memory=True, use_swiglu_ffn=True, **dinov2),
         HuggingFace("hf_dinov2_memory", "Dinov2WithRegistersModel", memory=True, **dinov2),
+        Timm("timm_mean", "vit_base_patch16_224", img_size=64, global_pool="avg", fc_norm=False, **small),
+        Timm("timm_mean_fc_norm", "vit_base_patch16_224", img_size=64, global_pool="avg", **small),
+        Timm("timm_mean_no_norm", "vit_base_patch16_224", img_size=64, global_pool="avg", final_norm=False, **small),
+        Timm("timm_cls_no_norm", "vit_base_patch16_224", img_size=64, final_norm=False, **small),
+        Timm("timm_gap", "vit_base_patch16_siglip_gap_224", img_size=64, **small),
+        Timm("timm_gap_registers", "vit_so150m_patch16_reg4_gap_256", img_size=64, reg_tokens=3, mlp_ratio=2, **small),
+        Timm("timm_map", "vit_base_patch16_siglip_224", img_size=64, **{**small, "num_heads": 2, "num_classes": 0}),
+        Timm("timm_map_head", "vit_base_patch16_siglip_224", dtype="F16", run_at=80, img_size=64, **small),
+        Timm("timm_wide", "vit_base_patch16_224", img_size=[32, 80], global_pool="avg", **small),
+        Timm("timm_high", "vit_base_patch16_siglip_224", img_size=[70, 48], **{**small, "num_heads": 2, "num_classes": 0}),
+        Timm("timm_cropped", "vit_base_patch16_siglip_224", img_size=70, **{**small, "num_heads": 2, "num_classes": 0}),
+        HuggingFace("hf_siglip", "SiglipVisionModel", hidden_act="gelu", **{**clip, "num_attention_heads": 4, "hidden_size": 96}),
+        HuggingFace("hf_siglip_classifier", "SiglipForImageClassification", vision_config={"hidden_act": "gelu", **clip}, num_labels=10),
+        HuggingFace("hf_clip_classifier", "CLIPForImageClassification", vision_config={"hidden_act": "gelu", **clip}, num_labels=10),
+        HuggingFace("hf_dinov2_classifier", "Dinov2ForImageClassification", num_labels=10, **dinov2),
+        HuggingFace("hf_dinov2_registers_classifier", "Dinov2WithRegistersForImageClassification", num_register_tokens=3, num_labels=10,
+                    **dinov2),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),

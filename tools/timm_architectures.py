@@ -34,7 +34,8 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    TIMM(dim, depth, patch_size, heads, activation, eps, pooling, position, rms_norm, block, colours,
    names): patch_size 0 is not told; a name with @N has images of N pixels an edge, which its position table does not tell.
    PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
-   names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row. */
+   names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
+   NO_NORM(names): those of TIMM without a norm after the last block. */
 """
 
 
@@ -92,7 +93,7 @@ def signature(state):
 
 
 def survey():
-    groups, plain = collections.defaultdict(list), collections.defaultdict(set)
+    groups, plain, unnormed = collections.defaultdict(list), collections.defaultdict(set), []
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
         if module not in MODULES:
@@ -105,6 +106,8 @@ def survey():
             patch = model.patch_embed.patch_size
         told = size is None or size[0] == size[1] and size[0] % patch[0] == 0
         groups[row].append(name if told else f"{name}@{size[0]}")
+        if all(isinstance(getattr(model, norm, None), (torch.nn.Identity, type(None))) for norm in ("norm", "fc_norm")):
+            unnormed.append(name)
         shape = signature(model.state_dict())
         if shape is not None:
             plain[shape].add(row[3:10])
@@ -112,12 +115,12 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rows
+    return groups, rows, unnormed
 
 
 def text():
     warnings.filterwarnings("ignore")
-    groups, plain = survey()
+    groups, plain, unnormed = survey()
     lines = [HEAD.format(version=timm.__version__)]
     for row, names in sorted(groups.items(), key=str):
         dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
@@ -125,6 +128,9 @@ def text():
         wrapped = textwrap.wrap(" ".join(names), 128, break_on_hyphens=False)
         lines += [f'     "{line}{" " if line is not wrapped[-1] else ""}"' for line in wrapped]
         lines[-1] += ")"
+    lines.append("")
+    wrapped = textwrap.wrap(" ".join(unnormed), 120, break_on_hyphens=False)
+    lines.append("NO_NORM(" + "\n        ".join(f'"{line}{" " if line is not wrapped[-1] else ""}"' for line in wrapped) + ")")
     lines.append("")
     for shape, found in sorted(plain.items()):
         same = {f[1:7] for f in found} == {("GELU", 1e-6, "CLS", "TABLE", 0, "PRE_NORM")}
