@@ -49,6 +49,9 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     rvit_describe_options(desc, &checkpoint->facts);
     RVIT_TRY(rvit_vit_config_infer(set, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
     RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));
+    const double size[2] = {desc->image_size, desc->image_size};
+    if (checkpoint->config.no_table && desc->image_size > 0)
+        rvit_facts_set_several(&checkpoint->facts, RVIT_FACT_IMAGE, size, 2, "given: image_size");
     RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, obstacles));
     if (!desc->describe)
         RVIT_TRY(rvit_obstacles_status(obstacles, shown));
@@ -323,6 +326,10 @@ rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rv
 {
     const rvit_model_info *info = &checkpoint->config.info;
     const size_t grid = (size_t)(info->trained_size / info->patch_size);
+    if (checkpoint->config.no_table) {
+        memset(out, 0, (size_t)info->tokens * (size_t)info->dim * sizeof *out);
+        return RVIT_OK;
+    }
     float *table = rvit_alloc_array(alloc, ((size_t)info->n_prefix + grid * grid) * (size_t)info->dim, sizeof *table);
     if (table == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;

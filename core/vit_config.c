@@ -37,7 +37,19 @@ typedef enum extent {
 } extent;
 
 /* The parts that not every model has. */
-typedef enum part { ALWAYS, DIST_TOKEN, REGISTER_TOKENS, PATCH_BIAS, NORM_PRE, QKV_BIAS, HEAD, DIST_HEAD, LAYER_SCALE, PART_COUNT } part;
+typedef enum part {
+    ALWAYS,
+    DIST_TOKEN,
+    REGISTER_TOKENS,
+    POSITION_TABLE,
+    PATCH_BIAS,
+    NORM_PRE,
+    QKV_BIAS,
+    HEAD,
+    DIST_HEAD,
+    LAYER_SCALE,
+    PART_COUNT
+} part;
 
 typedef struct role_shape {
     part part;
@@ -49,7 +61,7 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_CLS] = {ALWAYS, 3, {ONE, ONE, DIM}},
     [RVIT_ROLE_DIST] = {DIST_TOKEN, 3, {ONE, ONE, DIM}},
     [RVIT_ROLE_REGISTERS] = {REGISTER_TOKENS, 3, {ONE, REGISTERS, DIM}},
-    [RVIT_ROLE_POSITION] = {ALWAYS, 3, {ONE, POSITIONS, DIM}},
+    [RVIT_ROLE_POSITION] = {POSITION_TABLE, 3, {ONE, POSITIONS, DIM}},
     [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
     [RVIT_ROLE_PATCH_BIAS] = {PATCH_BIAS, 1, {DIM}},
     [RVIT_ROLE_NORM_PRE_GAMMA] = {NORM_PRE, 1, {DIM}},
@@ -183,6 +195,14 @@ static int has_flag(const geometry *g, int32_t flag)
     return (g->family->flags & flag) != 0;
 }
 
+/* One tensor's word on an extent; -1 if it has not this rank. */
+static int64_t vote(const geometry *g, rvit_role role, int32_t rank, int32_t axis)
+{
+    char name[RVIT_NAME_SIZE];
+    const rvit_file_tensor *tensor = find(g, role, 0, name);
+    return tensor != NULL && tensor->rank == rank ? tensor->shape[axis] : -1;
+}
+
 static rvit_status find_parts(geometry *g)
 {
     g->has[ALWAYS] = 1;
@@ -192,7 +212,11 @@ static rvit_status find_parts(geometry *g)
     g->has[PATCH_BIAS] = is_there(g, RVIT_ROLE_PATCH_BIAS) || !g->has[NORM_PRE];
     g->has[QKV_BIAS] = is_in_blocks(g, RVIT_ROLE_QKV_BIAS) || is_in_blocks(g, RVIT_ROLE_Q_BIAS) || is_in_blocks(g, RVIT_ROLE_K_BIAS) ||
                        is_in_blocks(g, RVIT_ROLE_V_BIAS);
-    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
+    /* Hugging Face writes an empty one where there are none. */
+    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS) && vote(g, RVIT_ROLE_REGISTERS, 3, 1) != 0;
+    /* Models with rotary positions may do without; all of them scale what their blocks add. */
+    g->has[POSITION_TABLE] =
+        g->family->names[RVIT_ROLE_POSITION] != NULL && (is_there(g, RVIT_ROLE_POSITION) || !is_in_blocks(g, RVIT_ROLE_SCALE1));
     g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
     g->has[LAYER_SCALE] = is_there(g, RVIT_ROLE_SCALE1) || is_there(g, RVIT_ROLE_SCALE2);
@@ -254,14 +278,6 @@ static rvit_status check_missing(const geometry *g)
         return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing: the model has no blocks", g->path,
                          rvit_family_name(g->family, RVIT_ROLE_NORM1_GAMMA, 0, first));
     return RVIT_OK;
-}
-
-/* One tensor's word on an extent; -1 if it has not this rank. */
-static int64_t vote(const geometry *g, rvit_role role, int32_t rank, int32_t axis)
-{
-    char name[RVIT_NAME_SIZE];
-    const rvit_file_tensor *tensor = find(g, role, 0, name);
-    return tensor != NULL && tensor->rank == rank ? tensor->shape[axis] : -1;
 }
 
 /* What two of three say, else the first that says anything: so that one misshaped tensor is the one that is named. */
@@ -380,7 +396,8 @@ static rvit_status infer(geometry *g)
     if (g->has[REGISTER_TOKENS])
         RVIT_TRY(
             set_extent(g, REGISTERS, vote(g, RVIT_ROLE_REGISTERS, 3, 1), MAX_REGISTERS, "number of register tokens", RVIT_ROLE_REGISTERS));
-    RVIT_TRY(infer_grid(g, 1 + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
+    if (g->has[POSITION_TABLE])
+        RVIT_TRY(infer_grid(g, 1 + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
     RVIT_TRY(infer_mlp(g));
     if (!g->has[HEAD])
         return RVIT_OK;
@@ -499,7 +516,7 @@ static rvit_status count_tensors(const geometry *g, int32_t lenient, const uint8
         if (used[i])
             continue;
         info->n_unknown++;
-        if (ignorable(g, tensor->name))
+        if (ignorable(g, tensor->name) || tensor->n_elements == 0)
             continue;
         if (n_errors++ == 0)
             first = tensor->name;
@@ -555,7 +572,7 @@ static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
     }
     const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
     if (g->family->names[RVIT_ROLE_CLS] != NULL && !is_there(g, RVIT_ROLE_CLS) &&
-        (is_square(n) || (n_registers > 0 && is_square(n - n_registers)))) {
+        (is_square(n) || (n_registers > 0 && (n < 0 || is_square(n - n_registers))))) {
         snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_CLS, 0, name));
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
     }
@@ -570,10 +587,6 @@ static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
     }
     if (is_there(g, RVIT_ROLE_DIST) && is_there(g, RVIT_ROLE_REGISTERS))
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
-    if (g->family->names[RVIT_ROLE_POSITION] != NULL && !is_there(g, RVIT_ROLE_POSITION) && is_in_blocks(g, RVIT_ROLE_SCALE1)) {
-        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name));
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_POSITION, where);
-    }
 }
 
 static void count_dtypes(const geometry *g, rvit_model_info *info)
@@ -620,6 +633,7 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     config->layer_scale = g->has[LAYER_SCALE];
     config->qkv_bias = g->has[QKV_BIAS];
     config->patch_bias = g->has[PATCH_BIAS];
+    config->no_table = !g->has[POSITION_TABLE];
     config->position_prefix = (int32_t)g->position_prefix;
     config->cls_and_mean = g->extents[HEAD_IN] > g->extents[DIM];
     config->measured = 1;

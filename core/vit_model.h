@@ -32,6 +32,7 @@ struct rvit_model {
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
+    rvit_view rope_table; /* f32 [tokens, head_dim], as rvit_rope takes it; absent unless rvit_model_rotates */
     rvit_block_weights *blocks;
     rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */
     rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0 */
@@ -40,5 +41,11 @@ struct rvit_model {
 };
 
 void rvit_model_retain(rvit_model *model);
+
+/* Whether queries and keys are rotated. */
+static inline int rvit_model_rotates(const rvit_model *m)
+{
+    return m->info.position == RVIT_POSITION_ROPE || m->info.position == RVIT_POSITION_BOTH;
+}
 
 #endif

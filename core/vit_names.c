@@ -89,6 +89,8 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
     [RVIT_ROLE_FC1_WEIGHT] = "mlp.up_proj.weight", [RVIT_ROLE_FC1_BIAS] = "mlp.up_proj.bias",                                     \
     [RVIT_ROLE_FC2_WEIGHT] = "mlp.down_proj.weight", [RVIT_ROLE_FC2_BIAS] = "mlp.down_proj.bias"
+/* Most have none. */
+#define HF_DINOV3_K_BIAS [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias"
 /* CLIP's and SigLIP's towers. */
 #define HF_TOWER                                                                                                                \
     [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight", [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embedding.weight", \
@@ -162,7 +164,9 @@ static const rvit_family families[] = {
     {"hf-dinov2", "dinov2.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
     {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2}},
     {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3}},
-    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS}},
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, HF_HEAD}},
     {"hf-clip", "", "encoder.layers.", TOWER, {HF_CLIP}},
@@ -202,8 +206,8 @@ static const struct {
     {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rope.freqs", 1, RVIT_FEATURE_MIXED_ROPE},
-    {"rope_embed.periods", 1, RVIT_FEATURE_ROPE},
-    {"storage_tokens", 1, RVIT_FEATURE_ROPE},
+    {"rope_embed.periods", 1, RVIT_FEATURE_META_NAMES},
+    {"storage_tokens", 1, RVIT_FEATURE_META_NAMES},
     {"pre_logits.", 1, RVIT_FEATURE_PRE_LOGITS},
     {"patch_embed.norm.", 1, RVIT_FEATURE_EMBEDDING_NORM},
     {"embeddings.rms_norm.", 0, RVIT_FEATURE_EMBEDDING_NORM},
@@ -237,8 +241,6 @@ void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family,
                 note(obstacles, parts[j].feature, name);
     }
     snprintf(where, sizeof where, "names of %s", family->name);
-    if (family->names[RVIT_ROLE_POSITION] == NULL)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_ROPE, where);
     if (family->names[RVIT_ROLE_CLS] == NULL)
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
 }

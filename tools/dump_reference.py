@@ -145,7 +145,7 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
-CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision")
+CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision")
 
 
 class HuggingFace(Dump):
@@ -177,7 +177,7 @@ class HuggingFace(Dump):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
         # DINOv2's always do.
-        choice = {} if "Dinov2" in self.kind.__name__ else {"interpolate_pos_encoding": bool(self.run_at)}
+        choice = {} if "dino" in self.kind.__name__.lower() else {"interpolate_pos_encoding": bool(self.run_at)}
         out = model(images, **choice)
         if "CLIP" in self.kind.__name__:
             return out.pooler_output if self.features else out.image_embeds
@@ -244,6 +244,9 @@ def small_models():
           "patch_size": 16, "num_labels": 10}
     clip = {key: value for key, value in hf.items() if key != "num_labels"}
     dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
+    dinov3 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64,
+              "patch_size": 16}
+    turned = {**small, "num_heads": 2, "img_size": 64}
     own = {"pos_embed": (1, 1 + 16, 128), "mask_token": (1, 128)}
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
@@ -268,6 +271,12 @@ def small_models():
         Timm("timm_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         Timm("timm_clip_bare", "vit_base_patch32_clip_224", img_size=96, **{**small, "num_classes": 0}),
         Timm("timm_eva_biases", "eva_giant_patch14_clip_224", img_size=56, mlp_ratio=4, **{**small, "num_heads": 2}),
+        Timm("timm_dinov3", "vit_small_patch16_dinov3", global_pool="token", **turned),
+        Timm("timm_dinov3_biases", "vit_small_patch16_dinov3_qkvb", dtype="F16", run_at=80, **{**turned, "num_classes": 0}),
+        Timm("timm_rope", "vit_small_patch16_rope_224", **turned),
+        Timm("timm_rope_ape", "vit_small_patch16_rope_ape_224", run_at=80, **turned),
+        Timm("timm_rope_reference", "vit_small_patch16_rope_ape_224", rope_grid_offset=1.0, ref_feat_shape=(6, 6), rope_temperature=10000.0,
+             **turned),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
         HuggingFace("hf_clip_bare", "CLIPVisionModel", hidden_act="gelu", **clip),
@@ -275,6 +284,8 @@ def small_models():
         HuggingFace("hf_dinov2_resampled", "Dinov2Model", run_at=84, **dinov2),
         HuggingFace("hf_dinov2_registers", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2),
         HuggingFace("hf_dinov2_registers_resampled", "Dinov2WithRegistersModel", run_at=84, **dinov2),
+        HuggingFace("hf_dinov3", "DINOv3ViTModel", num_register_tokens=3, **dinov3),
+        HuggingFace("hf_dinov3_key_bias", "DINOv3ViTModel", key_bias=True, rope_theta=50.0, run_at=80, **dinov3),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),

@@ -266,7 +266,58 @@ static void choices(void **state)
     }
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(choices));
+/* Opens a dump's model with one member of its config changed; value: as JSON. */
+static double run_with(const char *file_name, const char *section, const char *key, const char *value)
+{
+    json_t *dump = load_dump(data, file_name), *config = json_object_get(dump, "config");
+    config = section == NULL ? config : json_object_get(config, section);
+    assert_int_equal(json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.image_size = (int32_t)integer(dump, "image_size");
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+    const double difference = run(dump, checkpoint, RVIT_F32);
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+    return difference;
+}
+
+/* How rotary positions turn: each wrong choice shows. */
+static void rotations(void **state)
+{
+    (void)state;
+    static const char hf[] = "hf_dinov3.json", dinov3[] = "timm_dinov3.json", rope[] = "timm_rope.json", ape[] = "timm_rope_ape.json",
+                      reference[] = "timm_rope_reference.json", args[] = "model_args";
+    static const struct {
+        const char *file_name, *section, *key, *value;
+    } wrong[] = {
+        {hf, NULL, "rope_theta", "10000"},
+        {dinov3, args, "rope_temperature", "10000"},
+        {dinov3, args, "rope_grid_indexing", "\"xy\""},
+        {dinov3, args, "rope_rotate_half", "false"},
+        {dinov3, args, "rope_type", "\"cat\""},
+        {dinov3, args, "rope_grid_offset", "1"},
+        {rope, args, "rope_grid_indexing", "\"ij\""},
+        {rope, args, "rope_rotate_half", "true"},
+        {rope, args, "rope_type", "\"dinov3\""},
+        {rope, args, "ref_feat_shape", "[14, 14]"},
+        {ape, args, "rope_temperature", "10000"},
+        {ape, args, "rope_grid_indexing", "\"ij\""},
+        {ape, args, "rope_rotate_half", "true"},
+        {reference, args, "ref_feat_shape", "null"},
+        {reference, args, "ref_feat_shape", "[6, 16]"},
+        {reference, args, "rope_temperature", "100"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const double difference = run_with(wrong[i].file_name, wrong[i].section, wrong[i].key, wrong[i].value);
+        if (difference <= 10 * tolerances[0])
+            fail_msg("%s: a wrong %s is within %g", wrong[i].file_name, wrong[i].key, difference);
+    }
+    /* Turning all rows by the same shift of their coordinates changes no product of patches, but those with the prefix. */
+    assert_true(run_with(reference, args, "rope_grid_offset", "0") > 10 * tolerances[0]);
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(rotations));
 
 int main(int argc, char **argv)
 {
