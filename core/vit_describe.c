@@ -210,7 +210,7 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);
         used += (size_t)snprintf(options + used, sizeof options - used, "%s%s", used > 0 ? ", " : "", needed[i].option);
     }
-    if (is_rotary(facts) && !rotation_known(facts))
+    if (is_rotary(facts) && !rotation_known(facts) && !obstacles->seen[RVIT_FEATURE_MIXED_ROPE])
         at += (size_t)snprintf(what + at, sizeof what - at, "%show its rotary positions turn", at > 0 ? ", " : "");
     if (at == 0)
         return;

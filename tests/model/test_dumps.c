@@ -317,7 +317,32 @@ static void rotations(void **state)
     assert_true(run_with(reference, args, "rope_grid_offset", "0") > 10 * tolerances[0]);
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(rotations));
+/* The names that transformers 5 gives DINOv3's blocks in memory, and not in files. */
+static void names_in_memory(void **state)
+{
+    (void)state;
+    json_t *dump = load_dump(data, "hf_dinov3.json"), *tensor;
+    size_t index;
+    int n = 0;
+    json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
+    {
+        char name[96];
+        const char *own = json_string_value(json_array_get(tensor, 0));
+        if (strncmp(own, "layer.", 6) != 0)
+            continue;
+        snprintf(name, sizeof name, "model.%s", own);
+        assert_int_equal(json_array_set_new(tensor, 0, json_string(name)), 0);
+        n++;
+    }
+    assert_true(n > 0);
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    assert_true(run(dump, checkpoint, RVIT_F32) <= tolerances[0]);
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(rotations), TEST(names_in_memory));
 
 int main(int argc, char **argv)
 {
