@@ -31,7 +31,7 @@ static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *c
     rvit_model_info *info = &config->info;
     if (desc->image_size == info->image_size)
         return RVIT_OK;
-    if (config->trained[0] != config->trained[1])
+    if (!config->no_table && config->trained[0] != config->trained[1])
         return rvit_fail(RVIT_UNSUPPORTED, "checkpoint desc: image_size is %d, but the position table, of %d x %d patches, is not square",
                          (int)desc->image_size, (int)config->trained[0], (int)config->trained[1]);
     if (desc->image_size % info->patch_size != 0)
@@ -54,6 +54,9 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     rvit_describe_options(desc, &checkpoint->facts);
     RVIT_TRY(rvit_vit_config_infer(set, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
     RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));
+    const double size[2] = {desc->image_size, desc->image_size};
+    if (checkpoint->config.no_table && desc->image_size > 0)
+        rvit_facts_set_several(&checkpoint->facts, RVIT_FACT_IMAGE, size, 2, "given: image_size");
     RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, obstacles));
     if (!desc->describe)
         RVIT_TRY(rvit_obstacles_status(obstacles, shown));
@@ -333,6 +336,10 @@ rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rv
 {
     const rvit_model_info *info = &checkpoint->config.info;
     const size_t patches = (size_t)checkpoint->config.trained[0] * (size_t)checkpoint->config.trained[1];
+    if (checkpoint->config.no_table) {
+        memset(out, 0, (size_t)info->tokens * (size_t)info->dim * sizeof *out);
+        return RVIT_OK;
+    }
     float *table = rvit_alloc_array(alloc, ((size_t)info->n_prefix + patches) * (size_t)info->dim, sizeof *table);
     if (table == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;

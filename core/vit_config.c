@@ -45,6 +45,7 @@ typedef enum part {
     CLS_TOKEN,
     DIST_TOKEN,
     REGISTER_TOKENS,
+    POSITION_TABLE,
     PATCH_BIAS,
     NORM_PRE,
     NORM_BETA,
@@ -78,7 +79,7 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     [RVIT_ROLE_CLS] = {CLS_TOKEN, 3, {ONE, ONE, DIM}},
     [RVIT_ROLE_DIST] = {DIST_TOKEN, 3, {ONE, ONE, DIM}},
     [RVIT_ROLE_REGISTERS] = {REGISTER_TOKENS, 3, {ONE, REGISTERS, DIM}},
-    [RVIT_ROLE_POSITION] = {ALWAYS, 3, {ONE, POSITIONS, DIM}},
+    [RVIT_ROLE_POSITION] = {POSITION_TABLE, 3, {ONE, POSITIONS, DIM}},
     [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
     [RVIT_ROLE_PATCH_BIAS] = {PATCH_BIAS, 1, {DIM}},
     [RVIT_ROLE_NORM_PRE_GAMMA] = {NORM_PRE, 1, {DIM}},
@@ -265,7 +266,8 @@ static int64_t n_positions(const geometry *g)
     return has_flag(g, RVIT_FAMILY_FLAT) ? vote(g, RVIT_ROLE_POSITION, 2, 0) : vote(g, RVIT_ROLE_POSITION, 3, 1);
 }
 
-/* Neither the token is there, nor its row in a table for square images: it is not missing. */
+/* Neither the token is there, nor its row in a table for square images: it is not missing. Of models without a table those with registers
+   may do without it. */
 static int lacks_cls(const geometry *g)
 {
     if (g->family->names[RVIT_ROLE_CLS] == NULL)
@@ -273,6 +275,8 @@ static int lacks_cls(const geometry *g)
     if (is_there(g, RVIT_ROLE_CLS) || is_there(g, RVIT_ROLE_DIST))
         return 0;
     const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
+    if (!is_there(g, RVIT_ROLE_POSITION))
+        return n_registers > 0;
     return n > 0 && !is_square(n - 1) && !(n_registers > 0 && is_square(n - 1 - n_registers));
 }
 
@@ -288,8 +292,8 @@ static rvit_status find_parts(geometry *g)
     g->has[DIST_TOKEN] = has_flag(g, RVIT_FAMILY_ALWAYS_DIST) || is_there(g, RVIT_ROLE_DIST);
     g->has[NORM_PRE] = is_there(g, RVIT_ROLE_NORM_PRE_GAMMA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
     g->has[NORM_BETA] = is_in_blocks(g, RVIT_ROLE_NORM1_BETA) || is_in_blocks(g, RVIT_ROLE_NORM2_BETA) ||
-                        is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA) ||
-                        is_there(g, RVIT_ROLE_FC_NORM_BETA) || is_there(g, RVIT_ROLE_MAP_NORM_BETA);
+                        is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA) || is_there(g, RVIT_ROLE_FC_NORM_BETA) ||
+                        is_there(g, RVIT_ROLE_MAP_NORM_BETA);
     g->has[FINAL_NORM_BETA] = g->has[FINAL_NORM] && g->has[NORM_BETA];
     g->has[FC_NORM_BETA] = g->has[FC_NORM] && g->has[NORM_BETA];
     g->has[MAP_NORM_BETA] = g->has[MAP] && g->has[NORM_BETA];
@@ -304,7 +308,11 @@ static rvit_status find_parts(geometry *g)
                        is_in_blocks(g, RVIT_ROLE_V_BIAS);
     g->has[PROJ_BIAS] = is_in_blocks(g, RVIT_ROLE_PROJ_BIAS);
     g->has[MLP_BIAS] = is_in_blocks(g, RVIT_ROLE_FC1_BIAS) || is_in_blocks(g, RVIT_ROLE_GATE_BIAS) || is_in_blocks(g, RVIT_ROLE_FC2_BIAS);
-    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
+    /* Hugging Face writes an empty one where there are none. */
+    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS) && vote(g, RVIT_ROLE_REGISTERS, 3, 1) != 0;
+    /* Models with rotary positions may do without; all of them scale what their blocks add. */
+    g->has[POSITION_TABLE] =
+        g->family->names[RVIT_ROLE_POSITION] != NULL && (is_there(g, RVIT_ROLE_POSITION) || !is_in_blocks(g, RVIT_ROLE_SCALE1));
     g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
     g->has[LAYER_SCALE] = is_there(g, RVIT_ROLE_SCALE1) || is_there(g, RVIT_ROLE_SCALE2);
@@ -487,7 +495,8 @@ static rvit_status infer(geometry *g)
     if (g->has[REGISTER_TOKENS])
         RVIT_TRY(
             set_extent(g, REGISTERS, vote(g, RVIT_ROLE_REGISTERS, 3, 1), MAX_REGISTERS, "number of register tokens", RVIT_ROLE_REGISTERS));
-    RVIT_TRY(infer_grid(g, g->has[CLS_TOKEN] + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
+    if (g->has[POSITION_TABLE])
+        RVIT_TRY(infer_grid(g, g->has[CLS_TOKEN] + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
     RVIT_TRY(infer_mlp(g));
     if (!g->has[HEAD])
         return RVIT_OK;
@@ -607,7 +616,7 @@ static rvit_status count_tensors(const geometry *g, int32_t lenient, const uint8
         if (used[i])
             continue;
         info->n_unknown++;
-        if (ignorable(g, tensor->name))
+        if (ignorable(g, tensor->name) || tensor->n_elements == 0)
             continue;
         if (n_errors++ == 0)
             first = tensor->name;
@@ -649,16 +658,11 @@ void rvit_vit_name(rvit_vit_config *config)
         snprintf(name + at, room - at, "_%dx%d", (int)info->image_height, (int)info->image_width);
 }
 
-/* Parts that shapes show, and tensors that are missing. They say more than the first tensor whose shape is not as expected. */
-static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
+/* Parts that tensors show only together. */
+static void find_together(const geometry *g, rvit_obstacles *obstacles)
 {
-    char name[RVIT_NAME_SIZE], where[RVIT_NAME_SIZE + 64];
     if (is_there(g, RVIT_ROLE_DIST) && is_there(g, RVIT_ROLE_REGISTERS))
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
-    if (g->family->names[RVIT_ROLE_POSITION] != NULL && !is_there(g, RVIT_ROLE_POSITION) && is_in_blocks(g, RVIT_ROLE_SCALE1)) {
-        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name));
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_POSITION, where);
-    }
 }
 
 static void count_dtypes(const geometry *g, rvit_model_info *info)
@@ -711,6 +715,7 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     config->mlp_norm = g->has[MLP_NORM];
     config->norm_beta = g->has[NORM_BETA];
     config->patch_bias = g->has[PATCH_BIAS];
+    config->no_table = !g->has[POSITION_TABLE];
     config->position_prefix = (int32_t)g->position_prefix;
     config->position_rows = (int32_t)g->extents[POSITIONS];
     for (int i = 0; i < 2; i++) {
@@ -739,7 +744,7 @@ rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, u
     RVIT_TRY(count_blocks(&g));
     config->info.depth = g.depth;
     rvit_family_features(set, g.family, obstacles);
-    find_shapes(&g, obstacles);
+    find_together(&g, obstacles);
     g.packed = is_packed(&g);
     config->info.gated = g.packed || obstacles->seen[RVIT_FEATURE_GATED];
     if (obstacles->n > 0)

@@ -17,6 +17,7 @@ typedef struct forward {
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
+    rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
 } forward;
 
 static const rvit_view absent = {NULL, 0};
@@ -166,6 +167,27 @@ static rvit_status inner_norm(const forward *f, rvit_view x, int32_t dim, int32_
     return rvit_layernorm(f->stream, &args);
 }
 
+/* Turns the queries and keys in the wide array. */
+static rvit_status rotate(const forward *f)
+{
+    const rvit_model *model = f->model;
+    rvit_rope_args args = RVIT_ROPE_ARGS_INIT;
+    if (!rvit_model_rotates(model))
+        return RVIT_OK;
+    args.dtype = model->dtype;
+    args.rows = f->rows;
+    args.n_heads = model->info.n_heads;
+    args.head_dim = model->info.head_dim;
+    args.n_positions = model->info.tokens;
+    args.n_prefix = model->info.n_prefix;
+    args.q = f->wide;
+    args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
+    args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
+    args.table = model->rope_table;
+    args.positions = f->positions;
+    return rvit_rope(f->stream, &args);
+}
+
 static rvit_status attention(const forward *f)
 {
     const rvit_model *model = f->model;
@@ -216,6 +238,26 @@ static void enter_segment(forward *f, int32_t index)
     f->spare_rows = segment->spare_rows;
     if (segment->reads_live)
         f->rows.live = at(f->cu_seqlens, (int64_t)f->plan->desc.max_images * 4);
+}
+
+/* The rows that the stage before this segment has left keep their positions. */
+static rvit_status carry_positions(forward *f)
+{
+    const rvit_stage_plan *stage = &f->plan->stages[f->stage - 1];
+    rvit_positions_args args = RVIT_POSITIONS_ARGS_INIT;
+    if (!rvit_model_rotates(f->model))
+        return RVIT_OK;
+    args.rows = f->rows;
+    args.source_rows = f->plan->segments[f->stage - 1].rows;
+    args.n_positions = f->model->info.tokens;
+    args.src_rows = view(f, stage->src_rows);
+    if (f->plan->schedule.policy->fuses)
+        args.keep = view(f, stage->keep);
+    args.positions = f->positions;
+    args.out = view(f, stage->positions);
+    RVIT_TRY(rvit_positions(f->stream, &args));
+    f->positions = args.out;
+    return RVIT_OK;
 }
 
 /* The layers of a DynamicViT predictor but the last, over all rows; *out_hidden: [rows, dim / 4]. */
@@ -286,7 +328,7 @@ static rvit_status prune(forward *f)
         RVIT_TRY(trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
     f->gathers = 1;
     enter_segment(f, f->stage + 1);
-    return RVIT_OK;
+    return carry_positions(f);
 }
 
 /* Merges rows whose keys, still in the wide array, are alike. */
@@ -332,7 +374,7 @@ static rvit_status merge(forward *f)
     f->spare = f->x;
     f->x = args.out_x;
     f->key_bias = args.out_key_bias;
-    return RVIT_OK;
+    return carry_positions(f);
 }
 
 static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
@@ -418,6 +460,7 @@ static rvit_status block(forward *f, int32_t index)
         RVIT_TRY(prune(f));
     RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
     RVIT_TRY(qkv(f, w));
+    RVIT_TRY(rotate(f));
     const int inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION), after = prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : (rvit_view){NULL, 0};
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
@@ -547,8 +590,8 @@ static rvit_status attention_pool(forward *f)
     args.out = images.x;
     RVIT_TRY(add_linear(&images, &args, absent));
     RVIT_TRY(layernorm(&images, w->norm_gamma, w->norm_beta));
-    RVIT_TRY(linear_activated(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim,
-                              w->mlp_width));
+    RVIT_TRY(
+        linear_activated(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim, w->mlp_width));
     return linear_to_x(&images, f->wide, w->fc2_weight, w->fc2_bias, w->mlp_width);
 }
 

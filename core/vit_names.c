@@ -104,6 +104,8 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_PROJ_WEIGHT] = "attention.o_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.o_proj.bias",                         \
     [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias"
+/* Most have none. */
+#define HF_DINOV3_K_BIAS [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias"
 /* CLIP's and SigLIP's towers. */
 #define HF_TOWER                                                                                                                \
     [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight", [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embedding.weight", \
@@ -198,8 +200,12 @@ static const rvit_family families[] = {
     {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION_5, GATE_UP_DOWN}},
     {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}},
     {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}},
-    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}},
-    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, UP_DOWN}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, GATE_UP_DOWN}},
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, UP_DOWN}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, GATE_UP_DOWN}}, /* in memory */
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, HF_HEAD}},
     {"hf-clip", "", "encoder.layers.", TOWER, {HF_CLIP}},
@@ -236,8 +242,8 @@ static const struct {
     {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rope.freqs", 1, RVIT_FEATURE_MIXED_ROPE},
-    {"rope_embed.periods", 1, RVIT_FEATURE_ROPE},
-    {"storage_tokens", 1, RVIT_FEATURE_ROPE},
+    {"rope_embed.periods", 1, RVIT_FEATURE_META_NAMES},
+    {"storage_tokens", 1, RVIT_FEATURE_META_NAMES},
     {"pre_logits.", 1, RVIT_FEATURE_PRE_LOGITS},
     {"patch_embed.norm.", 1, RVIT_FEATURE_EMBEDDING_NORM},
     {"embeddings.rms_norm.", 0, RVIT_FEATURE_EMBEDDING_NORM},
@@ -256,7 +262,6 @@ static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *na
 
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles)
 {
-    char where[SHOWN_NAME];
     const size_t n_prefix = strlen(family->prefix);
     for (int32_t i = 0; i < rvit_tensor_set_count(set); i++) {
         const char *name = rvit_tensor_set_tensor(set, i)->name;
@@ -267,9 +272,6 @@ void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family,
             if (parts[j].prefix ? strncmp(rest, parts[j].text, strlen(parts[j].text)) == 0 : strstr(name, parts[j].text) != NULL)
                 note(obstacles, parts[j].feature, name);
     }
-    snprintf(where, sizeof where, "names of %s", family->name);
-    if (family->names[RVIT_ROLE_POSITION] == NULL)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_ROPE, where);
 }
 
 const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE])

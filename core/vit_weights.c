@@ -133,22 +133,42 @@ static rvit_status load_zeros(loader *l, int64_t n, rvit_dtype dtype, rvit_view 
     return write(l, n, dtype, *view);
 }
 
-/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
-static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+/* Queries, keys and values [3 n], from wherever the file has them. */
+static rvit_status read_qkv(const loader *l, rvit_role role, int32_t block, int64_t n, float *values)
 {
     if (has(l, role))
-        return load(l, role, block, 3 * n, dtype, view);
-    RVIT_TRY(place(l, 3 * n, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
+        return read(l, role, block, 3 * n, values);
     static const rvit_role weights[] = {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT};
     static const rvit_role biases[] = {RVIT_ROLE_Q_BIAS, RVIT_ROLE_K_BIAS, RVIT_ROLE_V_BIAS};
     for (int64_t i = 0; i < 3; i++) {
         const rvit_role part = role == RVIT_ROLE_QKV_WEIGHT ? weights[i] : biases[i];
         if (has(l, part))
-            RVIT_TRY(read(l, part, block, n, l->values + i * n));
+            RVIT_TRY(read(l, part, block, n, values + i * n));
         else
-            memset(l->values + i * n, 0, (size_t)n * sizeof *l->values);
+            memset(values + i * n, 0, (size_t)n * sizeof *values);
+    }
+    return RVIT_OK;
+}
+
+/* Whether queries and keys are to be brought from the file's layout of rotated pairs to that of the kernels. */
+static int rearranges(const loader *l)
+{
+    return rvit_model_rotates(l->model) && l->checkpoint->config.rope.layout == RVIT_ROPE_INTERLEAVED;
+}
+
+/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
+static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+{
+    const rvit_model_info *info = &l->model->info;
+    if (has(l, role) && !rearranges(l))
+        return load(l, role, block, 3 * n, dtype, view);
+    RVIT_TRY(place(l, 3 * n, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read_qkv(l, role, block, n, l->values));
+    if (rearranges(l)) {
+        memcpy(l->more, l->values, 2 * (size_t)n * sizeof *l->more);
+        rvit_rope_to_half(l->more, 2 * info->n_heads, info->head_dim, n / info->dim, l->values);
     }
     return write(l, 3 * n, dtype, *view);
 }
@@ -311,6 +331,21 @@ static rvit_status load_embedding(loader *l)
             l->values[t * dim + i] += addend[i];
     }
     return write(l, n, model->x_dtype, model->embedding);
+}
+
+static rvit_status load_rope_table(loader *l)
+{
+    rvit_model *model = l->model;
+    const rvit_model_info *info = &model->info;
+    const int32_t height = info->image_height / info->patch_size, width = info->image_width / info->patch_size;
+    const int64_t n = (int64_t)info->tokens * info->head_dim;
+    if (!rvit_model_rotates(model))
+        return RVIT_OK;
+    RVIT_TRY(place(l, n, RVIT_F32, &model->rope_table));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    rvit_rope_fill_table(&l->checkpoint->config.rope, height, width, info->n_prefix, info->head_dim, l->values);
+    return write(l, n, RVIT_F32, model->rope_table);
 }
 
 /* A head that the file holds as [dim, n_classes]. */
@@ -506,6 +541,7 @@ static rvit_status walk(loader *l)
     l->size = 0;
     RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
+    RVIT_TRY(load_rope_table(l));
     if (info->norm_pre)
         RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
     for (int32_t b = 0; b < info->depth; b++)
@@ -575,11 +611,10 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
     const struct {
         const char *name;
         int64_t model, other;
-    } fields[] = {FIELD(image_size),  FIELD(patch_size),   FIELD(channels),   FIELD(dim),          FIELD(n_heads),
-                  FIELD(depth),       FIELD(mlp_dim),      FIELD(n_prefix),   FIELD(n_classes),    FIELD(distilled),
-                  FIELD(n_registers), FIELD(n_predictors), FIELD(norm_pre),   FIELD(activation),   FIELD(rms_norm),
-                  FIELD(position),    FIELD(pooling),      FIELD(final_norm), FIELD(image_height), FIELD(image_width),
-                  FIELD(gated)};
+    } fields[] = {FIELD(image_size),   FIELD(patch_size),  FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
+                  FIELD(mlp_dim),      FIELD(n_prefix),    FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
+                  FIELD(norm_pre),     FIELD(activation),  FIELD(rms_norm),  FIELD(position),  FIELD(pooling),     FIELD(final_norm),
+                  FIELD(image_height), FIELD(image_width), FIELD(gated)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)

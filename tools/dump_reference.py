@@ -149,7 +149,7 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
-CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision", "CLIP", "SiglipVision", "Siglip")
+CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip")
 
 
 class HuggingFace(Dump):
@@ -188,7 +188,7 @@ class HuggingFace(Dump):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
         # DINOv2's always do.
-        choice = {} if "Dinov2" in self.kind.__name__ else {"interpolate_pos_encoding": bool(self.run_at)}
+        choice = {} if "dino" in self.kind.__name__.lower() else {"interpolate_pos_encoding": bool(self.run_at)}
         out = model(images, **choice)
         if self.kind.__name__ == "SiglipVisionModel":
             return out.pooler_output
@@ -259,6 +259,9 @@ def small_models():
     clip = {key: value for key, value in hf.items() if key != "num_labels"}
     dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
     own, own_64 = ({"pos_embed": (1, 1 + 16, dim), "mask_token": (1, dim)} for dim in (128, 64))
+    dinov3 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64,
+              "patch_size": 16}
+    turned = {**small, "num_heads": 2, "img_size": 64}
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
@@ -296,6 +299,12 @@ def small_models():
         Timm("timm_inner_norms_plain", "eva_giant_patch14_clip_224", img_size=56, scale_mlp=True, mlp_ratio=1.34375,
              **{**small, "num_heads": 2}),
         OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
+        Timm("timm_dinov3", "vit_small_patch16_dinov3", global_pool="token", **turned),
+        Timm("timm_dinov3_biases", "vit_small_patch16_dinov3_qkvb", dtype="F16", run_at=80, **{**turned, "num_classes": 0}),
+        Timm("timm_rope", "vit_small_patch16_rope_224", **turned),
+        Timm("timm_rope_ape", "vit_small_patch16_rope_ape_224", run_at=80, **turned),
+        Timm("timm_rope_reference", "vit_small_patch16_rope_ape_224", rope_grid_offset=1.0, ref_feat_shape=(6, 6), rope_temperature=10000.0,
+             **turned),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
         HuggingFace("hf_clip_quick_gelu", "CLIPVisionModelWithProjection", projection_dim=24, **clip),
@@ -324,6 +333,8 @@ def small_models():
         HuggingFace("hf_dinov2_classifier", "Dinov2ForImageClassification", num_labels=10, **dinov2),
         HuggingFace("hf_dinov2_registers_classifier", "Dinov2WithRegistersForImageClassification", num_register_tokens=3, num_labels=10,
                     **dinov2),
+        HuggingFace("hf_dinov3", "DINOv3ViTModel", num_register_tokens=3, **dinov3),
+        HuggingFace("hf_dinov3_key_bias", "DINOv3ViTModel", key_bias=True, rope_theta=50.0, run_at=80, **dinov3),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),

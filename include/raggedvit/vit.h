@@ -181,8 +181,8 @@ typedef struct rvit_model_info {
     char architecture[64]; /* for example "deit_tiny_patch16_224"; derived from the geometry */
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
-                              "hf-dinov2", "hf-clip", "hf-siglip", "open_clip", "torchvision"; or, of
-                              models that can only be described, "hf-dinov3", "hf-aimv2" */
+                              "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "open_clip",
+                              "torchvision"; or, of models that can only be described, "hf-aimv2" */
     int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
                            last whole patch are not read */
     int32_t patch_size, channels;
@@ -234,8 +234,9 @@ typedef struct rvit_checkpoint_desc {
                                         score_predictor.*, mask_token, pooler.dense.* and the text
                                         half of CLIP are always accepted */
     const rvit_allocator *allocator; /* copied; NULL: malloc */
-    int32_t image_size;              /* 0: the size of the position table. Any other size resamples
-                                        the table to its grid */
+    int32_t image_size;              /* 0: the size of the position table; without a table that of a
+                                        file beside the weights. Any other size resamples the table
+                                        to its grid */
     rvit_resample resample;          /* resampling method */
     float eps;                       /* of the layernorms. 0: not given */
     /* What weights do not tell, where no file beside them does, or against it. 0, NULL: not
@@ -418,7 +419,7 @@ typedef struct rvit_memory_info {
                each stage's results: B L_i, 4 (B + 1); for tome also 4 B L_i (next rows)
                each stage, by policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts; if
                a fixed number is kept), 4 L_i (position scores; random), 4 B M_i twice (sizes and
-               key bias; tome)
+               key bias; tome), 4 B M_i (positions; models with rotary positions)
                desc.run_views without fixed_batch: 4 (B + 1)
      upload    4; 4 B channels image_size^2 (unless desc.images is given); with desc.run_views none
                of these, but without fixed_batch 4 (B + 1)

@@ -578,7 +578,84 @@ static void masked_heads(void **state)
     json_decref(dump);
 }
 
-SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(activations), TEST(gate_halves), TEST(pruned_heads), TEST(masked_heads));
+/* Opens a dump's model with one member of its config changed; value: as JSON. */
+static double run_with(const char *file_name, const char *section, const char *key, const char *value)
+{
+    json_t *dump = load_dump(data, file_name), *config = json_object_get(dump, "config");
+    config = section == NULL ? config : json_object_get(config, section);
+    assert_int_equal(json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.image_size = (int32_t)integer(dump, "image_size");
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+    const double difference = run(dump, checkpoint, RVIT_F32);
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+    return difference;
+}
+
+/* How rotary positions turn: each wrong choice shows. */
+static void rotations(void **state)
+{
+    (void)state;
+    static const char hf[] = "hf_dinov3.json", dinov3[] = "timm_dinov3.json", rope[] = "timm_rope.json", ape[] = "timm_rope_ape.json",
+                      reference[] = "timm_rope_reference.json", args[] = "model_args";
+    static const struct {
+        const char *file_name, *section, *key, *value;
+    } wrong[] = {
+        {hf, NULL, "rope_theta", "10000"},
+        {dinov3, args, "rope_temperature", "10000"},
+        {dinov3, args, "rope_grid_indexing", "\"xy\""},
+        {dinov3, args, "rope_rotate_half", "false"},
+        {dinov3, args, "rope_type", "\"cat\""},
+        {dinov3, args, "rope_grid_offset", "1"},
+        {rope, args, "rope_grid_indexing", "\"ij\""},
+        {rope, args, "rope_rotate_half", "true"},
+        {rope, args, "rope_type", "\"dinov3\""},
+        {rope, args, "ref_feat_shape", "[14, 14]"},
+        {ape, args, "rope_temperature", "10000"},
+        {ape, args, "rope_grid_indexing", "\"ij\""},
+        {ape, args, "rope_rotate_half", "true"},
+        {reference, args, "ref_feat_shape", "null"},
+        {reference, args, "ref_feat_shape", "[6, 16]"},
+        {reference, args, "rope_temperature", "100"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const double difference = run_with(wrong[i].file_name, wrong[i].section, wrong[i].key, wrong[i].value);
+        if (difference <= 10 * tolerances[0])
+            fail_msg("%s: a wrong %s is within %g", wrong[i].file_name, wrong[i].key, difference);
+    }
+    /* Turning all rows by the same shift of their coordinates changes no product of patches, but those with the prefix. */
+    assert_true(run_with(reference, args, "rope_grid_offset", "0") > 10 * tolerances[0]);
+}
+
+/* The names that transformers 5 gives DINOv3's blocks in memory, and not in files. */
+static void names_in_memory(void **state)
+{
+    (void)state;
+    json_t *dump = load_dump(data, "hf_dinov3.json"), *tensor;
+    size_t index;
+    int n = 0;
+    json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
+    {
+        char name[96];
+        const char *own = json_string_value(json_array_get(tensor, 0));
+        if (strncmp(own, "layer.", 6) != 0)
+            continue;
+        snprintf(name, sizeof name, "model.%s", own);
+        assert_int_equal(json_array_set_new(tensor, 0, json_string(name)), 0);
+        n++;
+    }
+    assert_true(n > 0);
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    assert_true(run(dump, checkpoint, RVIT_F32) <= tolerances[0]);
+    rvit_checkpoint_destroy(checkpoint);
+    json_decref(dump);
+}
+
+SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(activations), TEST(gate_halves), TEST(pruned_heads), TEST(masked_heads),
+      TEST(rotations), TEST(names_in_memory));
 
 int main(int argc, char **argv)
 {

@@ -92,7 +92,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_height, info->image_width, info->channels,
            info->patch_size, info->patch_size);
     printf("tokens        %d: %d x %d patches and %s\n", info->tokens, lines, columns, prefix);
-    if (info->trained_size != info->image_size)
+    if (info->trained_size != info->image_size && (info->position == RVIT_POSITION_TABLE || info->position == RVIT_POSITION_BOTH))
         printf("resampled     the position table, which is for %d x %d pixels\n", info->trained_size, info->trained_size);
     printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
     printf("depth         %d blocks\n", info->depth);
