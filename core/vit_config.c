@@ -277,7 +277,7 @@ static int lacks_cls(const geometry *g)
     const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
     if (!is_there(g, RVIT_ROLE_POSITION))
         return n_registers > 0;
-    return n > 0 && !is_square(n - 1) && !(n_registers > 0 && is_square(n - 1 - n_registers));
+    return n > 0 && !is_square(n - 1 - (n_registers > 0 && !has_flag(g, RVIT_FAMILY_FREE_REGISTERS) ? n_registers : 0));
 }
 
 static rvit_status find_parts(geometry *g)
