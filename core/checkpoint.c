@@ -29,6 +29,11 @@ typedef struct origin {
 static rvit_status set_size(const rvit_checkpoint_desc *desc, rvit_vit_config *config)
 {
     rvit_model_info *info = &config->info;
+    if (desc->image_size == info->image_size)
+        return RVIT_OK;
+    if (!config->no_table && config->trained[0] != config->trained[1])
+        return rvit_fail(RVIT_UNSUPPORTED, "checkpoint desc: image_size is %d, but the position table, of %d x %d patches, is not square",
+                         (int)desc->image_size, (int)config->trained[0], (int)config->trained[1]);
     if (desc->image_size % info->patch_size != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected a multiple of the patch size %d",
                          (int)desc->image_size, (int)info->patch_size);
@@ -49,6 +54,9 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     rvit_describe_options(desc, &checkpoint->facts);
     RVIT_TRY(rvit_vit_config_infer(set, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
     RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));
+    const double size[2] = {desc->image_size, desc->image_size};
+    if (checkpoint->config.no_table && desc->image_size > 0)
+        rvit_facts_set_several(&checkpoint->facts, RVIT_FACT_IMAGE, size, 2, "given: image_size");
     RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, obstacles));
     if (!desc->describe)
         RVIT_TRY(rvit_obstacles_status(obstacles, shown));
@@ -310,20 +318,29 @@ static rvit_status read_positions(const rvit_checkpoint *checkpoint, rvit_alloc 
 {
     const rvit_model_info *info = &checkpoint->config.info;
     const int64_t dim = info->dim, prefix = checkpoint->config.position_prefix;
-    const int32_t trained = info->trained_size / info->patch_size, grid = info->image_size / info->patch_size;
+    const int32_t *trained = checkpoint->config.trained, grid = info->image_size / info->patch_size;
+    const int64_t patches = (int64_t)trained[0] * trained[1];
     char name[RVIT_NAME_SIZE];
     rvit_family_name(checkpoint->config.family, RVIT_ROLE_POSITION, 0, name);
-    RVIT_TRY(rvit_checkpoint_read(checkpoint, alloc, name, (prefix + (int64_t)trained * trained) * dim, table));
+    RVIT_TRY(rvit_checkpoint_read(checkpoint, alloc, name, (prefix + patches) * dim, table));
     memset(out, 0, (size_t)info->n_prefix * (size_t)dim * sizeof *out);
     memcpy(out, table, (size_t)prefix * (size_t)dim * sizeof *out);
-    return rvit_resample_grid(alloc, info->resample, table + prefix * dim, trained, grid, info->dim, out + info->n_prefix * dim);
+    if (trained[0] != trained[1]) { /* as it is: set_size */
+        memcpy(out + info->n_prefix * dim, table + prefix * dim, (size_t)(patches * dim) * sizeof *out);
+        return RVIT_OK;
+    }
+    return rvit_resample_grid(alloc, info->resample, table + prefix * dim, trained[0], grid, info->dim, out + info->n_prefix * dim);
 }
 
 rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out)
 {
     const rvit_model_info *info = &checkpoint->config.info;
-    const size_t grid = (size_t)(info->trained_size / info->patch_size);
-    float *table = rvit_alloc_array(alloc, ((size_t)info->n_prefix + grid * grid) * (size_t)info->dim, sizeof *table);
+    const size_t patches = (size_t)checkpoint->config.trained[0] * (size_t)checkpoint->config.trained[1];
+    if (checkpoint->config.no_table) {
+        memset(out, 0, (size_t)info->tokens * (size_t)info->dim * sizeof *out);
+        return RVIT_OK;
+    }
+    float *table = rvit_alloc_array(alloc, ((size_t)info->n_prefix + patches) * (size_t)info->dim, sizeof *table);
     if (table == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     const rvit_status status = read_positions(checkpoint, alloc, table, out);

@@ -20,7 +20,8 @@ rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *
 /* Reads count elements of a tensor, from `first` on, as dtype: F32 or F16. */
 rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, int64_t first,
                                       int64_t count, rvit_dtype dtype, void *out_values);
-/* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none. */
+/* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none, and
+   everywhere if there is no table. */
 rvit_status rvit_checkpoint_read_positions(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, float *out);
 
 #endif

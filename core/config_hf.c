@@ -4,6 +4,7 @@
 
 #include "core/config_read.h"
 #include "core/file.h"
+#include "core/rope_table.h"
 #include "core/status.h"
 
 enum { SHOWN_NAME = 64 };
@@ -77,6 +78,24 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
     rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
+}
+
+/* DINOv3's are rotated so; rope_theta alone is the file's. */
+static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
+{
+    static const double none[2];
+    char where[RVIT_FACT_WHERE];
+    if (type->position != RVIT_POSITION_ROPE)
+        return RVIT_OK;
+    RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
+    snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, type->name);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_BASE, 100, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_COORDINATES, RVIT_ROPE_CENTRED, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_ORDER, RVIT_ROPE_YX, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_OFFSET, 0, where);
+    rvit_facts_set_several(r->facts, RVIT_FACT_ROPE_REFERENCE, none, 2, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, RVIT_ROPE_HALF, where);
+    return RVIT_OK;
 }
 
 /* Fields that the classes of several types share, some under two names. */
@@ -174,6 +193,7 @@ rvit_status rvit_config_hf(const rvit_config_reader *reader, const rvit_json *ro
     RVIT_TRY(read_classes(reader, root));
     RVIT_TRY(read_special(&r, vision, type));
     RVIT_TRY(read_common(&r, vision, type));
+    RVIT_TRY(read_rotation(&r, vision, type));
     set_defaults(&r, type);
     return RVIT_OK;
 }

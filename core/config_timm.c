@@ -4,6 +4,7 @@
 
 #include "core/config_read.h"
 #include "core/file.h"
+#include "core/rope_table.h"
 #include "core/status.h"
 #include "core/timm_names.h"
 
@@ -68,6 +69,44 @@ static rvit_status read_gate(const rvit_config_reader *r, const rvit_json *args)
     return RVIT_OK;
 }
 
+/* A fact that one of two words stands for; any other word is not understood. */
+static rvit_status read_word(const rvit_config_reader *r, const rvit_json *args, const char *key, rvit_fact fact,
+                             const char *const words[2])
+{
+    char where[RVIT_FACT_WHERE];
+    const char *word = NULL;
+    RVIT_TRY(rvit_config_string(r, args, key, &word));
+    if (word == NULL)
+        return RVIT_OK;
+    if (strcmp(word, words[0]) == 0 || strcmp(word, words[1]) == 0)
+        rvit_facts_set(r->facts, fact, strcmp(word, words[1]) == 0, rvit_config_where(r, key, where));
+    else
+        rvit_config_not_understood(r, key);
+    return RVIT_OK;
+}
+
+/* Rotary positions. */
+static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *args)
+{
+    static const char *const orders[2] = {[RVIT_ROPE_YX] = "ij", [RVIT_ROPE_XY] = "xy"};
+    static const char *const coordinates[2] = {[RVIT_ROPE_INDEX] = "cat", [RVIT_ROPE_CENTRED] = "dinov3"};
+    static const double none[2];
+    char where[RVIT_FACT_WHERE];
+    int32_t half = -1;
+    const rvit_json *reference = rvit_json_get(args, "ref_feat_shape");
+    RVIT_TRY(rvit_config_number_fact(r, args, "rope_temperature", RVIT_FACT_ROPE_BASE));
+    RVIT_TRY(rvit_config_integer_fact(r, args, "rope_grid_offset", RVIT_FACT_ROPE_OFFSET));
+    RVIT_TRY(rvit_config_size_fact(r, args, "ref_feat_shape", RVIT_FACT_ROPE_REFERENCE));
+    if (reference != NULL && reference->type == RVIT_JSON_NULL)
+        rvit_facts_set_several(r->facts, RVIT_FACT_ROPE_REFERENCE, none, 2, rvit_config_where(r, "ref_feat_shape", where));
+    RVIT_TRY(rvit_config_bool(r, args, "rope_rotate_half", &half));
+    if (half >= 0)
+        rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, half ? RVIT_ROPE_HALF : RVIT_ROPE_INTERLEAVED,
+                       rvit_config_where(r, "rope_rotate_half", where));
+    RVIT_TRY(read_word(r, args, "rope_grid_indexing", RVIT_FACT_ROPE_ORDER, orders));
+    return read_word(r, args, "rope_type", RVIT_FACT_ROPE_COORDINATES, coordinates);
+}
+
 /* Arguments that override those of the architecture. One that is in none of the lists may change anything. */
 static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_json *args)
 {
@@ -114,6 +153,15 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "qkv_fused",
                                                    "swiglu_mlp",
                                                    "swiglu_align_to",
+                                                   "rope_temperature",
+                                                   "rope_grid_offset",
+                                                   "ref_feat_shape",
+                                                   "rope_rotate_half",
+                                                   "rope_grid_indexing",
+                                                   "rope_type",
+                                                   "rope_shift_coords",
+                                                   "rope_jitter_coords",
+                                                   "rope_rescale_coords",
                                                    NULL};
     rvit_config_reader r = *reader;
     r.section = "model_args.";
@@ -123,7 +171,13 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(read_norm(&r, args));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
+    int32_t final_norm = 1;
+    char where[RVIT_FACT_WHERE];
+    RVIT_TRY(rvit_config_bool(&r, args, "final_norm", &final_norm));
+    if (!final_norm)
+        rvit_facts_set(r.facts, RVIT_FACT_FINAL_NORM, 0, rvit_config_where(&r, "final_norm", where));
     RVIT_TRY(read_pooling(&r, args));
+    RVIT_TRY(read_rotation(&r, args));
     for (const rvit_json *value = rvit_json_first(args); value != NULL; value = rvit_json_next(args, value))
         if (!is_one_of(value->key, shown_by_tensors) && value->type != RVIT_JSON_NULL)
             rvit_config_not_understood(&r, value->key);
@@ -186,8 +240,9 @@ static rvit_status read_pretrained(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(read_filter(&r, cfg));
     RVIT_TRY(rvit_config_size(&r, cfg, "input_size", size, &given));
     /* Models trained further at another size keep the size of old: where it is a square, the tensors know better. */
-    if (given && size[0] != size[1])
-        rvit_facts_set_several(r.facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where(&r, "input_size", where));
+    if (given)
+        rvit_facts_set_several(r.facts, size[0] != size[1] ? RVIT_FACT_IMAGE : RVIT_FACT_INPUT, size, 2,
+                               rvit_config_where(&r, "input_size", where));
     return read_notes(&r, cfg, architecture);
 }
 

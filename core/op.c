@@ -417,7 +417,7 @@ static rvit_status prepare_match(rvit_op *op)
     RVIT_TRY(check_images(op, a->n_images));
     RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
     RVIT_TRY(check_rows(op, "rows", a->rows));
-    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 1, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
     return check_stride(op, "k_stride", &a->k_stride, (int64_t)a->n_heads * a->head_dim, 8);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/rope_table.h"
+
 typedef enum colours { COLOURS_UNKNOWN, COLOURS_IMAGENET, COLOURS_HALF, COLOURS_CLIP } colours;
 
 typedef struct group {
@@ -20,22 +22,51 @@ typedef struct group {
 /* clang-format off */
 static const group groups[] = {
 #define PLAIN(...)
+#define NO_NORM(...)
+#define ROTARY(...)
 #define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
     {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm,      \
      RVIT_BLOCK_##block, COLOURS_##colours, names},
 #include "core/timm_architectures.def"
 #undef TIMM
-#undef PLAIN
 };
+
+static const struct {
+    double base;
+    rvit_rope_coordinates coordinates;
+    rvit_rope_order order;
+    double offset, reference;
+    rvit_rope_layout layout;
+    const char *names;
+} rotations[] = {
+#define TIMM(...)
+#undef ROTARY
+#define ROTARY(base, coordinates, order, offset, reference, layout, names)                                                      \
+    {base, RVIT_ROPE_##coordinates, RVIT_ROPE_##order, offset, reference, RVIT_ROPE_##layout, names},
+#include "core/timm_architectures.def"
+#undef ROTARY
+};
+
+/* Without a norm after the last block. */
+static const char no_norm[] =
+#define ROTARY(...)
+#undef NO_NORM
+#define NO_NORM(names) names
+#include "core/timm_architectures.def"
+#undef NO_NORM
+    ;
 
 static const struct {
     rvit_plain_shape shape;
     int32_t heads;
 } plain[] = {
-#define TIMM(...)
+#define NO_NORM(...)
+#undef PLAIN
 #define PLAIN(dim, depth, mlp, patch, distilled, registers, scale, heads) {{dim, depth, mlp, patch, distilled, registers, scale}, heads},
 #include "core/timm_architectures.def"
 #undef PLAIN
+#undef NO_NORM
+#undef ROTARY
 #undef TIMM
 };
 /* clang-format on */
@@ -88,6 +119,21 @@ static const char *find_in(const char *list, const char *name, size_t length)
     return NULL;
 }
 
+static void set_rotation(rvit_facts *facts, const char *name, size_t length, const char *where)
+{
+    for (size_t i = 0; facts != NULL && i < sizeof rotations / sizeof *rotations; i++) {
+        if (find_in(rotations[i].names, name, length) == NULL)
+            continue;
+        const double reference[2] = {rotations[i].reference, rotations[i].reference};
+        rvit_facts_set(facts, RVIT_FACT_ROPE_BASE, rotations[i].base, where);
+        rvit_facts_set(facts, RVIT_FACT_ROPE_COORDINATES, rotations[i].coordinates, where);
+        rvit_facts_set(facts, RVIT_FACT_ROPE_ORDER, rotations[i].order, where);
+        rvit_facts_set(facts, RVIT_FACT_ROPE_OFFSET, rotations[i].offset, where);
+        rvit_facts_set_several(facts, RVIT_FACT_ROPE_REFERENCE, reference, 2, where);
+        rvit_facts_set(facts, RVIT_FACT_ROPE_LAYOUT, rotations[i].layout, where);
+    }
+}
+
 int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *where)
 {
     const size_t length = strcspn(name, ".");
@@ -102,6 +148,9 @@ int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *wh
         if (end == NULL)
             continue;
         set_group(facts, &groups[i], where);
+        if (facts != NULL && find_in(no_norm, name, length) != NULL)
+            rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, where);
+        set_rotation(facts, name, length, where);
         if (*end == '@' && facts != NULL) {
             const double edge = strtod(end + 1, NULL), size[2] = {edge, edge};
             rvit_facts_set_several(facts, RVIT_FACT_IMAGE, size, 2, where);

@@ -27,6 +27,7 @@ typedef enum extent {
     PATCH,
     PATCH_VALUES, /* channels * patch^2 */
     DIM,
+    DIM2,
     DIM3,
     HALF_DIM,
     QUARTER_DIM,
@@ -34,14 +35,17 @@ typedef enum extent {
     FC1_ROWS, /* MLP; twice that where they hold the gate too */
     CLASSES,
     HEAD_IN, /* columns of the head */
+    MAP_MLP, /* width of the MLP of attention pooling */
     EXTENT_COUNT
 } extent;
 
 /* The parts that not every model has. */
 typedef enum part {
     ALWAYS,
+    CLS_TOKEN,
     DIST_TOKEN,
     REGISTER_TOKENS,
+    POSITION_TABLE,
     PATCH_BIAS,
     NORM_PRE,
     NORM_BETA,
@@ -53,6 +57,12 @@ typedef enum part {
     ATTENTION_NORM_BETA,
     MLP_NORM,
     MLP_NORM_BETA,
+    FINAL_NORM,
+    FINAL_NORM_BETA,
+    FC_NORM,
+    FC_NORM_BETA,
+    MAP,
+    MAP_NORM_BETA,
     HEAD,
     DIST_HEAD,
     LAYER_SCALE,
@@ -66,20 +76,37 @@ typedef struct role_shape {
 } role_shape;
 
 static const role_shape shapes[RVIT_ROLE_COUNT] = {
-    [RVIT_ROLE_CLS] = {ALWAYS, 3, {ONE, ONE, DIM}},
+    [RVIT_ROLE_CLS] = {CLS_TOKEN, 3, {ONE, ONE, DIM}},
     [RVIT_ROLE_DIST] = {DIST_TOKEN, 3, {ONE, ONE, DIM}},
     [RVIT_ROLE_REGISTERS] = {REGISTER_TOKENS, 3, {ONE, REGISTERS, DIM}},
-    [RVIT_ROLE_POSITION] = {ALWAYS, 3, {ONE, POSITIONS, DIM}},
+    [RVIT_ROLE_POSITION] = {POSITION_TABLE, 3, {ONE, POSITIONS, DIM}},
     [RVIT_ROLE_PATCH_WEIGHT] = {ALWAYS, 4, {DIM, CHANNELS, PATCH, PATCH}},
     [RVIT_ROLE_PATCH_BIAS] = {PATCH_BIAS, 1, {DIM}},
     [RVIT_ROLE_NORM_PRE_GAMMA] = {NORM_PRE, 1, {DIM}},
     [RVIT_ROLE_NORM_PRE_BETA] = {NORM_PRE_BETA, 1, {DIM}},
-    [RVIT_ROLE_NORM_GAMMA] = {ALWAYS, 1, {DIM}},
-    [RVIT_ROLE_NORM_BETA] = {NORM_BETA, 1, {DIM}},
+    [RVIT_ROLE_NORM_GAMMA] = {FINAL_NORM, 1, {DIM}},
+    [RVIT_ROLE_NORM_BETA] = {FINAL_NORM_BETA, 1, {DIM}},
     [RVIT_ROLE_HEAD_WEIGHT] = {HEAD, 2, {CLASSES, HEAD_IN}},
     [RVIT_ROLE_HEAD_BIAS] = {HEAD, 1, {CLASSES}},
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = {DIST_HEAD, 2, {CLASSES, DIM}},
     [RVIT_ROLE_HEAD_DIST_BIAS] = {DIST_HEAD, 1, {CLASSES}},
+    [RVIT_ROLE_FC_NORM_GAMMA] = {FC_NORM, 1, {DIM}},
+    [RVIT_ROLE_FC_NORM_BETA] = {FC_NORM_BETA, 1, {DIM}},
+    [RVIT_ROLE_MAP_LATENT] = {MAP, 3, {ONE, ONE, DIM}},
+    [RVIT_ROLE_MAP_QKV_WEIGHT] = {MAP, 2, {DIM3, DIM}},
+    [RVIT_ROLE_MAP_QKV_BIAS] = {MAP, 1, {DIM3}},
+    [RVIT_ROLE_MAP_Q_WEIGHT] = {MAP, 2, {DIM, DIM}},
+    [RVIT_ROLE_MAP_Q_BIAS] = {MAP, 1, {DIM}},
+    [RVIT_ROLE_MAP_KV_WEIGHT] = {MAP, 2, {DIM2, DIM}},
+    [RVIT_ROLE_MAP_KV_BIAS] = {MAP, 1, {DIM2}},
+    [RVIT_ROLE_MAP_PROJ_WEIGHT] = {MAP, 2, {DIM, DIM}},
+    [RVIT_ROLE_MAP_PROJ_BIAS] = {MAP, 1, {DIM}},
+    [RVIT_ROLE_MAP_NORM_GAMMA] = {MAP, 1, {DIM}},
+    [RVIT_ROLE_MAP_NORM_BETA] = {MAP_NORM_BETA, 1, {DIM}},
+    [RVIT_ROLE_MAP_FC1_WEIGHT] = {MAP, 2, {MAP_MLP, DIM}},
+    [RVIT_ROLE_MAP_FC1_BIAS] = {MAP, 1, {MAP_MLP}},
+    [RVIT_ROLE_MAP_FC2_WEIGHT] = {MAP, 2, {DIM, MAP_MLP}},
+    [RVIT_ROLE_MAP_FC2_BIAS] = {MAP, 1, {DIM}},
 
     [RVIT_ROLE_NORM1_GAMMA] = {ALWAYS, 1, {DIM}},
     [RVIT_ROLE_NORM1_BETA] = {NORM_BETA, 1, {DIM}},
@@ -139,7 +166,8 @@ typedef struct geometry {
     int32_t depth;
     int32_t packed; /* 1: fc1 has the rows of a gate too */
     int64_t extents[EXTENT_COUNT];
-    int64_t position_prefix, grid;
+    int64_t position_prefix, grid; /* grid: 0 if the positions make no square */
+    int64_t choices[2];            /* of position_prefix */
 } geometry;
 
 /* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
@@ -210,13 +238,65 @@ static int has_flag(const geometry *g, int32_t flag)
     return (g->family->flags & flag) != 0;
 }
 
+static int64_t integer_root(int64_t n)
+{
+    int64_t root = (int64_t)sqrt((double)n);
+    while (root * root > n)
+        root--;
+    while ((root + 1) * (root + 1) <= n)
+        root++;
+    return root;
+}
+
+static int is_square(int64_t n)
+{
+    return n > 1 && integer_root(n) * integer_root(n) == n;
+}
+
+/* One tensor's word on an extent; -1 if it has not this rank. */
+static int64_t vote(const geometry *g, rvit_role role, int32_t rank, int32_t axis)
+{
+    char name[RVIT_NAME_SIZE];
+    const rvit_file_tensor *tensor = find(g, role, 0, name);
+    return tensor != NULL && tensor->rank == rank ? tensor->shape[axis] : -1;
+}
+
+static int64_t n_positions(const geometry *g)
+{
+    return has_flag(g, RVIT_FAMILY_FLAT) ? vote(g, RVIT_ROLE_POSITION, 2, 0) : vote(g, RVIT_ROLE_POSITION, 3, 1);
+}
+
+/* Neither the token is there, nor its row in a table for square images: it is not missing. Of models without a table those with registers
+   may do without it. */
+static int lacks_cls(const geometry *g)
+{
+    if (g->family->names[RVIT_ROLE_CLS] == NULL)
+        return 1;
+    if (is_there(g, RVIT_ROLE_CLS) || is_there(g, RVIT_ROLE_DIST))
+        return 0;
+    const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
+    if (!is_there(g, RVIT_ROLE_POSITION))
+        return n_registers > 0;
+    return n > 0 && !is_square(n - 1 - (n_registers > 0 && !has_flag(g, RVIT_FAMILY_FREE_REGISTERS) ? n_registers : 0));
+}
+
 static rvit_status find_parts(geometry *g)
 {
     g->has[ALWAYS] = 1;
+    /* A model without them is one whose configuration says so: rvit_describe. */
+    g->has[CLS_TOKEN] = !lacks_cls(g);
+    g->has[FINAL_NORM] = is_there(g, RVIT_ROLE_NORM_GAMMA) || is_there(g, RVIT_ROLE_NORM_BETA);
+    g->has[FC_NORM] = is_there(g, RVIT_ROLE_FC_NORM_GAMMA) || is_there(g, RVIT_ROLE_FC_NORM_BETA);
+    for (int role = RVIT_ROLE_MAP_LATENT; role <= (int)RVIT_ROLE_MAP_FC2_BIAS; role++)
+        g->has[MAP] |= is_there(g, (rvit_role)role);
     g->has[DIST_TOKEN] = has_flag(g, RVIT_FAMILY_ALWAYS_DIST) || is_there(g, RVIT_ROLE_DIST);
     g->has[NORM_PRE] = is_there(g, RVIT_ROLE_NORM_PRE_GAMMA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
     g->has[NORM_BETA] = is_in_blocks(g, RVIT_ROLE_NORM1_BETA) || is_in_blocks(g, RVIT_ROLE_NORM2_BETA) ||
-                        is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA);
+                        is_there(g, RVIT_ROLE_NORM_BETA) || is_there(g, RVIT_ROLE_NORM_PRE_BETA) || is_there(g, RVIT_ROLE_FC_NORM_BETA) ||
+                        is_there(g, RVIT_ROLE_MAP_NORM_BETA);
+    g->has[FINAL_NORM_BETA] = g->has[FINAL_NORM] && g->has[NORM_BETA];
+    g->has[FC_NORM_BETA] = g->has[FC_NORM] && g->has[NORM_BETA];
+    g->has[MAP_NORM_BETA] = g->has[MAP] && g->has[NORM_BETA];
     g->has[NORM_PRE_BETA] = g->has[NORM_PRE] && g->has[NORM_BETA];
     g->has[ATTENTION_NORM] = is_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_GAMMA) || is_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_BETA);
     g->has[ATTENTION_NORM_BETA] = g->has[ATTENTION_NORM] && g->has[NORM_BETA];
@@ -228,7 +308,11 @@ static rvit_status find_parts(geometry *g)
                        is_in_blocks(g, RVIT_ROLE_V_BIAS);
     g->has[PROJ_BIAS] = is_in_blocks(g, RVIT_ROLE_PROJ_BIAS);
     g->has[MLP_BIAS] = is_in_blocks(g, RVIT_ROLE_FC1_BIAS) || is_in_blocks(g, RVIT_ROLE_GATE_BIAS) || is_in_blocks(g, RVIT_ROLE_FC2_BIAS);
-    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS);
+    /* Hugging Face writes an empty one where there are none. */
+    g->has[REGISTER_TOKENS] = is_there(g, RVIT_ROLE_REGISTERS) && vote(g, RVIT_ROLE_REGISTERS, 3, 1) != 0;
+    /* Models with rotary positions may do without; all of them scale what their blocks add. */
+    g->has[POSITION_TABLE] =
+        g->family->names[RVIT_ROLE_POSITION] != NULL && (is_there(g, RVIT_ROLE_POSITION) || !is_in_blocks(g, RVIT_ROLE_SCALE1));
     g->has[DIST_HEAD] = is_there(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[HEAD] = g->has[DIST_HEAD] || is_there(g, RVIT_ROLE_HEAD_WEIGHT) || is_there(g, RVIT_ROLE_HEAD_BIAS);
     g->has[LAYER_SCALE] = is_there(g, RVIT_ROLE_SCALE1) || is_there(g, RVIT_ROLE_SCALE2);
@@ -252,7 +336,7 @@ static int64_t block_index(const char *prefix, const char *name)
 
 static rvit_status count_blocks(geometry *g)
 {
-    char prefix[32];
+    char prefix[RVIT_NAME_SIZE];
     for (;; g->depth++) {
         snprintf(prefix, sizeof prefix, "%s%s%d.", g->family->prefix, g->family->blocks, (int)g->depth);
         if (rvit_tensor_set_find_prefix(g->set, prefix) < 0)
@@ -292,14 +376,6 @@ static rvit_status check_missing(const geometry *g)
     return RVIT_OK;
 }
 
-/* One tensor's word on an extent; -1 if it has not this rank. */
-static int64_t vote(const geometry *g, rvit_role role, int32_t rank, int32_t axis)
-{
-    char name[RVIT_NAME_SIZE];
-    const rvit_file_tensor *tensor = find(g, role, 0, name);
-    return tensor != NULL && tensor->rank == rank ? tensor->shape[axis] : -1;
-}
-
 /* What two of three say, else the first that says anything: so that one misshaped tensor is the one that is named. */
 static int64_t majority(int64_t a, int64_t b, int64_t c)
 {
@@ -329,20 +405,11 @@ static rvit_status infer_width(geometry *g)
     const int64_t dim =
         majority(vote(g, RVIT_ROLE_PATCH_BIAS, 1, 0), patch->rank > 0 ? patch->shape[0] : -1, vote(g, RVIT_ROLE_NORM_GAMMA, 1, 0));
     RVIT_TRY(set_extent(g, DIM, dim, MAX_EXTENT, "width", RVIT_ROLE_PATCH_WEIGHT));
+    g->extents[DIM2] = 2 * dim;
     g->extents[DIM3] = 3 * dim;
     g->extents[HALF_DIM] = dim / 2;
     g->extents[QUARTER_DIM] = dim / 4;
     return RVIT_OK;
-}
-
-static int64_t integer_root(int64_t n)
-{
-    int64_t root = (int64_t)sqrt((double)n);
-    while (root * root > n)
-        root--;
-    while ((root + 1) * (root + 1) <= n)
-        root++;
-    return root;
 }
 
 static rvit_status infer_patch(geometry *g)
@@ -369,11 +436,6 @@ static rvit_status infer_patch(geometry *g)
     return RVIT_OK;
 }
 
-static int64_t n_positions(const geometry *g)
-{
-    return has_flag(g, RVIT_FAMILY_FLAT) ? vote(g, RVIT_ROLE_POSITION, 2, 0) : vote(g, RVIT_ROLE_POSITION, 3, 1);
-}
-
 /* The position table has a row for every patch, and for all prefix tokens, none of them, or those that are no registers. */
 static rvit_status infer_grid(geometry *g, int32_t n_prefix)
 {
@@ -386,6 +448,8 @@ static rvit_status infer_grid(geometry *g, int32_t n_prefix)
         choices[0] = choices[1] = n_prefix - n_registers;
     else if (!has_flag(g, RVIT_FAMILY_HF))
         choices[n_registers == 0] = 0;
+    for (int i = 0; i < 2; i++)
+        g->choices[i] = choices[i];
     for (int i = 0; i < 2; i++) {
         const int64_t patches = rows - choices[i], grid = patches > 0 ? integer_root(patches) : 0;
         if (grid < 1 || grid * grid != patches)
@@ -396,8 +460,7 @@ static rvit_status infer_grid(geometry *g, int32_t n_prefix)
         g->grid = grid;
         return RVIT_OK;
     }
-    return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': %" PRId64 " rows, with or without %d for prefix tokens, do not make a square grid",
-                     g->path, name, rows, (int)n_prefix);
+    return RVIT_OK; /* images may not be square: rvit_describe */
 }
 
 /* Whether fc1 has a gate's rows and, after them, as many for the values. */
@@ -416,7 +479,11 @@ static rvit_status infer_mlp(geometry *g)
     const int64_t mlp = majority(rows < 0 ? rows : rows / parts, bias < 0 ? bias : bias / parts, vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
     RVIT_TRY(set_extent(g, MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
     g->extents[FC1_ROWS] = parts * mlp;
-    return RVIT_OK;
+    if (!g->has[MAP])
+        return RVIT_OK;
+    const int64_t pooling =
+        majority(vote(g, RVIT_ROLE_MAP_FC1_WEIGHT, 2, 0), vote(g, RVIT_ROLE_MAP_FC1_BIAS, 1, 0), vote(g, RVIT_ROLE_MAP_FC2_WEIGHT, 2, 1));
+    return set_extent(g, MAP_MLP, pooling, MAX_EXTENT, "width of the pooling's MLP", RVIT_ROLE_MAP_FC1_WEIGHT);
 }
 
 static rvit_status infer(geometry *g)
@@ -428,7 +495,8 @@ static rvit_status infer(geometry *g)
     if (g->has[REGISTER_TOKENS])
         RVIT_TRY(
             set_extent(g, REGISTERS, vote(g, RVIT_ROLE_REGISTERS, 3, 1), MAX_REGISTERS, "number of register tokens", RVIT_ROLE_REGISTERS));
-    RVIT_TRY(infer_grid(g, 1 + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
+    if (g->has[POSITION_TABLE])
+        RVIT_TRY(infer_grid(g, g->has[CLS_TOKEN] + g->has[DIST_TOKEN] + (int32_t)g->extents[REGISTERS]));
     RVIT_TRY(infer_mlp(g));
     if (!g->has[HEAD])
         return RVIT_OK;
@@ -527,7 +595,8 @@ static int ignorable(const geometry *g, const char *name)
  * change the results. */
 static int belongs(const geometry *g, const char *name)
 {
-    static const char *const computed[] = {"embeddings.", "patch_embed.", "pos_embed", "norm.", "layernorm.", "visual.head."};
+    static const char *const computed[] = {"embeddings.",  "patch_embed.", "pos_embed",       "norm.",     "layernorm.",
+                                           "visual.head.", "attn_pool.",   "head.attention.", "head.mlp.", "fc_norm."};
     char blocks[RVIT_NAME_SIZE];
     snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
     if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))
@@ -547,7 +616,7 @@ static rvit_status count_tensors(const geometry *g, int32_t lenient, const uint8
         if (used[i])
             continue;
         info->n_unknown++;
-        if (ignorable(g, tensor->name))
+        if (ignorable(g, tensor->name) || tensor->n_elements == 0)
             continue;
         if (n_errors++ == 0)
             first = tensor->name;
@@ -583,35 +652,17 @@ void rvit_vit_name(rvit_vit_config *config)
                            (int)info->patch_size);
     if (info->n_registers > 0)
         at += (size_t)snprintf(name + at, room - at, "_reg%d", (int)info->n_registers);
-    snprintf(name + at, room - at, "_%d", (int)info->image_size);
+    if (info->image_size > 0)
+        snprintf(name + at, room - at, "_%d", (int)info->image_size);
+    else
+        snprintf(name + at, room - at, "_%dx%d", (int)info->image_height, (int)info->image_width);
 }
 
-static int is_square(int64_t n)
+/* Parts that tensors show only together. */
+static void find_together(const geometry *g, rvit_obstacles *obstacles)
 {
-    return n > 1 && integer_root(n) * integer_root(n) == n;
-}
-
-/* Parts that shapes show, and tensors that are missing. They say more than the first tensor whose shape is not as expected. */
-static void find_shapes(const geometry *g, rvit_obstacles *obstacles)
-{
-    char name[RVIT_NAME_SIZE], where[RVIT_NAME_SIZE + 64];
-    const int64_t n = n_positions(g), n_registers = vote(g, RVIT_ROLE_REGISTERS, 3, 1);
-    if (g->family->names[RVIT_ROLE_CLS] != NULL && !is_there(g, RVIT_ROLE_CLS) &&
-        (is_square(n) || (n_registers > 0 && is_square(n - n_registers)))) {
-        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_CLS, 0, name));
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
-    }
-    /* A fc_norm stands in its place. */
-    if (!obstacles->seen[RVIT_FEATURE_FC_NORM] && g->depth > 0 && !is_there(g, RVIT_ROLE_NORM_GAMMA) && !is_there(g, RVIT_ROLE_NORM_BETA)) {
-        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_NORM_GAMMA, 0, name));
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_FINAL_NORM, where);
-    }
     if (is_there(g, RVIT_ROLE_DIST) && is_there(g, RVIT_ROLE_REGISTERS))
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_DISTILLED_REGISTERS, "both are there");
-    if (g->family->names[RVIT_ROLE_POSITION] != NULL && !is_there(g, RVIT_ROLE_POSITION) && is_in_blocks(g, RVIT_ROLE_SCALE1)) {
-        snprintf(where, sizeof where, "tensor '%s' is not there", rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name));
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_POSITION, where);
-    }
 }
 
 static void count_dtypes(const geometry *g, rvit_model_info *info)
@@ -634,12 +685,12 @@ static void fill_info(const geometry *g, rvit_model_info *info)
     info->depth = g->depth;
     info->mlp_dim = (int32_t)g->extents[MLP];
     info->n_registers = (int32_t)g->extents[REGISTERS];
-    info->n_prefix = 1 + g->has[DIST_TOKEN] + info->n_registers;
+    info->n_prefix = g->has[CLS_TOKEN] + g->has[DIST_TOKEN] + info->n_registers;
     info->tokens = info->n_prefix + (int32_t)(g->grid * g->grid);
     info->n_classes = (int32_t)g->extents[CLASSES];
     info->distilled = g->has[DIST_HEAD];
     info->norm_pre = g->has[NORM_PRE];
-    info->final_norm = 1;
+    info->final_norm = g->has[FINAL_NORM];
 }
 
 /* Shapes of a model all of whose parts are known. */
@@ -664,8 +715,17 @@ static rvit_status check_shapes(geometry *g, int32_t lenient, uint8_t *used, rvi
     config->mlp_norm = g->has[MLP_NORM];
     config->norm_beta = g->has[NORM_BETA];
     config->patch_bias = g->has[PATCH_BIAS];
+    config->no_table = !g->has[POSITION_TABLE];
     config->position_prefix = (int32_t)g->position_prefix;
+    config->position_rows = (int32_t)g->extents[POSITIONS];
+    for (int i = 0; i < 2; i++) {
+        config->position_choices[i] = (int32_t)g->choices[i];
+        config->trained[i] = (int32_t)g->grid;
+    }
     config->cls_and_mean = g->extents[HEAD_IN] > g->extents[DIM];
+    config->cls = g->has[CLS_TOKEN];
+    config->fc_norm = g->has[FC_NORM];
+    config->map_mlp = g->has[MAP] ? (int32_t)g->extents[MAP_MLP] : 0;
     config->measured = 1;
     config->info.n_predictors = count_predictors(g, config->missing_predictor);
     return RVIT_OK;
@@ -684,7 +744,7 @@ rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, u
     RVIT_TRY(count_blocks(&g));
     config->info.depth = g.depth;
     rvit_family_features(set, g.family, obstacles);
-    find_shapes(&g, obstacles);
+    find_together(&g, obstacles);
     g.packed = is_packed(&g);
     config->info.gated = g.packed || obstacles->seen[RVIT_FEATURE_GATED];
     if (obstacles->n > 0)

@@ -2,6 +2,7 @@
 #ifndef RVIT_CORE_VIT_CONFIG_H
 #define RVIT_CORE_VIT_CONFIG_H
 
+#include "core/rope_table.h"
 #include "core/vit_names.h"
 
 #include <raggedvit/vit.h>
@@ -15,10 +16,17 @@ typedef struct rvit_vit_config {
     int32_t layer_scale;          /* 1: its blocks scale what they add */
     int32_t qkv_bias, patch_bias; /* 0: there is none */
     int32_t proj_bias, mlp_bias, norm_beta;
-    int32_t attention_norm, mlp_norm;       /* 1: a norm before proj, before fc2 */
-    int32_t cls_and_mean;                   /* 1: the head has columns for CLS row and mean */
-    int32_t position_prefix;                /* rows of the position table for prefix tokens: the first of it, of the first of them */
-    char missing_predictor[RVIT_NAME_SIZE]; /* the tensor that keeps predictor info.n_predictors from being complete */
+    int32_t attention_norm, mlp_norm;           /* 1: a norm before proj, before fc2 */
+    int32_t cls_and_mean;                       /* 1: the head has columns for CLS row and mean */
+    int32_t cls, fc_norm;                       /* 1: there is a CLS token, a norm between pooling and head */
+    int32_t own_head;                           /* 0: info.n_classes is the width of what is pooled */
+    int32_t map_mlp;                            /* width of the MLP of attention pooling; 0: there is none */
+    int32_t no_table;                           /* 1: there is no position table, so the tensors do not tell the image size */
+    rvit_rope_config rope;                      /* where info.position says that there are rotary positions */
+    int32_t position_prefix;                    /* rows of the position table for prefix tokens: the first of it, of the first of them */
+    int32_t position_rows, position_choices[2]; /* rows of the table, and what position_prefix may be */
+    int32_t trained[2];                         /* its grid: lines, columns */
+    char missing_predictor[RVIT_NAME_SIZE];     /* the tensor that keeps predictor info.n_predictors from being complete */
 } rvit_vit_config;
 
 /* Fills *config and used [set's tensors]: 1 for each tensor the dense forward uses. Parts that names or shapes show, but that the forward

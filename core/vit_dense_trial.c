@@ -64,7 +64,7 @@ static double microseconds(void)
 static void fill_with_noise(rvit_session *session)
 {
     const rvit_model_info *info = &session->model->info;
-    const int64_t n = (int64_t)session->plan->desc.max_images * info->channels * info->image_size * info->image_size;
+    const int64_t n = (int64_t)session->plan->desc.max_images * info->channels * info->image_height * info->image_width;
     float *images = rvit_session_input(session);
     uint32_t state = 1;
     for (int64_t i = 0; i < n; i++) {

@@ -7,6 +7,8 @@
 #include "core/status.h"
 #include "core/timm_names.h"
 
+enum { MAX_SIDE = 1 << 14 };
+
 static const char weights[] = "the weights";
 
 /* Of a fact that contradicts the tensors. */
@@ -64,6 +66,25 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
     return RVIT_OK;
 }
 
+/* Whether there is a position table, against what is said of it. */
+static rvit_status check_position(const char *path, const rvit_vit_config *config, const rvit_facts *facts)
+{
+    const rvit_fact_value *position = &facts->of[RVIT_FACT_POSITION];
+    const int32_t value = rvit_facts_integer(facts, RVIT_FACT_POSITION);
+    const int wants_table = value == RVIT_POSITION_TABLE || value == RVIT_POSITION_BOTH;
+    char name[RVIT_NAME_SIZE] = "";
+    const int32_t block = rvit_facts_integer(facts, RVIT_FACT_BLOCK);
+    if (!position->given || wants_table == !config->no_table)
+        return RVIT_OK;
+    if (block != RVIT_BLOCK_UNKNOWN && block != RVIT_BLOCK_PRE_NORM)
+        return RVIT_OK; /* refused for that, and where such a model has its positions is not known */
+    if (rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name) == NULL)
+        return rvit_fail(wrong(position), "%s: a model with these tensors has no position table, but positions are '%s' in %s", path,
+                         position->text, position->where);
+    return rvit_fail(wrong(position), "%s: tensor '%s' is %s, but positions are '%s' in %s", path, name, wants_table ? "missing" : "there",
+                     position->text, position->where);
+}
+
 static rvit_status check_gate(const char *path, const rvit_model_info *info, rvit_facts *facts)
 {
     rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
@@ -87,22 +108,64 @@ static rvit_status check_norms(const char *path, const rvit_vit_config *config, 
     return RVIT_OK;
 }
 
-/* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
-static rvit_status check_image(const char *path, rvit_model_info *info, rvit_facts *facts, rvit_obstacles *obstacles)
+/* What is past the last whole patch is not read. */
+static void set_image(rvit_vit_config *config, int32_t height, int32_t width)
+{
+    rvit_model_info *info = &config->info;
+    config->trained[0] = height / info->patch_size;
+    config->trained[1] = width / info->patch_size;
+    info->tokens = info->n_prefix + config->trained[0] * config->trained[1];
+    info->image_size = info->trained_size = height == width ? height : 0;
+}
+
+/* The size of images where no position table tells it. */
+static rvit_status settle_image_alone(const char *path, rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
+    if (!image->given)
+        *image = facts->of[RVIT_FACT_INPUT];
+    if (!image->given)
+        return RVIT_OK; /* note_unknown says so */
+    const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = config->info.patch_size;
+    if (height < p || width < p || height > MAX_SIDE || width > MAX_SIDE)
+        return rvit_fail(wrong(image), "%s: images are of %d x %d pixels in %s, expected %d to %d an edge", path, (int)height, (int)width,
+                         image->where, (int)p, MAX_SIDE);
+    set_image(config, height, width);
+    return RVIT_OK;
+}
+
+/* The tensors tell the number of patches alone. A square is taken for granted where nothing says otherwise. */
+static rvit_status settle_image(const char *path, rvit_vit_config *config, rvit_facts *facts)
+{
+    rvit_model_info *info = &config->info;
+    rvit_fact_value *image = &facts->of[RVIT_FACT_IMAGE];
+    if (config->no_table)
+        return settle_image_alone(path, config, facts);
     const double own[2] = {info->image_size, info->image_size};
-    const int32_t patches = info->tokens - info->n_prefix;
+    char name[RVIT_NAME_SIZE] = "";
+    if (!image->given && info->image_size == 0)
+        return rvit_fail(RVIT_BAD_FILE,
+                         "%s: tensor '%s': %d rows, with or without %d for prefix tokens, do not make a square grid, and nothing tells the "
+                         "size of the images",
+                         path, rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name), (int)config->position_rows,
+                         (int)info->n_prefix);
     if (!image->given)
         rvit_facts_set_several(facts, RVIT_FACT_IMAGE, own, 2, "the weights, if images are square");
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = info->patch_size;
-    if ((int64_t)(height / p) * (width / p) != patches)
+    const int64_t patches = (int64_t)(height / p) * (width / p);
+    int found = -1;
+    for (int i = 1; i >= 0; i--)
+        if (patches > 0 && config->position_rows - config->position_choices[i] == patches)
+            found = i;
+    if (found < 0)
         return rvit_fail(wrong(image), "%s: the position table is for %d patches, but images are of %d x %d pixels in %s", path,
-                         (int)patches, (int)height, (int)width, image->where);
-    if (height != width)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NOT_SQUARE, image->where);
-    if (height % p != 0 || width % p != 0)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NOT_MULTIPLE, image->where);
+                         info->image_size > 0 ? (int)(info->tokens - info->n_prefix) : (int)config->position_rows, (int)height, (int)width,
+                         image->where);
+    if (height > MAX_SIDE || width > MAX_SIDE)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: images of %d x %d pixels, of which a side is above %d", path, (int)height, (int)width,
+                         MAX_SIDE);
+    config->position_prefix = config->position_choices[found];
+    set_image(config, height, width);
     return RVIT_OK;
 }
 
@@ -113,12 +176,13 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     const rvit_family *family = config->family;
     const char *where = "assumed: so are all published models with these tensors";
     int32_t heads = 0;
-    if (info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
+    if (config->no_table || info->gated || !config->norm_beta || config->attention_norm || config->mlp_norm)
         return 0;
     if (strcmp(family->name, "torchvision") == 0) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
-    } else if ((strcmp(family->name, "timm") == 0 || strcmp(family->name, "dinov2") == 0) && config->qkv_bias && !info->norm_pre &&
+    } else if (info->final_norm && config->cls && config->map_mlp == 0 &&
+               (strcmp(family->name, "timm") == 0 || strcmp(family->name, "dinov2") == 0) && config->qkv_bias && !info->norm_pre &&
                facts->of[RVIT_FACT_ARCHITECTURE].given == 0) {
         const rvit_plain_shape shape = {.dim = info->dim,
                                         .depth = info->depth,
@@ -136,6 +200,39 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     return 1;
 }
 
+static int is_rotary(const rvit_facts *facts)
+{
+    const int32_t position = rvit_facts_integer(facts, RVIT_FACT_POSITION);
+    return position == RVIT_POSITION_ROPE || position == RVIT_POSITION_BOTH;
+}
+
+/* What is said of rotary positions; 0: not everything is. */
+static int rotation_known(const rvit_facts *facts)
+{
+    int known = 1;
+    for (int fact = RVIT_FACT_ROPE_BASE; fact <= RVIT_FACT_ROPE_LAYOUT; fact++)
+        known = known && facts->of[fact].given;
+    return known;
+}
+
+static rvit_status settle_rotation(const char *path, const rvit_facts *facts, rvit_rope_config *rope)
+{
+    const rvit_fact_value *base = &facts->of[RVIT_FACT_ROPE_BASE], *reference = &facts->of[RVIT_FACT_ROPE_REFERENCE];
+    if (!is_rotary(facts) || !rotation_known(facts))
+        return RVIT_OK;
+    if (!(base->value[0] >= 1 && base->value[0] <= 1e12))
+        return rvit_fail(wrong(base), "%s: the base of the rotary positions is %s in %s, expected 1 to 1e12", path, base->text,
+                         base->where);
+    rope->base = base->value[0];
+    rope->coordinates = (rvit_rope_coordinates)rvit_facts_integer(facts, RVIT_FACT_ROPE_COORDINATES);
+    rope->order = (rvit_rope_order)rvit_facts_integer(facts, RVIT_FACT_ROPE_ORDER);
+    rope->layout = (rvit_rope_layout)rvit_facts_integer(facts, RVIT_FACT_ROPE_LAYOUT);
+    rope->offset = facts->of[RVIT_FACT_ROPE_OFFSET].value[0];
+    rope->reference[0] = reference->value[0];
+    rope->reference[1] = reference->value[1];
+    return RVIT_OK;
+}
+
 /* The facts without which nothing can be computed. */
 static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
 {
@@ -147,46 +244,42 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_RMS_NORM, "whether norms without a bias are RMS norms", "--architecture"},
                   {RVIT_FACT_EPS, "the eps of the norms", "--eps"},
                   {RVIT_FACT_POOLING, "what the head reads", "--pool"},
-                  {RVIT_FACT_POSITION, "whether positions are rotary", "--position"}};
-    char what[240] = "", options[96] = "";
+                  {RVIT_FACT_POSITION, "whether positions are rotary", "--position"},
+                  {RVIT_FACT_IMAGE, "the image size", "--image-size"}};
+    char what[240] = "", options[100] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const int unread = (needed[i].fact == RVIT_FACT_POOLING && config->measured && config->info.n_classes == 0) ||
                            (needed[i].fact == RVIT_FACT_RMS_NORM && !config->measured);
-        if (facts->of[needed[i].fact].given || unread)
+        const int told = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
+        if (facts->of[needed[i].fact].given || unread || told)
             continue;
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);
         used += (size_t)snprintf(options + used, sizeof options - used, "%s%s", used > 0 ? ", " : "", needed[i].option);
     }
+    if (is_rotary(facts) && !rotation_known(facts) && !obstacles->seen[RVIT_FEATURE_MIXED_ROPE])
+        at += (size_t)snprintf(what + at, sizeof what - at, "%show its rotary positions turn", at > 0 ? ", " : "");
     if (at == 0)
         return;
     const rvit_fact_value *name = &facts->of[RVIT_FACT_ARCHITECTURE];
     rvit_obstacles_add(obstacles,
-                       "neither the weights nor a file beside them tell %s: give %s, or timm's name (--architecture), or put the "
+                       "neither the weights nor a file beside them tell %s: give %s%stimm's name (--architecture), or put the "
                        "model's config.json beside it%s%s%s",
-                       what, options, name->given ? " (the name '" : "", name->given ? name->text : "",
+                       what, options, used > 0 ? ", or " : "", name->given ? " (the name '" : "", name->given ? name->text : "",
                        name->given ? "' does not tell)" : "");
 }
 
-static void note_features(const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+static void note_features(const rvit_facts *facts, rvit_obstacles *obstacles)
 {
     const struct {
         rvit_fact fact;
         int32_t value;
         rvit_feature feature;
-    } features[] = {
-        {RVIT_FACT_BLOCK, RVIT_BLOCK_POST_NORM, RVIT_FEATURE_POST_NORM}, {RVIT_FACT_BLOCK, RVIT_BLOCK_PARALLEL, RVIT_FEATURE_PARALLEL},
-        {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK},   {RVIT_FACT_POSITION, RVIT_POSITION_ROPE, RVIT_FEATURE_ROPE},
-        {RVIT_FACT_POSITION, RVIT_POSITION_BOTH, RVIT_FEATURE_ROPE},     {RVIT_FACT_POSITION, RVIT_POSITION_NONE, RVIT_FEATURE_NO_POSITION},
-        {RVIT_FACT_POOLING, RVIT_POOLING_MEAN, RVIT_FEATURE_MEAN},       {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, RVIT_FEATURE_FC_NORM},
-        {RVIT_FACT_POOLING, RVIT_POOLING_MEAN_RAW, RVIT_FEATURE_MEAN},   {RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, RVIT_FEATURE_CLS_MEAN},
-        {RVIT_FACT_POOLING, RVIT_POOLING_MAP, RVIT_FEATURE_MAP}};
-    const int has_head = config->info.n_classes > 0;
+    } features[] = {{RVIT_FACT_BLOCK, RVIT_BLOCK_POST_NORM, RVIT_FEATURE_POST_NORM},
+                    {RVIT_FACT_BLOCK, RVIT_BLOCK_PARALLEL, RVIT_FEATURE_PARALLEL},
+                    {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK}};
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const rvit_fact_value *f = &facts->of[features[i].fact];
-        /* Where there is no head, the rows themselves are the result. */
-        if (features[i].fact == RVIT_FACT_POOLING && config->measured && !has_head)
-            continue;
         if (f->given && (int32_t)f->value[0] == features[i].value)
             rvit_obstacles_feature(obstacles, features[i].feature, f->where);
     }
@@ -208,17 +301,60 @@ static rvit_status settle_heads(const char *path, rvit_model_info *info, const r
 }
 
 /* The pooling of a head, as far as the tensors say more than a file does. */
-static void settle_pooling(const rvit_vit_config *config, rvit_facts *facts, const rvit_obstacles *obstacles)
+static void settle_pooling(const rvit_vit_config *config, rvit_facts *facts)
 {
     rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
-    if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && obstacles->seen[RVIT_FEATURE_FC_NORM]) {
+    if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && config->fc_norm) {
         pooling->given = 0;
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, weights);
     }
+    if (config->map_mlp > 0)
+        rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MAP, weights);
     if (config->cls_and_mean) {
         pooling->given = 0;
         rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, weights);
     }
+}
+
+/* What the head reads must be there, and what is there must be read. */
+static rvit_status check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    const rvit_model_info *info = &config->info;
+    const rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
+    const int32_t kind = rvit_facts_integer(facts, RVIT_FACT_POOLING), has_head = info->n_classes > 0;
+    char name[RVIT_NAME_SIZE] = "";
+    if (!info->final_norm && !config->fc_norm && !(facts->of[RVIT_FACT_FINAL_NORM].given && kind != RVIT_POOLING_MAP))
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and nothing says that the model has no norm after the last block",
+                         path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
+    if (info->final_norm && config->fc_norm)
+        rvit_obstacles_add(obstacles, "the model has two norms after the last block ('norm' and 'fc_norm')");
+    if (!pooling->given)
+        return RVIT_OK;
+    if (kind == RVIT_POOLING_MAP && config->map_mlp == 0)
+        return rvit_fail(wrong(pooling), "%s: pooling is by attention (%s), but the weights have none", path, pooling->where);
+    /* A classifier of Hugging Face's on top of SigLIP keeps the pooling that it does not use. */
+    if (config->map_mlp > 0 && kind != RVIT_POOLING_MAP && strcmp(config->family->name, "hf-siglip") != 0)
+        return rvit_fail(wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
+                         pooling->where);
+    if (kind == RVIT_POOLING_MAP && rvit_facts_integer(facts, RVIT_FACT_POSITION) != RVIT_POSITION_TABLE)
+        rvit_obstacles_add(obstacles, "the model has attention pooling with a number of heads that nothing tells (%s)", pooling->where);
+    if (kind == RVIT_POOLING_MAP && info->gated)
+        rvit_obstacles_add(obstacles, "the model has attention pooling with an activation that nothing tells, as its blocks are gated (%s)",
+                           pooling->where);
+    if ((kind == RVIT_POOLING_CLS || kind == RVIT_POOLING_CLS_MEAN) && !config->cls)
+        return rvit_fail(wrong(pooling), "%s: the head reads the CLS row (%s), but the weights have no CLS token", path, pooling->where);
+    if (!has_head)
+        return RVIT_OK;
+    if (kind == RVIT_POOLING_NONE)
+        rvit_obstacles_add(obstacles, "the model has a head on every row, which is not supported (%s)", pooling->where);
+    if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)
+        return rvit_fail(wrong(pooling), "%s: the head normalises the mean (%s), but the weights have no fc_norm", path, pooling->where);
+    if (info->distilled && kind != RVIT_POOLING_CLS)
+        return rvit_fail(wrong(pooling), "%s: pooling is %s (%s), but a distilled head reads two rows", path, pooling->text,
+                         pooling->where);
+    if (kind == RVIT_POOLING_CLS_MEAN && !config->cls_and_mean)
+        return rvit_fail(wrong(pooling), "%s: the head reads CLS row and mean (%s), but has columns for one", path, pooling->where);
+    return RVIT_OK;
 }
 
 static void fill_info(rvit_model_info *info, const rvit_facts *facts)
@@ -257,16 +393,25 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
         RVIT_TRY(check_gate(path, info, facts));
         RVIT_TRY(check_norms(path, config, facts));
         assumed = assume(config, facts);
-        RVIT_TRY(check_image(path, info, facts, obstacles));
+        RVIT_TRY(check_position(path, config, facts));
+        RVIT_TRY(settle_image(path, config, facts));
         RVIT_TRY(settle_heads(path, info, facts, obstacles));
         if (info->patch_size % 2 != 0)
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_ODD, weights);
     }
+    facts->of[RVIT_FACT_INPUT].given = 0;
+    RVIT_TRY(settle_rotation(path, facts, &config->rope));
     set_usual(config, facts);
-    settle_pooling(config, facts, obstacles);
+    settle_pooling(config, facts);
+    if (config->measured)
+        RVIT_TRY(check_pooling(path, config, facts, obstacles));
     note_unknown(config, facts, obstacles);
-    note_features(config, facts, obstacles);
+    note_features(facts, obstacles);
     fill_info(info, facts);
+    /* What attention pooling gives is the result where no head follows. */
+    config->own_head = info->n_classes > 0;
+    if (info->pooling == RVIT_POOLING_MAP && !config->own_head)
+        info->n_classes = info->dim;
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && obstacles->n == 0)

@@ -9,10 +9,18 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_EPS] = "eps",
                                                    [RVIT_FACT_POOLING] = "pooling",
                                                    [RVIT_FACT_POSITION] = "position",
+                                                   [RVIT_FACT_ROPE_BASE] = "rotary base",
+                                                   [RVIT_FACT_ROPE_COORDINATES] = "rotary coordinates",
+                                                   [RVIT_FACT_ROPE_ORDER] = "rotary axes",
+                                                   [RVIT_FACT_ROPE_OFFSET] = "rotary offset",
+                                                   [RVIT_FACT_ROPE_REFERENCE] = "rotary reference",
+                                                   [RVIT_FACT_ROPE_LAYOUT] = "rotary pairs",
                                                    [RVIT_FACT_RMS_NORM] = "norm",
+                                                   [RVIT_FACT_FINAL_NORM] = "final norm",
                                                    [RVIT_FACT_BLOCK] = "block",
                                                    [RVIT_FACT_RESAMPLE] = "resample",
                                                    [RVIT_FACT_IMAGE] = "image",
+                                                   [RVIT_FACT_INPUT] = "input",
                                                    [RVIT_FACT_MEAN] = "mean",
                                                    [RVIT_FACT_STD] = "std",
                                                    [RVIT_FACT_FILTER] = "filter",
@@ -37,8 +45,12 @@ static const char *const poolings[] = {"unknown",
                                        "attention pooling",
                                        "none"};
 static const char *const positions[] = {"unknown", "table", "rotary", "table and rotary", "none"};
+static const char *const coordinates[] = {"row and column", "centre, from -1 to 1"};
+static const char *const orders[] = {"y, x", "x, y"};
+static const char *const layouts[] = {"halves", "interleaved"};
 static const char *const norms[] = {"LayerNorm", "RMSNorm"};
 static const char *const gates[] = {"no", "yes"};
+static const char *const final_norms[] = {"none", "after the last block"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
 static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
 static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
@@ -61,8 +73,16 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
         WORDS(positions);
     case RVIT_FACT_GATED:
         WORDS(gates);
+    case RVIT_FACT_ROPE_COORDINATES:
+        WORDS(coordinates);
+    case RVIT_FACT_ROPE_ORDER:
+        WORDS(orders);
+    case RVIT_FACT_ROPE_LAYOUT:
+        WORDS(layouts);
     case RVIT_FACT_RMS_NORM:
         WORDS(norms);
+    case RVIT_FACT_FINAL_NORM:
+        WORDS(final_norms);
     case RVIT_FACT_BLOCK:
         WORDS(blocks);
     case RVIT_FACT_RESAMPLE:

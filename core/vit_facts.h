@@ -11,11 +11,20 @@ typedef enum rvit_fact {
     RVIT_FACT_EPS,
     RVIT_FACT_POOLING,  /* rvit_pooling */
     RVIT_FACT_POSITION, /* rvit_position */
+    /* Of rotary positions. */
+    RVIT_FACT_ROPE_BASE,
+    RVIT_FACT_ROPE_COORDINATES, /* rvit_rope_coordinates */
+    RVIT_FACT_ROPE_ORDER,       /* rvit_rope_order */
+    RVIT_FACT_ROPE_OFFSET,
+    RVIT_FACT_ROPE_REFERENCE, /* height, width of a grid; 0: none */
+    RVIT_FACT_ROPE_LAYOUT,    /* rvit_rope_layout */
     RVIT_FACT_RMS_NORM,
-    RVIT_FACT_BLOCK,    /* rvit_block_kind */
-    RVIT_FACT_RESAMPLE, /* rvit_resample */
-    RVIT_FACT_IMAGE,    /* height, width */
-    RVIT_FACT_MEAN,     /* of three channels */
+    RVIT_FACT_FINAL_NORM, /* 0: there is none after the last block */
+    RVIT_FACT_BLOCK,      /* rvit_block_kind */
+    RVIT_FACT_RESAMPLE,   /* rvit_resample */
+    RVIT_FACT_IMAGE,      /* height, width */
+    RVIT_FACT_INPUT,      /* the same from where a position table knows better */
+    RVIT_FACT_MEAN,       /* of three channels */
     RVIT_FACT_STD,
     RVIT_FACT_FILTER, /* rvit_filter */
     RVIT_FACT_FIT,    /* rvit_fit */

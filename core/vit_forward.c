@@ -17,6 +17,7 @@ typedef struct forward {
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
+    rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
 } forward;
 
 static const rvit_view absent = {NULL, 0};
@@ -38,21 +39,27 @@ static rvit_view view(const forward *f, rvit_session_array array)
     return rvit_session_view(f->session, array);
 }
 
-/* A layer of a predictor, which has the exact GELU whatever the blocks have. */
-static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
-                               int32_t out_features)
+static rvit_status linear_activated(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias,
+                                    rvit_view out, int32_t in_features, int32_t out_features)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = args.out_dtype = f->model->dtype;
     args.rows = f->rows;
     args.in_features = in_features;
     args.out_features = out_features;
-    args.activation = RVIT_ACTIVATION_GELU;
+    args.activation = activation;
     args.x = x;
     args.weight = weight;
     args.bias = bias;
     args.out = out;
     return add_linear(f, &args, absent);
+}
+
+/* A layer of a predictor, which has the exact GELU whatever the blocks have. */
+static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
+                               int32_t out_features)
+{
+    return linear_activated(f, RVIT_ACTIVATION_GELU, x, weight, bias, out, in_features, out_features);
 }
 
 /* The hidden layer of an MLP, in the wide array. */
@@ -160,6 +167,27 @@ static rvit_status inner_norm(const forward *f, rvit_view x, int32_t dim, int32_
     return rvit_layernorm(f->stream, &args);
 }
 
+/* Turns the queries and keys in the wide array. */
+static rvit_status rotate(const forward *f)
+{
+    const rvit_model *model = f->model;
+    rvit_rope_args args = RVIT_ROPE_ARGS_INIT;
+    if (!rvit_model_rotates(model))
+        return RVIT_OK;
+    args.dtype = model->dtype;
+    args.rows = f->rows;
+    args.n_heads = model->info.n_heads;
+    args.head_dim = model->info.head_dim;
+    args.n_positions = model->info.tokens;
+    args.n_prefix = model->info.n_prefix;
+    args.q = f->wide;
+    args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
+    args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
+    args.table = model->rope_table;
+    args.positions = f->positions;
+    return rvit_rope(f->stream, &args);
+}
+
 static rvit_status attention(const forward *f)
 {
     const rvit_model *model = f->model;
@@ -210,6 +238,26 @@ static void enter_segment(forward *f, int32_t index)
     f->spare_rows = segment->spare_rows;
     if (segment->reads_live)
         f->rows.live = at(f->cu_seqlens, (int64_t)f->plan->desc.max_images * 4);
+}
+
+/* The rows that the stage before this segment has left keep their positions. */
+static rvit_status carry_positions(forward *f)
+{
+    const rvit_stage_plan *stage = &f->plan->stages[f->stage - 1];
+    rvit_positions_args args = RVIT_POSITIONS_ARGS_INIT;
+    if (!rvit_model_rotates(f->model))
+        return RVIT_OK;
+    args.rows = f->rows;
+    args.source_rows = f->plan->segments[f->stage - 1].rows;
+    args.n_positions = f->model->info.tokens;
+    args.src_rows = view(f, stage->src_rows);
+    if (f->plan->schedule.policy->fuses)
+        args.keep = view(f, stage->keep);
+    args.positions = f->positions;
+    args.out = view(f, stage->positions);
+    RVIT_TRY(rvit_positions(f->stream, &args));
+    f->positions = args.out;
+    return RVIT_OK;
 }
 
 /* The layers of a DynamicViT predictor but the last, over all rows; *out_hidden: [rows, dim / 4]. */
@@ -280,7 +328,7 @@ static rvit_status prune(forward *f)
         RVIT_TRY(trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
     f->gathers = 1;
     enter_segment(f, f->stage + 1);
-    return RVIT_OK;
+    return carry_positions(f);
 }
 
 /* Merges rows whose keys, still in the wide array, are alike. */
@@ -326,7 +374,7 @@ static rvit_status merge(forward *f)
     f->spare = f->x;
     f->x = args.out_x;
     f->key_bias = args.out_key_bias;
-    return RVIT_OK;
+    return carry_positions(f);
 }
 
 static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
@@ -345,8 +393,10 @@ static rvit_patchify_args patchify_of(const forward *f)
     if (!plan->desc.fixed_batch)
         patchify.live_images = view(f, plan->desc.run_views ? plan->live_counts : plan->live_images);
     patchify.channels = model->info.channels;
-    patchify.image_size = model->info.image_size;
+    patchify.image_height = model->info.image_height;
+    patchify.image_width = model->info.image_width;
     patchify.patch_size = model->info.patch_size;
+    patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;
     patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
     patchify.out = f->wide;
@@ -410,6 +460,7 @@ static rvit_status block(forward *f, int32_t index)
         RVIT_TRY(prune(f));
     RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
     RVIT_TRY(qkv(f, w));
+    RVIT_TRY(rotate(f));
     const int inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION), after = prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : (rvit_view){NULL, 0};
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
@@ -451,6 +502,135 @@ static rvit_status finish_gather(forward *f)
     return RVIT_OK;
 }
 
+/* How many tokens the rows stand for; absent unless some were merged. */
+static rvit_view sizes_of(const forward *f)
+{
+    return f->stage > 0 ? view(f, f->plan->stages[f->stage - 1].sizes) : absent;
+}
+
+/* One row of each image, from column `column` of the pooled rows on. */
+static rvit_status pool(const forward *f, rvit_pool_mode mode, int norms, int64_t column, int64_t stride)
+{
+    const rvit_model *model = f->model;
+    rvit_pool_args args = RVIT_POOL_ARGS_INIT;
+    args.dtype = args.out_dtype = model->x_dtype;
+    args.mode = mode;
+    args.n_images = f->plan->desc.max_images;
+    args.max_len = f->max_len;
+    args.n_prefix = model->info.n_prefix;
+    args.rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.eps = model->info.eps;
+    args.x = f->x;
+    args.cu_seqlens = f->cu_seqlens;
+    if (mode == RVIT_POOL_MEAN)
+        args.sizes = sizes_of(f);
+    if (norms) {
+        args.gamma = model->norm_gamma;
+        args.beta = model->norm_beta;
+        args.norm = norm_of(args.beta);
+    }
+    args.out = at(view(f, f->plan->pooled), column * rvit_dtype_size(model->x_dtype));
+    args.out_stride = stride;
+    return rvit_pool(f->stream, &args);
+}
+
+/* The rows of each image, attended to by the one query of the model: to the wide array. */
+static rvit_status probe(const forward *f, const rvit_map_weights *w)
+{
+    const rvit_model *model = f->model;
+    rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
+    linear.dtype = model->dtype;
+    linear.out_dtype = RVIT_F32;
+    linear.rows = f->rows;
+    linear.in_features = model->info.dim;
+    linear.out_features = w->logits;
+    linear.x = f->normed;
+    linear.weight = w->query_weight;
+    linear.out = view(f, f->plan->map_logits);
+    RVIT_TRY(add_linear(f, &linear, absent));
+    rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+    args.dtype = args.out_dtype = model->dtype;
+    args.n_images = f->plan->desc.max_images;
+    args.n_heads = model->info.n_heads;
+    args.head_dim = model->info.head_dim;
+    args.max_len = f->max_len;
+    args.rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.x = f->normed;
+    args.logits = linear.out;
+    args.logits_stride = w->logits;
+    args.sizes = sizes_of(f);
+    args.cu_seqlens = f->cu_seqlens;
+    args.weight = w->value_weight;
+    args.bias = w->value_bias;
+    args.out = f->wide;
+    return rvit_probe(f->stream, &args);
+}
+
+/* Attention pooling, then its MLP on the one row of each image. */
+static rvit_status attention_pool(forward *f)
+{
+    const rvit_model *model = f->model;
+    const rvit_map_weights *w = &model->map;
+    RVIT_TRY(layernorm(f, model->norm_gamma, model->norm_beta));
+    RVIT_TRY(probe(f, w));
+    forward images = *f;
+    images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
+    images.spare_rows = 0;
+    images.x = view(f, f->plan->pooled);
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = model->dtype;
+    args.out_dtype = model->x_dtype;
+    args.rows = images.rows;
+    args.in_features = args.out_features = model->info.dim;
+    args.x = f->wide;
+    args.weight = w->proj_weight;
+    args.bias = w->proj_bias;
+    args.out = images.x;
+    RVIT_TRY(add_linear(&images, &args, absent));
+    RVIT_TRY(layernorm(&images, w->norm_gamma, w->norm_beta));
+    RVIT_TRY(
+        linear_activated(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim, w->mlp_width));
+    return linear_to_x(&images, f->wide, w->fc2_weight, w->fc2_bias, w->mlp_width);
+}
+
+/* What the head reads, unless that is the CLS row. */
+static rvit_status pool_rows(forward *f)
+{
+    const int64_t dim = f->model->info.dim;
+    const int final_norm = f->model->info.final_norm;
+    switch (f->model->info.pooling) {
+    case RVIT_POOLING_MEAN:
+        return pool(f, RVIT_POOL_MEAN, final_norm, 0, dim);
+    case RVIT_POOLING_MEAN_NORM:
+    case RVIT_POOLING_MEAN_RAW:
+        return pool(f, RVIT_POOL_MEAN, 0, 0, dim);
+    case RVIT_POOLING_CLS_MEAN:
+        RVIT_TRY(pool(f, RVIT_POOL_FIRST, final_norm, 0, 2 * dim));
+        return pool(f, RVIT_POOL_MEAN, final_norm, dim, 2 * dim);
+    case RVIT_POOLING_MAP:
+        return attention_pool(f);
+    default:
+        return RVIT_OK;
+    }
+}
+
+/* The rows after the last norm, if there is one. */
+static rvit_status features(forward *f)
+{
+    const rvit_model *model = f->model;
+    const rvit_view out = view(f, f->plan->features);
+    if (model->info.final_norm)
+        return layernorm_to(f, model->norm_gamma, model->norm_beta, model->info.eps, RVIT_F32, out);
+    RVIT_TRY(finish_gather(f));
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = f->x;
+    args.destination = out;
+    args.size = f->plan->features.size;
+    return rvit_copy(f->stream, &args);
+}
+
 static rvit_head_args head_of(const forward *f)
 {
     const rvit_model *model = f->model;
@@ -460,14 +640,22 @@ static rvit_head_args head_of(const forward *f)
     args.n_images = f->plan->desc.max_images;
     args.rows = f->rows.capacity;
     args.dim = model->info.dim;
-    args.n_tokens = model->info.distilled ? 2 : 1;
+    args.n_tokens = model->info.distilled || model->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1;
     args.n_classes = model->info.n_classes;
     args.eps = model->info.eps;
-    args.x = f->x;
-    args.cu_seqlens = f->cu_seqlens;
-    args.gamma = model->norm_gamma;
-    args.beta = model->norm_beta;
-    args.norm = norm_of(args.beta);
+    if (model->info.pooling == RVIT_POOLING_CLS) {
+        args.x = f->x;
+        args.cu_seqlens = f->cu_seqlens;
+    } else {
+        args.x = view(f, f->plan->pooled);
+        args.rows = (int64_t)args.n_images * args.n_tokens;
+    }
+    if (model->info.pooling == RVIT_POOLING_CLS || model->info.pooling == RVIT_POOLING_MEAN_NORM) {
+        const int own = model->fc_norm_gamma.buffer != NULL;
+        args.gamma = own ? model->fc_norm_gamma : model->norm_gamma;
+        args.beta = own ? model->fc_norm_beta : model->norm_beta;
+        args.norm = norm_of(args.beta);
+    }
     args.weight = model->head_weight;
     args.bias = model->head_bias;
     args.logits = f->plan->desc.logits.buffer != NULL ? f->plan->desc.logits : view(f, f->plan->logits);
@@ -496,10 +684,13 @@ rvit_status rvit_forward_record(rvit_session *session)
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));
     if (plan->desc.outputs & RVIT_OUTPUT_FEATURES)
-        RVIT_TRY(layernorm_to(&f, model->norm_gamma, model->norm_beta, info->eps, RVIT_F32, view(&f, plan->features)));
-    RVIT_TRY(finish_gather(&f));
-    if (info->n_classes > 0)
+        RVIT_TRY(features(&f));
+    if (info->n_classes == 0 || info->pooling != RVIT_POOLING_MAP)
+        RVIT_TRY(finish_gather(&f));
+    if (info->n_classes > 0) {
+        RVIT_TRY(pool_rows(&f));
         RVIT_TRY(head(&f));
+    }
     if (plan->schedule.n_stages == 0)
         return RVIT_OK;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;

@@ -21,6 +21,14 @@ typedef struct rvit_predictor_weights {
     rvit_view keep_weight, keep_bias;     /* out_conv.4: [2, dim / 4] */
 } rvit_predictor_weights;
 
+/* Attention pooling (rvit_probe). The query is folded into the keys' weights; its rows past the heads are 0. */
+typedef struct rvit_map_weights {
+    rvit_view query_weight, value_weight, value_bias, proj_weight, proj_bias;
+    rvit_view norm_gamma, norm_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+    int32_t logits;             /* rows of query_weight: the heads, rounded up to a multiple of 4 */
+    int32_t mlp_dim, mlp_width; /* width: padded with zeros to a multiple of 8 */
+} rvit_map_weights;
+
 #define RVIT_PREDICTOR_EPS 1e-5f
 
 struct rvit_model {
@@ -36,13 +44,28 @@ struct rvit_model {
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
+    rvit_view rope_table; /* f32 [tokens, head_dim], as rvit_rope takes it; absent unless rvit_model_rotates */
     rvit_block_weights *blocks;
     rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */
-    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0. RMS norms have no beta */
+    rvit_view norm_gamma, norm_beta, head_weight, head_bias; /* no head where info.n_classes is 0; no norm without info.final_norm; RMS
+                                                                norms have no beta */
+    rvit_view fc_norm_gamma, fc_norm_beta;                   /* of a norm between pooling and head; absent without it */
+    rvit_map_weights map;                                    /* where info.pooling is MAP */
     rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
     char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
 };
 
+static inline int rvit_has_cls(const rvit_model_info *info)
+{
+    return info->n_prefix > info->n_registers;
+}
+
 void rvit_model_retain(rvit_model *model);
+
+/* Whether queries and keys are rotated. */
+static inline int rvit_model_rotates(const rvit_model *m)
+{
+    return m->info.position == RVIT_POSITION_ROPE || m->info.position == RVIT_POSITION_BOTH;
+}
 
 #endif

@@ -22,6 +22,14 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_NORM_GAMMA] = "norm.weight", [RVIT_ROLE_NORM_BETA] = "norm.bias",                                                  \
     [RVIT_ROLE_HEAD_WEIGHT] = "head.weight", [RVIT_ROLE_HEAD_BIAS] = "head.bias",                                                 \
     [RVIT_ROLE_HEAD_DIST_WEIGHT] = "head_dist.weight", [RVIT_ROLE_HEAD_DIST_BIAS] = "head_dist.bias",                             \
+    [RVIT_ROLE_FC_NORM_GAMMA] = "fc_norm.weight", [RVIT_ROLE_FC_NORM_BETA] = "fc_norm.bias",                                      \
+    [RVIT_ROLE_MAP_LATENT] = "attn_pool.latent",                                                                                  \
+    [RVIT_ROLE_MAP_Q_WEIGHT] = "attn_pool.q.weight", [RVIT_ROLE_MAP_Q_BIAS] = "attn_pool.q.bias",                                 \
+    [RVIT_ROLE_MAP_KV_WEIGHT] = "attn_pool.kv.weight", [RVIT_ROLE_MAP_KV_BIAS] = "attn_pool.kv.bias",                             \
+    [RVIT_ROLE_MAP_PROJ_WEIGHT] = "attn_pool.proj.weight", [RVIT_ROLE_MAP_PROJ_BIAS] = "attn_pool.proj.bias",                     \
+    [RVIT_ROLE_MAP_NORM_GAMMA] = "attn_pool.norm.weight", [RVIT_ROLE_MAP_NORM_BETA] = "attn_pool.norm.bias",                      \
+    [RVIT_ROLE_MAP_FC1_WEIGHT] = "attn_pool.mlp.fc1.weight", [RVIT_ROLE_MAP_FC1_BIAS] = "attn_pool.mlp.fc1.bias",                 \
+    [RVIT_ROLE_MAP_FC2_WEIGHT] = "attn_pool.mlp.fc2.weight", [RVIT_ROLE_MAP_FC2_BIAS] = "attn_pool.mlp.fc2.bias",                 \
     [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM1_BETA] = "norm1.bias",                                              \
     [RVIT_ROLE_PROJ_WEIGHT] = "attn.proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attn.proj.bias",                                       \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                              \
@@ -96,6 +104,8 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_PROJ_WEIGHT] = "attention.o_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.o_proj.bias",                         \
     [RVIT_ROLE_SCALE1] = "layer_scale1.lambda1", [RVIT_ROLE_SCALE2] = "layer_scale2.lambda1",                                     \
     [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight", [RVIT_ROLE_NORM2_BETA] = "norm2.bias"
+/* Most have none. */
+#define HF_DINOV3_K_BIAS [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias"
 /* CLIP's and SigLIP's towers. */
 #define HF_TOWER                                                                                                                \
     [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight", [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embedding.weight", \
@@ -111,7 +121,13 @@ enum { SHOWN_NAME = 96 };
 #define HF_CLIP                                                                                                                 \
     HF_TOWER, [RVIT_ROLE_CLS] = "embeddings.class_embedding",                                                                     \
     [RVIT_ROLE_NORM_PRE_GAMMA] = "pre_layrnorm.weight", [RVIT_ROLE_NORM_PRE_BETA] = "pre_layrnorm.bias"
-#define HF_SIGLIP HF_TOWER, [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embedding.bias"
+#define HF_SIGLIP                                                                                                               \
+    HF_TOWER, [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embedding.bias", [RVIT_ROLE_MAP_LATENT] = "head.probe",                  \
+    [RVIT_ROLE_MAP_QKV_WEIGHT] = "head.attention.in_proj_weight", [RVIT_ROLE_MAP_QKV_BIAS] = "head.attention.in_proj_bias",       \
+    [RVIT_ROLE_MAP_PROJ_WEIGHT] = "head.attention.out_proj.weight", [RVIT_ROLE_MAP_PROJ_BIAS] = "head.attention.out_proj.bias",   \
+    [RVIT_ROLE_MAP_NORM_GAMMA] = "head.layernorm.weight", [RVIT_ROLE_MAP_NORM_BETA] = "head.layernorm.bias",                      \
+    [RVIT_ROLE_MAP_FC1_WEIGHT] = "head.mlp.fc1.weight", [RVIT_ROLE_MAP_FC1_BIAS] = "head.mlp.fc1.bias",                           \
+    [RVIT_ROLE_MAP_FC2_WEIGHT] = "head.mlp.fc2.weight", [RVIT_ROLE_MAP_FC2_BIAS] = "head.mlp.fc2.bias"
 #define HF_AIMV2                                                                                                                \
     [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight",                                                                \
     [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embed.weight", [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embed.bias",           \
@@ -184,8 +200,12 @@ static const rvit_family families[] = {
     {"hf-dinov2", "dinov2_with_registers.", "encoder.layer.", HF_FLAG | FREE, {HF_DINOV2, HF_ATTENTION_5, GATE_UP_DOWN}},
     {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}},
     {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}},
-    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}},
-    {"hf-dinov3", "model.", "layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, UP_DOWN}},
+    {"hf-dinov3", "", "layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, GATE_UP_DOWN}},
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, UP_DOWN}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, UP_DOWN}}, /* in memory */
+    {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, GATE_UP_DOWN}}, /* in memory */
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, HF_HEAD}},
     {"hf-clip", "", "encoder.layers.", TOWER, {HF_CLIP}},
@@ -222,17 +242,14 @@ static const struct {
     {"relative_position_bias_table", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rel_pos", 0, RVIT_FEATURE_RELATIVE_POSITION},
     {"rope.freqs", 1, RVIT_FEATURE_MIXED_ROPE},
-    {"rope_embed.periods", 1, RVIT_FEATURE_ROPE},
-    {"storage_tokens", 1, RVIT_FEATURE_ROPE},
+    {"rope_embed.periods", 1, RVIT_FEATURE_META_NAMES},
+    {"storage_tokens", 1, RVIT_FEATURE_META_NAMES},
     {"pre_logits.", 1, RVIT_FEATURE_PRE_LOGITS},
     {"patch_embed.norm.", 1, RVIT_FEATURE_EMBEDDING_NORM},
     {"embeddings.rms_norm.", 0, RVIT_FEATURE_EMBEDDING_NORM},
     {"patch_embed.backbone.", 1, RVIT_FEATURE_CONV_STEM},
     {"embeds.", 1, RVIT_FEATURE_PATCH_ORDER},
-    {"fc_norm.", 1, RVIT_FEATURE_FC_NORM},
-    {"attn_pool.", 1, RVIT_FEATURE_MAP},
-    {"head.probe", 0, RVIT_FEATURE_MAP},
-    {"head.cls_token", 0, RVIT_FEATURE_MAP},
+    {"head.cls_token", 0, RVIT_FEATURE_MAP_BARE},
 };
 
 static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *name)
@@ -245,7 +262,6 @@ static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *na
 
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles)
 {
-    char where[SHOWN_NAME];
     const size_t n_prefix = strlen(family->prefix);
     for (int32_t i = 0; i < rvit_tensor_set_count(set); i++) {
         const char *name = rvit_tensor_set_tensor(set, i)->name;
@@ -256,11 +272,6 @@ void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family,
             if (parts[j].prefix ? strncmp(rest, parts[j].text, strlen(parts[j].text)) == 0 : strstr(name, parts[j].text) != NULL)
                 note(obstacles, parts[j].feature, name);
     }
-    snprintf(where, sizeof where, "names of %s", family->name);
-    if (family->names[RVIT_ROLE_POSITION] == NULL)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_ROPE, where);
-    if (family->names[RVIT_ROLE_CLS] == NULL)
-        rvit_obstacles_feature(obstacles, RVIT_FEATURE_NO_CLS, where);
 }
 
 const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE])

@@ -61,6 +61,8 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
                          (int)desc->max_images, (int)model->info.tokens, INT32_MAX - 1);
     if ((desc->outputs & ~(RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION)) != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)desc->outputs);
+    if ((desc->outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(&model->info))
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
     if (desc->stream != NULL && desc->stream->device != model->device)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream belongs to another device");
     if (desc->stream != NULL && desc->stream->recording)
@@ -160,6 +162,23 @@ rvit_status rvit_session_get_info(const rvit_session *session, rvit_session_info
     return rvit_args_return(out_info, &session->info, sizeof session->info, "session info");
 }
 
+/* Without prefix tokens a mask could leave nothing of an image. */
+static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *args)
+{
+    const int32_t tokens = s->model->info.tokens, n_stages = s->plan->schedule.n_stages;
+    for (int32_t image = 0; image < args->n_images; image++) {
+        int32_t left = 0;
+        for (int32_t t = 0; t < tokens && !left; t++) {
+            left = 1;
+            for (int32_t i = 0; i < n_stages && left; i++)
+                left = args->keep[((int64_t)i * args->n_images + image) * tokens + t] != 0;
+        }
+        if (!left)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep leaves no token of image %d", (int)image);
+    }
+    return RVIT_OK;
+}
+
 static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
 {
     const int32_t tokens = s->model->info.tokens, n_prefix = s->model->info.n_prefix;
@@ -171,7 +190,7 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
                 if (args->keep[((int64_t)i * args->n_images + image) * tokens + t] == 0)
                     return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep of stage %d drops prefix token %d of image %d", (int)i, (int)t,
                                      (int)image);
-    return RVIT_OK;
+    return n_prefix > 0 ? RVIT_OK : check_some_left(s, args);
 }
 
 /* A stage's mask is over the tokens that the stages before it left. */
@@ -306,7 +325,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const rvit_model_info *info = &session->model->info;
     if (args.images != NULL)
         memcpy(rvit_session_host(session, plan->images), args.images,
-               (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_size * (size_t)info->image_size * sizeof(float));
+               (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
     if (masked)
         write_masks(session, &args);
     RVIT_TRY(launch(session, &args));

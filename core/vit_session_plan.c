@@ -64,16 +64,27 @@ static int64_t layout(const rvit_session_plan *p)
     return (int64_t)p->desc.max_images + 1;
 }
 
+static int pools(const rvit_model *m)
+{
+    return m->info.n_classes > 0 && m->info.pooling != RVIT_POOLING_CLS;
+}
+
+static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
+{
+    return (int64_t)p->desc.max_images * (m->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
+}
+
 static int64_t pixels(const rvit_model *m)
 {
-    return (int64_t)m->info.channels * m->info.image_size * m->info.image_size;
+    return (int64_t)m->info.channels * m->info.image_height * m->info.image_width;
 }
 
 static int64_t widest(const rvit_model *m)
 {
     const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size;
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
-    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, mlp = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
+    const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
+    const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
     const int64_t most = patch > qkv ? patch : qkv;
     return most > mlp ? most : mlp;
 }
@@ -225,6 +236,15 @@ static rvit_status check_predictors(const rvit_model *model, const rvit_prune_sc
                      (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
 }
 
+static rvit_status check_cls(const rvit_model *model, const rvit_prune_schedule *schedule)
+{
+    if (schedule->n_stages == 0 || schedule->select == RVIT_SELECT_MASK || schedule->policy->merges || rvit_has_cls(&model->info) ||
+        (schedule->policy->score != RVIT_SCORE_CLS_ATTENTION && schedule->policy->score != RVIT_SCORE_CLS_NORM))
+        return RVIT_OK;
+    return rvit_fail(RVIT_UNSUPPORTED, "%s scores patches by the attention of the CLS token, but the model has none",
+                     schedule->policy->info.name);
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -243,6 +263,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
     RVIT_TRY(check_predictors(model, &schedule));
+    RVIT_TRY(check_cls(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)model->info.tokens + 1) * sizeof(int32_t) : 0;
     const size_t size = sizeof(rvit_session_plan) + (size_t)schedule.n_stages * (sizeof(rvit_stage_plan) + table_size);
     rvit_session_plan *plan = rvit_alloc_new(&model->device->alloc, size);

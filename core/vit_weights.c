@@ -1,6 +1,7 @@
 /* Loads a checkpoint's weights onto a device. */
 #include "core/vit_model.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "core/args.h"
@@ -132,22 +133,42 @@ static rvit_status load_zeros(loader *l, int64_t n, rvit_dtype dtype, rvit_view 
     return write(l, n, dtype, *view);
 }
 
-/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
-static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+/* Queries, keys and values [3 n], from wherever the file has them. */
+static rvit_status read_qkv(const loader *l, rvit_role role, int32_t block, int64_t n, float *values)
 {
     if (has(l, role))
-        return load(l, role, block, 3 * n, dtype, view);
-    RVIT_TRY(place(l, 3 * n, dtype, view));
-    if (l->stream == NULL)
-        return RVIT_OK;
+        return read(l, role, block, 3 * n, values);
     static const rvit_role weights[] = {RVIT_ROLE_Q_WEIGHT, RVIT_ROLE_K_WEIGHT, RVIT_ROLE_V_WEIGHT};
     static const rvit_role biases[] = {RVIT_ROLE_Q_BIAS, RVIT_ROLE_K_BIAS, RVIT_ROLE_V_BIAS};
     for (int64_t i = 0; i < 3; i++) {
         const rvit_role part = role == RVIT_ROLE_QKV_WEIGHT ? weights[i] : biases[i];
         if (has(l, part))
-            RVIT_TRY(read(l, part, block, n, l->values + i * n));
+            RVIT_TRY(read(l, part, block, n, values + i * n));
         else
-            memset(l->values + i * n, 0, (size_t)n * sizeof *l->values);
+            memset(values + i * n, 0, (size_t)n * sizeof *values);
+    }
+    return RVIT_OK;
+}
+
+/* Whether queries and keys are to be brought from the file's layout of rotated pairs to that of the kernels. */
+static int rearranges(const loader *l)
+{
+    return rvit_model_rotates(l->model) && l->checkpoint->config.rope.layout == RVIT_ROPE_INTERLEAVED;
+}
+
+/* Loads queries, keys and values one after another, whether the file stores them together or apart. role: that of all three together. */
+static rvit_status load_qkv(loader *l, rvit_role role, int32_t block, int64_t n, rvit_dtype dtype, rvit_view *view)
+{
+    const rvit_model_info *info = &l->model->info;
+    if (has(l, role) && !rearranges(l))
+        return load(l, role, block, 3 * n, dtype, view);
+    RVIT_TRY(place(l, 3 * n, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read_qkv(l, role, block, n, l->values));
+    if (rearranges(l)) {
+        memcpy(l->more, l->values, 2 * (size_t)n * sizeof *l->more);
+        rvit_rope_to_half(l->more, 2 * info->n_heads, info->head_dim, n / info->dim, l->values);
     }
     return write(l, 3 * n, dtype, *view);
 }
@@ -225,25 +246,30 @@ static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
     return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
 }
 
-/* Loads n floats and zeros after them. */
-static rvit_status load_padded(loader *l, rvit_role role, int32_t block, int64_t n, int64_t padded, rvit_view *view)
+/* Loads a tensor of rows, with zeros behind each row and behind the last. */
+static rvit_status load_padded(loader *l, rvit_role role, int32_t index, const int64_t size[2], const int64_t padded[2], rvit_dtype dtype,
+                               rvit_view *view)
 {
-    if (n == padded)
-        return load(l, role, block, n, RVIT_F32, view);
-    RVIT_TRY(place(l, padded, RVIT_F32, view));
+    const int64_t n = padded[0] * padded[1];
+    if (n == size[0] * size[1])
+        return load(l, role, index, n, dtype, view);
+    RVIT_TRY(place(l, n, dtype, view));
     if (l->stream == NULL)
         return RVIT_OK;
-    RVIT_TRY(read(l, role, block, n, l->values));
-    memset(l->values + n, 0, (size_t)(padded - n) * sizeof *l->values);
-    return write(l, padded, RVIT_F32, *view);
+    RVIT_TRY(read(l, role, index, size[0] * size[1], l->more));
+    memset(l->values, 0, (size_t)n * sizeof *l->values);
+    for (int64_t row = 0; row < size[0]; row++)
+        memcpy(l->values + row * padded[1], l->more + row * size[1], (size_t)size[1] * sizeof *l->values);
+    return write(l, n, dtype, *view);
 }
 
 /* RMS norms have no beta. */
 static rvit_status load_norm_of(loader *l, rvit_role gamma, rvit_role beta, int32_t block, int64_t n, int64_t padded, rvit_view *out_gamma,
                                 rvit_view *out_beta)
 {
-    RVIT_TRY(load_padded(l, gamma, block, n, padded, out_gamma));
-    return l->checkpoint->config.norm_beta ? load_padded(l, beta, block, n, padded, out_beta) : RVIT_OK;
+    const int64_t size[2] = {1, n}, wide[2] = {1, padded};
+    RVIT_TRY(load_padded(l, gamma, block, size, wide, RVIT_F32, out_gamma));
+    return l->checkpoint->config.norm_beta ? load_padded(l, beta, block, size, wide, RVIT_F32, out_beta) : RVIT_OK;
 }
 
 static rvit_status load_norm(loader *l, rvit_role gamma, rvit_role beta, int32_t block, rvit_view *out_gamma, rvit_view *out_beta)
@@ -290,7 +316,8 @@ static rvit_status load_embedding(loader *l)
     RVIT_TRY(rvit_checkpoint_read_positions(l->checkpoint, &model->device->alloc, l->values));
     /* Layout of l->more: the prefix tokens in their order, then the bias of the patches. */
     const int64_t n_registers = info->n_registers;
-    RVIT_TRY(read(l, RVIT_ROLE_CLS, 0, dim, l->more));
+    if (l->checkpoint->config.cls)
+        RVIT_TRY(read(l, RVIT_ROLE_CLS, 0, dim, l->more));
     if (n_prefix - n_registers == 2)
         RVIT_TRY(read(l, RVIT_ROLE_DIST, 0, dim, l->more + dim));
     if (n_registers > 0)
@@ -304,6 +331,21 @@ static rvit_status load_embedding(loader *l)
             l->values[t * dim + i] += addend[i];
     }
     return write(l, n, model->x_dtype, model->embedding);
+}
+
+static rvit_status load_rope_table(loader *l)
+{
+    rvit_model *model = l->model;
+    const rvit_model_info *info = &model->info;
+    const int32_t height = info->image_height / info->patch_size, width = info->image_width / info->patch_size;
+    const int64_t n = (int64_t)info->tokens * info->head_dim;
+    if (!rvit_model_rotates(model))
+        return RVIT_OK;
+    RVIT_TRY(place(l, n, RVIT_F32, &model->rope_table));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    rvit_rope_fill_table(&l->checkpoint->config.rope, height, width, info->n_prefix, info->head_dim, l->values);
+    return write(l, n, RVIT_F32, model->rope_table);
 }
 
 /* A head that the file holds as [dim, n_classes]. */
@@ -321,15 +363,37 @@ static rvit_status load_transposed_head(loader *l)
     return write(l, classes * dim, model->dtype, model->head_weight);
 }
 
+/* 1 on the diagonal, where what is pooled is the result. */
+static rvit_status load_no_head(loader *l)
+{
+    rvit_model *model = l->model;
+    const int64_t dim = model->info.dim;
+    RVIT_TRY(place(l, dim * dim, model->dtype, &model->head_weight));
+    if (l->stream != NULL) {
+        for (int64_t i = 0; i < dim * dim; i++)
+            l->values[i] = i % (dim + 1) == 0 ? 1.0f : 0.0f;
+        RVIT_TRY(write(l, dim * dim, model->dtype, model->head_weight));
+    }
+    return load_zeros(l, dim, RVIT_F32, &model->head_bias);
+}
+
+/* Columns of an ordinary head: those for the CLS row, then for the mean, where it reads both. */
+static int64_t head_columns(const rvit_model *model)
+{
+    return (int64_t)model->info.dim * (model->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
+}
+
 /* A distilled model averages two heads. Side by side and halved, they act as one head. Halving is exact. */
 static rvit_status load_head(loader *l)
 {
     rvit_model *model = l->model;
     const int64_t dim = model->info.dim, classes = model->info.n_classes;
+    if (!l->checkpoint->config.own_head)
+        return load_no_head(l);
     if (!model->info.distilled) {
         RVIT_TRY(l->checkpoint->config.family->flags & RVIT_FAMILY_HEAD_TRANSPOSED
                      ? load_transposed_head(l)
-                     : load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * dim, model->dtype, &model->head_weight));
+                     : load(l, RVIT_ROLE_HEAD_WEIGHT, 0, classes * head_columns(model), model->dtype, &model->head_weight));
         return has(l, RVIT_ROLE_HEAD_BIAS) ? load(l, RVIT_ROLE_HEAD_BIAS, 0, classes, RVIT_F32, &model->head_bias)
                                            : load_zeros(l, classes, RVIT_F32, &model->head_bias);
     }
@@ -350,6 +414,106 @@ static rvit_status load_head(loader *l)
     for (int64_t c = 0; c < classes; c++)
         l->values[c] = 0.5f * (l->values[c] + l->more[c]);
     return write(l, classes, RVIT_F32, model->head_bias);
+}
+
+/* Where the query's, the keys' and the values' tensors are: timm's, or one of Hugging Face's. */
+static rvit_status read_map_part(const loader *l, int32_t part, int32_t bias, float *values)
+{
+    const rvit_role together = bias ? RVIT_ROLE_MAP_QKV_BIAS : RVIT_ROLE_MAP_QKV_WEIGHT;
+    const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
+    char name[RVIT_NAME_SIZE];
+    int64_t all = 3, first = part;
+    rvit_role role = together;
+    if (!has(l, together)) {
+        role = part == 0 ? (bias ? RVIT_ROLE_MAP_Q_BIAS : RVIT_ROLE_MAP_Q_WEIGHT) : bias ? RVIT_ROLE_MAP_KV_BIAS : RVIT_ROLE_MAP_KV_WEIGHT;
+        all = part == 0 ? 1 : 2;
+        first = part == 0 ? 0 : part - 1;
+    }
+    RVIT_TRY(name_of(l, role, 0, name));
+    return rvit_checkpoint_read_part(l->checkpoint, &l->model->device->alloc, name, all * n, first * n, n, RVIT_F32, values);
+}
+
+/* U[h, :] = Wk_h^T q_h / sqrt(head_dim), q = Wq latent + bq. The bias of the keys adds the same to all logits of a head, and so nothing. */
+static void fold_query(const loader *l, const float *query, const float *keys, float *folded)
+{
+    const rvit_model *model = l->model;
+    const int64_t dim = model->info.dim, head_dim = model->info.head_dim;
+    const double scale = 1.0 / sqrt((double)head_dim);
+    for (int64_t h = 0; h < model->map.logits; h++)
+        for (int64_t i = 0; i < dim; i++) {
+            double sum = 0.0;
+            for (int64_t j = h * head_dim; h < model->info.n_heads && j < (h + 1) * head_dim; j++)
+                sum += (double)query[j] * (double)keys[j * dim + i];
+            folded[h * dim + i] = (float)(sum * scale);
+        }
+}
+
+/* The folded query, in l->values; l->more: the latent, the bias, the query, then U. */
+static rvit_status load_map_query(loader *l)
+{
+    rvit_model *model = l->model;
+    const int64_t dim = model->info.dim, n = model->map.logits * dim;
+    RVIT_TRY(place(l, n, model->dtype, &model->map.query_weight));
+    /* Room for a tensor of [dim, dim], and in l->more for what is computed. */
+    if (l->largest < dim * dim)
+        l->largest = dim * dim;
+    if (l->largest < n + 3 * dim)
+        l->largest = n + 3 * dim;
+    if (l->stream == NULL)
+        return RVIT_OK;
+    float *latent = l->more, *query = latent + dim, *bias = query + dim, *folded = bias + dim;
+    RVIT_TRY(read(l, RVIT_ROLE_MAP_LATENT, 0, dim, latent));
+    RVIT_TRY(read_map_part(l, 0, 1, bias));
+    RVIT_TRY(read_map_part(l, 0, 0, l->values));
+    for (int64_t j = 0; j < dim; j++) {
+        double sum = (double)bias[j];
+        for (int64_t i = 0; i < dim; i++)
+            sum += (double)l->values[j * dim + i] * (double)latent[i];
+        query[j] = (float)sum;
+    }
+    RVIT_TRY(read_map_part(l, 1, 0, l->values));
+    fold_query(l, query, l->values, folded);
+    memcpy(l->values, folded, (size_t)n * sizeof *folded);
+    return write(l, n, model->dtype, model->map.query_weight);
+}
+
+static rvit_status load_map_values(loader *l, int32_t bias, rvit_dtype dtype, rvit_view *view)
+{
+    const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
+    RVIT_TRY(place(l, n, dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read_map_part(l, 2, bias, l->values));
+    return write(l, n, dtype, *view);
+}
+
+static rvit_status load_map_mlp(loader *l)
+{
+    rvit_map_weights *map = &l->model->map;
+    const int64_t dim = l->model->info.dim, mlp = map->mlp_dim, width = map->mlp_width;
+    const rvit_dtype dtype = l->model->dtype;
+    RVIT_TRY(load_padded(l, RVIT_ROLE_MAP_FC1_WEIGHT, 0, (int64_t[]){mlp, dim}, (int64_t[]){width, dim}, dtype, &map->fc1_weight));
+    RVIT_TRY(load_padded(l, RVIT_ROLE_MAP_FC1_BIAS, 0, (int64_t[]){1, mlp}, (int64_t[]){1, width}, RVIT_F32, &map->fc1_bias));
+    RVIT_TRY(load_padded(l, RVIT_ROLE_MAP_FC2_WEIGHT, 0, (int64_t[]){dim, mlp}, (int64_t[]){dim, width}, dtype, &map->fc2_weight));
+    return load(l, RVIT_ROLE_MAP_FC2_BIAS, 0, dim, RVIT_F32, &map->fc2_bias);
+}
+
+static rvit_status load_map(loader *l)
+{
+    rvit_map_weights *map = &l->model->map;
+    const rvit_model_info *info = &l->model->info;
+    const int64_t dim = info->dim;
+    const rvit_dtype dtype = l->model->dtype;
+    map->logits = (info->n_heads + 3) / 4 * 4;
+    map->mlp_dim = l->checkpoint->config.map_mlp;
+    map->mlp_width = (map->mlp_dim + 7) / 8 * 8;
+    RVIT_TRY(load_map_query(l));
+    RVIT_TRY(load_map_values(l, 0, dtype, &map->value_weight));
+    RVIT_TRY(load_map_values(l, 1, RVIT_F32, &map->value_bias));
+    RVIT_TRY(load(l, RVIT_ROLE_MAP_PROJ_WEIGHT, 0, dim * dim, dtype, &map->proj_weight));
+    RVIT_TRY(load(l, RVIT_ROLE_MAP_PROJ_BIAS, 0, dim, RVIT_F32, &map->proj_bias));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_MAP_NORM_GAMMA, RVIT_ROLE_MAP_NORM_BETA, 0, &map->norm_gamma, &map->norm_beta));
+    return load_map_mlp(l);
 }
 
 static rvit_status load_predictor(loader *l, int32_t p)
@@ -377,11 +541,17 @@ static rvit_status walk(loader *l)
     l->size = 0;
     RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
+    RVIT_TRY(load_rope_table(l));
     if (info->norm_pre)
         RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(load_block(l, b));
-    RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, &model->norm_gamma, &model->norm_beta));
+    if (info->final_norm)
+        RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_GAMMA, RVIT_ROLE_NORM_BETA, 0, &model->norm_gamma, &model->norm_beta));
+    if (l->checkpoint->config.fc_norm)
+        RVIT_TRY(load_norm(l, RVIT_ROLE_FC_NORM_GAMMA, RVIT_ROLE_FC_NORM_BETA, 0, &model->fc_norm_gamma, &model->fc_norm_beta));
+    if (info->pooling == RVIT_POOLING_MAP)
+        RVIT_TRY(load_map(l));
     for (int32_t p = 0; p < info->n_predictors; p++)
         RVIT_TRY(load_predictor(l, p));
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
@@ -441,9 +611,10 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
     const struct {
         const char *name;
         int64_t model, other;
-    } fields[] = {FIELD(image_size), FIELD(patch_size), FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
-                  FIELD(mlp_dim),    FIELD(n_prefix),   FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),   FIELD(activation), FIELD(rms_norm),  FIELD(position),  FIELD(gated)};
+    } fields[] = {FIELD(image_size),   FIELD(patch_size),  FIELD(channels),  FIELD(dim),       FIELD(n_heads),     FIELD(depth),
+                  FIELD(mlp_dim),      FIELD(n_prefix),    FIELD(n_classes), FIELD(distilled), FIELD(n_registers), FIELD(n_predictors),
+                  FIELD(norm_pre),     FIELD(activation),  FIELD(rms_norm),  FIELD(position),  FIELD(pooling),     FIELD(final_norm),
+                  FIELD(image_height), FIELD(image_width), FIELD(gated)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)
@@ -464,6 +635,13 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
     RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
     if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
+    const int32_t fc_norm = model->fc_norm_gamma.buffer != NULL,
+                  map_mlp = model->info.pooling == RVIT_POOLING_MAP ? model->map.mlp_dim : -1;
+    if (fc_norm != checkpoint->config.fc_norm || (map_mlp >= 0 && map_mlp != checkpoint->config.map_mlp))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of the checkpoint is %d, of the model %d",
+                         fc_norm != checkpoint->config.fc_norm ? "fc_norm" : "the MLP width of the attention pooling",
+                         fc_norm != checkpoint->config.fc_norm ? checkpoint->config.fc_norm : checkpoint->config.map_mlp,
+                         fc_norm != checkpoint->config.fc_norm ? fc_norm : map_mlp);
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));

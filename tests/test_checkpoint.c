@@ -344,8 +344,6 @@ static void unknown_tensors(void **state)
         {"blocks.0.attn.q_norm.weight", "normalised queries and keys"},
         {"blocks.0.attn.relative_position_bias_table", "relative position bias"},
         {"pre_logits.fc.weight", "between norm and head"},
-        {"attn_pool.latent", "attention pooling"},
-        {"fc_norm.weight", "averaged patches"},
     };
     static const char *const gates[] = {"blocks.1.mlp.fc1_g.weight", "blocks.0.mlp.w12.weight"};
     for (int i = 0; i < 2; i++) {

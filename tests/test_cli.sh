@@ -251,13 +251,13 @@ err "resized by a bilinear filter and without regard to their shape, which this 
 in_recipe 0 --crop 0.9
 out '^ +77\.2 %  cat$'
 rm "$folder/recipe/preprocessor_config.json"
-echo '{"architecture": "vit_tiny_patch16_224", "model_args": {"act_layer": "quick_gelu"}, "global_pool": "avg"}' \
-    >"$folder/recipe/config.json"
+echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "avg", "model_args": {"act_layer": "quick_gelu",
+    "embed_dim": 192, "num_heads": 3}}' >"$folder/recipe/config.json"
 in_recipe 3
-err "the model has a head on averaged patches, which is not supported .config.json: global_pool."
+err "tell how its rotary positions turn: give timm's name"
 expect 4 inspect "$folder/recipe/model.safetensors"
 out '^  activation  quick GELU +config.json: model_args.act_layer$'
-in_recipe 0 --activation gelu --pool cls --mean 0.5 --std 0.5
+in_recipe 0 --activation gelu --pool cls --position table --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 in_recipe 2 --heads 5
 err "the width 192 cannot be cut into 5 heads .given."

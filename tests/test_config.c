@@ -142,14 +142,102 @@ static void rope_ape(void **state)
     add_scales(&deit_small);
     REFUSED(NULL, RVIT_UNSUPPORTED, "whether positions are rotary", "--position");
     write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"num_classes\":10}");
-    REFUSED(NULL, RVIT_UNSUPPORTED,
-            "rotary positions, which is not supported (config.json: architecture 'vit_small_patch16_rope_ape_224')");
+    assert_int_equal(loaded(NULL).position, RVIT_POSITION_BOTH);
+    expect_fact("rotary base", "100", "config.json: architecture 'vit_small_patch16_rope_ape_224'");
+    expect_fact("rotary axes", "x, y", "config.json: architecture");
     write_beside("config.json", "{\"architecture\":\"deit3_small_patch16_224\",\"num_classes\":10}");
     assert_int_equal(loaded(NULL).position, RVIT_POSITION_TABLE);
     remove_beside();
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.architecture = "vit_small_patch16_rope_ape_224";
-    REFUSED(&desc, RVIT_UNSUPPORTED, "rotary positions");
+    assert_int_equal(loaded(&desc).position, RVIT_POSITION_BOTH);
+    desc.architecture = "deit3_small_patch16_224";
+    desc.position = RVIT_POSITION_BOTH;
+    REFUSED(&desc, RVIT_UNSUPPORTED, "tell how its rotary positions turn: give timm's name (--architecture)");
+    desc.position = RVIT_POSITION_ROPE;
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "tensor 'pos_embed' is there, but positions are 'rotary' in given");
+    /* Learned frequencies are tensors; without them this is no such model. */
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_mixed_ape_224\",\"num_classes\":10}");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "how its rotary positions turn");
+    remove_beside();
+}
+
+/* What is said of rotary positions is believed within reason. */
+static void rotations(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *args;
+        rvit_status status;
+        const char *word;
+    } cases[] = {
+        {"\"rope_temperature\":0.5", RVIT_BAD_FILE, "the base of the rotary positions is 0.5 in config.json: model_args.rope_temperature"},
+        {"\"rope_temperature\":1e30", RVIT_BAD_FILE, "expected 1 to 1e12"},
+        {"\"rope_temperature\":\"hot\"", RVIT_BAD_FILE, "config.json: model_args.rope_temperature is not a number above 0"},
+        {"\"rope_grid_indexing\":\"ji\"", RVIT_UNSUPPORTED, "model_args.rope_grid_indexing is not understood"},
+        {"\"rope_grid_indexing\":1", RVIT_BAD_FILE, "rope_grid_indexing is not a string"},
+        {"\"rope_type\":\"mixed\"", RVIT_UNSUPPORTED, "model_args.rope_type is not understood"},
+        {"\"rope_grid_offset\":-1", RVIT_BAD_FILE, "rope_grid_offset is -1, expected 0 to"},
+        {"\"rope_rotate_half\":\"yes\"", RVIT_BAD_FILE, "rope_rotate_half is not true or false"},
+        {"\"ref_feat_shape\":[0, 4]", RVIT_BAD_FILE, "ref_feat_shape is not a size"},
+    };
+    bare(&deit_small);
+    add_scales(&deit_small);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{%s}}", cases[i].args);
+        write_beside("config.json", text);
+        REFUSED(NULL, cases[i].status, cases[i].word);
+    }
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_ape_224\",\"model_args\":{\"rope_temperature\":50,"
+                                "\"rope_grid_indexing\":\"ij\",\"rope_rotate_half\":true,\"ref_feat_shape\":[16, 24]}}");
+    expect_fact("rotary base", "50", "config.json: model_args.rope_temperature");
+    expect_fact("rotary axes", "y, x", "config.json: model_args.rope_grid_indexing");
+    expect_fact("rotary pairs", "halves", "config.json: model_args.rope_rotate_half");
+    expect_fact("rotary reference", "16, 24", "config.json: model_args.ref_feat_shape");
+    remove_beside();
+}
+
+/* Without a position table no tensor tells the image size. */
+static void no_table(void **state)
+{
+    (void)state;
+    bare(&deit_small);
+    add_scales(&deit_small);
+    drop(&scratch, (int)(get(&scratch, "pos_embed") - scratch.tensors));
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads", "whether positions are rotary, the image size", "--position, --image-size");
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\"}");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "tell the image size: give --image-size");
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.image_size = 96;
+    assert_int_equal(loaded(&desc).tokens, 37);
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"pretrained_cfg\":{\"input_size\":[3,160,160]}}");
+    assert_int_equal(loaded(NULL).image_size, 160);
+    assert_int_equal(loaded(NULL).tokens, 101);
+    assert_int_equal(loaded(&desc).image_size, 96);
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":[100,240]}}");
+    assert_int_equal(loaded(NULL).image_size, 0);
+    assert_int_equal(loaded(NULL).tokens, 1 + 6 * 15);
+    assert_int_equal(loaded(&desc).image_size, 96);
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_rope_224\",\"pretrained_cfg\":{\"input_size\":[3,160,160]}}");
+    expect_fact("image", "160, 160", "config.json: pretrained_cfg.input_size");
+    static const struct {
+        const char *text;
+        rvit_status status;
+        const char *word;
+    } cases[] = {
+        {"{\"architecture\":\"deit3_small_patch16_224\"}", RVIT_BAD_FILE,
+         "tensor 'pos_embed' is missing, but positions are 'table' in config.json: architecture"},
+        {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":8}}", RVIT_BAD_FILE,
+         "expected 16 to 16384 an edge"},
+        {"{\"architecture\":\"vit_small_patch16_rope_224\",\"model_args\":{\"img_size\":1000000}}", RVIT_BAD_FILE,
+         "images are of 1000000 x 1000000 pixels in config.json: model_args.img_size"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_beside("config.json", cases[i].text);
+        REFUSED(NULL, cases[i].status, cases[i].word);
+    }
+    remove_beside();
 }
 
 static void mean_pooling(void **state)
@@ -157,16 +245,25 @@ static void mean_pooling(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avg\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "a head on averaged patches, which is not supported (config.json: global_pool)");
+    assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
+    expect_fact("pooling", "mean of the patches", "config.json: global_pool");
     write_beside("config.json",
                  "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"avg\"},\"global_pool\":\"token\"}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "config.json: model_args.global_pool");
+    assert_int_equal(loaded(NULL).pooling, RVIT_POOLING_MEAN);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"map\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "pooling is by attention (config.json: global_pool), but the weights have none");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"\"}");
+    REFUSED(NULL, RVIT_UNSUPPORTED, "a head on every row, which is not supported (config.json: global_pool)");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"global_pool\":\"avgmax\"}");
     REFUSED(NULL, RVIT_UNSUPPORTED, "global_pool is 'avgmax'");
     remove_beside();
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     desc.pooling = RVIT_POOLING_MEAN;
-    REFUSED(&desc, RVIT_UNSUPPORTED, "a head on averaged patches, which is not supported (given)");
+    assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MEAN);
+    desc.pooling = RVIT_POOLING_MEAN_NORM;
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the head normalises the mean (given), but the weights have no fc_norm");
+    desc.pooling = RVIT_POOLING_CLS_MEAN;
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the head reads CLS row and mean (given), but has columns for one");
     /* Without a head the rows are the result, whatever a head would read. */
     drop(&scratch, (int)(get(&scratch, "head.weight") - scratch.tensors));
     drop(&scratch, (int)(get(&scratch, "head.bias") - scratch.tensors));
@@ -271,14 +368,18 @@ static void images_that_are_not_square(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[112,448]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "images that are not square, which is not supported (config.json: model_args.img_size)");
+    const rvit_model_info wide = loaded(NULL);
+    assert_int_equal(wide.image_height, 112);
+    assert_int_equal(wide.image_width, 448);
+    assert_int_equal(wide.image_size, 0);
+    assert_int_equal(wide.tokens, 197);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,112,448]}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "images that are not square", "pretrained_cfg.input_size");
+    assert_int_equal(loaded(NULL).image_width, 448);
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":384}}");
     REFUSED(NULL, RVIT_BAD_FILE,
             "the position table is for 196 patches, but images are of 384 x 384 pixels in config.json: model_args.img_size");
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":230}}");
-    REFUSED(NULL, RVIT_UNSUPPORTED, "no multiple of the patch size");
+    assert_int_equal(loaded(NULL).image_size, 230); /* the lines past the last patch are not read */
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"img_size\":[224,224,3,1]}}");
     REFUSED(NULL, RVIT_BAD_FILE, "model_args.img_size is not a size in pixels");
     remove_beside();
@@ -389,8 +490,7 @@ static void all_obstacles(void **state)
     write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"mish\",\"block_fn\":\"x\"}}");
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
     for (desc.lenient = 0; desc.lenient < 2; desc.lenient++)
-        REFUSED(&desc, RVIT_UNSUPPORTED, "a head with attention pooling", "normalised queries and keys", "act_layer is 'mish'",
-                "model_args.block_fn is not understood");
+        REFUSED(&desc, RVIT_UNSUPPORTED, "normalised queries and keys", "act_layer is 'mish'", "model_args.block_fn is not understood");
     desc.lenient = 0;
     desc.describe = 1;
     rvit_checkpoint *checkpoint;
@@ -402,7 +502,7 @@ static void all_obstacles(void **state)
     rvit_model *m = NULL;
     assert_int_equal(rvit_device_create(&device_desc, &device), RVIT_OK);
     assert_int_equal(rvit_model_create(device, checkpoint, NULL, &m), RVIT_UNSUPPORTED);
-    ASSERT_DETAIL("a head with attention pooling");
+    ASSERT_DETAIL("normalised queries and keys");
     assert_null(m);
     rvit_device_destroy(device);
     rvit_checkpoint_destroy(checkpoint);
@@ -471,7 +571,8 @@ static void bad_configs(void **state)
          "blocks or a stem that no plain Vision Transformer has"},
         {"{\"model_type\":\"swin\"}", RVIT_UNSUPPORTED, "config.json: model_type 'swin' is not known here"},
         {"{\"model_type\":\"siglip\",\"vision_config\":{\"hidden_size\":192,\"intermediate_size\":768,\"num_attention_heads\":3}}",
-         RVIT_UNSUPPORTED, "attention pooling, which is not supported (config.json: the default of model_type 'siglip_vision_model')"},
+         RVIT_BAD_FILE,
+         "pooling is by attention (config.json: the default of model_type 'siglip_vision_model'), but the weights have none"},
         {"[]", RVIT_BAD_FILE, "config.json: its top level is not an object"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -489,39 +590,15 @@ static void families(void **state)
     static const struct {
         const char *config, *tensors[12], *words[6];
     } cases[] = {
-        {"{\"model_type\":\"siglip\",\"vision_config\":{\"patch_size\":16}}",
-         {"vision_model.embeddings.patch_embedding.weight", "vision_model.embeddings.position_embedding.weight",
-          "vision_model.encoder.layers.0.layer_norm1.weight", "vision_model.encoder.layers.0.layer_norm1.bias",
-          "vision_model.encoder.layers.0.self_attn.q_proj.weight", "vision_model.embeddings.patch_embedding.bias",
-          "vision_model.head.probe", "text_model.embeddings.token_embedding.weight", "logit_scale"},
-         {"attention pooling", "tensor 'vision_model.head.probe'", "no CLS token", "names of hf-siglip"}},
-        {"{\"model_type\":\"dinov3_vit\",\"use_gated_mlp\":true}",
-         {"embeddings.cls_token", "embeddings.register_tokens", "embeddings.patch_embeddings.weight", "layer.0.norm1.weight",
-          "layer.0.norm1.bias", "layer.0.attention.q_proj.weight", "layer.0.mlp.gate_proj.weight", "layer.0.layer_scale1.lambda1",
-          "norm.weight"},
-         {"rotary positions", "names of hf-dinov3"}},
         {"{\"model_type\":\"aimv2_vision_model\"}",
          {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
           "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
           "rms_norm.weight", "head.cls_token"},
-         {"attention pooling", "no CLS token"}},
-        {"{\"architecture\":\"eva02_base_patch14_224\"}",
-         {"cls_token", "pos_embed", "patch_embed.proj.weight", "patch_embed.proj.bias", "blocks.0.norm1.weight", "blocks.0.norm1.bias",
-          "blocks.0.attn.q_proj.weight", "blocks.0.mlp.fc1_g.weight", "blocks.0.mlp.norm.weight", "fc_norm.weight"},
-         {"fc_norm", "rotary positions"}},
-        {"{\"architecture\":\"vit_pe_core_base_patch16_224\"}",
-         {"cls_token", "pos_embed", "patch_embed.proj.weight", "norm_pre.weight", "norm_pre.bias", "blocks.0.norm1.weight",
-          "blocks.0.attn.qkv.weight", "norm.weight", "attn_pool.latent", "head.weight"},
-         {"attention pooling", "rotary positions"}},
-        {"{\"architecture\":\"vit_base_patch16_siglip_224\"}",
-         {"visual.trunk.pos_embed", "visual.trunk.patch_embed.proj.weight", "visual.trunk.patch_embed.proj.bias",
-          "visual.trunk.blocks.0.norm1.weight", "visual.trunk.blocks.0.norm1.bias", "visual.trunk.blocks.0.attn.qkv.weight",
-          "visual.trunk.attn_pool.latent", "visual.trunk.norm.weight", "text.token_embedding.weight", "logit_scale"},
-         {"attention pooling", "visual.trunk.attn_pool.latent"}},
+         {"attention pooling without an MLP", "a norm of the patches before their positions"}},
         {NULL,
          {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
           "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},
-         {"rotary positions", "no position table", "the activation"}},
+         {"the tensor names of DINOv3's own code", "the activation"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         remove_beside();
@@ -582,6 +659,8 @@ int main(void)
         cmocka_unit_test(bare_files),
         cmocka_unit_test(moco_heads),
         cmocka_unit_test(rope_ape),
+        cmocka_unit_test(rotations),
+        cmocka_unit_test(no_table),
         cmocka_unit_test(mean_pooling),
         cmocka_unit_test(activations),
         cmocka_unit_test(hugging_face_needs_its_config),

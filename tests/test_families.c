@@ -363,7 +363,77 @@ static void layer_scale(void **state)
     expect_bad(NULL, RVIT_BAD_FILE, "tensor 'blocks.0.ls2.gamma': expected the shape [64], found [63]");
 }
 
-/* Which rows of the embedding get which token and which position: timm with positions for all, for patches only, and DINOv2's own. */
+/* Parts between the rows and the head: each tensor is missed by its name, a wrong shape is named, and none is passed over. */
+static void pooled_heads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int rank, shape[3];
+    } tensors[] = {{"latent", 3, {1, 1, 64}}, {"q.weight", 2, {64, 64}},       {"q.bias", 1, {64}},       {"kv.weight", 2, {128, 64}},
+                   {"kv.bias", 1, {128}},     {"proj.weight", 2, {64, 64}},    {"proj.bias", 1, {64}},    {"norm.weight", 1, {64}},
+                   {"norm.bias", 1, {64}},    {"mlp.fc1.weight", 2, {96, 64}}, {"mlp.fc1.bias", 1, {96}}, {"mlp.fc2.weight", 2, {64, 96}},
+                   {"mlp.fc2.bias", 1, {64}}};
+    const int n = (int)(sizeof tensors / sizeof *tensors);
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.lenient = 1;
+    desc.pooling = RVIT_POOLING_MAP;
+    for (int bad = -1; bad < 2 * n; bad++) {
+        char name[64], word[128];
+        build(&scratch, &small_geometry, "F32");
+        for (int i = 0; i < n; i++) {
+            snprintf(name, sizeof name, "attn_pool.%s", tensors[i].name);
+            add(&scratch, name, tensors[i].rank, tensors[i].shape[0], tensors[i].shape[1], tensors[i].shape[2], 0);
+            if (bad == n + i)
+                get(&scratch, name)->shape[0]++;
+        }
+        if (bad < 0) {
+            rvit_model *m = load_model(&desc, RVIT_F32);
+            assert_int_equal(m->map.mlp_dim, 96);
+            rvit_model_destroy(m);
+            rvit_checkpoint_desc other = desc;
+            other.pooling = RVIT_POOLING_CLS;
+            expect_bad(&other, RVIT_INVALID_ARGUMENT, "the weights have attention pooling, but pooling is CLS row (given)");
+            continue;
+        }
+        snprintf(name, sizeof name, "attn_pool.%s", tensors[bad % n].name);
+        snprintf(word, sizeof word, bad < n ? "tensor '%s' is missing" : "tensor '%s': expected the shape", name);
+        if (bad < n)
+            drop_name(name);
+        expect_bad(&desc, RVIT_BAD_FILE, word);
+    }
+    for (int bad = 0; bad < 4; bad++) {
+        build(&scratch, &small_geometry, "F32");
+        add(&scratch, "fc_norm.weight", 1, bad == 0 ? 63 : 64, 0, 0, 0);
+        if (bad != 1)
+            add(&scratch, "fc_norm.bias", 1, 64, 0, 0, 0);
+        if (bad < 3) {
+            drop_name("norm.weight");
+            drop_name("norm.bias");
+        }
+        desc.pooling = RVIT_POOLING_MEAN;
+        if (bad == 0)
+            expect_bad(&desc, RVIT_BAD_FILE, "tensor 'fc_norm.weight': expected the shape [64], found [63]");
+        if (bad == 1)
+            expect_bad(&desc, RVIT_BAD_FILE, "tensor 'fc_norm.bias' is missing");
+        if (bad == 3)
+            expect_bad(&desc, RVIT_UNSUPPORTED, "two norms after the last block");
+        if (bad == 2) {
+            rvit_model *m = load_model(&desc, RVIT_F32);
+            assert_int_equal(m->info.pooling, RVIT_POOLING_MEAN_NORM);
+            rvit_model_destroy(m);
+        }
+    }
+    build(&scratch, &small_geometry, "F32");
+    drop_name("norm.weight");
+    drop_name("norm.bias");
+    expect_bad(NULL, RVIT_BAD_FILE, "tensor 'norm.weight' is missing, and nothing says that the model has no norm after the last block");
+    build(&scratch, &small_geometry, "F32");
+    drop_name("cls_token");
+    get(&scratch, "pos_embed")->shape[1]--;
+    expect_bad(NULL, RVIT_BAD_FILE, "the head reads the CLS row");
+}
+
 /* A gate's tensor and the values' in place of the one that holds both. */
 static void split_gate(const char *kind)
 {
@@ -385,14 +455,12 @@ static void build_gated(void)
 {
     build(&scratch, &small_geometry, "F32");
     set_config(&scratch, "{\"architecture\":\"vit\",\"model_args\":{\"num_heads\":1,\"swiglu_mlp\":true}}");
-    for (int b = 0; b < 2; b++) {
-        char name[96];
-        snprintf(name, sizeof name, "blocks.%d.mlp.fc1.weight", b);
-        get(&scratch, name)->shape[0] = 2 * 43;
-        snprintf(name, sizeof name, "blocks.%d.mlp.fc1.bias", b);
-        get(&scratch, name)->shape[0] = 2 * 43;
-        snprintf(name, sizeof name, "blocks.%d.mlp.fc2.weight", b);
-        get(&scratch, name)->shape[1] = 43;
+    for (int i = 0; i < scratch.n; i++) {
+        tensor *t = &scratch.tensors[i];
+        if (strstr(t->name, "mlp.fc1.") != NULL)
+            t->shape[0] = 2 * 43;
+        if (strstr(t->name, "mlp.fc2.weight") != NULL)
+            t->shape[1] = 43;
     }
 }
 
@@ -431,6 +499,7 @@ static void gated(void **state)
     }
 }
 
+/* Which rows of the embedding get which token and which position: timm with positions for all, for patches only, and DINOv2's own. */
 static void registers(void **state)
 {
     (void)state;
@@ -715,18 +784,17 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(hugging_face),
-        cmocka_unit_test(hugging_face_missing),
-        cmocka_unit_test(token_without_head),
-        cmocka_unit_test(layer_scale),
-        cmocka_unit_test(gated),
-        cmocka_unit_test(registers),
-        cmocka_unit_test(predictors),
-        cmocka_unit_test(configs),
-        cmocka_unit_test(config_links),
-        cmocka_unit_test(resampled),
-        cmocka_unit_test(bad_descs),
-    };
+    const struct CMUnitTest tests[] = {cmocka_unit_test(hugging_face),
+                                       cmocka_unit_test(hugging_face_missing),
+                                       cmocka_unit_test(token_without_head),
+                                       cmocka_unit_test(layer_scale),
+                                       cmocka_unit_test(pooled_heads),
+                                       cmocka_unit_test(gated),
+                                       cmocka_unit_test(registers),
+                                       cmocka_unit_test(predictors),
+                                       cmocka_unit_test(configs),
+                                       cmocka_unit_test(config_links),
+                                       cmocka_unit_test(resampled),
+                                       cmocka_unit_test(bad_descs)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

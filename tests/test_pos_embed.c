@@ -1,9 +1,10 @@
-/* Resampled position tables: weights worked out by hand, and what holds for every size. */
+/* Resampled position tables: weights worked out by hand, and what holds for every size. Tables of rotary positions. */
 #include "temp_file.h"
 
 #include <math.h>
 
 #include "core/pos_embed.h"
+#include "core/rope_table.h"
 
 static const rvit_resample ways[] = {RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_BILINEAR};
 
@@ -123,13 +124,43 @@ static void failed_allocations(void **state)
     }
 }
 
+/* DINOv3's angles, for heads of 8 and 2 x 3 patches. */
+static void rotation_vectors(void **state)
+{
+    (void)state;
+    static const double angles[2][4] = {{-3.14159265, -0.31415927, -4.18879020, -0.41887902}, {3.14159265, 0.31415927, 0, 0}};
+    static const int32_t rows[2] = {1 + 0, 1 + 4}; /* patches (0, 0) and (1, 1), after a CLS token */
+    const rvit_rope_config dinov3 = {.coordinates = RVIT_ROPE_CENTRED, .base = 100};
+    float table[7 * 8];
+    rvit_rope_fill_table(&dinov3, 2, 3, 1, 8, table);
+    for (int i = 0; i < 2; i++)
+        for (int j = 0; j < 4; j++) {
+            assert_true(fabs(table[rows[i] * 8 + j] - cos(angles[i][j])) < 1e-7);
+            assert_true(fabs(table[rows[i] * 8 + 4 + j] - sin(angles[i][j])) < 1e-7);
+        }
+    for (int j = 0; j < 8; j++)
+        assert_true(table[j] == (j < 4));
+    /* The column first, brought to a reference grid: the patch (1, 2) is at x 3 / 3 * 6 and y 2 / 2 * 4. */
+    const rvit_rope_config other = {.coordinates = RVIT_ROPE_INDEX, .order = RVIT_ROPE_XY, .base = 16, .offset = 1, .reference = {4, 6}};
+    static const double turned[4] = {6, 1.5, 4, 1};
+    rvit_rope_fill_table(&other, 2, 3, 1, 8, table);
+    for (int j = 0; j < 4; j++)
+        assert_true(fabs(table[6 * 8 + 4 + j] - sin(turned[j])) < 1e-7);
+
+    float from[2 * 8 * 3], to[2 * 8 * 3];
+    static const int32_t order[8] = {0, 2, 4, 6, 1, 3, 5, 7};
+    for (int i = 0; i < 2 * 8 * 3; i++)
+        from[i] = (float)i;
+    rvit_rope_to_half(from, 2, 8, 3, to);
+    for (int i = 0; i < 2 * 8 * 3; i++)
+        assert_true(to[i] == (float)((i / 24 * 8 + order[i / 3 % 8]) * 3 + i % 3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(weight_vectors),
-        cmocka_unit_test(grid_vectors),
-        cmocka_unit_test(laws),
-        cmocka_unit_test(failed_allocations),
+        cmocka_unit_test(weight_vectors),     cmocka_unit_test(grid_vectors),     cmocka_unit_test(laws),
+        cmocka_unit_test(failed_allocations), cmocka_unit_test(rotation_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -55,10 +55,11 @@ def filling(name, shape):
         return 1.0, 2
     if len(shape) == 1:
         return 0.0, 3
-    if "token" in name or "pos" in name:
+    if "token" in name or "pos" in name or "latent" in name or "probe" in name:
         return 0.0, 1
     fan_in = math.prod(shape[1:])
-    return 0.0, max(0, round(math.log2(fan_in / 3) / 2) - ("head" in name or "classifier" in name))
+    last = ("head" in name or "classifier" in name) and "head.attention" not in name and "head.mlp" not in name
+    return 0.0, max(0, round(math.log2(fan_in / 3) / 2) - last)
 
 
 def fill(shapes, dtype):
@@ -73,8 +74,10 @@ def fill(shapes, dtype):
 
 
 def images_of(n, size, channels=3):
-    values = [2 * noise(IMAGE_STREAM + i, channels * size * size) for i in range(n)]
-    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, size, size).double()
+    """size: of an edge, or (height, width)."""
+    height, width = size if isinstance(size, (tuple, list)) else (size, size)
+    values = [2 * noise(IMAGE_STREAM + i, channels * height * width) for i in range(n)]
+    return torch.from_numpy(numpy.stack(values)).reshape(n, channels, height, width).double()
 
 
 class Dump:
@@ -119,8 +122,9 @@ class Timm(Dump):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
         self.arch, self.rename, self.kwargs = arch, rename, kwargs
         model = self.create()
-        self.trained_size = model.patch_embed.img_size[0]
-        self.features = model.num_classes == 0
+        size = model.patch_embed.img_size
+        self.trained_size = size[0] if size[0] == size[1] else tuple(size)
+        self.features = model.num_classes == 0 and model.global_pool != "map"
         self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
         self.shapes = {}
         for key, value in model.state_dict().items():
@@ -133,7 +137,7 @@ class Timm(Dump):
         return timm.create_model(self.arch, **{**self.kwargs, **more}).eval()
 
     def outputs(self, tensors, images):
-        model = self.create(img_size=images.shape[-1]).double()
+        model = self.create(img_size=tuple(images.shape[-2:])).double()
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
                 tensors = {key.replace(theirs, ours): value for key, value in tensors.items()}
@@ -145,7 +149,7 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
-CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "CLIPVision")
+CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip")
 
 
 class HuggingFace(Dump):
@@ -157,8 +161,8 @@ class HuggingFace(Dump):
         config = next(getattr(transformers, f"{name}Config") for name in CONFIGS if kind.startswith(name))
         self.kind, self.shard_size, self.memory = getattr(transformers, kind), shard_size, memory
         self.model_config = config(**kwargs)
-        self.trained_size = self.model_config.image_size
-        self.features = kind.endswith("Model")
+        self.trained_size = getattr(self.model_config, "vision_config", self.model_config).image_size
+        self.features = kind.endswith("Model") and not kind.startswith("Siglip")
         with tempfile.TemporaryDirectory() as folder:
             self.kind(self.model_config).save_pretrained(folder)
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
@@ -166,7 +170,7 @@ class HuggingFace(Dump):
             config = json.loads(pathlib.Path(folder, "config.json").read_text())
         if memory:
             self.shapes = {key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
-        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range")
+        noise_of = ("id2label", "label2id", "transformers_version", "dtype", "initializer_range", "text_config")
         self.config = {key: value for key, value in config.items() if key not in noise_of}
 
     def load(self, tensors):
@@ -184,9 +188,11 @@ class HuggingFace(Dump):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
         # DINOv2's always do.
-        choice = {} if "Dinov2" in self.kind.__name__ else {"interpolate_pos_encoding": bool(self.run_at)}
+        choice = {} if "dino" in self.kind.__name__.lower() else {"interpolate_pos_encoding": bool(self.run_at)}
         out = model(images, **choice)
-        if "CLIP" in self.kind.__name__:
+        if self.kind.__name__ == "SiglipVisionModel":
+            return out.pooler_output
+        if "CLIPVision" in self.kind.__name__:
             return out.pooler_output if self.features else out.image_embeds
         return out.last_hidden_state[:, 0] if self.features else out.logits
 
@@ -253,6 +259,9 @@ def small_models():
     clip = {key: value for key, value in hf.items() if key != "num_labels"}
     dinov2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "mlp_ratio": 2, "image_size": 56, "patch_size": 14}
     own, own_64 = ({"pos_embed": (1, 1 + 16, dim), "mask_token": (1, dim)} for dim in (128, 64))
+    dinov3 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64,
+              "patch_size": 16}
+    turned = {**small, "num_heads": 2, "img_size": 64}
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
@@ -290,6 +299,12 @@ def small_models():
         Timm("timm_inner_norms_plain", "eva_giant_patch14_clip_224", img_size=56, scale_mlp=True, mlp_ratio=1.34375,
              **{**small, "num_heads": 2}),
         OpenClip("open_clip_quick_gelu", "vit_base_patch16_clip_quickgelu_224", img_size=64, **small),
+        Timm("timm_dinov3", "vit_small_patch16_dinov3", global_pool="token", **turned),
+        Timm("timm_dinov3_biases", "vit_small_patch16_dinov3_qkvb", dtype="F16", run_at=80, **{**turned, "num_classes": 0}),
+        Timm("timm_rope", "vit_small_patch16_rope_224", **turned),
+        Timm("timm_rope_ape", "vit_small_patch16_rope_ape_224", run_at=80, **turned),
+        Timm("timm_rope_reference", "vit_small_patch16_rope_ape_224", rope_grid_offset=1.0, ref_feat_shape=(6, 6), rope_temperature=10000.0,
+             **turned),
         OpenClip("open_clip", "vit_base_patch16_clip_224", img_size=64, **small),
         HuggingFace("hf_clip", "CLIPVisionModelWithProjection", hidden_act="gelu", projection_dim=24, **clip),
         HuggingFace("hf_clip_quick_gelu", "CLIPVisionModelWithProjection", projection_dim=24, **clip),
@@ -301,6 +316,32 @@ def small_models():
         HuggingFace("hf_dinov2_gated", "Dinov2Model", use_swiglu_ffn=True, **dinov2),
         HuggingFace("hf_dinov2_gated_memory", "Dinov2Model", memory=True, use_swiglu_ffn=True, **dinov2),
         HuggingFace("hf_dinov2_memory", "Dinov2WithRegistersModel", memory=True, **dinov2),
+        Timm("timm_mean", "vit_base_patch16_224", img_size=64, global_pool="avg", fc_norm=False, **small),
+        Timm("timm_mean_fc_norm", "vit_base_patch16_224", img_size=64, global_pool="avg", **small),
+        Timm("timm_mean_no_norm", "vit_base_patch16_224", img_size=64, global_pool="avg", final_norm=False, **small),
+        Timm("timm_cls_no_norm", "vit_base_patch16_224", img_size=64, final_norm=False, **small),
+        Timm("timm_gap", "vit_base_patch16_siglip_gap_224", img_size=64, **small),
+        Timm("timm_gap_registers", "vit_so150m_patch16_reg4_gap_256", img_size=64, reg_tokens=3, mlp_ratio=2, **small),
+        Timm("timm_map", "vit_base_patch16_siglip_224", img_size=64, **{**small, "num_heads": 2, "num_classes": 0}),
+        Timm("timm_map_head", "vit_base_patch16_siglip_224", dtype="F16", run_at=80, img_size=64, **small),
+        Timm("timm_wide", "vit_base_patch16_224", img_size=[32, 80], global_pool="avg", **small),
+        Timm("timm_high", "vit_base_patch16_siglip_224", img_size=[70, 48], **{**small, "num_heads": 2, "num_classes": 0}),
+        Timm("timm_cropped", "vit_base_patch16_siglip_224", img_size=70, **{**small, "num_heads": 2, "num_classes": 0}),
+        HuggingFace("hf_siglip", "SiglipVisionModel", hidden_act="gelu", **{**clip, "num_attention_heads": 4, "hidden_size": 96}),
+        HuggingFace("hf_siglip_classifier", "SiglipForImageClassification", vision_config={"hidden_act": "gelu", **clip}, num_labels=10),
+        HuggingFace("hf_clip_classifier", "CLIPForImageClassification", vision_config={"hidden_act": "gelu", **clip}, num_labels=10),
+        HuggingFace("hf_dinov2_classifier", "Dinov2ForImageClassification", num_labels=10, **dinov2),
+        HuggingFace("hf_dinov2_registers_classifier", "Dinov2WithRegistersForImageClassification", num_register_tokens=3, num_labels=10,
+                    **dinov2),
+        HuggingFace("hf_dinov3", "DINOv3ViTModel", num_register_tokens=3, **dinov3),
+        HuggingFace("hf_dinov3_gated", "DINOv3ViTModel", use_gated_mlp=True, hidden_act="silu", num_register_tokens=3, **dinov3),
+        HuggingFace("hf_siglip_tanh", "SiglipVisionModel", **{**clip, "intermediate_size": 250}),
+        Timm("timm_map_rms", "vit_base_patch16_siglip_224", img_size=64, norm_layer="rmsnorm", act_layer="gelu_tanh", **small),
+        Timm("timm_mean_rms", "vit_base_patch16_224", img_size=64, norm_layer="rmsnorm", global_pool="avg", **small),
+        Timm("timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}),
+        Timm("timm_eva02_wide", "eva02_tiny_patch14_224", mlp_ratio=2, **{**turned, "img_size": [28, 70]}),
+        Timm("timm_rope_gap", "vit_medium_patch16_rope_reg1_gap_256", mlp_ratio=2, **{**turned, "img_size": [64, 100]}),
+        HuggingFace("hf_dinov3_key_bias", "DINOv3ViTModel", key_bias=True, rope_theta=50.0, run_at=80, **dinov3),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),

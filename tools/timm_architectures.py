@@ -33,8 +33,11 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
 
    TIMM(dim, depth, patch_size, heads, activation, eps, pooling, position, rms_norm, block, colours,
    names): patch_size 0 is not told; a name with @N has images of N pixels an edge, which its position table does not tell.
+   ROTARY(base, coordinates, order, offset, reference, layout, names): how their rotary positions turn (rope_table.h); those with learned
+   frequencies are not here.
    PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
-   names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row. */
+   names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
+   NO_NORM(names): those of TIMM without a norm after the last block. */
 """
 
 
@@ -57,6 +60,26 @@ def position(model):
     rope = getattr(model, "rope", None) is not None
     table = getattr(model, "pos_embed", None) is not None or hasattr(model, "embeds")
     return ("BOTH" if table else "ROPE") if rope else "TABLE" if table else "NONE"
+
+
+def rotation(model):
+    """How rotary positions turn: a row of ROTARY; None where there are none, or of a kind that is not known."""
+    rope = getattr(model, "rope", None)
+    kind = type(rope).__name__
+    if kind not in ("RotaryEmbeddingCat", "RotaryEmbeddingDinoV3"):
+        return None
+    attention = model.blocks[0].attn
+    assert rope.rotate_half == attention.rotate_half and rope.dim == model.embed_dim // attention.num_heads
+    assert attention.num_prefix_tokens == model.num_prefix_tokens
+    reference = (0, 0)
+    if kind == "RotaryEmbeddingCat":
+        assert rope.grid_type == "index" and not rope.in_pixels
+        reference = rope.ref_feat_shape or reference
+    else:
+        assert rope.normalize_coords == "separate" and rope.min_period is None and rope.max_period is None
+    assert reference[0] == reference[1]
+    return (f"{rope.temperature:g}", "INDEX" if kind == "RotaryEmbeddingCat" else "CENTRED", {"ij": "YX", "xy": "XY"}[rope.grid_indexing],
+            f"{rope.grid_offset:g}", f"{reference[0]:g}", "HALF" if rope.rotate_half else "INTERLEAVED")
 
 
 def facts(name, module, model):
@@ -92,7 +115,8 @@ def signature(state):
 
 
 def survey():
-    groups, plain = collections.defaultdict(list), collections.defaultdict(set)
+    groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
+    unnormed = []
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
         if module not in MODULES:
@@ -100,11 +124,16 @@ def survey():
         with torch.device("meta"):
             model = timm.create_model(name)
         row = facts(name, module, model)
+        turns = rotation(model)
+        if turns is not None:
+            rotary[turns].append(name)
         size, patch = model.patch_embed.img_size if hasattr(model, "patch_embed") else None, None
         if size is not None:
             patch = model.patch_embed.patch_size
         told = size is None or size[0] == size[1] and size[0] % patch[0] == 0
         groups[row].append(name if told else f"{name}@{size[0]}")
+        if all(isinstance(getattr(model, norm, None), (torch.nn.Identity, type(None))) for norm in ("norm", "fc_norm")):
+            unnormed.append(name)
         shape = signature(model.state_dict())
         if shape is not None:
             plain[shape].add(row[3:10])
@@ -112,19 +141,29 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rows
+    return groups, rotary, rows, unnormed
+
+
+def wrapped(names):
+    parts = textwrap.wrap(" ".join(names), 128, break_on_hyphens=False)
+    return [f'     "{part} "' for part in parts[:-1]] + [f'     "{parts[-1]}")']
 
 
 def text():
     warnings.filterwarnings("ignore")
-    groups, plain = survey()
+    groups, rotary, plain, unnormed = survey()
     lines = [HEAD.format(version=timm.__version__)]
     for row, names in sorted(groups.items(), key=str):
         dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
         lines.append(f"TIMM({dim}, {depth}, {patch}, {heads}, {activation}, {eps:g}, {pooling}, {where}, {rms}, {kind}, {colour},")
-        wrapped = textwrap.wrap(" ".join(names), 128, break_on_hyphens=False)
-        lines += [f'     "{line}{" " if line is not wrapped[-1] else ""}"' for line in wrapped]
-        lines[-1] += ")"
+        lines += wrapped(names)
+    lines.append("")
+    for row, names in sorted(rotary.items()):
+        lines.append("ROTARY(" + ", ".join(row) + ",")
+        lines += wrapped(names)
+    lines.append("")
+    lines.append("NO_NORM(")
+    lines += wrapped(unnormed)
     lines.append("")
     for shape, found in sorted(plain.items()):
         same = {f[1:7] for f in found} == {("GELU", 1e-6, "CLS", "TABLE", 0, "PRE_NORM")}

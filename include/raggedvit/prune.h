@@ -148,7 +148,7 @@ typedef struct rvit_match_args {
     int32_t n_images;
     int32_t max_len;  /* maximum length of an image, in rows */
     int64_t rows;     /* maximum number of rows of a batch */
-    int32_t n_prefix; /* 1 or more */
+    int32_t n_prefix; /* leading rows of each image that are never merged */
     int32_t n_heads;
     int32_t head_dim;         /* multiple of 8, 8..128 */
     int32_t merges;           /* rows to merge into others in each image, 0 or more */

@@ -181,13 +181,16 @@ typedef struct rvit_model_info {
     char architecture[64]; /* for example "deit_tiny_patch16_224"; derived from the geometry */
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
-                              "hf-dinov2", "hf-clip", "open_clip", "torchvision"; or, of models that
-                              can only be described, "hf-siglip", "hf-dinov3", "hf-aimv2" */
-    int32_t image_size, patch_size, channels;
+                              "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "open_clip",
+                              "torchvision"; or, of models that can only be described, "hf-aimv2" */
+    int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
+                           last whole patch are not read */
+    int32_t patch_size, channels;
     int32_t dim, n_heads, head_dim, depth, mlp_dim;
-    int32_t n_prefix;      /* CLS, then the distillation token, if any, then the registers */
+    int32_t n_prefix;      /* CLS, if any, then the distillation token, if any, then the registers */
     int32_t tokens;        /* n_prefix + patches */
-    int32_t n_classes;     /* 0: the checkpoint has no head */
+    int32_t n_classes;     /* 0: the checkpoint has no head. With attention pooling and no head after
+                              it, dim: the pooled vectors are returned as logits */
     float eps;             /* of the layernorms */
     int64_t n_parameters;  /* in the tensors that the forward uses */
     int32_t n_tensors;     /* number of tensors in the files */
@@ -231,8 +234,9 @@ typedef struct rvit_checkpoint_desc {
                                         score_predictor.*, mask_token, pooler.dense.* and the text
                                         half of CLIP are always accepted */
     const rvit_allocator *allocator; /* copied; NULL: malloc */
-    int32_t image_size;              /* 0: the size of the position table. Any other size resamples
-                                        the table to its grid */
+    int32_t image_size;              /* 0: the size of the position table; without a table that of a
+                                        file beside the weights. Any other size resamples the table
+                                        to its grid */
     rvit_resample resample;          /* resampling method */
     float eps;                       /* of the layernorms. 0: not given */
     /* What weights do not tell, where no file beside them does, or against it. 0, NULL: not
@@ -347,7 +351,7 @@ typedef struct rvit_session rvit_session;
 /* Optional results of a run, beside logits and kept tokens: OR them into
    rvit_session_desc.outputs. */
 typedef enum rvit_output {
-    RVIT_OUTPUT_FEATURES = 1,     /* every kept row after the final layernorm */
+    RVIT_OUTPUT_FEATURES = 1,     /* every kept row after the final norm, if the model has one */
     RVIT_OUTPUT_CLS_ATTENTION = 2 /* the CLS row of the last block's attention */
 } rvit_output;
 
@@ -408,11 +412,14 @@ typedef struct rvit_memory_info {
                again, stages or not, for a model with norm_pre), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2)
                policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
+               a head on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP also 4 B M H, H
+               rounded up to a multiple of 4 and M of the last stage (mlp_dim above is then the larger
+               of the blocks' and the pooling's)
                each stage: 4 B L_i (source rows)
                each stage's results: B L_i, 4 (B + 1); for tome also 4 B L_i (next rows)
                each stage, by policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts; if
                a fixed number is kept), 4 L_i (position scores; random), 4 B M_i twice (sizes and
-               key bias; tome)
+               key bias; tome), 4 B M_i (positions; models with rotary positions)
                desc.run_views without fixed_batch: 4 (B + 1)
      upload    4; 4 B channels image_size^2 (unless desc.images is given); with desc.run_views none
                of these, but without fixed_batch 4 (B + 1)
@@ -447,7 +454,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_memory(rvit_model *model, const
 
 /* The session keeps its model alive. INVALID_ARGUMENT: the model lacks a prune block, keep is
    outside 0..1, or a parameter is set that the policy does not use. UNSUPPORTED: DynamicViT on a
-   checkpoint without predictors; the detail names the missing tensor. */
+   checkpoint without predictors; the detail names the missing tensor. Or a policy that scores by the
+   CLS token, or RVIT_OUTPUT_CLS_ATTENTION, on a model without one. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session);
 /* Waits for a pending run first. */
 RVIT_API void rvit_session_destroy(rvit_session *session);
@@ -470,8 +478,8 @@ typedef struct rvit_run_args {
        are already in rvit_session_input or in rvit_session_desc.images. */
     const float *images;
     /* RVIT_PRUNE_MASK: host memory, uint8 [n_stages, n_images, tokens] over the tokens of the
-       unpruned image, nonzero = keep. Prefix tokens must be kept. A token that an earlier stage
-       dropped stays dropped. */
+       unpruned image, nonzero = keep. Prefix tokens must be kept; without any, a token of each image.
+       A token that an earlier stage dropped stays dropped. */
     const uint8_t *keep;
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
        channels, image_size, image_size], read when the run executes. device_logits: f32 [n_images,

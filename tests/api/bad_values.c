@@ -205,7 +205,6 @@ static void pairs_and_means(void **state)
     SPOIL(MATCH, "max_len", args.match.max_len = -1);
     SPOIL(MATCH, "rows", args.match.rows = -1);
     SPOIL(MATCH, "k", args.match.rows = 1 << 20);
-    SPOIL(MATCH, "n_prefix", args.match.n_prefix = 0);
     SPOIL(MATCH, "n_prefix", args.match.n_prefix = -1);
     SPOIL(MATCH, "n_heads", args.match.n_heads = 0);
     SPOIL(MATCH, "head_dim", args.match.head_dim = 0);

@@ -52,11 +52,28 @@ static void write_config(int which, const uint8_t *data, size_t size)
     close(fd);
 }
 
-/* The tensors of a plain model. */
-static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
+/* Such positions have a table of numbers. */
+static void check_rotation(const rvit_vit_config *config)
 {
-    static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks."};
-    rvit_vit_config config = {.family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1, .norm_beta = 1};
+    static float table[(1 + 4) * 128];
+    if (config->info.position != RVIT_POSITION_ROPE && config->info.position != RVIT_POSITION_BOTH)
+        return;
+    rvit_rope_fill_table(&config->rope, 2, 2, 1, config->info.head_dim, table);
+    for (int32_t i = 0; i < 5 * config->info.head_dim; i++)
+        if (!(table[i] >= -1 && table[i] <= 1))
+            fuzz_fail("a rotation is no number");
+}
+
+/* The tensors of a plain model, or of one without a position table. */
+static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t no_table)
+{
+    static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks.", .names = {[RVIT_ROLE_POSITION] = "pos_embed"}};
+    rvit_vit_config config = {
+        .family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1, .norm_beta = 1, .cls = 1, .no_table = no_table};
+    if (!no_table) {
+        config.position_rows = 197;
+        config.position_choices[0] = config.position_choices[1] = 1;
+    }
     config.info = (rvit_model_info){.dim = 192,
                                     .depth = 12,
                                     .mlp_dim = 768,
@@ -66,6 +83,7 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
                                     .trained_size = 224,
                                     .n_prefix = 1,
                                     .tokens = 197,
+                                    .final_norm = 1,
                                     .n_classes = 10};
     if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
         return;
@@ -73,6 +91,11 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles)
     const int32_t has_activation = info->activation >= RVIT_ACTIVATION_GELU && info->activation <= RVIT_ACTIVATION_SILU;
     if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
         fuzz_fail("a model that the forward cannot run has no obstacle");
+    if (obstacles->n == 0 &&
+        (info->image_height < info->patch_size || info->image_width < info->patch_size || info->tokens <= info->n_prefix))
+        fuzz_fail("a model without patches has no obstacle");
+    if (obstacles->n == 0)
+        check_rotation(&config);
     if ((rvit_obstacles_status(obstacles, "model") == RVIT_OK) != (obstacles->n == 0))
         fuzz_fail("obstacles and status differ");
 }
@@ -95,6 +118,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rvit_alloc_init(&alloc, &fuzz_allocator);
     static rvit_facts facts;
     static rvit_obstacles obstacles;
+    static rvit_facts facts_too;
+    static rvit_obstacles obstacles_too;
     memset(&facts, 0, sizeof facts);
     memset(&obstacles, 0, sizeof obstacles);
     char beside[128];
@@ -110,8 +135,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         write_config(which, data + 1, size - 1);
     else
         source = (rvit_config_source){NULL, which == METADATA ? text : NULL, which == NAME ? text : NULL};
-    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles)) == RVIT_OK)
-        describe(&facts, &obstacles);
+    if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles)) == RVIT_OK) {
+        facts_too = facts;
+        obstacles_too = obstacles;
+        describe(&facts, &obstacles, 0);
+        describe(&facts_too, &obstacles_too, 1);
+    }
     check_texts(&facts);
     free(text);
     return 0;

@@ -16,7 +16,9 @@ static const toy_spec stored_bf16 = {
     .dim = 192, .depth = 4, .mlp = 256, .image_size = 32, .patch_size = 8, .n_classes = 9, .distilled = 1, .stored = RVIT_BF16, .seed = 5};
 static const toy_spec deep = {
     .dim = 64, .depth = 12, .mlp = 128, .image_size = 64, .patch_size = 8, .n_classes = 5, .stored = RVIT_F32, .seed = 6};
-static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_f16, &stored_bf16, &deep};
+static const toy_spec rotary = {
+    .dim = 128, .depth = 4, .mlp = 256, .image_size = 48, .patch_size = 8, .n_classes = 7, .stored = RVIT_F32, .seed = 7, .rotary = 1};
+static const toy_spec *const specs[] = {&small, &two_heads, &distilled, &stored_f16, &stored_bf16, &deep, &rotary};
 #define N_SPECS ((int)(sizeof specs / sizeof specs[0]))
 
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
@@ -216,6 +218,29 @@ static void pruned_by_a_mask(void **state)
             }
 }
 
+/* Merged rows stand where the row stood that others were merged into. */
+static void merged(void **state)
+{
+    (void)state;
+    enum { N_IMAGES = 3, STAGES = 3 };
+    static const toy_spec *const of[] = {&rotary, &two_heads};
+    static const int32_t blocks[STAGES] = {0, 1, 2};
+    for (int i = 0; i < 2; i++) {
+        const toy *m = toy_new(of[i]);
+        const float *images = toy_images(m, N_IMAGES, 16);
+        rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_TOME, -1, blocks, STAGES);
+        desc.prune.merges = 6;
+        const float *logits = run_session(open_session(open_model(m, RVIT_F32), &desc), m, images, N_IMAGES, NULL);
+        for (int32_t n = 0; n < N_IMAGES; n++) {
+            toy_stage stages[STAGES] = {{.block = 0, .merges = 6}, {.block = 1, .merges = 6}, {.block = 2, .merges = 6}};
+            double *wanted = scratch((size_t)m->spec.n_classes * sizeof *wanted);
+            toy_forward(m, images + (int64_t)n * m->pixels, stages, STAGES, wanted, NULL);
+            expect_logits(m, logits + (int64_t)n * m->spec.n_classes, wanted, tolerances[0], "tome");
+        }
+        model_teardown(NULL);
+    }
+}
+
 /* Without fusing, pruning between attention and MLP is pruning after the block: the MLP is one of tokens. */
 static void evit_equals_a_mask_after_the_block(void **state)
 {
@@ -241,4 +266,4 @@ static void evit_equals_a_mask_after_the_block(void **state)
 }
 
 SUITE(forward_suite, MODEL_TEST(dense), MODEL_TEST(pruned_by_a_policy), MODEL_TEST(policy_defaults), MODEL_TEST(pruned_by_a_mask),
-      MODEL_TEST(evit_equals_a_mask_after_the_block));
+      MODEL_TEST(merged), MODEL_TEST(evit_equals_a_mask_after_the_block));

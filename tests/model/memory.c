@@ -11,7 +11,8 @@ static const toy_spec spec = {.dim = 128,
                               .n_classes = 7,
                               .stored = RVIT_F32,
                               .seed = 71,
-                              .n_predictors = 2};
+                              .n_predictors = 2,
+                              .rotary = 1};
 static const toy_spec small = {.dim = 64,
                                .depth = 3,
                                .mlp = 64,
@@ -241,7 +242,7 @@ static void formula_holds(void **state)
             int64_t tables = fixed ? SUM(4 * (len[i] + 1)) : 0;
             if (policy == RVIT_PRUNE_RANDOM)
                 tables += SUM(4 * len[i]);
-            device += SUM(4 * B * len[i]) + results + tables + (tome || mask ? 0 : SUM(4 * B * len[i]));
+            device += SUM(4 * B * len[i], 4 * B * len[i + 1]) + results + tables + (tome || mask ? 0 : SUM(4 * B * len[i]));
             if (tome)
                 device += 2 * SUM(4 * B * len[i + 1]);
             upload += tables + (mask ? SUM(B * len[i]) : 0);

@@ -3,7 +3,7 @@
 
 #include "core/vit_session_plan.h"
 
-static const toy_spec spec = {128, 4, 256, 64, 8, 7, 0, RVIT_F32, 73, 2};
+static const toy_spec spec = {128, 4, 256, 64, 8, 7, 0, RVIT_F32, 73, 2, 1};
 
 enum { MAX_ARRAYS = 64 };
 

@@ -21,7 +21,8 @@ static const toy_spec distilled = {.dim = 64,
                                    .distilled = 1,
                                    .stored = RVIT_F32,
                                    .seed = 32,
-                                   .n_predictors = 2};
+                                   .n_predictors = 2,
+                                   .rotary = 1};
 static const toy_spec *const specs[] = {&spec, &distilled};
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
 

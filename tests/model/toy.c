@@ -95,12 +95,15 @@ const char *toy_write(const toy *m, const char *file_name)
 {
     const char *path = temporary_path(file_name);
     const int64_t element = rvit_dtype_size(m->spec.stored);
-    const size_t capacity = (size_t)m->n_tensors * 160 + 160;
+    const size_t capacity = (size_t)m->n_tensors * 160 + 240;
     char *header = scratch(capacity);
     int64_t offset = 0;
-    size_t used = (size_t)snprintf(
-        header, capacity, "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"vit\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d}}\"}",
-        (int)m->n_heads);
+    size_t used =
+        (size_t)snprintf(header, capacity,
+                         "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"%s\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d,"
+                         "\\\"embed_dim\\\":%d,\\\"depth\\\":%d,\\\"patch_size\\\":%d}}\"}",
+                         m->spec.rotary ? "vit_small_patch16_rope_ape_224" : "vit", (int)m->n_heads, (int)m->spec.dim, (int)m->spec.depth,
+                         (int)m->spec.patch_size);
     for (int i = 0; i < m->n_tensors; i++) {
         const toy_tensor *t = &m->tensors[i];
         static const char *const dtypes[] = {"F32", "F16", "BF16"};
@@ -165,8 +168,23 @@ static void normalise(const double *x, int32_t rows, int32_t dim, const float *w
     }
 }
 
-/* All heads over [rows, 3 dim]; mean_cls: the mean over heads of the first row's weights. */
-static void attend(const toy *m, const double *qkv, int32_t rows, double *out, double *mean_cls)
+/* Turns the queries and keys of patches: elements 2 i and 2 i + 1 of a head, the first half of them by the column, the others by the row.
+ */
+static void rotate(const toy *m, double *qkv, int32_t rows, const int32_t *tokens)
+{
+    const int32_t d = m->spec.dim, grid = m->spec.image_size / m->spec.patch_size;
+    for (int32_t t = 0; t < rows; t++)
+        for (int32_t pair = 0; tokens[t] >= m->n_prefix && pair < d; pair++) { /* d / 2 pairs of queries, then as many of keys */
+            const int32_t patch = tokens[t] - m->n_prefix, i = pair % 32;
+            const double angle = (i < 16 ? patch % grid : patch / grid) * pow(100, -(i % 16) / 16.0);
+            double *u = qkv + (int64_t)t * 3 * d + 2 * pair, v = u[1];
+            u[1] = v * cos(angle) + u[0] * sin(angle);
+            u[0] = u[0] * cos(angle) - v * sin(angle);
+        }
+}
+
+/* All heads over [rows, 3 dim], rows that stand for several weighing as much; mean_cls: the mean over heads of the first row's weights. */
+static void attend(const toy *m, const double *qkv, const double *sizes, int32_t rows, double *out, double *mean_cls)
 {
     const int32_t d = m->spec.dim;
     double *weights = scratch((size_t)rows * sizeof *weights);
@@ -183,7 +201,7 @@ static void attend(const toy *m, const double *qkv, int32_t rows, double *out, d
                 largest = fmax(largest, weights[j]);
             }
             for (int32_t j = 0; j < rows; j++)
-                sum += weights[j] = exp(weights[j] - largest);
+                sum += weights[j] = sizes[j] * exp(weights[j] - largest);
             for (int i = 0; i < 64; i++) {
                 double o = 0;
                 for (int32_t j = 0; j < rows; j++)
@@ -238,6 +256,78 @@ static int32_t drop(const toy_stage *s, double *x, int32_t *tokens, int32_t rows
     return left;
 }
 
+/* The metric of tome: the sum of a row's keys over the heads, scaled to length 1. */
+static double *metrics(const toy *m, const double *qkv, int32_t rows)
+{
+    const int32_t d = m->spec.dim;
+    double *metric = scratch((size_t)rows * 64 * sizeof *metric);
+    for (int32_t t = 0; t < rows; t++) {
+        double sum = 0;
+        for (int32_t i = 0; i < d; i++)
+            metric[t * 64 + i % 64] += qkv[(int64_t)t * 3 * d + d + i];
+        for (int32_t i = 0; i < 64; i++)
+            sum += metric[t * 64 + i] * metric[t * 64 + i];
+        for (int32_t i = 0; i < 64; i++)
+            metric[t * 64 + i] /= sqrt(sum);
+    }
+    return metric;
+}
+
+/* partner[t]: the row that row t is merged into, -1 for none. */
+static int32_t *match(const toy *m, const double *qkv, int32_t rows, int32_t merges)
+{
+    const double *metric = metrics(m, qkv, rows);
+    int32_t *partner = scratch((size_t)rows * sizeof *partner), *nearest = scratch((size_t)rows * sizeof *nearest);
+    double *best = scratch((size_t)rows * sizeof *best);
+    for (int32_t a = 0; a < rows; a++) {
+        partner[a] = -1;
+        best[a] = -INFINITY;
+        for (int32_t b = m->n_prefix; a >= m->n_prefix && a % 2 == 0 && b < rows; b++) {
+            double product = 0;
+            for (int32_t i = 0; b % 2 && i < 64; i++)
+                product += metric[a * 64 + i] * metric[b * 64 + i];
+            if (b % 2 && product > best[a]) {
+                best[a] = product;
+                nearest[a] = b;
+            }
+        }
+    }
+    for (int32_t i = 0; i < merges && i < (rows - m->n_prefix) / 2; i++) {
+        int32_t next = 0;
+        for (int32_t a = 0; a < rows; a++)
+            next = best[a] > best[next] ? a : next;
+        partner[next] = nearest[next];
+        best[next] = -INFINITY;
+    }
+    return partner;
+}
+
+/* Returns the rows left: the prefix, those at even places that stay, those at odd ones. */
+static int32_t merge(const toy *m, const double *qkv, double *x, int32_t *tokens, double *sizes, int32_t rows, int32_t merges)
+{
+    const int32_t d = m->spec.dim, *partner = match(m, qkv, rows, merges);
+    const size_t size = (size_t)rows * (size_t)d * sizeof *x;
+    double *sums = scratch(size), *weights = scratch((size_t)rows * sizeof *weights);
+    int32_t *from = scratch((size_t)rows * sizeof *from), left = 0;
+    for (int32_t t = 0; t < rows; t++) {
+        const int32_t to = partner[t] < 0 ? t : partner[t];
+        weights[to] += sizes[t];
+        for (int32_t i = 0; i < d; i++)
+            sums[(int64_t)to * d + i] += sizes[t] * x[(int64_t)t * d + i];
+    }
+    memcpy(from, tokens, (size_t)rows * sizeof *from);
+    for (int set = 0; set < 3; set++)
+        for (int32_t t = 0; t < rows; t++) {
+            if ((t < m->n_prefix ? 0 : 1 + t % 2) != set || partner[t] >= 0)
+                continue;
+            for (int32_t i = 0; i < d; i++)
+                x[(int64_t)left * d + i] = sums[(int64_t)t * d + i] / weights[t];
+            sizes[left] = weights[t];
+            tokens[left++] = from[t];
+        }
+    return left;
+}
+
 void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stages, double *logits, toy_trace *out_trace)
 {
     const int32_t d = m->spec.dim, mlp = m->spec.mlp;
@@ -245,8 +335,11 @@ void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stag
     const size_t size = (size_t)rows * (size_t)d * sizeof(double);
     double *x = scratch(size), *y = scratch(size), *z = scratch(size), *qkv = scratch(3 * size);
     double *hidden = scratch((size_t)rows * (size_t)mlp * sizeof(double)), *mean_cls = scratch((size_t)rows * sizeof(double));
-    for (int32_t t = 0; t < rows; t++)
+    double *sizes = scratch((size_t)rows * sizeof *sizes);
+    for (int32_t t = 0; t < rows; t++) {
         tokens[t] = t;
+        sizes[t] = 1;
+    }
     embed(m, image, x);
     if (out_trace)
         memcpy(out_trace->embedding = scratch(size), x, size);
@@ -254,11 +347,17 @@ void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stag
         const toy_block *b = &m->blocks[i];
         normalise(x, rows, d, b->norm1_w, b->norm1_b, y);
         multiply(y, rows, d, b->qkv_w, b->qkv_b, 3 * d, qkv);
-        attend(m, qkv, rows, y, mean_cls);
+        if (m->spec.rotary)
+            rotate(m, qkv, rows, tokens);
+        attend(m, qkv, sizes, rows, y, mean_cls);
         multiply(y, rows, d, b->proj_w, b->proj_b, d, z);
         for (int64_t j = 0; j < (int64_t)rows * d; j++)
             x[j] += z[j];
         toy_stage *stage = next < n_stages && stages[next].block == i ? &stages[next++] : NULL;
+        if (stage && stage->merges > 0) {
+            rows = merge(m, qkv, x, tokens, sizes, rows, stage->merges);
+            stage = NULL;
+        }
         if (stage && stage->inside_block) {
             score(stage, x, mean_cls, tokens, rows, d);
             rows = drop(stage, x, tokens, rows, d);

@@ -10,6 +10,7 @@ typedef struct toy_spec {
     rvit_dtype stored; /* in the file; the weights are rounded to it */
     uint64_t seed;
     int32_t n_predictors; /* of DynamicViT; the float64 forward takes decisions as given and needs none */
+    int32_t rotary;       /* 1: queries and keys are rotated too, as in timm's vit_small_patch16_rope_ape_224 */
 } toy_spec;
 
 typedef struct toy_tensor {
@@ -48,6 +49,7 @@ typedef struct toy_stage {
     int inside_block;    /* between attention and MLP, else after the block */
     const int32_t *kept; /* token numbers of the unpruned image, ascending */
     int32_t n_kept;
+    int32_t merges; /* above 0: the stage merges so many rows instead (tome), by float64's own decision */
     /* out, in scratch memory: the tokens before the stage, and their scores of both kinds */
     int32_t n_before;
     int32_t *before;

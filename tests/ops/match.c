@@ -76,7 +76,7 @@ static void match_ties(void **state)
     static const int32_t merges[] = {0, 1, 8, 50, INT32_MAX - 1};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t m = 0; m < sizeof merges / sizeof merges[0]; m++)
-            for (int n_prefix = 1; n_prefix < 4; n_prefix++) {
+            for (int n_prefix = 0; n_prefix < 4; n_prefix++) {
                 if (leaves_out(t + (int)m + n_prefix, 3))
                     continue;
                 match_case c = {.dtype = stored_types[t], .n_prefix = n_prefix, .n_heads = 1 << m % 3, .head_dim = 8 << m % 2};

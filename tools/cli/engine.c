@@ -47,6 +47,12 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
         engine_close(out);
         return code;
     }
+    if (out->model_info.image_size == 0) {
+        complain(subject, "the model takes images of %d x %d pixels; this tool prepares square ones", (int)out->model_info.image_height,
+                 (int)out->model_info.image_width);
+        engine_close(out);
+        return EXIT_DEVICE;
+    }
     const rvit_device_info *info = &out->device_info;
     snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_backend_name(info->backend), info->index, info->name,
              oracle ? "oracle" : rvit_tier_name(info->tier), oracle ? "" : " tier", rvit_dtype_name(dtype));

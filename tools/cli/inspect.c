@@ -81,7 +81,7 @@ static json_t *facts_to_json(const rvit_checkpoint *checkpoint)
 static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
-    const int32_t grid = info->image_size / (info->patch_size > 0 ? info->patch_size : 1);
+    const int32_t edge = info->patch_size > 0 ? info->patch_size : 1, lines = info->image_height / edge, columns = info->image_width / edge;
     char prefix[64];
     if (info->patch_size == 0) { /* its parts are not all known, so that its shapes were not looked at */
         printf("family        %s names, %d blocks, %d tensors\n", info->family, info->depth, info->n_tensors);
@@ -89,10 +89,10 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     }
     describe_prefix(info, prefix, sizeof prefix);
     printf("architecture  %s (%s names)\n", info->architecture, info->family);
-    printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_size, info->image_size, info->channels,
+    printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_height, info->image_width, info->channels,
            info->patch_size, info->patch_size);
-    printf("tokens        %d: %d x %d patches and %s\n", info->tokens, grid, grid, prefix);
-    if (info->trained_size != info->image_size)
+    printf("tokens        %d: %d x %d patches and %s\n", info->tokens, lines, columns, prefix);
+    if (info->trained_size != info->image_size && (info->position == RVIT_POSITION_TABLE || info->position == RVIT_POSITION_BOTH))
         printf("resampled     the position table, which is for %d x %d pixels\n", info->trained_size, info->trained_size);
     printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
     printf("depth         %d blocks\n", info->depth);

@@ -1,0 +1,33 @@
+/* Rotary positions: the table that rvit_rope rotates by, and the layout of weights that it takes. */
+#ifndef RVIT_CORE_ROPE_TABLE_H
+#define RVIT_CORE_ROPE_TABLE_H
+
+#include <stdint.h>
+
+/* What the coordinates of a patch are. */
+typedef enum rvit_rope_coordinates {
+    RVIT_ROPE_INDEX,  /* its row and column, plus offset; with a reference grid brought to that one's size */
+    RVIT_ROPE_CENTRED /* its centre, plus offset, from -1 to 1 in the image, times 2 pi */
+} rvit_rope_coordinates;
+
+/* The axis that the first half of the angles belongs to, then the other. */
+typedef enum rvit_rope_order { RVIT_ROPE_YX, RVIT_ROPE_XY } rvit_rope_order;
+
+/* Which elements of a head are turned together: i and i + head_dim / 2, or 2 i and 2 i + 1. */
+typedef enum rvit_rope_layout { RVIT_ROPE_HALF, RVIT_ROPE_INTERLEAVED } rvit_rope_layout;
+
+typedef struct rvit_rope_config {
+    rvit_rope_coordinates coordinates;
+    rvit_rope_order order;
+    rvit_rope_layout layout;
+    double base, offset;
+    double reference[2]; /* height and width of a grid; 0: none */
+} rvit_rope_config;
+
+/* out [n_prefix + height * width, head_dim]: cosines, then sines, as rvit_rope takes them; the rows of the prefix turn nothing. Computed in
+   float64 and rounded once. The coordinate c of an axis gives the angles c base^(-4 j / head_dim), j = 0 .. head_dim / 4 - 1. */
+void rvit_rope_fill_table(const rvit_rope_config *rope, int32_t height, int32_t width, int32_t n_prefix, int32_t head_dim, float *out);
+/* The rows of a weight or bias, [n_heads, head_dim, row], from RVIT_ROPE_INTERLEAVED to RVIT_ROPE_HALF. */
+void rvit_rope_to_half(const float *from, int32_t n_heads, int32_t head_dim, int64_t row, float *to);
+
+#endif
