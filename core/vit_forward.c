@@ -23,13 +23,6 @@ rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rv
     return rvit_forward_add_linear(f, &args, absent);
 }
 
-/* A layer of a predictor, which has the exact GELU whatever the blocks have. */
-static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
-                               int32_t out_features)
-{
-    return rvit_forward_linear(f, RVIT_ACTIVATION_GELU, x, weight, bias, out, in_features, out_features);
-}
-
 /* The hidden layer of an MLP, in the wide array. */
 static rvit_status hidden(const forward *f, const rvit_block_weights *w)
 {
@@ -170,7 +163,7 @@ static rvit_status attention(const forward *f)
     return rvit_attention(f->stream, &args);
 }
 
-static rvit_status trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
+rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination)
 {
     if (!f->plan->desc.trace)
         return RVIT_OK;
@@ -184,11 +177,11 @@ static rvit_status trace(const forward *f, rvit_view source, int64_t size, rvit_
 static rvit_status trace_x(const forward *f, int32_t index)
 {
     const rvit_model *model = f->model;
-    return trace(f, f->x, f->rows.capacity * model->info.dim * rvit_dtype_size(model->x_dtype),
-                 at(view(f, f->plan->trace_blocks), index * f->plan->trace_stride));
+    return rvit_forward_trace(f, f->x, f->rows.capacity * model->info.dim * rvit_dtype_size(model->x_dtype),
+                              at(view(f, f->plan->trace_blocks), index * f->plan->trace_stride));
 }
 
-static void enter_segment(forward *f, int32_t index)
+void rvit_forward_enter_segment(forward *f, int32_t index)
 {
     const rvit_segment *segment = &f->plan->segments[index];
     f->stage = index;
@@ -198,149 +191,6 @@ static void enter_segment(forward *f, int32_t index)
     f->spare_rows = segment->spare_rows;
     if (segment->reads_live)
         f->rows.live = at(f->cu_seqlens, (int64_t)f->plan->desc.max_images * 4);
-}
-
-/* The rows that the stage before this segment has left keep their positions. */
-static rvit_status carry_positions(forward *f)
-{
-    const rvit_stage_plan *stage = &f->plan->stages[f->stage - 1];
-    rvit_positions_args args = RVIT_POSITIONS_ARGS_INIT;
-    if (!rvit_model_rotates(f->model))
-        return RVIT_OK;
-    args.rows = f->rows;
-    args.source_rows = f->plan->segments[f->stage - 1].rows;
-    args.n_positions = f->model->info.tokens;
-    args.src_rows = view(f, stage->src_rows);
-    if (f->plan->schedule.policy->fuses)
-        args.keep = view(f, stage->keep);
-    args.positions = f->positions;
-    args.out = view(f, stage->positions);
-    RVIT_TRY(rvit_positions(f->stream, &args));
-    f->positions = args.out;
-    return RVIT_OK;
-}
-
-/* The layers of a DynamicViT predictor but the last, over all rows; *out_hidden: [rows, dim / 4]. */
-static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_view *out_hidden)
-{
-    const rvit_model *model = f->model;
-    const int32_t dim = model->info.dim;
-    const int64_t row_size = f->rows.capacity * rvit_dtype_size(model->dtype);
-    const rvit_view features = f->wide, half = at(features, row_size * dim), quarter = at(half, row_size * (dim / 2));
-    RVIT_TRY(rvit_forward_layernorm(f, w->norm_gamma, w->norm_beta, RVIT_PREDICTOR_EPS, model->dtype, f->normed));
-    RVIT_TRY(linear_gelu(f, f->normed, w->in_weight, w->in_bias, features, dim, dim));
-    rvit_mean_args mean = RVIT_MEAN_ARGS_INIT;
-    mean.dtype = model->dtype;
-    mean.n_images = f->plan->desc.max_images;
-    mean.max_len = f->max_len;
-    mean.rows = f->rows.capacity;
-    mean.n_prefix = model->info.n_prefix;
-    mean.dim = dim;
-    mean.first_column = dim / 2;
-    mean.cu_seqlens = f->cu_seqlens;
-    mean.x = features;
-    RVIT_TRY(rvit_mean(f->stream, &mean));
-    RVIT_TRY(linear_gelu(f, features, w->out_weight[0], w->out_bias[0], half, dim, dim / 2));
-    RVIT_TRY(linear_gelu(f, half, w->out_weight[1], w->out_bias[1], quarter, dim / 2, dim / 4));
-    *out_hidden = quarter;
-    return RVIT_OK;
-}
-
-/* The arrays that the policy's score is made from. */
-static rvit_status fill_score(forward *f, const rvit_stage_plan *stage, rvit_select_args *args)
-{
-    const rvit_model *model = f->model;
-    const rvit_policy *policy = f->plan->schedule.policy;
-    args->scores = view(f, stage->scores);
-    args->cls_probs = f->cls_probs;
-    args->position_scores = view(f, stage->position_scores);
-    args->x = f->x;
-    if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION)
-        args->x = at(f->wide, 2 * (int64_t)model->info.dim * rvit_dtype_size(model->dtype));
-    if (policy->score == RVIT_SCORE_PREDICTOR) {
-        const rvit_predictor_weights *weights = &model->predictors[f->stage];
-        RVIT_TRY(predict(f, weights, &args->x));
-        args->weight = weights->keep_weight;
-        args->bias = weights->keep_bias;
-    }
-    return RVIT_OK;
-}
-
-/* Scores and selects; the rows are gathered later. */
-static rvit_status prune(forward *f)
-{
-    const rvit_stage_plan *stage = &f->plan->stages[f->stage];
-    rvit_select_args args = stage->select;
-    if (args.mode != RVIT_SELECT_MASK)
-        RVIT_TRY(fill_score(f, stage, &args));
-    if (f->plan->schedule.policy->fuses)
-        args.fuse_x = f->x;
-    args.counts = view(f, stage->counts);
-    args.keep_in = view(f, stage->keep_in);
-    args.cu_seqlens = f->cu_seqlens;
-    args.keep = view(f, stage->keep);
-    args.out_cu_seqlens = view(f, stage->cu_seqlens);
-    args.src_rows = view(f, stage->src_rows);
-    args.error = view(f, stage->error);
-    args.error_stays = 1;
-    RVIT_TRY(rvit_select(f->stream, &args));
-    if (args.mode != RVIT_SELECT_MASK)
-        RVIT_TRY(trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
-    f->gathers = 1;
-    enter_segment(f, f->stage + 1);
-    return carry_positions(f);
-}
-
-/* Merges rows whose keys, still in the wide array, are alike. */
-static rvit_status merge(forward *f)
-{
-    const rvit_model *model = f->model;
-    const rvit_segment *before = &f->plan->segments[f->stage];
-    const rvit_stage_plan *stage = &f->plan->stages[f->stage];
-    rvit_match_args match = RVIT_MATCH_ARGS_INIT;
-    match.dtype = model->dtype;
-    match.n_images = f->plan->desc.max_images;
-    match.max_len = before->max_len;
-    match.rows = before->rows;
-    match.n_prefix = model->info.n_prefix;
-    match.n_heads = model->info.n_heads;
-    match.head_dim = model->info.head_dim;
-    match.merges = f->plan->schedule.merges;
-    match.k = at(f->wide, (int64_t)model->info.dim * rvit_dtype_size(model->dtype));
-    match.k_stride = 3 * (int64_t)model->info.dim;
-    match.cu_seqlens = f->cu_seqlens;
-    match.metric = view(f, f->plan->metric);
-    match.keep = view(f, stage->keep);
-    match.out_cu_seqlens = view(f, stage->cu_seqlens);
-    match.src_rows = view(f, stage->src_rows);
-    match.next_rows = view(f, stage->next_rows);
-    RVIT_TRY(rvit_match(f->stream, &match));
-
-    rvit_merge_args args = RVIT_MERGE_ARGS_INIT;
-    args.dtype = model->x_dtype;
-    args.x_rows = before->rows;
-    args.dim = model->info.dim;
-    args.x = f->x;
-    if (f->stage > 0)
-        args.sizes = view(f, f->plan->stages[f->stage - 1].sizes);
-    args.src_rows = match.src_rows;
-    args.next_rows = match.next_rows;
-    args.out_x = f->spare;
-    args.out_sizes = view(f, stage->sizes);
-    args.out_key_bias = view(f, stage->key_bias);
-    enter_segment(f, f->stage + 1);
-    args.rows = f->rows;
-    RVIT_TRY(rvit_merge(f->stream, &args));
-    f->spare = f->x;
-    f->x = args.out_x;
-    f->key_bias = args.out_key_bias;
-    return carry_positions(f);
-}
-
-static int prunes_at(const forward *f, int32_t block, rvit_prune_site site)
-{
-    const rvit_prune_schedule *schedule = &f->plan->schedule;
-    return f->stage < schedule->n_stages && schedule->blocks[f->stage] == block && schedule->policy->site == site;
 }
 
 static rvit_patchify_args patchify_of(const forward *f)
@@ -415,12 +265,13 @@ static rvit_status block(forward *f, int32_t index)
 {
     const rvit_model_info *info = &f->model->info;
     const rvit_block_weights *w = &f->model->blocks[index];
-    if (prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
-        RVIT_TRY(prune(f));
+    if (rvit_forward_prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
+        RVIT_TRY(rvit_forward_prune(f));
     RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
     RVIT_TRY(qkv(f, w));
     RVIT_TRY(rotate(f));
-    const int inside = prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION), after = prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
+    const int inside = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION),
+              after = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : (rvit_view){NULL, 0};
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
@@ -431,7 +282,7 @@ static rvit_status block(forward *f, int32_t index)
                             &attended));
     RVIT_TRY(rvit_forward_add_to_x(f, attended, w->proj_weight, w->proj_bias, info->dim));
     if (inside)
-        RVIT_TRY(f->plan->schedule.policy->merges ? merge(f) : prune(f));
+        RVIT_TRY(rvit_forward_prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
     RVIT_TRY(hidden(f, w));
     if (f->model->mlp_norm)
@@ -439,7 +290,7 @@ static rvit_status block(forward *f, int32_t index)
                             &products));
     RVIT_TRY(rvit_forward_add_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
-    return after ? prune(f) : RVIT_OK;
+    return after ? rvit_forward_prune(f) : RVIT_OK;
 }
 
 rvit_status rvit_forward_finish_gather(forward *f)
@@ -470,7 +321,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.spare = view(&f, plan->spare);
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
-    enter_segment(&f, 0);
+    rvit_forward_enter_segment(&f, 0);
     RVIT_TRY(embed(&f));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));

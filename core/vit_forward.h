@@ -54,6 +54,14 @@ rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, 
 rvit_status rvit_forward_finish_gather(forward *f);
 /* The op that reads the images, or writes the logits. */
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
+/* Copies to the trace, if the session has one. */
+rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination);
+/* The rows are those of this segment from here on. */
+void rvit_forward_enter_segment(forward *f, int32_t index);
+/* Whether the next stage is at this place. */
+int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site);
+/* The next stage: scores and selects, the rows being gathered later, or merges. */
+rvit_status rvit_forward_prune(forward *f);
 /* After the last block: features, pooling, head. */
 rvit_status rvit_forward_outputs(forward *f);
 
