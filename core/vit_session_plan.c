@@ -201,6 +201,13 @@ static void plan_score(const rvit_model *m, const rvit_policy *policy, rvit_sele
     }
 }
 
+/* At least one patch stays where the head reads no CLS row. */
+static int32_t fewest(const rvit_model *m, const rvit_prune_schedule *schedule)
+{
+    const int reads_patches = !rvit_has_cls(&m->info) || m->info.pooling != RVIT_POOLING_CLS;
+    return schedule->k_min > 0 || !reads_patches ? schedule->k_min : 1;
+}
+
 static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *p, int32_t stage)
 {
     const rvit_prune_schedule *schedule = &p->schedule;
@@ -212,7 +219,7 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
     args.n_prefix = m->info.n_prefix;
     args.prefix_competes = schedule->policy->prefix_competes;
     args.threshold = schedule->threshold;
-    args.k_min = schedule->k_min;
+    args.k_min = fewest(m, schedule);
     args.n_samples = schedule->n_samples;
     args.mass = schedule->mass;
     if (args.mode != RVIT_SELECT_MASK)
