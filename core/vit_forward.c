@@ -160,6 +160,7 @@ static rvit_status attention(const forward *f)
     args.key_bias = f->key_bias;
     args.out = f->normed;
     args.cls_probs = f->cls_probs;
+    args.lse = f->lse;
     return rvit_attention(f->stream, &args);
 }
 
@@ -272,7 +273,8 @@ static rvit_status block(forward *f, int32_t index)
     RVIT_TRY(rotate(f));
     const int inside = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION),
               after = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
-    f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : (rvit_view){NULL, 0};
+    f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : absent;
+    f->lse = inside ? view(f, f->plan->lse) : absent;
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
     RVIT_TRY(attention(f));

@@ -19,6 +19,7 @@ typedef struct forward {
     rvit_view cu_seqlens;
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
+    rvit_view lse;       /* the same */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
     rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
 } forward;
@@ -62,6 +63,8 @@ void rvit_forward_enter_segment(forward *f, int32_t index);
 int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site);
 /* The next stage: scores and selects, the rows being gathered later, or merges. */
 rvit_status rvit_forward_prune(forward *f);
+/* Normalised rows of each image, attended to by the one query of attention pooling: to the wide array. probs: optional, as rvit_probe. */
+rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
 /* After the last block: features, pooling, head. */
 rvit_status rvit_forward_outputs(forward *f);
 

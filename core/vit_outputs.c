@@ -34,10 +34,10 @@ static rvit_status pool(const forward *f, rvit_pool_mode mode, int norms, int64_
     return rvit_pool(f->stream, &args);
 }
 
-/* The rows of each image, attended to by the one query of the model: to the wide array. */
-static rvit_status probe(const forward *f, const rvit_map_weights *w)
+rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
 {
     const rvit_model *model = f->model;
+    const rvit_map_weights *w = &model->map;
     rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
     linear.dtype = model->dtype;
     linear.out_dtype = RVIT_F32;
@@ -64,6 +64,7 @@ static rvit_status probe(const forward *f, const rvit_map_weights *w)
     args.weight = w->value_weight;
     args.bias = w->value_bias;
     args.out = f->wide;
+    args.probs = probs;
     return rvit_probe(f->stream, &args);
 }
 
@@ -73,7 +74,7 @@ static rvit_status attention_pool(forward *f)
     const rvit_model *model = f->model;
     const rvit_map_weights *w = &model->map;
     RVIT_TRY(rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, model->dtype, f->normed));
-    RVIT_TRY(probe(f, w));
+    RVIT_TRY(rvit_forward_probe(f, absent));
     forward images = *f;
     images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
     images.spare_rows = 0;

@@ -27,7 +27,10 @@ static const char *lacking(const toy_spec *spec, int policy)
     case RVIT_PRUNE_EVIT_PAPER:
     case RVIT_PRUNE_ATS:
     case RVIT_PRUNE_ATS_PAPER:
+    case RVIT_PRUNE_FASTERVLM:
         return spec->no_cls ? "the CLS token, but the model has none" : NULL;
+    case RVIT_PRUNE_MAP_PROBE:
+        return spec->pool != TOY_MAP ? "the model does not pool by attention" : NULL;
     case RVIT_PRUNE_DYNAMICVIT:
     case RVIT_PRUNE_DYNAMICVIT_GATE:
         return "tensor 'score_predictor.0";
@@ -51,7 +54,7 @@ static void stages_of(const rvit_session *session, int policy, int32_t image, to
     for (int32_t s = 0; s < STAGES; s++) {
         const int32_t *cu = rvit_session_cu_seqlens(session, s);
         stages[s] = (toy_stage){.block = blocks[s],
-                                .inside_block = policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_ATS,
+                                .inside_block = policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_ATS || policy == RVIT_PRUNE_RECEIVED,
                                 .kept = rvit_session_kept(session, s, image),
                                 .n_kept = cu[image + 1] - cu[image],
                                 .merges = policy == RVIT_PRUNE_TOME ? MERGES : 0};
@@ -70,11 +73,35 @@ static void expect_prefix(const toy *m, const toy_stage *stage, int policy)
         fail_msg("policy %d: nothing is left for the head", policy);
 }
 
+/* By a score that float64 has. */
+static int keeps_the_best(int policy)
+{
+    return policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_EVIT_PAPER || policy == RVIT_PRUNE_RECEIVED ||
+           policy == RVIT_PRUNE_FASTERVLM || policy == RVIT_PRUNE_MAP_PROBE;
+}
+
+/* Runs again, without a look at the memory it has. */
+static void expect_free(rvit_session *session, const float *images)
+{
+    rvit_stats before = RVIT_STATS_INIT, enqueued = RVIT_STATS_INIT;
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = N_IMAGES;
+    args.images = images;
+    expect_ok(rvit_session_get_stats(session, &before));
+    expect_ok(rvit_session_enqueue(session, &args));
+    expect_ok(rvit_session_get_stats(session, &enqueued));
+    expect_ok(rvit_session_wait(session));
+    assert_int_equal(enqueued.synchronizations, before.synchronizations);
+    assert_int_equal(enqueued.host_allocations, before.host_allocations);
+    assert_int_equal(enqueued.device_allocations, before.device_allocations);
+}
+
 static void check(const toy *m, rvit_model *model, int policy, const rvit_session_desc *desc)
 {
     const float *images = toy_images(m, N_IMAGES, 3);
     rvit_session *session = open_session(model, desc);
     const float *logits = run_session(session, m, images, N_IMAGES, NULL);
+    expect_free(session, images);
     for (int32_t n = 0; n < N_IMAGES; n++) {
         toy_stage stages[STAGES];
         stages_of(session, policy, n, stages);
@@ -84,6 +111,8 @@ static void check(const toy *m, rvit_model *model, int policy, const rvit_sessio
             continue; /* float64 fuses nothing */
         double wanted[16];
         toy_forward(m, images + (int64_t)n * m->pixels, stages, STAGES, wanted, NULL);
+        for (int s = 0; s < STAGES && keeps_the_best(policy); s++)
+            expect_decision(m, &stages[s], (rvit_prune_type)policy, desc->prune.keep, 1e-4);
         for (int32_t c = 0; c < m->spec.n_classes; c++) {
             const double got = (double)logits[n * m->spec.n_classes + c];
             if (!(fabs(got - wanted[c]) <= 1e-4))
@@ -100,7 +129,7 @@ static void every_policy(void **state)
     for (int i = 0; i < N_SPECS; i++) {
         const toy *m = toy_new(specs[i]);
         rvit_model *model = open_model(m, RVIT_F32);
-        for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_RANDOM; policy++) {
+        for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_MAP_PROBE; policy++) {
             const rvit_session_desc desc = desc_of(policy);
             const char *without = lacking(specs[i], policy);
             rvit_session *session = NULL;
@@ -113,6 +142,64 @@ static void every_policy(void **state)
         }
         model_teardown(NULL);
     }
+}
+
+/* Defaults that count from the end of the model, and the scores of map-probe after its last block: those of the head. */
+static void last_blocks(void **state)
+{
+    (void)state;
+    static const int policies[] = {RVIT_PRUNE_FASTERVLM, RVIT_PRUNE_MAP_PROBE};
+    const toy *m = toy_new(&registers_map);
+    const float *images = toy_images(m, N_IMAGES, 4);
+    rvit_model *model = open_model(m, RVIT_F32);
+    for (int p = 0; p < 2; p++) {
+        const int32_t block = 2 + p;
+        const rvit_session_desc defaults = session_desc(N_IMAGES, (rvit_prune_type)policies[p], -1, NULL, 0);
+        const rvit_session_desc given = session_desc(N_IMAGES, (rvit_prune_type)policies[p], 0.5, &block, 1);
+        rvit_session *session = open_session(model, &defaults);
+        const float *a = run_session(session, m, images, N_IMAGES, NULL);
+        const float *b = run_session(open_session(model, &given), m, images, N_IMAGES, NULL);
+        assert_memory_equal(a, b, (size_t)(N_IMAGES * m->spec.n_classes) * sizeof *a);
+        for (int32_t n = 0; n < N_IMAGES; n++) {
+            const int32_t *cu = rvit_session_cu_seqlens(session, 0);
+            toy_stage stage = {.block = block, .kept = rvit_session_kept(session, 0, n), .n_kept = cu[n + 1] - cu[n]};
+            double wanted[16];
+            toy_forward(m, images + (int64_t)n * m->pixels, &stage, 1, wanted, NULL);
+            expect_decision(m, &stage, (rvit_prune_type)policies[p], 0.5, 1e-4);
+            for (int32_t c = 0; c < m->spec.n_classes; c++)
+                assert_true(fabs((double)a[n * m->spec.n_classes + c] - wanted[c]) <= 1e-4);
+        }
+    }
+    const int32_t before_the_first = -1;
+    const rvit_session_desc bad = session_desc(N_IMAGES, RVIT_PRUNE_FASTERVLM, -1, &before_the_first, 1);
+    rvit_session *session = NULL;
+    expect_status(rvit_session_create(model, &bad, &session), RVIT_INVALID_ARGUMENT, "fastervlm prunes in block -1");
+}
+
+static int64_t launches_of(rvit_model *model, const toy *m, int policy)
+{
+    static const int32_t block = 1;
+    const rvit_session_desc desc = session_desc(1, (rvit_prune_type)policy, 0.5, &block, 1);
+    rvit_session *session = open_session(model, &desc);
+    const float *images = toy_images(m, 1, 5);
+    rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+    run_session(session, m, images, 1, NULL);
+    expect_ok(rvit_session_get_stats(session, &before));
+    run_session(session, m, images, 1, NULL);
+    expect_ok(rvit_session_get_stats(session, &after));
+    return after.launches - before.launches;
+}
+
+/* Received attention costs one launch, and what the pooling would give a norm, a product and the pooling's own. */
+static void launches(void **state)
+{
+    (void)state;
+    const toy *m = toy_new(&registers_map);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const int64_t evit = launches_of(model, m, RVIT_PRUNE_EVIT), after_the_block = launches_of(model, m, RVIT_PRUNE_EVIT_PAPER);
+    assert_int_equal(launches_of(model, m, RVIT_PRUNE_RECEIVED), evit + 1);
+    assert_int_equal(launches_of(model, m, RVIT_PRUNE_FASTERVLM), after_the_block);
+    assert_int_equal(launches_of(model, m, RVIT_PRUNE_MAP_PROBE), after_the_block + 3);
 }
 
 /* What would drop all drops all but the prefix, and where no CLS row is read, but the best patch. */
@@ -136,4 +223,4 @@ static void nothing_left(void **state)
     }
 }
 
-SUITE(families_suite, MODEL_TEST(every_policy), MODEL_TEST(nothing_left));
+SUITE(families_suite, MODEL_TEST(every_policy), MODEL_TEST(last_blocks), MODEL_TEST(launches), MODEL_TEST(nothing_left));

@@ -21,5 +21,8 @@ rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double 
 rvit_session_desc policy_desc(int policy, int32_t max_images);
 /* Runs, and returns the logits in scratch memory. */
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);
+/* Of a stage as float64 has scored it: tokens clearly above the k-th best are kept, those clearly below are not, and the number is the
+   policy's. For policies that keep the k best. */
+void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin);
 
 #endif
