@@ -104,9 +104,9 @@ refused() { # OPTION POLICY USERS
     err "^raggedvit: ${1%% *} is not used by --prune $2, but by: $3$"
 }
 refused "--mass 0.5" l2 ats-paper
-refused "--keep 0.5" none "l2, evit, .*random"
-refused "--keep 0.5" tome "l2, evit, .*random"
-refused "--blocks 3" none "l2, .*mask"
+refused "--keep 0.5" none "l2, evit, .*map-probe"
+refused "--keep 0.5" tome "l2, evit, .*map-probe"
+refused "--blocks 3" none "l2, .*map-probe"
 refused "--samples 9" ats-paper ats
 refused "--merge 9" ats tome
 refused "--seed 9" mask random
@@ -151,7 +151,8 @@ json "devices.$cpu.backend" cpu
 json "devices.$cpu.usable" true
 expect 0 policies
 policies=$(awk '/^[a-z]/ && $1 != "policy" {print $1}' "$folder/out")
-for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask received fastervlm map-probe; do
+for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask received \
+    fastervlm map-probe; do
     out "^$policy "
 done
 out '^evit +--keep 0\.7 --blocks 3,6,9 +between attention and MLP +arXiv 2202\.07800$'
