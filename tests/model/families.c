@@ -145,13 +145,12 @@ static void every_policy(void **state)
 }
 
 /* Defaults that count from the end of the model, and the scores of map-probe after its last block: those of the head. */
-static void last_blocks(void **state)
+static void check_last_blocks(rvit_dtype dtype, double tolerance, double margin)
 {
-    (void)state;
     static const int policies[] = {RVIT_PRUNE_FASTERVLM, RVIT_PRUNE_MAP_PROBE};
     const toy *m = toy_new(&registers_map);
     const float *images = toy_images(m, N_IMAGES, 4);
-    rvit_model *model = open_model(m, RVIT_F32);
+    rvit_model *model = open_model(m, dtype);
     for (int p = 0; p < 2; p++) {
         const int32_t block = 2 + p;
         const rvit_session_desc defaults = session_desc(N_IMAGES, (rvit_prune_type)policies[p], -1, NULL, 0);
@@ -165,15 +164,23 @@ static void last_blocks(void **state)
             toy_stage stage = {.block = block, .kept = rvit_session_kept(session, 0, n), .n_kept = cu[n + 1] - cu[n]};
             double wanted[16];
             toy_forward(m, images + (int64_t)n * m->pixels, &stage, 1, wanted, NULL);
-            expect_decision(m, &stage, (rvit_prune_type)policies[p], 0.5, 1e-4);
+            expect_decision(m, &stage, (rvit_prune_type)policies[p], 0.5, margin);
             for (int32_t c = 0; c < m->spec.n_classes; c++)
-                assert_true(fabs((double)a[n * m->spec.n_classes + c] - wanted[c]) <= 1e-4);
+                assert_true(fabs((double)a[n * m->spec.n_classes + c] - wanted[c]) <= tolerance);
         }
     }
     const int32_t before_the_first = -1;
     const rvit_session_desc bad = session_desc(N_IMAGES, RVIT_PRUNE_FASTERVLM, -1, &before_the_first, 1);
     rvit_session *session = NULL;
     expect_status(rvit_session_create(model, &bad, &session), RVIT_INVALID_ARGUMENT, "fastervlm prunes in block -1");
+}
+
+static void last_blocks(void **state)
+{
+    (void)state;
+    check_last_blocks(RVIT_F32, 1e-4, 1e-4);
+    model_teardown(NULL);
+    check_last_blocks(RVIT_F16, 6e-3, 1e-2); /* as forward.c */
 }
 
 static int64_t launches_of(rvit_model *model, const toy *m, int policy)
@@ -199,7 +206,7 @@ static void launches(void **state)
     const int64_t evit = launches_of(model, m, RVIT_PRUNE_EVIT), after_the_block = launches_of(model, m, RVIT_PRUNE_EVIT_PAPER);
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_RECEIVED), evit + 1);
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_FASTERVLM), after_the_block);
-    assert_int_equal(launches_of(model, m, RVIT_PRUNE_MAP_PROBE), after_the_block + 3);
+    assert_in_range(launches_of(model, m, RVIT_PRUNE_MAP_PROBE), after_the_block + 3, after_the_block + 4); /* a product may take two */
 }
 
 /* What would drop all drops all but the prefix, and where no CLS row is read, but the best patch. */
