@@ -58,10 +58,10 @@ CONFIGS = [
     ("tome", {}, p.Tome),
     ("tome", {"merges": 13}, p.Tome),
     ("tome", {"merges": 60, "blocks": (0, 4, 5, 11)}, p.Tome),
-    ("mask", {"blocks": (3, 7)}, None),
     ("received", {}, p.Received),
     ("received", {"keep": 0.6, "blocks": (1, 5, 11)}, p.Received),
     ("fastervlm", {}, p.FasterVlm),
+    ("mask", {"blocks": (3, 7)}, None),
 ]
 
 
