@@ -167,6 +167,7 @@ static rvit_status attention(const forward *f)
     args.key_bias = f->key_bias;
     args.out = f->normed;
     args.cls_probs = f->cls_probs;
+    args.lse = f->lse;
     return rvit_attention(f->stream, &args);
 }
 
@@ -424,7 +425,10 @@ static rvit_status block(forward *f, int32_t index)
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : (rvit_view){NULL, 0};
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
+    f->lse = rvit_forward_gives(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index) ? view(f, f->plan->lse) : absent;
     RVIT_TRY(attention(f));
+    if (f->lse.buffer != NULL)
+        RVIT_TRY(rvit_forward_received(f));
     rvit_view attended = f->normed, products = f->wide;
     if (f->model->attention_norm)
         RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,
@@ -439,6 +443,8 @@ static rvit_status block(forward *f, int32_t index)
                             &products));
     RVIT_TRY(rvit_forward_add_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
+    if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
+        RVIT_TRY(rvit_forward_block_features(f));
     return after ? prune(f) : RVIT_OK;
 }
 

@@ -19,6 +19,7 @@ typedef struct forward {
     rvit_view cu_seqlens;
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
+    rvit_view lse;       /* the same of what received attention is made from */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
     rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
 } forward;
@@ -54,6 +55,14 @@ rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, 
 rvit_status rvit_forward_finish_gather(forward *f);
 /* The op that reads the images, or writes the logits. */
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
+static inline int rvit_forward_gives(const forward *f, rvit_output output, int here)
+{
+    return here && (f->plan->desc.outputs & (int32_t)output) != 0;
+}
+/* The attention that the rows receive; right after it, while qkv are in the wide array. */
+rvit_status rvit_forward_received(const forward *f);
+/* x, as a block has left it. */
+rvit_status rvit_forward_block_features(const forward *f);
 /* After the last block: features, pooling, head. */
 rvit_status rvit_forward_outputs(forward *f);
 
