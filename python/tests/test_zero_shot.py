@@ -6,6 +6,7 @@ import os
 import pathlib
 import struct
 import subprocess
+import sys
 import tempfile
 import unittest
 import zlib
@@ -125,6 +126,42 @@ class ZeroShotTest(unittest.TestCase):
         self.assertRegex(text, r"texts   7, 24 wide; softmax of 5\.47395 x cosine\n")
         best = logits.softmax(-1)[0].max()
         self.assertRegex(text, f"  +{100 * best:.1f} %  label {int(logits[0].argmax())}\n")
+
+        # The vision half alone does not hold the scale.
+        config = self.transformers.CLIPVisionConfig(**{**module.config.vision_config.to_dict(), "projection_dim": 24})
+        tower = self.transformers.CLIPVisionModelWithProjection(config).eval()
+        tower.load_state_dict({name: value for name, value in module.state_dict().items() if name in tower.state_dict()})
+        tower.save_pretrained(self.folder / "clip tower")
+        result = self.results(self.folder / "clip tower" / "model.safetensors", self.write(embeddings))
+        self.compare(result, 100 / np.exp(1.7) * logits, (100 / np.exp(1.7) * logits).softmax(-1), 2e-4)
+
+    def test_the_script(self):
+        """From the labels on, by the script and its tokenizer."""
+        from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+        module = self.model("CLIPModel", "CLIPConfig", projection_dim=24)[0]
+        words = ["<pad>", "<s>", "</s>", *"abcdefghij", "photo", "of", *(f"kind{i}" for i in range(7)), "<end>"]
+        tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="<pad>"))
+        tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+        tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A <end>", special_tokens=[("<s>", 1), ("<end>", len(words) - 1)])
+        fast = self.transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
+        folder, texts, labels = self.folder / "CLIPModel", self.folder / "by script.safetensors", self.folder / "kinds.txt"
+        fast.save_pretrained(folder)
+        labels.write_text("\n".join(f"kind{i}" for i in range(7)))
+        templates = ["a photo of {}", "{} b c"]
+        script = [sys.executable, support.ROOT / "tools" / "text_embeddings.py", folder, labels, "--out", texts]
+        found = subprocess.run([*script, *(part for t in templates for part in ("--template", t))], capture_output=True, text=True, timeout=300)
+        self.assertEqual(found.returncode, 0, found.stderr)
+        normalize = torch.nn.functional.normalize
+        with torch.no_grad():
+            rows = [normalize(self.texts.features(module.get_text_features(**fast(
+                [t.replace("{}", f"kind{i}") for i in range(7)], padding=True, return_tensors="pt", return_token_type_ids=False))), dim=-1)
+                for t in templates]
+            images = normalize(self.texts.features(module.get_image_features(self.x)), dim=-1)
+            logits = np.exp(1.7) * images @ normalize(sum(rows), dim=-1).T
+        self.compare(self.results(folder / "model.safetensors", texts), logits, logits.softmax(-1))
+        found = subprocess.run([*script, "--template", "none"], capture_output=True, text=True, timeout=300)
+        self.assertEqual(found.returncode, 2)
 
     def test_siglip(self):
         module, logits, embeddings = self.model("SiglipModel", "SiglipConfig")
