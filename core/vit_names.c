@@ -173,7 +173,8 @@ static const rvit_family families[] = {
     {"deit3", "", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV, MLP("mlp.w12", "mlp.w3"), [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
-    {"timm", "visual.trunk.", "blocks.", PROJECTS, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}}, /* in open_clip's files */
+    /* in open_clip's files */
+    {"timm", "visual.trunk.", "blocks.", PROJECTS, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
     {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"timm", "", "blocks.", 0, {TIMM, QKV, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
     {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},

@@ -305,7 +305,7 @@ static void refusals(void **state)
     desc.outputs = RVIT_OUTPUT_PROJECTED;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "neither a CLIP with its projection nor a SigLIP");
     desc.outputs = RVIT_OUTPUT_NORMALIZED;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "RVIT_OUTPUT_NORMALIZED without RVIT_OUTPUT_PROJECTED");
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "without RVIT_OUTPUT_PROJECTED");
     desc.outputs = -1;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "unknown parts");
     static const int32_t wrong[] = {DEPTH, -DEPTH - 1, INT32_MAX, INT32_MIN};
