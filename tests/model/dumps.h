@@ -1,4 +1,4 @@
-/* What the suites of test_dumps share: a dump, and the model and the images that it stands for. */
+/* The dumps of tools/dump_reference.py: outputs in float64 of models that are made again from their names, shapes and configuration. */
 #ifndef RVIT_TESTS_DUMPS_H
 #define RVIT_TESTS_DUMPS_H
 
@@ -6,17 +6,17 @@
 
 #include <jansson.h>
 
-extern const suite pooled_suite;
-extern const char *data; /* the folder of the committed dumps */
+extern const suite dump_pooled_suite;
+/* Where the committed dumps lie. */
+extern const char *dump_folder;
 
-json_t *load_dump(const char *in, const char *file_name);
-int64_t integer(const json_t *object, const char *key);
-const char *text(const json_t *object, const char *key);
-rvit_dtype type_of(const char *name);
-/* Where the checkpoint of a dump lies; made if it has none. */
-const char *checkpoint_of(const json_t *dump);
-void fill_images(const rvit_model_info *info, int32_t n_images, float *images);
-/* The number from which value i of tensor `stream` of a dump is made. */
-float noise(uint64_t stream, uint64_t i);
+json_t *dump_load(const char *in, const char *file_name);
+int64_t dump_integer(const json_t *object, const char *key);
+const char *dump_text(const json_t *object, const char *key);
+/* The path of a dump's checkpoint, with its configuration beside it; made if it has none. */
+const char *dump_checkpoint(const json_t *dump);
+/* The values of a tensor of a float32 dump, in scratch memory. */
+double *dump_tensor(const json_t *dump, const char *name);
+void dump_images(const rvit_model_info *info, int32_t n_images, float *images);
 
 #endif
