@@ -126,6 +126,24 @@ class TowerTest(unittest.TestCase):
         """Each image alone has what it has in a batch, and tensors come back for tensors."""
         _, model = self.saved("CLIPModel", "CLIPConfig")
         x = self.modules.images(3)
+        self.alone_as_in_a_batch(model, x)
+
+    def test_cuda(self):
+        """CUDA tensors: read where they lie, and outputs on the device that are those of the CPU."""
+        if not any(d.backend == "cuda" and d.index >= 0 for d in raggedvit.devices()) or not self.torch.cuda.is_available():
+            self.skipTest("no CUDA device")
+        self.saved("CLIPModel", "CLIPConfig")
+        path = pathlib.Path(self.folder.name) / "CLIPModel" / "model.safetensors"
+        model, cpu = raggedvit.Model(path, backend="cuda"), raggedvit.Model(path, backend="cpu")
+        x = self.modules.images(3)
+        ask = dict(policy="evit", keep=0.5, blocks=[1], pooled=True, projected=True, normalized=True, block_features=0,
+                   received_attention=0)
+        found, wanted = model.classify(x.cuda(), **ask), cpu.classify(x, **ask)
+        for name in ("logits", "pooled", "projected", "block_features", "received_attention"):
+            self.assertTrue(getattr(found, name).is_cuda)
+            self.close(getattr(found, name).cpu(), getattr(wanted, name), 1e-4)
+
+    def alone_as_in_a_batch(self, model, x):
         ask = dict(policy="evit", keep=0.5, blocks=[1], pooled=True, projected=True, block_features=-1, received_attention=-1)
         whole = model.classify(x, **ask)
         self.assertEqual((whole.block_stage, whole.received_stage), (0, 0))

@@ -232,7 +232,7 @@ static void print_help(void)
          "failed\n"
          "  2  the command line is wrong\n"
          "  3  the device is not available, or cannot run what was asked\n"
-         "  4  a file is missing or invalid: the checkpoint, the labels, a list, or every image\n"
+         "  4  a file is missing or invalid: the checkpoint, the labels, the embeddings of texts, a list, or every image\n"
          "  5  out of memory, the device was lost, the output cannot be written, or an internal error\n\n"
          "RVIT_LOG=error|warning|info|debug in the environment sets how much the library logs to standard error (warning).\n\n"
          "example:\n"
