@@ -397,13 +397,21 @@ static int is_timm_projection(const rvit_model_info *info, const char *architect
     return 1;
 }
 
-/* Width of the vectors that are compared with those of texts: what a projection gives, or attention pooling without one. */
+/* A SigLIP without a head of its own: attention pooling gives what is compared. Others pool so before a classifier. */
+static int is_siglip(const rvit_vit_config *config, const char *architecture)
+{
+    return config->info.pooling == RVIT_POOLING_MAP && !config->own_head &&
+           (strcmp(config->info.family, "hf-siglip") == 0 || strcmp(config->family->prefix, "visual.trunk.") == 0 ||
+            strstr(architecture, "siglip") != NULL);
+}
+
+/* Width of the vectors that are compared with those of texts. */
 static int32_t embedding_dim(const rvit_vit_config *config, const rvit_facts *facts)
 {
     const rvit_model_info *info = &config->info;
-    const int projects =
-        (config->family->flags & RVIT_FAMILY_PROJECTS) != 0 || is_timm_projection(info, facts->of[RVIT_FACT_ARCHITECTURE].text);
-    return projects || (info->pooling == RVIT_POOLING_MAP && !config->own_head) ? info->n_classes : 0;
+    const char *architecture = facts->of[RVIT_FACT_ARCHITECTURE].text;
+    const int projects = (config->family->flags & RVIT_FAMILY_PROJECTS) != 0 || is_timm_projection(info, architecture);
+    return projects || is_siglip(config, architecture) ? info->n_classes : 0;
 }
 
 rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles)

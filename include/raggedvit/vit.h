@@ -363,10 +363,9 @@ typedef enum rvit_output {
     RVIT_OUTPUT_CLS_ATTENTION = 2, /* the CLS row of the last block's attention */
     RVIT_OUTPUT_POOLED = 4,        /* for each image the vector that the head reads, after its norm */
     /* For each image the vector that is compared with those of texts: what CLIP's projection gives,
-       or, of a model without one (SigLIP), what attention pooling gives. The head of a model in
-       timm's names counts as a projection if the model is one of timm's CLIP or PE-Core
-       architectures and the head does not have the classes of ImageNet (1000, 11821, 21841 or
-       21843). */
+       or SigLIP's attention pooling. In timm's names the architecture tells: a head is a projection
+       if the name is one of a CLIP or a PE-Core and the head does not have the classes of ImageNet
+       (1000, 11821, 21841 or 21843). */
     RVIT_OUTPUT_PROJECTED = 8,
     RVIT_OUTPUT_NORMALIZED = 16, /* with PROJECTED: divided by its L2 norm, in float64 on the host when it
                                     is first asked for. A vector of zeros stays one */
