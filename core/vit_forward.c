@@ -275,10 +275,13 @@ static rvit_status block(forward *f, int32_t index)
     const int inside = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_ATTENTION),
               after = rvit_forward_prunes_at(f, index, RVIT_SITE_AFTER_BLOCK);
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : absent;
-    f->lse = inside ? view(f, f->plan->lse) : absent;
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
+    const int gives_received = rvit_forward_gives(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index);
+    f->lse = inside || gives_received ? view(f, f->plan->lse) : absent; /* absent unless received attention is asked for */
     RVIT_TRY(attention(f));
+    if (gives_received)
+        RVIT_TRY(rvit_forward_received(f));
     rvit_view attended = f->normed, products = f->wide;
     if (f->model->attention_norm)
         RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,
@@ -293,6 +296,8 @@ static rvit_status block(forward *f, int32_t index)
                             &products));
     RVIT_TRY(rvit_forward_add_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
+    if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
+        RVIT_TRY(rvit_forward_block_features(f));
     return after ? rvit_forward_prune(f) : RVIT_OK;
 }
 

@@ -19,7 +19,7 @@ typedef struct forward {
     rvit_view cu_seqlens;
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
-    rvit_view lse;       /* the same */
+    rvit_view lse;       /* the same, of what received attention is made from */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
     rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
 } forward;
@@ -65,6 +65,14 @@ int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site
 rvit_status rvit_forward_prune(forward *f);
 /* Normalised rows of each image, attended to by the one query of attention pooling: to the wide array. probs: optional, as rvit_probe. */
 rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
+static inline int rvit_forward_gives(const forward *f, rvit_output output, int here)
+{
+    return here && (f->plan->desc.outputs & (int32_t)output) != 0;
+}
+/* The attention that the rows receive; right after it, while qkv are in the wide array. */
+rvit_status rvit_forward_received(const forward *f);
+/* x, as a block has left it. */
+rvit_status rvit_forward_block_features(const forward *f);
 /* After the last block: features, pooling, head. */
 rvit_status rvit_forward_outputs(forward *f);
 

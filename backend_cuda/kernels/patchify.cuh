@@ -84,7 +84,7 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
         const float *pixels = params.images + (((long long)image * params.channels + channel) * params.height + line * patch) * pitch;
         T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * stride;
         T *out = prefix + (long long)(params.n_prefix + line * params.grid_width) * stride + channel * patch * patch;
-        if (patch % 4 == 0 && pitch % 4 == 0)
+        if (patch % 4 == 0 && pitch % 4 == 0 && stride % 4 == 0)
             cut_line<T, float4>(pixels, out, pitch, size, patch, stride);
         else if (pitch % 2 == 0)
             cut_line<T, float2>(pixels, out, pitch, size, patch, stride);

@@ -276,14 +276,16 @@ class ForwardTest(unittest.TestCase):
             for policy, values in POLICIES.items():
                 for n in (5, 6) if policy == "evit-fused" else (5,):
                     with self.subTest(f"{policy}, {n}"):
-                        ask = dict(policy=policy, features=True, cls_attention=True, **values)
+                        ask = dict(policy=policy, features=True, cls_attention=True, pooled=True, block_features=1, received_attention=-1,
+                                   **values)
                         with whole:
                             wanted, logits = self.model.classify(self.x[:n], **ask), self.model.forward(self.x[:n], policy, **values)
                         with parts:
                             found = self.model.classify(self.x[:n], **ask)
                             # On a GPU sessions of different batches may choose different GEMMs.
                             np.testing.assert_allclose(self.model.forward(self.x[:n], policy, **values), logits, atol=1e-4)
-                        for name in ("logits", "features", "cls_attention"):
+                        self.assertEqual((found.block_stage, found.received_stage), (wanted.block_stage, wanted.received_stage))
+                        for name in ("logits", "features", "cls_attention", "pooled", "block_features", "received_attention"):
                             np.testing.assert_allclose(getattr(found, name), getattr(wanted, name), atol=1e-4, err_msg=name)
                         np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
                         for name in ("kept", "sizes"):

@@ -3,15 +3,14 @@
      test_dumps [--data FOLDER] [--dumps FOLDER] and what every test program takes
 
    --data says where the committed dumps lie now, --dumps which others to take in their place. */
-#include "harness.h"
+#include "dumps.h"
 
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 
-#include <jansson.h>
-
-static const char *data, *folder;
+const char *dump_folder;
+static const char *folder;
 
 /* Largest difference allowed by storage. float16 has 11 bits, and the outputs are of the order of 1. */
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
@@ -29,7 +28,7 @@ static float noise(uint64_t stream, uint64_t i)
     return (float)((int)(x >> 53) - 1024) / 1024;
 }
 
-static int64_t integer(const json_t *object, const char *key)
+int64_t dump_integer(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))
@@ -37,7 +36,7 @@ static int64_t integer(const json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-static const char *text(const json_t *object, const char *key)
+const char *dump_text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
     if (value == NULL)
@@ -59,7 +58,7 @@ static void write_all(FILE *file, const void *bytes, size_t size)
 static void write_checkpoint(const json_t *dump, const char *path)
 {
     const json_t *tensors = json_object_get(dump, "tensors");
-    const rvit_dtype dtype = type_of(text(dump, "dtype"));
+    const rvit_dtype dtype = type_of(dump_text(dump, "dtype"));
     json_t *header = json_object();
     int64_t end = 0;
     size_t index;
@@ -71,7 +70,7 @@ static void write_checkpoint(const json_t *dump, const char *path)
         json_t *extent;
         json_array_foreach(json_array_get(tensor, 1), axis, extent) n *= json_integer_value(extent);
         json_object_set_new(header, json_string_value(json_array_get(tensor, 0)),
-                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", text(dump, "dtype"), "shape", json_array_get(tensor, 1),
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", dump_text(dump, "dtype"), "shape", json_array_get(tensor, 1),
                                       "data_offsets", (json_int_t)end, (json_int_t)(end + n)));
         end += n;
     }
@@ -104,17 +103,17 @@ static void write_checkpoint(const json_t *dump, const char *path)
 }
 
 /* Where the checkpoint of a dump lies; made if it has none. */
-static const char *checkpoint_of(const json_t *dump)
+const char *dump_checkpoint(const json_t *dump)
 {
     if (json_object_get(dump, "file") != NULL)
-        return text(dump, "file");
+        return dump_text(dump, "file");
     const char *path = temporary_path("model.safetensors");
     write_checkpoint(dump, path);
     assert_int_equal(json_dump_file(json_object_get(dump, "config"), temporary_path("config.json"), 0), 0);
     return path;
 }
 
-static void fill_images(const rvit_model_info *info, int32_t n_images, float *images)
+void dump_images(const rvit_model_info *info, int32_t n_images, float *images)
 {
     const int64_t pixels = (int64_t)info->channels * info->image_height * info->image_width;
     for (int32_t n = 0; n < n_images; n++)
@@ -131,13 +130,13 @@ static double run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dt
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_model_get_info(model, &info));
-    const int32_t n_images = (int32_t)integer(dump, "n_images"), with_features = (int32_t)integer(dump, "features");
+    const int32_t n_images = (int32_t)dump_integer(dump, "n_images"), with_features = (int32_t)dump_integer(dump, "features");
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = n_images;
     desc.outputs = with_features ? RVIT_OUTPUT_FEATURES : 0;
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
-    fill_images(&info, n_images, rvit_session_input(session));
+    dump_images(&info, n_images, rvit_session_input(session));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = n_images;
     expect_ok(rvit_session_run(session, &args, NULL));
@@ -161,7 +160,7 @@ static double run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dt
     return largest;
 }
 
-static json_t *load_dump(const char *in, const char *file_name)
+json_t *dump_load(const char *in, const char *file_name)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", in, file_name);
@@ -172,18 +171,39 @@ static json_t *load_dump(const char *in, const char *file_name)
     return dump;
 }
 
+double *dump_tensor(const json_t *dump, const char *name)
+{
+    size_t index, axis;
+    json_t *tensor, *extent;
+    json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
+    {
+        if (strcmp(json_string_value(json_array_get(tensor, 0)), name) != 0)
+            continue;
+        int64_t n = 1;
+        json_array_foreach(json_array_get(tensor, 1), axis, extent) n *= json_integer_value(extent);
+        const float offset = (float)json_number_value(json_array_get(tensor, 2));
+        const float scale = ldexpf(1, -(int)json_integer_value(json_array_get(tensor, 3)));
+        double *values = scratch((size_t)n * sizeof *values);
+        for (int64_t i = 0; i < n; i++)
+            values[i] = (double)(offset + scale * noise(index, (uint64_t)i));
+        return values;
+    }
+    fail_msg("there is no tensor %s", name);
+    return NULL;
+}
+
 static int check(const char *file_name)
 {
-    json_t *dump = load_dump(folder, file_name);
+    json_t *dump = dump_load(folder, file_name);
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
-    desc.image_size = (int32_t)integer(dump, "image_size");
-    desc.resample = (rvit_resample)integer(dump, "resample");
+    desc.image_size = (int32_t)dump_integer(dump, "image_size");
+    desc.resample = (rvit_resample)dump_integer(dump, "resample");
     rvit_checkpoint *checkpoint = NULL;
-    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
     int good = 1;
-    printf("%-28s %-38s %-7s", text(dump, "name"), info.architecture, info.family);
+    printf("%-28s %-38s %-7s", dump_text(dump, "name"), info.architecture, info.family);
     for (int t = 0; t < 2; t++) {
         const double difference = run(dump, checkpoint, types[t]);
         const int within = difference <= tolerances[t];
@@ -261,15 +281,15 @@ static void choices(void **state)
         {"hf_clip_classifier.json", RVIT_RESAMPLE_DEFAULT, 0, 0, RVIT_POOLING_MEAN},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        json_t *dump = load_dump(data, wrong[i].file_name);
+        json_t *dump = dump_load(dump_folder, wrong[i].file_name);
         rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
-        desc.image_size = (int32_t)integer(dump, "image_size");
+        desc.image_size = (int32_t)dump_integer(dump, "image_size");
         desc.resample = (rvit_resample)wrong[i].resample;
         desc.eps = wrong[i].eps;
         desc.n_heads = wrong[i].n_heads;
         desc.pooling = (rvit_pooling)wrong[i].pooling;
         rvit_checkpoint *checkpoint = NULL;
-        expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+        expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = run(dump, checkpoint, RVIT_F32);
         if (difference <= 10 * tolerances[0])
             fail_msg("%s: a wrong choice (%d, %g, %d, %d) is within %g", wrong[i].file_name, (int)wrong[i].resample, (double)wrong[i].eps,
@@ -293,11 +313,11 @@ static void activations(void **state)
         {"hf_clip_quick_gelu.json", RVIT_ACTIVATION_GELU_TANH, 10},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        json_t *dump = load_dump(data, wrong[i].file_name);
+        json_t *dump = dump_load(dump_folder, wrong[i].file_name);
         rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
         desc.activation = wrong[i].activation;
         rvit_checkpoint *checkpoint = NULL;
-        expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+        expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
         const double difference = run(dump, checkpoint, RVIT_F32);
         if (difference <= wrong[i].tolerances * tolerances[0])
             fail_msg("%s: a wrong activation (%d) is within %g", wrong[i].file_name, (int)wrong[i].activation, difference);
@@ -453,7 +473,7 @@ static void expect_plain(const json_t *dump, const rvit_model_info *info, const 
         for (int32_t c = 0; c < info->n_classes; c++) {
             const double got = (double)rvit_session_logits(session)[n * info->n_classes + c];
             if (!(fabs(got - wanted[c]) <= tolerances[0]))
-                fail_msg("%s, image %d: value %d is %g, should be %g", text(dump, "name"), (int)n, (int)c, got, wanted[c]);
+                fail_msg("%s, image %d: value %d is %g, should be %g", dump_text(dump, "name"), (int)n, (int)c, got, wanted[c]);
         }
     }
 }
@@ -477,7 +497,7 @@ static void check_policy(const json_t *dump, rvit_model *model, rvit_prune_type 
         return;
     }
     expect_ok(rvit_session_create(model, &desc, &session));
-    fill_images(&info, 2, rvit_session_input(session));
+    dump_images(&info, 2, rvit_session_input(session));
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = 2;
     expect_ok(rvit_session_run(session, &args, NULL));
@@ -494,10 +514,10 @@ static void pruned_heads(void **state)
                                         "timm_map.json",  "timm_gap_registers.json", "hf_dinov2_classifier.json"};
     static const rvit_prune_type policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RANDOM, RVIT_PRUNE_EVIT, RVIT_PRUNE_ATS, RVIT_PRUNE_TOME};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        json_t *dump = load_dump(data, files[i]);
+        json_t *dump = dump_load(dump_folder, files[i]);
         rvit_checkpoint *checkpoint = NULL;
         rvit_model *model = NULL;
-        expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+        expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
         expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++)
             check_policy(dump, model, policies[p]);
@@ -511,7 +531,7 @@ static void pruned_heads(void **state)
 static void gate_halves(void **state)
 {
     (void)state;
-    json_t *dump = load_dump(data, "timm_gated_apart.json");
+    json_t *dump = dump_load(dump_folder, "timm_gated_apart.json");
     size_t index;
     json_t *tensor;
     int n = 0;
@@ -528,7 +548,7 @@ static void gate_halves(void **state)
     }
     assert_true(n > 0);
     rvit_checkpoint *checkpoint = NULL;
-    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
     const double difference = run(dump, checkpoint, RVIT_F32);
     if (difference <= 10 * tolerances[0])
         fail_msg("the other half as the gate is within %g", difference);
@@ -540,10 +560,10 @@ static void gate_halves(void **state)
 static void masked_heads(void **state)
 {
     (void)state;
-    json_t *dump = load_dump(data, "timm_gap.json");
+    json_t *dump = dump_load(dump_folder, "timm_gap.json");
     rvit_checkpoint *checkpoint = NULL;
     rvit_model *model = NULL;
-    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_model_get_info(model, &info));
@@ -558,7 +578,7 @@ static void masked_heads(void **state)
     expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "the CLS token, but the model has none");
     desc.outputs = RVIT_OUTPUT_FEATURES;
     expect_ok(rvit_session_create(model, &desc, &session));
-    fill_images(&info, 2, rvit_session_input(session));
+    dump_images(&info, 2, rvit_session_input(session));
     uint8_t keep[2][2][16] = {{{0}}};
     assert_int_equal(info.tokens, 16);
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -581,13 +601,13 @@ static void masked_heads(void **state)
 /* Opens a dump's model with one member of its config changed; value: as JSON. */
 static double run_with(const char *file_name, const char *section, const char *key, const char *value)
 {
-    json_t *dump = load_dump(data, file_name), *config = json_object_get(dump, "config");
+    json_t *dump = dump_load(dump_folder, file_name), *config = json_object_get(dump, "config");
     config = section == NULL ? config : json_object_get(config, section);
     assert_int_equal(json_object_set_new(config, key, json_loads(value, JSON_DECODE_ANY, NULL)), 0);
     rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
-    desc.image_size = (int32_t)integer(dump, "image_size");
+    desc.image_size = (int32_t)dump_integer(dump, "image_size");
     rvit_checkpoint *checkpoint = NULL;
-    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), &desc, &checkpoint));
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
     const double difference = run(dump, checkpoint, RVIT_F32);
     rvit_checkpoint_destroy(checkpoint);
     json_decref(dump);
@@ -633,7 +653,7 @@ static void rotations(void **state)
 static void names_in_memory(void **state)
 {
     (void)state;
-    json_t *dump = load_dump(data, "hf_dinov3.json"), *tensor;
+    json_t *dump = dump_load(dump_folder, "hf_dinov3.json"), *tensor;
     size_t index;
     int n = 0;
     json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
@@ -648,7 +668,7 @@ static void names_in_memory(void **state)
     }
     assert_true(n > 0);
     rvit_checkpoint *checkpoint = NULL;
-    expect_ok(rvit_checkpoint_open(checkpoint_of(dump), NULL, &checkpoint));
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint));
     assert_true(run(dump, checkpoint, RVIT_F32) <= tolerances[0]);
     rvit_checkpoint_destroy(checkpoint);
     json_decref(dump);
@@ -659,8 +679,8 @@ SUITE(dumps_suite, TEST(dumps), TEST(choices), TEST(activations), TEST(gate_halv
 
 int main(int argc, char **argv)
 {
-    data = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
-    folder = harness_first_option(&argc, &argv, "--dumps", data);
-    const suite *const suites[] = {&dumps_suite};
-    return harness_main(argc, argv, 0, suites, 1);
+    dump_folder = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
+    folder = harness_first_option(&argc, &argv, "--dumps", dump_folder);
+    const suite *const suites[] = {&dumps_suite, &dump_pooled_suite};
+    return harness_main(argc, argv, 0, suites, 2);
 }
