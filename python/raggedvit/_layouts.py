@@ -484,7 +484,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 288 bytes
+class rvit_model_info(Struct):  # 320 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -526,6 +526,12 @@ class rvit_model_info(Struct):  # 288 bytes
         ("filter", c_int),  # 272
         ("fit", c_int),  # 276
         ("crop", c_float),  # 280
+        ("processor", c_int),  # 284
+        ("resize_height", c_int32),  # 288
+        ("resize_width", c_int32),  # 292
+        ("fill", array(c_int32, 3)),  # 296
+        ("processor_height", c_int32),  # 308
+        ("processor_width", c_int32),  # 312
     ]
 
 

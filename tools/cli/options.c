@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "choices.h"
-#include "recipe.h"
 
 enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
@@ -29,9 +28,10 @@ static const struct command commands[] = {
      run_devices},
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
-      "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
-      "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation as the model's files say "
-      "(inspect shows them). An unreadable image is reported and skipped. With --json, an image's "
+      "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared as the "
+      "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
+      "as "
+      "timm or transformers do it. An unreadable image is reported and skipped. With --json, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
@@ -113,6 +113,17 @@ static const char *position(int value)
     return names[value];
 }
 
+static const char *fit(int value)
+{
+    static const char *const names[] = {[RVIT_FIT_CROP] = "crop", [RVIT_FIT_SQUASH] = "squash", [RVIT_FIT_BORDER] = "border"};
+    return names[value];
+}
+
+static const char *filter(int value)
+{
+    return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
+}
+
 /* The name of a shape, by its number of attention heads. */
 static const char *shape(int value)
 {
@@ -174,12 +185,17 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBER(T, seconds, 0, 3600), .commands = BENCH},
     {"shape", "NAME", "without MODEL: DeiT's %s (tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"images", "PATH", "an image, folder or list to verify on (noise)", OPTION_TEXT(T, images), .commands = VERIFY},
-    {"crop", "P", "share of an image's shorter edge that the model sees, %s (as the model's files say, else 0.9, from 384 pixels on 1)",
-     OPTION_NUMBER(T, preprocess.crop, 0.1, 1), .commands = RUNS, .given = RECIPE_CROP},
+    {"fit", "NAME", "how an image gets the input's shape: %s (as the model's files say, else crop)",
+     OPTION_CHOICE(T, recipe.fit, fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS},
+    {"filter", "NAME", "what it is resized with: %s (as the model's files say, else bicubic)",
+     OPTION_CHOICE(T, recipe.filter, filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS},
+    {"crop", "P",
+     "share of the resized image's edges that the model sees, %s (as the model's files say; else of --fit crop 0.9, from 384 pixels on 1)",
+     OPTION_NUMBER(T, recipe.crop, 0.1, 1), .commands = RUNS},
     {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (as the model's files say)",
-     OPTION_NUMBERS(T, preprocess.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
+     OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
     {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
-     OPTION_NUMBERS(T, preprocess.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
+     OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
     {"limit", "N", "only the first N images or tiles (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
@@ -193,8 +209,8 @@ static const struct option_row option_rows[] = {
      OPTION_TEXT(T, overlay), .commands = CLASSIFY},
     {"features", "OUT.npy", "writes the CLS row of each image that was classified, after the final layernorm: float32 [images, dim]",
      OPTION_TEXT(T, features), .commands = CLASSIFY},
-    {"grid", NULL, "makes --features write the patches in their places, 0 where dropped: [images, G, G, dim]", OPTION_FLAG(T, grid),
-     .commands = CLASSIFY},
+    {"grid", NULL, "makes --features write the patches in their places, 0 where dropped: [images, lines, columns, dim]",
+     OPTION_FLAG(T, grid), .commands = CLASSIFY},
     {"tensors", NULL, "lists every tensor", OPTION_FLAG(T, tensors), .commands = INSPECT},
     {"quiet", NULL, "prints the summary, not the images", OPTION_FLAG(T, quiet), .commands = CLASSIFY},
     {"json", NULL, "prints one JSON object instead", OPTION_FLAG(T, json)},
@@ -256,7 +272,6 @@ static int run_command(const struct command *command, int argc, char **argv)
                               .device = -1,
                               .against_device = -1,
                               .checkpoint = RVIT_CHECKPOINT_DESC_INIT,
-                              .preprocess = preprocess_imagenet,
                               .seconds = 0.5,
                               .shape = 3,
                               .top = 5};

@@ -2,8 +2,8 @@
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 
-#include "preprocess.h"
 #include "prune.h"
+#include "recipe.h"
 
 struct options {
     const char *model;
@@ -21,7 +21,7 @@ struct options {
     rvit_dtype dtype, against_dtype;
     int32_t batch;
     int32_t top;
-    struct preprocess preprocess;
+    struct recipe_options recipe;
     int32_t tiles;
     int64_t limit;                          /* 0: all */
     int32_t batches[RVIT_PRUNE_MAX_STAGES]; /* of bench, ascending */
