@@ -232,8 +232,7 @@ const char *rvit_checkpoint_metadata(const rvit_checkpoint *checkpoint, const ch
     return checkpoint == NULL || key == NULL ? NULL : rvit_tensor_set_metadata(checkpoint->tensors, key);
 }
 
-/* Little-endian bytes to float32, on a host of any order. */
-static void convert(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_values)
+void rvit_values_of(const uint8_t *bytes, int32_t dtype, int64_t n, float *out_values)
 {
     switch (dtype) {
     case RVIT_F32:
@@ -273,7 +272,7 @@ static rvit_status convert_some(const rvit_checkpoint *checkpoint, int32_t index
     for (int64_t done = 0; done < n; done += CHUNK) {
         const int64_t some = n - done < CHUNK ? n - done : CHUNK;
         RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, c->bytes));
-        convert(c->bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : c->values);
+        rvit_values_of(c->bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : c->values);
         if (dtype != RVIT_F32)
             rvit_narrow(c->values, some, dtype, (uint16_t *)out + done);
     }

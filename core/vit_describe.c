@@ -410,6 +410,28 @@ static void set_usual(const rvit_vit_config *config, rvit_facts *facts)
     rvit_facts_set(facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, "assumed");
 }
 
+/* timm's names do not tell a projection from the head of a classifier. Those of its architectures that were trained with texts have a
+   projection, unless they were trained further on ImageNet: then the head has the classes of one of its sets. */
+static int is_timm_projection(const rvit_model_info *info, const char *architecture)
+{
+    static const int32_t imagenet[] = {1000, 11821, 21841, 21843};
+    if (strcmp(info->family, "timm") != 0 || (strstr(architecture, "_clip_") == NULL && strstr(architecture, "_pe_core_") == NULL))
+        return 0;
+    for (size_t i = 0; i < sizeof imagenet / sizeof *imagenet; i++)
+        if (info->n_classes == imagenet[i])
+            return 0;
+    return 1;
+}
+
+/* Width of the vectors that are compared with those of texts: what a projection gives, or attention pooling without one. */
+static int32_t embedding_dim(const rvit_vit_config *config, const rvit_facts *facts)
+{
+    const rvit_model_info *info = &config->info;
+    const int projects =
+        (config->family->flags & RVIT_FAMILY_PROJECTS) != 0 || is_timm_projection(info, facts->of[RVIT_FACT_ARCHITECTURE].text);
+    return projects || (info->pooling == RVIT_POOLING_MAP && !config->own_head) ? info->n_classes : 0;
+}
+
 rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles)
 {
     rvit_model_info *info = &config->info;
@@ -438,6 +460,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     config->own_head = info->n_classes > 0;
     if (info->pooling == RVIT_POOLING_MAP && !config->own_head)
         info->n_classes = info->dim;
+    info->embedding_dim = embedding_dim(config, facts);
     if (config->measured)
         rvit_vit_name(config);
     if (assumed && obstacles->n == 0)

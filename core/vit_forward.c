@@ -1,46 +1,14 @@
 /* The forward of a ViT as ops. */
-#include "core/vit_session.h"
+#include "core/vit_forward.h"
 
-/* The state that travels from op to op. */
-typedef struct forward {
-    rvit_session *session;
-    const rvit_session_plan *plan;
-    const rvit_model *model;
-    rvit_stream *stream;
-    rvit_view normed, wide; /* arrays of the plan, which say what they hold */
-    rvit_view x, spare;     /* the residual stream, and the other array it moves to when rows are gathered */
-    int32_t stage;          /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
-    rvit_rows rows;
-    int32_t spare_rows; /* of the segment */
-    int32_t max_len;
-    rvit_view cu_seqlens;
-    int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
-    rvit_view cls_probs; /* of this block's attention, where they are asked for */
-    rvit_view key_bias;  /* of merged tokens; absent until some are */
-    rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
-} forward;
-
-static const rvit_view absent = {NULL, 0};
-
-static rvit_status add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
+rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
 {
     rvit_op op = {.type = RVIT_OP_LINEAR, .hints = {.narrow_bias = narrow_bias, .spare_rows = f->spare_rows}, .linear = *args};
     return rvit_stream_add(f->stream, &op);
 }
 
-static rvit_view at(rvit_view view, int64_t bytes)
-{
-    view.offset += bytes;
-    return view;
-}
-
-static rvit_view view(const forward *f, rvit_session_array array)
-{
-    return rvit_session_view(f->session, array);
-}
-
-static rvit_status linear_activated(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias,
-                                    rvit_view out, int32_t in_features, int32_t out_features)
+rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
+                                int32_t in_features, int32_t out_features)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = args.out_dtype = f->model->dtype;
@@ -52,14 +20,14 @@ static rvit_status linear_activated(const forward *f, rvit_activation activation
     args.weight = weight;
     args.bias = bias;
     args.out = out;
-    return add_linear(f, &args, absent);
+    return rvit_forward_add_linear(f, &args, absent);
 }
 
 /* A layer of a predictor, which has the exact GELU whatever the blocks have. */
 static rvit_status linear_gelu(const forward *f, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out, int32_t in_features,
                                int32_t out_features)
 {
-    return linear_activated(f, RVIT_ACTIVATION_GELU, x, weight, bias, out, in_features, out_features);
+    return rvit_forward_linear(f, RVIT_ACTIVATION_GELU, x, weight, bias, out, in_features, out_features);
 }
 
 /* The hidden layer of an MLP, in the wide array. */
@@ -77,7 +45,7 @@ static rvit_status hidden(const forward *f, const rvit_block_weights *w)
     args.weight = w->fc1_weight;
     args.bias = w->fc1_bias;
     args.out = f->wide;
-    return add_linear(f, &args, absent);
+    return rvit_forward_add_linear(f, &args, absent);
 }
 
 static rvit_status qkv(const forward *f, const rvit_block_weights *w)
@@ -91,11 +59,10 @@ static rvit_status qkv(const forward *f, const rvit_block_weights *w)
     args.weight = w->qkv_weight;
     args.bias = w->qkv_bias;
     args.out = f->wide;
-    return add_linear(f, &args, w->qkv_bias_narrow);
+    return rvit_forward_add_linear(f, &args, w->qkv_bias_narrow);
 }
 
-/* x += input weight^T + bias */
-static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features)
+rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features)
 {
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = f->model->dtype;
@@ -107,17 +74,10 @@ static rvit_status linear_to_x(const forward *f, rvit_view input, rvit_view weig
     args.weight = weight;
     args.bias = bias;
     args.residual = args.out = f->x;
-    return add_linear(f, &args, absent);
+    return rvit_forward_add_linear(f, &args, absent);
 }
 
-/* Norms without a beta are RMS norms: others are refused. */
-static rvit_norm norm_of(rvit_view beta)
-{
-    return beta.buffer == NULL ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
-}
-
-/* Normalises x; if rows are to be gathered, does that in the same pass. */
-static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
+rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out)
 {
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     args.dtype = f->model->x_dtype;
@@ -146,7 +106,7 @@ static rvit_status layernorm_to(forward *f, rvit_view gamma, rvit_view beta, flo
 
 static rvit_status layernorm(forward *f, rvit_view gamma, rvit_view beta)
 {
-    return layernorm_to(f, gamma, beta, f->model->info.eps, f->model->dtype, f->normed);
+    return rvit_forward_layernorm(f, gamma, beta, f->model->info.eps, f->model->dtype, f->normed);
 }
 
 /* Normalises rows of the model's type, to an array behind the first `columns` columns of wide. */
@@ -207,6 +167,7 @@ static rvit_status attention(const forward *f)
     args.key_bias = f->key_bias;
     args.out = f->normed;
     args.cls_probs = f->cls_probs;
+    args.lse = f->lse;
     return rvit_attention(f->stream, &args);
 }
 
@@ -267,7 +228,7 @@ static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_vie
     const int32_t dim = model->info.dim;
     const int64_t row_size = f->rows.capacity * rvit_dtype_size(model->dtype);
     const rvit_view features = f->wide, half = at(features, row_size * dim), quarter = at(half, row_size * (dim / 2));
-    RVIT_TRY(layernorm_to(f, w->norm_gamma, w->norm_beta, RVIT_PREDICTOR_EPS, model->dtype, f->normed));
+    RVIT_TRY(rvit_forward_layernorm(f, w->norm_gamma, w->norm_beta, RVIT_PREDICTOR_EPS, model->dtype, f->normed));
     RVIT_TRY(linear_gelu(f, f->normed, w->in_weight, w->in_bias, features, dim, dim));
     rvit_mean_args mean = RVIT_MEAN_ARGS_INIT;
     mean.dtype = model->dtype;
@@ -405,8 +366,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     return patchify;
 }
 
-/* The op that reads the images, or writes the logits. */
-static rvit_status add_outer(const forward *f, rvit_op *op)
+rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
 {
     op->by_launch = f->plan->desc.run_views;
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
@@ -434,7 +394,7 @@ static rvit_status embed(forward *f)
     const rvit_model *model = f->model;
     rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .patchify = patchify_of(f)};
     f->session->patchify = patchify.patchify;
-    RVIT_TRY(add_outer(f, &patchify));
+    RVIT_TRY(rvit_forward_add_outer(f, &patchify));
 
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = model->dtype;
@@ -447,7 +407,7 @@ static rvit_status embed(forward *f)
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
     args.out = model->info.norm_pre ? f->spare : f->x;
-    RVIT_TRY(add_linear(f, &args, absent));
+    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
     if (model->info.norm_pre)
         RVIT_TRY(normalise_embedding(f));
     return trace_x(f, 0);
@@ -466,12 +426,15 @@ static rvit_status block(forward *f, int32_t index)
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : (rvit_view){NULL, 0};
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
+    f->lse = rvit_forward_gives(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index) ? view(f, f->plan->lse) : absent;
     RVIT_TRY(attention(f));
+    if (f->lse.buffer != NULL)
+        RVIT_TRY(rvit_forward_received(f));
     rvit_view attended = f->normed, products = f->wide;
     if (f->model->attention_norm)
         RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,
                             &attended));
-    RVIT_TRY(linear_to_x(f, attended, w->proj_weight, w->proj_bias, info->dim));
+    RVIT_TRY(rvit_forward_add_to_x(f, attended, w->proj_weight, w->proj_bias, info->dim));
     if (inside)
         RVIT_TRY(f->plan->schedule.policy->merges ? merge(f) : prune(f));
     RVIT_TRY(layernorm(f, w->norm2_gamma, w->norm2_beta));
@@ -479,13 +442,14 @@ static rvit_status block(forward *f, int32_t index)
     if (f->model->mlp_norm)
         RVIT_TRY(inner_norm(f, f->wide, f->model->mlp_width, info->mlp_dim, w->mlp_norm_gamma, w->mlp_norm_beta, f->model->mlp_width,
                             &products));
-    RVIT_TRY(linear_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
+    RVIT_TRY(rvit_forward_add_to_x(f, products, w->fc2_weight, w->fc2_bias, f->model->mlp_width));
     RVIT_TRY(trace_x(f, index + 1));
+    if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
+        RVIT_TRY(rvit_forward_block_features(f));
     return after ? prune(f) : RVIT_OK;
 }
 
-/* A stage after the last block has no layernorm to gather for it. */
-static rvit_status finish_gather(forward *f)
+rvit_status rvit_forward_finish_gather(forward *f)
 {
     if (!f->gathers)
         return RVIT_OK;
@@ -503,173 +467,6 @@ static rvit_status finish_gather(forward *f)
     return RVIT_OK;
 }
 
-/* How many tokens the rows stand for; absent unless some were merged. */
-static rvit_view sizes_of(const forward *f)
-{
-    return f->stage > 0 ? view(f, f->plan->stages[f->stage - 1].sizes) : absent;
-}
-
-/* One row of each image, from column `column` of the pooled rows on. */
-static rvit_status pool(const forward *f, rvit_pool_mode mode, int norms, int64_t column, int64_t stride)
-{
-    const rvit_model *model = f->model;
-    rvit_pool_args args = RVIT_POOL_ARGS_INIT;
-    args.dtype = args.out_dtype = model->x_dtype;
-    args.mode = mode;
-    args.n_images = f->plan->desc.max_images;
-    args.max_len = f->max_len;
-    args.n_prefix = model->info.n_prefix;
-    args.rows = f->rows.capacity;
-    args.dim = model->info.dim;
-    args.eps = model->info.eps;
-    args.x = f->x;
-    args.cu_seqlens = f->cu_seqlens;
-    if (mode == RVIT_POOL_MEAN)
-        args.sizes = sizes_of(f);
-    if (norms) {
-        args.gamma = model->norm_gamma;
-        args.beta = model->norm_beta;
-        args.norm = norm_of(args.beta);
-    }
-    args.out = at(view(f, f->plan->pooled), column * rvit_dtype_size(model->x_dtype));
-    args.out_stride = stride;
-    return rvit_pool(f->stream, &args);
-}
-
-/* The rows of each image, attended to by the one query of the model: to the wide array. */
-static rvit_status probe(const forward *f, const rvit_map_weights *w)
-{
-    const rvit_model *model = f->model;
-    rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
-    linear.dtype = model->dtype;
-    linear.out_dtype = RVIT_F32;
-    linear.rows = f->rows;
-    linear.in_features = model->info.dim;
-    linear.out_features = w->logits;
-    linear.x = f->normed;
-    linear.weight = w->query_weight;
-    linear.out = view(f, f->plan->map_logits);
-    RVIT_TRY(add_linear(f, &linear, absent));
-    rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
-    args.dtype = args.out_dtype = model->dtype;
-    args.n_images = f->plan->desc.max_images;
-    args.n_heads = model->info.n_heads;
-    args.head_dim = model->info.head_dim;
-    args.max_len = f->max_len;
-    args.rows = f->rows.capacity;
-    args.dim = model->info.dim;
-    args.x = f->normed;
-    args.logits = linear.out;
-    args.logits_stride = w->logits;
-    args.sizes = sizes_of(f);
-    args.cu_seqlens = f->cu_seqlens;
-    args.weight = w->value_weight;
-    args.bias = w->value_bias;
-    args.out = f->wide;
-    return rvit_probe(f->stream, &args);
-}
-
-/* Attention pooling, then its MLP on the one row of each image. */
-static rvit_status attention_pool(forward *f)
-{
-    const rvit_model *model = f->model;
-    const rvit_map_weights *w = &model->map;
-    RVIT_TRY(layernorm(f, model->norm_gamma, model->norm_beta));
-    RVIT_TRY(probe(f, w));
-    forward images = *f;
-    images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
-    images.spare_rows = 0;
-    images.x = view(f, f->plan->pooled);
-    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
-    args.dtype = model->dtype;
-    args.out_dtype = model->x_dtype;
-    args.rows = images.rows;
-    args.in_features = args.out_features = model->info.dim;
-    args.x = f->wide;
-    args.weight = w->proj_weight;
-    args.bias = w->proj_bias;
-    args.out = images.x;
-    RVIT_TRY(add_linear(&images, &args, absent));
-    RVIT_TRY(layernorm(&images, w->norm_gamma, w->norm_beta));
-    RVIT_TRY(
-        linear_activated(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim, w->mlp_width));
-    return linear_to_x(&images, f->wide, w->fc2_weight, w->fc2_bias, w->mlp_width);
-}
-
-/* What the head reads, unless that is the CLS row. */
-static rvit_status pool_rows(forward *f)
-{
-    const int64_t dim = f->model->info.dim;
-    const int final_norm = f->model->info.final_norm;
-    switch (f->model->info.pooling) {
-    case RVIT_POOLING_MEAN:
-        return pool(f, RVIT_POOL_MEAN, final_norm, 0, dim);
-    case RVIT_POOLING_MEAN_NORM:
-    case RVIT_POOLING_MEAN_RAW:
-        return pool(f, RVIT_POOL_MEAN, 0, 0, dim);
-    case RVIT_POOLING_CLS_MEAN:
-        RVIT_TRY(pool(f, RVIT_POOL_FIRST, final_norm, 0, 2 * dim));
-        return pool(f, RVIT_POOL_MEAN, final_norm, dim, 2 * dim);
-    case RVIT_POOLING_MAP:
-        return attention_pool(f);
-    default:
-        return RVIT_OK;
-    }
-}
-
-/* The rows after the last norm, if there is one. */
-static rvit_status features(forward *f)
-{
-    const rvit_model *model = f->model;
-    const rvit_view out = view(f, f->plan->features);
-    if (model->info.final_norm)
-        return layernorm_to(f, model->norm_gamma, model->norm_beta, model->info.eps, RVIT_F32, out);
-    RVIT_TRY(finish_gather(f));
-    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
-    args.source = f->x;
-    args.destination = out;
-    args.size = f->plan->features.size;
-    return rvit_copy(f->stream, &args);
-}
-
-static rvit_head_args head_of(const forward *f)
-{
-    const rvit_model *model = f->model;
-    rvit_head_args args = RVIT_HEAD_ARGS_INIT;
-    args.dtype = model->x_dtype;
-    args.weight_dtype = model->dtype;
-    args.n_images = f->plan->desc.max_images;
-    args.rows = f->rows.capacity;
-    args.dim = model->info.dim;
-    args.n_tokens = model->info.distilled || model->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1;
-    args.n_classes = model->info.n_classes;
-    args.eps = model->info.eps;
-    if (model->info.pooling == RVIT_POOLING_CLS) {
-        args.x = f->x;
-        args.cu_seqlens = f->cu_seqlens;
-    } else {
-        args.x = view(f, f->plan->pooled);
-        args.rows = (int64_t)args.n_images * args.n_tokens;
-    }
-    if (model->info.pooling == RVIT_POOLING_CLS || model->info.pooling == RVIT_POOLING_MEAN_NORM) {
-        const int own = model->fc_norm_gamma.buffer != NULL;
-        args.gamma = own ? model->fc_norm_gamma : model->norm_gamma;
-        args.beta = own ? model->fc_norm_beta : model->norm_beta;
-        args.norm = norm_of(args.beta);
-    }
-    args.weight = model->head_weight;
-    args.bias = model->head_bias;
-    args.logits = f->plan->desc.logits.buffer != NULL ? f->plan->desc.logits : view(f, f->plan->logits);
-    return args;
-}
-
-static rvit_status head(const forward *f)
-{
-    rvit_op op = {.type = RVIT_OP_HEAD, .head = head_of(f)};
-    f->session->head = op.head;
-    return add_outer(f, &op);
-}
-
 rvit_status rvit_forward_record(rvit_session *session)
 {
     const rvit_session_plan *plan = session->plan;
@@ -684,14 +481,7 @@ rvit_status rvit_forward_record(rvit_session *session)
     RVIT_TRY(embed(&f));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));
-    if (plan->desc.outputs & RVIT_OUTPUT_FEATURES)
-        RVIT_TRY(features(&f));
-    if (info->n_classes == 0 || info->pooling != RVIT_POOLING_MAP)
-        RVIT_TRY(finish_gather(&f));
-    if (info->n_classes > 0) {
-        RVIT_TRY(pool_rows(&f));
-        RVIT_TRY(head(&f));
-    }
+    RVIT_TRY(rvit_forward_outputs(&f));
     if (plan->schedule.n_stages == 0)
         return RVIT_OK;
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;

@@ -60,6 +60,12 @@ static inline int rvit_has_cls(const rvit_model_info *info)
     return info->n_prefix > info->n_registers;
 }
 
+/* Of what the head reads. */
+static inline int32_t rvit_pooled_width(const rvit_model_info *info)
+{
+    return info->distilled || info->pooling == RVIT_POOLING_CLS_MEAN ? 2 * info->dim : info->dim;
+}
+
 void rvit_model_retain(rvit_model *model);
 
 /* Values of a patch, padded with zeros to a multiple of 8, which the fast GEMMs take. */

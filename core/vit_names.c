@@ -163,7 +163,8 @@ enum {
     DIST_FLAG = RVIT_FAMILY_HF | RVIT_FAMILY_ALWAYS_DIST,
     FREE = RVIT_FAMILY_FREE_REGISTERS,
     TOWER = RVIT_FAMILY_HF | RVIT_FAMILY_FLAT,
-    OPEN = RVIT_FAMILY_FLAT | RVIT_FAMILY_HEAD_TRANSPOSED
+    OPEN = RVIT_FAMILY_FLAT | RVIT_FAMILY_HEAD_TRANSPOSED | RVIT_FAMILY_PROJECTS,
+    PROJECTS = RVIT_FAMILY_PROJECTS
 };
 
 /* The first family wins a tie in the number of recognised tensors. */
@@ -172,7 +173,8 @@ static const rvit_family families[] = {
     {"deit3", "", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV, MLP("mlp.w12", "mlp.w3"), [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
-    {"timm", "visual.trunk.", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}}, /* in open_clip's files */
+    /* in open_clip's files */
+    {"timm", "visual.trunk.", "blocks.", PROJECTS, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
     {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"timm", "", "blocks.", 0, {TIMM, QKV, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
     {"timm", "", "blocks.", 0, {TIMM, QV_BIAS, FC_GATE, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
@@ -206,7 +208,7 @@ static const rvit_family families[] = {
     {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, GATE_UP_DOWN}}, /* in memory */
     {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, UP_DOWN}}, /* in memory */
     {"hf-dinov3", "", "model.layer.", HF_FLAG, {HF_DINOV3, HF_DINOV3_K_BIAS, GATE_UP_DOWN}}, /* in memory */
-    {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
+    {"hf-clip", "vision_model.", "encoder.layers.", TOWER | PROJECTS, {HF_CLIP, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
     {"hf-clip", "vision_model.", "encoder.layers.", TOWER, {HF_CLIP, HF_HEAD}},
     {"hf-clip", "", "encoder.layers.", TOWER, {HF_CLIP}},
     {"hf-siglip", "vision_model.", "encoder.layers.", TOWER, {HF_SIGLIP, HF_HEAD}},

@@ -85,11 +85,12 @@ typedef enum rvit_role {
 
 /* What a family's tensors have in common beside their names. OR of these. */
 enum {
-    RVIT_FAMILY_HF = 1,              /* Hugging Face's: nothing can be told without its config */
-    RVIT_FAMILY_ALWAYS_DIST = 2,     /* these models have a distillation token */
-    RVIT_FAMILY_FREE_REGISTERS = 4,  /* the position table has no rows for registers, but has one for CLS */
-    RVIT_FAMILY_FLAT = 8,            /* the CLS token is [dim], the position table [positions, dim] */
-    RVIT_FAMILY_HEAD_TRANSPOSED = 16 /* the head is [dim, n_classes] */
+    RVIT_FAMILY_HF = 1,               /* Hugging Face's: nothing can be told without its config */
+    RVIT_FAMILY_ALWAYS_DIST = 2,      /* these models have a distillation token */
+    RVIT_FAMILY_FREE_REGISTERS = 4,   /* the position table has no rows for registers, but has one for CLS */
+    RVIT_FAMILY_FLAT = 8,             /* the CLS token is [dim], the position table [positions, dim] */
+    RVIT_FAMILY_HEAD_TRANSPOSED = 16, /* the head is [dim, n_classes] */
+    RVIT_FAMILY_PROJECTS = 32         /* the head is CLIP's projection */
 };
 
 typedef struct rvit_family {

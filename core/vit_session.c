@@ -51,6 +51,42 @@ rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, 
     return RVIT_OK;
 }
 
+static rvit_status check_block(const rvit_model *model, const char *field, int32_t block)
+{
+    const int32_t depth = model->info.depth;
+    if (block >= -depth && block < depth)
+        return RVIT_OK;
+    return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is %d, expected %d..%d: the model has %d blocks", field, (int)block,
+                     (int)-depth, (int)depth - 1, (int)depth);
+}
+
+static rvit_status check_outputs(const rvit_model *model, const rvit_session_desc *desc)
+{
+    const rvit_model_info *info = &model->info;
+    const int32_t outputs = desc->outputs;
+    if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_RECEIVED_ATTENTION)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)outputs);
+    if ((outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(info))
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
+    if ((outputs & RVIT_OUTPUT_POOLED) && info->pooling == RVIT_POOLING_NONE)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for pooled rows, but the model pools nothing");
+    if ((outputs & RVIT_OUTPUT_POOLED) && info->pooling == RVIT_POOLING_UNKNOWN)
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: outputs asks for pooled rows, but neither the weights nor a file beside them tell how the model pools: "
+            "give checkpoint desc's pooling");
+    if ((outputs & RVIT_OUTPUT_PROJECTED) && info->embedding_dim == 0)
+        return rvit_fail(
+            RVIT_UNSUPPORTED,
+            "session desc: outputs asks for the vector that is compared with those of texts, but the model is neither a CLIP with "
+            "its projection nor a SigLIP with its attention pooling");
+    if ((outputs & RVIT_OUTPUT_NORMALIZED) && !(outputs & RVIT_OUTPUT_PROJECTED))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs has RVIT_OUTPUT_NORMALIZED without RVIT_OUTPUT_PROJECTED");
+    if (outputs & RVIT_OUTPUT_BLOCK_FEATURES)
+        RVIT_TRY(check_block(model, "features_block", desc->features_block));
+    return outputs & RVIT_OUTPUT_RECEIVED_ATTENTION ? check_block(model, "received_block", desc->received_block) : RVIT_OK;
+}
+
 static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *desc)
 {
     if (desc->max_images < 1 || desc->max_images > 1 << 20)
@@ -59,10 +95,7 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
     if (rows > INT32_MAX - 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens an image is more than %d rows",
                          (int)desc->max_images, (int)model->info.tokens, INT32_MAX - 1);
-    if ((desc->outputs & ~(RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION)) != 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)desc->outputs);
-    if ((desc->outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(&model->info))
-        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
+    RVIT_TRY(check_outputs(model, desc));
     if (desc->stream != NULL && desc->stream->device != model->device)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: stream belongs to another device");
     if (desc->stream != NULL && desc->stream->recording)
@@ -330,7 +363,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
         write_masks(session, &args);
     RVIT_TRY(launch(session, &args));
     session->n_images = args.n_images;
-    session->has_results = session->has_kept = 0;
+    session->has_results = session->has_kept = session->has_normalized = 0;
     session->pending = 1;
     return RVIT_OK;
 }

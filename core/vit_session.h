@@ -21,7 +21,7 @@ struct rvit_session {
 
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
-    int32_t has_results, has_kept;
+    int32_t has_results, has_kept, has_normalized;
 };
 
 /* A session of a desc that is complete and checked, as rvit_session_plan_create takes it; no trial. */

@@ -3,6 +3,21 @@
 
 #include "core/status.h"
 
+int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
+{
+    int32_t stage = -1;
+    for (int32_t i = 0; i < schedule->n_stages; i++)
+        if (schedule->blocks[i] < block || (schedule->blocks[i] == block && schedule->policy->site != RVIT_SITE_AFTER_BLOCK))
+            stage = i;
+    return stage;
+}
+
+int32_t rvit_stage_of_attention(const rvit_prune_schedule *schedule, int32_t block)
+{
+    const int32_t stage = rvit_stage_of_output(schedule, block);
+    return stage - (stage >= 0 && schedule->policy->site == RVIT_SITE_AFTER_ATTENTION && schedule->blocks[stage] == block);
+}
+
 /* What the rows of vit_session_arrays.def call. */
 
 static int prunes(const rvit_session_plan *p)
@@ -64,9 +79,14 @@ static int64_t layout(const rvit_session_plan *p)
     return (int64_t)p->desc.max_images + 1;
 }
 
-static int pools(const rvit_model *m)
+static int gives(const rvit_session_plan *p, rvit_output output)
 {
-    return m->info.n_classes > 0 && m->info.pooling != RVIT_POOLING_CLS;
+    return (p->desc.outputs & (int32_t)output) != 0;
+}
+
+static int pools(const rvit_session_plan *p, const rvit_model *m)
+{
+    return (m->info.n_classes > 0 || gives(p, RVIT_OUTPUT_POOLED)) && m->info.pooling != RVIT_POOLING_CLS;
 }
 
 static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
@@ -245,10 +265,18 @@ static rvit_status check_cls(const rvit_model *model, const rvit_prune_schedule 
                      schedule->policy->info.name);
 }
 
+/* From 0, of one that may be counted from the end. */
+static int32_t block_of(const rvit_model *m, int32_t block)
+{
+    return block < 0 ? block + m->info.depth : block;
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
     p->desc = *desc;
+    p->desc.features_block = block_of(m, desc->features_block);
+    p->desc.received_block = block_of(m, desc->received_block);
     p->schedule = *schedule;
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)

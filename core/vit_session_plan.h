@@ -46,7 +46,7 @@ typedef struct rvit_stage_plan {
 } rvit_stage_plan;
 
 typedef struct rvit_session_plan {
-    rvit_session_desc desc; /* complete */
+    rvit_session_desc desc; /* complete; blocks counted from 0 */
     rvit_prune_schedule schedule;
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
@@ -63,5 +63,11 @@ typedef struct rvit_session_plan {
    desc; rvit_session_plan_destroy with the same model frees it. */
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan);
 void rvit_session_plan_destroy(const rvit_model *model, const rvit_session_plan *plan);
+
+/* The last stage before the rows of block `block` (-1: the embedding) come out: one inside a block or before it shows in its output, one
+   after it does not. -1: none. */
+int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block);
+/* The last stage before the attention of a block. */
+int32_t rvit_stage_of_attention(const rvit_prune_schedule *schedule, int32_t block);
 
 #endif

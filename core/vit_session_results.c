@@ -1,4 +1,5 @@
 /* What a session gives back. */
+#include <math.h>
 #include <string.h>
 
 #include <raggedvit/experimental.h>
@@ -209,27 +210,69 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
     return RVIT_OK;
 }
 
-/* The last stage before the rows of block `block` (-1: the embedding) come out: one inside a block or before it shows in its output, one
-   after it does not. */
-static int32_t stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
+/* A result that takes a place to say more of it. */
+static int gives(const rvit_session *session, const int32_t *out, rvit_output output)
 {
-    int32_t stage = -1;
-    for (int32_t i = 0; i < schedule->n_stages; i++)
-        if (schedule->blocks[i] < block || (schedule->blocks[i] == block && schedule->policy->site != RVIT_SITE_AFTER_BLOCK))
-            stage = i;
-    return stage;
+    return session != NULL && out != NULL && session->has_results && (session->plan->desc.outputs & (int32_t)output) != 0;
 }
 
 const float *rvit_session_cls_attention(const rvit_session *session, int32_t *out_stage)
 {
-    if (session == NULL || out_stage == NULL || !session->has_results || !(session->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
+    if (!gives(session, out_stage, RVIT_OUTPUT_CLS_ATTENTION))
         return NULL;
-    const rvit_prune_schedule *schedule = &session->plan->schedule;
-    const int32_t last = session->model->info.depth - 1;
-    *out_stage = stage_of_output(schedule, last);
-    if (*out_stage >= 0 && schedule->policy->site == RVIT_SITE_AFTER_ATTENTION && schedule->blocks[*out_stage] == last)
-        (*out_stage)--;
+    *out_stage = rvit_stage_of_attention(&session->plan->schedule, session->model->info.depth - 1);
     return rvit_session_host(session, session->plan->cls_attention);
+}
+
+const float *rvit_session_received_attention(const rvit_session *session, int32_t *out_stage)
+{
+    if (!gives(session, out_stage, RVIT_OUTPUT_RECEIVED_ATTENTION))
+        return NULL;
+    *out_stage = rvit_stage_of_attention(&session->plan->schedule, session->plan->desc.received_block);
+    return rvit_session_host(session, session->plan->received);
+}
+
+const float *rvit_session_block_features(const rvit_session *session, int32_t *out_stage)
+{
+    if (!gives(session, out_stage, RVIT_OUTPUT_BLOCK_FEATURES))
+        return NULL;
+    *out_stage = rvit_stage_of_output(&session->plan->schedule, session->plan->desc.features_block);
+    return rvit_session_host(session, session->plan->block_features);
+}
+
+const float *rvit_session_pooled(const rvit_session *session, int32_t *out_width)
+{
+    if (!gives(session, out_width, RVIT_OUTPUT_POOLED))
+        return NULL;
+    *out_width = rvit_pooled_width(&session->model->info);
+    return rvit_session_host(session, session->plan->pooled);
+}
+
+static void normalize(const float *x, int32_t dim, float *out)
+{
+    double sum = 0;
+    for (int32_t d = 0; d < dim; d++)
+        sum += (double)x[d] * (double)x[d];
+    const double norm = sum == 0 ? 1 : sqrt(sum);
+    for (int32_t d = 0; d < dim; d++)
+        out[d] = (float)((double)x[d] / norm);
+}
+
+const float *rvit_session_projected(const rvit_session *session)
+{
+    const int32_t outputs = session == NULL || !session->has_results ? 0 : session->plan->desc.outputs;
+    if (!(outputs & RVIT_OUTPUT_PROJECTED))
+        return NULL;
+    const rvit_session_plan *plan = session->plan;
+    const int32_t dim = session->model->info.n_classes;
+    const float *projected = rvit_session_host(session, plan->projected.place == RVIT_PLACE_NONE ? plan->logits : plan->projected);
+    float *normalized = rvit_session_host(session, plan->normalized);
+    if (normalized == NULL)
+        return projected;
+    for (int64_t i = 0; i < session->n_images && !session->has_normalized; i++)
+        normalize(projected + i * dim, dim, normalized + i * dim);
+    ((rvit_session *)(uintptr_t)session)->has_normalized = 1;
+    return normalized;
 }
 
 rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats)
@@ -280,7 +323,7 @@ rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int
                              (int)session->model->info.depth - 1);
         *out_data = (const uint8_t *)rvit_session_host(session, plan->trace_blocks) + (block + 1) * plan->trace_stride;
         *out_dtype = session->model->x_dtype;
-        *out_rows = rows_of(session, stage_of_output(&plan->schedule, block));
+        *out_rows = rows_of(session, rvit_stage_of_output(&plan->schedule, block));
         return RVIT_OK;
     }
     if (what != RVIT_TRACE_SCORES || index < 0 || index >= plan->schedule.n_stages || plan->stages[index].scores.place == RVIT_PLACE_NONE)

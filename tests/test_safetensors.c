@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <raggedvit/ragged.h>
+#include <raggedvit/tensors.h>
 
 #include "core/safetensors.h"
 
@@ -596,6 +597,59 @@ static void failed_allocations(void **state)
     assert_true(i >= 5);
 }
 
+/* The public face: values of every float type, and calls that break its rules. */
+static void tensors(void **state)
+{
+    (void)state;
+    static const unsigned char data[24] = {0x80, 0x3f, 0x20, 0xc0, 0x00, 0x3c, 0x00, 0xb8, 0, 0, 0x80, 0x3f, 0, 0, 0x20, 0xc0, 7};
+    static const char header[] = "{\"b\":" ENTRY("BF16", "[1,2]", 0, 4) ",\"h\":" ENTRY("F16", "[2]", 4, 8) ",\"f\":" ENTRY(
+        "F32", "[2]", 8, 16) ",\"i\":" ENTRY("I64", "[1]", 16, 24) "}";
+    static const float wanted[3][2] = {{1, -2.5f}, {1, -0.5f}, {1, -2.5f}};
+    write_header(header, data, 24);
+    const rvit_allocator allocator = {&memory, counter_allocate, counter_release};
+    rvit_tensors *file = NULL;
+    int64_t i = 0;
+    for (; file == NULL; i++) {
+        memory = (counter){0, 0, i};
+        const rvit_status status = rvit_tensors_open(temp_path, &allocator, &file);
+        assert_true(status == RVIT_OK || status == RVIT_OUT_OF_HOST_MEMORY);
+        assert_true(status == RVIT_OK || (file == NULL && memory.live == 0));
+    }
+    assert_true(i > 5);
+    assert_int_equal(rvit_tensors_count(file), 4);
+    assert_int_equal(rvit_tensors_find(file, "f"), 2);
+    assert_int_equal(rvit_tensors_find(file, "none"), -1);
+    const char *name, *dtype;
+    int32_t rank;
+    const int64_t *shape;
+    assert_int_equal(rvit_tensors_get(file, 0, &name, &dtype, &rank, &shape), RVIT_OK);
+    assert_string_equal(name, "b");
+    assert_string_equal(dtype, "BF16");
+    assert_true(rank == 2 && shape[0] == 1 && shape[1] == 2);
+    assert_int_equal(rvit_tensors_get(file, 4, NULL, NULL, NULL, NULL), RVIT_INVALID_ARGUMENT);
+    float values[2];
+    for (int32_t t = 0; t < 3; t++) {
+        assert_int_equal(rvit_tensors_read(file, t, 0, 2, values), RVIT_OK);
+        assert_memory_equal(values, wanted[t], sizeof values);
+        assert_int_equal(rvit_tensors_read(file, t, 1, 1, values), RVIT_OK);
+        assert_true(values[0] == wanted[t][1]);
+        assert_int_equal(rvit_tensors_read(file, t, 1, 2, values), RVIT_INVALID_ARGUMENT);
+        ASSERT_DETAIL("has 2");
+    }
+    assert_int_equal(rvit_tensors_read(file, 3, 0, 1, values), RVIT_BAD_FILE);
+    ASSERT_DETAIL("tensor 'i': dtype I64, expected F32, F16 or BF16");
+    assert_int_equal(rvit_tensors_read(file, 0, INT64_MAX, 2, values), RVIT_INVALID_ARGUMENT);
+    assert_int_equal(rvit_tensors_read(file, -1, 0, 0, values), RVIT_INVALID_ARGUMENT);
+    rvit_tensors_destroy(file);
+    rvit_tensors_destroy(NULL);
+    assert_int_equal(memory.live, 0);
+    write_header("{", one, 4);
+    file = NULL;
+    assert_int_equal(rvit_tensors_open(temp_path, NULL, &file), RVIT_BAD_FILE);
+    assert_int_equal(rvit_tensors_open(NULL, NULL, &file), RVIT_INVALID_ARGUMENT);
+    assert_null(file);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -603,6 +657,7 @@ int main(void)
         cmocka_unit_test(bad_frames),       cmocka_unit_test(bad_headers),   cmocka_unit_test(caps),
         cmocka_unit_test(shuffled),         cmocka_unit_test(mutations),     cmocka_unit_test(harmless_messages),
         cmocka_unit_test(unreadable_paths), cmocka_unit_test(changed_files), cmocka_unit_test(failed_allocations),
+        cmocka_unit_test(tensors),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

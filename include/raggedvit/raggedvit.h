@@ -37,6 +37,7 @@
 #include <raggedvit/prune.h>
 #include <raggedvit/ragged.h>
 #include <raggedvit/status.h>
+#include <raggedvit/tensors.h>
 #include <raggedvit/vit.h>
 
 #endif

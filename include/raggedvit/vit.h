@@ -236,6 +236,9 @@ typedef struct rvit_model_info {
     rvit_filter filter;
     rvit_fit fit;
     float crop; /* share of the resized edges that the model sees */
+    /* Width of the vectors that are compared with those of texts (CLIP, SigLIP): what
+       RVIT_OUTPUT_PROJECTED gives. 0: the model has none. */
+    int32_t embedding_dim;
     rvit_processor processor;
     int32_t resize_height, resize_width;       /* of pictures before the crop, for this image_height and
                                                   image_width. RVIT_FIT_CROP: what their edges have to cover;
@@ -372,10 +375,25 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_model_get_info(const rvit_model *model,
 typedef struct rvit_session rvit_session;
 
 /* Optional results of a run, beside logits and kept tokens: OR them into
-   rvit_session_desc.outputs. */
+   rvit_session_desc.outputs. What is not asked for costs neither launches nor memory. */
 typedef enum rvit_output {
-    RVIT_OUTPUT_FEATURES = 1,     /* every kept row after the final norm, if the model has one */
-    RVIT_OUTPUT_CLS_ATTENTION = 2 /* the CLS row of the last block's attention */
+    RVIT_OUTPUT_FEATURES = 1,      /* every kept row after the final norm, if the model has one */
+    RVIT_OUTPUT_CLS_ATTENTION = 2, /* the CLS row of the last block's attention */
+    RVIT_OUTPUT_POOLED = 4,        /* for each image the vector that the head reads, after its norm */
+    /* For each image the vector that is compared with those of texts: what CLIP's projection gives,
+       or, of a model without one (SigLIP), what attention pooling gives. The head of a model in
+       timm's names counts as a projection if the model is one of timm's CLIP or PE-Core
+       architectures and the head does not have the classes of ImageNet (1000, 11821, 21841 or
+       21843). */
+    RVIT_OUTPUT_PROJECTED = 8,
+    RVIT_OUTPUT_NORMALIZED = 16, /* with PROJECTED: divided by its L2 norm, in float64 on the host when it
+                                    is first asked for. A vector of zeros stays one */
+    /* The rows that block rvit_session_desc.features_block leaves, before any norm (LLaVA reads those
+       of block -2) */
+    RVIT_OUTPUT_BLOCK_FEATURES = 32,
+    /* The attention that each row receives in block rvit_session_desc.received_block: see
+       rvit_received */
+    RVIT_OUTPUT_RECEIVED_ATTENTION = 64
 } rvit_output;
 
 typedef struct rvit_session_desc {
@@ -409,9 +427,12 @@ typedef struct rvit_session_desc {
        Unless the policy is RVIT_PRUNE_MASK, runs take nothing from the host, so that they may be
        enqueued one after another, whatever their number of images. */
     int32_t run_views;
+    /* The blocks of RVIT_OUTPUT_BLOCK_FEATURES and RVIT_OUTPUT_RECEIVED_ATTENTION: from 0, or, below 0,
+       from the end: -1 is the last, -2 the one before. */
+    int32_t features_block, received_block;
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0}
+#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1}
 /* clang-format on */
 
 /* The bytes that a session allocates. */
@@ -435,9 +456,10 @@ typedef struct rvit_memory_info {
                again, stages or not, for a model with norm_pre), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
                policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
-               a head on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP also 4 B M H, H
-               rounded up to a multiple of 4 and M of the last stage (mlp_dim above is then the larger
-               of the blocks' and the pooling's)
+               a head, or pooled rows, on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP
+               also 4 B M H, H rounded up to a multiple of 4 and M of the last stage (mlp_dim above is
+               then the larger of the blocks' and the pooling's)
+               received attention: 4 B T H
                each stage: 4 B L_i (source rows)
                each stage's results: B L_i, 4 (B + 1); for tome also 4 B L_i (next rows)
                each stage, by policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts; if
@@ -450,9 +472,13 @@ typedef struct rvit_memory_info {
      readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of
                the last stage;
                CLS attention 4 B T H
+               pooled rows 4 B D, for CLS_MEAN and distilled models twice
+               projected, with desc.logits or desc.run_views: 4 B n_classes
+               block features 4 B L D, L the most tokens of an image that the block leaves
+               received attention 4 B L H, L of the block's attention
                each stage: its results again; 4 (not tome)
      trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
-     host      the session object; 8 T; 4 (B + 1)
+     host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
                together and not rounded
 
@@ -478,7 +504,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_memory(rvit_model *model, const
 /* The session keeps its model alive. INVALID_ARGUMENT: the model lacks a prune block, keep is
    outside 0..1, or a parameter is set that the policy does not use. UNSUPPORTED: DynamicViT on a
    checkpoint without predictors; the detail names the missing tensor. Or a policy that scores by the
-   CLS token, or RVIT_OUTPUT_CLS_ATTENTION, on a model without one. */
+   CLS token, or RVIT_OUTPUT_CLS_ATTENTION, on a model without one; RVIT_OUTPUT_POOLED on a model that
+   pools nothing, or of which nothing tells how; RVIT_OUTPUT_PROJECTED where embedding_dim is 0. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_create(rvit_model *model, const rvit_session_desc *desc, rvit_session **out_session);
 /* Waits for a pending run first. */
 RVIT_API void rvit_session_destroy(rvit_session *session);
@@ -564,6 +591,19 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_grid(const rvit_session *sessio
 /* RVIT_OUTPUT_CLS_ATTENTION: f32 [rows, n_heads], with the rows of the last block's attention;
  *out_stage is the stage whose layout they have. NULL without that output. */
 RVIT_API const float *rvit_session_cls_attention(const rvit_session *session, int32_t *out_stage);
+/* RVIT_OUTPUT_POOLED: f32 [n_images, width]; *out_width is dim, or twice that: CLS row and mean
+   (RVIT_POOLING_CLS_MEAN), or the CLS row and the distillation token's. NULL without that output. */
+RVIT_API const float *rvit_session_pooled(const rvit_session *session, int32_t *out_width);
+/* RVIT_OUTPUT_PROJECTED: f32 [n_images, embedding_dim], normalised with RVIT_OUTPUT_NORMALIZED. NULL
+   without that output. */
+RVIT_API const float *rvit_session_projected(const rvit_session *session);
+/* RVIT_OUTPUT_BLOCK_FEATURES: f32 [rows, dim], image after image; *out_stage is the stage whose layout
+   they have: a stage inside the block or before it shows in what it leaves, one after it does not.
+   NULL without that output. */
+RVIT_API const float *rvit_session_block_features(const rvit_session *session, int32_t *out_stage);
+/* RVIT_OUTPUT_RECEIVED_ATTENTION: f32 [rows, n_heads], with the rows of the block's attention;
+ *out_stage is the stage whose layout they have. NULL without that output. */
+RVIT_API const float *rvit_session_received_attention(const rvit_session *session, int32_t *out_stage);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
 
 #ifdef __cplusplus

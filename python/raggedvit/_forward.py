@@ -16,6 +16,7 @@ from ._arrays import host_array, is_torch
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
 from ._layouts import new
+from ._outputs import LOGITS
 from ._sessions import Prune, Session
 from ._typing import TensorT
 
@@ -179,7 +180,7 @@ class Lane:
         if len(shape) != 4 or shape[1:] != (info.channels, info.image_size, info.image_size):
             raise invalid(f"images are {str(images.dtype)[6:]} {list(shape)}; expected {expected_shape(model)}, normalised floating point")
         n = shape[0]
-        session = model._sessions.get(self.forward.prune, n, 0, lambda: model._stream(self.stream), self.stream)
+        session = model._sessions.get(self.forward.prune, n, LOGITS, lambda: model._stream(self.stream), self.stream)
         template = torch.empty((n, info.n_classes), dtype=torch.float32, device=images.device)
         with model._sessions.lock:  # a thread that came at the same time has the same ones
             if session.images is None or session.logits is None:

@@ -90,6 +90,7 @@ class ModelInfo:
     n_registers: int
     n_predictors: int
     trained_size: int
+    embedding_dim: int
 
     @classmethod
     def of(cls, info: Any) -> ModelInfo:

@@ -413,6 +413,7 @@ class rvit_patchify_args(Struct):  # 112 bytes
         ("image_height", c_int32),  # 96
         ("image_width", c_int32),  # 100
         ("crop", c_int32),  # 104
+        ("out_stride", c_int32),  # 108
     ]
 
 
@@ -526,12 +527,13 @@ class rvit_model_info(Struct):  # 320 bytes
         ("filter", c_int),  # 272
         ("fit", c_int),  # 276
         ("crop", c_float),  # 280
-        ("processor", c_int),  # 284
-        ("resize_height", c_int32),  # 288
-        ("resize_width", c_int32),  # 292
-        ("fill", array(c_int32, 3)),  # 296
-        ("processor_height", c_int32),  # 308
-        ("processor_width", c_int32),  # 312
+        ("embedding_dim", c_int32),  # 284
+        ("processor", c_int),  # 288
+        ("resize_height", c_int32),  # 292
+        ("resize_width", c_int32),  # 296
+        ("fill", array(c_int32, 3)),  # 300
+        ("processor_height", c_int32),  # 312
+        ("processor_width", c_int32),  # 316
     ]
 
 
@@ -570,7 +572,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 464 bytes
+class rvit_session_desc(Struct):  # 472 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -583,6 +585,8 @@ class rvit_session_desc(Struct):  # 464 bytes
         ("images", rvit_view),  # 424
         ("logits", rvit_view),  # 440
         ("run_views", c_int32),  # 456
+        ("features_block", c_int32),  # 460
+        ("received_block", c_int32),  # 464
     ]
 
 
@@ -789,6 +793,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "struct_size": sizeof(rvit_session_desc),
         "max_images": 1,
         "prune": {"struct_size": sizeof(rvit_prune_desc), "keep": -1.0, "threshold": -1.0, "mass": -1.0, "merges": -1},
+        "features_block": -1,
+        "received_block": -1,
     },
     "rvit_memory_info": {
         "struct_size": sizeof(rvit_memory_info),
@@ -862,6 +868,12 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_count_table": (c_int, [c_int, c_double, c_int32, c_int32, c_void_p], True),
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
+    "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
+    "rvit_tensors_destroy": (None, [c_void_p], False),
+    "rvit_tensors_count": (c_int32, [c_void_p], False),
+    "rvit_tensors_find": (c_int32, [c_void_p, c_char_p], False),
+    "rvit_tensors_get": (c_int, [c_void_p, c_int32, c_void_p, c_void_p, c_void_p, c_void_p], True),
+    "rvit_tensors_read": (c_int, [c_void_p, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_patchify": (c_int, [c_void_p, c_void_p], True),
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_probe": (c_int, [c_void_p, c_void_p], True),
@@ -895,6 +907,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_features": (c_void_p, [c_void_p], False),
     "rvit_session_grid": (c_int, [c_void_p, c_int32, c_float, c_void_p], True),
     "rvit_session_cls_attention": (c_void_p, [c_void_p, c_void_p], False),
+    "rvit_session_pooled": (c_void_p, [c_void_p, c_void_p], False),
+    "rvit_session_projected": (c_void_p, [c_void_p], False),
+    "rvit_session_block_features": (c_void_p, [c_void_p, c_void_p], False),
+    "rvit_session_received_attention": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),

@@ -22,6 +22,7 @@ from ._forward import Forward, as_float32, converted, host_tensor, host_view, re
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
+from ._outputs import Outputs
 from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
@@ -43,6 +44,10 @@ def _given(argument: str, value: str | None, table: dict[str, int]) -> int:
     return 0 if value is None else _checks.choice(argument, value, table)
 
 
+#: The arrays of a Result that are asked for by name.
+NAMED = ("features", "cls_attention", "pooled", "projected", "block_features", "received_attention")
+
+
 def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     """A copy of what the library lends."""
     out = np.empty(shape, dtype)
@@ -55,8 +60,8 @@ def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarra
 
 @dataclass
 class Result(Generic[ArrayT]):
-    """What a classify gives: arrays of its own, which nothing overwrites. For images in a PyTorch tensor, logits, features and cls_attention
-    are tensors on its device; the rest are numpy arrays."""
+    """What a classify gives: arrays of its own, which nothing overwrites. For images in a PyTorch tensor, logits and the outputs that are
+    asked for by name are tensors on its device; the rest are numpy arrays."""
 
     #: float32 [B, n_classes]; None for a model without a head.
     logits: ArrayT | None
@@ -72,6 +77,18 @@ class Result(Generic[ArrayT]):
     features: ArrayT | None = None
     #: float32 [rows, n_heads], if asked for: the CLS row of the last block's attention.
     cls_attention: ArrayT | None = None
+    #: float32 [B, dim], if asked for: what the head reads, after its norm; CLS row and mean, or CLS row and distillation token side by side.
+    pooled: ArrayT | None = None
+    #: float32 [B, info.embedding_dim], if asked for: the vectors that are compared with those of texts (CLIP, SigLIP).
+    projected: ArrayT | None = None
+    #: float32 [rows, dim], if asked for: the rows that a block leaves, before any norm. block_stage: the stage whose cu_seqlens and kept they
+    #: have; -1: all tokens of all images.
+    block_features: ArrayT | None = None
+    block_stage: int | None = None
+    #: float32 [rows, n_heads], if asked for: the attention that the rows receive in a block, the mean over all rows; received_stage as
+    #: block_stage.
+    received_attention: ArrayT | None = None
+    received_stage: int | None = None
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         logits: Any = self.logits
@@ -249,16 +266,22 @@ class Model:
     @overload
     def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result[TensorT]: ...
+                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                 received_attention: int | None = None) -> Result[TensorT]: ...
 
     @overload
     def classify(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result[NDArray[np.float32]]: ...
+                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                 received_attention: int | None = None) -> Result[NDArray[np.float32]]: ...
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False) -> Result[Any]:
+                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                 received_attention: int | None = None) -> Result[Any]:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_size, image_size], normalised as the checkpoint was trained; an array or what numpy can
@@ -266,16 +289,17 @@ class Model:
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", numbers or bools,
         nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...) must be kept.
-        features, cls_attention: give these too.
+        features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
+        block_features, received_attention: the number of a block, from 0, or below 0 from the end (-2: the block before the last), of which
+        Result has the rows, or the attention that rows receive.
 
         It waits for the results. The first call with a batch size and a policy records a forward and allocates its memory; later ones run
         it.
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
-        checkpoint has no weights for.
+        checkpoint has no weights for, and for an output that the model does not have.
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
-        features, cls_attention = _checks.flag("features", features), _checks.flag("cls_attention", cls_attention)
-        outputs = features * CONSTANTS["RVIT_OUTPUT_FEATURES"] + cls_attention * CONSTANTS["RVIT_OUTPUT_CLS_ATTENTION"]
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
         found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
@@ -283,7 +307,7 @@ class Model:
         result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)
         return _as_tensors(result, "cpu") if is_torch(images) else result
 
-    def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: int) -> Result:
+    def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs) -> Result:
         images, n = as_float32(images), len(images)
         session = self._sessions.get(prune, n, outputs)
         with session:
@@ -293,12 +317,12 @@ class Model:
             self._lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
             return self._result(session.handle, logits, n, outputs)
 
-    def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: int) -> Result:
+    def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs) -> Result:
         with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
             return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
                             for logits, session in parts])
 
-    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: int) -> Result[Any]:
+    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
         refuse_gradient(torch, images)
         if images.get_device() != self.cuda_index:
@@ -408,7 +432,7 @@ class Model:
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
-    def _result(self, session: Handle, logits: Any, n: int, outputs: int) -> Result[Any]:
+    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs) -> Result[Any]:
         lib, result = self._lib, Result(logits)
         stages = lib.rvit_session_n_stages(session)
         for stage in range(stages):
@@ -422,12 +446,25 @@ class Model:
         def rows(stage: int) -> int:
             return int(result.cu_seqlens[stage][-1]) if stage >= 0 else n * self.info.tokens
 
-        if outputs & CONSTANTS["RVIT_OUTPUT_FEATURES"]:
+        def laid_out(call: Any, width: int) -> tuple[int, np.ndarray]:
+            stage = ctypes.c_int32(-1)
+            address = call(session, ctypes.byref(stage))
+            return stage.value, copied(address, (rows(stage.value), width), np.float32)
+
+        if outputs.features:
             result.features = copied(lib.rvit_session_features(session), (rows(stages - 1), self.info.dim), np.float32)
-        if outputs & CONSTANTS["RVIT_OUTPUT_CLS_ATTENTION"]:
-            laid_out_by = ctypes.c_int32(-1)
-            address = lib.rvit_session_cls_attention(session, ctypes.byref(laid_out_by))
-            result.cls_attention = copied(address, (rows(laid_out_by.value), self.info.n_heads), np.float32)
+        if outputs.cls_attention:
+            _, result.cls_attention = laid_out(lib.rvit_session_cls_attention, self.info.n_heads)
+        if outputs.pooled:
+            width = ctypes.c_int32(0)
+            address = lib.rvit_session_pooled(session, ctypes.byref(width))
+            result.pooled = copied(address, (n, width.value), np.float32)
+        if outputs.projected:
+            result.projected = copied(lib.rvit_session_projected(session), (n, self.info.embedding_dim), np.float32)
+        if outputs.block_features is not None:
+            result.block_stage, result.block_features = laid_out(lib.rvit_session_block_features, self.info.dim)
+        if outputs.received_attention is not None:
+            result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
         return result
 
 
@@ -455,12 +492,13 @@ def _joined(parts: list[Result[Any]]) -> Result[Any]:
         return [[rows for found in stage for rows in found] for stage in zip(*lists)]
 
     return Result(rows("logits"), [layout(stage) for stage in range(len(parts[0].cu_seqlens))], images(part.kept for part in parts),
-                  images(part.sizes for part in parts), rows("features"), rows("cls_attention"))
+                  images(part.sizes for part in parts), block_stage=parts[0].block_stage, received_stage=parts[0].received_stage,
+                  **{name: rows(name) for name in NAMED})
 
 
 def _as_tensors(result: Result[Any], device: Any) -> Result[Any]:
     torch = sys.modules["torch"]
-    for name in ("logits", "features", "cls_attention"):
+    for name in ("logits", *NAMED):
         value = getattr(result, name)
         if isinstance(value, np.ndarray):
             setattr(result, name, torch.from_numpy(value).to(device))

@@ -23,6 +23,7 @@ from ._errors import RaggedVitError, Status, invalid
 from ._forward import host_tensor, host_view
 from ._layouts import new
 from ._library import Handle
+from ._outputs import LOGITS, Outputs
 from ._sessions import Prune, Session
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ class Slot:
         self.copy.destination.buffer = self.run.device_images.buffer = self.images.pointer
         self.run.device_logits.buffer = self.logits.pointer if info.n_classes else None
 
-    def start(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None, first: int = 0) -> None:
+    def start(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
         """Enqueues the copy of a batch and its forward."""
         self.n = n = len(images)
         self.first = first
@@ -178,7 +179,7 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def parts(self, images: np.ndarray, prune: Prune, outputs: int = 0, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
+    def parts(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
         """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
         next part is under way meanwhile."""
         n_parts = min(4 * images.size // PART, len(images) // PART_IMAGES)

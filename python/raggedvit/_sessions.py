@@ -12,6 +12,7 @@ from ._constants import CONSTANTS
 from ._errors import invalid
 from ._layouts import new
 from ._library import Handle, Library
+from ._outputs import LOGITS, Outputs
 
 tick = time.monotonic_ns
 N_EXACT = 2
@@ -124,7 +125,7 @@ class Sessions:
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
 
-    def get(self, prune: Prune, n: int, outputs: int = 0, stream: Callable[[], Handle] | None = None, place: Any = None) -> Session:
+    def get(self, prune: Prune, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None) -> Session:
         """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory; place: what tells
         it from others."""
         with self.lock:
@@ -145,7 +146,7 @@ class Sessions:
                 session.handle.close()
             self._groups.clear()
 
-    def _add(self, group: _Group, prune: Prune, n: int, outputs: int, stream: Callable[[], Handle] | None) -> Session:
+    def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
         fixed = n > 0 and len(group.exact) < N_EXACT and self.max_batch is None
@@ -170,8 +171,9 @@ class Sessions:
         session.alive = False
         self.on_drop(session)
 
-    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: int, stream: Callable[[], Handle] | None) -> Session:
-        desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed), outputs=outputs)
+    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None) -> Session:
+        desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
+        outputs.fill(desc)
         keeps: tuple[Any, ...] = (self.model,)
         if stream is not None:
             own = stream()

@@ -132,9 +132,14 @@ class ModelTest(Refusals):
         for value in (3, "3", itertools.count(), np.array(3), range(65)):
             self.refused("^blocks is .*; expected a sequence, of 64 entries at most", classify, images, "l2", blocks=value)
         self.refused("^blocks has 0 entries", classify, images, "l2", blocks=())
-        for name in ("features", "cls_attention"):
+        for name in ("features", "cls_attention", "pooled", "projected", "normalized"):
             for value in ("no", 2, None, np.array([1, 2])):
                 self.refused(f"^{name} is .*; expected True or False", classify, images, **{name: value})
+        self.refused("^normalized is True, but projected is False", classify, images, normalized=True)
+        for name in ("block_features", "received_attention"):
+            for value in ("3", 12, -13, 2**32, 1.0, [1]):
+                self.refused(f"^{name} is .*; expected an integer from -12 to 11", classify, images, **{name: value})
+            self.refused(f"^{name} is True; expected the number of a block", classify, images, **{name: True})
         for policy in (3, None, ["l2"], b"l2"):
             self.refused("^policy is .*; expected a string", classify, images, policy)
         self.refused("^policy is .*NUL byte", classify, images, "l2\0x")

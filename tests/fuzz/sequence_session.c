@@ -49,7 +49,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->max_images = (1 << 20) + 1;
         return 1;
     case 253:
-        desc->outputs = 8;
+        desc->outputs = 128;
         return 1;
     case 252:
         desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_RANDOM + 1);
@@ -107,7 +107,10 @@ void session_create(world *w)
         return;
     s.desc.max_images = 1 + options % MAX_IMAGES;
     s.desc.trace = options >> 1 & 1;
-    s.desc.outputs = options >> 2 & 3;
+    /* Two bits for all outputs: the inputs in the corpus keep their meaning. */
+    s.desc.outputs = (options >> 2 & 1 ? RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_POOLED | RVIT_OUTPUT_BLOCK_FEATURES : 0) |
+                     (options >> 3 & 1 ? RVIT_OUTPUT_CLS_ATTENTION | RVIT_OUTPUT_RECEIVED_ATTENTION : 0);
+    s.desc.features_block = s.desc.received_block = spoilt % DEPTH;
     s.desc.fixed_batch = options >> 4 & 1;
     s.desc.dense_fallback = options >> 5 == 7 && spoilt % 16 == 0; /* takes as long as a dozen runs */
     stream_slot *stream = &w->streams[which / 8 % N_STREAMS];
@@ -375,6 +378,11 @@ void session_look(world *w)
     int32_t stage = -2;
     REQUIRE((rvit_session_features(s->it) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_FEATURES));
     REQUIRE((rvit_session_cls_attention(s->it, &stage) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION));
+    REQUIRE((rvit_session_pooled(s->it, &stage) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_POOLED));
+    REQUIRE((rvit_session_block_features(s->it, &stage) != NULL) == (s->has_results && s->desc.outputs & RVIT_OUTPUT_BLOCK_FEATURES));
+    REQUIRE((rvit_session_received_attention(s->it, &stage) != NULL) ==
+            (s->has_results && s->desc.outputs & RVIT_OUTPUT_RECEIVED_ATTENTION));
+    REQUIRE(rvit_session_projected(s->it) == NULL);
     rvit_stats stats = RVIT_STATS_INIT;
     EXPECT(rvit_session_get_stats(s->it, &stats), s->it != NULL ? RVIT_OK : RVIT_INVALID_ARGUMENT);
 }

@@ -147,7 +147,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (desc.max_images > 64)
         desc.dense_fallback = 0;
     if (options & 32)
-        desc.outputs = choose_int(&c, 0, 3);
+        desc.outputs = choose_int(&c, 0, 2 * RVIT_OUTPUT_RECEIVED_ATTENTION - 1);
     rvit_stream *stream = NULL;
     rvit_buffer *buffer = NULL;
     if (options & 64 && rvit_stream_create(device, &stream) == RVIT_OK)

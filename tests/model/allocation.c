@@ -127,7 +127,7 @@ static void every_allocation(void **state)
         if (type == RVIT_PRUNE_L2_THRESHOLD)
             c->desc.prune.threshold = 8;
         c->desc.trace = type % 2;
-        c->desc.outputs = type % 3 == 0 ? RVIT_OUTPUT_FEATURES + RVIT_OUTPUT_CLS_ATTENTION : 0;
+        c->desc.outputs = type % 3 == 0 ? TOY_OUTPUTS : 0;
         c->desc.fixed_batch = type % 5 == 1;
         c->desc.dense_fallback = type == RVIT_PRUNE_EVIT;
         const allocation_trial session = {"rvit_session_create", create_session, destroy_session, c};

@@ -115,7 +115,9 @@ static rvit_session_desc variant_of(const fixture *f, int policy, int variant)
     desc.trace = variant == TRACED;
     desc.fixed_batch = variant == FIXED || variant == VIEWS;
     if (variant == OUTPUTS || variant == TRACED)
-        desc.outputs = RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION;
+        desc.outputs = TOY_OUTPUTS;
+    desc.features_block = 1;
+    desc.received_block = 0;
     if (variant == VIEWS) {
         desc.images.buffer = f->images;
         desc.logits.buffer = f->logits;
@@ -232,7 +234,9 @@ static void formula_holds(void **state)
         }
         int64_t device = SUM(4 * B * T * D, stages > 0 ? 4 * B * len[1] * D : 0, E * B * T * D, E * B * T * 3 * D, 4 * (B + 1));
         int64_t upload = SUM(4, 4 * B * 3 * 64 * 64), trace = (1 + spec.depth) * SUM(4 * B * T * D);
-        int64_t readback = SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS);
+        int64_t readback =
+            SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS, 4 * B * D, 4 * B * len[stages > 0] * D, 4 * B * T * HEADS);
+        device += SUM(4 * B * T * HEADS);
         if (policy == RVIT_PRUNE_EVIT)
             device += SUM(4 * B * T * HEADS);
         if (tome)

@@ -5,7 +5,11 @@
 #include "toy.h"
 
 extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
-    model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite;
+    model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite, named_outputs_suite;
+
+/* All that a toy can give. */
+#define TOY_OUTPUTS \
+    (RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_CLS_ATTENTION | RVIT_OUTPUT_POOLED | RVIT_OUTPUT_BLOCK_FEATURES | RVIT_OUTPUT_RECEIVED_ATTENTION)
 
 /* Objects that end with the test. */
 rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name);

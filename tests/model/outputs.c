@@ -314,7 +314,7 @@ static void bad_buffers(void **state)
     desc.logits = (rvit_view){small, 1008};
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "logits");
     desc.logits = (rvit_view){NULL, 0};
-    desc.outputs = 64;
+    desc.outputs = 128;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs");
     assert_null(session);
     rvit_buffer_destroy(small);

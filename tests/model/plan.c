@@ -57,7 +57,7 @@ static void arrays_are_disjoint(void **state)
         for (int variant = 0; variant < 4; variant++) {
             rvit_session_desc desc = policy_desc(policy, 3);
             desc.fixed_batch = desc.trace = variant % 2;
-            desc.outputs = variant / 2 * (RVIT_OUTPUT_FEATURES + RVIT_OUTPUT_CLS_ATTENTION);
+            desc.outputs = variant / 2 * (2 * RVIT_OUTPUT_RECEIVED_ATTENTION - 1);
             const rvit_session_plan *plan = NULL;
             expect_ok(rvit_session_plan_create(model, &desc, &plan));
             expect_disjoint(plan);

@@ -3,15 +3,14 @@
      test_dumps [--data FOLDER] [--dumps FOLDER] and what every test program takes
 
    --data says where the committed dumps lie now, --dumps which others to take in their place. */
-#include "harness.h"
+#include "dumps.h"
 
 #include <dirent.h>
 #include <inttypes.h>
 #include <math.h>
 
-#include <jansson.h>
-
-static const char *data, *folder;
+const char *data;
+static const char *folder;
 
 /* Largest difference allowed by storage. float16 has 11 bits, and the outputs are of the order of 1. */
 static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
@@ -20,7 +19,7 @@ static const double tolerances[] = {1e-4, 1e-2};
 enum { IMAGE_STREAM = 1 << 20, MAX_DUMPS = 256 };
 
 /* -1 to 1, in steps that a float16 holds. */
-static float noise(uint64_t stream, uint64_t i)
+float noise(uint64_t stream, uint64_t i)
 {
     uint64_t x = (stream << 32) + i + UINT64_C(0x9e3779b97f4a7c15);
     x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
@@ -29,7 +28,7 @@ static float noise(uint64_t stream, uint64_t i)
     return (float)((int)(x >> 53) - 1024) / 1024;
 }
 
-static int64_t integer(const json_t *object, const char *key)
+int64_t integer(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     if (!json_is_integer(value))
@@ -37,7 +36,7 @@ static int64_t integer(const json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-static const char *text(const json_t *object, const char *key)
+const char *text(const json_t *object, const char *key)
 {
     const char *value = json_string_value(json_object_get(object, key));
     if (value == NULL)
@@ -45,7 +44,7 @@ static const char *text(const json_t *object, const char *key)
     return value;
 }
 
-static rvit_dtype type_of(const char *name)
+rvit_dtype type_of(const char *name)
 {
     return strcmp(name, "F32") == 0 ? RVIT_F32 : strcmp(name, "F16") == 0 ? RVIT_F16 : RVIT_BF16;
 }
@@ -104,7 +103,7 @@ static void write_checkpoint(const json_t *dump, const char *path)
 }
 
 /* Where the checkpoint of a dump lies; made if it has none. */
-static const char *checkpoint_of(const json_t *dump)
+const char *checkpoint_of(const json_t *dump)
 {
     if (json_object_get(dump, "file") != NULL)
         return text(dump, "file");
@@ -114,7 +113,7 @@ static const char *checkpoint_of(const json_t *dump)
     return path;
 }
 
-static void fill_images(const rvit_model_info *info, int32_t n_images, float *images)
+void fill_images(const rvit_model_info *info, int32_t n_images, float *images)
 {
     const int64_t pixels = (int64_t)info->channels * info->image_height * info->image_width;
     for (int32_t n = 0; n < n_images; n++)
@@ -161,7 +160,7 @@ static double run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dt
     return largest;
 }
 
-static json_t *load_dump(const char *in, const char *file_name)
+json_t *load_dump(const char *in, const char *file_name)
 {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s", in, file_name);
@@ -661,6 +660,6 @@ int main(int argc, char **argv)
 {
     data = harness_first_option(&argc, &argv, "--data", RVIT_DUMPS);
     folder = harness_first_option(&argc, &argv, "--dumps", data);
-    const suite *const suites[] = {&dumps_suite};
-    return harness_main(argc, argv, 0, suites, 1);
+    const suite *const suites[] = {&dumps_suite, &pooled_suite};
+    return harness_main(argc, argv, 0, suites, 2);
 }

@@ -17,6 +17,8 @@ struct classify {
     struct prune prune; /* completed for the model */
     rvit_session *session;
     struct labels labels;
+    struct zero_shot texts; /* with --text-embeddings, else empty */
+    float *scores;          /* [batch, texts.n_texts], with texts */
     struct preprocess recipe;
     struct inputs inputs;
     int32_t *expected; /* [inputs.n_given]; NULL: unknown */
@@ -85,8 +87,11 @@ static int write_overlay(struct classify *self)
 
 static void report_batch(struct classify *self, int32_t n)
 {
-    const int32_t n_classes = self->engine.model_info.n_classes;
-    const float *logits = rvit_session_logits(self->session);
+    const int32_t n_classes = self->report.n_classes;
+    const float *logits = self->report.texts ? self->scores : rvit_session_logits(self->session);
+    for (int32_t i = 0; i < n && self->report.texts; i++)
+        zero_shot_score(&self->texts, rvit_session_projected(self->session) + (int64_t)i * self->texts.width,
+                        self->scores + (int64_t)i * n_classes);
     for (int32_t i = 0; i < n; i++) {
         struct report_image *image = &self->images[i];
         image->logits = n_classes > 0 ? logits + (int64_t)i * n_classes : NULL;
@@ -141,8 +146,11 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
     int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
+    if (code == EXIT_OK && options->text_embeddings)
+        code = zero_shot_open(options, &self->engine.model_info, &self->texts);
     if (code == EXIT_OK)
-        code = labels_load(options->labels, checkpoint, self->engine.model_info.n_classes, &self->labels);
+        code = labels_load(options->labels, checkpoint, options->text_embeddings,
+                           options->text_embeddings ? self->texts.n_texts : self->engine.model_info.n_classes, &self->labels);
     if (code == EXIT_OK)
         code = recipe_settle(&options->recipe, options->given, checkpoint, &self->engine.model_info, options->model, &self->recipe);
     if (code == EXIT_OK)
@@ -160,10 +168,12 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     self->images = allocate(batch, sizeof *self->images);
     self->positions = allocate(batch, sizeof *self->positions);
     self->keep = allocate((size_t)self->mask.n_stages * batch * (size_t)self->engine.model_info.tokens, 1);
-    if (!self->images || !self->positions || !self->keep)
+    self->scores = allocate(batch * (size_t)self->texts.n_texts, sizeof *self->scores);
+    if (!self->images || !self->positions || !self->keep || !self->scores)
         return EXIT_FAULT;
-    code =
-        engine_session(&self->engine, &self->prune.desc, self->batch, false, options->features ? RVIT_OUTPUT_FEATURES : 0, &self->session);
+    const int32_t outputs =
+        (options->features ? RVIT_OUTPUT_FEATURES : 0) | (options->text_embeddings ? RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED : 0);
+    code = engine_session(&self->engine, &self->prune.desc, self->batch, false, outputs, &self->session);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
     return code;
@@ -175,7 +185,7 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
     const rvit_status status = rvit_checkpoint_get_info(checkpoint, &info);
     if (status != RVIT_OK)
         return complain_status(options->model, status);
-    if (info.n_classes > 0 || options->features || options->overlay || options->json)
+    if (info.n_classes > 0 || options->features || options->overlay || options->json || options->text_embeddings)
         return EXIT_OK;
     complain(options->model, "has no head to classify with: use --features, --overlay or --json");
     return EXIT_USAGE;
@@ -209,8 +219,8 @@ int run_classify(const struct options *options)
         code = prepare(&self, checkpoint);
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
-        report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, rvit_session_n_stages(self.session), self.inputs.total,
-                     self.batch);
+        report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
+                     rvit_session_n_stages(self.session), self.inputs.total, self.batch);
         code = run_batches(&self);
         progress_end();
         code = judge(&self, code);
@@ -221,11 +231,13 @@ int run_classify(const struct options *options)
     rvit_session_destroy(self.session);
     engine_close(&self.engine);
     labels_free(&self.labels);
+    zero_shot_free(&self.texts);
     inputs_close(&self.inputs);
     image_free(&self.first_view);
     free(self.expected);
     free(self.images);
     free(self.positions);
     free(self.keep);
+    free(self.scores);
     return code;
 }

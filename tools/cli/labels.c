@@ -6,10 +6,10 @@
 
 #include "cli.h"
 
-int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_classes, struct labels *out)
+int labels_load(const char *path, const rvit_checkpoint *checkpoint, const char *texts, int32_t n_classes, struct labels *out)
 {
     *out = (struct labels){.n_classes = n_classes};
-    const char *metadata = n_classes > 0 ? rvit_checkpoint_metadata(checkpoint, "classes") : NULL;
+    const char *metadata = n_classes > 0 && !texts ? rvit_checkpoint_metadata(checkpoint, "classes") : NULL;
     int code = EXIT_OK;
     if (path)
         code = lines_read(path, &out->names);
@@ -18,7 +18,10 @@ int labels_load(const char *path, const rvit_checkpoint *checkpoint, int32_t n_c
     if (code != EXIT_OK || (!path && !metadata) || out->names.n_lines == n_classes)
         return code;
     if (path) {
-        complain(path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
+        if (texts)
+            complain(path, "%lld class names, but %s has embeddings of %d texts", (long long)out->names.n_lines, texts, n_classes);
+        else
+            complain(path, "%lld class names, but the model has %d classes", (long long)out->names.n_lines, n_classes);
         code = EXIT_FILE;
     } else {
         complain(NULL, "the checkpoint names %lld classes but has %d; they go by number", (long long)out->names.n_lines, n_classes);

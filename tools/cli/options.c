@@ -202,6 +202,12 @@ static const struct option_row option_rows[] = {
     {"limit", "N", "only the first N images or tiles (all; of noise: 8)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = VERIFY},
     {"top", "K", "classes shown for an image, %s (5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
     {"labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)", OPTION_TEXT(T, labels), .commands = CLASSIFY},
+    {"text-embeddings", "FILE",
+     "classifies by texts: a .safetensors file with their embeddings, [texts, width], as tools/text_embeddings.py writes it; --labels then "
+     "names the texts. CLIP: softmax of logit_scale x cosine; SigLIP: sigmoid with logit_scale and logit_bias (the model's head)",
+     OPTION_TEXT(T, text_embeddings), .commands = CLASSIFY},
+    {"text-tensor", "NAME", "the tensor of --text-embeddings (the only one of two dimensions)", OPTION_TEXT(T, text_tensor),
+     .commands = CLASSIFY},
     {"expect", "FILE", "the right class of each image, name or number, one a line: prints top-1 accuracy", OPTION_TEXT(T, expect),
      .commands = CLASSIFY},
     {"overlay", "OUT.png",
@@ -256,6 +262,8 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "bench takes every policy but mask");
     else if (options->grid && !options->features)
         complain(NULL, "--grid needs --features");
+    else if (options->text_tensor && !options->text_embeddings)
+        complain(NULL, "--text-tensor needs --text-embeddings");
     else if (options->tiles && command == VERIFY && !options->images)
         complain(NULL, "--tiles needs --images");
     else

@@ -29,6 +29,7 @@ struct options {
     double seconds;
     int32_t shape; /* attention heads of bench's random model */
     const char *labels, *expect, *overlay, *features;
+    const char *text_embeddings, *text_tensor; /* NULL: the model's own head */
     bool json, quiet, tensors, grid;
 };
 

@@ -14,11 +14,11 @@
 
 struct ranked {
     int32_t index;
-    double probability;
+    double probability; /* or a cosine */
 };
 
-/* The n best classes by (logit descending, index ascending), NaN last, with their softmax probabilities. */
-static void rank(const float *logits, int32_t n_classes, int32_t n, struct ranked *out)
+/* The n best classes by (logit descending, index ascending), NaN last, with their softmax probabilities; or what else scores stand for. */
+static void rank(const float *logits, enum zero_shot_scores scores, int32_t n_classes, int32_t n, struct ranked *out)
 {
     double largest = -INFINITY, sum = 0;
     for (int32_t c = 0; c < n_classes; c++)
@@ -35,8 +35,16 @@ static void rank(const float *logits, int32_t n_classes, int32_t n, struct ranke
         n_out = n_out < n ? n_out + 1 : n;
         for (int32_t i = n_out - 1; i > place; i--)
             out[i] = out[i - 1];
-        out[place] = (struct ranked){c, exp((double)logits[c] - largest) / sum};
+        const double logit = (double)logits[c];
+        out[place] = (struct ranked){c, scores == ZERO_SHOT_SOFTMAX   ? exp(logit - largest) / sum
+                                        : scores == ZERO_SHOT_SIGMOID ? 1 / (1 + exp(-logit))
+                                                                      : logit};
     }
+}
+
+static enum zero_shot_scores scores_of(const struct report *self)
+{
+    return self->texts ? self->texts->scores : ZERO_SHOT_SOFTMAX;
 }
 
 static double megabytes(int64_t size)
@@ -48,10 +56,17 @@ static void print_prologue(const struct report *self)
 {
     char prune[512];
     prune_describe(self->prune, prune, sizeof prune);
-    if (self->engine->model_info.n_classes > 0)
-        printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->engine->model_info.n_classes);
+    if (self->texts)
+        printf("model   %s, vectors of %d\n", self->engine->model_info.architecture, self->engine->model_info.embedding_dim);
+    else if (self->n_classes > 0)
+        printf("model   %s, %d classes\n", self->engine->model_info.architecture, self->n_classes);
     else
         printf("model   %s, no head\n", self->engine->model_info.architecture);
+    if (self->texts) {
+        char texts[256];
+        zero_shot_describe(self->texts, texts, sizeof texts);
+        print_line("texts   ", texts);
+    }
     print_line("device  ", self->engine->name);
     print_line("prune   ", prune);
     const rvit_memory_info *memory = &self->engine->memory;
@@ -72,6 +87,11 @@ static void print_json_prologue(const struct report *self, int32_t batch)
                         json_pack("{s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)self->engine->model_info.weights_size, "device",
                                   (json_int_t)memory->device_size, "upload", (json_int_t)memory->upload_size, "readback",
                                   (json_int_t)memory->readback_size, "host", (json_int_t)memory->host_size));
+    if (self->texts)
+        json_object_set_new(object, "texts",
+                            json_pack("{s:o, s:i, s:s, s:o, s:o}", "file", json_text(self->texts->path), "n", self->texts->n_texts,
+                                      "scores", zero_shot_scores_name(self->texts), "scale", json_number(self->texts->scale), "bias",
+                                      json_number(self->texts->bias)));
     json_t *prune = prune_to_json(self->prune);
     json_object_update(object, prune);
     json_decref(prune);
@@ -80,11 +100,17 @@ static void print_json_prologue(const struct report *self, int32_t batch)
 }
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, int32_t n_stages, int64_t n_images, int32_t batch)
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch)
 {
-    const int32_t n_classes = engine->model_info.n_classes;
-    *self = (struct report){
-        .options = options, .engine = engine, .labels = labels, .prune = prune, .n_stages = n_stages, .compact = n_images >= COMPACT_FROM};
+    const int32_t n_classes = texts ? texts->n_texts : engine->model_info.n_classes;
+    *self = (struct report){.options = options,
+                            .engine = engine,
+                            .labels = labels,
+                            .prune = prune,
+                            .texts = texts,
+                            .n_classes = n_classes,
+                            .n_stages = n_stages,
+                            .compact = n_images >= COMPACT_FROM};
     self->n_top = options->top < n_classes ? options->top : n_classes;
     for (int32_t s = 0; s < n_stages; s++)
         self->fewest[s] = INT32_MAX;
@@ -100,11 +126,11 @@ static void print_json_image(const struct report *self, const struct report_imag
     for (int32_t i = 0; i < self->n_top; i++)
         json_array_append_new(classes, json_pack("{s:i, s:o, s:o}", "class", top[i].index, "label",
                                                  json_text(labels_name(self->labels, top[i].index)), "probability",
-                                                 json_number(top[i].probability)));
+                                                 scores_of(self) == ZERO_SHOT_COSINE ? json_null() : json_number(top[i].probability)));
     json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o}", "file", json_text(image->path), "tile",
                                image->tile >= 0 ? json_integer(image->tile) : json_null(), "logits",
-                               image->logits ? json_floats(image->logits, self->engine->model_info.n_classes) : json_null(), "top", classes,
-                               "tokens_kept", json_integers(image->tokens_kept, self->n_stages));
+                               image->logits ? json_floats(image->logits, self->n_classes) : json_null(), "top", classes, "tokens_kept",
+                               json_integers(image->tokens_kept, self->n_stages));
     json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info));
     json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info);
     if (sizes)
@@ -127,7 +153,10 @@ static void print_image(const struct report *self, const struct report_image *im
     if (self->compact) {
         fputs("  ", stdout);
         printable_print(stdout, labels_name(self->labels, top[0].index));
-        printf(" %.1f %%", 100 * top[0].probability);
+        if (scores_of(self) == ZERO_SHOT_COSINE)
+            printf(" %.4f", top[0].probability);
+        else
+            printf(" %.1f %%", 100 * top[0].probability);
         if (image->expected >= 0 && image->expected != top[0].index) {
             fputs("  (expected ", stdout);
             printable_print(stdout, labels_name(self->labels, image->expected));
@@ -138,7 +167,10 @@ static void print_image(const struct report *self, const struct report_image *im
     }
     putchar('\n');
     for (int32_t i = 0; i < self->n_top; i++) {
-        printf("  %5.1f %%  ", 100 * top[i].probability);
+        if (scores_of(self) == ZERO_SHOT_COSINE)
+            printf("  %7.4f  ", top[i].probability);
+        else
+            printf("  %5.1f %%  ", 100 * top[i].probability);
         print_line("", labels_name(self->labels, top[i].index));
     }
     if (image->expected >= 0)
@@ -149,7 +181,7 @@ void report_add(struct report *self, const struct report_image *image)
 {
     struct ranked top[MAX_TOP] = {{.index = -1}}; /* without a head there is no best class */
     if (image->logits)
-        rank(image->logits, self->engine->model_info.n_classes, self->n_top, top);
+        rank(image->logits, scores_of(self), self->n_classes, self->n_top, top);
     if (isatty(STDOUT_FILENO) && !self->options->quiet)
         progress_wipe();
     if (self->options->json)

@@ -5,13 +5,15 @@
 #include "engine.h"
 #include "inputs.h"
 #include "labels.h"
+#include "zero_shot.h"
 
 struct report {
     const struct options *options;
     const struct engine *engine;
     const struct labels *labels;
     const struct prune *prune;
-    int32_t n_stages;
+    const struct zero_shot *texts; /* NULL: the classes are the model's */
+    int32_t n_classes, n_stages;
     bool compact;                   /* one line per image */
     bool has_overlay, has_features; /* whether they were written */
     int32_t n_top;
@@ -26,14 +28,14 @@ struct report_image {
     const char *path;
     int32_t tile;                /* -1: the whole image */
     int32_t expected;            /* -1: unknown */
-    const float *logits;         /* NULL: the model has no head */
+    const float *logits;         /* [n_classes]; NULL: the model has no head, and there are no texts */
     const rvit_session *session; /* its last run has this image at `index` */
     int32_t index;
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
 };
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, int32_t n_stages, int64_t n_images, int32_t batch);
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch);
 void report_add(struct report *self, const struct report_image *image);
 /* code: the exit code that the command will return. */
 void report_end(struct report *self, const struct inputs *inputs, int code);

@@ -1,0 +1,104 @@
+#!/bin/bash
+# raggedvit classify --text-embeddings without Python: what it prints, and how it takes bad files. CPU only. python/tests/test_zero_shot.py
+# compares its probabilities with transformers'.
+# usage: test_zero_shot.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get lies beside RAGGEDVIT)
+set -u
+tool=$(realpath "$1")
+data=$2
+folder=$3/zero_shot.$$
+json_get=$(dirname "$tool")/json_get
+cat=$data/chelsea.png
+failures=0
+unset RVIT_LOG
+
+mkdir -p "$folder/clip" || exit 1
+trap 'rm -rf "$folder"' EXIT
+[ -x "$json_get" ] || { echo "no json_get beside $tool"; exit 1; }
+
+fail() {
+    echo "FAIL: $1"
+    sed 's/^/    out: /' "$folder/out" | head -20
+    sed 's/^/    err: /' "$folder/err" | head -20
+    failures=$((failures + 1))
+}
+# expect CODE ARGUMENT...: classifies the cat.
+expect() {
+    local wanted=$1 code
+    shift
+    what="$*"
+    timeout 600 "$tool" classify "$@" --backend cpu >"$folder/out" 2>"$folder/err" </dev/null
+    code=$?
+    [ $code -eq "$wanted" ] || fail "exit code $code, expected $wanted: $what"
+}
+out() { grep -qE -- "$1" "$folder/out" || fail "not in the output: $1 ($what)"; }
+err() { grep -qE -- "$1" "$folder/err" || fail "not in the messages: $1 ($what)"; }
+get() { "$json_get" "$1" <"$folder/out"; }
+
+# bytes HEX: those bytes.
+bytes() { printf "$(sed 's/../\\x&/g' <<<"$1")"; }
+# tensors FILE HEADER: a .safetensors file; its data comes from standard input.
+tensors() {
+    { bytes "$(printf '%02x%02x000000000000' $((${#2} % 256)) $((${#2} / 256)))"; printf '%s' "$2"; cat -; } >"$1"
+}
+# identity ROWS COLUMNS: float32, 2 on the diagonal.
+identity() {
+    local i j
+    for ((i = 0; i < $1; i++)); do for ((j = 0; j < $2; j++)); do [ $i -eq $j ] && bytes 00000040 || bytes 00000000; done; done
+}
+matrix() { echo "\"$1\":{\"dtype\":\"F32\",\"shape\":[$2,$3],\"data_offsets\":[$4,$(($4 + 4 * $2 * $3))]}"; }
+
+# The demo's model, as if its ten logits were the vector of a CLIP: with unit vectors as texts, their order is that of the logits.
+model=$folder/clip/model.safetensors
+cp "$data/deit_tiny_cifar10.safetensors" "$model"
+echo '{"architecture": "vit_base_patch16_clip_224", "num_classes": 10,
+    "model_args": {"embed_dim": 192, "depth": 12, "num_heads": 3, "num_classes": 10}}' >"$folder/clip/config.json"
+texts=$folder/texts.safetensors
+identity 10 10 | tensors "$texts" "{$(matrix t 10 10 0)}"
+printf 'text %d\n' 0 1 2 3 4 5 6 7 8 9 >"$folder/labels"
+
+expect 0 "$model" "$cat" --json
+order=$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)
+expect 0 "$model" "$cat" --text-embeddings "$texts" --labels "$folder/labels" --json
+[ "$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)" = "$order" ] || fail "the texts are in another order than the logits"
+[ "$(get images.0.top.0.label)" = "text $(get images.0.top.0.class)" ] || fail "the label is $(get images.0.top.0.label)"
+[[ "$(get texts.scores) $(get texts.n) $(get texts.scale)" =~ ^softmax\ 10\ 100(\.0)?$ ]] || fail "texts are not told"
+expect 0 "$model" "$cat" --text-embeddings "$texts" --labels "$folder/labels"
+out '^texts +10, 10 wide; softmax of 100 x cosine \(no file has logit_scale\)$'
+out '^  +[0-9.]+ %  text [0-9]$'
+expect 0 "$model" "$cat" --text-embeddings "$texts" --prune l2 --keep 0.5
+out '^  +[0-9.]+ %  [0-9]$' # without labels by number, not by the names of the model's classes
+
+# scale and bias beside the texts
+scale='"logit_scale":{"dtype":"F32","shape":[],"data_offsets":[0,4]}'
+{ bytes 0000803f0000c0bf; identity 10 10; } | tensors "$folder/scaled" "{$scale,
+\"logit_bias\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},$(matrix t 10 10 8)}"
+expect 0 "$model" "$cat" --text-embeddings "$folder/scaled"
+out 'sigmoid of 2\.71828 x cosine -1\.5$'
+
+# refusals
+refused() { # refused CODE WORDS ARGUMENT...
+    expect "$1" "$model" "$cat" "${@:3}"
+    err "$2"
+    [ ! -s "$folder/out" ] || fail "unexpected output ($what)"
+}
+refused 2 'text-tensor needs --text-embeddings' --text-tensor t
+refused 4 "there is no tensor 'u'" --text-embeddings "$texts" --text-tensor u
+head -n 9 "$folder/labels" >"$folder/nine"
+refused 4 'nine: 9 class names, but .*texts.safetensors has embeddings of 10 texts' --text-embeddings "$texts" --labels "$folder/nine"
+identity 4 12 | tensors "$folder/wide" "{$(matrix t 4 12 0)}"
+refused 4 'wide: the embeddings are 12 wide, but those of the model.s images 10' --text-embeddings "$folder/wide"
+identity 12 10 | tensors "$folder/zero" "{$(matrix t 12 10 0)}"
+refused 4 'zero: the embedding of text 10 is zero' --text-embeddings "$folder/zero"
+{ bytes 0000c07f; head -c 396 /dev/zero; } | tensors "$folder/nan" "{$(matrix t 10 10 0)}"
+refused 4 'nan: the embedding of text 0 is not finite' --text-embeddings "$folder/nan"
+identity 10 20 | tensors "$folder/two" "{$(matrix t 10 10 0),$(matrix u 10 10 400)}"
+refused 4 "two: has 2 tensors of two dimensions, 't' the first: say which with --text-tensor" --text-embeddings "$folder/two"
+{ bytes 0000807f; identity 10 10; } | tensors "$folder/infinite" "{$scale,$(matrix t 10 10 4)}"
+refused 4 "infinite: tensor 'logit_scale' is not a single finite number" --text-embeddings "$folder/infinite"
+head -c 100 "$texts" >"$folder/cut"
+refused 4 'cut' --text-embeddings "$folder/cut"
+refused 4 'missing' --text-embeddings "$folder/missing"
+model=$data/deit_tiny_cifar10.safetensors
+refused 3 'deit_tiny_cifar10.safetensors: has no vector to compare with texts' --text-embeddings "$texts"
+
+[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
