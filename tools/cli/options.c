@@ -43,9 +43,12 @@ static const struct command commands[] = {
       "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
       "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
       "tome and evit-fused cannot do that, and such images, at most half of all, are left out. Without --images the input is seeded, "
-      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
+      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two. That A and B agree does not show "
+      "that they are right, for both read the checkpoint alike. With --reference A alone runs, on the images of a dump, and its logits, "
+      "pooled vectors and features are compared with those that timm or transformers computed; tolerance: twice what PyTorch itself is off "
+      "in that type, of the largest value, at least 1e-5 for f32, 1e-3 for f16 and 8e-3 for bf16.",
       "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, VERIFY},
-     "compares two devices on the same images",
+     "compares two devices, or one with a reference",
      true,
      run_verify},
     {{"bench", "[MODEL]",
@@ -189,6 +192,9 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, recipe.fit, fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS},
     {"filter", "NAME", "what it is resized with: %s (as the model's files say, else bicubic)",
      OPTION_CHOICE(T, recipe.filter, filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS},
+    {"reference", "DUMP",
+     "compares A with what the model's own code computes, in float64: a file that tools/dump_reference.py of the source tree has written",
+     OPTION_TEXT(T, reference), .commands = VERIFY},
     {"crop", "P",
      "share of the resized image's edges that the model sees, %s (as the model's files say; else of --fit crop 0.9, from 384 pixels on 1)",
      OPTION_NUMBER(T, recipe.crop, 0.1, 1), .commands = RUNS},
@@ -266,6 +272,11 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--text-tensor needs --text-embeddings");
     else if (options->tiles && command == VERIFY && !options->images)
         complain(NULL, "--tiles needs --images");
+    else if (options->reference &&
+             (options->images || options->against_device >= 0 || options->given & (GIVEN_AGAINST | GIVEN_AGAINST_DTYPE)))
+        complain(NULL, "--reference has images of its own and takes the place of --against: it excludes --images and --against...");
+    else if (options->reference && options->prune.policy.type != RVIT_PRUNE_NONE)
+        complain(NULL, "--reference is of the model without pruning: it excludes --prune");
     else
         return prune_check(&options->prune);
     return false;

@@ -9,8 +9,9 @@ struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
-    char *images; /* verify: images; NULL: noise */
-    int given;    /* options that were given: rvit_prune_parameter, and more (options.c) */
+    char *images;          /* verify: images; NULL: noise */
+    const char *reference; /* verify: a dump; NULL: another device */
+    int given;             /* options that were given: rvit_prune_parameter, and more (options.c) */
     rvit_backend backend, against;
     int32_t device, against_device;
     bool against_given, against_oracle;

@@ -9,6 +9,7 @@
 #include "noise.h"
 #include "progress.h"
 #include "verify.h"
+#include "verify_reference.h"
 
 #define NOISE_IMAGES 8
 #define DEFAULT_BATCH 32
@@ -286,6 +287,8 @@ int run_verify(const struct options *options)
 {
     struct verify self = {.options = options, .prune = options->prune};
     rvit_checkpoint *checkpoint;
+    if (options->reference)
+        return verify_reference(options);
     int code = engine_checkpoint(options, &checkpoint);
     if (code != EXIT_OK)
         return code;
