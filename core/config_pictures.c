@@ -201,7 +201,7 @@ static void set_crop(const rvit_config_reader *r, const struct sizes *sizes, dou
     snprintf(r->facts->of[RVIT_FACT_CROP].text, RVIT_FACT_TEXT, "%.9g", share[0]);
 }
 
-static void set_fit(const rvit_config_reader *r, const struct sizes *sizes)
+static void set_fit(const rvit_config_reader *r, const struct sizes *sizes, const struct rvit_processor_class *class)
 {
     char where[RVIT_FACT_WHERE];
     const double *made = sizes->crops ? sizes->crop : sizes->both;
@@ -210,6 +210,8 @@ static void set_fit(const rvit_config_reader *r, const struct sizes *sizes)
         set_other(r, "do_resize", "not resized");
     else if (sizes->unknown != NULL)
         set_other(r, sizes->unknown, "by a rule that is not known here");
+    else if (class != NULL && class->processor == RVIT_PROCESSOR_HF_FLOAT && (sizes->crops || sizes->shortest > 0))
+        set_other(r, sizes->crops ? "do_center_crop" : "size.shortest_edge", "not squashed, in float32");
     else if (sizes->shortest > 0 && !sizes->crops)
         set_other(r, "size.shortest_edge", "shorter edge, no crop");
     else if (squashes && sizes->crops && sizes->both[0] * sizes->crop[1] != sizes->both[1] * sizes->crop[0])
@@ -243,7 +245,7 @@ rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_jso
         snprintf(text, sizeof text, "by %s, not known here", shown);
         set_other(r, name[0] == 0 || strstr(name, "Extractor") != NULL ? "feature_extractor_type" : "image_processor_type", text);
     }
-    set_fit(r, &sizes);
+    set_fit(r, &sizes, class);
     rvit_facts_set(r->facts, RVIT_FACT_PROCESSOR, class != NULL ? class->processor : RVIT_PROCESSOR_HF,
                    rvit_config_where(r, name == NULL ? "size" : "image_processor_type", where));
     return RVIT_OK;

@@ -84,7 +84,7 @@ static struct image resized(const struct image *in, int32_t width, int32_t heigh
     return out;
 }
 
-/* The checksums are those of Pillow 12's and 13's Image.resize(..., BICUBIC). */
+/* The checksums are those of Pillow 13's Image.resize(..., BICUBIC). */
 static const struct golden {
     int kind;
     int32_t width, height, to_width, to_height;
@@ -99,8 +99,8 @@ static const struct golden {
     {.width = 7, .height = 5, .to_width = 64, .to_height = 48, .crc = 0xb70986c8},
     {.kind = 1, .width = 100, .height = 80, .to_width = 100, .to_height = 20, .crc = 0x72a0be79},
     {.kind = 2, .width = 100, .height = 80, .to_width = 20, .to_height = 80, .crc = 0x0a5197f4},
-    {.width = 100, .height = 80, .to_width = 160, .to_height = 20, .crc = 0x594045af},
-    {.kind = 1, .width = 20, .height = 90, .to_width = 60, .to_height = 31, .crc = 0xbe7cc051},
+    {.width = 100, .height = 80, .to_width = 160, .to_height = 20, .crc = 0x1285d478},
+    {.kind = 1, .width = 20, .height = 90, .to_width = 60, .to_height = 31, .crc = 0xc7a2a59e},
     {.kind = 2, .width = 1, .height = 1, .to_width = 5, .to_height = 4, .crc = 0x9fefa85b},
     {.width = 1, .height = 9, .to_width = 6, .to_height = 3, .crc = 0x04f38ad9},
     {.kind = 1, .width = 9, .height = 1, .to_width = 3, .to_height = 6, .crc = 0x54202ce8},
@@ -109,7 +109,7 @@ static const struct golden {
     {.kind = 1, .width = 200, .height = 150, .to_width = 200, .to_height = 150, .crc = 0x2d153491},
     {.kind = 2, .width = 224, .height = 224, .to_width = 384, .to_height = 384, .crc = 0x2fa85df6},
     {.width = 600, .height = 37, .to_width = 24, .to_height = 224, .crc = 0xb7e0baa2},
-    {.kind = 1, .width = 37, .height = 600, .to_width = 224, .to_height = 24, .crc = 0x7a5152b5},
+    {.kind = 1, .width = 37, .height = 600, .to_width = 224, .to_height = 24, .crc = 0xd466135a},
 };
 
 static void test_resize_equals_pillow(void **state)

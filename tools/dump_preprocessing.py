@@ -12,6 +12,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import textwrap
 import zlib
 
 import numpy
@@ -89,7 +90,15 @@ def cases():
 
 
 def quoted(value):
-    return json.dumps(value) if value is not None else "NULL"
+    """As a C string, in pieces that fit a line."""
+    if value is None:
+        return "NULL"
+    return "\n     ".join(json.dumps(value[i:i + 90]) for i in range(0, len(value), 90))
+
+
+def number(value):
+    text = f"{float(value):.9g}"
+    return (text if "." in text else text + ".0") + "f"
 
 
 def main():
@@ -113,8 +122,8 @@ static const struct vector {{
         config, preprocessor = (json.dumps(files[file]) if file in files else None for file in ("config.json", "preprocessor_config.json"))
         print(f"    {{{quoted(name)}, {quoted(config)},\n     {quoted(preprocessor)},\n     {height}, {width},")
         if name == "DINOv3":
-            rows = ("{" + ", ".join(f"{float(value):.9g}f" if "." in f"{float(value):.9g}" else f"{float(value):.9g}.0f"
-                                    for value in output.reshape(-1)[::97]) + "}" for output in outputs)
+            rows = ("{" + textwrap.fill(", ".join(map(number, output.reshape(-1)[::97])), 130, subsequent_indent="       ") + "}"
+                    for output in outputs)
             print("     {0}, %d, {%s}}," % (len(outputs[0].reshape(-1)[::97]), ",\n      ".join(rows)))
         else:
             print("     {%s}, 0, {{0}}}," % ", ".join(f"0x{zlib.crc32(output.tobytes()):08x}" for output in outputs))

@@ -56,6 +56,8 @@ bool recipe_geometry(const struct recipe_options *given, const rvit_model_info *
     out->fit = fit == RVIT_FIT_CROP ? PREPROCESS_CROP : fit == RVIT_FIT_SQUASH ? PREPROCESS_SQUASH : PREPROCESS_BORDER;
     out->filter = filter == RVIT_FILTER_BILINEAR ? RESIZE_BILINEAR : RESIZE_BICUBIC;
     out->like = likes[info->processor];
+    if (out->like == PREPROCESS_HF_FLOAT && (given->fit || given->crop > 0))
+        out->like = PREPROCESS_HF; /* which does that too */
     set_sizes(given, info, (rvit_fit)fit, out);
     for (int c = 0; c < 3; c++)
         out->fill[c] = (uint8_t)info->fill[c];

@@ -14,9 +14,9 @@
 struct taps {
     int32_t n_outputs, capacity; /* capacity: weights stored per output */
     int32_t *first, *count;      /* [n_outputs] */
-    double *real;                /* [n_outputs, capacity] */
-    int32_t *weights;            /* the same in fixed point */
+    int32_t *weights;            /* [n_outputs, capacity], in fixed point */
     int bits;                    /* of their fractions */
+    float *reals;                /* instead of these */
 };
 
 struct axis {
@@ -46,8 +46,8 @@ static void taps_free(struct taps *self)
 {
     free(self->first);
     free(self->count);
-    free(self->real);
     free(self->weights);
+    free(self->reals);
 }
 
 static double axis_scale(const struct axis *axis)
@@ -114,28 +114,40 @@ static bool refuse(struct image_error *error, const char *text)
     return false;
 }
 
-/* Outputs start .. start + n_outputs - 1. bits: of the fractions; 0: PyTorch's. Must be freed even on failure. */
+enum { TORCH_BITS = 0, REAL = -1 };
+
+/* Outputs start .. start + n_outputs - 1. bits: of the fractions, or one of the above. Must be freed even on failure. */
 static bool taps_create(const struct axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out, struct image_error *error)
 {
     const int32_t capacity = axis_capacity(axis);
     const size_t n = (size_t)n_outputs, n_weights = n * (size_t)capacity;
     *out = (struct taps){.n_outputs = n_outputs, .capacity = capacity};
-    if (bits == 0 && axis->full_size > LONGEST_TORCH_AXIS) {
+    if (bits == TORCH_BITS && axis->full_size > LONGEST_TORCH_AXIS) {
         snprintf(error->text, sizeof error->text, "the picture is too thin: resized it would be %lld pixels long",
                  (long long)axis->full_size);
         return false;
     }
     out->first = calloc(n, sizeof *out->first);
     out->count = calloc(n, sizeof *out->count);
-    out->real = calloc(n_weights, sizeof *out->real);
-    out->weights = calloc(n_weights, sizeof *out->weights);
-    if (!out->first || !out->count || !out->real || !out->weights)
+    out->weights = bits == REAL ? NULL : calloc(n_weights, sizeof *out->weights);
+    out->reals = bits == REAL ? calloc(n_weights, sizeof *out->reals) : NULL;
+    double *scratch = malloc((size_t)capacity * sizeof *scratch);
+    if (!out->first || !out->count || !scratch || (bits == REAL ? !out->reals : !out->weights)) {
+        free(scratch);
         return refuse(error, "out of memory");
-    out->bits = bits ? bits : torch_bits(axis, out->real);
-    for (int32_t i = 0; i < n_outputs; i++)
-        out->count[i] = axis_weights(axis, start + i, &out->first[i], out->real + (size_t)i * (size_t)capacity);
-    for (size_t i = 0; i < n_weights; i++)
-        out->weights[i] = fixed_point(out->real[i], out->bits);
+    }
+    out->bits = bits == TORCH_BITS ? torch_bits(axis, scratch) : bits;
+    for (int32_t i = 0; i < n_outputs; i++) {
+        const size_t at = (size_t)i * (size_t)capacity;
+        out->count[i] = axis_weights(axis, start + i, &out->first[i], scratch);
+        for (int32_t j = 0; j < out->count[i]; j++) {
+            if (bits == REAL)
+                out->reals[at + (size_t)j] = (float)scratch[j];
+            else
+                out->weights[at + (size_t)j] = fixed_point(scratch[j], out->bits);
+        }
+    }
+    free(scratch);
     return true;
 }
 
@@ -211,7 +223,7 @@ static bool pass_both(struct image_view source, const struct taps *across, const
 bool resize_window(struct image_view source, const struct resize *how, const struct image *out, struct image_error *error)
 {
     struct taps across = {0}, down = {0};
-    const int bits = how->sums == RESIZE_PILLOW ? PILLOW_BITS : 0;
+    const int bits = how->sums == RESIZE_PILLOW ? PILLOW_BITS : TORCH_BITS;
     const struct axis x = {how->filter, source.width, how->width}, y = {how->filter, source.height, how->height};
     const bool down_first =
         how->sums == RESIZE_PILLOW && how->height < source.height && source.height - how->height > 2 * (source.width - how->width);
@@ -226,12 +238,12 @@ bool resize_window(struct image_view source, const struct resize *how, const str
 /* One output line of the vertical pass over lines of floats, of which the first has number `begin`. */
 static void add_lines(const float *lines, int32_t begin, const struct taps *axis, int32_t y, size_t line_size, float *out)
 {
-    const double *weights = axis->real + (size_t)y * (size_t)axis->capacity;
+    const float *weights = axis->reals + (size_t)y * (size_t)axis->capacity;
     memset(out, 0, line_size * sizeof *out);
     for (int32_t k = 0; k < axis->count[y]; k++) {
         const float *line = lines + (size_t)(axis->first[y] - begin + k) * line_size;
         for (size_t i = 0; i < line_size; i++)
-            out[i] += (float)weights[k] * line[i];
+            out[i] += weights[k] * line[i];
     }
 }
 
@@ -242,8 +254,7 @@ bool resize_window_float(struct image_view source, const struct resize *how, int
     const struct axis x = {how->filter, source.width, how->width}, y = {how->filter, source.height, how->height};
     const size_t line_size = (size_t)width * 3;
     float *lines = NULL;
-    bool ok =
-        taps_create(&x, how->left, width, PILLOW_BITS, &across, error) && taps_create(&y, how->top, height, PILLOW_BITS, &down, error);
+    bool ok = taps_create(&x, how->left, width, REAL, &across, error) && taps_create(&y, how->top, height, REAL, &down, error);
     if (ok) {
         const int32_t begin = down.first[0], end = taps_end(&down);
         lines = malloc((size_t)(end - begin) * line_size * sizeof *lines);
@@ -254,7 +265,7 @@ bool resize_window_float(struct image_view source, const struct resize *how, int
                 const uint8_t *value = source.pixels + line * source.stride + 3 * (size_t)across.first[column] + i % 3;
                 float sum = 0;
                 for (int32_t k = 0; k < across.count[column]; k++)
-                    sum += (float)across.real[column * (size_t)across.capacity + (size_t)k] * ((float)value[3 * k] * (1.0f / 255));
+                    sum += across.reals[column * (size_t)across.capacity + (size_t)k] * ((float)value[3 * k] * (1.0f / 255));
                 lines[(size_t)(line - begin) * line_size + i] = sum;
             }
         for (int32_t line = 0; ok && line < height; line++)
