@@ -72,7 +72,8 @@ json pictures.filter bicubic
 json pictures.resize.1 62
 json pictures.size.0 32
 json image_width 56
-expect 0 classify "$small" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/wide.png" --features "$folder/wide.npy" --grid --json
+expect 0 classify "$small" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/wide.png" \
+    --features "$folder/wide.npy" --grid --json
 json images.0.logits 7
 json images.0.tokens_kept.0 14
 [ "$(png_size "$folder/wide.png")" = "784 x 448" ] || fail "the overlay is $(png_size "$folder/wide.png")"

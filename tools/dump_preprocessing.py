@@ -93,7 +93,7 @@ def quoted(value):
     """As a C string, in pieces that fit a line."""
     if value is None:
         return "NULL"
-    return "\n     ".join(json.dumps(value[i:i + 90]) for i in range(0, len(value), 90))
+    return "\n     ".join(json.dumps(value[i:i + 80]) for i in range(0, len(value), 80))
 
 
 def number(value):
@@ -120,13 +120,13 @@ static const struct vector {{
         outputs = [numpy.ascontiguousarray(prepare(picture(*size)), dtype="<f4") for size in SIZES]
         assert all(output.shape == (3, height, width) for output in outputs), name
         config, preprocessor = (json.dumps(files[file]) if file in files else None for file in ("config.json", "preprocessor_config.json"))
-        print(f"    {{{quoted(name)}, {quoted(config)},\n     {quoted(preprocessor)},\n     {height}, {width},")
+        print(f"    {{{quoted(name)},\n     {quoted(config)},\n     {quoted(preprocessor)},\n     {height}, {width},")
         if name == "DINOv3":
-            rows = ("{" + textwrap.fill(", ".join(map(number, output.reshape(-1)[::97])), 130, subsequent_indent="       ") + "}"
+            rows = ("{" + textwrap.fill(", ".join(map(number, output.reshape(-1)[::97])), 125, subsequent_indent="       ") + "}"
                     for output in outputs)
-            print("     {0}, %d, {%s}}," % (len(outputs[0].reshape(-1)[::97]), ",\n      ".join(rows)))
+            print("     {0}, %d,\n     {%s}}," % (len(outputs[0].reshape(-1)[::97]), ",\n      ".join(rows)))
         else:
-            print("     {%s}, 0, {{0}}}," % ", ".join(f"0x{zlib.crc32(output.tobytes()):08x}" for output in outputs))
+            print("     {%s},\n     0, {{0}}}," % ", ".join(f"0x{zlib.crc32(output.tobytes()):08x}" for output in outputs))
     print("};\n/* clang-format on */")
 
 
