@@ -133,15 +133,16 @@ static const char *like_name(const struct preprocess *recipe)
 
 static void print_origins(const rvit_checkpoint *checkpoint, const char *const *facts, size_t n)
 {
-    const char *last = "";
     bool any = false;
     for (size_t i = 0; i < n; i++) {
         const char *origin = recipe_origin(checkpoint, facts[i]);
-        if (origin[0] == 0 || strcmp(origin, last) == 0)
+        bool again = origin[0] == 0;
+        for (size_t j = 0; j < i; j++)
+            again |= strcmp(origin, recipe_origin(checkpoint, facts[j])) == 0;
+        if (again)
             continue;
         fputs(any ? "; " : "              (from ", stdout);
         printable_print(stdout, origin);
-        last = origin;
         any = true;
     }
     puts(any ? ")" : "              (nothing tells it: assumed)");
@@ -154,7 +155,7 @@ static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_i
     static const struct recipe_options none;
     struct preprocess recipe = {0};
     if (!recipe_geometry(&none, info, &recipe)) {
-        printf("pictures      not as this tool does it: %s, %s\n", recipe_value(checkpoint, "fit"), recipe_value(checkpoint, "filter"));
+        printf("pictures      not as this tool does it: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
     } else {
         const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == PREPROCESS_CROP;
         printf("pictures      ");
