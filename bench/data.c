@@ -82,9 +82,10 @@ static void fail(const char *sheet, const struct image_error *error)
 
 void data_tiles(const char *sheet, int tile, int n, int size, float *out)
 {
-    struct image picture, view;
+    struct image picture;
     struct image_error error = {"has no tile of that size"};
     const size_t image_length = 3 * (size_t)size * (size_t)size;
+    const struct preprocess recipe = preprocess_deit(size);
     if (!image_load(sheet, &picture, &error) || picture.width < tile || picture.height < tile)
         fail(sheet, &error);
     const int columns = picture.width / tile, n_tiles = columns * (picture.height / tile);
@@ -92,10 +93,8 @@ void data_tiles(const char *sheet, int tile, int n, int size, float *out)
         struct image_view source = image_whole(&picture);
         source.pixels += i / columns * tile * source.stride + (int64_t)(i % columns) * tile * 3;
         source.width = source.height = tile;
-        if (!preprocess_tile(source, size, &view, &error))
+        if (!preprocess_picture(source, &recipe, true, out + (size_t)i * image_length, NULL, &error))
             fail(sheet, &error);
-        preprocess_normalize(&view, &preprocess_imagenet, out + (size_t)i * image_length);
-        image_free(&view);
     }
     for (int i = n_tiles; i < n; i++)
         memcpy(out + (size_t)i * image_length, out + (size_t)(i - n_tiles) * image_length, image_length * sizeof *out);

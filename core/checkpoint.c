@@ -60,7 +60,11 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     RVIT_TRY(rvit_describe(shown, &checkpoint->config, &checkpoint->facts, obstacles));
     if (!desc->describe)
         RVIT_TRY(rvit_obstacles_status(obstacles, shown));
-    return desc->image_size == 0 || !checkpoint->config.measured ? RVIT_OK : set_size(desc, &checkpoint->config);
+    if (desc->image_size == 0 || !checkpoint->config.measured)
+        return RVIT_OK;
+    RVIT_TRY(set_size(desc, &checkpoint->config));
+    rvit_describe_pictures(&checkpoint->config.info, &checkpoint->facts);
+    return RVIT_OK;
 }
 
 static rvit_status load(rvit_checkpoint *checkpoint, const origin *from, const rvit_checkpoint_desc *desc)

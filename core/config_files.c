@@ -1,4 +1,4 @@
-/* Finds what lies beside a checkpoint, and Hugging Face's preprocessor_config.json. */
+/* Finds what lies beside a checkpoint. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,57 +10,6 @@
 
 enum { MAX_PATH = 4096, MAX_VALUES = 1 << 16, SHOWN_NAME = 64 };
 
-/* Pillow's numbers of its filters. */
-static rvit_status read_resample(const rvit_config_reader *r, const rvit_json *root)
-{
-    char where[RVIT_FACT_WHERE];
-    int64_t filter = -1;
-    RVIT_TRY(rvit_config_integer(r, root, "resample", 0, 5, &filter));
-    if (filter >= 0)
-        rvit_facts_set(r->facts, RVIT_FACT_FILTER,
-                       filter == 2   ? RVIT_FILTER_BILINEAR
-                       : filter == 3 ? RVIT_FILTER_BICUBIC
-                                     : RVIT_FILTER_OTHER,
-                       rvit_config_where(r, "resample", where));
-    return RVIT_OK;
-}
-
-rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root)
-{
-    char where[RVIT_FACT_WHERE];
-    int32_t crops = 0, normalizes = 1, given = 0, crop_given = 0;
-    double size[2] = {0, 0}, crop_size[2] = {0, 0};
-    RVIT_TRY(rvit_config_bool(r, root, "do_normalize", &normalizes));
-    RVIT_TRY(rvit_config_bool(r, root, "do_center_crop", &crops));
-    if (normalizes) {
-        RVIT_TRY(rvit_config_colours_fact(r, root, "image_mean", 0, RVIT_FACT_MEAN));
-        RVIT_TRY(rvit_config_colours_fact(r, root, "image_std", 1e-3, RVIT_FACT_STD));
-    } else {
-        static const double zeros[3], ones[3] = {1, 1, 1};
-        rvit_config_where(r, "do_normalize", where);
-        rvit_facts_set_several(r->facts, RVIT_FACT_MEAN, zeros, 3, where);
-        rvit_facts_set_several(r->facts, RVIT_FACT_STD, ones, 3, where);
-    }
-    RVIT_TRY(read_resample(r, root));
-    const rvit_json *sizes = rvit_config_get(root, "size");
-    int64_t edge = 0;
-    if (sizes != NULL && sizes->type == RVIT_JSON_OBJECT) {
-        rvit_config_reader inner = *r;
-        inner.section = "size.";
-        RVIT_TRY(rvit_config_integer(&inner, sizes, "shortest_edge", 1, 1 << 16, &edge));
-    }
-    if (edge == 0)
-        RVIT_TRY(rvit_config_size(r, root, "size", size, &given));
-    RVIT_TRY(rvit_config_size(r, root, "crop_size", crop_size, &crop_given));
-    if (edge > 0 && crops && crop_given && crop_size[0] <= (double)edge) {
-        rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_CROP, rvit_config_where(r, "size.shortest_edge", where));
-        rvit_facts_set(r->facts, RVIT_FACT_CROP, crop_size[0] / (double)edge, where);
-    } else if (given && !crops) {
-        rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, rvit_config_where(r, "size", where));
-    }
-    return RVIT_OK;
-}
-
 static rvit_status read_model(const rvit_config_reader *r, const rvit_json *root)
 {
     if (rvit_json_get(root, "model_cfg") != NULL)
@@ -71,6 +20,16 @@ static rvit_status read_model(const rvit_config_reader *r, const rvit_json *root
         return rvit_config_timm(r, root);
     return rvit_fail(RVIT_BAD_FILE, "%s: neither architecture (timm), model_type (Hugging Face) nor model_cfg (open_clip) is in it",
                      r->path);
+}
+
+/* Whose processor a preprocessor_config.json means that does not name it. */
+static rvit_status read_model_type(const rvit_config_reader *r, const rvit_json *root)
+{
+    const char *model_type = NULL;
+    RVIT_TRY(rvit_config_string(r, root, "model_type", &model_type));
+    if (model_type != NULL)
+        *r->processor = rvit_processor_of_model(model_type);
+    return RVIT_OK;
 }
 
 typedef rvit_status (*read_function)(const rvit_config_reader *, const rvit_json *);
@@ -131,9 +90,11 @@ static void read_name(const char *name, rvit_facts *facts)
 
 rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles)
 {
-    rvit_config_reader r = {NULL, NULL, "", facts, obstacles};
+    const struct rvit_processor_class *processor = NULL;
+    rvit_config_reader r = {NULL, NULL, "", facts, obstacles, &processor};
     int32_t found, others;
     /* open_clip's repositories may hold a config.json for transformers too, of weights under other names. */
+    RVIT_TRY(read_beside(source, "config.json", read_model_type, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "preprocessor_config.json", rvit_config_preprocessor, alloc, &r, &others));
     RVIT_TRY(read_beside(source, "config.json", read_model, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "open_clip_config.json", rvit_config_open_clip, alloc, &r, &others));

@@ -77,10 +77,20 @@ static rvit_status read_preprocessing(const rvit_config_reader *reader, const rv
                    name == NULL || strcmp(name, "bicubic") == 0 ? RVIT_FILTER_BICUBIC
                    : strcmp(name, "bilinear") == 0              ? RVIT_FILTER_BILINEAR
                                                                 : RVIT_FILTER_OTHER,
-                   rvit_config_where(&r, "interpolation", where));
-    if (mode == NULL || strcmp(mode, "shortest") == 0 || strcmp(mode, "squash") == 0)
-        rvit_facts_set(r.facts, RVIT_FACT_FIT, mode == NULL || mode[1] == 'h' ? RVIT_FIT_CROP : RVIT_FIT_SQUASH,
-                       rvit_config_where(&r, "resize_mode", where));
+                   rvit_config_where_default(&r, cfg, "interpolation", where));
+    rvit_facts_set(r.facts, RVIT_FACT_FIT,
+                   mode == NULL || strcmp(mode, "shortest") == 0 ? RVIT_FIT_CROP
+                   : strcmp(mode, "squash") == 0                 ? RVIT_FIT_SQUASH
+                   : strcmp(mode, "longest") == 0                ? RVIT_FIT_BORDER
+                                                                 : RVIT_FIT_OTHER,
+                   rvit_config_where_default(&r, cfg, "resize_mode", where));
+    rvit_facts_set(r.facts, RVIT_FACT_CROP, 1, rvit_config_where_default(&r, cfg, "resize_mode", where));
+    int64_t fill = 0;
+    RVIT_TRY(rvit_config_integer(&r, cfg, "fill_color", 0, 255, &fill));
+    const double colour[3] = {(double)fill, (double)fill, (double)fill};
+    if (rvit_facts_integer(r.facts, RVIT_FACT_FIT) == RVIT_FIT_BORDER)
+        rvit_facts_set_several(r.facts, RVIT_FACT_FILL, colour, 3, rvit_config_where_default(&r, cfg, "fill_color", where));
+    rvit_facts_set(r.facts, RVIT_FACT_PROCESSOR, RVIT_PROCESSOR_TIMM, r.name);
     return RVIT_OK;
 }
 

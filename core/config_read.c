@@ -15,6 +15,15 @@ const char *rvit_config_where(const rvit_config_reader *r, const char *field, ch
     return out;
 }
 
+const char *rvit_config_where_default(const rvit_config_reader *r, const rvit_json *object, const char *field, char out[RVIT_FACT_WHERE])
+{
+    rvit_config_where(r, field, out);
+    const size_t n = strlen(out);
+    if (rvit_config_get(object, field) == NULL)
+        snprintf(out + n, RVIT_FACT_WHERE - n, " (default)");
+    return out;
+}
+
 const rvit_json *rvit_config_get(const rvit_json *object, const char *field)
 {
     const rvit_json *value = rvit_json_get(object, field);

@@ -13,10 +13,13 @@ typedef struct rvit_config_reader {
     const char *section; /* what stands before a field's name: "vision_config.", "" */
     rvit_facts *facts;
     rvit_obstacles *obstacles;
+    const struct rvit_processor_class **processor; /* of the model type; *processor is NULL where none is known */
 } rvit_config_reader;
 
 /* "config.json: vision_config.hidden_act", for facts and obstacles. */
 const char *rvit_config_where(const rvit_config_reader *r, const char *field, char out[RVIT_FACT_WHERE]);
+/* The same of a field that may be absent: "config.json: pretrained_cfg.crop_mode (default)". */
+const char *rvit_config_where_default(const rvit_config_reader *r, const rvit_json *object, const char *field, char out[RVIT_FACT_WHERE]);
 /* The member of an object; NULL if it is absent or null. */
 const rvit_json *rvit_config_get(const rvit_json *object, const char *field);
 /* The value of a field; absent: unchanged. */
@@ -46,6 +49,8 @@ rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root)
 rvit_status rvit_config_hf(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
+/* The class of Hugging Face's processors that goes with a model_type; NULL: none is known here. */
+const struct rvit_processor_class *rvit_processor_of_model(const char *model_type);
 
 /* The files beside `path`, else the text under "config" of a checkpoint's metadata, else the name under "architecture". Either may be NULL.
  */

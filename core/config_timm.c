@@ -1,4 +1,5 @@
 /* timm's config.json. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -184,26 +185,39 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     return RVIT_OK;
 }
 
+/* What is absent has timm's defaults. */
 static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *object)
 {
     char where[RVIT_FACT_WHERE];
     const char *name = NULL;
     RVIT_TRY(rvit_config_string(r, object, "interpolation", &name));
-    if (name != NULL)
-        rvit_facts_set(r->facts, RVIT_FACT_FILTER,
-                       strcmp(name, "bicubic") == 0    ? RVIT_FILTER_BICUBIC
-                       : strcmp(name, "bilinear") == 0 ? RVIT_FILTER_BILINEAR
-                                                       : RVIT_FILTER_OTHER,
-                       rvit_config_where(r, "interpolation", where));
+    rvit_facts_set(r->facts, RVIT_FACT_FILTER,
+                   name == NULL || strcmp(name, "bicubic") == 0 ? RVIT_FILTER_BICUBIC
+                   : strcmp(name, "bilinear") == 0              ? RVIT_FILTER_BILINEAR
+                                                                : RVIT_FILTER_OTHER,
+                   rvit_config_where_default(r, object, "interpolation", where));
+    if (name != NULL && rvit_facts_integer(r->facts, RVIT_FACT_FILTER) == RVIT_FILTER_OTHER)
+        rvit_printable(r->facts->of[RVIT_FACT_FILTER].text, RVIT_FACT_TEXT, name);
     name = NULL;
     RVIT_TRY(rvit_config_string(r, object, "crop_mode", &name));
-    if (name != NULL && (strcmp(name, "center") == 0 || strcmp(name, "squash") == 0))
-        rvit_facts_set(r->facts, RVIT_FACT_FIT, name[0] == 'c' ? RVIT_FIT_CROP : RVIT_FIT_SQUASH, rvit_config_where(r, "crop_mode", where));
-    double crop = 0;
+    rvit_facts_set(r->facts, RVIT_FACT_FIT,
+                   name == NULL || strcmp(name, "center") == 0 ? RVIT_FIT_CROP
+                   : strcmp(name, "squash") == 0               ? RVIT_FIT_SQUASH
+                   : strcmp(name, "border") == 0               ? RVIT_FIT_BORDER
+                                                               : RVIT_FIT_OTHER,
+                   rvit_config_where_default(r, object, "crop_mode", where));
+    double crop = 0, fill[3];
     RVIT_TRY(rvit_config_number(r, object, "crop_pct", &crop));
     if (crop > 1)
         return rvit_fail(RVIT_BAD_FILE, "%s: %scrop_pct is %g, expected at most 1", r->path, r->section, crop);
-    return rvit_config_number_fact(r, object, "crop_pct", RVIT_FACT_CROP);
+    rvit_facts_set(r->facts, RVIT_FACT_CROP, crop > 0 ? crop : 0.875, rvit_config_where_default(r, object, "crop_pct", where));
+    if (rvit_facts_integer(r->facts, RVIT_FACT_FIT) == RVIT_FIT_BORDER) {
+        for (int i = 0; i < 3; i++)
+            fill[i] = rint(255 * r->facts->of[RVIT_FACT_MEAN].value[i]);
+        rvit_facts_set_several(r->facts, RVIT_FACT_FILL, fill, 3, rvit_config_where(r, "mean", where));
+    }
+    rvit_facts_set(r->facts, RVIT_FACT_PROCESSOR, RVIT_PROCESSOR_TIMM, r->name);
+    return RVIT_OK;
 }
 
 /* Weights that were trained with quick GELU lie under names that stand for the exact one. Notes and tags say so. */

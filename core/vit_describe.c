@@ -1,5 +1,6 @@
 #include "core/vit_describe.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,7 +8,7 @@
 #include "core/status.h"
 #include "core/timm_names.h"
 
-enum { MAX_SIDE = 1 << 14 };
+enum { MAX_SIDE = 1 << 14, MAX_RESIZED = 1 << 24 };
 
 static const char weights[] = "the weights";
 
@@ -357,6 +358,37 @@ static rvit_status check_pooling(const char *path, const rvit_vit_config *config
     return RVIT_OK;
 }
 
+/* Length of a resized edge of which the model sees `side` pixels. */
+static int32_t resized(int32_t side, const rvit_fact_value *crop)
+{
+    double edge = side;
+    if (crop->value[2] > 0)
+        edge = side * crop->value[1] / crop->value[2];
+    else if (crop->value[0] > 0)
+        edge = side / crop->value[0];
+    return (int32_t)fmin(floor(edge), MAX_RESIZED);
+}
+
+void rvit_describe_pictures(rvit_model_info *info, const rvit_facts *facts)
+{
+    const rvit_fact_value *crop = &facts->of[RVIT_FACT_CROP];
+    info->filter = (rvit_filter)rvit_facts_integer(facts, RVIT_FACT_FILTER);
+    info->fit = (rvit_fit)rvit_facts_integer(facts, RVIT_FACT_FIT);
+    info->processor = (rvit_processor)rvit_facts_integer(facts, RVIT_FACT_PROCESSOR);
+    info->crop = (float)crop->value[0];
+    if (crop->given || info->fit == RVIT_FIT_SQUASH || info->fit == RVIT_FIT_BORDER) {
+        info->resize_height = resized(info->image_height, crop);
+        info->resize_width = crop->value[2] > 0 && info->fit == RVIT_FIT_CROP ? info->resize_height : resized(info->image_width, crop);
+    }
+    info->processor_height = rvit_facts_integer(facts, RVIT_FACT_PROCESSED);
+    info->processor_width = (int32_t)facts->of[RVIT_FACT_PROCESSED].value[1];
+    for (int i = 0; i < 3; i++) {
+        info->mean[i] = (float)facts->of[RVIT_FACT_MEAN].value[i];
+        info->std[i] = (float)facts->of[RVIT_FACT_STD].value[i];
+        info->fill[i] = (int32_t)facts->of[RVIT_FACT_FILL].value[i];
+    }
+}
+
 static void fill_info(rvit_model_info *info, const rvit_facts *facts)
 {
     info->activation = (rvit_activation)rvit_facts_integer(facts, RVIT_FACT_ACTIVATION);
@@ -365,15 +397,9 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
     info->position = (rvit_position)rvit_facts_integer(facts, RVIT_FACT_POSITION);
     info->rms_norm = rvit_facts_integer(facts, RVIT_FACT_RMS_NORM);
     info->resample = (rvit_resample)rvit_facts_integer(facts, RVIT_FACT_RESAMPLE);
-    info->filter = (rvit_filter)rvit_facts_integer(facts, RVIT_FACT_FILTER);
-    info->fit = (rvit_fit)rvit_facts_integer(facts, RVIT_FACT_FIT);
-    info->crop = (float)facts->of[RVIT_FACT_CROP].value[0];
     info->image_height = rvit_facts_integer(facts, RVIT_FACT_IMAGE);
     info->image_width = (int32_t)facts->of[RVIT_FACT_IMAGE].value[1];
-    for (int i = 0; i < 3; i++) {
-        info->mean[i] = (float)facts->of[RVIT_FACT_MEAN].value[i];
-        info->std[i] = (float)facts->of[RVIT_FACT_STD].value[i];
-    }
+    rvit_describe_pictures(info, facts);
 }
 
 /* What no file contradicts and no published model has otherwise. */

@@ -11,5 +11,7 @@ void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts);
    tensors tell, and what all published models with these tensors have in common. BAD_FILE, or INVALID_ARGUMENT of what the caller
    gave: facts contradict the tensors. */
 rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles);
+/* How pictures become an input of the size in `info`. */
+void rvit_describe_pictures(rvit_model_info *info, const rvit_facts *facts);
 
 #endif

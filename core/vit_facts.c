@@ -26,6 +26,9 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_FILTER] = "filter",
                                                    [RVIT_FACT_FIT] = "fit",
                                                    [RVIT_FACT_CROP] = "crop",
+                                                   [RVIT_FACT_PROCESSOR] = "processor",
+                                                   [RVIT_FACT_FILL] = "fill",
+                                                   [RVIT_FACT_PROCESSED] = "processed",
                                                    [RVIT_FACT_DIM] = "width",
                                                    [RVIT_FACT_DEPTH] = "depth",
                                                    [RVIT_FACT_MLP] = "mlp",
@@ -54,7 +57,9 @@ static const char *const final_norms[] = {"none", "after the last block"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
 static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
 static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
-static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash"};
+static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash", "longer edge, border", "another"};
+static const char *const processors[] = {"unknown", "timm's, on Pillow", "transformers', on torchvision",
+                                         "transformers', on torchvision, in float32"};
 
 /* The words for the values 0, 1, ... of a fact. */
 static const char *const *words_of(rvit_fact fact, int32_t *out_n)
@@ -91,6 +96,8 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
         WORDS(filters);
     case RVIT_FACT_FIT:
         WORDS(fits);
+    case RVIT_FACT_PROCESSOR:
+        WORDS(processors);
     default:
         return NULL;
     }

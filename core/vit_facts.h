@@ -26,9 +26,12 @@ typedef enum rvit_fact {
     RVIT_FACT_INPUT,      /* the same from where a position table knows better */
     RVIT_FACT_MEAN,       /* of three channels */
     RVIT_FACT_STD,
-    RVIT_FACT_FILTER, /* rvit_filter */
-    RVIT_FACT_FIT,    /* rvit_fit */
-    RVIT_FACT_CROP,
+    RVIT_FACT_FILTER,    /* rvit_filter */
+    RVIT_FACT_FIT,       /* rvit_fit */
+    RVIT_FACT_CROP,      /* share; Hugging Face: also the edge that is resized, and what is cut out of it */
+    RVIT_FACT_PROCESSOR, /* rvit_processor */
+    RVIT_FACT_FILL,
+    RVIT_FACT_PROCESSED, /* height, width of what a processor makes */
     /* What tensors tell too. */
     RVIT_FACT_DIM,
     RVIT_FACT_DEPTH,

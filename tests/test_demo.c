@@ -75,10 +75,8 @@ static void run_tiles(rvit_session *session, const struct image *sheet, int32_t 
         const int32_t tile = first + i;
         const size_t corner = ((size_t)(tile / COLUMNS) * TILE * (size_t)sheet->width + (size_t)(tile % COLUMNS) * TILE) * 3;
         const struct image_view cut = {sheet->pixels + corner, (int64_t)sheet->width * 3, TILE, TILE};
-        struct image view;
-        assert_true(preprocess_tile(cut, SIZE, &view, &error));
-        preprocess_normalize(&view, &preprocess_imagenet, input + (size_t)i * IMAGE_LENGTH);
-        image_free(&view);
+        const struct preprocess recipe = preprocess_deit(SIZE);
+        assert_true(preprocess_picture(cut, &recipe, true, input + (size_t)i * IMAGE_LENGTH, NULL, &error));
     }
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n;
@@ -128,12 +126,12 @@ static void test_logits_in_f16(void **state)
 
 static void classify_cat(rvit_prune_type type, double keep, double *out_probabilities, int32_t *out_tokens)
 {
-    struct image photo = load("chelsea.png"), view;
+    struct image photo = load("chelsea.png");
     struct image_error error;
     float logits[CLASSES];
     rvit_session *session = open_session(type, keep, 1);
-    assert_true(preprocess_picture(image_whole(&photo), SIZE, 0, &view, &error));
-    preprocess_normalize(&view, &preprocess_imagenet, rvit_session_input(session));
+    const struct preprocess recipe = preprocess_deit(SIZE);
+    assert_true(preprocess_picture(image_whole(&photo), &recipe, false, rvit_session_input(session), NULL, &error));
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = 1;
     ok(rvit_session_run(session, &run, logits));
@@ -146,7 +144,6 @@ static void classify_cat(rvit_prune_type type, double keep, double *out_probabil
         out_tokens[s] = rvit_session_cu_seqlens(session, s)[1];
     rvit_session_destroy(session);
     image_free(&photo);
-    image_free(&view);
 }
 
 static void test_cat_is_a_cat(void **state)

@@ -1,8 +1,13 @@
 #!/usr/bin/env python3
-"""Reference outputs of timm's and Hugging Face's Vision Transformers, in float64, for weights and images that anyone can make again.
+"""Reference outputs of timm's and Hugging Face's Vision Transformers, in float64: of any model, to verify it; and for the tests, for
+weights and images that anyone can make again.
 
-Needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI.
+Needs torch, numpy, safetensors and the library in question from PyPI; for the tests torch, torchvision, timm and transformers.
 
+  dump_reference.py --timm NAME [--checkpoint FILE] --out DUMP.safetensors
+  dump_reference.py --transformers DIR --out DUMP.safetensors
+      What a model computes of given images, or of noise, for raggedvit verify MODEL --reference DUMP.safetensors, where MODEL has the
+      same weights.
   dump_reference.py --out DIR
       Small models of every kind, as JSON: names and shapes of the tensors as the library in question names them, how each was filled,
       and the outputs. tests/model/data was made so; test_dumps reads it.
@@ -20,6 +25,30 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+
+import reference_model
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=pathlib.Path, help="where to write: the tests' small dumps to a folder, a model's to a file")
+    parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
+    parser.add_argument("--only", help="of the large models, those whose name holds this")
+    parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
+    reference_model.add_arguments(parser)
+    options = parser.parse_args()
+    one = bool(options.timm) + bool(options.transformers)
+    if not options.out and (one or not options.full):
+        parser.error("nothing to do: --out or --full")
+    if one > 1 or (one and options.full):
+        parser.error("one of --timm, --transformers and --full at a time")
+    return options
+
+
+OPTIONS = arguments()
+if OPTIONS.timm or OPTIONS.transformers:  # which need fewer libraries than the tests' dumps
+    reference_model.write(OPTIONS)
+    sys.exit()
 
 try:
     import numpy
@@ -413,12 +442,7 @@ def run_full(program, only, folder):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=pathlib.Path, help="write the small dumps to this folder")
-    parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
-    parser.add_argument("--only", help="of the large models, those whose name holds this")
-    parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
-    options = parser.parse_args()
+    options = OPTIONS
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     if options.out:
@@ -429,8 +453,6 @@ def main():
     if options.full:
         with tempfile.TemporaryDirectory() as folder:
             sys.exit(run_full(options.full, options.only, pathlib.Path(folder)) != 0)
-    if not options.out:
-        parser.error("nothing to do: --out or --full")
 
 
 if __name__ == "__main__":

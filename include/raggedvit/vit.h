@@ -171,12 +171,22 @@ typedef enum rvit_position {
 /* How pictures are fitted to the input of a model. */
 typedef enum rvit_fit {
     RVIT_FIT_UNKNOWN = 0,
-    RVIT_FIT_CROP = 1,  /* the shorter edge is resized, the centre cut out */
-    RVIT_FIT_SQUASH = 2 /* both edges are resized */
+    RVIT_FIT_CROP = 1,   /* the shorter edge is resized, the centre cut out */
+    RVIT_FIT_SQUASH = 2, /* both edges are resized, whatever the picture's shape; the centre cut out if they are larger */
+    RVIT_FIT_BORDER = 3, /* the longer edge is resized, the picture set in the middle of the colour `fill` */
+    RVIT_FIT_OTHER = 4   /* in a way that is not known here; the fact "fit" says what the files tell */
 } rvit_fit;
 
 /* Filters that pictures are resized with. */
 typedef enum rvit_filter { RVIT_FILTER_UNKNOWN = 0, RVIT_FILTER_BILINEAR = 1, RVIT_FILTER_BICUBIC = 2, RVIT_FILTER_OTHER = 3 } rvit_filter;
+
+/* The code that prepares a model's pictures. It settles what filter and fit leave open: rounding. */
+typedef enum rvit_processor {
+    RVIT_PROCESSOR_UNKNOWN = 0,
+    RVIT_PROCESSOR_TIMM = 1,    /* timm's and open_clip's: Pillow's resize of 8-bit pictures */
+    RVIT_PROCESSOR_HF = 2,      /* transformers' (5, on torchvision): PyTorch's resize of 8-bit tensors */
+    RVIT_PROCESSOR_HF_FLOAT = 3 /* DINOv3's of transformers: scaled to 0..1 first, then resized in float32 */
+} rvit_processor;
 
 typedef struct rvit_model_info {
     size_t struct_size;
@@ -225,10 +235,18 @@ typedef struct rvit_model_info {
     float mean[3], std[3];
     rvit_filter filter;
     rvit_fit fit;
-    float crop; /* RVIT_FIT_CROP: share of the resized shorter edge that the model sees */
+    float crop; /* share of the resized edges that the model sees */
     /* Width of the vectors that are compared with those of texts (CLIP, SigLIP): what
        RVIT_OUTPUT_PROJECTED gives. 0: the model has none. */
     int32_t embedding_dim;
+    rvit_processor processor;
+    int32_t resize_height, resize_width;       /* of pictures before the crop, for this image_height and
+                                                  image_width. RVIT_FIT_CROP: what their edges have to cover;
+                                                  if both are equal, the length of the shorter edge.
+                                                  RVIT_FIT_BORDER: what they have to fit into */
+    int32_t fill[3];                           /* colour beyond a picture's edges, 0..255 */
+    int32_t processor_height, processor_width; /* the input that Hugging Face's processor makes; 0: not told.
+                                                  The model takes image_height and image_width */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 

@@ -485,7 +485,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 288 bytes
+class rvit_model_info(Struct):  # 320 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -528,6 +528,12 @@ class rvit_model_info(Struct):  # 288 bytes
         ("fit", c_int),  # 276
         ("crop", c_float),  # 280
         ("embedding_dim", c_int32),  # 284
+        ("processor", c_int),  # 288
+        ("resize_height", c_int32),  # 292
+        ("resize_width", c_int32),  # 296
+        ("fill", array(c_int32, 3)),  # 300
+        ("processor_height", c_int32),  # 312
+        ("processor_width", c_int32),  # 316
     ]
 
 

@@ -2,6 +2,7 @@
 #include "fuzz.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,16 @@ static void check_rotation(const rvit_vit_config *config)
             fuzz_fail("a rotation is no number");
 }
 
+/* A tool divides by these and makes pictures of that size. */
+static void check_pictures(const rvit_model_info *info)
+{
+    if (info->resize_height < 0 || info->resize_width < 0 || info->crop < 0 || !isfinite(info->crop))
+        fuzz_fail("a resize to no size");
+    for (int i = 0; i < 3; i++)
+        if (info->fill[i] < 0 || info->fill[i] > 255 || info->std[i] < 0)
+            fuzz_fail("a colour that is none");
+}
+
 /* The tensors of a plain model, or of one without a position table. */
 static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t no_table)
 {
@@ -88,6 +99,7 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t no_ta
     if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
         return;
     const rvit_model_info *info = &config.info;
+    check_pictures(info);
     const int32_t has_activation = info->activation >= RVIT_ACTIVATION_GELU && info->activation <= RVIT_ACTIVATION_SILU;
     if (obstacles->n == 0 && (info->n_heads * info->head_dim != info->dim || !(info->eps > 0) || !has_activation))
         fuzz_fail("a model that the forward cannot run has no obstacle");

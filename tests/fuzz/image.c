@@ -35,17 +35,19 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
 
 static void preprocess(const struct image *picture)
 {
-    struct image view;
+    static const struct preprocess others[] = {
+        {.fit = PREPROCESS_BORDER, .width = 32, .height = 20, .resize_width = 30, .resize_height = 30, .deviation = {1, 1, 1}},
+        {.fit = PREPROCESS_CROP, .like = PREPROCESS_HF, .width = 32, .height = 20, .resize_width = 24, .resize_height = 24},
+        {.fit = PREPROCESS_SQUASH, .like = PREPROCESS_HF_FLOAT, .width = 32, .height = 20, .resize_width = 32, .resize_height = 20}};
+    static float values[3 * 32 * 32];
+    const struct preprocess recipe = preprocess_deit(32);
     struct image_error error;
     if ((int64_t)picture->width * picture->height > 1 << 16)
         return;
-    if (preprocess_picture(image_whole(picture), 32, 0, &view, &error)) {
-        static float values[3 * 32 * 32];
-        preprocess_normalize(&view, &preprocess_imagenet, values);
-        image_free(&view);
-    }
-    if (preprocess_tile(image_whole(picture), 16, &view, &error))
-        image_free(&view);
+    (void)preprocess_picture(image_whole(picture), &recipe, false, values, NULL, &error);
+    (void)preprocess_picture(image_whole(picture), &recipe, true, values, NULL, &error);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        (void)preprocess_picture(image_whole(picture), &others[i], false, values, NULL, &error);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -45,12 +45,10 @@ static void read_images(int first, int n, float *out)
         const int tile = first + i;
         const size_t corner = ((size_t)(tile / columns) * TILE * (size_t)T.sheet.width + (size_t)(tile % columns) * TILE) * 3;
         const struct image_view cut = {T.sheet.pixels + corner, (int64_t)T.sheet.width * 3, TILE, TILE};
-        struct image view;
+        const struct preprocess recipe = preprocess_deit(SIZE);
         struct image_error error;
-        if (!preprocess_tile(cut, SIZE, &view, &error))
+        if (!preprocess_picture(cut, &recipe, true, out + (size_t)i * IMAGE_LENGTH, NULL, &error))
             fail_msg("tile %d: %s", tile, error.text);
-        preprocess_normalize(&view, &preprocess_imagenet, out + (size_t)i * IMAGE_LENGTH);
-        image_free(&view);
     }
 }
 

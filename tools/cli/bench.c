@@ -46,9 +46,8 @@ static int open_timed(struct bench *self, const rvit_prune_desc *prune, struct t
     const rvit_status status = rvit_session_create(self->engine.model, &desc, &out->session);
     if (status != RVIT_OK)
         return complain_status(NULL, status);
-    const rvit_model_info *info = &self->engine.model_info;
     memcpy(rvit_session_input(out->session), self->images,
-           (size_t)self->batch * 3 * (size_t)info->image_size * (size_t)info->image_size * sizeof *self->images);
+           (size_t)self->batch * (size_t)engine_image_length(&self->engine) * sizeof *self->images);
     return EXIT_OK;
 }
 
@@ -285,7 +284,7 @@ int run_bench(const struct options *options)
     int code = open_model(&self);
     if (code == EXIT_OK) {
         const rvit_model_info *info = &self.engine.model_info;
-        const int64_t image_length = (int64_t)3 * info->image_size * info->image_size;
+        const int64_t image_length = engine_image_length(&self.engine);
         prune_settle(&self.prune, info);
         memcpy(batches, options->batches, sizeof batches);
         if (n_batches == 0) {
@@ -296,7 +295,7 @@ int run_bench(const struct options *options)
         self.images = allocate((size_t)largest * (size_t)image_length, sizeof *self.images);
         code = self.images ? EXIT_OK : EXIT_FAULT;
         for (int32_t i = 0; i < largest && code == EXIT_OK; i++)
-            if (!noise_image(i, 3, info->image_size, self.images + i * image_length)) {
+            if (!noise_image(i, 3, info->image_width, info->image_height, self.images + i * image_length)) {
                 complain(NULL, "out of memory");
                 code = EXIT_FAULT;
             }

@@ -7,7 +7,6 @@
 #include "mask.h"
 #include "overlay.h"
 #include "progress.h"
-#include "recipe.h"
 #include "report.h"
 
 #define DEFAULT_BATCH 32
@@ -37,13 +36,12 @@ struct classify {
 /* Decodes and prepares up to one batch of images into the session's input. Returns their number, or -1. */
 static int32_t fill_batch(struct classify *self)
 {
-    const int32_t size = self->engine.model_info.image_size;
-    const size_t image_length = (size_t)3 * (size_t)size * (size_t)size;
+    const size_t image_length = (size_t)engine_image_length(&self->engine);
     float *out = rvit_session_input(self->session);
     int32_t n = 0;
     for (struct input input; n < self->batch; n++) {
         struct image *view = self->options->overlay && !self->first_view.pixels ? &self->first_view : NULL;
-        const int found = inputs_next_prepared(&self->inputs, size, out + (size_t)n * image_length, &input, view);
+        const int found = inputs_next_prepared(&self->inputs, out + (size_t)n * image_length, &input, view);
         if (found <= 0)
             return found < 0 ? -1 : n;
         self->images[n] =
@@ -153,9 +151,8 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     if (code == EXIT_OK)
         code = labels_load(options->labels, checkpoint, options->text_embeddings,
                            options->text_embeddings ? self->texts.n_texts : self->engine.model_info.n_classes, &self->labels);
-    self->recipe = options->preprocess;
     if (code == EXIT_OK)
-        code = recipe_settle(&self->recipe, options->given, &self->engine.model_info, options->model);
+        code = recipe_settle(&options->recipe, options->given, checkpoint, &self->engine.model_info, options->model, &self->recipe);
     if (code == EXIT_OK)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->tiles, options->limit, &self->inputs);
     if (code == EXIT_OK && options->expect)

@@ -47,12 +47,6 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
         engine_close(out);
         return code;
     }
-    if (out->model_info.image_size == 0) {
-        complain(subject, "the model takes images of %d x %d pixels; this tool prepares square ones", (int)out->model_info.image_height,
-                 (int)out->model_info.image_width);
-        engine_close(out);
-        return EXIT_DEVICE;
-    }
     const rvit_device_info *info = &out->device_info;
     snprintf(out->name, sizeof out->name, "%s %d: %s, %s%s, %s", rvit_backend_name(info->backend), info->index, info->name,
              oracle ? "oracle" : rvit_tier_name(info->tier), oracle ? "" : " tier", rvit_dtype_name(dtype));
@@ -65,6 +59,12 @@ void engine_close(struct engine *self)
     rvit_device_destroy(self->device);
     self->model = NULL;
     self->device = NULL;
+}
+
+int64_t engine_image_length(const struct engine *self)
+{
+    const rvit_model_info *info = &self->model_info;
+    return (int64_t)info->channels * info->image_height * info->image_width;
 }
 
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out)

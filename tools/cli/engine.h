@@ -15,13 +15,16 @@ struct engine {
     char name[192]; /* "cpu 0: NAME, subgroup tier, f32" */
 };
 
-/* Opens the checkpoint. Prints a message on failure; returns an exit code. Rejects a model that does not take square RGB images. */
+/* Opens the checkpoint. Prints a message on failure; returns an exit code. Rejects a model that does not take RGB images. */
 int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 
 /* index -1: the backend's first choice. */
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
                 const rvit_checkpoint *checkpoint, struct engine *out);
 void engine_close(struct engine *self);
+
+/* Numbers of an input of the model. */
+int64_t engine_image_length(const struct engine *self);
 
 /* outputs: OR of rvit_output values. */
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out);

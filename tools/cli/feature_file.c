@@ -4,14 +4,14 @@
 
 int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out)
 {
-    const int64_t side = model->image_size / model->patch_size, dim = model->dim;
+    const int64_t lines = model->image_height / model->patch_size, columns = model->image_width / model->patch_size, dim = model->dim;
     *out = (struct feature_file){.grid = grid, .dim = model->dim};
     if (grid) {
-        out->values = allocate((size_t)(side * side * dim), sizeof *out->values);
+        out->values = allocate((size_t)(lines * columns * dim), sizeof *out->values);
         if (!out->values)
             return EXIT_FAULT;
     }
-    return npy_create(path, grid ? 4 : 2, grid ? (const int64_t[]){side, side, dim} : (const int64_t[]){dim}, &out->writer);
+    return npy_create(path, grid ? 4 : 2, grid ? (const int64_t[]){lines, columns, dim} : (const int64_t[]){dim}, &out->writer);
 }
 
 const float *feature_cls(const rvit_session *session, int32_t image, int32_t dim)

@@ -12,8 +12,8 @@ struct feature_file {
     float *values; /* [patches, dim], of one image's grid */
 };
 
-/* grid: writes [images, G, G, dim], zero where a patch was dropped; otherwise the CLS rows, [images, dim]. All functions print a message on
-   failure and return an exit code. */
+/* grid: writes [images, lines, columns, dim], zero where a patch was dropped; otherwise the CLS rows, [images, dim]. All functions print a
+   message on failure and return an exit code. */
 int feature_file_open(const char *path, bool grid, const rvit_model_info *model, struct feature_file *out);
 /* Adds the features of a session's last run; the session has RVIT_OUTPUT_FEATURES. */
 int feature_file_add(struct feature_file *self, const rvit_session *session, int32_t n_images);

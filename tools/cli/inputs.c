@@ -189,22 +189,18 @@ int inputs_next(struct inputs *in, struct input *out)
     return 0;
 }
 
-int inputs_next_prepared(struct inputs *in, int32_t size, float *out_values, struct input *out, struct image *out_view)
+int inputs_next_prepared(struct inputs *in, float *out_values, struct input *out, struct image *out_view)
 {
-    struct image view;
     struct image_error error;
-    const int found = inputs_next(in, out);
-    if (found <= 0)
-        return found;
-    if (!(in->tiles ? preprocess_tile(out->pixels, size, &view, &error)
-                    : preprocess_picture(out->pixels, size, in->recipe->crop, &view, &error))) {
-        complain(out->path, "%s", error.text);
-        return -1;
+    for (;;) {
+        const int found = inputs_next(in, out);
+        if (found <= 0 || preprocess_picture(out->pixels, in->recipe, in->tiles > 0, out_values, out_view, &error))
+            return found;
+        if (in->tiles) {
+            complain(out->path, "%s", error.text);
+            return -1;
+        }
+        if (note_failure(in, &error) != 0)
+            return -1;
     }
-    preprocess_normalize(&view, in->recipe, out_values);
-    if (out_view)
-        *out_view = view;
-    else
-        image_free(&view);
-    return 1;
 }

@@ -42,7 +42,7 @@ void inputs_close(struct inputs *in);
    reported, recorded in failures and skipped. */
 int inputs_next(struct inputs *in, struct input *out);
 
-/* The same, prepared for a model with this input size: out_values f32 [3, size, size]. out_view, if given, receives the model's view. */
-int inputs_next_prepared(struct inputs *in, int32_t size, float *out_values, struct input *out, struct image *out_view);
+/* The same, prepared by the recipe: out_values f32 [3, height, width]. out_view, if given, receives the model's view. */
+int inputs_next_prepared(struct inputs *in, float *out_values, struct input *out, struct image *out_view);
 
 #endif

@@ -118,6 +118,83 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
         printf("not used      %d tensor%s\n", info->n_unknown, info->n_unknown > 1 ? "s" : "");
 }
 
+static const char *fit_name(const struct preprocess *recipe)
+{
+    static const char *const names[] = {[PREPROCESS_CROP] = "crop", [PREPROCESS_SQUASH] = "squash", [PREPROCESS_BORDER] = "border"};
+    return names[recipe->fit];
+}
+
+static const char *like_name(const struct preprocess *recipe)
+{
+    static const char *const names[] = {
+        [PREPROCESS_TIMM] = "Pillow", [PREPROCESS_HF] = "torchvision", [PREPROCESS_HF_FLOAT] = "torchvision, float32"};
+    return names[recipe->like];
+}
+
+static void print_origins(const rvit_checkpoint *checkpoint, const char *const *facts, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++) {
+        const char *origin = recipe_origin(checkpoint, facts[i]);
+        bool again = origin[0] == 0;
+        for (size_t j = 0; j < i; j++)
+            again |= strcmp(origin, recipe_origin(checkpoint, facts[j])) == 0;
+        if (again)
+            continue;
+        fputs(any ? "; " : "              (from ", stdout);
+        printable_print(stdout, origin);
+        any = true;
+    }
+    puts(any ? ")" : "              (nothing tells it: assumed)");
+}
+
+/* How pictures become the input, and what says so. */
+static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
+{
+    static const char *const shapes[] = {"fit", "filter", "crop"}, *const colours[] = {"mean", "std"};
+    static const struct recipe_options none;
+    struct preprocess recipe = {0};
+    if (!recipe_geometry(&none, info, &recipe)) {
+        printf("pictures      not as this tool does it: %s\n", recipe_value(checkpoint, info->fit == RVIT_FIT_OTHER ? "fit" : "filter"));
+    } else {
+        const bool cut = recipe.resize_width != recipe.width || recipe.resize_height != recipe.height || recipe.fit == PREPROCESS_CROP;
+        printf("pictures      ");
+        if (recipe.fit == PREPROCESS_CROP && recipe.resize_width == recipe.resize_height)
+            printf("shorter edge to %d", recipe.resize_height);
+        else
+            printf("%s %d x %d",
+                   recipe.fit == PREPROCESS_CROP     ? "to cover"
+                   : recipe.fit == PREPROCESS_SQUASH ? "squashed to"
+                                                     : "to fit into",
+                   recipe.resize_height, recipe.resize_width);
+        printf(", %s (%s)", recipe.filter == RESIZE_BICUBIC ? "bicubic" : "bilinear", like_name(&recipe));
+        printf(cut ? ", centre %d x %d\n" : "\n", recipe.height, recipe.width);
+    }
+    print_origins(checkpoint, shapes, sizeof shapes / sizeof *shapes);
+    if (info->std[0] > 0) {
+        printf("colours       mean %s; std %s\n", recipe_value(checkpoint, "mean"), recipe_value(checkpoint, "std"));
+        print_origins(checkpoint, colours, 2);
+    } else {
+        printf("colours       nothing tells their mean and standard deviation: give --mean and --std\n");
+    }
+    if (info->processor_height > 0 && (info->processor_height != info->image_height || info->processor_width != info->image_width))
+        printf("processor     makes inputs of %d x %d pixels: --image-size runs the model at such a size\n", info->processor_height,
+               info->processor_width);
+}
+
+static json_t *pictures_to_json(const rvit_model_info *info)
+{
+    static const struct recipe_options none;
+    struct preprocess recipe = {0};
+    const bool known = recipe_geometry(&none, info, &recipe), colours = info->std[0] > 0;
+    if (!known)
+        return json_null();
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:[ii], s:o, s:o}", "fit", fit_name(&recipe), "filter",
+                     recipe.filter == RESIZE_BICUBIC ? "bicubic" : "bilinear", "like", like_name(&recipe), "resize", recipe.resize_height,
+                     recipe.resize_width, "size", recipe.height, recipe.width, "mean", colours ? json_floats(info->mean, 3) : json_null(),
+                     "std", colours ? json_floats(info->std, 3) : json_null());
+}
+
 static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const char *path, const char *refusal)
 {
     const char *classes = rvit_checkpoint_metadata(checkpoint, "classes");
@@ -138,6 +215,9 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
     json_object_set_new(object, "predictors", json_integer(info->n_predictors));
     json_object_set_new(object, "files", json_integer(info->n_files));
     json_object_set_new(object, "facts", facts_to_json(checkpoint));
+    json_object_set_new(object, "image_height", json_integer(info->image_height));
+    json_object_set_new(object, "image_width", json_integer(info->image_width));
+    json_object_set_new(object, "pictures", pictures_to_json(info));
     json_object_set_new(object, "trained_size", json_integer(info->trained_size));
     return object;
 }
@@ -177,6 +257,8 @@ int run_inspect(const struct options *options)
     } else {
         print_line("file          ", options->model);
         print_info(checkpoint, &info);
+        if (info.patch_size > 0)
+            print_pictures(checkpoint, &info);
         print_facts(checkpoint);
         if (info.patch_size > 0)
             print_tensors(checkpoint, true);

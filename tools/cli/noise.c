@@ -21,30 +21,30 @@ static float next_normal(uint64_t *state)
 }
 
 /* out = coarse noise on a lattice of `step` pixels, interpolated bilinearly, plus a little fine noise. */
-static void fill_plane(uint64_t *state, int32_t size, int32_t step, float *lattice, float *out)
+static void fill_plane(uint64_t *state, int32_t width, int32_t height, int32_t step, float *lattice, float *out)
 {
-    const int32_t n = size / step + 2;
-    for (int32_t i = 0; i < n * n; i++)
+    const int32_t n = width / step + 2, n_lines = height / step + 2;
+    for (int32_t i = 0; i < n * n_lines; i++)
         lattice[i] = next_normal(state);
-    for (int32_t y = 0; y < size; y++)
-        for (int32_t x = 0; x < size; x++) {
+    for (int32_t y = 0; y < height; y++)
+        for (int32_t x = 0; x < width; x++) {
             const float v = (float)(y % step) / (float)step, u = (float)(x % step) / (float)step;
             const float *cell = lattice + y / step * n + x / step;
             const float upper = cell[0] + u * (cell[1] - cell[0]), lower = cell[n] + u * (cell[n + 1] - cell[n]);
-            out[y * size + x] = 1.3f * (upper + v * (lower - upper)) + 0.25f * next_normal(state);
+            out[y * width + x] = 1.3f * (upper + v * (lower - upper)) + 0.25f * next_normal(state);
         }
 }
 
-bool noise_image(int64_t index, int32_t channels, int32_t size, float *out)
+bool noise_image(int64_t index, int32_t channels, int32_t width, int32_t height, float *out)
 {
-    const int32_t step = size / 12 > 0 ? size / 12 : 1;
-    const int32_t n = size / step + 2;
+    const int32_t edge = width < height ? width : height, step = edge / 12 > 0 ? edge / 12 : 1;
+    const int32_t n = width / step + 2, n_lines = height / step + 2;
     uint64_t state = 0x7a66e1d5u + (uint64_t)index * 0x100000001u;
-    float *lattice = calloc((size_t)n * (size_t)n, sizeof *lattice);
+    float *lattice = calloc((size_t)n * (size_t)n_lines, sizeof *lattice);
     if (!lattice)
         return false;
     for (int32_t c = 0; c < channels; c++)
-        fill_plane(&state, size, step, lattice, out + (int64_t)c * size * size);
+        fill_plane(&state, width, height, step, lattice, out + (int64_t)c * width * height);
     free(lattice);
     return true;
 }

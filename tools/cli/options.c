@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "choices.h"
-#include "recipe.h"
 
 enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
@@ -29,9 +28,10 @@ static const struct command commands[] = {
      run_devices},
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
-      "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared by timm's "
-      "recipe: shorter edge to size / crop, bicubic as Pillow does it, centre crop, mean and standard deviation as the model's files say "
-      "(inspect shows them). An unreadable image is reported and skipped. With --json, an image's "
+      "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared as the "
+      "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
+      "as "
+      "timm or transformers do it. An unreadable image is reported and skipped. With --json, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
@@ -43,9 +43,12 @@ static const struct command commands[] = {
       "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
       "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
       "tome and evit-fused cannot do that, and such images, at most half of all, are left out. Without --images the input is seeded, "
-      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
+      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two. That A and B agree does not show "
+      "that they are right, for both read the checkpoint alike. With --reference A alone runs, on the images of a dump, and its logits, "
+      "pooled vectors and features are compared with those that timm or transformers computed; tolerance: twice what PyTorch itself is off "
+      "in that type, of the largest value, at least 1e-5 for f32, 1e-3 for f16 and 8e-3 for bf16.",
       "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, VERIFY},
-     "compares two devices on the same images",
+     "compares two devices, or one with a reference",
      true,
      run_verify},
     {{"bench", "[MODEL]",
@@ -113,6 +116,17 @@ static const char *position(int value)
     return names[value];
 }
 
+static const char *fit(int value)
+{
+    static const char *const names[] = {[RVIT_FIT_CROP] = "crop", [RVIT_FIT_SQUASH] = "squash", [RVIT_FIT_BORDER] = "border"};
+    return names[value];
+}
+
+static const char *filter(int value)
+{
+    return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
+}
+
 /* The name of a shape, by its number of attention heads. */
 static const char *shape(int value)
 {
@@ -174,12 +188,20 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBER(T, seconds, 0, 3600), .commands = BENCH},
     {"shape", "NAME", "without MODEL: DeiT's %s (tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"images", "PATH", "an image, folder or list to verify on (noise)", OPTION_TEXT(T, images), .commands = VERIFY},
-    {"crop", "P", "share of an image's shorter edge that the model sees, %s (as the model's files say, else 0.9, from 384 pixels on 1)",
-     OPTION_NUMBER(T, preprocess.crop, 0.1, 1), .commands = RUNS, .given = RECIPE_CROP},
+    {"fit", "NAME", "how an image gets the input's shape: %s (as the model's files say, else crop)",
+     OPTION_CHOICE(T, recipe.fit, fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS},
+    {"filter", "NAME", "what it is resized with: %s (as the model's files say, else bicubic)",
+     OPTION_CHOICE(T, recipe.filter, filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS},
+    {"reference", "DUMP",
+     "compares A with what the model's own code computes, in float64: a file that tools/dump_reference.py of the source tree has written",
+     OPTION_TEXT(T, reference), .commands = VERIFY},
+    {"crop", "P",
+     "share of the resized image's edges that the model sees, %s (as the model's files say; else of --fit crop 0.9, from 384 pixels on 1)",
+     OPTION_NUMBER(T, recipe.crop, 0.1, 1), .commands = RUNS},
     {"mean", "R,G,B", "what is subtracted from the colours, which go from %s; or one for all (as the model's files say)",
-     OPTION_NUMBERS(T, preprocess.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
+     OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
     {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
-     OPTION_NUMBERS(T, preprocess.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
+     OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
     {"limit", "N", "only the first N images or tiles (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
@@ -199,8 +221,8 @@ static const struct option_row option_rows[] = {
      OPTION_TEXT(T, overlay), .commands = CLASSIFY},
     {"features", "OUT.npy", "writes the CLS row of each image that was classified, after the final layernorm: float32 [images, dim]",
      OPTION_TEXT(T, features), .commands = CLASSIFY},
-    {"grid", NULL, "makes --features write the patches in their places, 0 where dropped: [images, G, G, dim]", OPTION_FLAG(T, grid),
-     .commands = CLASSIFY},
+    {"grid", NULL, "makes --features write the patches in their places, 0 where dropped: [images, lines, columns, dim]",
+     OPTION_FLAG(T, grid), .commands = CLASSIFY},
     {"tensors", NULL, "lists every tensor", OPTION_FLAG(T, tensors), .commands = INSPECT},
     {"quiet", NULL, "prints the summary, not the images", OPTION_FLAG(T, quiet), .commands = CLASSIFY},
     {"json", NULL, "prints one JSON object instead", OPTION_FLAG(T, json)},
@@ -250,6 +272,11 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--text-tensor needs --text-embeddings");
     else if (options->tiles && command == VERIFY && !options->images)
         complain(NULL, "--tiles needs --images");
+    else if (options->reference &&
+             (options->images || options->against_device >= 0 || options->given & (GIVEN_AGAINST | GIVEN_AGAINST_DTYPE)))
+        complain(NULL, "--reference has images of its own and takes the place of --against: it excludes --images and --against...");
+    else if (options->reference && options->prune.policy.type != RVIT_PRUNE_NONE)
+        complain(NULL, "--reference is of the model without pruning: it excludes --prune");
     else
         return prune_check(&options->prune);
     return false;
@@ -264,7 +291,6 @@ static int run_command(const struct command *command, int argc, char **argv)
                               .device = -1,
                               .against_device = -1,
                               .checkpoint = RVIT_CHECKPOINT_DESC_INIT,
-                              .preprocess = preprocess_imagenet,
                               .seconds = 0.5,
                               .shape = 3,
                               .top = 5};

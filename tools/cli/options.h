@@ -2,15 +2,16 @@
 #ifndef RVIT_CLI_OPTIONS_H
 #define RVIT_CLI_OPTIONS_H
 
-#include "preprocess.h"
 #include "prune.h"
+#include "recipe.h"
 
 struct options {
     const char *model;
     char **paths; /* images, folders, lists */
     int n_paths;
-    char *images; /* verify: images; NULL: noise */
-    int given;    /* options that were given: rvit_prune_parameter, and more (options.c) */
+    char *images;          /* verify: images; NULL: noise */
+    const char *reference; /* verify: a dump; NULL: another device */
+    int given;             /* options that were given: rvit_prune_parameter, and more (options.c) */
     rvit_backend backend, against;
     int32_t device, against_device;
     bool against_given, against_oracle;
@@ -21,7 +22,7 @@ struct options {
     rvit_dtype dtype, against_dtype;
     int32_t batch;
     int32_t top;
-    struct preprocess preprocess;
+    struct recipe_options recipe;
     int32_t tiles;
     int64_t limit;                          /* 0: all */
     int32_t batches[RVIT_PRUNE_MAX_STAGES]; /* of bench, ascending */

@@ -1,32 +1,47 @@
-/* Turns a picture into the model's input: timm's recipe. */
+/* Turns a picture into a model's input, as the code does it that the model comes from. */
 #ifndef RVIT_CLI_PREPROCESS_H
 #define RVIT_CLI_PREPROCESS_H
 
 #include "image.h"
+#include "resize.h"
 
-/* The parameters that depend on the checkpoint. */
+enum preprocess_fit {
+    PREPROCESS_CROP,   /* the edges are made to cover the resized size, the centre is cut out */
+    PREPROCESS_SQUASH, /* both edges get the resized size, the centre is cut out */
+    PREPROCESS_BORDER  /* the edges are made to fit into the resized size, the rest is filled */
+};
+enum preprocess_like {
+    PREPROCESS_TIMM,    /* as timm and open_clip do it on pictures: Pillow resizes; odd margins of a crop are rounded half to even */
+    PREPROCESS_HF,      /* as transformers' processors do it on torchvision: PyTorch resizes 8-bit values; the smaller half of an odd
+                           margin lies left and above */
+    PREPROCESS_HF_FLOAT /* the same, in float32 throughout; takes PREPROCESS_SQUASH without a crop alone */
+};
+
 struct preprocess {
-    double crop; /* fraction of the shorter edge that is kept, 0..1: timm's crop_pct; 0: 0.9 below 384 pixels, else 1 */
+    enum preprocess_fit fit;
+    enum preprocess_like like;
+    enum resize_filter filter;
+    int32_t width, height;               /* of the model's input */
+    int32_t resize_width, resize_height; /* for PREPROCESS_CROP, equal ones: the length of the shorter edge */
+    uint8_t fill[3];                     /* what lies beyond the picture */
     float mean[3], deviation[3];
 };
-/* DeiT's: ImageNet's mean and standard deviation. */
-extern const struct preprocess preprocess_imagenet;
 
-/* Resizes the shorter edge to `edge` and the longer in proportion, truncated; then crops the centre, its offset rounded half to even. */
+/* DeiT's, for an input of size x size. */
+struct preprocess preprocess_deit(int32_t size);
+
+/* The size after the resize, and where the input lies in it; negative: it begins beyond the picture's edge. */
 struct preprocess_geometry {
-    int64_t width, height; /* after the resize */
-    int64_t left, top;     /* of the crop */
+    int64_t width, height, left, top;
 };
-struct preprocess_geometry preprocess_plan(int32_t width, int32_t height, int32_t edge, int32_t crop);
+struct preprocess_geometry preprocess_plan(const struct preprocess *recipe, int32_t width, int32_t height);
 
-/* Size of the shorter edge after resizing: floor(size / crop). */
-int32_t preprocess_edge(int32_t size, double crop);
+/* out f32 [3, height, width] of a picture, or (whole) of one that is squashed to the input whatever the recipe says, a tile of a sheet.
+   view, if given, receives the input as 8-bit pixels. */
+bool preprocess_picture(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
+                        struct image_error *error);
 
-/* The model's view of a picture, size x size: resized and cropped, or (for a tile) only resized. Creates out. */
-bool preprocess_picture(struct image_view source, int32_t size, double crop, struct image *out, struct image_error *error);
-bool preprocess_tile(struct image_view source, int32_t size, struct image *out, struct image_error *error);
-
-/* (x / 255 - mean) / deviation, one plane per channel: out f32 [3, height, width]. */
+/* (x / 255 - mean) / deviation of a view, one plane for each channel. */
 void preprocess_normalize(const struct image *view, const struct preprocess *recipe, float *out);
 
 #endif

@@ -1,36 +1,94 @@
 #include "recipe.h"
 
-static int check_fit(int given, const rvit_model_info *info, const char *model)
+#include <math.h>
+#include <string.h>
+
+static const char *find(const rvit_checkpoint *checkpoint, const char *fact, bool origin)
 {
-    const bool squashes = info->fit == RVIT_FIT_SQUASH,
-               bicubic = info->filter <= RVIT_FILTER_UNKNOWN || info->filter == RVIT_FILTER_BICUBIC;
-    if ((!squashes && bicubic) || (given & RECIPE_CROP))
-        return EXIT_OK;
-    complain(model,
-             "its files say that pictures are resized %s%s%s, which this tool does not do; with --crop P it resizes the shorter edge "
-             "bicubically and crops the centre all the same",
-             bicubic                                ? ""
-             : info->filter == RVIT_FILTER_BILINEAR ? "by a bilinear filter"
-                                                    : "by another filter",
-             !bicubic && squashes ? " and " : "", squashes ? "without regard to their shape" : "");
+    const char *name, *value, *from;
+    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &from) == RVIT_OK; i++)
+        if (strcmp(name, fact) == 0)
+            return origin ? from : value;
+    return "";
+}
+
+const char *recipe_origin(const rvit_checkpoint *checkpoint, const char *fact)
+{
+    return find(checkpoint, fact, true);
+}
+
+const char *recipe_value(const rvit_checkpoint *checkpoint, const char *fact)
+{
+    return find(checkpoint, fact, false);
+}
+
+/* timm's rule for its own models where nothing tells the share. */
+static double usual_crop(const rvit_model_info *info)
+{
+    return info->image_height < 384 || info->image_width < 384 ? 0.9 : 1;
+}
+
+static void set_sizes(const struct recipe_options *given, const rvit_model_info *info, rvit_fit fit, struct preprocess *out)
+{
+    out->height = info->image_height;
+    out->width = info->image_width;
+    out->resize_height = info->resize_height;
+    out->resize_width = info->resize_width;
+    if (given->crop == 0 && info->resize_height > 0 && fit == info->fit)
+        return;
+    const double crop = given->crop > 0 ? given->crop : fit == RVIT_FIT_CROP ? usual_crop(info) : 1;
+    out->resize_height = (int32_t)floor(info->image_height / crop);
+    out->resize_width = (int32_t)floor(info->image_width / crop);
+}
+
+bool recipe_geometry(const struct recipe_options *given, const rvit_model_info *info, struct preprocess *out)
+{
+    static const enum preprocess_like likes[] = {[RVIT_PROCESSOR_UNKNOWN] = PREPROCESS_TIMM,
+                                                 [RVIT_PROCESSOR_TIMM] = PREPROCESS_TIMM,
+                                                 [RVIT_PROCESSOR_HF] = PREPROCESS_HF,
+                                                 [RVIT_PROCESSOR_HF_FLOAT] = PREPROCESS_HF_FLOAT};
+    const int filter = given->filter ? given->filter : (int)info->filter;
+    int fit = given->fit ? given->fit : (int)info->fit;
+    if (fit == RVIT_FIT_UNKNOWN)
+        fit = RVIT_FIT_CROP;
+    if (fit == RVIT_FIT_OTHER || filter == RVIT_FILTER_OTHER)
+        return false;
+    out->fit = fit == RVIT_FIT_CROP ? PREPROCESS_CROP : fit == RVIT_FIT_SQUASH ? PREPROCESS_SQUASH : PREPROCESS_BORDER;
+    out->filter = filter == RVIT_FILTER_BILINEAR ? RESIZE_BILINEAR : RESIZE_BICUBIC;
+    out->like = likes[info->processor];
+    if (out->like == PREPROCESS_HF_FLOAT && (given->fit || given->crop > 0))
+        out->like = PREPROCESS_HF; /* which does that too */
+    set_sizes(given, info, (rvit_fit)fit, out);
+    for (int c = 0; c < 3; c++)
+        out->fill[c] = (uint8_t)info->fill[c];
+    return out->like != PREPROCESS_HF_FLOAT ||
+           (fit == RVIT_FIT_SQUASH && out->resize_height == out->height && out->resize_width == out->width);
+}
+
+static int refuse(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const char *model)
+{
+    const bool filter = info->filter == RVIT_FILTER_OTHER && info->fit != RVIT_FIT_OTHER;
+    const char *fact = filter ? "filter" : "fit";
+    complain(model, "pictures are prepared in a way that this tool does not know (%s: %s, from %s): --fit and --filter choose another",
+             fact, recipe_value(checkpoint, fact), recipe_origin(checkpoint, fact));
     return EXIT_FILE;
 }
 
-int recipe_settle(struct preprocess *recipe, int given, const rvit_model_info *info, const char *model)
+int recipe_settle(const struct recipe_options *given, int which, const rvit_checkpoint *checkpoint, const rvit_model_info *info,
+                  const char *model, struct preprocess *out)
 {
-    const bool needs_mean = !(given & RECIPE_MEAN), needs_deviation = !(given & RECIPE_DEVIATION);
+    const bool needs_mean = !(which & RECIPE_MEAN), needs_deviation = !(which & RECIPE_DEVIATION);
+    *out = (struct preprocess){0};
+    if (!recipe_geometry(given, info, out))
+        return refuse(checkpoint, info, model);
     if ((needs_mean || needs_deviation) && !(info->std[0] > 0)) {
         complain(model, "no file beside it tells the mean and the standard deviation of its pictures: give --mean and --std (DeiT: "
                         "0.485,0.456,0.406 and 0.229,0.224,0.225; timm's own ViT: 0.5 and 0.5)");
         return EXIT_FILE;
     }
     for (int c = 0; c < 3; c++) {
-        if (needs_mean)
-            recipe->mean[c] = info->mean[c];
-        if (needs_deviation)
-            recipe->deviation[c] = info->std[c];
+        out->mean[c] = needs_mean ? info->mean[c] : given->mean[c];
+        out->deviation[c] = needs_deviation ? info->std[c] : given->deviation[c];
     }
-    if (!(given & RECIPE_CROP) && info->crop > 0)
-        recipe->crop = (double)info->crop;
-    return check_fit(given, info, model);
+    return EXIT_OK;
 }

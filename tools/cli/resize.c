@@ -1,5 +1,5 @@
-/* Bicubic resizing: Keys' cubic with a = -0.5, widened by the scale when shrinking (antialiasing); a horizontal pass, then a vertical one.
-   Each pass uses weights with 22 fraction bits, rounded half away from zero; it starts at half a unit and clamps to 8 bits. */
+/* Bilinear and bicubic (Keys' cubic with a = -0.5) filters, widened by the scale when shrinking (antialiasing), one pass for each axis. A
+   pass in integers rounds its weights half away from zero, starts at half a unit and clamps to 8 bits. */
 #include "resize.h"
 
 #include <math.h>
@@ -7,14 +7,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FRACTION_BITS 22
+#define PILLOW_BITS 22
+#define LONGEST_TORCH_AXIS ((int64_t)1 << 22) /* all of its weights are looked at, for the largest */
 
 /* The taps of the outputs of one axis. */
 struct taps {
     int32_t n_outputs, capacity; /* capacity: weights stored per output */
     int32_t *first, *count;      /* [n_outputs] */
-    int32_t *weights;            /* [n_outputs, capacity] */
+    int32_t *weights;            /* [n_outputs, capacity], in fixed point */
+    int bits;                    /* of their fractions */
+    float *reals;                /* instead of these */
 };
+
+struct axis {
+    enum resize_filter filter;
+    int32_t in_size;
+    int64_t full_size;
+};
+
+static double bilinear(double x)
+{
+    x = fabs(x);
+    return x < 1.0 ? 1.0 - x : 0.0;
+}
 
 static double cubic(double x)
 {
@@ -27,117 +42,236 @@ static double cubic(double x)
     return 0.0;
 }
 
-static void taps_free(struct taps *axis)
+static void taps_free(struct taps *self)
 {
-    free(axis->first);
-    free(axis->count);
-    free(axis->weights);
+    free(self->first);
+    free(self->count);
+    free(self->weights);
+    free(self->reals);
 }
 
-static int32_t fixed_point(double weight)
+static double axis_scale(const struct axis *axis)
 {
-    const double scaled = weight * (1 << FRACTION_BITS);
+    return (double)axis->in_size / (double)axis->full_size;
+}
+
+static double axis_support(const struct axis *axis)
+{
+    const double scale = axis_scale(axis);
+    return (axis->filter == RESIZE_BICUBIC ? 2.0 : 1.0) * (scale < 1.0 ? 1.0 : scale);
+}
+
+static int32_t axis_capacity(const struct axis *axis)
+{
+    return (int32_t)ceil(axis_support(axis)) * 2 + 1;
+}
+
+/* The weights of one output, which sum to 1. Returns their number. */
+static int32_t axis_weights(const struct axis *axis, int64_t output, int32_t *out_first, double *out)
+{
+    const double scale = axis_scale(axis), support = axis_support(axis), inverse = 1.0 / (scale < 1.0 ? 1.0 : scale);
+    const double centre = ((double)output + 0.5) * scale;
+    const double low = centre - support + 0.5, high = centre + support + 0.5;
+    const int32_t begin = low < 0 ? 0 : (int32_t)low;
+    const int32_t count = (high > axis->in_size ? axis->in_size : (int32_t)high) - begin;
+    double sum = 0;
+    for (int32_t j = 0; j < count; j++) {
+        const double x = (begin + j - centre + 0.5) * inverse;
+        out[j] = axis->filter == RESIZE_BICUBIC ? cubic(x) : bilinear(x);
+        sum += out[j];
+    }
+    for (int32_t j = 0; j < count && sum != 0; j++)
+        out[j] /= sum;
+    *out_first = begin;
+    return count;
+}
+
+/* PyTorch gives an axis as many fraction bits as keep its largest weight within 16 bits. scratch: [capacity]. */
+static int torch_bits(const struct axis *axis, double *scratch)
+{
+    double largest = 0;
+    int32_t first;
+    for (int64_t i = 0; i < axis->full_size; i++) {
+        const int32_t count = axis_weights(axis, i, &first, scratch);
+        for (int32_t j = 0; j < count; j++)
+            largest = scratch[j] > largest ? scratch[j] : largest;
+    }
+    int bits = 0;
+    while (bits < PILLOW_BITS && (int64_t)(0.5 + largest * (double)(1 << (bits + 1))) < 1 << 15)
+        bits++;
+    return bits;
+}
+
+static int32_t fixed_point(double weight, int bits)
+{
+    const double scaled = weight * (1 << bits);
     return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-/* Outputs start .. start + n_outputs - 1 of an axis of in_size samples resized to full_size. Must be freed even on failure. */
-static bool taps_create(int32_t in_size, int64_t full_size, int64_t start, int32_t n_outputs, struct taps *out)
+static bool refuse(struct image_error *error, const char *text)
 {
-    const double scale = (double)in_size / (double)full_size;
-    const double stretch = scale < 1.0 ? 1.0 : scale;
-    const double support = 2.0 * stretch, inverse = 1.0 / stretch;
-    *out = (struct taps){.n_outputs = n_outputs, .capacity = (int32_t)ceil(support) * 2 + 1};
-    const size_t n = (size_t)n_outputs;
-    double *weights = malloc((size_t)out->capacity * sizeof *weights);
-    out->first = calloc(n, sizeof *out->first);
-    out->count = calloc(n, sizeof *out->count);
-    out->weights = malloc(n * (size_t)out->capacity * sizeof *out->weights);
-    if (!weights || !out->first || !out->count || !out->weights) {
-        free(weights);
+    snprintf(error->text, sizeof error->text, "%s", text);
+    return false;
+}
+
+enum { TORCH_BITS = 0, REAL = -1 };
+
+/* Outputs start .. start + n_outputs - 1. bits: of the fractions, or one of the above. Must be freed even on failure. */
+static bool taps_create(const struct axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out, struct image_error *error)
+{
+    const int32_t capacity = axis_capacity(axis);
+    const size_t n = (size_t)n_outputs, n_weights = n * (size_t)capacity;
+    *out = (struct taps){.n_outputs = n_outputs, .capacity = capacity};
+    if (bits == TORCH_BITS && axis->full_size > LONGEST_TORCH_AXIS) {
+        snprintf(error->text, sizeof error->text, "the picture is too thin: resized it would be %lld pixels long",
+                 (long long)axis->full_size);
         return false;
     }
-    for (int32_t i = 0; i < n_outputs; i++) {
-        const double centre = ((double)(start + i) + 0.5) * scale;
-        const double low = centre - support + 0.5, high = centre + support + 0.5;
-        const int32_t begin = low < 0 ? 0 : (int32_t)low;
-        const int32_t count = (high > in_size ? in_size : (int32_t)high) - begin;
-        double sum = 0;
-        for (int32_t j = 0; j < count; j++) {
-            weights[j] = cubic((begin + j - centre + 0.5) * inverse);
-            sum += weights[j];
-        }
-        for (int32_t j = 0; j < count; j++)
-            out->weights[(size_t)i * (size_t)out->capacity + (size_t)j] = fixed_point(sum != 0 ? weights[j] / sum : weights[j]);
-        out->first[i] = begin;
-        out->count[i] = count;
+    out->first = calloc(n, sizeof *out->first);
+    out->count = calloc(n, sizeof *out->count);
+    out->weights = bits == REAL ? NULL : calloc(n_weights, sizeof *out->weights);
+    out->reals = bits == REAL ? calloc(n_weights, sizeof *out->reals) : NULL;
+    double *scratch = malloc((size_t)capacity * sizeof *scratch);
+    if (!out->first || !out->count || !scratch || (bits == REAL ? !out->reals : !out->weights)) {
+        free(scratch);
+        return refuse(error, "out of memory");
     }
-    free(weights);
+    out->bits = bits == TORCH_BITS ? torch_bits(axis, scratch) : bits;
+    for (int32_t i = 0; i < n_outputs; i++) {
+        const size_t at = (size_t)i * (size_t)capacity;
+        out->count[i] = axis_weights(axis, start + i, &out->first[i], scratch);
+        for (int32_t j = 0; j < out->count[i]; j++) {
+            if (bits == REAL)
+                out->reals[at + (size_t)j] = (float)scratch[j];
+            else
+                out->weights[at + (size_t)j] = fixed_point(scratch[j], out->bits);
+        }
+    }
+    free(scratch);
     return true;
 }
 
-static uint8_t to_byte(int32_t sum)
+static int32_t taps_end(const struct taps *self)
 {
-    const int32_t value = sum < 0 ? 0 : sum >> FRACTION_BITS;
+    return self->first[self->n_outputs - 1] + self->count[self->n_outputs - 1];
+}
+
+static uint8_t to_byte(int32_t sum, int bits)
+{
+    const int32_t value = sum < 0 ? 0 : sum >> bits;
     return (uint8_t)(value > 255 ? 255 : value);
 }
 
-static void horizontal(const uint8_t *in, const struct taps *axis, uint8_t *out)
+/* in: the line's pixels from number `begin` on. */
+static void horizontal(const uint8_t *in, int32_t begin, const struct taps *axis, uint8_t *out)
 {
     for (int32_t x = 0; x < axis->n_outputs; x++) {
         const int32_t *weights = axis->weights + (size_t)x * (size_t)axis->capacity;
-        const uint8_t *pixel = in + 3 * (size_t)axis->first[x];
-        int32_t red = 1 << (FRACTION_BITS - 1), green = red, blue = red;
+        const uint8_t *pixel = in + 3 * (size_t)(axis->first[x] - begin);
+        int32_t red = 1 << (axis->bits - 1), green = red, blue = red;
         for (int32_t k = 0; k < axis->count[x]; k++, pixel += 3) {
             red += pixel[0] * weights[k];
             green += pixel[1] * weights[k];
             blue += pixel[2] * weights[k];
         }
-        out[3 * x] = to_byte(red);
-        out[3 * x + 1] = to_byte(green);
-        out[3 * x + 2] = to_byte(blue);
+        out[3 * x] = to_byte(red, axis->bits);
+        out[3 * x + 1] = to_byte(green, axis->bits);
+        out[3 * x + 2] = to_byte(blue, axis->bits);
     }
 }
 
-/* lines: starts at the first line that any output needs. sums: scratch of one line. */
-static void vertical(const uint8_t *lines, int32_t first_line, const struct taps *axis, size_t line_size, int32_t *sums, uint8_t *out)
+/* lines: from number `begin` on. sums: scratch of one line. */
+static void vertical(const uint8_t *lines, int64_t stride, int32_t begin, const struct taps *axis, size_t line_size, int32_t *sums,
+                     uint8_t *out)
 {
     for (int32_t y = 0; y < axis->n_outputs; y++) {
         const int32_t *weights = axis->weights + (size_t)y * (size_t)axis->capacity;
-        const uint8_t *line = lines + (size_t)(axis->first[y] - first_line) * line_size;
+        const uint8_t *line = lines + (axis->first[y] - begin) * stride;
         for (size_t i = 0; i < line_size; i++)
-            sums[i] = 1 << (FRACTION_BITS - 1);
-        for (int32_t k = 0; k < axis->count[y]; k++, line += line_size)
+            sums[i] = 1 << (axis->bits - 1);
+        for (int32_t k = 0; k < axis->count[y]; k++, line += stride)
             for (size_t i = 0; i < line_size; i++)
                 sums[i] += line[i] * weights[k];
         for (size_t i = 0; i < line_size; i++)
-            out[(size_t)y * line_size + i] = to_byte(sums[i]);
+            out[(size_t)y * line_size + i] = to_byte(sums[i], axis->bits);
     }
 }
 
-bool resize_bicubic(struct image_view source, int64_t full_width, int64_t full_height, int64_t left, int64_t top, const struct image *out,
-                    struct image_error *error)
+static bool pass_both(struct image_view source, const struct taps *across, const struct taps *down, bool down_first,
+                      const struct image *out)
+{
+    const int32_t left = across->first[0], top = down->first[0];
+    const size_t line_size = (size_t)out->width * 3, n_lines = (size_t)(taps_end(down) - top);
+    const size_t cut_size = (size_t)(taps_end(across) - left) * 3; /* of the part of a line that is needed */
+    uint8_t *between = malloc(down_first ? (size_t)out->height * cut_size : n_lines * line_size);
+    int32_t *sums = malloc((down_first ? cut_size : line_size) * sizeof *sums);
+    const bool ok = between && sums;
+    if (ok && down_first) {
+        vertical(source.pixels + top * source.stride + (size_t)left * 3, source.stride, top, down, cut_size, sums, between);
+        for (int32_t y = 0; y < out->height; y++)
+            horizontal(between + (size_t)y * cut_size, left, across, out->pixels + (size_t)y * line_size);
+    } else if (ok) {
+        for (size_t y = 0; y < n_lines; y++)
+            horizontal(source.pixels + (top + (int64_t)y) * source.stride, 0, across, between + y * line_size);
+        vertical(between, (int64_t)line_size, top, down, line_size, sums, out->pixels);
+    }
+    free(between);
+    free(sums);
+    return ok;
+}
+
+bool resize_window(struct image_view source, const struct resize *how, const struct image *out, struct image_error *error)
 {
     struct taps across = {0}, down = {0};
-    uint8_t *lines = NULL;
-    int32_t *sums = NULL;
-    const size_t line_size = (size_t)out->width * 3;
-    bool ok = taps_create(source.width, full_width, left, out->width, &across) &&
-              taps_create(source.height, full_height, top, out->height, &down);
-    if (ok) {
-        const int32_t begin = down.first[0], end = down.first[out->height - 1] + down.count[out->height - 1];
-        lines = malloc((size_t)(end - begin) * line_size);
-        sums = malloc(line_size * sizeof *sums);
-        ok = lines && sums;
-        if (ok) {
-            for (int32_t y = begin; y < end; y++)
-                horizontal(source.pixels + y * source.stride, &across, lines + (size_t)(y - begin) * line_size);
-            vertical(lines, begin, &down, line_size, sums, out->pixels);
-        }
+    const int bits = how->sums == RESIZE_PILLOW ? PILLOW_BITS : TORCH_BITS;
+    const struct axis x = {how->filter, source.width, how->width}, y = {how->filter, source.height, how->height};
+    const bool down_first =
+        how->sums == RESIZE_PILLOW && how->height < source.height && source.height - how->height > 2 * (source.width - how->width);
+    bool ok = taps_create(&x, how->left, out->width, bits, &across, error) && taps_create(&y, how->top, out->height, bits, &down, error);
+    if (ok && !pass_both(source, &across, &down, down_first, out))
+        ok = refuse(error, "out of memory");
+    taps_free(&across);
+    taps_free(&down);
+    return ok;
+}
+
+/* One output line of the vertical pass over lines of floats, of which the first has number `begin`. */
+static void add_lines(const float *lines, int32_t begin, const struct taps *axis, int32_t y, size_t line_size, float *out)
+{
+    const float *weights = axis->reals + (size_t)y * (size_t)axis->capacity;
+    memset(out, 0, line_size * sizeof *out);
+    for (int32_t k = 0; k < axis->count[y]; k++) {
+        const float *line = lines + (size_t)(axis->first[y] - begin + k) * line_size;
+        for (size_t i = 0; i < line_size; i++)
+            out[i] += weights[k] * line[i];
     }
-    if (!ok)
-        snprintf(error->text, sizeof error->text, "out of memory");
+}
+
+bool resize_window_float(struct image_view source, const struct resize *how, int32_t width, int32_t height, float *out,
+                         struct image_error *error)
+{
+    struct taps across = {0}, down = {0};
+    const struct axis x = {how->filter, source.width, how->width}, y = {how->filter, source.height, how->height};
+    const size_t line_size = (size_t)width * 3;
+    float *lines = NULL;
+    bool ok = taps_create(&x, how->left, width, REAL, &across, error) && taps_create(&y, how->top, height, REAL, &down, error);
+    if (ok) {
+        const int32_t begin = down.first[0], end = taps_end(&down);
+        lines = malloc((size_t)(end - begin) * line_size * sizeof *lines);
+        ok = lines || refuse(error, "out of memory");
+        for (int32_t line = begin; ok && line < end; line++)
+            for (size_t i = 0; i < line_size; i++) {
+                const size_t column = i / 3;
+                const uint8_t *value = source.pixels + line * source.stride + 3 * (size_t)across.first[column] + i % 3;
+                float sum = 0;
+                for (int32_t k = 0; k < across.count[column]; k++)
+                    sum += across.reals[column * (size_t)across.capacity + (size_t)k] * ((float)value[3 * k] * (1.0f / 255));
+                lines[(size_t)(line - begin) * line_size + i] = sum;
+            }
+        for (int32_t line = 0; ok && line < height; line++)
+            add_lines(lines, begin, &down, line, line_size, out + (size_t)line * line_size);
+    }
     free(lines);
-    free(sums);
     taps_free(&across);
     taps_free(&down);
     return ok;

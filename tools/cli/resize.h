@@ -1,13 +1,32 @@
-/* Bicubic resizing, bit-equal to Pillow on 8-bit images (up to version 12; from 13 on Pillow may do the vertical pass first, which moves
-   some values by one). */
+/* Resizing with antialiasing, bit-equal to the libraries that models were trained with. */
 #ifndef RVIT_CLI_RESIZE_H
 #define RVIT_CLI_RESIZE_H
 
 #include "image.h"
 
-/* Resizes source to full_width x full_height and writes the window at (left, top) that has out's size. Computes nothing outside the window,
-   so a thin picture that would become huge costs nothing. The caller creates out. */
-bool resize_bicubic(struct image_view source, int64_t full_width, int64_t full_height, int64_t left, int64_t top, const struct image *out,
-                    struct image_error *error);
+enum resize_filter { RESIZE_BILINEAR, RESIZE_BICUBIC };
+
+/* Whose sums. Both keep 8 bits between the two passes. */
+enum resize_sums {
+    RESIZE_PILLOW, /* Pillow 13: weights of 22 fraction bits; the vertical pass comes first where it shrinks by far more lines. Up to
+                      version 12 the horizontal one always came first, which changes values of tall pictures. */
+    RESIZE_TORCH /* PyTorch's for 8-bit tensors on the CPU: weights of 16 bits in all, the horizontal pass first. Bilinear ones differ on a
+                    processor without AVX2 and on a GPU. */
+};
+
+/* A picture is resized to width x height, of which the window at (left, top) is wanted. Nothing outside the window is computed, so a thin
+   picture that would become huge costs nothing. */
+struct resize {
+    enum resize_filter filter;
+    enum resize_sums sums;
+    int64_t width, height, left, top;
+};
+
+/* out: the window; the caller creates it. */
+bool resize_window(struct image_view source, const struct resize *how, const struct image *out, struct image_error *error);
+/* The same in float32, as PyTorch resizes tensors of that type: from values 0..1, without rounding or clamping. `sums` is not used. out
+   [height, width, 3]. */
+bool resize_window_float(struct image_view source, const struct resize *how, int32_t width, int32_t height, float *out,
+                         struct image_error *error);
 
 #endif

@@ -8,8 +8,8 @@
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"
-#include "recipe.h"
 #include "verify.h"
+#include "verify_reference.h"
 
 #define NOISE_IMAGES 8
 #define DEFAULT_BATCH 32
@@ -17,17 +17,17 @@
 static int32_t fill_batch(struct verify *self)
 {
     const rvit_model_info *info = &self->a.model_info;
-    const size_t image_length = (size_t)info->channels * (size_t)info->image_size * (size_t)info->image_size;
+    const size_t image_length = (size_t)engine_image_length(&self->a);
     for (int32_t n = 0; n < self->batch; n++) {
         float *out = self->images + (size_t)n * image_length;
         struct input input = {.position = self->n_noise_done};
         if (self->inputs.n_paths) {
-            const int found = inputs_next_prepared(&self->inputs, info->image_size, out, &input, NULL);
+            const int found = inputs_next_prepared(&self->inputs, out, &input, NULL);
             if (found <= 0)
                 return found < 0 ? -1 : n;
         } else if (self->n_noise_done == self->n_noise) {
             return n;
-        } else if (!noise_image(self->n_noise_done++, info->channels, info->image_size, out)) {
+        } else if (!noise_image(self->n_noise_done++, info->channels, info->image_width, info->image_height, out)) {
             complain(NULL, "out of memory");
             return -1;
         }
@@ -184,9 +184,8 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
     int code = open_engines(self, checkpoint);
-    self->recipe = options->preprocess;
     if (code == EXIT_OK && options->n_paths)
-        code = recipe_settle(&self->recipe, options->given, &self->a.model_info, options->model);
+        code = recipe_settle(&options->recipe, options->given, checkpoint, &self->a.model_info, options->model, &self->recipe);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->tiles, options->limit, &self->inputs);
     if (code != EXIT_OK)
@@ -217,7 +216,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     figures->n_blocks = info->depth;
     figures->blocks = allocate((size_t)info->depth, sizeof *figures->blocks);
     const size_t batch = (size_t)self->batch, masks = (size_t)figures->n_stages * batch * (size_t)self->tokens;
-    self->images = allocate(batch * (size_t)info->channels * (size_t)info->image_size * (size_t)info->image_size, sizeof *self->images);
+    self->images = allocate(batch * (size_t)engine_image_length(&self->a), sizeof *self->images);
     self->positions = allocate(batch, sizeof *self->positions);
     self->differs = allocate(batch, sizeof *self->differs);
     self->masks = allocate(masks, 1);
@@ -288,6 +287,8 @@ int run_verify(const struct options *options)
 {
     struct verify self = {.options = options, .prune = options->prune};
     rvit_checkpoint *checkpoint;
+    if (options->reference)
+        return verify_reference(options);
     int code = engine_checkpoint(options, &checkpoint);
     if (code != EXIT_OK)
         return code;

@@ -86,6 +86,8 @@ void verify_print_text(const struct verify *self)
     }
     print_blocks(figures, tolerance);
     printf("result   %s\n", verify_within_tolerance(figures) ? "within tolerance" : "BEYOND TOLERANCE");
+    puts("shows    whether A and B agree. Both read the checkpoint alike: whether the model's own code computes the same, --reference "
+         "shows");
 }
 
 static json_t *side_to_json(const struct engine *engine)
@@ -125,6 +127,7 @@ void verify_print_json(const struct verify *self)
                              (json_int_t)figures->n_remasked, "images_left_out", (json_int_t)figures->n_left_out, "stages", stages,
                              "block_differences", block_differences, "first_diverging_block", first < 0 ? json_null() : json_integer(first),
                              "within_tolerance", verify_within_tolerance(figures));
+    json_object_set_new(rest, "compared_with", json_string("another device"));
     json_object_update(object, rest);
     json_decref(rest);
     json_print(object);

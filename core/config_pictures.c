@@ -1,0 +1,252 @@
+/* How pictures are prepared, as Hugging Face's preprocessor_config.json tells it: transformers 5, whose processors run on torchvision. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/config_read.h"
+#include "core/file.h"
+#include "core/status.h"
+
+enum { SHOWN_NAME = 40 };
+
+#define HALF          \
+    {                 \
+        0.5, 0.5, 0.5 \
+    }
+#define IMAGENET_MEAN       \
+    {                       \
+        0.485, 0.456, 0.406 \
+    }
+#define IMAGENET_STD        \
+    {                       \
+        0.229, 0.224, 0.225 \
+    }
+#define CLIP_MEAN                         \
+    {                                     \
+        0.48145466, 0.4578275, 0.40821073 \
+    }
+#define CLIP_STD                           \
+    {                                      \
+        0.26862954, 0.26130258, 0.27577711 \
+    }
+
+/* A class of transformers, and what it takes for fields that are absent. */
+static const struct rvit_processor_class {
+    const char *name, *model_types;
+    rvit_processor processor;
+    rvit_filter filter;
+    double mean[3], std[3];
+    int32_t edge;
+    int32_t crop;     /* 0: none */
+    int32_t shortest; /* 1: a size of one number is that of the shorter edge, not of both */
+} classes[] = {
+    {"ViT", " vit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0},
+    {"DeiT", " deit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0},
+    {"CLIP", " clip clip_vision_model aimv2 aimv2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1},
+    {"Bit", " dinov2 dinov2_with_registers ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1},
+    {"Siglip", " siglip siglip_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0},
+    {"DINOv3ViT", " dinov3_vit ", RVIT_PROCESSOR_HF_FLOAT, RVIT_FILTER_BILINEAR, IMAGENET_MEAN, IMAGENET_STD, 224, 0, 0},
+};
+enum { N_CLASSES = sizeof classes / sizeof *classes };
+
+const struct rvit_processor_class *rvit_processor_of_model(const char *model_type)
+{
+    char wanted[SHOWN_NAME];
+    snprintf(wanted, sizeof wanted, " %s ", model_type);
+    for (int i = 0; i < N_CLASSES; i++)
+        if (strstr(classes[i].model_types, wanted) != NULL)
+            return &classes[i];
+    return NULL;
+}
+
+/* "CLIP" of "CLIPImageProcessorFast" and "CLIPFeatureExtractor". *out stays where no class is named. */
+static rvit_status find_class(const rvit_config_reader *r, const rvit_json *root, const char **out_name,
+                              const struct rvit_processor_class **out)
+{
+    RVIT_TRY(rvit_config_string(r, root, "feature_extractor_type", out_name));
+    RVIT_TRY(rvit_config_string(r, root, "image_processor_type", out_name));
+    if (*out_name == NULL)
+        return RVIT_OK;
+    *out = NULL;
+    for (int i = 0; i < N_CLASSES; i++) {
+        const size_t n = strlen(classes[i].name);
+        const char *rest = *out_name + n;
+        if (strncmp(*out_name, classes[i].name, n) == 0 &&
+            (strcmp(rest, "ImageProcessor") == 0 || strcmp(rest, "ImageProcessorFast") == 0 || strcmp(rest, "FeatureExtractor") == 0))
+            *out = &classes[i];
+    }
+    return RVIT_OK;
+}
+
+/* Pictures are prepared in a way that is not known here. field: that tells so. */
+static void set_other(const rvit_config_reader *r, const char *field, const char *text)
+{
+    char where[RVIT_FACT_WHERE];
+    const double other = RVIT_FIT_OTHER;
+    rvit_fact_value *fit = &r->facts->of[RVIT_FACT_FIT];
+    if (fit->given)
+        return;
+    rvit_facts_set(r->facts, RVIT_FACT_FIT, other, rvit_config_where(r, field, where));
+    snprintf(fit->text, sizeof fit->text, "%s", text);
+}
+
+/* Colours are scaled to 0..1, then normalised. */
+static rvit_status read_colours(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
+{
+    char where[RVIT_FACT_WHERE], text[RVIT_FACT_TEXT];
+    int32_t normalizes = 1, rescales = 1;
+    double factor = 1.0 / 255;
+    RVIT_TRY(rvit_config_bool(r, root, "do_rescale", &rescales));
+    RVIT_TRY(rvit_config_number(r, root, "rescale_factor", &factor));
+    RVIT_TRY(rvit_config_bool(r, root, "do_normalize", &normalizes));
+    if (!rescales)
+        set_other(r, "do_rescale", "colours are not scaled to 0..1");
+    snprintf(text, sizeof text, "colours are scaled by %.6g, not by 1/255", factor);
+    if (fabs(factor * 255 - 1) > 1e-6)
+        set_other(r, "rescale_factor", text);
+    if (!normalizes) {
+        static const double zeros[3], ones[3] = {1, 1, 1};
+        rvit_config_where(r, "do_normalize", where);
+        rvit_facts_set_several(r->facts, RVIT_FACT_MEAN, zeros, 3, where);
+        rvit_facts_set_several(r->facts, RVIT_FACT_STD, ones, 3, where);
+        return RVIT_OK;
+    }
+    RVIT_TRY(rvit_config_colours_fact(r, root, "image_mean", 0, RVIT_FACT_MEAN));
+    RVIT_TRY(rvit_config_colours_fact(r, root, "image_std", 1e-3, RVIT_FACT_STD));
+    if (class == NULL)
+        return RVIT_OK;
+    snprintf(where, sizeof where, "%s: what %sImageProcessor takes", r->name, class->name);
+    rvit_facts_set_several(r->facts, RVIT_FACT_MEAN, class->mean, 3, where);
+    rvit_facts_set_several(r->facts, RVIT_FACT_STD, class->std, 3, where);
+    return RVIT_OK;
+}
+
+/* Pillow's numbers of its filters. */
+static rvit_status read_filter(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
+{
+    static const char *const others[] = {"nearest", "Lanczos", NULL, NULL, "box", "Hamming"};
+    char where[RVIT_FACT_WHERE];
+    int64_t filter = -1;
+    RVIT_TRY(rvit_config_integer(r, root, "resample", 0, 5, &filter));
+    if (filter >= 0) {
+        rvit_facts_set(r->facts, RVIT_FACT_FILTER,
+                       filter == 2   ? RVIT_FILTER_BILINEAR
+                       : filter == 3 ? RVIT_FILTER_BICUBIC
+                                     : RVIT_FILTER_OTHER,
+                       rvit_config_where(r, "resample", where));
+        if (others[filter] != NULL)
+            snprintf(r->facts->of[RVIT_FACT_FILTER].text, RVIT_FACT_TEXT, "%s", others[filter]);
+    } else if (class != NULL) {
+        snprintf(where, sizeof where, "%s: what %sImageProcessor takes", r->name, class->name);
+        rvit_facts_set(r->facts, RVIT_FACT_FILTER, class->filter, where);
+    }
+    return RVIT_OK;
+}
+
+/* What pictures are resized to, and what is cut out of them. 0: not told. */
+struct sizes {
+    int64_t shortest;        /* of the shorter edge */
+    double both[2], crop[2]; /* height, width */
+    int32_t resizes, crops;
+    const char *unknown; /* a field of "size" that stands for something else */
+};
+
+static rvit_status read_size(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class,
+                             struct sizes *out)
+{
+    const rvit_json *size = rvit_config_get(root, "size");
+    int32_t given = 0;
+    if (size == NULL) {
+        out->shortest = class != NULL && class->shortest ? class->edge : 0;
+        out->both[0] = out->both[1] = class != NULL && !class->shortest ? class->edge : 0;
+        return RVIT_OK;
+    }
+    if (size->type != RVIT_JSON_OBJECT) {
+        RVIT_TRY(rvit_config_size(r, root, "size", out->both, &given));
+        if (size->type != RVIT_JSON_ARRAY && class == NULL)
+            out->unknown = "size";
+        if (size->type != RVIT_JSON_ARRAY && class != NULL && class->shortest)
+            out->shortest = (int64_t)out->both[0];
+        return RVIT_OK;
+    }
+    rvit_config_reader inner = *r;
+    inner.section = "size.";
+    RVIT_TRY(rvit_config_integer(&inner, size, "shortest_edge", 1, 1 << 16, &out->shortest));
+    for (const rvit_json *value = rvit_json_first(size); value != NULL; value = rvit_json_next(size, value))
+        if (value->type != RVIT_JSON_NULL && strcmp(value->key, "shortest_edge") != 0 && strcmp(value->key, "height") != 0 &&
+            strcmp(value->key, "width") != 0)
+            out->unknown = "size";
+    return out->shortest > 0 || out->unknown != NULL ? RVIT_OK : rvit_config_size(r, root, "size", out->both, &given);
+}
+
+static rvit_status read_crop(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class,
+                             struct sizes *out)
+{
+    int32_t given = 0;
+    out->crops = class != NULL && class->crop > 0;
+    RVIT_TRY(rvit_config_bool(r, root, "do_center_crop", &out->crops));
+    RVIT_TRY(rvit_config_size(r, root, "crop_size", out->crop, &given));
+    if (!given && class != NULL)
+        out->crop[0] = out->crop[1] = class->crop;
+    if (out->crop[0] == 0)
+        out->crops = 0;
+    return RVIT_OK;
+}
+
+static void set_crop(const rvit_config_reader *r, const struct sizes *sizes, double edge)
+{
+    char where[RVIT_FACT_WHERE];
+    const double share[3] = {sizes->crop[0] / edge, edge, sizes->crop[0]};
+    rvit_facts_set_several(r->facts, RVIT_FACT_CROP, share, 3, rvit_config_where(r, "crop_size", where));
+    snprintf(r->facts->of[RVIT_FACT_CROP].text, RVIT_FACT_TEXT, "%.9g", share[0]);
+}
+
+static void set_fit(const rvit_config_reader *r, const struct sizes *sizes, const struct rvit_processor_class *class)
+{
+    char where[RVIT_FACT_WHERE];
+    const double *made = sizes->crops ? sizes->crop : sizes->both;
+    const int squashes = sizes->shortest == 0 && sizes->both[0] > 0;
+    if (!sizes->resizes)
+        set_other(r, "do_resize", "not resized");
+    else if (sizes->unknown != NULL)
+        set_other(r, sizes->unknown, "by a rule that is not known here");
+    else if (class != NULL && class->processor == RVIT_PROCESSOR_HF_FLOAT && (sizes->crops || sizes->shortest > 0))
+        set_other(r, sizes->crops ? "do_center_crop" : "size.shortest_edge", "not squashed, in float32");
+    else if (sizes->shortest > 0 && !sizes->crops)
+        set_other(r, "size.shortest_edge", "shorter edge, no crop");
+    else if (squashes && sizes->crops && sizes->both[0] * sizes->crop[1] != sizes->both[1] * sizes->crop[0])
+        set_other(r, "crop_size", "cut to another shape");
+    if (r->facts->of[RVIT_FACT_FIT].given || (!squashes && sizes->shortest == 0))
+        return;
+    rvit_facts_set(r->facts, RVIT_FACT_FIT, squashes ? RVIT_FIT_SQUASH : RVIT_FIT_CROP,
+                   rvit_config_where(r, squashes ? "size" : "size.shortest_edge", where));
+    if (sizes->crops)
+        set_crop(r, sizes, squashes ? sizes->both[0] : (double)sizes->shortest);
+    else
+        rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* no weaker file may cut */
+    rvit_facts_set_several(r->facts, RVIT_FACT_PROCESSED, made, 2, rvit_config_where(r, sizes->crops ? "crop_size" : "size", where));
+}
+
+rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root)
+{
+    char where[RVIT_FACT_WHERE], text[RVIT_FACT_TEXT], shown[SHOWN_NAME];
+    const struct rvit_processor_class *class = *r->processor;
+    const char *name = NULL;
+    struct sizes sizes = {.resizes = 1};
+    RVIT_TRY(find_class(r, root, &name, &class));
+    RVIT_TRY(read_colours(r, root, class));
+    RVIT_TRY(read_filter(r, root, class));
+    RVIT_TRY(rvit_config_bool(r, root, "do_resize", &sizes.resizes));
+    RVIT_TRY(read_size(r, root, class, &sizes));
+    RVIT_TRY(read_crop(r, root, class, &sizes));
+    /* A class that is not in the list may do anything with these fields. */
+    if (name != NULL && class == NULL) {
+        rvit_printable(shown, sizeof shown, name);
+        snprintf(text, sizeof text, "by %s, not known here", shown);
+        set_other(r, name[0] == 0 || strstr(name, "Extractor") != NULL ? "feature_extractor_type" : "image_processor_type", text);
+    }
+    set_fit(r, &sizes, class);
+    rvit_facts_set(r->facts, RVIT_FACT_PROCESSOR, class != NULL ? class->processor : RVIT_PROCESSOR_HF,
+                   rvit_config_where(r, name == NULL ? "size" : "image_processor_type", where));
+    return RVIT_OK;
+}

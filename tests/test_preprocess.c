@@ -1,0 +1,276 @@
+/* From the files beside a model to its input: bit for bit what timm and transformers make of a picture. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "core/config_read.h"
+#include "core/vit_describe.h"
+#include "tools/cli/recipe.h"
+
+#include "preprocess_vectors.h"
+
+enum { MOST_VALUES = 3 * 400 * 400 };
+
+static char folder[64];
+static const char *const names[] = {"config.json", "preprocessor_config.json", "open_clip_config.json"};
+static float values[MOST_VALUES];
+
+/* What the tool prints to its user. */
+void complain(const char *subject, const char *format, ...)
+{
+    (void)subject;
+    (void)format;
+}
+
+static void write_beside(const char *name, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    (void)unlink(path);
+    if (text == NULL)
+        return;
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    strcpy(folder, "/tmp/raggedvit-test-XXXXXX");
+    return mkdtemp(folder) == NULL ? -1 : 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        write_beside(names[i], NULL);
+    return rmdir(folder);
+}
+
+/* What the files tell a model with inputs of that size. */
+static rvit_model_info read_files(const char *config, const char *preprocessor, const char *open_clip, int32_t height, int32_t width)
+{
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    rvit_facts facts = {0};
+    rvit_obstacles obstacles = {0};
+    rvit_alloc alloc = {0};
+    char path[128];
+    write_beside(names[0], config);
+    write_beside(names[1], preprocessor);
+    write_beside(names[2], open_clip);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    rvit_alloc_init(&alloc, NULL);
+    const rvit_config_source source = {path, NULL, NULL};
+    const rvit_status status = rvit_config_files(&source, &alloc, &facts, &obstacles);
+    if (status != RVIT_OK)
+        fail_msg("%s", rvit_status_detail());
+    info.image_height = height;
+    info.image_width = width;
+    rvit_describe_pictures(&info, &facts);
+    return info;
+}
+
+static bool recipe_of(const rvit_model_info *info, struct preprocess *out)
+{
+    static const struct recipe_options none;
+    *out = (struct preprocess){0};
+    for (int c = 0; c < 3; c++) {
+        out->mean[c] = info->mean[c];
+        out->deviation[c] = info->std[c];
+    }
+    return recipe_geometry(&none, info, out);
+}
+
+static struct image noise(int32_t width, int32_t height)
+{
+    struct image out;
+    struct image_error error;
+    uint32_t x = 12345;
+    assert_true(image_create(width, height, &out, &error));
+    for (size_t i = 0; i < (size_t)width * (size_t)height * 3; i++) {
+        x = x * 1664525u + 1013904223u;
+        out.pixels[i] = (uint8_t)(x >> 24);
+    }
+    return out;
+}
+
+static uint32_t crc32_of(const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    uint32_t crc = 0xffffffffu;
+    for (size_t i = 0; i < size; i++) {
+        crc ^= bytes[i];
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+    }
+    return ~crc;
+}
+
+static void compare(const struct vector *vector, const struct preprocess *recipe, int p)
+{
+    struct image picture = noise(picture_sizes[p][0], picture_sizes[p][1]);
+    struct image_error error;
+    const size_t n = 3 * (size_t)vector->height * (size_t)vector->width;
+    if (!preprocess_picture(image_whole(&picture), recipe, false, values, NULL, &error))
+        fail_msg("%s, picture %d: %s", vector->name, p, error.text);
+    if (vector->n_values == 0 && crc32_of(values, n * sizeof *values) != vector->crc[p])
+        fail_msg("%s, picture %d x %d: other values", vector->name, picture.width, picture.height);
+    for (int32_t i = 0; i < vector->n_values; i++)
+        if (!(values[97 * i] - vector->values[p][i] < 1e-5f && vector->values[p][i] - values[97 * i] < 1e-5f))
+            fail_msg("%s, picture %d, value %d: %.9g, expected %.9g", vector->name, p, (int)i, (double)values[97 * i],
+                     (double)vector->values[p][i]);
+    image_free(&picture);
+}
+
+static void pictures_equal_those_of_timm_and_transformers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
+        const struct vector *vector = &vectors[i];
+        const rvit_model_info info = read_files(vector->config, vector->preprocessor, NULL, vector->height, vector->width);
+        struct preprocess recipe;
+        if (!recipe_of(&info, &recipe))
+            fail_msg("%s: refused", vector->name);
+        for (int p = 0; p < N_PICTURES; p++)
+            compare(vector, &recipe, p);
+    }
+}
+
+/* timm's and torchvision's sizes of a resize and offsets of a crop. */
+static void sizes_and_offsets(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t width, height, edge, crop;
+        int64_t to_width, to_height, left, top;
+    } cases[] = {
+        {500, 375, 256, 224, 341, 256, 58, 16},  {500, 375, 248, 224, 330, 248, 53, 12},   {500, 375, 384, 384, 512, 384, 64, 0},
+        {500, 375, 438, 384, 584, 438, 100, 27}, {375, 500, 256, 224, 256, 341, 16, 58},   {375, 500, 248, 224, 248, 330, 12, 53},
+        {333, 500, 256, 224, 256, 384, 16, 80},  {1000, 1000, 248, 224, 248, 248, 12, 12}, {203, 101, 102, 99, 205, 102, 53, 2},
+        {500, 375, 20, 24, 26, 20, 1, -2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct preprocess recipe = preprocess_deit(cases[i].crop);
+        recipe.resize_width = recipe.resize_height = cases[i].edge;
+        const struct preprocess_geometry plan = preprocess_plan(&recipe, cases[i].width, cases[i].height);
+        assert_int_equal(plan.width, cases[i].to_width);
+        assert_int_equal(plan.height, cases[i].to_height);
+        assert_int_equal(plan.left, cases[i].left);
+        assert_int_equal(plan.top, cases[i].top);
+    }
+    assert_int_equal(preprocess_deit(224).resize_width, 248);
+    assert_int_equal(preprocess_deit(192).resize_width, 213);
+    assert_int_equal(preprocess_deit(384).resize_width, 384);
+}
+
+static void other_ways_are_not_taken_for_these(void **state)
+{
+    (void)state;
+    static const char *const preprocessors[] = {
+        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":256}",
+        "{\"image_processor_type\":\"ViTImageProcessor\",\"do_resize\":false}",
+        "{\"image_processor_type\":\"CLIPImageProcessor\",\"do_center_crop\":false}",
+        "{\"image_processor_type\":\"CLIPImageProcessor\",\"size\":{\"longest_edge\":224}}",
+        "{\"image_processor_type\":\"CLIPImageProcessor\",\"size\":{\"shortest_edge\":224,\"longest_edge\":300}}",
+        "{\"image_processor_type\":\"ViTImageProcessor\",\"rescale_factor\":0.00784313725490196}",
+        "{\"image_processor_type\":\"ViTImageProcessor\",\"do_rescale\":false}",
+        "{\"image_processor_type\":\"ViTImageProcessor\",\"resample\":1}",
+        "{\"image_processor_type\":\"DINOv3ViTImageProcessor\",\"do_center_crop\":true,\"crop_size\":200}",
+        "{\"size\":224}", /* of the shorter edge, or of both */
+    };
+    struct preprocess recipe;
+    for (size_t i = 0; i < sizeof preprocessors / sizeof *preprocessors; i++) {
+        const rvit_model_info info = read_files(NULL, preprocessors[i], NULL, 224, 224);
+        if (recipe_of(&info, &recipe))
+            fail_msg("%s was taken", preprocessors[i]);
+    }
+    const rvit_model_info timm =
+        read_files("{\"architecture\":\"deit_tiny_patch16_224\",\"pretrained_cfg\":{\"interpolation\":\"lanczos\"}}", NULL, NULL, 224, 224);
+    assert_false(recipe_of(&timm, &recipe));
+}
+
+static void open_clip_and_a_size_of_ones_own(void **state)
+{
+    (void)state;
+    static const char open_clip[] = "{\"model_cfg\":{\"embed_dim\":8,\"vision_cfg\":{\"layers\":1,\"width\":64,\"patch_size\":16}},"
+                                    "\"preprocess_cfg\":{\"mean\":[0.5,0.5,0.5],\"std\":[0.5,0.5,0.5],\"interpolation\":\"bilinear\","
+                                    "\"resize_mode\":\"%s\",\"fill_color\":7}}";
+    static const char *const modes[] = {"shortest", "squash", "longest"};
+    static const enum preprocess_fit fits[] = {PREPROCESS_CROP, PREPROCESS_SQUASH, PREPROCESS_BORDER};
+    struct preprocess recipe;
+    char text[512];
+    for (int i = 0; i < 3; i++) {
+        snprintf(text, sizeof text, open_clip, modes[i]);
+        const rvit_model_info info = read_files(NULL, NULL, text, 28, 28);
+        assert_true(recipe_of(&info, &recipe) && recipe.fit == fits[i] && recipe.filter == RESIZE_BILINEAR);
+        assert_true(recipe.resize_width == 28 && recipe.resize_height == 28 && recipe.fill[1] == (i == 2 ? 7 : 0));
+    }
+    /* A processor for 224 x 224 before a model that runs at 518 x 518: the same share. */
+    const rvit_model_info info = read_files(NULL,
+                                            "{\"image_processor_type\":\"BitImageProcessor\",\"size\":{\"shortest_edge\":256},"
+                                            "\"crop_size\":{\"height\":224,\"width\":224}}",
+                                            NULL, 518, 518);
+    assert_true(recipe_of(&info, &recipe) && recipe.resize_height == 592 && recipe.resize_width == 592);
+    assert_int_equal(info.processor_height, 224);
+}
+
+/* Resized whole, these would take gigabytes. */
+static void thin_pictures(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{1, 100000}, {100000, 1}, {1, 1}};
+    struct preprocess recipes[3] = {preprocess_deit(224), preprocess_deit(224), preprocess_deit(224)};
+    recipes[1].like = PREPROCESS_HF;
+    recipes[2].fit = PREPROCESS_BORDER;
+    for (int r = 0; r < 3; r++)
+        for (int i = 0; i < 3; i++) {
+            struct image in = noise(sizes[i][0], sizes[i][1]);
+            struct image_error error = {""};
+            /* PyTorch's weights depend on all of an axis, and a border leaves nothing of such a picture. */
+            const bool refused = r > 0 && i < 2;
+            assert_int_equal(preprocess_picture(image_whole(&in), &recipes[r], false, values, NULL, &error), !refused);
+            assert_true(!refused || strstr(error.text, "too thin") != NULL);
+            image_free(&in);
+        }
+}
+
+static void a_tile_is_squashed(void **state)
+{
+    (void)state;
+    struct image sheet = noise(96, 64), view;
+    struct image_error error;
+    const struct preprocess recipe = preprocess_deit(224);
+    const struct image_view cut = {sheet.pixels + ((size_t)32 * 96 + 64) * 3, 96 * 3, 32, 32};
+    const struct resize how = {.filter = RESIZE_BICUBIC, .width = 224, .height = 224};
+    struct image expected;
+    assert_true(image_create(224, 224, &expected, &error));
+    assert_true(resize_window(cut, &how, &expected, &error));
+    assert_true(preprocess_picture(cut, &recipe, true, values, &view, &error));
+    assert_memory_equal(view.pixels, expected.pixels, 224 * 224 * 3);
+    image_free(&sheet);
+    image_free(&view);
+    image_free(&expected);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pictures_equal_those_of_timm_and_transformers),
+        cmocka_unit_test(sizes_and_offsets),
+        cmocka_unit_test(other_ways_are_not_taken_for_these),
+        cmocka_unit_test(open_clip_and_a_size_of_ones_own),
+        cmocka_unit_test(thin_pictures),
+        cmocka_unit_test(a_tile_is_squashed),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
