@@ -113,9 +113,15 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     static const struct {
         const char *key;
         rvit_fact fact;
-    } integers[] = {{"num_heads", RVIT_FACT_HEADS},   {"embed_dim", RVIT_FACT_DIM},           {"depth", RVIT_FACT_DEPTH},
-                    {"in_chans", RVIT_FACT_CHANNELS}, {"num_classes", RVIT_FACT_CLASSES},     {"reg_tokens", RVIT_FACT_REGISTERS},
-                    {"patch_size", RVIT_FACT_PATCH},  {"num_reg_tokens", RVIT_FACT_REGISTERS}};
+    } integers[] = {{"num_heads", RVIT_FACT_HEADS},
+                    {"embed_dim", RVIT_FACT_DIM},
+                    {"depth", RVIT_FACT_DEPTH},
+                    {"in_chans", RVIT_FACT_CHANNELS},
+                    {"num_classes", RVIT_FACT_CLASSES},
+                    {"reg_tokens", RVIT_FACT_REGISTERS},
+                    {"patch_size", RVIT_FACT_PATCH},
+                    {"num_reg_tokens", RVIT_FACT_REGISTERS},
+                    {"attn_pool_num_heads", RVIT_FACT_MAP_HEADS}};
     /* The tensors show these, or they only matter in training. */
     static const char *const shown_by_tensors[] = {"num_heads",
                                                    "embed_dim",
@@ -153,6 +159,8 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "qkv_fused",
                                                    "swiglu_mlp",
                                                    "swiglu_align_to",
+                                                   "attn_pool_num_heads",
+                                                   "attn_pool_mlp_ratio",
                                                    "rope_temperature",
                                                    "rope_grid_offset",
                                                    "ref_feat_shape",
@@ -171,8 +179,11 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(read_norm(&r, args));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
-    int32_t final_norm = 1;
+    int32_t final_norm = 1, cls = -1;
     char where[RVIT_FACT_WHERE];
+    RVIT_TRY(rvit_config_bool(&r, args, "class_token", &cls));
+    if (cls >= 0)
+        rvit_facts_set(r.facts, RVIT_FACT_CLS, cls, rvit_config_where(&r, "class_token", where));
     RVIT_TRY(rvit_config_bool(&r, args, "final_norm", &final_norm));
     if (!final_norm)
         rvit_facts_set(r.facts, RVIT_FACT_FINAL_NORM, 0, rvit_config_where(&r, "final_norm", where));

@@ -82,12 +82,13 @@ static int begins_with(const char *text, const char *start)
    half of CLIP and of SigLIP. */
 static int ignorable(const rvit_geometry *g, const char *name)
 {
-    static const char *const text[] = {"text_model.",      "text_projection",      "logit_scale", "logit_bias",
-                                       "token_embedding.", "positional_embedding", "ln_final.",   "transformer."};
+    static const char *const text[] = {"text_model.",          "text_projection", "logit_scale",  "logit_bias", "token_embedding.",
+                                       "positional_embedding", "ln_final.",       "transformer.", "text."};
     if (begins_with(name, "score_predictor.") || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
         ends_with(name, "pooler.dense.bias") || ends_with(name, "position_ids"))
         return 1;
-    if (strcmp(g->family->name, "hf-clip") != 0 && strcmp(g->family->name, "hf-siglip") != 0 && !begins_with(g->family->prefix, "visual."))
+    if (strcmp(g->family->name, "hf-clip") != 0 && strcmp(g->family->name, "hf-siglip") != 0 && strcmp(g->family->name, "hf-aimv2") != 0 &&
+        !begins_with(g->family->prefix, "visual."))
         return 0;
     for (size_t i = 0; i < sizeof text / sizeof *text; i++)
         if (begins_with(name, text[i]))
@@ -229,7 +230,10 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
     config->cls_and_mean = g->extents[RVIT_EXTENT_HEAD_IN] > g->extents[RVIT_EXTENT_DIM];
     config->cls = g->has[RVIT_PART_CLS_TOKEN];
     config->fc_norm = g->has[RVIT_PART_FC_NORM];
-    config->map_mlp = g->has[RVIT_PART_MAP] ? (int32_t)g->extents[RVIT_EXTENT_MAP_MLP] : 0;
+    config->map = g->has[RVIT_PART_MAP];
+    config->map_mlp = (int32_t)g->extents[RVIT_EXTENT_MAP_MLP];
+    config->map_bias = g->has[RVIT_PART_MAP_KV_BIAS];
+    config->patch_norm = g->has[RVIT_PART_PATCH_NORM];
     config->measured = 1;
     config->info.n_predictors = count_predictors(g, config->missing_predictor);
     return RVIT_OK;

@@ -104,7 +104,7 @@ static rvit_status infer_mlp(rvit_geometry *g)
         majority(rows < 0 ? rows : rows / parts, bias < 0 ? bias : bias / parts, rvit_geometry_vote(g, RVIT_ROLE_FC2_WEIGHT, 2, 1));
     RVIT_TRY(set_extent(g, RVIT_EXTENT_MLP, mlp, MAX_EXTENT, "width of the MLP", RVIT_ROLE_FC1_WEIGHT));
     g->extents[RVIT_EXTENT_FC1_ROWS] = parts * mlp;
-    if (!g->has[RVIT_PART_MAP])
+    if (!g->has[RVIT_PART_MAP] || g->family->names[RVIT_ROLE_MAP_FC1_WEIGHT] == NULL)
         return RVIT_OK;
     const int64_t pooling =
         majority(rvit_geometry_vote(g, RVIT_ROLE_MAP_FC1_WEIGHT, 2, 0), rvit_geometry_vote(g, RVIT_ROLE_MAP_FC1_BIAS, 1, 0),

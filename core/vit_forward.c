@@ -411,21 +411,32 @@ static rvit_status add_outer(const forward *f, rvit_op *op)
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
 }
 
-/* From the spare array to x. */
-static rvit_status normalise_embedding(const forward *f)
+/* A norm of the spare array, which holds the embedding. */
+static rvit_status normalise_spare(const forward *f, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype, rvit_view out)
 {
     const rvit_model *model = f->model;
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.dtype = args.out_dtype = model->x_dtype;
+    args.dtype = model->x_dtype;
+    args.out_dtype = out_dtype;
     args.rows = f->rows;
     args.dim = model->info.dim;
     args.eps = model->info.eps;
     args.x = f->spare;
-    args.gamma = model->norm_pre_gamma;
-    args.beta = model->norm_pre_beta;
+    args.gamma = gamma;
+    args.beta = beta;
     args.norm = norm_of(args.beta);
-    args.out = f->x;
+    args.out = out;
     return rvit_layernorm(f->stream, &args);
+}
+
+/* The patches by their weight, to the spare array, and their norm. */
+static rvit_status embed_normed(const forward *f, rvit_linear_args args)
+{
+    const rvit_model *model = f->model;
+    args.bias = model->patch_bias;
+    args.out = f->spare;
+    RVIT_TRY(add_linear(f, &args, absent));
+    return normalise_spare(f, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
 }
 
 static rvit_status embed(forward *f)
@@ -443,12 +454,18 @@ static rvit_status embed(forward *f)
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = model->patch_weight;
+    if (model->unit_weight.buffer != NULL) {
+        RVIT_TRY(embed_normed(f, args));
+        args.in_features = model->info.dim;
+        args.x = f->normed;
+        args.weight = model->unit_weight;
+    }
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
     args.out = model->info.norm_pre ? f->spare : f->x;
     RVIT_TRY(add_linear(f, &args, absent));
     if (model->info.norm_pre)
-        RVIT_TRY(normalise_embedding(f));
+        RVIT_TRY(normalise_spare(f, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
     return trace_x(f, 0);
 }
 
@@ -552,8 +569,8 @@ static rvit_status probe(const forward *f, const rvit_map_weights *w)
     rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
     args.dtype = args.out_dtype = model->dtype;
     args.n_images = f->plan->desc.max_images;
-    args.n_heads = model->info.n_heads;
-    args.head_dim = model->info.head_dim;
+    args.n_heads = w->n_heads;
+    args.head_dim = w->head_dim;
     args.max_len = f->max_len;
     args.rows = f->rows.capacity;
     args.dim = model->info.dim;
@@ -589,9 +606,10 @@ static rvit_status attention_pool(forward *f)
     args.bias = w->proj_bias;
     args.out = images.x;
     RVIT_TRY(add_linear(&images, &args, absent));
+    if (w->mlp_dim == 0)
+        return RVIT_OK;
     RVIT_TRY(layernorm(&images, w->norm_gamma, w->norm_beta));
-    RVIT_TRY(
-        linear_activated(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim, w->mlp_width));
+    RVIT_TRY(linear_activated(&images, w->activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim, w->mlp_width));
     return linear_to_x(&images, f->wide, w->fc2_weight, w->fc2_bias, w->mlp_width);
 }
 

@@ -59,6 +59,9 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
     g->has[RVIT_PART_FINAL_NORM_BETA] = g->has[RVIT_PART_FINAL_NORM] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_FC_NORM_BETA] = g->has[RVIT_PART_FC_NORM] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_MAP_NORM_BETA] = g->has[RVIT_PART_MAP] && g->has[RVIT_PART_NORM_BETA];
+    g->has[RVIT_PART_MAP_KV_BIAS] = rvit_geometry_has(g, RVIT_ROLE_MAP_K_BIAS) || rvit_geometry_has(g, RVIT_ROLE_MAP_V_BIAS);
+    g->has[RVIT_PART_PATCH_NORM] = rvit_geometry_has(g, RVIT_ROLE_PATCH_NORM_GAMMA) || rvit_geometry_has(g, RVIT_ROLE_PATCH_NORM_BETA);
+    g->has[RVIT_PART_PATCH_NORM_BETA] = g->has[RVIT_PART_PATCH_NORM] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_NORM_PRE_BETA] = g->has[RVIT_PART_NORM_PRE] && g->has[RVIT_PART_NORM_BETA];
     g->has[RVIT_PART_ATTENTION_NORM] =
         rvit_geometry_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_GAMMA) || rvit_geometry_in_blocks(g, RVIT_ROLE_ATTENTION_NORM_BETA);
@@ -75,9 +78,9 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
                                  rvit_geometry_in_blocks(g, RVIT_ROLE_FC2_BIAS);
     /* Hugging Face writes an empty one where there are none. */
     g->has[RVIT_PART_REGISTER_TOKENS] = rvit_geometry_has(g, RVIT_ROLE_REGISTERS) && rvit_geometry_vote(g, RVIT_ROLE_REGISTERS, 3, 1) != 0;
-    /* Models with rotary positions may do without; all of them scale what their blocks add. */
-    g->has[RVIT_PART_POSITION_TABLE] = g->family->names[RVIT_ROLE_POSITION] != NULL &&
-                                       (rvit_geometry_has(g, RVIT_ROLE_POSITION) || !rvit_geometry_in_blocks(g, RVIT_ROLE_SCALE1));
+    /* Models with rotary positions may do without; all of them scale what their blocks add. AIMv2 may make it of sines. */
+    const int always = !rvit_geometry_in_blocks(g, RVIT_ROLE_SCALE1) && strcmp(g->family->name, "hf-aimv2") != 0;
+    g->has[RVIT_PART_POSITION_TABLE] = g->family->names[RVIT_ROLE_POSITION] != NULL && (rvit_geometry_has(g, RVIT_ROLE_POSITION) || always);
     g->has[RVIT_PART_DIST_HEAD] = rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[RVIT_PART_HEAD] =
         g->has[RVIT_PART_DIST_HEAD] || rvit_geometry_has(g, RVIT_ROLE_HEAD_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_BIAS);

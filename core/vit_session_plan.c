@@ -64,6 +64,12 @@ static int64_t layout(const rvit_session_plan *p)
     return (int64_t)p->desc.max_images + 1;
 }
 
+/* Whether the embedding goes through the spare array. */
+static int embeds_twice(const rvit_model *m)
+{
+    return m->info.norm_pre || m->unit_weight.buffer != NULL;
+}
+
 static int pools(const rvit_model *m)
 {
     return m->info.n_classes > 0 && m->info.pooling != RVIT_POOLING_CLS;

@@ -35,6 +35,8 @@ typedef enum rvit_part {
     RVIT_PART_REGISTER_TOKENS,
     RVIT_PART_POSITION_TABLE,
     RVIT_PART_PATCH_BIAS,
+    RVIT_PART_PATCH_NORM,
+    RVIT_PART_PATCH_NORM_BETA,
     RVIT_PART_NORM_PRE,
     RVIT_PART_NORM_BETA,
     RVIT_PART_NORM_PRE_BETA,
@@ -51,6 +53,7 @@ typedef enum rvit_part {
     RVIT_PART_FC_NORM_BETA,
     RVIT_PART_MAP,
     RVIT_PART_MAP_NORM_BETA,
+    RVIT_PART_MAP_KV_BIAS, /* where keys and values have weights apart */
     RVIT_PART_HEAD,
     RVIT_PART_DIST_HEAD,
     RVIT_PART_LAYER_SCALE,

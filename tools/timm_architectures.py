@@ -37,7 +37,10 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    frequencies are not here.
    PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
    names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
-   NO_NORM(names): those of TIMM without a norm after the last block. */
+   NO_NORM(names): those of TIMM without a norm after the last block.
+   NO_CLS(names): those without a CLS token.
+   MAP(heads, names): those whose attention pooling, if they have one, has that number of heads (0: that of the blocks) and the exact GELU;
+   that of all others is like their blocks. */
 """
 
 
@@ -82,6 +85,15 @@ def rotation(model):
             f"{rope.grid_offset:g}", f"{reference[0]:g}", "HALF" if rope.rotate_half else "INTERLEAVED")
 
 
+def pooling_heads(model, row):
+    """Heads of an EVA model's attention pooling, which has the exact GELU; 0: it has none, or as many as the blocks."""
+    pool = getattr(model, "attn_pool", None)
+    if pool is None:
+        return 0
+    assert type(pool).__name__ == "AttentionPoolLatent" and type(pool.mlp.act).__name__ == "GELU" and pool.norm.eps == row[5]
+    return 0 if pool.num_heads == row[3] else pool.num_heads
+
+
 def facts(name, module, model):
     block = model.blocks[0]
     kind = block_kind(module, block)
@@ -116,7 +128,7 @@ def signature(state):
 
 def survey():
     groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
-    unnormed = []
+    unnormed, bare, pools = [], [], collections.defaultdict(list)
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
         if module not in MODULES:
@@ -134,6 +146,10 @@ def survey():
         groups[row].append(name if told else f"{name}@{size[0]}")
         if all(isinstance(getattr(model, norm, None), (torch.nn.Identity, type(None))) for norm in ("norm", "fc_norm")):
             unnormed.append(name)
+        if getattr(model, "cls_token", None) is None:
+            bare.append(name)
+        if module == "eva":
+            pools[pooling_heads(model, row)].append(name)
         shape = signature(model.state_dict())
         if shape is not None:
             plain[shape].add(row[3:10])
@@ -141,7 +157,7 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rotary, rows, unnormed
+    return groups, rotary, rows, unnormed, bare, pools
 
 
 def wrapped(names):
@@ -151,7 +167,7 @@ def wrapped(names):
 
 def text():
     warnings.filterwarnings("ignore")
-    groups, rotary, plain, unnormed = survey()
+    groups, rotary, plain, unnormed, bare, pools = survey()
     lines = [HEAD.format(version=timm.__version__)]
     for row, names in sorted(groups.items(), key=str):
         dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
@@ -164,6 +180,13 @@ def text():
     lines.append("")
     lines.append("NO_NORM(")
     lines += wrapped(unnormed)
+    lines.append("")
+    lines.append("NO_CLS(")
+    lines += wrapped(bare)
+    lines.append("")
+    for heads, names in sorted(pools.items()):
+        lines.append(f"MAP({heads},")
+        lines += wrapped(names)
     lines.append("")
     for shape, found in sorted(plain.items()):
         same = {f[1:7] for f in found} == {("GELU", 1e-6, "CLS", "TABLE", 0, "PRE_NORM")}
