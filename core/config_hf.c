@@ -77,6 +77,7 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, type->position, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
     rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_PATCH_NORM, strcmp(type->name, "aimv2_vision_model") == 0, where);
     rvit_facts_set(r->facts, RVIT_FACT_CLS, type->pooling != RVIT_POOLING_MAP, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
 }

@@ -24,6 +24,8 @@ static const group groups[] = {
 #define PLAIN(...)
 #define NO_NORM(...)
 #define NO_CLS(...)
+#define PATCH_NORM(...)
+#define REGISTERS(...)
 #define MAP(...)
 #define ROTARY(...)
 #define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
@@ -67,11 +69,31 @@ static const char no_cls[] =
 #undef NO_CLS
     ;
 
+/* With a norm of the patches before their positions. */
+static const char patch_norm[] =
+#define NO_CLS(...)
+#undef PATCH_NORM
+#define PATCH_NORM(names) names
+#include "core/timm_architectures.def"
+#undef PATCH_NORM
+    ;
+
+static const struct {
+    int32_t n;
+    const char *names;
+} registers[] = {
+#define PATCH_NORM(...)
+#undef REGISTERS
+#define REGISTERS(n, names) {n, names},
+#include "core/timm_architectures.def"
+#undef REGISTERS
+};
+
 static const struct {
     int32_t heads; /* 0: as in the blocks */
     const char *names;
 } pools[] = {
-#define NO_CLS(...)
+#define REGISTERS(...)
 #undef MAP
 #define MAP(heads, names) {heads, names},
 #include "core/timm_architectures.def"
@@ -88,6 +110,8 @@ static const struct {
 #include "core/timm_architectures.def"
 #undef PLAIN
 #undef MAP
+#undef REGISTERS
+#undef PATCH_NORM
 #undef NO_CLS
 #undef NO_NORM
 #undef ROTARY
@@ -143,6 +167,18 @@ static const char *find_in(const char *list, const char *name, size_t length)
     return NULL;
 }
 
+/* What tensors show, unless a file has lost them. */
+static void set_tokens(rvit_facts *facts, const char *name, size_t length, const char *where)
+{
+    int32_t n = 0;
+    for (size_t i = 0; i < sizeof registers / sizeof *registers; i++)
+        if (find_in(registers[i].names, name, length) != NULL)
+            n = registers[i].n;
+    rvit_facts_set(facts, RVIT_FACT_REGISTERS, n, where);
+    rvit_facts_set(facts, RVIT_FACT_CLS, find_in(no_cls, name, length) == NULL, where);
+    rvit_facts_set(facts, RVIT_FACT_PATCH_NORM, find_in(patch_norm, name, length) != NULL, where);
+}
+
 /* Attention pooling of timm's EVA class, which has heads of its own and the exact GELU; that of others is as their blocks. */
 static void set_map(rvit_facts *facts, const char *name, size_t length, const char *where)
 {
@@ -192,7 +228,7 @@ int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *wh
             continue;
         set_group(facts, &groups[i], where);
         if (facts != NULL) {
-            rvit_facts_set(facts, RVIT_FACT_CLS, find_in(no_cls, name, length) == NULL, where);
+            set_tokens(facts, name, length, where);
             set_map(facts, name, length, where);
         }
         if (facts != NULL && find_in(no_norm, name, length) != NULL)

@@ -80,22 +80,22 @@ static rvit_status check_position(const char *path, const rvit_vit_config *confi
                      wants_table ? "missing" : "there", position->text, position->where);
 }
 
-/* A file that has lost its CLS token reads as one of a model without. */
-static rvit_status check_cls(const char *path, const rvit_vit_config *config, rvit_facts *facts)
+/* A part that a file may have lost: its tensors then read as those of another model. */
+static rvit_status check_part(const char *path, const rvit_vit_config *config, rvit_facts *facts, rvit_fact fact, int32_t there,
+                              rvit_role role, const char *what)
 {
-    rvit_fact_value *cls = &facts->of[RVIT_FACT_CLS];
+    rvit_fact_value *f = &facts->of[fact];
     char name[RVIT_NAME_SIZE] = "";
     const int32_t block = rvit_facts_integer(facts, RVIT_FACT_BLOCK);
     const int plain = block == RVIT_BLOCK_UNKNOWN || block == RVIT_BLOCK_PRE_NORM; /* others are refused for that */
-    if (plain && cls->given && (int32_t)cls->value[0] != config->cls) {
-        if (rvit_family_name(config->family, RVIT_ROLE_CLS, 0, name) == NULL)
-            return rvit_fail(rvit_fact_wrong(cls), "%s: a model with these tensors has no CLS token, but it has one in %s", path,
-                             cls->where);
-        return rvit_fail(rvit_fact_wrong(cls), "%s: tensor '%s' is %s, but the model has %s CLS token in %s", path, name,
-                         config->cls ? "there" : "missing", config->cls ? "no" : "a", cls->where);
+    if (plain && f->given && (int32_t)f->value[0] != there) {
+        if (rvit_family_name(config->family, role, 0, name) == NULL)
+            return rvit_fail(rvit_fact_wrong(f), "%s: a model with these tensors has no %s, but it has one in %s", path, what, f->where);
+        return rvit_fail(rvit_fact_wrong(f), "%s: tensor '%s' is %s, but the model has %s %s in %s", path, name,
+                         there ? "there" : "missing", there ? "no" : "a", what, f->where);
     }
-    cls->given = 0;
-    rvit_facts_set(facts, RVIT_FACT_CLS, config->cls, weights);
+    f->given = 0;
+    rvit_facts_set(facts, fact, there, weights);
     return RVIT_OK;
 }
 
@@ -369,7 +369,9 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     rvit_settle_pooling(config, facts);
     if (config->measured) {
         RVIT_TRY(rvit_check_pooling(path, config, facts, obstacles));
-        RVIT_TRY(check_cls(path, config, facts));
+        RVIT_TRY(check_part(path, config, facts, RVIT_FACT_CLS, config->cls, RVIT_ROLE_CLS, "CLS token"));
+        RVIT_TRY(
+            check_part(path, config, facts, RVIT_FACT_PATCH_NORM, config->patch_norm, RVIT_ROLE_PATCH_NORM_GAMMA, "norm of the patches"));
     }
     note_unknown(config, facts, obstacles);
     note_features(facts, obstacles);

@@ -36,7 +36,8 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_CHANNELS] = "channels",
                                                    [RVIT_FACT_CLASSES] = "classes",
                                                    [RVIT_FACT_REGISTERS] = "registers",
-                                                   [RVIT_FACT_CLS] = "CLS token"};
+                                                   [RVIT_FACT_CLS] = "CLS token",
+                                                   [RVIT_FACT_PATCH_NORM] = "norm of the patches"};
 
 static const char *const activations[] = {"none", "GELU", "GELU (tanh)", "quick GELU", "SiLU"};
 static const char *const poolings[] = {"unknown",
@@ -77,6 +78,7 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
         WORDS(positions);
     case RVIT_FACT_GATED:
     case RVIT_FACT_CLS:
+    case RVIT_FACT_PATCH_NORM:
         WORDS(answers);
     case RVIT_FACT_ROPE_COORDINATES:
         WORDS(coordinates);

@@ -41,7 +41,8 @@ typedef enum rvit_fact {
     RVIT_FACT_CHANNELS,
     RVIT_FACT_CLASSES,
     RVIT_FACT_REGISTERS,
-    RVIT_FACT_CLS, /* 1: there is a CLS token */
+    RVIT_FACT_CLS,        /* 1: there is a CLS token */
+    RVIT_FACT_PATCH_NORM, /* 1: there is a norm of the patches before their positions */
     RVIT_FACT_COUNT
 } rvit_fact;
 

@@ -220,15 +220,20 @@ static void lost_cls(void **state)
 static void patch_norm(void **state)
 {
     (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.architecture = "vit";
+    desc.n_heads = 3;
     bare(&deit_tiny);
     add(&scratch, "patch_embed.norm.weight", 1, 192, 0, 0, 0);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias' is missing (1 missing in all)");
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias' is missing (1 missing in all)");
     add(&scratch, "patch_embed.norm.bias", 1, 192, 0, 0, 0);
-    REFUSED(NULL, RVIT_UNSUPPORTED, "a norm of the patches alone, beside prefix tokens");
-    get(&scratch, "patch_embed.norm.bias")->shape[0] = 191;
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias': expected the shape [192], found [191]");
+    REFUSED(&desc, RVIT_UNSUPPORTED, "a norm of the patches alone, beside prefix tokens");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE,
+            "tensor 'patch_embed.norm.weight' is there, but the model has no norm of the patches in config.json: arch");
     remove_beside();
+    get(&scratch, "patch_embed.norm.bias")->shape[0] = 191;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias': expected the shape [192], found [191]");
 }
 
 /* torchvision's files come without a config; its class has no choices but the heads, and published models have these. */

@@ -39,6 +39,8 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
    NO_NORM(names): those of TIMM without a norm after the last block.
    NO_CLS(names): those without a CLS token.
+   PATCH_NORM(names): those that normalise the patches before their positions are added.
+   REGISTERS(n, names): those with register tokens.
    MAP(heads, names): those whose attention pooling, if they have one, has that number of heads (0: that of the blocks) and the exact GELU;
    that of all others is like their blocks. */
 """
@@ -128,7 +130,8 @@ def signature(state):
 
 def survey():
     groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
-    unnormed, bare, pools = [], [], collections.defaultdict(list)
+    unnormed, bare, normed = [], [], []
+    pools, registers = collections.defaultdict(list), collections.defaultdict(list)
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
         if module not in MODULES:
@@ -148,6 +151,10 @@ def survey():
             unnormed.append(name)
         if getattr(model, "cls_token", None) is None:
             bare.append(name)
+        if not isinstance(getattr(getattr(model, "patch_embed", None), "norm", None), (torch.nn.Identity, type(None))):
+            normed.append(name)
+        if getattr(model, "reg_token", None) is not None:
+            registers[model.reg_token.shape[1]].append(name)
         if module == "eva":
             pools[pooling_heads(model, row)].append(name)
         shape = signature(model.state_dict())
@@ -157,7 +164,7 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rotary, rows, unnormed, bare, pools
+    return groups, rotary, rows, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed}, {"REGISTERS": registers, "MAP": pools}
 
 
 def wrapped(names):
@@ -167,7 +174,7 @@ def wrapped(names):
 
 def text():
     warnings.filterwarnings("ignore")
-    groups, rotary, plain, unnormed, bare, pools = survey()
+    groups, rotary, plain, lists, numbered = survey()
     lines = [HEAD.format(version=timm.__version__)]
     for row, names in sorted(groups.items(), key=str):
         dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
@@ -178,16 +185,15 @@ def text():
         lines.append("ROTARY(" + ", ".join(row) + ",")
         lines += wrapped(names)
     lines.append("")
-    lines.append("NO_NORM(")
-    lines += wrapped(unnormed)
-    lines.append("")
-    lines.append("NO_CLS(")
-    lines += wrapped(bare)
-    lines.append("")
-    for heads, names in sorted(pools.items()):
-        lines.append(f"MAP({heads},")
+    for kind, names in lists.items():
+        lines.append(f"{kind}(")
         lines += wrapped(names)
-    lines.append("")
+        lines.append("")
+    for kind, rows in numbered.items():
+        for number, names in sorted(rows.items()):
+            lines.append(f"{kind}({number},")
+            lines += wrapped(names)
+        lines.append("")
     for shape, found in sorted(plain.items()):
         same = {f[1:7] for f in found} == {("GELU", 1e-6, "CLS", "TABLE", 0, "PRE_NORM")}
         if len(found) == 1 and same:

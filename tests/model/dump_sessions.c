@@ -172,6 +172,8 @@ static void refused(void **state)
         {"hf_dinov3.json", NULL, NULL, "embeddings.cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
         {"timm_dinov3.json", NULL, NULL, "cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
         {"timm_dinov3_biases.json", NULL, NULL, "cls_token", RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token"},
+        {"hf_aimv2.json", NULL, NULL, "embeddings.rms_norm.weight", RVIT_BAD_FILE, "tensor 'embeddings.rms_norm.weight' is missing"},
+        {"timm_dinov3.json", NULL, NULL, "reg_token", RVIT_BAD_FILE, "a number of registers of 0, but it is 4"},
         {"timm_aimv2.json", NULL, NULL, "patch_embed.norm.weight", RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is missing"},
         {"timm_pe_core.json", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not tell)"},
     };
