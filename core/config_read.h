@@ -51,6 +51,7 @@ rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_jso
  */
 typedef struct rvit_config_source {
     const char *path, *config, *architecture;
+    const char *given; /* the text of a config.json that takes the place of all these; NULL: none */
 } rvit_config_source;
 rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles);
 

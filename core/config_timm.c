@@ -160,6 +160,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "swiglu_mlp",
                                                    "swiglu_align_to",
                                                    "attn_pool_num_heads",
+                                                   "pool_include_prefix",
                                                    "attn_pool_mlp_ratio",
                                                    "rope_temperature",
                                                    "rope_grid_offset",
@@ -179,11 +180,14 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(read_norm(&r, args));
     RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
-    int32_t final_norm = 1, cls = -1;
+    int32_t final_norm = 1, cls = -1, pools_prefix = -1;
     char where[RVIT_FACT_WHERE];
     RVIT_TRY(rvit_config_bool(&r, args, "class_token", &cls));
     if (cls >= 0)
         rvit_facts_set(r.facts, RVIT_FACT_CLS, cls, rvit_config_where(&r, "class_token", where));
+    RVIT_TRY(rvit_config_bool(&r, args, "pool_include_prefix", &pools_prefix));
+    if (pools_prefix >= 0)
+        rvit_facts_set(r.facts, RVIT_FACT_POOL_PREFIX, pools_prefix, rvit_config_where(&r, "pool_include_prefix", where));
     RVIT_TRY(rvit_config_bool(&r, args, "final_norm", &final_norm));
     if (!final_norm)
         rvit_facts_set(r.facts, RVIT_FACT_FINAL_NORM, 0, rvit_config_where(&r, "final_norm", where));

@@ -25,6 +25,7 @@ static const group groups[] = {
 #define NO_NORM(...)
 #define NO_CLS(...)
 #define PATCH_NORM(...)
+#define PREFIX(...)
 #define REGISTERS(...)
 #define MAP(...)
 #define ROTARY(...)
@@ -78,11 +79,20 @@ static const char patch_norm[] =
 #undef PATCH_NORM
     ;
 
+/* Whose attention pooling reads prefix tokens too. */
+static const char prefix[] =
+#define PATCH_NORM(...)
+#undef PREFIX
+#define PREFIX(names) names
+#include "core/timm_architectures.def"
+#undef PREFIX
+    ;
+
 static const struct {
     int32_t n;
     const char *names;
 } registers[] = {
-#define PATCH_NORM(...)
+#define PREFIX(...)
 #undef REGISTERS
 #define REGISTERS(n, names) {n, names},
 #include "core/timm_architectures.def"
@@ -111,6 +121,7 @@ static const struct {
 #undef PLAIN
 #undef MAP
 #undef REGISTERS
+#undef PREFIX
 #undef PATCH_NORM
 #undef NO_CLS
 #undef NO_NORM
@@ -179,7 +190,8 @@ static void set_tokens(rvit_facts *facts, const char *name, size_t length, const
     rvit_facts_set(facts, RVIT_FACT_PATCH_NORM, find_in(patch_norm, name, length) != NULL, where);
 }
 
-/* Attention pooling of timm's EVA class, which has heads of its own and the exact GELU; that of others is as their blocks. */
+/* Attention pooling of timm's EVA class, which has heads of its own and the exact GELU and reads all rows; that of others is as their
+   blocks, and reads the patches. */
 static void set_map(rvit_facts *facts, const char *name, size_t length, const char *where)
 {
     int32_t heads = 0, own = 0;
@@ -192,6 +204,7 @@ static void set_map(rvit_facts *facts, const char *name, size_t length, const ch
         rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, heads, where);
     else if (facts->of[RVIT_FACT_HEADS].given)
         rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, facts->of[RVIT_FACT_HEADS].value[0], where);
+    rvit_facts_set(facts, RVIT_FACT_POOL_PREFIX, own || find_in(prefix, name, length) != NULL, where);
     if (own)
         rvit_facts_set(facts, RVIT_FACT_MAP_ACTIVATION, RVIT_ACTIVATION_GELU, where);
     else if (facts->of[RVIT_FACT_ACTIVATION].given)

@@ -260,15 +260,17 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_POOLING, "what the head reads", "--pool"},
                   {RVIT_FACT_MAP_HEADS, "the number of heads of the attention pooling", "--architecture"},
                   {RVIT_FACT_MAP_ACTIVATION, "the activation of the attention pooling", "--architecture"},
+                  {RVIT_FACT_POOL_PREFIX, "whether the attention pooling reads the prefix tokens", "--architecture"},
                   {RVIT_FACT_POSITION, "whether positions are rotary", "--position"},
                   {RVIT_FACT_IMAGE, "the image size", "--image-size"}};
-    char what[400] = "", options[160] = "";
+    char what[480] = "", options[180] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
         const int maps = config->measured && rvit_facts_integer(facts, RVIT_FACT_POOLING) == RVIT_POOLING_MAP;
         const int unread = (needed[i].fact == RVIT_FACT_POOLING && config->measured && config->info.n_classes == 0) ||
                            (needed[i].fact == RVIT_FACT_RMS_NORM && !config->measured) ||
                            (needed[i].fact == RVIT_FACT_MAP_HEADS && !maps) ||
+                           (needed[i].fact == RVIT_FACT_POOL_PREFIX && !(maps && config->info.n_prefix > 0)) ||
                            (needed[i].fact == RVIT_FACT_MAP_ACTIVATION && !(maps && config->map_mlp > 0));
         const int told = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
         if (facts->of[needed[i].fact].given || unread || told)

@@ -10,6 +10,7 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_POOLING] = "pooling",
                                                    [RVIT_FACT_MAP_HEADS] = "pooling heads",
                                                    [RVIT_FACT_MAP_ACTIVATION] = "pooling activation",
+                                                   [RVIT_FACT_POOL_PREFIX] = "pooling of prefix",
                                                    [RVIT_FACT_POSITION] = "position",
                                                    [RVIT_FACT_ROPE_BASE] = "rotary base",
                                                    [RVIT_FACT_ROPE_COORDINATES] = "rotary coordinates",
@@ -78,6 +79,7 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
         WORDS(positions);
     case RVIT_FACT_GATED:
     case RVIT_FACT_CLS:
+    case RVIT_FACT_POOL_PREFIX:
     case RVIT_FACT_PATCH_NORM:
         WORDS(answers);
     case RVIT_FACT_ROPE_COORDINATES:

@@ -13,7 +13,8 @@ typedef enum rvit_fact {
     /* Of attention pooling. */
     RVIT_FACT_MAP_HEADS,
     RVIT_FACT_MAP_ACTIVATION,
-    RVIT_FACT_POSITION, /* rvit_position */
+    RVIT_FACT_POOL_PREFIX, /* 1: attention pooling reads prefix rows too; of a mean, 0 unless told */
+    RVIT_FACT_POSITION,    /* rvit_position */
     /* Of rotary positions. */
     RVIT_FACT_ROPE_BASE,
     RVIT_FACT_ROPE_COORDINATES, /* rvit_rope_coordinates */

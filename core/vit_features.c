@@ -13,6 +13,7 @@ static const char *const not_run[RVIT_FEATURE_COUNT] = {
     [RVIT_FEATURE_POST_NORM] = "blocks that normalise what they add",
     [RVIT_FEATURE_PARALLEL] = "blocks with attention and MLP side by side",
     [RVIT_FEATURE_OTHER_BLOCK] = "blocks or a stem that no plain Vision Transformer has",
+    [RVIT_FEATURE_DIFFERENTIAL] = "differential attention",
     [RVIT_FEATURE_META_NAMES] = "the tensor names of DINOv3's own code",
     [RVIT_FEATURE_MIXED_ROPE] = "rotary positions with learned frequencies",
     [RVIT_FEATURE_RELATIVE_POSITION] = "a relative position bias",

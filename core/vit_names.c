@@ -238,6 +238,8 @@ static const struct {
 } parts[] = {
     {".attn.q_norm.", 0, RVIT_FEATURE_QK_NORM},
     {".attn.k_norm.", 0, RVIT_FEATURE_QK_NORM},
+    {".attn.lambda_q1", 0, RVIT_FEATURE_DIFFERENTIAL},
+    {".in_norm.", 0, RVIT_FEATURE_PARALLEL},
     {".mlp.w12.", 0, RVIT_FEATURE_GATED},
     {".mlp.w3.", 0, RVIT_FEATURE_GATED},
     {".mlp.weights_in.", 0, RVIT_FEATURE_GATED},

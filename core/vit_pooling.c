@@ -42,7 +42,11 @@ void rvit_settle_pooling(rvit_vit_config *config, rvit_facts *facts)
 /* The heads of attention pooling must be of a width that the op takes (rvit_probe). */
 static rvit_status check_map(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
 {
-    const rvit_fact_value *heads = &facts->of[RVIT_FACT_MAP_HEADS];
+    const rvit_fact_value *heads = &facts->of[RVIT_FACT_MAP_HEADS], *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
+    if (config->info.n_prefix > 0 && prefix->given && prefix->value[0] == 0)
+        rvit_obstacles_add(obstacles,
+                           "the model has attention pooling of the patches alone, beside prefix tokens, which is not supported (%s)",
+                           prefix->where);
     if (!heads->given)
         return RVIT_OK;
     if (config->map_heads < 1 || config->info.dim % config->map_heads != 0)
@@ -82,6 +86,11 @@ rvit_status rvit_check_pooling(const char *path, const rvit_vit_config *config, 
                          pooling->where);
     if (!has_head)
         return RVIT_OK;
+    const rvit_fact_value *prefix = &facts->of[RVIT_FACT_POOL_PREFIX];
+    const int means = kind == RVIT_POOLING_MEAN || kind == RVIT_POOLING_MEAN_NORM || kind == RVIT_POOLING_MEAN_RAW;
+    if (means && info->n_prefix > 0 && rvit_facts_integer(facts, RVIT_FACT_POOL_PREFIX) &&
+        strstr(prefix->where, "pool_include_prefix") != NULL)
+        rvit_obstacles_add(obstacles, "the model has a mean over the prefix tokens too, which is not supported (%s)", prefix->where);
     if (kind == RVIT_POOLING_NONE)
         rvit_obstacles_add(obstacles, "the model has a head on every row, which is not supported (%s)", pooling->where);
     if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)

@@ -363,6 +363,27 @@ static void preparation_of_pictures(void **state)
     remove_beside();
 }
 
+/* The text of a config, in the place of files. */
+static void given_config(void **state)
+{
+    (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_base_patch16_224\"}");
+    desc.config = "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"quick_gelu\",\"num_heads\":6}}";
+    rvit_model_info info = loaded(&desc);
+    assert_true(info.activation == RVIT_ACTIVATION_QUICK_GELU && info.n_heads == 6);
+    desc.n_heads = 3;
+    assert_int_equal(loaded(&desc).n_heads, 3);
+    desc.config = "{\"architecture\":\"deit_base_patch16_224\"}";
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the tensors have a width of 192, but it is 768 in given config: architecture");
+    desc.config = "{\"architecture\":";
+    REFUSED(&desc, RVIT_BAD_FILE, "the given config");
+    desc.config = "{} {}";
+    REFUSED(&desc, RVIT_BAD_FILE, "the given config");
+    remove_beside();
+}
+
 /* A file of another model, or broken. */
 static void bad_configs(void **state)
 {
@@ -415,6 +436,7 @@ int main(void)
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),
         cmocka_unit_test(bad_configs),
+        cmocka_unit_test(given_config),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

@@ -98,6 +98,13 @@ static void families(void **state)
         {"{\"architecture\":\"vit_small_patch16_rope_mixed_224\"}",
          {"cls_token", "patch_embed.proj.weight", "rope.freqs", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "norm.weight"},
          {"rotary positions with learned frequencies, which is not supported (tensor 'rope.freqs')"}},
+        {"{\"architecture\":\"vit_dwee_patch16_reg1_gap_256\"}",
+         {"reg_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "blocks.0.attn.lambda_q1",
+          "norm.weight"},
+         {"differential attention, which is not supported (tensor 'blocks.0.attn.lambda_q1')"}},
+        {"{\"architecture\":\"vit_pwee_patch16_reg1_gap_256\"}",
+         {"reg_token", "patch_embed.proj.weight", "blocks.0.in_norm.weight", "blocks.0.in_proj.weight", "norm.weight"},
+         {"blocks with attention and MLP side by side, which is not supported (tensor 'blocks.0.in_norm.weight')"}},
         {"{\"architecture\":\"vit_base_patch16_sapiens2\"}",
          {"cls_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.q_proj.weight", "blocks.0.attn.q_norm.weight",
           "norm.weight"},
@@ -172,8 +179,13 @@ static void attention_pooling(void **state)
         write_beside("config.json", text);
         REFUSED(NULL, cases[i].status, cases[i].word);
     }
+    /* timm's other class leaves out the prefix rows. */
+    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\"}}");
+    REFUSED(NULL, RVIT_UNSUPPORTED,
+            "attention pooling of the patches alone, beside prefix tokens, which is not supported (config.json: arch");
     write_beside("config.json",
-                 "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\",\"act_layer\":\"quick_gelu\"}}");
+                 "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\",\"act_layer\":\"quick_gelu\","
+                 "\"pool_include_prefix\":true}}");
     expect_fact("pooling heads", "3", "architecture");
     expect_fact("pooling activation", "quick GELU", "architecture");
     remove_beside();
@@ -183,12 +195,17 @@ static void attention_pooling(void **state)
     desc.activation = RVIT_ACTIVATION_GELU;
     desc.eps = 1e-6f;
     desc.position = RVIT_POSITION_TABLE;
+    REFUSED(&desc, RVIT_UNSUPPORTED, "whether the attention pooling reads the prefix tokens: give --architecture");
+    drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
+    get(&scratch, "pos_embed")->shape[1]--;
     assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MAP);
     desc.position = RVIT_POSITION_BOTH;
     REFUSED(&desc, RVIT_UNSUPPORTED, "the number of heads of the attention pooling, the activation of the attention pooling",
             "--architecture");
     pack_gate();
     add_map(&deit_tiny);
+    drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
+    get(&scratch, "pos_embed")->shape[1]--;
     desc.position = RVIT_POSITION_TABLE;
     desc.activation = RVIT_ACTIVATION_SILU;
     REFUSED(&desc, RVIT_UNSUPPORTED, "tell the activation of the attention pooling: give --architecture");

@@ -40,6 +40,7 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    NO_NORM(names): those of TIMM without a norm after the last block.
    NO_CLS(names): those without a CLS token.
    PATCH_NORM(names): those that normalise the patches before their positions are added.
+   PREFIX(names): those whose attention pooling reads prefix tokens too, beside those of MAP.
    REGISTERS(n, names): those with register tokens.
    MAP(heads, names): those whose attention pooling, if they have one, has that number of heads (0: that of the blocks) and the exact GELU;
    that of all others is like their blocks. */
@@ -130,7 +131,7 @@ def signature(state):
 
 def survey():
     groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
-    unnormed, bare, normed = [], [], []
+    unnormed, bare, normed, prefixed = [], [], [], []
     pools, registers = collections.defaultdict(list), collections.defaultdict(list)
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
@@ -153,6 +154,8 @@ def survey():
             bare.append(name)
         if not isinstance(getattr(getattr(model, "patch_embed", None), "norm", None), (torch.nn.Identity, type(None))):
             normed.append(name)
+        if getattr(model, "pool_include_prefix", False) and getattr(model, "attn_pool", None) is not None:
+            prefixed.append(name)
         if getattr(model, "reg_token", None) is not None:
             registers[model.reg_token.shape[1]].append(name)
         if module == "eva":
@@ -164,7 +167,7 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rotary, rows, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed}, {"REGISTERS": registers, "MAP": pools}
+    return groups, rotary, rows, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed, "PREFIX": prefixed}, {"REGISTERS": registers, "MAP": pools}
 
 
 def wrapped(names):

@@ -175,6 +175,9 @@ static void refused(void **state)
         {"hf_aimv2.json", NULL, NULL, "embeddings.rms_norm.weight", RVIT_BAD_FILE, "tensor 'embeddings.rms_norm.weight' is missing"},
         {"timm_dinov3.json", NULL, NULL, "reg_token", RVIT_BAD_FILE, "a number of registers of 0, but it is 4"},
         {"timm_aimv2.json", NULL, NULL, "patch_embed.norm.weight", RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is missing"},
+        {"timm_mean.json", "model_args",
+         "{\"num_heads\":1,\"embed_dim\":64,\"depth\":2,\"img_size\":64,\"global_pool\":\"avg\",\"pool_include_prefix\":true}", NULL,
+         RVIT_UNSUPPORTED, "a mean over the prefix tokens too"},
         {"timm_pe_core.json", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not tell)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
