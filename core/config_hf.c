@@ -149,7 +149,7 @@ static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vi
     }
     if (strcmp(type->name, "siglip2_vision_model") == 0)
         rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_PATCH_ORDER, rvit_config_where(r, "model_type", where));
-    return rvit_config_activation_fact(r, vision, "hidden_act");
+    return rvit_config_activation_fact(r, vision, "hidden_act", RVIT_FACT_ACTIVATION);
 }
 
 /* A classifier on top of CLIP or SigLIP averages; the weights say whether there is one. */

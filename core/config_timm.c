@@ -161,6 +161,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "swiglu_align_to",
                                                    "attn_pool_num_heads",
                                                    "pool_include_prefix",
+                                                   "attn_pool_act_layer",
                                                    "attn_pool_mlp_ratio",
                                                    "rope_temperature",
                                                    "rope_grid_offset",
@@ -179,7 +180,9 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(rvit_config_size_fact(&r, args, "img_size", RVIT_FACT_IMAGE));
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(read_norm(&r, args));
-    RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
+    RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer", RVIT_FACT_ACTIVATION));
+    /* Not one of timm's: the Python package tells it of a module. */
+    RVIT_TRY(rvit_config_activation_fact(&r, args, "attn_pool_act_layer", RVIT_FACT_MAP_ACTIVATION));
     int32_t final_norm = 1, cls = -1, pools_prefix = -1;
     char where[RVIT_FACT_WHERE];
     RVIT_TRY(rvit_config_bool(&r, args, "class_token", &cls));
