@@ -267,9 +267,9 @@ typedef struct rvit_checkpoint_desc {
    norms, what the head reads, or whether positions are rotary. These come, the first that knows one
    being believed, from
      1. desc: n_heads, activation, eps, pooling, position, architecture;
-     2. a config.json beside the file (timm's or Hugging Face's), an open_clip_config.json, a
-        preprocessor_config.json, else the text of such a config.json under "config" in the file's
-        metadata;
+     2. the text in desc.config; without it a config.json beside the file (timm's or Hugging
+        Face's), an open_clip_config.json, a preprocessor_config.json, else the text of such a
+        config.json under "config" in the file's metadata;
      3. the name of a timm architecture in that file, else under "architecture" in the metadata;
      4. for a Hugging Face file, the defaults of its model_type;
      5. for a bare file with the tensors of published plain models in timm's names that all compute

@@ -19,7 +19,9 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
     r.expect(m.global_pool in POOLS, "global_pool", f"is {m.global_pool!r}; expected one of {', '.join(map(repr, POOLS))}")
     r.expect(not distilled or m.global_pool == "token", "global_pool", f"is {m.global_pool!r}; expected 'token' of a distilled model")
     _embedding(r, m)
-    heads, activations, gates = set(), set(), set()
+    heads: set[int] = set()
+    activations: set[str] = set()
+    gates: set[bool] = set()
     for i, block in enumerate(m.blocks):
         where = f"blocks.{i}"
         r.part(where, block, "timm", "EvaBlock" if eva else "Block")
@@ -33,9 +35,11 @@ def read(r: Reader, m: Any, eva: bool, distilled: bool) -> Facts:
         activation, gated = _mlp(r, f"{where}.mlp", block.mlp)
         activations.add(activation)
         gates.add(gated)
-    for values, what in ((heads, "have several numbers of heads"), (activations, "have several activations"), (gates, "are gated in part")):
+    several: tuple[tuple[Any, str], ...] = ((heads, "have several numbers of heads"), (activations, "have several activations"),
+                                            (gates, "are gated in part"))
+    for values, what in several:
         r.expect(len(values) == 1, "its blocks", f"{what}: {sorted(values)}")
-    args = {"num_heads": heads.pop(), "act_layer": activations.pop(), "img_size": [int(n) for n in m.patch_embed.img_size],
+    args: dict[str, Any] = {"num_heads": heads.pop(), "act_layer": activations.pop(), "img_size": [int(n) for n in m.patch_embed.img_size],
             "class_token": m.cls_token is not None, "reg_tokens": m.num_prefix_tokens - (m.cls_token is not None) - distilled,
             "global_pool": m.global_pool}
     gated = gates.pop()
