@@ -77,7 +77,7 @@ static rvit_status hidden(const forward *f, const rvit_block_weights *w)
     args.weight = w->fc1_weight;
     args.bias = w->fc1_bias;
     args.out = f->wide;
-    return add_linear(f, &args, absent);
+    return add_linear(f, &args, w->fc1_bias_narrow);
 }
 
 static rvit_status qkv(const forward *f, const rvit_block_weights *w)

@@ -335,7 +335,7 @@ typedef struct rvit_model_desc {
                          are not rounded, but for those that are folded into others (layer scale,
                          the query of attention pooling). The residual stream, LayerNorm, softmax,
                          biases and sums are always float32, except that a device may round the
-                         bias of queries, keys and values to dtype */
+                         bias of queries, keys and values, and that before a tanh GELU, to dtype */
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
