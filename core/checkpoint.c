@@ -50,7 +50,8 @@ static rvit_status describe(rvit_checkpoint *checkpoint, const char *path, const
     const rvit_tensor_set *set = checkpoint->tensors;
     const char *shown = rvit_tensor_set_path(set);
     rvit_obstacles *obstacles = &checkpoint->obstacles;
-    const rvit_config_source source = {path, rvit_tensor_set_metadata(set, "config"), rvit_tensor_set_metadata(set, "architecture")};
+    const rvit_config_source source = {path, rvit_tensor_set_metadata(set, "config"), rvit_tensor_set_metadata(set, "architecture"),
+                                       desc->config};
     rvit_describe_options(desc, &checkpoint->facts);
     RVIT_TRY(rvit_vit_config_infer(set, desc->lenient, checkpoint->used, &checkpoint->config, obstacles));
     RVIT_TRY(rvit_config_files(&source, &checkpoint->alloc, &checkpoint->facts, obstacles));

@@ -56,11 +56,11 @@ static rvit_status read_beside(const rvit_config_source *source, const char *nam
     return status;
 }
 
-/* Text of a checkpoint's own metadata. */
-static rvit_status read_metadata(const char *text, rvit_alloc *alloc, rvit_config_reader *r)
+/* A config.json that is no file. path, name: what it is called. */
+static rvit_status read_text(const char *text, const char *path, const char *name, rvit_alloc *alloc, rvit_config_reader *r)
 {
-    r->path = "the checkpoint's metadata: config";
-    r->name = "metadata";
+    r->path = path;
+    r->name = name;
     const size_t size = strlen(text);
     char *copy = rvit_alloc_new(alloc, size + 1);
     if (copy == NULL)
@@ -93,13 +93,15 @@ rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *allo
     const struct rvit_processor_class *processor = NULL;
     rvit_config_reader r = {NULL, NULL, "", facts, obstacles, &processor};
     int32_t found, others;
+    if (source->given != NULL)
+        return read_text(source->given, "the given config", "given config", alloc, &r);
     /* open_clip's repositories may hold a config.json for transformers too, of weights under other names. */
     RVIT_TRY(read_beside(source, "config.json", read_model_type, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "preprocessor_config.json", rvit_config_preprocessor, alloc, &r, &others));
     RVIT_TRY(read_beside(source, "config.json", read_model, alloc, &r, &found));
     RVIT_TRY(read_beside(source, "open_clip_config.json", rvit_config_open_clip, alloc, &r, &others));
     if (!found && !others && source->config != NULL)
-        return read_metadata(source->config, alloc, &r);
+        return read_text(source->config, "the checkpoint's metadata: config", "metadata", alloc, &r);
     if (!found && !others && source->architecture != NULL)
         read_name(source->architecture, facts);
     return RVIT_OK;

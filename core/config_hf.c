@@ -77,6 +77,8 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, type->position, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
     rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_PATCH_NORM, strcmp(type->name, "aimv2_vision_model") == 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_CLS, type->pooling != RVIT_POOLING_MAP, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
 }
 
@@ -125,7 +127,7 @@ static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vis
 static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
 {
     char where[RVIT_FACT_WHERE];
-    int32_t gated = 0, has_head = 1;
+    int32_t gated = 0, has_head = 1, native = 0;
     RVIT_TRY(rvit_config_bool(r, vision, "use_swiglu_ffn", &gated));
     if (gated && strncmp(type->name, "dinov2", 6) == 0) {
         rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, RVIT_ACTIVATION_SILU, rvit_config_where(r, "use_swiglu_ffn", where));
@@ -135,12 +137,19 @@ static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vi
     RVIT_TRY(rvit_config_bool(r, vision, "use_gated_mlp", &gated));
     if (gated && strcmp(type->name, "dinov3_vit") == 0)
         rvit_facts_set(r->facts, RVIT_FACT_GATED, 1, rvit_config_where(r, "use_gated_mlp", where));
-    RVIT_TRY(rvit_config_bool(r, vision, "vision_use_head", &has_head));
+    const int aimv2 = strcmp(type->name, "aimv2_vision_model") == 0;
+    const char *use_head = aimv2 ? "use_head" : "vision_use_head";
+    RVIT_TRY(rvit_config_bool(r, vision, use_head, &has_head));
     if (!has_head)
-        rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_NONE, rvit_config_where(r, "vision_use_head", where));
+        rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_NONE, rvit_config_where(r, use_head, where));
+    RVIT_TRY(rvit_config_bool(r, vision, "is_native", &native));
+    if (aimv2 && native) {
+        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_SINES, rvit_config_where(r, "is_native", where));
+        rvit_facts_set(r->facts, RVIT_FACT_POSITION, RVIT_POSITION_NONE, where);
+    }
     if (strcmp(type->name, "siglip2_vision_model") == 0)
         rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_PATCH_ORDER, rvit_config_where(r, "model_type", where));
-    return rvit_config_activation_fact(r, vision, "hidden_act");
+    return rvit_config_activation_fact(r, vision, "hidden_act", RVIT_FACT_ACTIVATION);
 }
 
 /* A classifier on top of CLIP or SigLIP averages; the weights say whether there is one. */

@@ -42,6 +42,7 @@ static rvit_status read_tower(const rvit_config_reader *r, const rvit_json *visi
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, RVIT_POSITION_TABLE, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, 0, where);
     rvit_facts_set(r->facts, RVIT_FACT_GATED, 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_CLS, 1, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
     rvit_facts_set(r->facts, RVIT_FACT_RESAMPLE, RVIT_RESAMPLE_TIMM, where);
     return RVIT_OK;

@@ -184,7 +184,7 @@ rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_jso
     return RVIT_OK;
 }
 
-rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field)
+rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact)
 {
     static const struct {
         const char *name;
@@ -210,13 +210,13 @@ rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_
     rvit_config_where(r, field, where);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0) {
-            rvit_facts_set(r->facts, RVIT_FACT_ACTIVATION, known[i].activation, where);
+            rvit_facts_set(r->facts, fact, known[i].activation, where);
             return RVIT_OK;
         }
     rvit_printable(shown, sizeof shown, name);
     rvit_obstacles_add(r->obstacles, "%s is '%s', which is not known here", where, shown);
     /* Nothing weaker may speak instead. */
-    rvit_facts_set_text(r->facts, RVIT_FACT_ACTIVATION, shown, where);
+    rvit_facts_set_text(r->facts, fact, shown, where);
     return RVIT_OK;
 }
 

@@ -40,7 +40,7 @@ rvit_status rvit_config_size_fact(const rvit_config_reader *r, const rvit_json *
 /* One number for all, or one for each of three channels; from least to most. */
 rvit_status rvit_config_colours_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, double least, rvit_fact fact);
 /* A name of an activation; one that is unknown becomes an obstacle. */
-rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field);
+rvit_status rvit_config_activation_fact(const rvit_config_reader *r, const rvit_json *object, const char *field, rvit_fact fact);
 /* Notes a field that changes the computation, but whose meaning is not known here. */
 void rvit_config_not_understood(const rvit_config_reader *r, const char *field);
 
@@ -56,6 +56,7 @@ const struct rvit_processor_class *rvit_processor_of_model(const char *model_typ
  */
 typedef struct rvit_config_source {
     const char *path, *config, *architecture;
+    const char *given; /* the text of a config.json that takes the place of all these; NULL: none */
 } rvit_config_source;
 rvit_status rvit_config_files(const rvit_config_source *source, rvit_alloc *alloc, rvit_facts *facts, rvit_obstacles *obstacles);
 

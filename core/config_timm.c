@@ -114,9 +114,15 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     static const struct {
         const char *key;
         rvit_fact fact;
-    } integers[] = {{"num_heads", RVIT_FACT_HEADS},   {"embed_dim", RVIT_FACT_DIM},           {"depth", RVIT_FACT_DEPTH},
-                    {"in_chans", RVIT_FACT_CHANNELS}, {"num_classes", RVIT_FACT_CLASSES},     {"reg_tokens", RVIT_FACT_REGISTERS},
-                    {"patch_size", RVIT_FACT_PATCH},  {"num_reg_tokens", RVIT_FACT_REGISTERS}};
+    } integers[] = {{"num_heads", RVIT_FACT_HEADS},
+                    {"embed_dim", RVIT_FACT_DIM},
+                    {"depth", RVIT_FACT_DEPTH},
+                    {"in_chans", RVIT_FACT_CHANNELS},
+                    {"num_classes", RVIT_FACT_CLASSES},
+                    {"reg_tokens", RVIT_FACT_REGISTERS},
+                    {"patch_size", RVIT_FACT_PATCH},
+                    {"num_reg_tokens", RVIT_FACT_REGISTERS},
+                    {"attn_pool_num_heads", RVIT_FACT_MAP_HEADS}};
     /* The tensors show these, or they only matter in training. */
     static const char *const shown_by_tensors[] = {"num_heads",
                                                    "embed_dim",
@@ -154,6 +160,10 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "qkv_fused",
                                                    "swiglu_mlp",
                                                    "swiglu_align_to",
+                                                   "attn_pool_num_heads",
+                                                   "pool_include_prefix",
+                                                   "attn_pool_act_layer",
+                                                   "attn_pool_mlp_ratio",
                                                    "rope_temperature",
                                                    "rope_grid_offset",
                                                    "ref_feat_shape",
@@ -171,9 +181,17 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
     RVIT_TRY(rvit_config_size_fact(&r, args, "img_size", RVIT_FACT_IMAGE));
     RVIT_TRY(read_gate(&r, args));
     RVIT_TRY(read_norm(&r, args));
-    RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer"));
-    int32_t final_norm = 1;
+    RVIT_TRY(rvit_config_activation_fact(&r, args, "act_layer", RVIT_FACT_ACTIVATION));
+    /* Not one of timm's: the Python package tells it of a module. */
+    RVIT_TRY(rvit_config_activation_fact(&r, args, "attn_pool_act_layer", RVIT_FACT_MAP_ACTIVATION));
+    int32_t final_norm = 1, cls = -1, pools_prefix = -1;
     char where[RVIT_FACT_WHERE];
+    RVIT_TRY(rvit_config_bool(&r, args, "class_token", &cls));
+    if (cls >= 0)
+        rvit_facts_set(r.facts, RVIT_FACT_CLS, cls, rvit_config_where(&r, "class_token", where));
+    RVIT_TRY(rvit_config_bool(&r, args, "pool_include_prefix", &pools_prefix));
+    if (pools_prefix >= 0)
+        rvit_facts_set(r.facts, RVIT_FACT_POOL_PREFIX, pools_prefix, rvit_config_where(&r, "pool_include_prefix", where));
     RVIT_TRY(rvit_config_bool(&r, args, "final_norm", &final_norm));
     if (!final_norm)
         rvit_facts_set(r.facts, RVIT_FACT_FINAL_NORM, 0, rvit_config_where(&r, "final_norm", where));

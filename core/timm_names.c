@@ -23,6 +23,11 @@ typedef struct group {
 static const group groups[] = {
 #define PLAIN(...)
 #define NO_NORM(...)
+#define NO_CLS(...)
+#define PATCH_NORM(...)
+#define PREFIX(...)
+#define REGISTERS(...)
+#define MAP(...)
 #define ROTARY(...)
 #define TIMM(dim, depth, patch, heads, activation, eps, pooling, position, rms_norm, block, colours, names)                     \
     {dim, depth, patch, heads, RVIT_ACTIVATION_##activation, eps, RVIT_POOLING_##pooling, RVIT_POSITION_##position, rms_norm,      \
@@ -56,15 +61,69 @@ static const char no_norm[] =
 #undef NO_NORM
     ;
 
+/* Without a CLS token. */
+static const char no_cls[] =
+#define NO_NORM(...)
+#undef NO_CLS
+#define NO_CLS(names) names
+#include "core/timm_architectures.def"
+#undef NO_CLS
+    ;
+
+/* With a norm of the patches before their positions. */
+static const char patch_norm[] =
+#define NO_CLS(...)
+#undef PATCH_NORM
+#define PATCH_NORM(names) names
+#include "core/timm_architectures.def"
+#undef PATCH_NORM
+    ;
+
+/* Whose attention pooling reads prefix tokens too. */
+static const char prefix[] =
+#define PATCH_NORM(...)
+#undef PREFIX
+#define PREFIX(names) names
+#include "core/timm_architectures.def"
+#undef PREFIX
+    ;
+
+static const struct {
+    int32_t n;
+    const char *names;
+} registers[] = {
+#define PREFIX(...)
+#undef REGISTERS
+#define REGISTERS(n, names) {n, names},
+#include "core/timm_architectures.def"
+#undef REGISTERS
+};
+
+static const struct {
+    int32_t heads; /* 0: as in the blocks */
+    const char *names;
+} pools[] = {
+#define REGISTERS(...)
+#undef MAP
+#define MAP(heads, names) {heads, names},
+#include "core/timm_architectures.def"
+#undef MAP
+};
+
 static const struct {
     rvit_plain_shape shape;
     int32_t heads;
 } plain[] = {
-#define NO_NORM(...)
+#define MAP(...)
 #undef PLAIN
 #define PLAIN(dim, depth, mlp, patch, distilled, registers, scale, heads) {{dim, depth, mlp, patch, distilled, registers, scale}, heads},
 #include "core/timm_architectures.def"
 #undef PLAIN
+#undef MAP
+#undef REGISTERS
+#undef PREFIX
+#undef PATCH_NORM
+#undef NO_CLS
 #undef NO_NORM
 #undef ROTARY
 #undef TIMM
@@ -119,6 +178,39 @@ static const char *find_in(const char *list, const char *name, size_t length)
     return NULL;
 }
 
+/* What tensors show, unless a file has lost them. */
+static void set_tokens(rvit_facts *facts, const char *name, size_t length, const char *where)
+{
+    int32_t n = 0;
+    for (size_t i = 0; i < sizeof registers / sizeof *registers; i++)
+        if (find_in(registers[i].names, name, length) != NULL)
+            n = registers[i].n;
+    rvit_facts_set(facts, RVIT_FACT_REGISTERS, n, where);
+    rvit_facts_set(facts, RVIT_FACT_CLS, find_in(no_cls, name, length) == NULL, where);
+    rvit_facts_set(facts, RVIT_FACT_PATCH_NORM, find_in(patch_norm, name, length) != NULL, where);
+}
+
+/* Attention pooling of timm's EVA class, which has heads of its own and the exact GELU and reads all rows; that of others is as their
+   blocks, and reads the patches. */
+static void set_map(rvit_facts *facts, const char *name, size_t length, const char *where)
+{
+    int32_t heads = 0, own = 0;
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++)
+        if (find_in(pools[i].names, name, length) != NULL) {
+            heads = pools[i].heads;
+            own = 1;
+        }
+    if (heads > 0)
+        rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, heads, where);
+    else if (facts->of[RVIT_FACT_HEADS].given)
+        rvit_facts_set(facts, RVIT_FACT_MAP_HEADS, facts->of[RVIT_FACT_HEADS].value[0], where);
+    rvit_facts_set(facts, RVIT_FACT_POOL_PREFIX, own || find_in(prefix, name, length) != NULL, where);
+    if (own)
+        rvit_facts_set(facts, RVIT_FACT_MAP_ACTIVATION, RVIT_ACTIVATION_GELU, where);
+    else if (facts->of[RVIT_FACT_ACTIVATION].given)
+        rvit_facts_set(facts, RVIT_FACT_MAP_ACTIVATION, facts->of[RVIT_FACT_ACTIVATION].value[0], where);
+}
+
 static void set_rotation(rvit_facts *facts, const char *name, size_t length, const char *where)
 {
     for (size_t i = 0; facts != NULL && i < sizeof rotations / sizeof *rotations; i++) {
@@ -148,6 +240,10 @@ int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *wh
         if (end == NULL)
             continue;
         set_group(facts, &groups[i], where);
+        if (facts != NULL) {
+            set_tokens(facts, name, length, where);
+            set_map(facts, name, length, where);
+        }
         if (facts != NULL && find_in(no_norm, name, length) != NULL)
             rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, where);
         set_rotation(facts, name, length, where);

@@ -20,7 +20,10 @@ typedef struct rvit_vit_config {
     int32_t cls_and_mean;                       /* 1: the head has columns for CLS row and mean */
     int32_t cls, fc_norm;                       /* 1: there is a CLS token, a norm between pooling and head */
     int32_t own_head;                           /* 0: info.n_classes is the width of what is pooled */
-    int32_t map_mlp;                            /* width of the MLP of attention pooling; 0: there is none */
+    int32_t map, map_mlp;                       /* 1: there is attention pooling; the width of its MLP, 0: it has none */
+    int32_t map_heads, map_bias;                /* map_bias: where keys and values have weights apart, 1: and biases */
+    rvit_activation map_activation;             /* where map_mlp > 0 */
+    int32_t patch_norm;                         /* 1: a norm of the patches before their positions */
     int32_t no_table;                           /* 1: there is no position table, so the tensors do not tell the image size */
     rvit_rope_config rope;                      /* where info.position says that there are rotary positions */
     int32_t position_prefix;                    /* rows of the position table for prefix tokens: the first of it, of the first of them */

@@ -7,16 +7,11 @@
 #include "core/log.h"
 #include "core/status.h"
 #include "core/timm_names.h"
+#include "core/vit_pooling.h"
 
 enum { MAX_SIDE = 1 << 14, MAX_RESIZED = 1 << 24 };
 
 static const char weights[] = "the weights";
-
-/* Of a fact that contradicts the tensors. */
-static rvit_status wrong(const rvit_fact_value *fact)
-{
-    return strncmp(fact->where, "given", 5) == 0 ? RVIT_INVALID_ARGUMENT : RVIT_BAD_FILE;
-}
 
 void rvit_describe_options(const rvit_checkpoint_desc *desc, rvit_facts *facts)
 {
@@ -59,8 +54,8 @@ static rvit_status check_extents(const char *path, const rvit_model_info *info, 
         rvit_fact_value *f = &facts->of[extents[i].fact];
         const int headless = extents[i].fact == RVIT_FACT_CLASSES && info->n_classes == 0;
         if (f->given && !headless && f->value[0] != extents[i].value)
-            return rvit_fail(wrong(f), "%s: the tensors have %s of %d, but it is %s in %s", path, extents[i].what, (int)extents[i].value,
-                             f->text, f->where);
+            return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s of %d, but it is %s in %s", path, extents[i].what,
+                             (int)extents[i].value, f->text, f->where);
         f->given = 0;
         rvit_facts_set(facts, extents[i].fact, extents[i].value, weights);
     }
@@ -80,17 +75,36 @@ static rvit_status check_position(const char *path, const rvit_vit_config *confi
     if (block != RVIT_BLOCK_UNKNOWN && block != RVIT_BLOCK_PRE_NORM)
         return RVIT_OK; /* refused for that, and where such a model has its positions is not known */
     if (rvit_family_name(config->family, RVIT_ROLE_POSITION, 0, name) == NULL)
-        return rvit_fail(wrong(position), "%s: a model with these tensors has no position table, but positions are '%s' in %s", path,
-                         position->text, position->where);
-    return rvit_fail(wrong(position), "%s: tensor '%s' is %s, but positions are '%s' in %s", path, name, wants_table ? "missing" : "there",
-                     position->text, position->where);
+        return rvit_fail(rvit_fact_wrong(position), "%s: a model with these tensors has no position table, but positions are '%s' in %s",
+                         path, position->text, position->where);
+    return rvit_fail(rvit_fact_wrong(position), "%s: tensor '%s' is %s, but positions are '%s' in %s", path, name,
+                     wants_table ? "missing" : "there", position->text, position->where);
+}
+
+/* A part that a file may have lost: its tensors then read as those of another model. */
+static rvit_status check_part(const char *path, const rvit_vit_config *config, rvit_facts *facts, rvit_fact fact, int32_t there,
+                              rvit_role role, const char *what)
+{
+    rvit_fact_value *f = &facts->of[fact];
+    char name[RVIT_NAME_SIZE] = "";
+    const int32_t block = rvit_facts_integer(facts, RVIT_FACT_BLOCK);
+    const int plain = block == RVIT_BLOCK_UNKNOWN || block == RVIT_BLOCK_PRE_NORM; /* others are refused for that */
+    if (plain && f->given && (int32_t)f->value[0] != there) {
+        if (rvit_family_name(config->family, role, 0, name) == NULL)
+            return rvit_fail(rvit_fact_wrong(f), "%s: a model with these tensors has no %s, but it has one in %s", path, what, f->where);
+        return rvit_fail(rvit_fact_wrong(f), "%s: tensor '%s' is %s, but the model has %s %s in %s", path, name,
+                         there ? "there" : "missing", there ? "no" : "a", what, f->where);
+    }
+    f->given = 0;
+    rvit_facts_set(facts, fact, there, weights);
+    return RVIT_OK;
 }
 
 static rvit_status check_gate(const char *path, const rvit_model_info *info, rvit_facts *facts)
 {
     rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
     if (gated->given && (int32_t)gated->value[0] != info->gated)
-        return rvit_fail(wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but they have %s in %s", path,
+        return rvit_fail(rvit_fact_wrong(gated), "%s: the tensors have MLPs with%s a gate (SwiGLU), but they have %s in %s", path,
                          info->gated ? "" : "out", info->gated ? "none" : "one", gated->where);
     gated->given = 0;
     rvit_facts_set(facts, RVIT_FACT_GATED, info->gated, weights);
@@ -102,8 +116,8 @@ static rvit_status check_norms(const char *path, const rvit_vit_config *config, 
 {
     const rvit_fact_value *rms = &facts->of[RVIT_FACT_RMS_NORM];
     if (rms->given && (int32_t)rms->value[0] == config->norm_beta)
-        return rvit_fail(wrong(rms), "%s: the norms have %s bias, but they are of the kind %s in %s", path, config->norm_beta ? "a" : "no",
-                         rms->text, rms->where);
+        return rvit_fail(rvit_fact_wrong(rms), "%s: the norms have %s bias, but they are of the kind %s in %s", path,
+                         config->norm_beta ? "a" : "no", rms->text, rms->where);
     if (config->norm_beta)
         rvit_facts_set(facts, RVIT_FACT_RMS_NORM, 0, weights);
     return RVIT_OK;
@@ -129,8 +143,8 @@ static rvit_status settle_image_alone(const char *path, rvit_vit_config *config,
         return RVIT_OK; /* note_unknown says so */
     const int32_t height = (int32_t)image->value[0], width = (int32_t)image->value[1], p = config->info.patch_size;
     if (height < p || width < p || height > MAX_SIDE || width > MAX_SIDE)
-        return rvit_fail(wrong(image), "%s: images are of %d x %d pixels in %s, expected %d to %d an edge", path, (int)height, (int)width,
-                         image->where, (int)p, MAX_SIDE);
+        return rvit_fail(rvit_fact_wrong(image), "%s: images are of %d x %d pixels in %s, expected %d to %d an edge", path, (int)height,
+                         (int)width, image->where, (int)p, MAX_SIDE);
     set_image(config, height, width);
     return RVIT_OK;
 }
@@ -159,7 +173,7 @@ static rvit_status settle_image(const char *path, rvit_vit_config *config, rvit_
         if (patches > 0 && config->position_rows - config->position_choices[i] == patches)
             found = i;
     if (found < 0)
-        return rvit_fail(wrong(image), "%s: the position table is for %d patches, but images are of %d x %d pixels in %s", path,
+        return rvit_fail(rvit_fact_wrong(image), "%s: the position table is for %d patches, but images are of %d x %d pixels in %s", path,
                          info->image_size > 0 ? (int)(info->tokens - info->n_prefix) : (int)config->position_rows, (int)height, (int)width,
                          image->where);
     if (height > MAX_SIDE || width > MAX_SIDE)
@@ -182,7 +196,7 @@ static int assume(const rvit_vit_config *config, rvit_facts *facts)
     if (strcmp(family->name, "torchvision") == 0) {
         heads = info->dim == 1024 || info->dim == 1280 ? 16 : info->dim == 768 ? 12 : 0;
         where = "torchvision's VisionTransformer";
-    } else if (info->final_norm && config->cls && config->map_mlp == 0 &&
+    } else if (info->final_norm && config->cls && !config->map &&
                (strcmp(family->name, "timm") == 0 || strcmp(family->name, "dinov2") == 0) && config->qkv_bias && !info->norm_pre &&
                facts->of[RVIT_FACT_ARCHITECTURE].given == 0) {
         const rvit_plain_shape shape = {.dim = info->dim,
@@ -222,7 +236,7 @@ static rvit_status settle_rotation(const char *path, const rvit_facts *facts, rv
     if (!is_rotary(facts) || !rotation_known(facts))
         return RVIT_OK;
     if (!(base->value[0] >= 1 && base->value[0] <= 1e12))
-        return rvit_fail(wrong(base), "%s: the base of the rotary positions is %s in %s, expected 1 to 1e12", path, base->text,
+        return rvit_fail(rvit_fact_wrong(base), "%s: the base of the rotary positions is %s in %s, expected 1 to 1e12", path, base->text,
                          base->where);
     rope->base = base->value[0];
     rope->coordinates = (rvit_rope_coordinates)rvit_facts_integer(facts, RVIT_FACT_ROPE_COORDINATES);
@@ -245,13 +259,20 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_RMS_NORM, "whether norms without a bias are RMS norms", "--architecture"},
                   {RVIT_FACT_EPS, "the eps of the norms", "--eps"},
                   {RVIT_FACT_POOLING, "what the head reads", "--pool"},
+                  {RVIT_FACT_MAP_HEADS, "the number of heads of the attention pooling", "--architecture"},
+                  {RVIT_FACT_MAP_ACTIVATION, "the activation of the attention pooling", "--architecture"},
+                  {RVIT_FACT_POOL_PREFIX, "whether the attention pooling reads the prefix tokens", "--architecture"},
                   {RVIT_FACT_POSITION, "whether positions are rotary", "--position"},
                   {RVIT_FACT_IMAGE, "the image size", "--image-size"}};
-    char what[240] = "", options[100] = "";
+    char what[480] = "", options[180] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        const int maps = config->measured && rvit_facts_integer(facts, RVIT_FACT_POOLING) == RVIT_POOLING_MAP;
         const int unread = (needed[i].fact == RVIT_FACT_POOLING && config->measured && config->info.n_classes == 0) ||
-                           (needed[i].fact == RVIT_FACT_RMS_NORM && !config->measured);
+                           (needed[i].fact == RVIT_FACT_RMS_NORM && !config->measured) ||
+                           (needed[i].fact == RVIT_FACT_MAP_HEADS && !maps) ||
+                           (needed[i].fact == RVIT_FACT_POOL_PREFIX && !(maps && config->info.n_prefix > 0)) ||
+                           (needed[i].fact == RVIT_FACT_MAP_ACTIVATION && !(maps && config->map_mlp > 0));
         const int told = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
         if (facts->of[needed[i].fact].given || unread || told)
             continue;
@@ -293,68 +314,11 @@ static rvit_status settle_heads(const char *path, rvit_model_info *info, const r
         return RVIT_OK;
     info->n_heads = (int32_t)heads->value[0];
     if (info->n_heads < 1 || info->dim % info->n_heads != 0)
-        return rvit_fail(wrong(heads), "%s: the width %d cannot be cut into %s heads (%s)", path, (int)info->dim, heads->text,
+        return rvit_fail(rvit_fact_wrong(heads), "%s: the width %d cannot be cut into %s heads (%s)", path, (int)info->dim, heads->text,
                          heads->where);
     info->head_dim = info->dim / info->n_heads;
     if (info->head_dim > 128 || info->head_dim % 8 != 0)
         rvit_obstacles_feature(obstacles, RVIT_FEATURE_HEAD_DIM, heads->where);
-    return RVIT_OK;
-}
-
-/* The pooling of a head, as far as the tensors say more than a file does. */
-static void settle_pooling(const rvit_vit_config *config, rvit_facts *facts)
-{
-    rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
-    if (pooling->given && (int32_t)pooling->value[0] == RVIT_POOLING_MEAN && config->fc_norm) {
-        pooling->given = 0;
-        rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN_NORM, weights);
-    }
-    if (config->map_mlp > 0)
-        rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_MAP, weights);
-    if (config->cls_and_mean) {
-        pooling->given = 0;
-        rvit_facts_set(facts, RVIT_FACT_POOLING, RVIT_POOLING_CLS_MEAN, weights);
-    }
-}
-
-/* What the head reads must be there, and what is there must be read. */
-static rvit_status check_pooling(const char *path, const rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
-{
-    const rvit_model_info *info = &config->info;
-    const rvit_fact_value *pooling = &facts->of[RVIT_FACT_POOLING];
-    const int32_t kind = rvit_facts_integer(facts, RVIT_FACT_POOLING), has_head = info->n_classes > 0;
-    char name[RVIT_NAME_SIZE] = "";
-    if (!info->final_norm && !config->fc_norm && !(facts->of[RVIT_FACT_FINAL_NORM].given && kind != RVIT_POOLING_MAP))
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s' is missing, and nothing says that the model has no norm after the last block",
-                         path, rvit_family_name(config->family, RVIT_ROLE_NORM_GAMMA, 0, name));
-    if (info->final_norm && config->fc_norm)
-        rvit_obstacles_add(obstacles, "the model has two norms after the last block ('norm' and 'fc_norm')");
-    if (!pooling->given)
-        return RVIT_OK;
-    if (kind == RVIT_POOLING_MAP && config->map_mlp == 0)
-        return rvit_fail(wrong(pooling), "%s: pooling is by attention (%s), but the weights have none", path, pooling->where);
-    /* A classifier of Hugging Face's on top of SigLIP keeps the pooling that it does not use. */
-    if (config->map_mlp > 0 && kind != RVIT_POOLING_MAP && strcmp(config->family->name, "hf-siglip") != 0)
-        return rvit_fail(wrong(pooling), "%s: the weights have attention pooling, but pooling is %s (%s)", path, pooling->text,
-                         pooling->where);
-    if (kind == RVIT_POOLING_MAP && rvit_facts_integer(facts, RVIT_FACT_POSITION) != RVIT_POSITION_TABLE)
-        rvit_obstacles_add(obstacles, "the model has attention pooling with a number of heads that nothing tells (%s)", pooling->where);
-    if (kind == RVIT_POOLING_MAP && info->gated)
-        rvit_obstacles_add(obstacles, "the model has attention pooling with an activation that nothing tells, as its blocks are gated (%s)",
-                           pooling->where);
-    if ((kind == RVIT_POOLING_CLS || kind == RVIT_POOLING_CLS_MEAN) && !config->cls)
-        return rvit_fail(wrong(pooling), "%s: the head reads the CLS row (%s), but the weights have no CLS token", path, pooling->where);
-    if (!has_head)
-        return RVIT_OK;
-    if (kind == RVIT_POOLING_NONE)
-        rvit_obstacles_add(obstacles, "the model has a head on every row, which is not supported (%s)", pooling->where);
-    if (kind == RVIT_POOLING_MEAN_NORM && !config->fc_norm)
-        return rvit_fail(wrong(pooling), "%s: the head normalises the mean (%s), but the weights have no fc_norm", path, pooling->where);
-    if (info->distilled && kind != RVIT_POOLING_CLS)
-        return rvit_fail(wrong(pooling), "%s: pooling is %s (%s), but a distilled head reads two rows", path, pooling->text,
-                         pooling->where);
-    if (kind == RVIT_POOLING_CLS_MEAN && !config->cls_and_mean)
-        return rvit_fail(wrong(pooling), "%s: the head reads CLS row and mean (%s), but has columns for one", path, pooling->where);
     return RVIT_OK;
 }
 
@@ -454,13 +418,19 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
         RVIT_TRY(settle_heads(path, info, facts, obstacles));
         if (info->patch_size % 2 != 0)
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_ODD, weights);
+        if (config->patch_norm && info->n_prefix > 0)
+            rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_NORM, weights);
     }
     facts->of[RVIT_FACT_INPUT].given = 0;
     RVIT_TRY(settle_rotation(path, facts, &config->rope));
     set_usual(config, facts);
-    settle_pooling(config, facts);
-    if (config->measured)
-        RVIT_TRY(check_pooling(path, config, facts, obstacles));
+    rvit_settle_pooling(config, facts);
+    if (config->measured) {
+        RVIT_TRY(rvit_check_pooling(path, config, facts, obstacles));
+        RVIT_TRY(check_part(path, config, facts, RVIT_FACT_CLS, config->cls, RVIT_ROLE_CLS, "CLS token"));
+        RVIT_TRY(
+            check_part(path, config, facts, RVIT_FACT_PATCH_NORM, config->patch_norm, RVIT_ROLE_PATCH_NORM_GAMMA, "norm of the patches"));
+    }
     note_unknown(config, facts, obstacles);
     note_features(facts, obstacles);
     fill_info(info, facts);

@@ -8,6 +8,9 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_ACTIVATION] = "activation",
                                                    [RVIT_FACT_EPS] = "eps",
                                                    [RVIT_FACT_POOLING] = "pooling",
+                                                   [RVIT_FACT_MAP_HEADS] = "pooling heads",
+                                                   [RVIT_FACT_MAP_ACTIVATION] = "pooling activation",
+                                                   [RVIT_FACT_POOL_PREFIX] = "pooling of prefix",
                                                    [RVIT_FACT_POSITION] = "position",
                                                    [RVIT_FACT_ROPE_BASE] = "rotary base",
                                                    [RVIT_FACT_ROPE_COORDINATES] = "rotary coordinates",
@@ -36,7 +39,9 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_PATCH] = "patch",
                                                    [RVIT_FACT_CHANNELS] = "channels",
                                                    [RVIT_FACT_CLASSES] = "classes",
-                                                   [RVIT_FACT_REGISTERS] = "registers"};
+                                                   [RVIT_FACT_REGISTERS] = "registers",
+                                                   [RVIT_FACT_CLS] = "CLS token",
+                                                   [RVIT_FACT_PATCH_NORM] = "norm of the patches"};
 
 static const char *const activations[] = {"none", "GELU", "GELU (tanh)", "quick GELU", "SiLU"};
 static const char *const poolings[] = {"unknown",
@@ -52,7 +57,7 @@ static const char *const coordinates[] = {"row and column", "centre, from -1 to 
 static const char *const orders[] = {"y, x", "x, y"};
 static const char *const layouts[] = {"halves", "interleaved"};
 static const char *const norms[] = {"LayerNorm", "RMSNorm"};
-static const char *const gates[] = {"no", "yes"};
+static const char *const answers[] = {"no", "yes"};
 static const char *const final_norms[] = {"none", "after the last block"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
 static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
@@ -71,13 +76,17 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
     }
     switch (fact) {
     case RVIT_FACT_ACTIVATION:
+    case RVIT_FACT_MAP_ACTIVATION:
         WORDS(activations);
     case RVIT_FACT_POOLING:
         WORDS(poolings);
     case RVIT_FACT_POSITION:
         WORDS(positions);
     case RVIT_FACT_GATED:
-        WORDS(gates);
+    case RVIT_FACT_CLS:
+    case RVIT_FACT_POOL_PREFIX:
+    case RVIT_FACT_PATCH_NORM:
+        WORDS(answers);
     case RVIT_FACT_ROPE_COORDINATES:
         WORDS(coordinates);
     case RVIT_FACT_ROPE_ORDER:
@@ -152,4 +161,9 @@ int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact)
 const char *rvit_fact_name(rvit_fact fact)
 {
     return names[fact];
+}
+
+rvit_status rvit_fact_wrong(const rvit_fact_value *fact)
+{
+    return strncmp(fact->where, "given", 5) == 0 ? RVIT_INVALID_ARGUMENT : RVIT_BAD_FILE;
 }

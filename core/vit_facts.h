@@ -9,8 +9,12 @@ typedef enum rvit_fact {
     RVIT_FACT_HEADS,
     RVIT_FACT_ACTIVATION, /* rvit_activation */
     RVIT_FACT_EPS,
-    RVIT_FACT_POOLING,  /* rvit_pooling */
-    RVIT_FACT_POSITION, /* rvit_position */
+    RVIT_FACT_POOLING, /* rvit_pooling */
+    /* Of attention pooling. */
+    RVIT_FACT_MAP_HEADS,
+    RVIT_FACT_MAP_ACTIVATION,
+    RVIT_FACT_POOL_PREFIX, /* 1: attention pooling reads prefix rows too; of a mean, 0 unless told */
+    RVIT_FACT_POSITION,    /* rvit_position */
     /* Of rotary positions. */
     RVIT_FACT_ROPE_BASE,
     RVIT_FACT_ROPE_COORDINATES, /* rvit_rope_coordinates */
@@ -41,6 +45,8 @@ typedef enum rvit_fact {
     RVIT_FACT_CHANNELS,
     RVIT_FACT_CLASSES,
     RVIT_FACT_REGISTERS,
+    RVIT_FACT_CLS,        /* 1: there is a CLS token */
+    RVIT_FACT_PATCH_NORM, /* 1: there is a norm of the patches before their positions */
     RVIT_FACT_COUNT
 } rvit_fact;
 
@@ -74,6 +80,8 @@ void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, co
 void rvit_facts_join(rvit_facts *facts, const rvit_facts *others);
 /* 0 if it is not given. */
 int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact);
+/* The status of a fact that contradicts the tensors: INVALID_ARGUMENT of one that the caller gave, else BAD_FILE. */
+rvit_status rvit_fact_wrong(const rvit_fact_value *fact);
 /* "heads" */
 const char *rvit_fact_name(rvit_fact fact);
 

@@ -222,21 +222,32 @@ rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
 }
 
-/* From the spare array to x. */
-static rvit_status normalise_embedding(const forward *f)
+/* A norm of the spare array, which holds the embedding. */
+static rvit_status normalise_spare(const forward *f, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype, rvit_view out)
 {
     const rvit_model *model = f->model;
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
-    args.dtype = args.out_dtype = model->x_dtype;
+    args.dtype = model->x_dtype;
+    args.out_dtype = out_dtype;
     args.rows = f->rows;
     args.dim = model->info.dim;
     args.eps = model->info.eps;
     args.x = f->spare;
-    args.gamma = model->norm_pre_gamma;
-    args.beta = model->norm_pre_beta;
+    args.gamma = gamma;
+    args.beta = beta;
     args.norm = norm_of(args.beta);
-    args.out = f->x;
+    args.out = out;
     return rvit_layernorm(f->stream, &args);
+}
+
+/* The patches by their weight, to the spare array, and their norm. */
+static rvit_status embed_normed(const forward *f, rvit_linear_args args)
+{
+    const rvit_model *model = f->model;
+    args.bias = model->patch_bias;
+    args.out = f->spare;
+    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
+    return normalise_spare(f, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
 }
 
 static rvit_status embed(forward *f)
@@ -254,12 +265,18 @@ static rvit_status embed(forward *f)
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = model->patch_weight;
+    if (model->unit_weight.buffer != NULL) {
+        RVIT_TRY(embed_normed(f, args));
+        args.in_features = model->info.dim;
+        args.x = f->normed;
+        args.weight = model->unit_weight;
+    }
     args.residual = model->embedding;
     args.residual_period = model->info.tokens;
     args.out = model->info.norm_pre ? f->spare : f->x;
     RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
     if (model->info.norm_pre)
-        RVIT_TRY(normalise_embedding(f));
+        RVIT_TRY(normalise_spare(f, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
     return trace_x(f, 0);
 }
 

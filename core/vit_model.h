@@ -26,8 +26,10 @@ typedef struct rvit_predictor_weights {
 typedef struct rvit_map_weights {
     rvit_view query_weight, value_weight, value_bias, proj_weight, proj_bias;
     rvit_view norm_gamma, norm_beta, fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+    int32_t n_heads, head_dim;  /* its own */
+    rvit_activation activation; /* of its MLP */
     int32_t logits;             /* rows of query_weight: the heads, rounded up to a multiple of 4 */
-    int32_t mlp_dim, mlp_width; /* width: padded with zeros to a multiple of 8 */
+    int32_t mlp_dim, mlp_width; /* 0: there is neither norm nor MLP after it; width: padded with zeros to a multiple of 8 */
 } rvit_map_weights;
 
 #define RVIT_PREDICTOR_EPS 1e-5f
@@ -45,6 +47,9 @@ struct rvit_model {
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
+    /* Where the patches are normalised before their positions are added: patch_bias is then not in the embedding, and x = norm unit^T +
+       embedding, unit being 1 on the diagonal. Absent otherwise. */
+    rvit_view patch_bias, patch_norm_gamma, patch_norm_beta, unit_weight;
     rvit_view rope_table; /* f32 [tokens, head_dim], as rvit_rope takes it; absent unless rvit_model_rotates */
     rvit_block_weights *blocks;
     rvit_view norm_pre_gamma, norm_pre_beta;                 /* absent where info.norm_pre is 0 */

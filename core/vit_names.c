@@ -18,6 +18,7 @@ enum { SHOWN_NAME = 96 };
 #define TIMM                                                                                                                    \
     [RVIT_ROLE_CLS] = "cls_token", [RVIT_ROLE_DIST] = "dist_token", [RVIT_ROLE_POSITION] = "pos_embed",                           \
     [RVIT_ROLE_PATCH_WEIGHT] = "patch_embed.proj.weight", [RVIT_ROLE_PATCH_BIAS] = "patch_embed.proj.bias",                       \
+    [RVIT_ROLE_PATCH_NORM_GAMMA] = "patch_embed.norm.weight", [RVIT_ROLE_PATCH_NORM_BETA] = "patch_embed.norm.bias",              \
     [RVIT_ROLE_NORM_PRE_GAMMA] = "norm_pre.weight", [RVIT_ROLE_NORM_PRE_BETA] = "norm_pre.bias",                                  \
     [RVIT_ROLE_NORM_GAMMA] = "norm.weight", [RVIT_ROLE_NORM_BETA] = "norm.bias",                                                  \
     [RVIT_ROLE_HEAD_WEIGHT] = "head.weight", [RVIT_ROLE_HEAD_BIAS] = "head.bias",                                                 \
@@ -131,12 +132,17 @@ enum { SHOWN_NAME = 96 };
 #define HF_AIMV2                                                                                                                \
     [RVIT_ROLE_POSITION] = "embeddings.position_embedding.weight",                                                                \
     [RVIT_ROLE_PATCH_WEIGHT] = "embeddings.patch_embed.weight", [RVIT_ROLE_PATCH_BIAS] = "embeddings.patch_embed.bias",           \
-    [RVIT_ROLE_NORM_GAMMA] = "rms_norm.weight", [RVIT_ROLE_NORM1_GAMMA] = "rms_norm1.weight",                                     \
-    [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight",                           \
-    [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_PROJ_WEIGHT] = "attention.out_proj.weight",                      \
-    [RVIT_ROLE_NORM2_GAMMA] = "rms_norm2.weight",                                                                                 \
-    [RVIT_ROLE_GATE_WEIGHT] = "ffn.gate_proj.weight",                                                                             \
-    [RVIT_ROLE_FC1_WEIGHT] = "ffn.up_proj.weight", [RVIT_ROLE_FC2_WEIGHT] = "ffn.down_proj.weight"
+    [RVIT_ROLE_PATCH_NORM_GAMMA] = "embeddings.rms_norm.weight", [RVIT_ROLE_NORM_GAMMA] = "rms_norm.weight",                      \
+    [RVIT_ROLE_MAP_LATENT] = "head.cls_token",                                                                                    \
+    [RVIT_ROLE_MAP_K_WEIGHT] = "head.k_proj.weight", [RVIT_ROLE_MAP_K_BIAS] = "head.k_proj.bias",                                 \
+    [RVIT_ROLE_MAP_V_WEIGHT] = "head.v_proj.weight", [RVIT_ROLE_MAP_V_BIAS] = "head.v_proj.bias",                                 \
+    [RVIT_ROLE_MAP_PROJ_WEIGHT] = "head.output_proj.weight", [RVIT_ROLE_MAP_PROJ_BIAS] = "head.output_proj.bias",                 \
+    [RVIT_ROLE_NORM1_GAMMA] = "rms_norm1.weight",                                                                                 \
+    [RVIT_ROLE_Q_WEIGHT] = "attention.q_proj.weight", [RVIT_ROLE_Q_BIAS] = "attention.q_proj.bias",                               \
+    [RVIT_ROLE_K_WEIGHT] = "attention.k_proj.weight", [RVIT_ROLE_K_BIAS] = "attention.k_proj.bias",                               \
+    [RVIT_ROLE_V_WEIGHT] = "attention.v_proj.weight", [RVIT_ROLE_V_BIAS] = "attention.v_proj.bias",                               \
+    [RVIT_ROLE_PROJ_WEIGHT] = "attention.out_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attention.out_proj.bias",                     \
+    [RVIT_ROLE_NORM2_GAMMA] = "rms_norm2.weight", MLP_GATE("ffn.gate_proj", "ffn.up_proj", "ffn.down_proj")
 #define OPEN_CLIP                                                                                                               \
     [RVIT_ROLE_CLS] = "class_embedding", [RVIT_ROLE_POSITION] = "positional_embedding", [RVIT_ROLE_PATCH_WEIGHT] = "conv1.weight", \
     [RVIT_ROLE_NORM_PRE_GAMMA] = "ln_pre.weight", [RVIT_ROLE_NORM_PRE_BETA] = "ln_pre.bias",                                      \
@@ -214,7 +220,7 @@ static const rvit_family families[] = {
     {"hf-siglip", "vision_model.", "encoder.layers.", TOWER, {HF_SIGLIP, HF_HEAD}},
     {"hf-siglip", "", "encoder.layers.", TOWER, {HF_SIGLIP}},
     {"hf-aimv2", "", "encoder.layers.", TOWER, {HF_AIMV2}},
-    {"hf-aimv2", "vision_model.", "encoder.layers.", TOWER, {HF_AIMV2}},
+    {"hf-aimv2", "vision_model.", "encoder.layers.", TOWER, {HF_AIMV2, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
     {"open_clip", "visual.", "transformer.resblocks.", OPEN, {OPEN_CLIP}},
     {"open_clip", "", "transformer.resblocks.", OPEN, {OPEN_CLIP}},
     {"torchvision", "", "encoder.layers.encoder_layer_", 0, {TORCHVISION,
@@ -234,6 +240,8 @@ static const struct {
 } parts[] = {
     {".attn.q_norm.", 0, RVIT_FEATURE_QK_NORM},
     {".attn.k_norm.", 0, RVIT_FEATURE_QK_NORM},
+    {".attn.lambda_q1", 0, RVIT_FEATURE_DIFFERENTIAL},
+    {".in_norm.", 0, RVIT_FEATURE_PARALLEL},
     {".mlp.w12.", 0, RVIT_FEATURE_GATED},
     {".mlp.w3.", 0, RVIT_FEATURE_GATED},
     {".mlp.weights_in.", 0, RVIT_FEATURE_GATED},
@@ -247,11 +255,8 @@ static const struct {
     {"rope_embed.periods", 1, RVIT_FEATURE_META_NAMES},
     {"storage_tokens", 1, RVIT_FEATURE_META_NAMES},
     {"pre_logits.", 1, RVIT_FEATURE_PRE_LOGITS},
-    {"patch_embed.norm.", 1, RVIT_FEATURE_EMBEDDING_NORM},
-    {"embeddings.rms_norm.", 0, RVIT_FEATURE_EMBEDDING_NORM},
     {"patch_embed.backbone.", 1, RVIT_FEATURE_CONV_STEM},
     {"embeds.", 1, RVIT_FEATURE_PATCH_ORDER},
-    {"head.cls_token", 0, RVIT_FEATURE_MAP_BARE},
 };
 
 static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *name)
@@ -267,7 +272,7 @@ void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family,
     const size_t n_prefix = strlen(family->prefix);
     for (int32_t i = 0; i < rvit_tensor_set_count(set); i++) {
         const char *name = rvit_tensor_set_tensor(set, i)->name;
-        if (strncmp(name, "score_predictor.", 16) == 0 || strncmp(name, "text_model.", 11) == 0)
+        if (strncmp(name, "score_predictor.", 16) == 0 || strncmp(name, "text_model.", 11) == 0 || strncmp(name, "text.", 5) == 0)
             continue;
         const char *rest = strncmp(name, family->prefix, n_prefix) == 0 ? name + n_prefix : name;
         for (size_t j = 0; j < sizeof parts / sizeof *parts; j++)

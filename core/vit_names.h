@@ -13,6 +13,8 @@ typedef enum rvit_role {
     RVIT_ROLE_POSITION,
     RVIT_ROLE_PATCH_WEIGHT,
     RVIT_ROLE_PATCH_BIAS,
+    RVIT_ROLE_PATCH_NORM_GAMMA, /* of a norm of the patches before their positions */
+    RVIT_ROLE_PATCH_NORM_BETA,
     RVIT_ROLE_NORM_PRE_GAMMA, /* of a norm before the first block */
     RVIT_ROLE_NORM_PRE_BETA,
     RVIT_ROLE_NORM_GAMMA,
@@ -23,7 +25,7 @@ typedef enum rvit_role {
     RVIT_ROLE_HEAD_DIST_BIAS,
     RVIT_ROLE_FC_NORM_GAMMA, /* of a norm between pooling and head */
     RVIT_ROLE_FC_NORM_BETA,
-    /* Of attention pooling. The query has weights of its own, or shares a tensor with keys and values. */
+    /* Of attention pooling. Query, keys and values have weights of their own, or share a tensor; the query may have none. */
     RVIT_ROLE_MAP_LATENT,
     RVIT_ROLE_MAP_QKV_WEIGHT,
     RVIT_ROLE_MAP_QKV_BIAS,
@@ -31,6 +33,10 @@ typedef enum rvit_role {
     RVIT_ROLE_MAP_Q_BIAS,
     RVIT_ROLE_MAP_KV_WEIGHT,
     RVIT_ROLE_MAP_KV_BIAS,
+    RVIT_ROLE_MAP_K_WEIGHT,
+    RVIT_ROLE_MAP_K_BIAS,
+    RVIT_ROLE_MAP_V_WEIGHT,
+    RVIT_ROLE_MAP_V_BIAS,
     RVIT_ROLE_MAP_PROJ_WEIGHT,
     RVIT_ROLE_MAP_PROJ_BIAS,
     RVIT_ROLE_MAP_NORM_GAMMA,

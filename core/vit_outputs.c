@@ -60,8 +60,8 @@ rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
     rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
     args.dtype = args.out_dtype = model->dtype;
     args.n_images = f->plan->desc.max_images;
-    args.n_heads = model->info.n_heads;
-    args.head_dim = model->info.head_dim;
+    args.n_heads = w->n_heads;
+    args.head_dim = w->head_dim;
     args.max_len = f->max_len;
     args.rows = f->rows.capacity;
     args.dim = model->info.dim;
@@ -98,9 +98,10 @@ static rvit_status attention_pool(forward *f)
     args.bias = w->proj_bias;
     args.out = images.x;
     RVIT_TRY(rvit_forward_add_linear(&images, &args, absent));
+    if (w->mlp_dim == 0)
+        return RVIT_OK;
     RVIT_TRY(rvit_forward_layernorm(&images, w->norm_gamma, w->norm_beta, model->info.eps, model->dtype, images.normed));
-    RVIT_TRY(rvit_forward_linear(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim,
-                                 w->mlp_width));
+    RVIT_TRY(rvit_forward_linear(&images, w->activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim, w->mlp_width));
     return rvit_forward_add_to_x(&images, f->wide, w->fc2_weight, w->fc2_bias, w->mlp_width);
 }
 

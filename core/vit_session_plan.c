@@ -77,6 +77,12 @@ static int64_t layout(const rvit_session_plan *p)
     return (int64_t)p->desc.max_images + 1;
 }
 
+/* Whether the embedding goes through the spare array. */
+static int embeds_twice(const rvit_model *m)
+{
+    return m->info.norm_pre || m->unit_weight.buffer != NULL;
+}
+
 static int gives(const rvit_session_plan *p, rvit_output output)
 {
     return (p->desc.outputs & (int32_t)output) != 0;

@@ -325,7 +325,7 @@ static rvit_status load_embedding(loader *l)
     if (n_registers > 0)
         RVIT_TRY(read(l, RVIT_ROLE_REGISTERS, 0, n_registers * dim, l->more + (n_prefix - n_registers) * dim));
     memset(l->more + n_prefix * dim, 0, (size_t)dim * sizeof *l->more);
-    if (l->checkpoint->config.patch_bias)
+    if (l->checkpoint->config.patch_bias && !l->checkpoint->config.patch_norm)
         RVIT_TRY(read(l, RVIT_ROLE_PATCH_BIAS, 0, dim, l->more + n_prefix * dim));
     for (int64_t t = 0; t < info->tokens; t++) {
         const float *addend = l->more + (t < n_prefix ? t : n_prefix) * dim;
@@ -333,6 +333,30 @@ static rvit_status load_embedding(loader *l)
             l->values[t * dim + i] += addend[i];
     }
     return write(l, n, model->x_dtype, model->embedding);
+}
+
+/* A square weight that is 1 on the diagonal. */
+static rvit_status load_unit(loader *l, rvit_view *view)
+{
+    const int64_t dim = l->model->info.dim;
+    RVIT_TRY(place(l, dim * dim, l->model->dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    for (int64_t i = 0; i < dim * dim; i++)
+        l->values[i] = i % (dim + 1) == 0 ? 1.0f : 0.0f;
+    return write(l, dim * dim, l->model->dtype, *view);
+}
+
+/* What comes between the patches and their positions. */
+static rvit_status load_patch_norm(loader *l)
+{
+    rvit_model *model = l->model;
+    if (!l->checkpoint->config.patch_norm)
+        return RVIT_OK;
+    RVIT_TRY(l->checkpoint->config.patch_bias ? load(l, RVIT_ROLE_PATCH_BIAS, 0, model->info.dim, RVIT_F32, &model->patch_bias)
+                                              : load_zeros(l, model->info.dim, RVIT_F32, &model->patch_bias));
+    RVIT_TRY(load_norm(l, RVIT_ROLE_PATCH_NORM_GAMMA, RVIT_ROLE_PATCH_NORM_BETA, 0, &model->patch_norm_gamma, &model->patch_norm_beta));
+    return load_unit(l, &model->unit_weight);
 }
 
 static rvit_status load_rope_table(loader *l)
@@ -365,18 +389,11 @@ static rvit_status load_transposed_head(loader *l)
     return write(l, classes * dim, model->dtype, model->head_weight);
 }
 
-/* 1 on the diagonal, where what is pooled is the result. */
+/* Where what is pooled is the result. */
 static rvit_status load_no_head(loader *l)
 {
-    rvit_model *model = l->model;
-    const int64_t dim = model->info.dim;
-    RVIT_TRY(place(l, dim * dim, model->dtype, &model->head_weight));
-    if (l->stream != NULL) {
-        for (int64_t i = 0; i < dim * dim; i++)
-            l->values[i] = i % (dim + 1) == 0 ? 1.0f : 0.0f;
-        RVIT_TRY(write(l, dim * dim, model->dtype, model->head_weight));
-    }
-    return load_zeros(l, dim, RVIT_F32, &model->head_bias);
+    RVIT_TRY(load_unit(l, &l->model->head_weight));
+    return load_zeros(l, l->model->info.dim, RVIT_F32, &l->model->head_bias);
 }
 
 /* Columns of an ordinary head: those for the CLS row, then for the mean, where it reads both. */
@@ -418,15 +435,25 @@ static rvit_status load_head(loader *l)
     return write(l, classes, RVIT_F32, model->head_bias);
 }
 
-/* Where the query's, the keys' and the values' tensors are: timm's, or one of Hugging Face's. */
+/* Query, keys or values, from wherever the file has them: in one tensor, the query apart, or all apart. Absent biases are zeros. */
 static rvit_status read_map_part(const loader *l, int32_t part, int32_t bias, float *values)
 {
     const rvit_role together = bias ? RVIT_ROLE_MAP_QKV_BIAS : RVIT_ROLE_MAP_QKV_WEIGHT;
     const int64_t dim = l->model->info.dim, n = bias ? dim : dim * dim;
+    static const rvit_role apart[2][3] = {{RVIT_ROLE_MAP_Q_WEIGHT, RVIT_ROLE_MAP_K_WEIGHT, RVIT_ROLE_MAP_V_WEIGHT},
+                                          {RVIT_ROLE_MAP_Q_BIAS, RVIT_ROLE_MAP_K_BIAS, RVIT_ROLE_MAP_V_BIAS}};
     char name[RVIT_NAME_SIZE];
     int64_t all = 3, first = part;
     rvit_role role = together;
-    if (!has(l, together)) {
+    if (has(l, RVIT_ROLE_MAP_K_WEIGHT)) {
+        role = apart[bias][part];
+        all = 1;
+        first = 0;
+        if (bias && !l->checkpoint->config.map_bias) {
+            memset(values, 0, (size_t)n * sizeof *values);
+            return RVIT_OK;
+        }
+    } else if (!has(l, together)) {
         role = part == 0 ? (bias ? RVIT_ROLE_MAP_Q_BIAS : RVIT_ROLE_MAP_Q_WEIGHT) : bias ? RVIT_ROLE_MAP_KV_BIAS : RVIT_ROLE_MAP_KV_WEIGHT;
         all = part == 0 ? 1 : 2;
         first = part == 0 ? 0 : part - 1;
@@ -439,15 +466,35 @@ static rvit_status read_map_part(const loader *l, int32_t part, int32_t bias, fl
 static void fold_query(const loader *l, const float *query, const float *keys, float *folded)
 {
     const rvit_model *model = l->model;
-    const int64_t dim = model->info.dim, head_dim = model->info.head_dim;
+    const int64_t dim = model->info.dim, head_dim = model->map.head_dim;
     const double scale = 1.0 / sqrt((double)head_dim);
     for (int64_t h = 0; h < model->map.logits; h++)
         for (int64_t i = 0; i < dim; i++) {
             double sum = 0.0;
-            for (int64_t j = h * head_dim; h < model->info.n_heads && j < (h + 1) * head_dim; j++)
+            for (int64_t j = h * head_dim; h < model->map.n_heads && j < (h + 1) * head_dim; j++)
                 sum += (double)query[j] * (double)keys[j * dim + i];
             folded[h * dim + i] = (float)(sum * scale);
         }
+}
+
+/* query = Wq latent + bq, or the latent itself where there is no Wq. */
+static rvit_status read_map_query(const loader *l, float *latent, float *bias, float *query)
+{
+    const int64_t dim = l->model->info.dim;
+    RVIT_TRY(read(l, RVIT_ROLE_MAP_LATENT, 0, dim, latent));
+    if (has(l, RVIT_ROLE_MAP_K_WEIGHT) && !has(l, RVIT_ROLE_MAP_Q_WEIGHT)) {
+        memcpy(query, latent, (size_t)dim * sizeof *query);
+        return RVIT_OK;
+    }
+    RVIT_TRY(read_map_part(l, 0, 1, bias));
+    RVIT_TRY(read_map_part(l, 0, 0, l->values));
+    for (int64_t j = 0; j < dim; j++) {
+        double sum = (double)bias[j];
+        for (int64_t i = 0; i < dim; i++)
+            sum += (double)l->values[j * dim + i] * (double)latent[i];
+        query[j] = (float)sum;
+    }
+    return RVIT_OK;
 }
 
 /* The folded query, in l->values; l->more: the latent, the bias, the query, then U. */
@@ -464,15 +511,7 @@ static rvit_status load_map_query(loader *l)
     if (l->stream == NULL)
         return RVIT_OK;
     float *latent = l->more, *query = latent + dim, *bias = query + dim, *folded = bias + dim;
-    RVIT_TRY(read(l, RVIT_ROLE_MAP_LATENT, 0, dim, latent));
-    RVIT_TRY(read_map_part(l, 0, 1, bias));
-    RVIT_TRY(read_map_part(l, 0, 0, l->values));
-    for (int64_t j = 0; j < dim; j++) {
-        double sum = (double)bias[j];
-        for (int64_t i = 0; i < dim; i++)
-            sum += (double)l->values[j * dim + i] * (double)latent[i];
-        query[j] = (float)sum;
-    }
+    RVIT_TRY(read_map_query(l, latent, bias, query));
     RVIT_TRY(read_map_part(l, 1, 0, l->values));
     fold_query(l, query, l->values, folded);
     memcpy(l->values, folded, (size_t)n * sizeof *folded);
@@ -506,7 +545,10 @@ static rvit_status load_map(loader *l)
     const rvit_model_info *info = &l->model->info;
     const int64_t dim = info->dim;
     const rvit_dtype dtype = l->model->dtype;
-    map->logits = (info->n_heads + 3) / 4 * 4;
+    map->n_heads = l->checkpoint->config.map_heads;
+    map->head_dim = info->dim / map->n_heads;
+    map->activation = l->checkpoint->config.map_activation;
+    map->logits = (map->n_heads + 3) / 4 * 4;
     map->mlp_dim = l->checkpoint->config.map_mlp;
     map->mlp_width = (map->mlp_dim + 7) / 8 * 8;
     RVIT_TRY(load_map_query(l));
@@ -514,6 +556,8 @@ static rvit_status load_map(loader *l)
     RVIT_TRY(load_map_values(l, 1, RVIT_F32, &map->value_bias));
     RVIT_TRY(load(l, RVIT_ROLE_MAP_PROJ_WEIGHT, 0, dim * dim, dtype, &map->proj_weight));
     RVIT_TRY(load(l, RVIT_ROLE_MAP_PROJ_BIAS, 0, dim, RVIT_F32, &map->proj_bias));
+    if (map->mlp_dim == 0)
+        return RVIT_OK;
     RVIT_TRY(load_norm(l, RVIT_ROLE_MAP_NORM_GAMMA, RVIT_ROLE_MAP_NORM_BETA, 0, &map->norm_gamma, &map->norm_beta));
     return load_map_mlp(l);
 }
@@ -544,6 +588,7 @@ static rvit_status walk(loader *l)
     RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){info->dim, patch}, (int64_t[]){info->dim, rvit_model_patch_width(model)},
                          model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
+    RVIT_TRY(load_patch_norm(l));
     RVIT_TRY(load_rope_table(l));
     if (info->norm_pre)
         RVIT_TRY(load_norm(l, RVIT_ROLE_NORM_PRE_GAMMA, RVIT_ROLE_NORM_PRE_BETA, 0, &model->norm_pre_gamma, &model->norm_pre_beta));
@@ -645,6 +690,25 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
     return RVIT_OK;
 }
 
+/* Parts around the blocks that the info does not tell. */
+static rvit_status check_same_parts(const rvit_model *model, const rvit_vit_config *config)
+{
+    const int maps = model->info.pooling == RVIT_POOLING_MAP;
+    const struct {
+        const char *name;
+        int32_t model, other;
+    } parts[] = {{"fc_norm", model->fc_norm_gamma.buffer != NULL, config->fc_norm},
+                 {"the norm of the patches", model->unit_weight.buffer != NULL, config->patch_norm},
+                 {"the MLP width of the attention pooling", model->map.mlp_dim, maps ? config->map_mlp : 0},
+                 {"the number of heads of the attention pooling", model->map.n_heads, maps ? config->map_heads : 0},
+                 {"the activation of the attention pooling", (int32_t)model->map.activation, maps ? (int32_t)config->map_activation : 0}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (parts[i].model != parts[i].other)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of the checkpoint is %d, of the model %d", parts[i].name,
+                             (int)parts[i].other, (int)parts[i].model);
+    return RVIT_OK;
+}
+
 rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     RVIT_ENTRY;
@@ -654,13 +718,7 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
     RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
     if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
-    const int32_t fc_norm = model->fc_norm_gamma.buffer != NULL,
-                  map_mlp = model->info.pooling == RVIT_POOLING_MAP ? model->map.mlp_dim : -1;
-    if (fc_norm != checkpoint->config.fc_norm || (map_mlp >= 0 && map_mlp != checkpoint->config.map_mlp))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of the checkpoint is %d, of the model %d",
-                         fc_norm != checkpoint->config.fc_norm ? "fc_norm" : "the MLP width of the attention pooling",
-                         fc_norm != checkpoint->config.fc_norm ? checkpoint->config.fc_norm : checkpoint->config.map_mlp,
-                         fc_norm != checkpoint->config.fc_norm ? fc_norm : map_mlp);
+    RVIT_TRY(check_same_parts(model, &checkpoint->config));
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));

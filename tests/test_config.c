@@ -1,86 +1,5 @@
 /* What leaves no trace in the weights: it comes from a file beside them, from a name or from the caller, or the model is refused. */
-#include "checkpoint_file.h"
-
-#include <raggedvit/raggedvit.h>
-
-static model scratch;
-static const geometry deit_tiny = {192, 12, 768, 16, 14, 3, 10, 0}, deit_small = {384, 12, 1536, 16, 14, 3, 10, 0};
-
-static void write_beside(const char *name, const char *text)
-{
-    char path[160];
-    snprintf(path, sizeof path, "%s/%s", temp_folder, name);
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-    assert_int_equal(fclose(file), 0);
-}
-
-static void remove_beside(void)
-{
-    static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json"};
-    for (int i = 0; i < 3; i++) {
-        char path[160];
-        snprintf(path, sizeof path, "%s/%s", temp_folder, names[i]);
-        (void)unlink(path);
-    }
-}
-
-static rvit_status open_scratch(const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
-{
-    write_model(&scratch, NO_DATA);
-    *out = NULL;
-    return rvit_checkpoint_open(temp_path, desc, out);
-}
-
-/* Refused, and the sentence has all these words. */
-static void refused_with(const rvit_checkpoint_desc *desc, rvit_status expected, const char *const *words)
-{
-    rvit_checkpoint *checkpoint;
-    const rvit_status status = open_scratch(desc, &checkpoint);
-    for (; *words != NULL; words++)
-        if (status != expected || strstr(rvit_status_detail(), *words) == NULL)
-            fail_msg("expected %s with \"%s\", got %s: %s", rvit_status_name(expected), *words, rvit_status_name(status),
-                     status == RVIT_OK ? "" : rvit_status_detail());
-    assert_null(checkpoint);
-}
-#define REFUSED(desc, status, ...) refused_with(desc, status, (const char *const[]){__VA_ARGS__, NULL})
-
-static rvit_model_info loaded(const rvit_checkpoint_desc *desc)
-{
-    rvit_checkpoint *checkpoint;
-    if (open_scratch(desc, &checkpoint) != RVIT_OK)
-        fail_msg("%s", rvit_status_detail());
-    rvit_model_info info = RVIT_MODEL_INFO_INIT;
-    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
-    rvit_checkpoint_destroy(checkpoint);
-    return info;
-}
-
-/* Where a fact of a checkpoint that loads came from. */
-static void expect_fact(const char *name, const char *value, const char *origin)
-{
-    rvit_checkpoint *checkpoint;
-    const char *n, *v, *o;
-    assert_int_equal(open_scratch(NULL, &checkpoint), RVIT_OK);
-    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &n, &v, &o) == RVIT_OK; i++)
-        if (strcmp(n, name) == 0) {
-            assert_string_equal(v, value);
-            if (strstr(o, origin) == NULL)
-                fail_msg("%s comes from \"%s\", not from \"%s\"", name, o, origin);
-            rvit_checkpoint_destroy(checkpoint);
-            return;
-        }
-    fail_msg("no fact %s", name);
-}
-
-/* A file without any metadata. */
-static void bare(const geometry *g)
-{
-    build(&scratch, g, "F16");
-    scratch.metadata[0] = '\0';
-    remove_beside();
-}
+#include "config_file.h"
 
 static void bare_files(void **state)
 {
@@ -124,14 +43,6 @@ static void moco_heads(void **state)
     assert_int_equal(loaded(NULL).n_heads, 12);
     expect_fact("heads", "12", "config.json: model_args.num_heads");
     remove_beside();
-}
-
-static void add_scales(const geometry *g)
-{
-    for (int b = 0; b < g->depth; b++) {
-        add_block(&scratch, b, "gamma_1", 1, g->dim, 0);
-        add_block(&scratch, b, "gamma_2", 1, g->dim, 0);
-    }
 }
 
 /* timm's rotary models with a table have the tensors of a DeiT-III. */
@@ -385,101 +296,6 @@ static void images_that_are_not_square(void **state)
     remove_beside();
 }
 
-static void norms_without_bias(void **state)
-{
-    (void)state;
-    bare(&deit_tiny);
-    for (int i = scratch.n - 1; i >= 0; i--)
-        if (strstr(scratch.tensors[i].name, "norm") != NULL && strstr(scratch.tensors[i].name, ".bias") != NULL)
-            drop(&scratch, i);
-    REFUSED(NULL, RVIT_UNSUPPORTED, "whether norms without a bias are RMS norms", "--architecture");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are of the kind LayerNorm in config.json: architecture");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias");
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
-    assert_true(loaded(NULL).rms_norm);
-    add_block(&scratch, 0, "norm1.bias", 1, 192, 0);
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 missing in all)");
-    bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are of the kind RMSNorm in config.json: model_args.norm_layer");
-    remove_beside();
-}
-
-static void inner_norms(void **state)
-{
-    (void)state;
-    bare(&deit_tiny);
-    for (int b = 0; b < 12; b++) {
-        add_block(&scratch, b, "attn.norm.weight", 1, 192, 0);
-        add_block(&scratch, b, "attn.norm.bias", 1, 192, 0);
-        add_block(&scratch, b, "mlp.norm.weight", 1, 768, 0);
-        add_block(&scratch, b, "mlp.norm.bias", 1, 768, 0);
-    }
-    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation"); /* not DeiT-Tiny */
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    (void)loaded(NULL);
-    get(&scratch, "blocks.5.mlp.norm.bias")->shape[0] = 192;
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias': expected the shape [768], found [192]");
-    drop(&scratch, (int)(get(&scratch, "blocks.5.mlp.norm.bias") - scratch.tensors));
-    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias' is missing");
-    remove_beside();
-}
-
-/* fc1 has two rows for each column of fc2: a gate's and the values'. */
-static void pack_gate(void)
-{
-    bare(&deit_tiny);
-    for (int b = 0; b < 12; b++) {
-        char name[48];
-        snprintf(name, sizeof name, "blocks.%d.mlp.fc2.weight", b);
-        get(&scratch, name)->shape[1] = 384;
-    }
-}
-
-static void gates(void **state)
-{
-    (void)state;
-    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
-    pack_gate();
-    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation");
-    desc.n_heads = 3;
-    desc.activation = RVIT_ACTIVATION_SILU;
-    desc.eps = 1e-6f;
-    desc.pooling = RVIT_POOLING_CLS;
-    desc.position = RVIT_POSITION_TABLE;
-    const rvit_model_info info = loaded(&desc);
-    assert_true(info.gated && info.mlp_dim == 384);
-    get(&scratch, "blocks.0.mlp.fc1.bias")->shape[0] = 384;
-    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.0.mlp.fc1.bias': expected the shape [768], found [384]");
-    pack_gate();
-    get(&scratch, "blocks.7.mlp.fc1.weight")->shape[0] = 384;
-    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.7.mlp.fc1.weight': expected the shape [768, 192], found [384, 192]");
-    pack_gate();
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
-    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but they have none in config.json: architecture");
-    bare(&deit_tiny);
-    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
-    REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but they have one in config.json: model_args.swiglu_mlp");
-    remove_beside();
-    for (int b = 0; b < 12; b++) {
-        char name[48];
-        for (int bias = 0; bias < 2; bias++) {
-            snprintf(name, sizeof name, "blocks.%d.mlp.fc1.%s", b, bias ? "bias" : "weight");
-            tensor *t = get(&scratch, name), gate = *t;
-            snprintf(t->name, sizeof t->name, "blocks.%d.mlp.fc1_x.%s", b, bias ? "bias" : "weight");
-            snprintf(gate.name, sizeof gate.name, "blocks.%d.mlp.fc1_g.%s", b, bias ? "bias" : "weight");
-            scratch.tensors[scratch.n++] = gate;
-        }
-    }
-    assert_true(loaded(&desc).gated);
-    get(&scratch, "blocks.3.mlp.fc1_g.weight")->shape[0] = 764;
-    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight': expected the shape [768, 192], found [764, 192]");
-    drop(&scratch, (int)(get(&scratch, "blocks.3.mlp.fc1_g.weight") - scratch.tensors));
-    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 missing in all)");
-}
-
 /* Each obstacle is named, and lenient passes over none of them. */
 static void all_obstacles(void **state)
 {
@@ -547,6 +363,27 @@ static void preparation_of_pictures(void **state)
     remove_beside();
 }
 
+/* The text of a config, in the place of files. */
+static void given_config(void **state)
+{
+    (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_base_patch16_224\"}");
+    desc.config = "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"act_layer\":\"quick_gelu\",\"num_heads\":6}}";
+    rvit_model_info info = loaded(&desc);
+    assert_true(info.activation == RVIT_ACTIVATION_QUICK_GELU && info.n_heads == 6);
+    desc.n_heads = 3;
+    assert_int_equal(loaded(&desc).n_heads, 3);
+    desc.config = "{\"architecture\":\"deit_base_patch16_224\"}";
+    REFUSED(&desc, RVIT_INVALID_ARGUMENT, "the tensors have a width of 192, but it is 768 in given config: architecture");
+    desc.config = "{\"architecture\":";
+    REFUSED(&desc, RVIT_BAD_FILE, "the given config");
+    desc.config = "{} {}";
+    REFUSED(&desc, RVIT_BAD_FILE, "the given config");
+    remove_beside();
+}
+
 /* A file of another model, or broken. */
 static void bad_configs(void **state)
 {
@@ -583,76 +420,6 @@ static void bad_configs(void **state)
     remove_beside();
 }
 
-/* Models of families that cannot be run: told by their names, and each part is named. */
-static void families(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *config, *tensors[12], *words[6];
-    } cases[] = {
-        {"{\"model_type\":\"aimv2_vision_model\"}",
-         {"embeddings.patch_embed.weight", "embeddings.rms_norm.weight", "embeddings.position_embedding.weight",
-          "encoder.layers.0.rms_norm1.weight", "encoder.layers.0.ffn.gate_proj.weight", "encoder.layers.0.attention.out_proj.weight",
-          "rms_norm.weight", "head.cls_token"},
-         {"attention pooling without an MLP", "a norm of the patches before their positions"}},
-        {NULL,
-         {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
-          "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},
-         {"the tensor names of DINOv3's own code", "the activation"}},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        remove_beside();
-        scratch.n = 0;
-        scratch.dtype = "F16";
-        scratch.metadata[0] = '\0';
-        for (int t = 0; cases[i].tensors[t] != NULL; t++)
-            add(&scratch, cases[i].tensors[t], 1, 64, 0, 0, 0);
-        if (cases[i].config != NULL)
-            write_beside("config.json", cases[i].config);
-        refused_with(NULL, RVIT_UNSUPPORTED, cases[i].words);
-    }
-    remove_beside();
-}
-
-/* torchvision's files come without a config; its class has no choices but the heads, and published models have these. */
-static void torchvision(void **state)
-{
-    (void)state;
-    static const char *const names[][2] = {
-        {"cls_token", "class_token"},
-        {"pos_embed", "encoder.pos_embedding"},
-        {"patch_embed.proj", "conv_proj"},
-        {"norm1", "ln_1"},
-        {"norm2", "ln_2"},
-        {"attn.qkv.", "self_attention.in_proj_"},
-        {"attn.proj", "self_attention.out_proj"},
-        {"mlp.fc1", "mlp.0"},
-        {"mlp.fc2", "mlp.3"},
-        {"blocks.", "encoder.layers.encoder_layer_"},
-        {"head.", "heads.head."},
-    };
-    const geometry g = {768, 12, 3072, 16, 14, 3, 10, 0};
-    bare(&g);
-    for (int i = 0; i < scratch.n; i++) {
-        char *name = scratch.tensors[i].name, from[96];
-        for (size_t p = 0; p < sizeof names / sizeof *names; p++) {
-            char *at = strstr(name, names[p][0]);
-            if (at == NULL)
-                continue;
-            strcpy(from, at + strlen(names[p][0]));
-            snprintf(at, sizeof scratch.tensors[i].name - (size_t)(at - name), "%s%s", names[p][1], from);
-        }
-        if (strncmp(name, "norm.", 5) == 0) {
-            strcpy(from, name + 5);
-            snprintf(name, sizeof scratch.tensors[i].name, "encoder.ln.%.64s", from);
-        }
-    }
-    const rvit_model_info info = loaded(NULL);
-    assert_string_equal(info.family, "torchvision");
-    assert_int_equal(info.n_heads, 12);
-    expect_fact("heads", "12", "torchvision's VisionTransformer");
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -665,15 +432,11 @@ int main(void)
         cmocka_unit_test(activations),
         cmocka_unit_test(hugging_face_needs_its_config),
         cmocka_unit_test(images_that_are_not_square),
-        cmocka_unit_test(gates),
-        cmocka_unit_test(norms_without_bias),
-        cmocka_unit_test(inner_norms),
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),
         cmocka_unit_test(bad_configs),
-        cmocka_unit_test(families),
-        cmocka_unit_test(torchvision),
+        cmocka_unit_test(given_config),
     };
     return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
 }

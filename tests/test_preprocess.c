@@ -70,7 +70,7 @@ static rvit_model_info read_files(const char *config, const char *preprocessor, 
     write_beside(names[2], open_clip);
     snprintf(path, sizeof path, "%s/model.safetensors", folder);
     rvit_alloc_init(&alloc, NULL);
-    const rvit_config_source source = {path, NULL, NULL};
+    const rvit_config_source source = {.path = path};
     const rvit_status status = rvit_config_files(&source, &alloc, &facts, &obstacles);
     if (status != RVIT_OK)
         fail_msg("%s", rvit_status_detail());

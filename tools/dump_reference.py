@@ -33,7 +33,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, help="where to write: the tests' small dumps to a folder, a model's to a file")
     parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
-    parser.add_argument("--only", help="of the large models, those whose name holds this")
+    parser.add_argument("--only", default="", help="of the large models, those whose name holds this")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
     reference_model.add_arguments(parser)
     options = parser.parse_args()
@@ -178,7 +178,10 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
-CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip")
+CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip", "Aimv2Vision",
+           "Aimv2")
+JOINT = ("CLIPModel", "SiglipModel", "Aimv2Model")  # image and text
+POOLED = ("SiglipVisionModel", "Aimv2VisionModel")  # give a pooled vector, unless they have no head
 
 
 class HuggingFace(Dump):
@@ -191,7 +194,9 @@ class HuggingFace(Dump):
         self.kind, self.shard_size, self.memory = getattr(transformers, kind), shard_size, memory
         self.model_config = config(**kwargs)
         self.trained_size = getattr(self.model_config, "vision_config", self.model_config).image_size
-        self.features = kind.endswith("Model") and not kind.startswith("Siglip")
+        vision = getattr(self.model_config, "vision_config", self.model_config)
+        self.pooled = kind in POOLED and getattr(vision, "vision_use_head", True) and getattr(vision, "use_head", True)
+        self.features = kind.endswith("Model") and not self.pooled and kind not in JOINT
         with tempfile.TemporaryDirectory() as folder:
             self.kind(self.model_config).save_pretrained(folder)
             with safetensors.safe_open(f"{folder}/model.safetensors", "pt") as file:
@@ -216,10 +221,13 @@ class HuggingFace(Dump):
     def outputs(self, tensors, images):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
-        # DINOv2's always do.
-        choice = {} if "dino" in self.kind.__name__.lower() else {"interpolate_pos_encoding": bool(self.run_at)}
+        # DINOv2's always do, AIMv2's never.
+        kind = self.kind.__name__
+        choice = {} if "dino" in kind.lower() or "Aimv2" in kind else {"interpolate_pos_encoding": bool(self.run_at)}
+        if kind in JOINT:
+            return model.get_image_features(images, **choice).pooler_output
         out = model(images, **choice)
-        if self.kind.__name__ == "SiglipVisionModel":
+        if self.pooled:
             return out.pooler_output
         if "CLIPVision" in self.kind.__name__:
             return out.pooler_output if self.features else out.image_embeds
@@ -257,6 +265,23 @@ class OpenClip(Timm):
         self.config = {"model_cfg": {"embed_dim": model.num_classes, "quick_gelu": "quickgelu" in arch, "vision_cfg": vision}}
 
 
+class OpenClipTrunk(Timm):
+    """A tower of timm's in open_clip's files."""
+
+    def __init__(self, name, arch, **kwargs):
+        super().__init__(name, arch, **kwargs)
+        self.shapes = {"visual.trunk." + key: shape for key, shape in self.shapes.items()}
+        # What a file of open_clip's has of the text.
+        self.shapes.update({"text.token_embedding.weight": (3, 4), "logit_scale": ()})
+        vision = {"timm_model_name": arch, "timm_model_pretrained": False, "timm_pool": "map", "timm_proj": "none",
+                  "image_size": self.trained_size}
+        self.config = {"model_cfg": {"embed_dim": 64, "vision_cfg": vision}}
+
+    def outputs(self, tensors, images):
+        prefix = "visual.trunk."
+        return super().outputs({key[len(prefix):]: value for key, value in tensors.items() if key.startswith(prefix)}, images)
+
+
 class Torchvision(Dump):
     """torchvision's VisionTransformer. Its files have no config: old_names: the MLP's of before torchvision 0.13."""
 
@@ -291,6 +316,11 @@ def small_models():
     dinov3 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128, "image_size": 64,
               "patch_size": 16}
     turned = {**small, "num_heads": 2, "img_size": 64}
+    clip_64 = {**clip, "hidden_size": 64, "intermediate_size": 128}
+    text = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 7,
+            "max_position_embeddings": 3}
+    aimv2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 86, "image_size": 56,
+             "patch_size": 14}
     return [
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
@@ -371,6 +401,19 @@ def small_models():
         Timm("timm_eva02_wide", "eva02_tiny_patch14_224", mlp_ratio=2, **{**turned, "img_size": [28, 70]}),
         Timm("timm_rope_gap", "vit_medium_patch16_rope_reg1_gap_256", mlp_ratio=2, **{**turned, "img_size": [64, 100]}),
         HuggingFace("hf_dinov3_key_bias", "DINOv3ViTModel", key_bias=True, rope_theta=50.0, run_at=80, **dinov3),
+        Timm("timm_pe_core", "vit_pe_core_base_patch16_224", img_size=64, **{**small, "embed_dim": 96, "num_heads": 3}),
+        Timm("timm_pe_core_bare", "vit_pe_core_gigantic_patch14_448", mlp_ratio=2, **{**small, "img_size": [56, 84], "num_classes": 0}),
+        Timm("timm_pe_lang", "vit_pe_lang_large_patch14_448", mlp_ratio=2, **{**turned, "img_size": 56, "num_classes": 0}),
+        Timm("timm_pe_spatial", "vit_pe_spatial_gigantic_patch14_448", mlp_ratio=2, **{**turned, "img_size": 56, "num_classes": 0}),
+        Timm("timm_aimv2", "aimv2_large_patch14_224", img_size=56, mlp_ratio=1.34375, **{**small, "embed_dim": 128}),
+        HuggingFace("hf_aimv2", "Aimv2VisionModel", **aimv2),
+        HuggingFace("hf_aimv2_no_head", "Aimv2VisionModel", use_head=False, qkv_bias=True, mlp_bias=True, **aimv2),
+        HuggingFace("hf_aimv2_joint", "Aimv2Model", dtype="F16", vision_config=aimv2, projection_dim=10,
+                    text_config=text),
+        HuggingFace("hf_clip_joint", "CLIPModel", projection_dim=10, text_config=text, vision_config=clip_64),
+        HuggingFace("hf_siglip_joint", "SiglipModel", text_config={**text, "projection_size": 64}, vision_config=clip_64),
+        HuggingFace("hf_siglip_no_head", "SiglipVisionModel", vision_use_head=False, **clip_64),
+        OpenClipTrunk("open_clip_trunk", "test_vit3", num_classes=0),
         Torchvision("torchvision", image_size=64, patch_size=16, num_layers=2, num_heads=2, hidden_dim=64, mlp_dim=128, num_classes=10),
         HuggingFace("hf_vit", "ViTForImageClassification", **hf),
         HuggingFace("hf_vit_eps", "ViTForImageClassification", layer_norm_eps=0.01, **hf),
@@ -410,9 +453,11 @@ def full_models():
     yield lambda: HuggingFace("hf_deit_small_teacher", "DeiTForImageClassificationWithTeacher", **small)
 
 
-def dump_small(folder):
+def dump_small(folder, only):
     folder.mkdir(parents=True, exist_ok=True)
     for dump in small_models():
+        if only not in dump.name:
+            continue
         tensors, described = fill(dump.shapes, dump.dtype)
         text = dump.describe(tensors)
         path = folder / f"{dump.name}.json"
@@ -425,7 +470,7 @@ def run_full(program, only, folder):
     failures = 0
     for make in full_models():
         dump = make()
-        if only and only not in dump.name:
+        if only not in dump.name:
             continue
         tensors, _ = fill(dump.shapes, dump.dtype)
         text = dump.describe(tensors)
@@ -446,7 +491,7 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
     if options.out:
-        dump_small(options.out)
+        dump_small(options.out, options.only)
     if options.full and options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         sys.exit(run_full(options.full, options.only, options.keep) != 0)

@@ -37,7 +37,13 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    frequencies are not here.
    PLAIN(dim, depth, mlp_dim, patch_size, distilled, n_registers, layer_scale, heads): all of timm's models with these tensors, in timm's
    names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
-   NO_NORM(names): those of TIMM without a norm after the last block. */
+   NO_NORM(names): those of TIMM without a norm after the last block.
+   NO_CLS(names): those without a CLS token.
+   PATCH_NORM(names): those that normalise the patches before their positions are added.
+   PREFIX(names): those whose attention pooling reads prefix tokens too, beside those of MAP.
+   REGISTERS(n, names): those with register tokens.
+   MAP(heads, names): those whose attention pooling, if they have one, has that number of heads (0: that of the blocks) and the exact GELU;
+   that of all others is like their blocks. */
 """
 
 
@@ -82,6 +88,15 @@ def rotation(model):
             f"{rope.grid_offset:g}", f"{reference[0]:g}", "HALF" if rope.rotate_half else "INTERLEAVED")
 
 
+def pooling_heads(model, row):
+    """Heads of an EVA model's attention pooling, which has the exact GELU; 0: it has none, or as many as the blocks."""
+    pool = getattr(model, "attn_pool", None)
+    if pool is None:
+        return 0
+    assert type(pool).__name__ == "AttentionPoolLatent" and type(pool.mlp.act).__name__ == "GELU" and pool.norm.eps == row[5]
+    return 0 if pool.num_heads == row[3] else pool.num_heads
+
+
 def facts(name, module, model):
     block = model.blocks[0]
     kind = block_kind(module, block)
@@ -116,7 +131,8 @@ def signature(state):
 
 def survey():
     groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
-    unnormed = []
+    unnormed, bare, normed, prefixed = [], [], [], []
+    pools, registers = collections.defaultdict(list), collections.defaultdict(list)
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
         if module not in MODULES:
@@ -134,6 +150,16 @@ def survey():
         groups[row].append(name if told else f"{name}@{size[0]}")
         if all(isinstance(getattr(model, norm, None), (torch.nn.Identity, type(None))) for norm in ("norm", "fc_norm")):
             unnormed.append(name)
+        if getattr(model, "cls_token", None) is None:
+            bare.append(name)
+        if not isinstance(getattr(getattr(model, "patch_embed", None), "norm", None), (torch.nn.Identity, type(None))):
+            normed.append(name)
+        if getattr(model, "pool_include_prefix", False) and getattr(model, "attn_pool", None) is not None:
+            prefixed.append(name)
+        if getattr(model, "reg_token", None) is not None:
+            registers[model.reg_token.shape[1]].append(name)
+        if module == "eva":
+            pools[pooling_heads(model, row)].append(name)
         shape = signature(model.state_dict())
         if shape is not None:
             plain[shape].add(row[3:10])
@@ -141,7 +167,7 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rotary, rows, unnormed
+    return groups, rotary, rows, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed, "PREFIX": prefixed}, {"REGISTERS": registers, "MAP": pools}
 
 
 def wrapped(names):
@@ -151,7 +177,7 @@ def wrapped(names):
 
 def text():
     warnings.filterwarnings("ignore")
-    groups, rotary, plain, unnormed = survey()
+    groups, rotary, plain, lists, numbered = survey()
     lines = [HEAD.format(version=timm.__version__)]
     for row, names in sorted(groups.items(), key=str):
         dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
@@ -162,9 +188,15 @@ def text():
         lines.append("ROTARY(" + ", ".join(row) + ",")
         lines += wrapped(names)
     lines.append("")
-    lines.append("NO_NORM(")
-    lines += wrapped(unnormed)
-    lines.append("")
+    for kind, names in lists.items():
+        lines.append(f"{kind}(")
+        lines += wrapped(names)
+        lines.append("")
+    for kind, rows in numbered.items():
+        for number, names in sorted(rows.items()):
+            lines.append(f"{kind}({number},")
+            lines += wrapped(names)
+        lines.append("")
     for shape, found in sorted(plain.items()):
         same = {f[1:7] for f in found} == {("GELU", 1e-6, "CLS", "TABLE", 0, "PRE_NORM")}
         if len(found) == 1 and same:

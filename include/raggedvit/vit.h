@@ -193,8 +193,8 @@ typedef struct rvit_model_info {
     char architecture[64]; /* for example "deit_tiny_patch16_224"; derived from the geometry */
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
-                              "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "open_clip",
-                              "torchvision"; or, of models that can only be described, "hf-aimv2" */
+                              "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "hf-aimv2",
+                              "open_clip", "torchvision" */
     int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
                            last whole patch are not read */
     int32_t patch_size, channels;
@@ -273,6 +273,9 @@ typedef struct rvit_checkpoint_desc {
                                  the CLS row */
     int32_t describe;         /* 1: open a model that the library recognises but cannot run, too;
                                  rvit_model_create then gives the reasons */
+    const char *config;       /* the text of a config.json, timm's or Hugging Face's, that takes the
+                                 place of the files beside the weights and of their metadata; read
+                                 during the call. NULL: none */
 } rvit_checkpoint_desc;
 #define RVIT_CHECKPOINT_DESC_INIT RVIT_INIT(rvit_checkpoint_desc)
 
@@ -285,9 +288,9 @@ typedef struct rvit_checkpoint_desc {
    norms, what the head reads, or whether positions are rotary. These come, the first that knows one
    being believed, from
      1. desc: n_heads, activation, eps, pooling, position, architecture;
-     2. a config.json beside the file (timm's or Hugging Face's), an open_clip_config.json, a
-        preprocessor_config.json, else the text of such a config.json under "config" in the file's
-        metadata;
+     2. the text in desc.config; without it a config.json beside the file (timm's or Hugging
+        Face's), an open_clip_config.json, a preprocessor_config.json, else the text of such a
+        config.json under "config" in the file's metadata;
      3. the name of a timm architecture in that file, else under "architecture" in the metadata;
      4. for a Hugging Face file, the defaults of its model_type;
      5. for a bare file with the tensors of published plain models in timm's names that all compute
@@ -316,7 +319,8 @@ typedef struct rvit_tensor_desc {
 /* A checkpoint of tensors in memory, under the names that a file would have (a state_dict of timm
    or of Hugging Face). tensors [n_tensors]: the caller sets each struct_size, to the same value. The
    descs and shapes are needed during the call only; names and data are borrowed, unchanged, until
-   the checkpoint is destroyed. There is no config.json: give what the weights do not tell in desc.
+   the checkpoint is destroyed. There is no config.json: give what the weights do not tell in desc,
+   or its text in desc.config.
 
    Errors as for rvit_checkpoint_open, of "tensors in memory" instead of a file. INVALID_ARGUMENT: a
    desc is malformed, or two tensors have one name. */
@@ -412,8 +416,8 @@ typedef struct rvit_session_desc {
     int32_t dense_fallback;
     rvit_stream *stream; /* the stream of all runs; must outlive the session. NULL: the session
                             creates its own */
-    /* Optional: where every run reads its images, f32 [max_images, channels, image_size,
-       image_size], in a buffer of the model's device. They are read when the run executes;
+    /* Optional: where every run reads its images, f32 [max_images, channels,
+       image_height, image_width], in a buffer of the model's device. They are read when the run executes;
        rvit_run_args.images must be NULL. */
     rvit_view images;
     /* Optional: where every run writes its logits, f32 [max_images, n_classes]. rvit_session_logits
@@ -452,7 +456,7 @@ typedef struct rvit_memory_info {
    to 256 bytes:
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
-               again, stages or not, for a model with norm_pre), e B T D,
+               again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
                policies that score by CLS attention: 4 B T H; received: that twice; tome:
                4 B T head_dim
@@ -467,7 +471,7 @@ typedef struct rvit_memory_info {
                a fixed number is kept), 4 L_i (position scores; random), 4 B M_i twice (sizes and
                key bias; tome), 4 B M_i (positions; models with rotary positions)
                desc.run_views without fixed_batch: 4 (B + 1)
-     upload    4; 4 B channels image_size^2 (unless desc.images is given); with desc.run_views none
+     upload    4; 4 B channels image_height image_width (unless desc.images is given); with desc.run_views none
                of these, but without fixed_batch 4 (B + 1)
                each stage: B L_i (mask); counts and position scores again
      readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of
@@ -525,15 +529,15 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_info(const rvit_session *se
 typedef struct rvit_run_args {
     size_t struct_size;
     int32_t n_images; /* 0..max_images; exactly max_images with fixed_batch */
-    /* Host memory, f32 [n_images, channels, image_size, image_size], normalised. NULL: the images
-       are already in rvit_session_input or in rvit_session_desc.images. */
+    /* Host memory, f32 [n_images, channels, image_height, image_width], normalised. NULL: the
+       images are already in rvit_session_input or in rvit_session_desc.images. */
     const float *images;
     /* RVIT_PRUNE_MASK: host memory, uint8 [n_stages, n_images, tokens] over the tokens of the
        unpruned image, nonzero = keep. Prefix tokens must be kept; without any, a token of each image.
        A token that an earlier stage dropped stays dropped. */
     const uint8_t *keep;
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
-       channels, image_size, image_size], read when the run executes. device_logits: f32 [n_images,
+       channels, image_height, image_width], read when the run executes. device_logits: f32 [n_images,
        n_classes], written then; absent for a model without a head. Both may be absent if n_images is
        0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer
        handles are free again on return, the memory once the run has executed. */
@@ -557,7 +561,7 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
    [n_images, n_classes] (NULL: no copy). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
-/* Images written here save a copy: f32 [max_images, channels, image_size, image_size]. Do not write
+/* Images written here save a copy: f32 [max_images, channels, image_height, image_width]. Do not write
    while a run is pending. NULL with rvit_session_desc.images or run_views. */
 RVIT_API float *rvit_session_input(rvit_session *session);
 

@@ -34,15 +34,16 @@ PyObject *core_forward_state(PyObject *module, PyObject *arguments)
 {
     (void)module;
     forward_state *const state = calloc(1, sizeof *state);
-    long long channels, size, classes;
+    long long channels, height, width, classes;
     if (state == NULL)
         return PyErr_NoMemory();
-    if (!PyArg_ParseTuple(arguments, "iLLL", &state->device, &channels, &size, &classes)) {
+    if (!PyArg_ParseTuple(arguments, "iLLLL", &state->device, &channels, &height, &width, &classes)) {
         free(state);
         return NULL;
     }
     state->image[0] = channels;
-    state->image[1] = state->image[2] = size;
+    state->image[1] = height;
+    state->image[2] = width;
     state->classes = classes;
     PyObject *const capsule = PyCapsule_New(state, capsule_name, free_state);
     if (capsule == NULL)

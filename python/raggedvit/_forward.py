@@ -28,13 +28,13 @@ MAX_SHAPES, MAX_STREAMS = 64, 64
 
 def expected_shape(model: Model) -> str:
     info = model.info
-    return f"[B, {info.channels}, {info.image_size}, {info.image_size}]"
+    return f"[B, {info.channels}, {info.image_height}, {info.image_width}]"
 
 
 def host_view(model: Model, images: Any) -> np.ndarray:
     """Images of the host, of any floating-point type and layout."""
     info, found = model.info, host_array("images", images)
-    if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != (info.channels, info.image_size, info.image_size):
+    if found.dtype.kind != "f" or found.ndim != 4 or found.shape[1:] != info.image_shape:
         raise invalid(f"images are {found.dtype} {list(found.shape)}; expected {expected_shape(model)}, normalised floating point")
     return found
 
@@ -121,7 +121,7 @@ class Forward:
         torch = sys.modules["torch"]
         if self._fast is None and _reads_tensors():
             info = self.model.info
-            self._state = ready().forward_state(index, info.channels, info.image_size, info.n_classes)
+            self._state = ready().forward_state(index, *info.image_shape, info.n_classes)
             core.hook("capturing", torch._C._cuda_isCurrentStreamCapturing)
             self._fast = core.forward
         if len(self._lanes) >= MAX_STREAMS:
@@ -177,7 +177,7 @@ class Lane:
         """What runs a batch of this shape; checked when it is first met."""
         model, torch, info = self.model, self.torch, self.model.info
         shape = tuple(images.shape)
-        if len(shape) != 4 or shape[1:] != (info.channels, info.image_size, info.image_size):
+        if len(shape) != 4 or shape[1:] != info.image_shape:
             raise invalid(f"images are {str(images.dtype)[6:]} {list(shape)}; expected {expected_shape(model)}, normalised floating point")
         n = shape[0]
         session = model._sessions.get(self.forward.prune, n, LOGITS, lambda: model._stream(self.stream), self.stream)
@@ -250,7 +250,7 @@ def converted(torch: Any, images: Any) -> Any:
 
 def empty_batch(lane: Lane, images: Any) -> Any:
     info = lane.model.info
-    if tuple(images.shape[1:]) != (info.channels, info.image_size, info.image_size):
+    if tuple(images.shape[1:]) != info.image_shape:
         raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected {expected_shape(lane.model)}, normalised floating "
                       f"point")
     return lane.torch.empty((0, info.n_classes), dtype=lane.torch.float32, device=images.device)

@@ -92,6 +92,13 @@ class ModelInfo:
     n_predictors: int
     trained_size: int
     embedding_dim: int
+    image_height: int
+    image_width: int
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Of one image: channels, lines, columns."""
+        return self.channels, self.image_height, self.image_width
 
     @classmethod
     def of(cls, info: Any) -> ModelInfo:

@@ -537,7 +537,7 @@ class rvit_model_info(Struct):  # 320 bytes
     ]
 
 
-class rvit_checkpoint_desc(Struct):  # 72 bytes
+class rvit_checkpoint_desc(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("lenient", c_int32),  # 8
@@ -551,6 +551,7 @@ class rvit_checkpoint_desc(Struct):  # 72 bytes
         ("position", c_int),  # 48
         ("architecture", c_char_p),  # 56
         ("describe", c_int32),  # 64
+        ("config", c_char_p),  # 72
     ]
 
 

@@ -160,7 +160,7 @@ class Model:
     def from_module(cls, module: torch.nn.Module, backend: str | None = None, dtype: str | None = None, *, index: int | None = None,
                     tier: str = "auto", n_threads: int = 0, max_sessions: int = 8, poll_us: int = 0,
                     max_batch: int | None = None, _inside_only: bool = False) -> Model:
-        """A model with the weights of a VisionTransformer or VisionTransformerDistilled of timm, or of a ViTForImageClassification or
+        """A model with the weights of a VisionTransformer, VisionTransformerDistilled or Eva of timm, or of a ViTForImageClassification or
         DeiTForImageClassification(WithTeacher) of Hugging Face: what it computes in eval mode. The weights are copied: see update.
 
         backend and index: None: where the module is. dtype: None: "f16" for a float16 module, else "f32".
@@ -284,7 +284,7 @@ class Model:
                  received_attention: int | None = None) -> Result[Any]:
         """Logits of a batch, and what was kept of it.
 
-        images: floating point [B, channels, image_size, image_size], normalised as the checkpoint was trained; an array or what numpy can
+        images: floating point [B, channels, image_height, image_width], normalised as the checkpoint was trained; an array or what numpy can
         make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", numbers or bools,
@@ -327,9 +327,9 @@ class Model:
         refuse_gradient(torch, images)
         if images.get_device() != self.cuda_index:
             raise invalid(f"images are on {images.device}, the model on {self.place}; move one of them")
-        if images.ndim != 4 or tuple(images.shape[1:]) != (info.channels, info.image_size, info.image_size):
-            raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected [B, {info.channels}, {info.image_size}, "
-                          f"{info.image_size}], normalised floating point")
+        if images.ndim != 4 or tuple(images.shape[1:]) != info.image_shape:
+            raise invalid(f"images are {str(images.dtype)[6:]} {list(images.shape)}; expected [B, {info.channels}, {info.image_height}, "
+                          f"{info.image_width}], normalised floating point")
         images = images if images.dtype == torch.float32 else converted(torch, images)
         images = images.clone(memory_format=torch.contiguous_format) if images.data_ptr() % 16 else images.contiguous()
         n, place = len(images), torch._C._cuda_getCurrentRawStream(self.cuda_index)

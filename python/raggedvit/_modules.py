@@ -13,8 +13,8 @@ from ._errors import RaggedVitError, Status
 from ._layouts import new
 from ._library import Handle, Library
 
-HEAD_DIM = 64
-TIMM = {"VisionTransformer": "timm.models.vision_transformer", "VisionTransformerDistilled": "timm.models.deit"}
+HEAD_DIM = 64  # of the modules that can be patched
+TIMM = {"VisionTransformer": "timm.models.vision_transformer", "VisionTransformerDistilled": "timm.models.deit", "Eva": "timm.models.eva"}
 HF = {"ViTForImageClassification": "vit", "DeiTForImageClassification": "deit", "DeiTForImageClassificationWithTeacher": "deit"}
 FLOATS = {"torch.float32": "RVIT_F32", "torch.float16": "RVIT_F16", "torch.bfloat16": "RVIT_BF16"}
 
@@ -25,12 +25,23 @@ class Facts:
 
     kind: str  # "timm" or "hf"
     eps: float
-    image_size: int
+    image_height: int
+    image_width: int
     n_prefix: int
     n_heads: int
     depth: int
     n_classes: int
     distilled: bool
+    position: str = "TABLE"
+    config: str = ""  # the text of a config.json; "": an exact GELU and a head on the CLS token
+    odd: str = ""  # the part by which it is more than a plain model, which alone can be patched
+
+
+def refuse_odd(facts: Facts) -> None:
+    """Of modules that are to be patched: their training in PyTorch knows plain models alone."""
+    if facts.odd:
+        raise unsupported(f"module: {facts.odd}: only a plain Vision Transformer (head on the CLS token, exact GELU, LayerNorm, heads of "
+                          f"{HEAD_DIM} columns) can be patched; Model.from_module runs this one")
 
 
 def unsupported(sentence: str) -> RaggedVitError:
@@ -55,12 +66,13 @@ def kind_of(module: Any) -> str:
     raise unsupported(f"module is a {home}.{cls.__qualname__}; expected {' or '.join(TIMM)} of timm, or {', '.join(HF)} of Hugging Face")
 
 
-class _Reader:
+class Reader:
     """Looks at a module's parts; each check names the part that it refuses."""
 
     def __init__(self, module: Any) -> None:
         self.torch: Any = sys.modules["torch"]
         self.module, self.norms = module, set()  # type: Any, set[float]
+        self.kinds: set[str] = set()  # of the norms
 
     def refuse(self, where: str, what: str) -> RaggedVitError:
         return unsupported(f"module: {where} {what}")
@@ -76,15 +88,27 @@ class _Reader:
         self.expect(self.is_a(part, home, *names), where, f"is a {type(part).__module__}.{type(part).__qualname__}; expected "
                     f"{' or '.join(names)} of {home}")
 
-    def linear(self, where: str, part: Any) -> None:
+    def linear(self, where: str, part: Any, needs_bias: bool = True) -> None:
         self.part(where, part, "torch", "Linear")
-        self.expect(part.bias is not None, where, "has no bias")
+        self.expect(part.bias is not None or not needs_bias, where, "has no bias")
+
+    def is_norm(self, part: Any) -> bool:
+        return type(part) is self.torch.nn.LayerNorm or self.is_a(part, "timm", "LayerNorm", "RmsNorm")
 
     def norm(self, where: str, part: Any) -> None:
-        self.expect(type(part) is self.torch.nn.LayerNorm or self.is_a(part, "timm", "LayerNorm"), where,
-                    f"is a {type(part).__qualname__}; expected LayerNorm")
-        self.expect(part.weight is not None and part.bias is not None, where, "has no weight or no bias")
+        self.expect(self.is_norm(part), where, f"is a {type(part).__qualname__}; expected LayerNorm")
+        rms = type(part).__name__ == "RmsNorm"
+        self.expect(part.weight is not None and (rms or part.bias is not None), where, "has no weight or no bias")
         self.norms.add(float(part.eps))
+        self.kinds.add("rmsnorm" if rms else "layernorm")
+
+    def optional_norm(self, where: str, part: Any) -> None:
+        if part is not None and type(part) is not self.torch.nn.Identity:
+            self.norm(where, part)
+
+    def norm_kind(self) -> str:
+        self.expect(len(self.kinds) == 1, "its norms", "are LayerNorm and RmsNorm")
+        return self.kinds.pop()
 
     def nothing(self, where: str, part: Any, *names: str) -> None:
         """A part that passes on what it is given when the module is evaluated."""
@@ -138,56 +162,15 @@ def read(module: Any, inside_only: bool = False) -> Facts:
     """The facts of a module that the library computes as the module does. UNSUPPORTED names what stands in the way."""
     kind = kind_of(module)
     refuse_hooks(module, inside_only)
-    return _read_timm(_Reader(module), module) if kind == "timm" else _read_hf(_Reader(module), module)
+    if kind == "hf":
+        return _read_hf(Reader(module), module)
+    from . import _modules_timm
+
+    name = original_class(module).__name__
+    return _modules_timm.read(Reader(module), module, name == "Eva", name == "VisionTransformerDistilled")
 
 
-def _read_timm(r: _Reader, m: Any) -> Facts:
-    r.expect(m.global_pool == "token", "global_pool", f"is {m.global_pool!r}; expected 'token'")
-    r.expect(not m.dynamic_img_size, "dynamic_img_size", "is set; the recorded forward has one image size")
-    r.expect(m.cls_token is not None, "cls_token", "is missing")
-    r.expect(m.pos_embed is not None, "pos_embed", "is missing")
-    r.expect(getattr(m, "attn_pool", None) is None, "attn_pool", "is given; expected a head on the CLS token")
-    r.part("patch_embed", m.patch_embed, "timm", "PatchEmbed")
-    r.patches("patch_embed.proj", m.patch_embed.proj)
-    r.expect(m.patch_embed.proj.bias is not None, "patch_embed.proj", "has no bias")
-    r.nothing("patch_embed.norm", m.patch_embed.norm)
-    r.expect(not m.patch_embed.dynamic_img_pad and m.patch_embed.flatten, "patch_embed", "pads images, or does not flatten")
-    r.nothing("patch_drop", m.patch_drop, "PatchDropout")
-    for where in ("pos_drop", "norm_pre", "fc_norm", "head_drop"):
-        r.nothing(where, getattr(m, where, None))
-    r.norm("norm", m.norm)
-    dim = m.embed_dim
-    for i, block in enumerate(m.blocks):
-        where = f"blocks.{i}"
-        r.part(where, block, "timm", "Block")
-        r.norm(f"{where}.norm1", block.norm1)
-        r.norm(f"{where}.norm2", block.norm2)
-        for scale in ("ls1", "ls2"):
-            r.nothing(f"{where}.{scale}", getattr(block, scale, None), "LayerScale")
-        for drop in ("drop_path1", "drop_path2"):
-            r.nothing(f"{where}.{drop}", getattr(block, drop, None), "DropPath")
-        attention = block.attn
-        r.part(f"{where}.attn", attention, "timm", "Attention")
-        r.expect(getattr(attention, "gate", None) is None, f"{where}.attn.gate", "is given; gated attention is not supported")
-        for part in ("q_norm", "k_norm", "norm", "attn_drop", "proj_drop"):
-            r.nothing(f"{where}.attn.{part}", getattr(attention, part, None))
-        r.linear(f"{where}.attn.qkv", attention.qkv)
-        r.linear(f"{where}.attn.proj", attention.proj)
-        _heads(r, f"{where}.attn", dim, attention.num_heads, attention.scale)
-        r.part(f"{where}.mlp", block.mlp, "timm", "Mlp")
-        r.nothing(f"{where}.mlp.norm", getattr(block.mlp, "norm", None))
-        activation = block.mlp.act
-        r.expect(type(activation) is r.torch.nn.GELU and activation.approximate == "none" or r.is_a(activation, "timm", "GELU"),
-                 f"{where}.mlp.act", f"is {activation}; expected the exact GELU")
-        r.linear(f"{where}.mlp.fc1", block.mlp.fc1)
-        r.linear(f"{where}.mlp.fc2", block.mlp.fc2)
-    distilled = original_class(m).__name__ == "VisionTransformerDistilled"
-    classes = r.heads(m, *(("head", "head_dist") if distilled else ("head",)))
-    return Facts("timm", r.eps(), r.square("patch_embed.img_size", m.patch_embed.img_size), m.num_prefix_tokens, dim // HEAD_DIM,
-                 len(m.blocks), classes, distilled and classes > 0)
-
-
-def _heads(r: _Reader, where: str, dim: int, heads: int, scale: float) -> None:
+def _heads(r: Reader, where: str, dim: int, heads: int, scale: float) -> None:
     r.expect(heads * HEAD_DIM == dim, where, f"has {heads} heads of {dim // heads} columns; expected {HEAD_DIM} columns each")
     r.expect(abs(scale - HEAD_DIM**-0.5) < 1e-9, where, f"scales by {scale}; expected 1 / sqrt({HEAD_DIM})")
 
@@ -197,7 +180,7 @@ def backbone(m: Any) -> Any:
     return getattr(m, HF[original_class(m).__name__])
 
 
-def _read_hf(r: _Reader, m: Any) -> Facts:
+def _read_hf(r: Reader, m: Any) -> Facts:
     config, inner = m.config, backbone(m)
     r.expect(hasattr(inner, "layers"), "its backbone", "has no layers of the kind that transformers 5 has")
     act = config.hidden_act
@@ -223,7 +206,8 @@ def _read_hf(r: _Reader, m: Any) -> Facts:
     teacher = original_class(m).__name__.endswith("WithTeacher")
     classes = r.heads(m, *(("cls_classifier", "distillation_classifier") if teacher else ("classifier",)))
     n_prefix = 2 if hasattr(inner.embeddings, "distillation_token") else 1
-    return Facts("hf", r.eps(), r.square("config.image_size", config.image_size), n_prefix, config.num_attention_heads, len(inner.layers),
+    size = r.square("config.image_size", config.image_size)
+    return Facts("hf", r.eps(), size, size, n_prefix, config.num_attention_heads, len(inner.layers),
                  classes, teacher and classes > 0)
 
 
@@ -252,8 +236,11 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
         desc.struct_size = ctypes.sizeof(desc)
         desc.name, desc.dtype = name.encode(), CONSTANTS[FLOATS[str(tensor.dtype)]]
         desc.rank, desc.shape, desc.data = tensor.ndim, ctypes.addressof(shape), tensor.data_ptr()
-    desc = new("rvit_checkpoint_desc", eps=facts.eps, n_heads=facts.n_heads, activation=CONSTANTS["RVIT_ACTIVATION_GELU"],
-               pooling=CONSTANTS["RVIT_POOLING_CLS"], position=CONSTANTS["RVIT_POSITION_TABLE"])
+    desc = new("rvit_checkpoint_desc", eps=facts.eps, position=CONSTANTS[f"RVIT_POSITION_{facts.position}"])
+    if facts.config:
+        desc.config = facts.config.encode()
+    else:
+        desc.n_heads, desc.activation, desc.pooling = facts.n_heads, CONSTANTS["RVIT_ACTIVATION_GELU"], CONSTANTS["RVIT_POOLING_CLS"]
     try:
         made = lib.own("checkpoint", ctypes.addressof(descs), n, ctypes.byref(desc), create="rvit_checkpoint_from_tensors",
                        keeps=(held, descs))
@@ -261,7 +248,7 @@ def checkpoint(lib: Library, module: Any, facts: Facts) -> Handle:
         raise RaggedVitError(error.status, f"module: {error}") from None
     info = new("rvit_model_info")
     lib.rvit_checkpoint_get_info(made, ctypes.byref(info))
-    for field in ("image_size", "n_prefix", "n_heads", "depth", "n_classes", "distilled"):
+    for field in ("image_height", "image_width", "n_prefix", "n_heads", "depth", "n_classes", "distilled"):
         if getattr(info, field) != getattr(facts, field):
             raise unsupported(f"module: its {field} is {getattr(facts, field)}, its weights read as a model of {getattr(info, field)}")
     return made

@@ -68,7 +68,7 @@ class Slot:
 
     def reserve(self, n: int) -> None:
         info = self.model.info
-        image = 4 * info.channels * info.image_size**2
+        image = 4 * info.channels * info.image_height * info.image_width
         if n * image <= self.size:
             return
         buffer = self.lib.own

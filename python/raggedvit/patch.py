@@ -12,7 +12,8 @@ The recorded forward has a copy of the weights. It is refreshed at the next call
 assignment to the module, training mode, and a call with gradients enabled. On the CPU any other change in place is seen too; on CUDA it is
 not: call refresh(model) after one. Threads may call a patched module while nobody changes it.
 
-Refused with a RaggedVitError: modules that the library does not compute exactly, forward hooks inside the module, methods that a patched
+Refused with a RaggedVitError: modules that the library does not compute exactly, modules that are more than a plain Vision Transformer
+(their pruned training is not written: Model.from_module runs them in eval mode), forward hooks inside the module, methods that a patched
 module does not prune (forward_features and the like), nn.DataParallel. torch.compile breaks the graph at a patched module. Copies (deepcopy,
 pickle) record forwards of their own.
 """
@@ -126,6 +127,7 @@ class State:
         with self.lock:
             torch = sys.modules["torch"]
             facts = _modules.read(module, inside_only=True)
+            _modules.refuse_odd(facts)
             prune, dtype, max_batch, n_threads = self.settings
             place = (_modules.place_of(module), dtype or _modules.storage_of(module))
             self.hooks = _hook_count(torch)

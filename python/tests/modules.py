@@ -48,6 +48,46 @@ def timm_module(distilled=False, seed=0, **options):
     return randomize((VisionTransformerDistilled if distilled else VisionTransformer)(**{**given, **options}), seed)
 
 
+def timm_family(name, seed=0, **options):
+    """A small model of one of timm's names."""
+    try:
+        import timm
+    except ImportError:
+        raise unittest.SkipTest("timm is not installed")
+    given = dict(img_size=SIZE, patch_size=PATCH, embed_dim=128, depth=2, num_heads=4, num_classes=7)
+    return randomize(timm.create_model(name, **{**given, **options}), seed)
+
+
+# Of timm's families: what leaves no trace in the weights differs.
+FAMILIES = {
+    "one of several sizes": dict(name="vit_base_patch16_224", dynamic_img_size=True),
+    "clip": dict(name="vit_base_patch16_clip_224"),
+    "clip, quick gelu": dict(name="vit_base_patch16_clip_quickgelu_224"),
+    "siglip": dict(name="vit_base_patch16_siglip_224", num_classes=0),
+    "siglip, head": dict(name="vit_base_patch16_siglip_224"),
+    "siglip, tanh": dict(name="vit_base_patch32_siglip_256", num_classes=0),
+    "siglip, mean": dict(name="vit_base_patch16_siglip_gap_224"),
+    "mean, fc_norm": dict(name="vit_base_patch16_224", global_pool="avg"),
+    "mean, norm": dict(name="vit_base_patch16_224", global_pool="avg", fc_norm=False),
+    "mean, no norm": dict(name="vit_base_patch16_224", global_pool="avg", final_norm=False),
+    "mean, registers, no cls": dict(name="vit_so150m_patch16_reg4_gap_256", reg_tokens=3, mlp_ratio=2),
+    "rms norm, silu": dict(name="vit_base_patch16_224", norm_layer="rmsnorm", act_layer="silu"),
+    "no biases": dict(name="vit_base_patch16_224", qkv_bias=False),
+    "dinov2, gated": dict(name="vit_giant_patch14_dinov2", mlp_ratio=1.34375),
+    "dinov3": dict(name="vit_small_patch16_dinov3"),
+    "dinov3, cls, biases": dict(name="vit_small_patch16_dinov3_qkvb", global_pool="token"),
+    "dinov3, gated": dict(name="vit_small_plus_patch16_dinov3", mlp_ratio=2),
+    "eva02, norms inside": dict(name="eva02_base_patch14_224", mlp_ratio=2),
+    "eva02": dict(name="eva02_tiny_patch14_224", mlp_ratio=2),
+    "rope and table": dict(name="vit_small_patch16_rope_ape_224"),
+    "pe core": dict(name="vit_pe_core_base_patch16_224"),
+    "pe core, no cls": dict(name="vit_pe_core_gigantic_patch14_448", mlp_ratio=2, num_classes=0),
+    "aimv2": dict(name="aimv2_large_patch14_224", mlp_ratio=2, num_heads=1),
+    "rectangular": dict(name="vit_base_patch16_224", img_size=(SIZE, 3 * SIZE // 2), num_heads=2),
+    "rectangular, dinov3": dict(name="vit_small_patch16_dinov3", img_size=(3 * SIZE // 2, SIZE)),
+}
+
+
 def hf_module(name="ViTForImageClassification", seed=0, **options):
     try:
         import transformers
@@ -68,7 +108,8 @@ MODULES = {
 
 
 def images(n=5, seed=1, size=SIZE):
-    return torch.randn(n, 3, size, size, generator=torch.Generator().manual_seed(seed))
+    height, width = size if isinstance(size, tuple) else (size, size)
+    return torch.randn(n, 3, height, width, generator=torch.Generator().manual_seed(seed))
 
 
 def logits_of(module, x):

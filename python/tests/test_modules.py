@@ -9,6 +9,7 @@ import support  # noqa: F401: finds the package
 import modules
 from modules import POLICIES, SIZE, difference, hf_module, images, logits_of, timm_module, torch
 import raggedvit
+import raggedvit.patch
 from raggedvit import RaggedVitError, Status
 
 
@@ -36,6 +37,33 @@ class ModuleTest(unittest.TestCase):
                 self.assertIsInstance(logits, torch.Tensor)
                 self.assertLess(difference(logits, logits_of(module, x)), 2e-5)
                 self.assertEqual(model.device.backend, "cpu")
+
+    def test_every_family_gives_its_logits(self):
+        for what, options in modules.FAMILIES.items():
+            with self.subTest(what):
+                module = modules.timm_family(**options)
+                x = images(3, size=tuple(module.patch_embed.img_size))
+                wanted = logits_of(module, x)
+                model = model_of(module)
+                largest = float(wanted.abs().max())
+                self.assertLess(difference(model.forward(x), wanted), 1e-5 * max(1, largest))
+                self.assertEqual((model.info.image_height, model.info.image_width), tuple(module.patch_embed.img_size))
+                if model.info.n_prefix > 0:
+                    self.assertEqual(model.forward(x, "l2", 0.5, blocks=[1]).shape, wanted.shape)
+                if what != "rectangular":
+                    self.fails(Status.UNSUPPORTED, "only a plain Vision Transformer", raggedvit.patch.timm, module, "l2", 0.5, blocks=[1])
+
+    def test_rectangular_images(self):
+        module = modules.timm_family("vit_base_patch16_224", img_size=(32, 48), num_heads=2)
+        model, x = model_of(module), images(3, size=(32, 48))
+        for given in (x, x.numpy(), x.double().numpy()):
+            self.assertLess(difference(model.forward(given), logits_of(module, x)), 2e-5)
+        result = model.classify(x, "l2", keep=0.5, blocks=[1], features=True)
+        self.assertEqual(len(result.kept[0]), 3)
+        self.assertEqual((model.info.image_size, model.info.image_shape), (0, (3, 32, 48)))
+        for bad in (images(3), images(3, size=(48, 32)), images(3, size=48)):
+            for function in (model.forward, model.classify):
+                self.fails(Status.INVALID_ARGUMENT, r"expected \[B, 3, 32, 48\]", function, bad)
 
     def test_names_of_the_labels(self):
         self.assertEqual(model_of(hf_module()).class_names[:2], ["LABEL_0", "LABEL_1"])
@@ -169,22 +197,37 @@ class ModuleTest(unittest.TestCase):
             module.__class__ = type("Mine", (type(module),), {})
             return module
 
+        def turned():
+            module = modules.timm_family("vit_small_patch16_dinov3")
+            module.blocks[1].attn.rotate_half = False
+            return module
+
+        def rms_norm(dim):
+            from timm.layers import RmsNorm
+
+            return RmsNorm(dim)
+
         cases = {
             "Linear; expected": lambda: torch.nn.Linear(2, 2),
             "Mine; expected": subclass,
             "blocks.2.mlp has forward hooks": hooked,
             "head has a forward of its own": with_forward,
-            "global_pool is 'avg'": lambda: timm_module(global_pool="avg"),
-            "dynamic_img_size": lambda: timm_module(dynamic_img_size=True),
-            "heads of 32 columns": lambda: timm_module(num_heads=4),
-            "expected the exact GELU": lambda: timm_module(act_layer=lambda: torch.nn.GELU(approximate="tanh")),
+            "global_pool is 'avgmax'": lambda: timm_module(global_pool="avgmax"),
+            "attention pooling of the patches alone, beside prefix tokens": lambda: timm_module(global_pool="map"),
+            "a mean over the prefix tokens too": lambda: timm_module(global_pool="avg", pool_include_prefix=True),
+            "blocks.0 is a .*EvaBlockPostNorm": lambda: modules.timm_family("eva02_enormous_patch14_clip_224", mlp_ratio=2),
+            "rope is a .*RotaryEmbeddingMixed": lambda: modules.timm_family("vit_small_patch16_rope_mixed_224"),
+            "blocks.0.attn.q_norm is a": lambda: modules.timm_family("vit_small_patch16_dinov3", qk_norm=True),
+            "patch_embed is a .*HybridEmbed|is a .*; expected": lambda: replaced("patch_embed", torch.nn.Identity()),
+            "blocks.1.attn turns its columns otherwise": turned,
+            "its blocks have several activations": lambda: replaced("blocks.1.mlp.act", torch.nn.SiLU()),
+            "its norms are LayerNorm and RmsNorm": lambda: replaced("norm", rms_norm(128)),
+            "heads whose width is not a multiple of 8": lambda: timm_module(num_heads=32),
+            "expected GELU, its tanh form": lambda: timm_module(act_layer=torch.nn.Mish),
             "q_norm": lambda: timm_module(qk_norm=True),
-            "norm_pre|patch_embed.proj has no bias": lambda: timm_module(pre_norm=True),
             "pos_embed": lambda: timm_module(pos_embed="none"),
-            "patch_embed.img_size is": lambda: timm_module(img_size=(32, 64)),
             "blocks.1.norm1 is a .*Own": lambda: replaced("blocks.1.norm1", Own(128)),
             "several eps": lambda: replaced("blocks.1.norm1", torch.nn.LayerNorm(128, eps=1e-3)),
-            "blocks.0.attn.qkv has no bias": lambda: timm_module(qkv_bias=False),
             "module is on meta": lambda: timm_module().to("meta"),
             "hidden_act": lambda: hf_module(hidden_act="quick_gelu"),
             "has no bias": lambda: hf_module(qkv_bias=False),

@@ -12,7 +12,9 @@
 #include "core/vit_describe.h"
 
 static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json"};
-enum { N_NAMES = 3, METADATA = 3, NAME = 4 };
+enum { N_NAMES = 3, METADATA = 3, NAME = 4, GIVEN = 5, N_KINDS = 6 };
+/* The models that configurations are read for. */
+enum { PLAIN, NO_TABLE, POOLED, N_MODELS };
 static char folder[64];
 
 static void path_of(int which, char path[128])
@@ -75,15 +77,18 @@ static void check_pictures(const rvit_model_info *info)
             fuzz_fail("a colour that is none");
 }
 
-/* The tensors of a plain model, or of one without a position table. */
-static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t no_table)
+/* The tensors of a plain model, of one without a position table, or of one with attention pooling and a norm of its patches. */
+static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t kind)
 {
+    const int32_t no_table = kind == NO_TABLE, pooled = kind == POOLED;
     static const rvit_family family = {.name = "timm", .prefix = "", .blocks = "blocks.", .names = {[RVIT_ROLE_POSITION] = "pos_embed"}};
     rvit_vit_config config = {
-        .family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1, .norm_beta = 1, .cls = 1, .no_table = no_table};
+        .family = &family, .measured = 1, .qkv_bias = 1, .patch_bias = 1, .norm_beta = 1, .cls = !pooled, .no_table = no_table};
+    config.map = config.patch_norm = pooled;
+    config.map_mlp = pooled ? 768 : 0;
     if (!no_table) {
-        config.position_rows = 197;
-        config.position_choices[0] = config.position_choices[1] = 1;
+        config.position_rows = 197 - pooled;
+        config.position_choices[0] = config.position_choices[1] = 1 - pooled;
     }
     config.info = (rvit_model_info){.dim = 192,
                                     .depth = 12,
@@ -92,8 +97,8 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t no_ta
                                     .channels = 3,
                                     .image_size = 224,
                                     .trained_size = 224,
-                                    .n_prefix = 1,
-                                    .tokens = 197,
+                                    .n_prefix = 1 - pooled,
+                                    .tokens = 197 - pooled,
                                     .final_norm = 1,
                                     .n_classes = 10};
     if (expect_status_of(rvit_describe("model", &config, facts, obstacles)) != RVIT_OK)
@@ -106,6 +111,8 @@ static void describe(rvit_facts *facts, rvit_obstacles *obstacles, int32_t no_ta
     if (obstacles->n == 0 &&
         (info->image_height < info->patch_size || info->image_width < info->patch_size || info->tokens <= info->n_prefix))
         fuzz_fail("a model without patches has no obstacle");
+    if (obstacles->n == 0 && pooled && (config.map_heads < 1 || info->dim % config.map_heads != 0 || config.map_activation == 0))
+        fuzz_fail("attention pooling that cannot be run is no obstacle");
     if (obstacles->n == 0)
         check_rotation(&config);
     if ((rvit_obstacles_status(obstacles, "model") == RVIT_OK) != (obstacles->n == 0))
@@ -136,22 +143,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&obstacles, 0, sizeof obstacles);
     char beside[128];
     snprintf(beside, sizeof beside, "%s/model.safetensors", folder);
-    rvit_config_source source = {beside, NULL, NULL};
+    rvit_config_source source = {.path = beside};
     char *text = malloc(size);
     if (text == NULL)
         return 0;
     memcpy(text, data + 1, size - 1);
     text[size - 1] = '\0';
-    const int which = data[0] % 5;
+    const int which = data[0] % N_KINDS;
     if (which < N_NAMES)
         write_config(which, data + 1, size - 1);
     else
-        source = (rvit_config_source){NULL, which == METADATA ? text : NULL, which == NAME ? text : NULL};
+        source = (rvit_config_source){
+            .config = which == METADATA ? text : NULL, .architecture = which == NAME ? text : NULL, .given = which == GIVEN ? text : NULL};
     if (expect_status_of(rvit_config_files(&source, &alloc, &facts, &obstacles)) == RVIT_OK) {
-        facts_too = facts;
-        obstacles_too = obstacles;
-        describe(&facts, &obstacles, 0);
-        describe(&facts_too, &obstacles_too, 1);
+        for (int32_t i = 0; i < N_MODELS; i++) {
+            facts_too = facts;
+            obstacles_too = obstacles;
+            describe(&facts_too, &obstacles_too, i);
+        }
     }
     check_texts(&facts);
     free(text);

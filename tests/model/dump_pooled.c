@@ -169,8 +169,10 @@ static void what_projects(void **state)
         if (models[i].architecture != NULL) {
             json_t *config = json_object_get(dump, "config");
             json_object_set_new(config, "architecture", json_string(models[i].architecture));
-            if (strcmp(models[i].file_name, "timm_map.json") == 0)
+            if (strcmp(models[i].file_name, "timm_map.json") == 0) {
+                json_object_set_new(json_object_get(config, "model_args"), "class_token", json_false());
                 json_object_set_new(json_object_get(config, "model_args"), "global_pool", json_string("map"));
+            }
         }
         rvit_checkpoint *checkpoint = NULL;
         rvit_model_info info = RVIT_MODEL_INFO_INIT;

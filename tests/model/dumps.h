@@ -6,17 +6,29 @@
 
 #include <jansson.h>
 
-extern const suite dump_pooled_suite;
+/* Outputs are of the order of 1. A wrong choice must change them by ten times this. */
+#define DUMP_TOLERANCE 1e-4
+
 /* Where the committed dumps lie. */
 extern const char *dump_folder;
+/* Changes the values of each tensor that dump_checkpoint writes; NULL: none. */
+extern void (*dump_change)(const char *name, int32_t rank, const int64_t *shape, float *values);
 
 json_t *dump_load(const char *in, const char *file_name);
 int64_t dump_integer(const json_t *object, const char *key);
 const char *dump_text(const json_t *object, const char *key);
 /* The path of a dump's checkpoint, with its configuration beside it; made if it has none. */
 const char *dump_checkpoint(const json_t *dump);
+/* A checkpoint with the image size and the resampling of the dump; desc: NULL, or what to give beside them. */
+rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *desc);
 /* The values of a tensor of a float32 dump, in scratch memory. */
 double *dump_tensor(const json_t *dump, const char *name);
 void dump_images(const rvit_model_info *info, int32_t n_images, float *images);
+/* Runs the model and returns the largest difference from the dump's outputs: logits, or the features of the CLS token. */
+double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype);
+/* The largest absolute value of the dump's outputs. */
+double dump_largest(const json_t *dump);
+
+extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite;
 
 #endif

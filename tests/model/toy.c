@@ -120,16 +120,18 @@ const char *toy_write(const toy *m, const char *file_name)
 {
     const char *path = temporary_path(file_name);
     const int64_t element = rvit_dtype_size(m->spec.stored);
-    const size_t capacity = (size_t)m->n_tensors * 160 + 320;
+    const size_t capacity = (size_t)m->n_tensors * 160 + 400;
     static const char *const pools[] = {[TOY_CLS] = "token", [TOY_MEAN] = "avg", [TOY_MAP] = "map"};
     char *header = scratch(capacity);
     int64_t offset = 0;
-    size_t used = (size_t)snprintf(
-        header, capacity,
-        "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"%s\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d,"
-        "\\\"embed_dim\\\":%d,\\\"depth\\\":%d,\\\"patch_size\\\":%d,\\\"reg_tokens\\\":%d,\\\"global_pool\\\":\\\"%s\\\"}}\"}",
-        m->spec.rotary ? "vit_small_patch16_rope_ape_224" : "vit", (int)m->n_heads, (int)m->spec.dim, (int)m->spec.depth,
-        (int)m->spec.patch_size, (int)m->spec.n_registers, pools[m->spec.pool]);
+    size_t used =
+        (size_t)snprintf(header, capacity,
+                         "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"%s\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d,"
+                         "\\\"embed_dim\\\":%d,\\\"depth\\\":%d,\\\"patch_size\\\":%d,\\\"reg_tokens\\\":%d,\\\"global_pool\\\":\\\"%s\\\","
+                         "\\\"class_token\\\":%s,\\\"pool_include_prefix\\\":%s}}\"}",
+                         m->spec.rotary ? "vit_small_patch16_rope_ape_224" : "vit", (int)m->n_heads, (int)m->spec.dim, (int)m->spec.depth,
+                         (int)m->spec.patch_size, (int)m->spec.n_registers, pools[m->spec.pool], m->spec.no_cls ? "false" : "true",
+                         m->spec.pool == TOY_MAP ? "true" : "false");
     for (int i = 0; i < m->n_tensors; i++) {
         const toy_tensor *t = &m->tensors[i];
         static const char *const dtypes[] = {"F32", "F16", "BF16"};

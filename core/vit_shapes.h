@@ -1,0 +1,106 @@
+/* The tensors that a Vision Transformer must have: which parts it has, and how large they are, as names and shapes tell it. Internal to the
+   inference of vit_config.h. */
+#ifndef RVIT_CORE_VIT_SHAPES_H
+#define RVIT_CORE_VIT_SHAPES_H
+
+#include "core/vit_names.h"
+
+/* The extents that tensors are made of. */
+typedef enum rvit_extent {
+    RVIT_EXTENT_ONE,
+    RVIT_EXTENT_TWO,
+    RVIT_EXTENT_REGISTERS,
+    RVIT_EXTENT_POSITIONS,
+    RVIT_EXTENT_CHANNELS,
+    RVIT_EXTENT_PATCH,
+    RVIT_EXTENT_PATCH_VALUES, /* channels * patch^2 */
+    RVIT_EXTENT_DIM,
+    RVIT_EXTENT_DIM2,
+    RVIT_EXTENT_DIM3,
+    RVIT_EXTENT_HALF_DIM,
+    RVIT_EXTENT_QUARTER_DIM,
+    RVIT_EXTENT_MLP,
+    RVIT_EXTENT_FC1_ROWS, /* MLP; twice that where they hold the gate too */
+    RVIT_EXTENT_CLASSES,
+    RVIT_EXTENT_HEAD_IN, /* columns of the head */
+    RVIT_EXTENT_MAP_MLP, /* width of the MLP of attention pooling */
+    RVIT_EXTENT_COUNT
+} rvit_extent;
+
+/* The parts that not every model has. */
+typedef enum rvit_part {
+    RVIT_PART_ALWAYS,
+    RVIT_PART_CLS_TOKEN,
+    RVIT_PART_DIST_TOKEN,
+    RVIT_PART_REGISTER_TOKENS,
+    RVIT_PART_POSITION_TABLE,
+    RVIT_PART_PATCH_BIAS,
+    RVIT_PART_PATCH_NORM,
+    RVIT_PART_PATCH_NORM_BETA,
+    RVIT_PART_NORM_PRE,
+    RVIT_PART_NORM_BETA,
+    RVIT_PART_NORM_PRE_BETA,
+    RVIT_PART_QKV_BIAS,
+    RVIT_PART_PROJ_BIAS,
+    RVIT_PART_MLP_BIAS,
+    RVIT_PART_ATTENTION_NORM,
+    RVIT_PART_ATTENTION_NORM_BETA,
+    RVIT_PART_MLP_NORM,
+    RVIT_PART_MLP_NORM_BETA,
+    RVIT_PART_FINAL_NORM,
+    RVIT_PART_FINAL_NORM_BETA,
+    RVIT_PART_FC_NORM,
+    RVIT_PART_FC_NORM_BETA,
+    RVIT_PART_MAP,
+    RVIT_PART_MAP_NORM_BETA,
+    RVIT_PART_MAP_KV_BIAS, /* where keys and values have weights apart */
+    RVIT_PART_HEAD,
+    RVIT_PART_DIST_HEAD,
+    RVIT_PART_LAYER_SCALE,
+    RVIT_PART_COUNT
+} rvit_part;
+
+typedef struct rvit_geometry {
+    const rvit_tensor_set *set;
+    const char *path;
+    const rvit_family *family;
+    int32_t has[RVIT_PART_COUNT];
+    int32_t depth;
+    int32_t packed; /* 1: fc1 has the rows of a gate too */
+    int64_t extents[RVIT_EXTENT_COUNT];
+    int64_t position_prefix, grid; /* grid: 0 if the positions make no square */
+    int64_t choices[2];            /* of position_prefix */
+} rvit_geometry;
+
+enum { RVIT_SHOWN_SHAPE = 192 };
+
+/* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
+const rvit_file_tensor *rvit_geometry_find(const rvit_geometry *g, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE]);
+/* Whether the tensor is there; of a block's, in the first block. */
+int rvit_geometry_has(const rvit_geometry *g, rvit_role role);
+/* Whether any block has the tensor. */
+int rvit_geometry_in_blocks(const rvit_geometry *g, rvit_role role);
+/* Whether the family has the flag. */
+int rvit_geometry_flag(const rvit_geometry *g, int32_t flag);
+/* One tensor's word on an extent; -1 if it has not this rank. */
+int64_t rvit_geometry_vote(const rvit_geometry *g, rvit_role role, int32_t rank, int32_t axis);
+/* Rows of the position table; -1 if there is none. */
+int64_t rvit_geometry_positions(const rvit_geometry *g);
+/* The i-th tensor that this model must have: its role and, in *out_block, its block; -1: it does not have the i-th. */
+int rvit_geometry_expected(const rvit_geometry *g, int64_t i, int32_t *out_block);
+int64_t rvit_geometry_n_expected(const rvit_geometry *g);
+/* The shape that a role's tensor must have; 1 if it has it. */
+int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4]);
+/* "[2, 3]" */
+void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *shape);
+/* Rounded down. */
+int64_t rvit_integer_root(int64_t n);
+
+/* vit_parts.c: fill depth, packed and has. */
+rvit_status rvit_geometry_count_blocks(rvit_geometry *g);
+int rvit_geometry_is_packed(const rvit_geometry *g);
+rvit_status rvit_geometry_find_parts(rvit_geometry *g);
+/* vit_extents.c: fills extents, the grid and position_prefix. All expected tensors must be there. */
+rvit_status rvit_geometry_infer(rvit_geometry *g);
+
+#endif

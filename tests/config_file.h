@@ -1,0 +1,107 @@
+/* Checkpoints without values, beside which configuration files may lie: for the tests of what leaves no trace in the weights. */
+#ifndef RVIT_TESTS_CONFIG_FILE_H
+#define RVIT_TESTS_CONFIG_FILE_H
+
+#include "checkpoint_file.h"
+
+#include <raggedvit/raggedvit.h>
+
+static model scratch;
+static const geometry deit_tiny = {192, 12, 768, 16, 14, 3, 10, 0}, deit_small = {384, 12, 1536, 16, 14, 3, 10, 0};
+
+static inline void write_beside(const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", temp_folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
+    assert_int_equal(fclose(file), 0);
+}
+
+static inline void remove_beside(void)
+{
+    static const char *const names[] = {"config.json", "open_clip_config.json", "preprocessor_config.json"};
+    for (int i = 0; i < 3; i++) {
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", temp_folder, names[i]);
+        (void)unlink(path);
+    }
+}
+
+static inline rvit_status open_scratch(const rvit_checkpoint_desc *desc, rvit_checkpoint **out)
+{
+    write_model(&scratch, NO_DATA);
+    *out = NULL;
+    return rvit_checkpoint_open(temp_path, desc, out);
+}
+
+/* Refused, and the sentence has all these words. */
+static inline void refused_with(const rvit_checkpoint_desc *desc, rvit_status expected, const char *const *words)
+{
+    rvit_checkpoint *checkpoint;
+    const rvit_status status = open_scratch(desc, &checkpoint);
+    for (; *words != NULL; words++)
+        if (status != expected || strstr(rvit_status_detail(), *words) == NULL)
+            fail_msg("expected %s with \"%s\", got %s: %s", rvit_status_name(expected), *words, rvit_status_name(status),
+                     status == RVIT_OK ? "" : rvit_status_detail());
+    assert_null(checkpoint);
+}
+#define REFUSED(desc, status, ...) refused_with(desc, status, (const char *const[]){__VA_ARGS__, NULL})
+
+static inline rvit_model_info loaded(const rvit_checkpoint_desc *desc)
+{
+    rvit_checkpoint *checkpoint;
+    if (open_scratch(desc, &checkpoint) != RVIT_OK)
+        fail_msg("%s", rvit_status_detail());
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    assert_int_equal(rvit_checkpoint_get_info(checkpoint, &info), RVIT_OK);
+    rvit_checkpoint_destroy(checkpoint);
+    return info;
+}
+
+/* Where a fact of a checkpoint that loads came from. */
+static inline void expect_fact(const char *name, const char *value, const char *origin)
+{
+    rvit_checkpoint *checkpoint;
+    const char *n, *v, *o;
+    assert_int_equal(open_scratch(NULL, &checkpoint), RVIT_OK);
+    for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &n, &v, &o) == RVIT_OK; i++)
+        if (strcmp(n, name) == 0) {
+            assert_string_equal(v, value);
+            if (strstr(o, origin) == NULL)
+                fail_msg("%s comes from \"%s\", not from \"%s\"", name, o, origin);
+            rvit_checkpoint_destroy(checkpoint);
+            return;
+        }
+    fail_msg("no fact %s", name);
+}
+
+/* A file without any metadata. */
+static inline void bare(const geometry *g)
+{
+    build(&scratch, g, "F16");
+    scratch.metadata[0] = '\0';
+    remove_beside();
+}
+
+static inline void add_scales(const geometry *g)
+{
+    for (int b = 0; b < g->depth; b++) {
+        add_block(&scratch, b, "gamma_1", 1, g->dim, 0);
+        add_block(&scratch, b, "gamma_2", 1, g->dim, 0);
+    }
+}
+
+/* fc1 has two rows for each column of fc2: a gate's and the values'. */
+static inline void pack_gate(void)
+{
+    bare(&deit_tiny);
+    for (int b = 0; b < 12; b++) {
+        char name[48];
+        snprintf(name, sizeof name, "blocks.%d.mlp.fc2.weight", b);
+        get(&scratch, name)->shape[1] = 384;
+    }
+}
+
+#endif

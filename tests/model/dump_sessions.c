@@ -1,0 +1,204 @@
+/* Models of the families under what changes a model or brings its own memory, and files that must be refused. */
+#include "dumps.h"
+
+static const char *const pooled[] = {
+    "timm_mean.json",    "timm_mean_fc_norm.json", "timm_map.json",   "timm_map_head.json", "hf_dinov2_classifier.json",
+    "timm_pe_core.json", "hf_aimv2.json",          "timm_aimv2.json", "timm_eva02.json",    "open_clip.json"};
+
+/* Other values of the same magnitude. */
+static void reverse(const char *name, int32_t rank, const int64_t *shape, float *values)
+{
+    (void)name;
+    int64_t n = 1;
+    for (int32_t i = 0; i < rank; i++)
+        n *= shape[i];
+    for (int64_t i = 0; i < n / 2; i++) {
+        const float value = values[i];
+        values[i] = values[n - 1 - i];
+        values[n - 1 - i] = value;
+    }
+}
+
+static rvit_model *model_of(const json_t *dump, rvit_dtype dtype)
+{
+    rvit_checkpoint *checkpoint = dump_open(dump, NULL);
+    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
+    desc.dtype = dtype;
+    rvit_model *model = NULL;
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &desc, &model));
+    rvit_checkpoint_destroy(checkpoint);
+    return model;
+}
+
+static rvit_model_info info_of(const rvit_model *model)
+{
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    expect_ok(rvit_model_get_info(model, &info));
+    return info;
+}
+
+static rvit_session *session_of(rvit_model *model, int run_views)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = 2;
+    desc.run_views = run_views;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    return session;
+}
+
+/* Logits of two images, in scratch memory. */
+static float *logits_of(rvit_session *session, const rvit_model_info *info)
+{
+    float *logits = scratch(2 * (size_t)info->n_classes * sizeof *logits);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 2;
+    dump_images(info, 2, rvit_session_input(session));
+    expect_ok(rvit_session_run(session, &args, logits));
+    return logits;
+}
+
+/* A model with replaced weights gives the bits of one that was made with them. */
+static void updates(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof pooled / sizeof *pooled; i++)
+        for (int type = RVIT_F32; type <= RVIT_F16; type++) {
+            json_t *dump = dump_load(dump_folder, pooled[i]);
+            rvit_model *model = model_of(dump, (rvit_dtype)type);
+            const rvit_model_info info = info_of(model);
+            const size_t size = 2 * (size_t)info.n_classes * sizeof(float);
+            rvit_session *session = session_of(model, 0);
+            const float *before = logits_of(session, &info);
+            dump_change = reverse;
+            rvit_model *fresh = model_of(dump, (rvit_dtype)type);
+            rvit_session *fresh_session = session_of(fresh, 0);
+            const float *wanted = logits_of(fresh_session, &info);
+            assert_memory_not_equal(before, wanted, size);
+            rvit_checkpoint *checkpoint = dump_open(dump, NULL);
+            dump_change = NULL;
+            expect_ok(rvit_model_update(model, checkpoint));
+            assert_memory_equal(logits_of(session, &info), wanted, size);
+            rvit_session_destroy(session);
+            rvit_session_destroy(fresh_session);
+            rvit_model_destroy(model);
+            rvit_model_destroy(fresh);
+            rvit_checkpoint_destroy(checkpoint);
+            json_decref(dump);
+        }
+}
+
+/* A checkpoint of another pooling is no update, though its tensors have the same shapes. */
+static void other_pooling(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file_name, *key, *value, *word;
+    } cases[] = {
+        {"timm_mean.json", "global_pool", "token", "pooling of the checkpoint is 1, of the model 2"},
+        {"timm_pe_core.json", "attn_pool_num_heads", "4", "number of heads of the attention pooling of the checkpoint is 4, of the"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *dump = dump_load(dump_folder, cases[i].file_name), *args = json_object_get(json_object_get(dump, "config"), "model_args");
+        rvit_model *model = model_of(dump, RVIT_F32);
+        const rvit_model_info info = info_of(model);
+        rvit_session *session = session_of(model, 0);
+        const float *before = logits_of(session, &info);
+        json_t *value = i == 0 ? json_string(cases[i].value) : json_integer(4);
+        assert_int_equal(json_object_set_new(args, cases[i].key, value), 0);
+        rvit_checkpoint *checkpoint = dump_open(dump, NULL);
+        expect_status(rvit_model_update(model, checkpoint), RVIT_INVALID_ARGUMENT, cases[i].word);
+        assert_memory_equal(logits_of(session, &info), before, 2 * (size_t)info.n_classes * sizeof(float));
+        rvit_checkpoint_destroy(checkpoint);
+        rvit_session_destroy(session);
+        rvit_model_destroy(model);
+        json_decref(dump);
+    }
+}
+
+/* Runs that bring their own memory give the bits of those that copy. */
+static void views(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof pooled / sizeof *pooled; i++) {
+        json_t *dump = dump_load(dump_folder, pooled[i]);
+        rvit_model *model = model_of(dump, RVIT_F32);
+        const rvit_model_info info = info_of(model);
+        const int64_t images_size = 2 * (int64_t)info.channels * info.image_height * info.image_width * 4;
+        const int64_t logits_size = 2 * (int64_t)info.n_classes * 4;
+        rvit_session *plain = session_of(model, 0), *session = session_of(model, 1);
+        rvit_stream *stream = NULL;
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        float *images = scratch((size_t)images_size), *logits = scratch((size_t)logits_size);
+        dump_images(&info, 2, images);
+        expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], images_size, RVIT_BUFFER_DEVICE, &args.device_images.buffer));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], logits_size, RVIT_BUFFER_DEVICE, &args.device_logits.buffer));
+        expect_ok(rvit_stream_write(stream, args.device_images, images, images_size));
+        expect_ok(rvit_stream_synchronize(stream));
+        args.n_images = 2;
+        expect_ok(rvit_session_run(session, &args, NULL));
+        expect_ok(rvit_stream_read(stream, args.device_logits, logits, logits_size));
+        expect_ok(rvit_stream_synchronize(stream));
+        assert_memory_equal(logits, logits_of(plain, &info), (size_t)logits_size);
+        rvit_session_destroy(session);
+        rvit_session_destroy(plain);
+        rvit_stream_destroy(stream);
+        rvit_buffer_destroy(args.device_images.buffer);
+        rvit_buffer_destroy(args.device_logits.buffer);
+        rvit_model_destroy(model);
+        json_decref(dump);
+    }
+}
+
+/* Models whose configuration is another's, or of a kind that is not run: the one thing is named. */
+static void refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file_name, *key, *value, *dropped; /* a field of the config and its value as JSON; a tensor that is lost */
+        rvit_status status;
+        const char *word;
+    } cases[] = {
+        {"hf_dinov2_gated.json", "use_swiglu_ffn", "null", NULL, RVIT_BAD_FILE,
+         "the tensors have MLPs with a gate (SwiGLU), but they have none"},
+        {"hf_aimv2.json", "is_native", "true", "embeddings.position_embedding.weight", RVIT_UNSUPPORTED,
+         "the model has positions made of sines, which is not supported (config.json: is_native)"},
+        {"hf_aimv2.json", NULL, NULL, "embeddings.position_embedding.weight", RVIT_BAD_FILE,
+         "tensor 'embeddings.position_embedding.weight' is missing"},
+        {"hf_aimv2.json", NULL, NULL, "head.v_proj.weight", RVIT_BAD_FILE, "tensor 'head.v_proj.weight' is missing"},
+        {"hf_aimv2.json", "use_head", "false", NULL, RVIT_BAD_FILE, "the weights have attention pooling, but pooling is none"},
+        {"hf_aimv2_no_head.json", "use_head", "true", NULL, RVIT_BAD_FILE, "pooling is by attention"},
+        {"hf_siglip.json", "model_type", "\"siglip2_vision_model\"", NULL, RVIT_UNSUPPORTED, "patches as rows of (y, x, channel)"},
+        {"hf_dinov3.json", NULL, NULL, "embeddings.cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
+        {"timm_dinov3.json", NULL, NULL, "cls_token", RVIT_BAD_FILE, "the weights have no CLS token"},
+        {"timm_dinov3_biases.json", NULL, NULL, "cls_token", RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token"},
+        {"hf_aimv2.json", NULL, NULL, "embeddings.rms_norm.weight", RVIT_BAD_FILE, "tensor 'embeddings.rms_norm.weight' is missing"},
+        {"timm_dinov3.json", NULL, NULL, "reg_token", RVIT_BAD_FILE, "a number of registers of 0, but it is 4"},
+        {"timm_aimv2.json", NULL, NULL, "patch_embed.norm.weight", RVIT_BAD_FILE, "tensor 'patch_embed.norm.weight' is missing"},
+        {"timm_mean.json", "model_args",
+         "{\"num_heads\":1,\"embed_dim\":64,\"depth\":2,\"img_size\":64,\"global_pool\":\"avg\",\"pool_include_prefix\":true}", NULL,
+         RVIT_UNSUPPORTED, "a mean over the prefix tokens too"},
+        {"timm_pe_core.json", "architecture", "\"vit_of_nobody\"", NULL, RVIT_UNSUPPORTED, "(the name 'vit_of_nobody' does not tell)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        json_t *dump = dump_load(dump_folder, cases[i].file_name), *config = json_object_get(dump, "config"), *tensor;
+        json_t *tensors = json_object_get(dump, "tensors");
+        size_t index;
+        if (cases[i].key != NULL)
+            assert_int_equal(json_object_set_new(config, cases[i].key, json_loads(cases[i].value, JSON_DECODE_ANY, NULL)), 0);
+        json_array_foreach(tensors, index, tensor) if (cases[i].dropped != NULL &&
+                                                       strcmp(json_string_value(json_array_get(tensor, 0)), cases[i].dropped) == 0)
+        {
+            assert_int_equal(json_array_remove(tensors, index), 0);
+            break;
+        }
+        rvit_checkpoint *checkpoint = NULL;
+        const rvit_status status = rvit_checkpoint_open(dump_checkpoint(dump), NULL, &checkpoint);
+        if (status != cases[i].status || strstr(rvit_status_detail(), cases[i].word) == NULL)
+            fail_msg("%s, %s: expected \"%s\", got %s: %s", cases[i].file_name, cases[i].key != NULL ? cases[i].key : cases[i].dropped,
+                     cases[i].word, rvit_status_name(status), status == RVIT_OK ? "" : rvit_status_detail());
+        json_decref(dump);
+    }
+}
+
+SUITE(dump_sessions_suite, TEST(updates), TEST(other_pooling), TEST(views), TEST(refused));

@@ -1,0 +1,226 @@
+#include "dumps.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+enum { IMAGE_STREAM = 1 << 20 };
+
+const char *dump_folder;
+void (*dump_change)(const char *name, int32_t rank, const int64_t *shape, float *values);
+
+/* -1 to 1, in steps that a float16 holds. */
+static float noise(uint64_t stream, uint64_t i)
+{
+    uint64_t x = (stream << 32) + i + UINT64_C(0x9e3779b97f4a7c15);
+    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+    x ^= x >> 31;
+    return (float)((int)(x >> 53) - 1024) / 1024;
+}
+
+int64_t dump_integer(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_integer(value))
+        fail_msg("%s is no integer", key);
+    return json_integer_value(value);
+}
+
+const char *dump_text(const json_t *object, const char *key)
+{
+    const char *value = json_string_value(json_object_get(object, key));
+    if (value == NULL)
+        fail_msg("%s is no text", key);
+    return value;
+}
+
+static rvit_dtype type_of(const char *name)
+{
+    return strcmp(name, "F32") == 0 ? RVIT_F32 : strcmp(name, "F16") == 0 ? RVIT_F16 : RVIT_BF16;
+}
+
+static void write_all(FILE *file, const void *bytes, size_t size)
+{
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+}
+
+static void change(const json_t *tensor, float *values)
+{
+    int64_t shape[4] = {0};
+    const json_t *extents = json_array_get(tensor, 1);
+    const int32_t rank = (int32_t)json_array_size(extents);
+    assert_true(rank <= 4);
+    for (int32_t i = 0; i < rank; i++)
+        shape[i] = json_integer_value(json_array_get(extents, (size_t)i));
+    dump_change(json_string_value(json_array_get(tensor, 0)), rank, shape, values);
+}
+
+/* The tensors [name, shape, offset, shift] as a checkpoint file. */
+static void write_checkpoint(const json_t *dump, const char *path)
+{
+    const json_t *tensors = json_object_get(dump, "tensors");
+    const rvit_dtype dtype = type_of(dump_text(dump, "dtype"));
+    json_t *header = json_object();
+    int64_t end = 0;
+    size_t index;
+    json_t *tensor;
+    json_array_foreach((json_t *)tensors, index, tensor)
+    {
+        int64_t n = rvit_dtype_size(dtype);
+        size_t axis;
+        json_t *extent;
+        json_array_foreach(json_array_get(tensor, 1), axis, extent) n *= json_integer_value(extent);
+        json_object_set_new(header, json_string_value(json_array_get(tensor, 0)),
+                            json_pack("{s:s, s:O, s:[I, I]}", "dtype", dump_text(dump, "dtype"), "shape", json_array_get(tensor, 1),
+                                      "data_offsets", (json_int_t)end, (json_int_t)(end + n)));
+        end += n;
+    }
+    char *head = json_dumps(header, JSON_COMPACT);
+    assert_non_null(head);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    const uint64_t length = strlen(head);
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)(length >> 8 * i);
+    write_all(file, bytes, 8);
+    write_all(file, head, length);
+    json_array_foreach((json_t *)tensors, index, tensor)
+    {
+        const json_t *place = json_object_get(json_object_get(header, json_string_value(json_array_get(tensor, 0))), "data_offsets");
+        const int64_t size = json_integer_value(json_array_get(place, 1)) - json_integer_value(json_array_get(place, 0));
+        const float offset = (float)json_number_value(json_array_get(tensor, 2));
+        const float scale = ldexpf(1, -(int)json_integer_value(json_array_get(tensor, 3)));
+        uint8_t *values = malloc((size_t)size);
+        assert_non_null(values);
+        const int64_t n = size / rvit_dtype_size(dtype);
+        float *exact = malloc((size_t)(n + 1) * sizeof *exact);
+        assert_non_null(exact);
+        for (int64_t i = 0; i < n; i++)
+            exact[i] = offset + scale * noise(index, (uint64_t)i);
+        if (dump_change != NULL)
+            change(tensor, exact);
+        for (int64_t i = 0; i < n; i++)
+            store(dtype, values, i, exact[i]);
+        free(exact);
+        write_all(file, values, (size_t)size);
+        free(values);
+    }
+    assert_int_equal(fclose(file), 0);
+    free(head);
+    json_decref(header);
+}
+
+const char *dump_checkpoint(const json_t *dump)
+{
+    if (json_object_get(dump, "file") != NULL)
+        return dump_text(dump, "file");
+    const char *path = temporary_path("model.safetensors");
+    write_checkpoint(dump, path);
+    assert_int_equal(json_dump_file(json_object_get(dump, "config"), temporary_path("config.json"), 0), 0);
+    return path;
+}
+
+void dump_images(const rvit_model_info *info, int32_t n_images, float *images)
+{
+    const int64_t pixels = (int64_t)info->channels * info->image_height * info->image_width;
+    for (int32_t n = 0; n < n_images; n++)
+        for (int64_t i = 0; i < pixels; i++)
+            images[n * pixels + i] = 2 * noise((uint64_t)IMAGE_STREAM + (uint64_t)n, (uint64_t)i);
+}
+
+double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype)
+{
+    rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
+    model_desc.dtype = dtype;
+    rvit_model *model = NULL;
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
+    rvit_model_info info = RVIT_MODEL_INFO_INIT;
+    expect_ok(rvit_model_get_info(model, &info));
+    const int32_t n_images = (int32_t)dump_integer(dump, "n_images"), with_features = (int32_t)dump_integer(dump, "features");
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = n_images;
+    desc.outputs = with_features ? RVIT_OUTPUT_FEATURES : 0;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    dump_images(&info, n_images, rvit_session_input(session));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n_images;
+    expect_ok(rvit_session_run(session, &args, NULL));
+
+    const int32_t width = with_features ? info.dim : info.n_classes;
+    const float *got = with_features ? rvit_session_features(session) : rvit_session_logits(session);
+    assert_non_null(got);
+    assert_true(width > 0 && with_features == (info.n_classes == 0));
+    double largest = 0;
+    for (int32_t n = 0; n < n_images; n++) {
+        const json_t *wanted = json_array_get(json_object_get(dump, "outputs"), (size_t)n);
+        assert_int_equal(json_array_size(wanted), width);
+        const float *row = got + (int64_t)n * (with_features ? info.tokens : 1) * width;
+        for (int32_t c = 0; c < width; c++) {
+            const double difference = fabs(row[c] - json_number_value(json_array_get(wanted, (size_t)c)));
+            largest = difference <= largest ? largest : difference; /* NaN passes through */
+        }
+    }
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    return largest;
+}
+
+json_t *dump_load(const char *in, const char *file_name)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", in, file_name);
+    json_error_t error;
+    json_t *dump = json_load_file(path, 0, &error);
+    if (dump == NULL)
+        fail_msg("%s: %s", path, error.text);
+    return dump;
+}
+
+double *dump_tensor(const json_t *dump, const char *name)
+{
+    size_t index, axis;
+    json_t *tensor, *extent;
+    json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
+    {
+        if (strcmp(json_string_value(json_array_get(tensor, 0)), name) != 0)
+            continue;
+        int64_t n = 1;
+        json_array_foreach(json_array_get(tensor, 1), axis, extent) n *= json_integer_value(extent);
+        const float offset = (float)json_number_value(json_array_get(tensor, 2));
+        const float scale = ldexpf(1, -(int)json_integer_value(json_array_get(tensor, 3)));
+        double *values = scratch((size_t)n * sizeof *values);
+        for (int64_t i = 0; i < n; i++)
+            values[i] = (double)(offset + scale * noise(index, (uint64_t)i));
+        return values;
+    }
+    fail_msg("there is no tensor %s", name);
+    return NULL;
+}
+
+rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *given)
+{
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    if (given != NULL)
+        desc = *given;
+    desc.image_size = (int32_t)dump_integer(dump, "image_size");
+    if (desc.resample == RVIT_RESAMPLE_DEFAULT)
+        desc.resample = (rvit_resample)dump_integer(dump, "resample");
+    rvit_checkpoint *checkpoint = NULL;
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
+    return checkpoint;
+}
+
+double dump_largest(const json_t *dump)
+{
+    double largest = 0;
+    size_t image, column;
+    json_t *row, *value;
+    json_array_foreach(json_object_get(dump, "outputs"), image, row) json_array_foreach(row, column, value)
+    {
+        const double size = fabs(json_number_value(value));
+        largest = size > largest ? size : largest;
+    }
+    return largest;
+}

@@ -1,0 +1,302 @@
+/* Parts that only some models have, and what the files beside them say of those: run right, or refused by name. */
+#include "config_file.h"
+
+static void norms_without_bias(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    for (int i = scratch.n - 1; i >= 0; i--)
+        if (strstr(scratch.tensors[i].name, "norm") != NULL && strstr(scratch.tensors[i].name, ".bias") != NULL)
+            drop(&scratch, i);
+    REFUSED(NULL, RVIT_UNSUPPORTED, "whether norms without a bias are RMS norms", "--architecture");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias, but they are of the kind LayerNorm in config.json: architecture");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"batchnorm\"}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have no bias");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    assert_true(loaded(NULL).rms_norm);
+    add_block(&scratch, 0, "norm1.bias", 1, 192, 0);
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'norm.bias' is missing (24 missing in all)");
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"norm_layer\":\"rmsnorm\"}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the norms have a bias, but they are of the kind RMSNorm in config.json: model_args.norm_layer");
+    remove_beside();
+}
+
+static void inner_norms(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    for (int b = 0; b < 12; b++) {
+        add_block(&scratch, b, "attn.norm.weight", 1, 192, 0);
+        add_block(&scratch, b, "attn.norm.bias", 1, 192, 0);
+        add_block(&scratch, b, "mlp.norm.weight", 1, 768, 0);
+        add_block(&scratch, b, "mlp.norm.bias", 1, 768, 0);
+    }
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation"); /* not DeiT-Tiny */
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    (void)loaded(NULL);
+    get(&scratch, "blocks.5.mlp.norm.bias")->shape[0] = 192;
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias': expected the shape [768], found [192]");
+    drop(&scratch, (int)(get(&scratch, "blocks.5.mlp.norm.bias") - scratch.tensors));
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'blocks.5.mlp.norm.bias' is missing");
+    remove_beside();
+}
+
+static void gates(void **state)
+{
+    (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    pack_gate();
+    REFUSED(NULL, RVIT_UNSUPPORTED, "the number of heads, the activation");
+    desc.n_heads = 3;
+    desc.activation = RVIT_ACTIVATION_SILU;
+    desc.eps = 1e-6f;
+    desc.pooling = RVIT_POOLING_CLS;
+    desc.position = RVIT_POSITION_TABLE;
+    const rvit_model_info info = loaded(&desc);
+    assert_true(info.gated && info.mlp_dim == 384);
+    get(&scratch, "blocks.0.mlp.fc1.bias")->shape[0] = 384;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.0.mlp.fc1.bias': expected the shape [768], found [384]");
+    pack_gate();
+    get(&scratch, "blocks.7.mlp.fc1.weight")->shape[0] = 384;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.7.mlp.fc1.weight': expected the shape [768, 192], found [384, 192]");
+    pack_gate();
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "the tensors have MLPs with a gate (SwiGLU), but they have none in config.json: architecture");
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\",\"model_args\":{\"swiglu_mlp\":true}}");
+    REFUSED(NULL, RVIT_BAD_FILE, "MLPs without a gate (SwiGLU), but they have one in config.json: model_args.swiglu_mlp");
+    remove_beside();
+    for (int b = 0; b < 12; b++) {
+        char name[48];
+        for (int bias = 0; bias < 2; bias++) {
+            snprintf(name, sizeof name, "blocks.%d.mlp.fc1.%s", b, bias ? "bias" : "weight");
+            tensor *t = get(&scratch, name), gate = *t;
+            snprintf(t->name, sizeof t->name, "blocks.%d.mlp.fc1_x.%s", b, bias ? "bias" : "weight");
+            snprintf(gate.name, sizeof gate.name, "blocks.%d.mlp.fc1_g.%s", b, bias ? "bias" : "weight");
+            scratch.tensors[scratch.n++] = gate;
+        }
+    }
+    assert_true(loaded(&desc).gated);
+    get(&scratch, "blocks.3.mlp.fc1_g.weight")->shape[0] = 764;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight': expected the shape [768, 192], found [764, 192]");
+    drop(&scratch, (int)(get(&scratch, "blocks.3.mlp.fc1_g.weight") - scratch.tensors));
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'blocks.3.mlp.fc1_g.weight' is missing (1 missing in all)");
+}
+
+/* Models of families that cannot be run: told by their names, and each part is named. */
+static void families(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *tensors[12], *words[6];
+    } cases[] = {
+        {"{\"architecture\":\"naflexvit_base_patch16_siglip\"}",
+         {"embeds.proj.weight", "embeds.pos_embed", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "norm.weight"},
+         {"patches as rows of (y, x, channel), which is not supported (tensor 'embeds."}},
+        {"{\"architecture\":\"vit_small_patch16_rope_mixed_224\"}",
+         {"cls_token", "patch_embed.proj.weight", "rope.freqs", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "norm.weight"},
+         {"rotary positions with learned frequencies, which is not supported (tensor 'rope.freqs')"}},
+        {"{\"architecture\":\"vit_dwee_patch16_reg1_gap_256\"}",
+         {"reg_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "blocks.0.attn.lambda_q1",
+          "norm.weight"},
+         {"differential attention, which is not supported (tensor 'blocks.0.attn.lambda_q1')"}},
+        {"{\"architecture\":\"vit_pwee_patch16_reg1_gap_256\"}",
+         {"reg_token", "patch_embed.proj.weight", "blocks.0.in_norm.weight", "blocks.0.in_proj.weight", "norm.weight"},
+         {"blocks with attention and MLP side by side, which is not supported (tensor 'blocks.0.in_norm.weight')"}},
+        {"{\"architecture\":\"vit_base_patch16_sapiens2\"}",
+         {"cls_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.q_proj.weight", "blocks.0.attn.q_norm.weight",
+          "norm.weight"},
+         {"normalised queries and keys, which is not supported (tensor 'blocks.0.attn.q_norm.weight')"}},
+        {"{\"architecture\":\"beit_base_patch16_224\"}",
+         {"cls_token", "patch_embed.proj.weight", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight",
+          "blocks.0.attn.relative_position_bias_table", "fc_norm.weight"},
+         {"a relative position bias, which is not supported (tensor 'blocks.0.attn.relative_position_bias_table')"}},
+        {NULL,
+         {"cls_token", "storage_tokens", "patch_embed.proj.weight", "rope_embed.periods", "blocks.0.norm1.weight", "blocks.0.ls1.gamma",
+          "blocks.0.attn.qkv.weight", "blocks.0.mlp.w3.weight", "norm.weight"},
+         {"the tensor names of DINOv3's own code", "the activation"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        remove_beside();
+        scratch.n = 0;
+        scratch.dtype = "F16";
+        scratch.metadata[0] = '\0';
+        for (int t = 0; cases[i].tensors[t] != NULL; t++)
+            add(&scratch, cases[i].tensors[t], 1, 64, 0, 0, 0);
+        if (cases[i].config != NULL)
+            write_beside("config.json", cases[i].config);
+        refused_with(NULL, RVIT_UNSUPPORTED, cases[i].words);
+    }
+    remove_beside();
+}
+
+/* With the tensors of attention pooling. */
+static void add_map(const geometry *g)
+{
+    static const struct {
+        const char *name;
+        int rank, rows;
+    } tensors[] = {{"latent", 3, 1},       {"q.weight", 2, 1},       {"q.bias", 1, 1},      {"kv.weight", 2, 2}, {"kv.bias", 1, 2},
+                   {"proj.weight", 2, 1},  {"proj.bias", 1, 1},      {"norm.weight", 1, 1}, {"norm.bias", 1, 1}, {"mlp.fc1.weight", 2, 4},
+                   {"mlp.fc1.bias", 1, 4}, {"mlp.fc2.weight", 2, 1}, {"mlp.fc2.bias", 1, 1}};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++) {
+        char name[48];
+        const int rank = tensors[i].rank, rows = tensors[i].rows * g->dim;
+        snprintf(name, sizeof name, "attn_pool.%s", tensors[i].name);
+        add(&scratch, name, rank, rank == 3 ? 1 : rows, rank == 3 ? 1 : strstr(name, "fc2") != NULL ? 4 * g->dim : g->dim, g->dim, 0);
+    }
+}
+
+/* Attention pooling may have heads and an activation of its own: of timm's code in EVA's class, which the name tells. */
+static void attention_pooling(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    add_map(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"num_classes\":10,\"model_args\":{\"img_size\":224}}");
+    expect_fact("pooling heads", "8", "config.json: architecture 'vit_pe_core_tiny_patch16_384'");
+    expect_fact("heads", "3", "config.json: architecture");
+    expect_fact("pooling activation", "GELU", "config.json: architecture");
+    static const struct {
+        const char *args;
+        rvit_status status;
+        const char *word;
+    } cases[] = {
+        {"\"attn_pool_num_heads\":5", RVIT_BAD_FILE,
+         "192 cannot be cut into 5 heads of attention pooling (config.json: model_args.attn_pool_num"},
+        {"\"attn_pool_num_heads\":0", RVIT_BAD_FILE, "cannot be cut into 0 heads of attention pooling"},
+        {"\"attn_pool_num_heads\":96", RVIT_UNSUPPORTED, "attention pooling by heads of 2 columns, expected a multiple of 4 up to 192"},
+        {"\"attn_pool_num_heads\":\"8\"", RVIT_BAD_FILE, "config.json: model_args.attn_pool_num_heads is not an integer"},
+        {"\"class_token\":false", RVIT_BAD_FILE,
+         "tensor 'cls_token' is there, but the model has no CLS token in config.json: model_args.class_token"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[256];
+        snprintf(text, sizeof text, "{\"architecture\":\"vit_pe_core_tiny_patch16_384\",\"model_args\":{\"img_size\":224,%s}}",
+                 cases[i].args);
+        write_beside("config.json", text);
+        REFUSED(NULL, cases[i].status, cases[i].word);
+    }
+    /* timm's other class leaves out the prefix rows. */
+    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\"}}");
+    REFUSED(NULL, RVIT_UNSUPPORTED,
+            "attention pooling of the patches alone, beside prefix tokens, which is not supported (config.json: arch");
+    write_beside("config.json",
+                 "{\"architecture\":\"vit_tiny_patch16_224\",\"model_args\":{\"global_pool\":\"map\",\"act_layer\":\"quick_gelu\","
+                 "\"pool_include_prefix\":true}}");
+    expect_fact("pooling heads", "3", "architecture");
+    expect_fact("pooling activation", "quick GELU", "architecture");
+    remove_beside();
+    /* Without a name: all that have a table and no gate are as their blocks. */
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.n_heads = 3;
+    desc.activation = RVIT_ACTIVATION_GELU;
+    desc.eps = 1e-6f;
+    desc.position = RVIT_POSITION_TABLE;
+    REFUSED(&desc, RVIT_UNSUPPORTED, "whether the attention pooling reads the prefix tokens: give --architecture");
+    drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
+    get(&scratch, "pos_embed")->shape[1]--;
+    assert_int_equal(loaded(&desc).pooling, RVIT_POOLING_MAP);
+    desc.position = RVIT_POSITION_BOTH;
+    REFUSED(&desc, RVIT_UNSUPPORTED, "the number of heads of the attention pooling, the activation of the attention pooling",
+            "--architecture");
+    pack_gate();
+    add_map(&deit_tiny);
+    drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
+    get(&scratch, "pos_embed")->shape[1]--;
+    desc.position = RVIT_POSITION_TABLE;
+    desc.activation = RVIT_ACTIVATION_SILU;
+    REFUSED(&desc, RVIT_UNSUPPORTED, "tell the activation of the attention pooling: give --architecture");
+}
+
+/* Models with registers and without a table may do without a CLS token: a file that has lost it reads as theirs. */
+static void lost_cls(void **state)
+{
+    (void)state;
+    const char *const dropped[] = {"pos_embed", "head.weight", "head.bias"};
+    bare(&deit_small);
+    add_scales(&deit_small);
+    add(&scratch, "reg_token", 3, 1, 4, 384, 0);
+    for (int i = scratch.n - 1; i >= 0; i--)
+        if (strstr(scratch.tensors[i].name, "qkv.bias") != NULL)
+            drop(&scratch, i);
+    for (int i = 0; i < 3; i++)
+        drop(&scratch, (int)(get(&scratch, dropped[i]) - scratch.tensors));
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224}}");
+    assert_int_equal(loaded(NULL).n_prefix, 5);
+    drop(&scratch, (int)(get(&scratch, "cls_token") - scratch.tensors));
+    REFUSED(NULL, RVIT_BAD_FILE, "tensor 'cls_token' is missing, but the model has a CLS token in config.json: architecture");
+    write_beside("config.json", "{\"architecture\":\"vit_small_patch16_dinov3\",\"model_args\":{\"img_size\":224,\"class_token\":false}}");
+    assert_int_equal(loaded(NULL).n_prefix, 4);
+    remove_beside();
+}
+
+/* A norm of the patches alone leaves out the prefix rows, which are added with their positions. */
+static void patch_norm(void **state)
+{
+    (void)state;
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    desc.architecture = "vit";
+    desc.n_heads = 3;
+    bare(&deit_tiny);
+    add(&scratch, "patch_embed.norm.weight", 1, 192, 0, 0, 0);
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias' is missing (1 missing in all)");
+    add(&scratch, "patch_embed.norm.bias", 1, 192, 0, 0, 0);
+    REFUSED(&desc, RVIT_UNSUPPORTED, "a norm of the patches alone, beside prefix tokens");
+    write_beside("config.json", "{\"architecture\":\"deit_tiny_patch16_224\"}");
+    REFUSED(NULL, RVIT_BAD_FILE,
+            "tensor 'patch_embed.norm.weight' is there, but the model has no norm of the patches in config.json: arch");
+    remove_beside();
+    get(&scratch, "patch_embed.norm.bias")->shape[0] = 191;
+    REFUSED(&desc, RVIT_BAD_FILE, "tensor 'patch_embed.norm.bias': expected the shape [192], found [191]");
+}
+
+/* torchvision's files come without a config; its class has no choices but the heads, and published models have these. */
+static void torchvision(void **state)
+{
+    (void)state;
+    static const char *const names[][2] = {
+        {"cls_token", "class_token"},
+        {"pos_embed", "encoder.pos_embedding"},
+        {"patch_embed.proj", "conv_proj"},
+        {"norm1", "ln_1"},
+        {"norm2", "ln_2"},
+        {"attn.qkv.", "self_attention.in_proj_"},
+        {"attn.proj", "self_attention.out_proj"},
+        {"mlp.fc1", "mlp.0"},
+        {"mlp.fc2", "mlp.3"},
+        {"blocks.", "encoder.layers.encoder_layer_"},
+        {"head.", "heads.head."},
+    };
+    const geometry g = {768, 12, 3072, 16, 14, 3, 10, 0};
+    bare(&g);
+    for (int i = 0; i < scratch.n; i++) {
+        char *name = scratch.tensors[i].name, from[96];
+        for (size_t p = 0; p < sizeof names / sizeof *names; p++) {
+            char *at = strstr(name, names[p][0]);
+            if (at == NULL)
+                continue;
+            strcpy(from, at + strlen(names[p][0]));
+            snprintf(at, sizeof scratch.tensors[i].name - (size_t)(at - name), "%s%s", names[p][1], from);
+        }
+        if (strncmp(name, "norm.", 5) == 0) {
+            strcpy(from, name + 5);
+            snprintf(name, sizeof scratch.tensors[i].name, "encoder.ln.%.64s", from);
+        }
+    }
+    const rvit_model_info info = loaded(NULL);
+    assert_string_equal(info.family, "torchvision");
+    assert_int_equal(info.n_heads, 12);
+    expect_fact("heads", "12", "torchvision's VisionTransformer");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(norms_without_bias), cmocka_unit_test(inner_norms), cmocka_unit_test(gates),      cmocka_unit_test(families),
+        cmocka_unit_test(attention_pooling),  cmocka_unit_test(lost_cls),    cmocka_unit_test(patch_norm), cmocka_unit_test(torchvision),
+    };
+    return cmocka_run_group_tests(tests, temp_setup, temp_teardown);
+}
