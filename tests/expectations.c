@@ -45,6 +45,11 @@ int lacks(const char *feature)
     return find(unsupported, sizeof unsupported / sizeof unsupported[0], DEVICE, feature) != NULL;
 }
 
+int n_types(void)
+{
+    return lacks("bf16") ? 2 : 3;
+}
+
 const char *known_failure(const char *test)
 {
     const expectation *fails = find(known_failures, sizeof known_failures / sizeof known_failures[0], DEVICE, test);
