@@ -8,6 +8,7 @@
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
     rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
+    rvit_view fc1_bias_narrow; /* the same of fc1_bias, where the activation is one that a GEMM of cuBLASLt ends with */
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
         fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
     rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */
@@ -40,7 +41,7 @@ struct rvit_model {
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
-    rvit_view patch_weight;
+    rvit_view patch_weight;           /* [dim, rvit_model_patch_width] */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -61,6 +62,12 @@ static inline int rvit_has_cls(const rvit_model_info *info)
 }
 
 void rvit_model_retain(rvit_model *model);
+
+/* Values of a patch, padded with zeros to a multiple of 8, which the fast GEMMs take. */
+static inline int32_t rvit_model_patch_width(const rvit_model *m)
+{
+    return (m->info.channels * m->info.patch_size * m->info.patch_size + 7) / 8 * 8;
+}
 
 /* Whether queries and keys are rotated. */
 static inline int rvit_model_rotates(const rvit_model *m)

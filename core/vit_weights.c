@@ -242,6 +242,8 @@ static rvit_status load_mlp(loader *l, int32_t b, rvit_block_weights *w)
         return load_zeros(l, dim, RVIT_F32, &w->fc2_bias);
     }
     RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, RVIT_F32, &w->fc1_bias));
+    if (l->model->info.activation == RVIT_ACTIVATION_GELU_TANH && !l->model->info.gated && dtype != RVIT_F32)
+        RVIT_TRY(load_fc1(l, RVIT_ROLE_FC1_BIAS, RVIT_ROLE_GATE_BIAS, b, 1, dtype, &w->fc1_bias_narrow));
     RVIT_TRY(load_scaled(l, RVIT_ROLE_FC2_WEIGHT, RVIT_ROLE_SCALE2, b, mlp, width, dtype, &w->fc2_weight));
     return load_scaled(l, RVIT_ROLE_FC2_BIAS, RVIT_ROLE_SCALE2, b, 1, 1, RVIT_F32, &w->fc2_bias);
 }
@@ -539,7 +541,8 @@ static rvit_status walk(loader *l)
     const rvit_model_info *info = &model->info;
     const int64_t patch = (int64_t)info->channels * info->patch_size * info->patch_size;
     l->size = 0;
-    RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
+    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){info->dim, patch}, (int64_t[]){info->dim, rvit_model_patch_width(model)},
+                         model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
     RVIT_TRY(load_rope_table(l));
     if (info->norm_pre)
