@@ -650,6 +650,8 @@ json images_remasked '[1-4]'
 json within_tolerance true
 expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --prune l2 --limit 2
 out 'tolerance 0.02'
+expect 0 verify "$model" --backend cpu --dtype bf16 --against cpu --against-dtype f32 --prune l2 --limit 2
+out 'tolerance 0.16'
 expect 0 verify "$model" --backend cpu --against cpu --limit 1
 err "same device"
 expect 4 verify "$model" --backend cpu --images "$folder/missing.png"

@@ -174,18 +174,17 @@ static void gated(void **state)
     free(bias);
     free(fc2);
     rvit_model_destroy(m);
-    for (int half = 0; half < 2; half++) {
-        const rvit_dtype dtype = half ? RVIT_F16 : RVIT_F32;
+    for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++) {
         build_gated();
-        m = load_model(NULL, dtype);
+        m = load_model(NULL, (rvit_dtype)dtype);
         split_gate("weight");
         split_gate("bias");
-        expect_same_weights(m, load_model(NULL, dtype));
+        expect_same_weights(m, load_model(NULL, (rvit_dtype)dtype));
         build_gated();
-        m = load_model(NULL, dtype);
+        m = load_model(NULL, (rvit_dtype)dtype);
         rename_all("mlp.fc1.", "mlp.w12.");
         rename_all("mlp.fc2.", "mlp.w3.");
-        expect_same_weights(m, load_model(NULL, dtype));
+        expect_same_weights(m, load_model(NULL, (rvit_dtype)dtype));
     }
 }
 

@@ -10,7 +10,9 @@ Needs torch, numpy, safetensors and the library in question from PyPI; for the t
       same weights.
   dump_reference.py --out DIR
       Small models of every kind, as JSON: names and shapes of the tensors as the library in question names them, how each was filled,
-      and the outputs. tests/model/data was made so; test_dumps reads it.
+      and the outputs; and how far the library itself is off in float16 and bfloat16. tests/model/data was made so; test_dumps reads it.
+  dump_reference.py --errors DIR
+      Measures only the latter, for the dumps that are in DIR, and writes it there.
   dump_reference.py --full PROGRAM [--only TEXT] [--keep DIR]
       Models of full size, with checkpoint files written by safetensors and transformers, and runs PROGRAM (test_dumps) over them, which
       prints the largest differences. Takes some minutes and 6 GB of memory; the files go to a temporary folder, or to DIR and stay.
@@ -19,6 +21,7 @@ How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) 
 tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i).
 """
 import argparse
+import copy
 import json
 import math
 import pathlib
@@ -32,16 +35,17 @@ import reference_model
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, help="where to write: the tests' small dumps to a folder, a model's to a file")
+    parser.add_argument("--errors", type=pathlib.Path, metavar="DIR", help="measure the 16-bit errors of the small dumps there")
     parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
-    parser.add_argument("--only", default="", help="of the large models, those whose name holds this")
+    parser.add_argument("--only", default="", help="those models whose name holds this")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
     reference_model.add_arguments(parser)
     options = parser.parse_args()
     one = bool(options.timm) + bool(options.transformers)
-    if not options.out and (one or not options.full):
-        parser.error("nothing to do: --out or --full")
-    if one > 1 or (one and options.full):
-        parser.error("one of --timm, --transformers and --full at a time")
+    if not options.out and (one or not (options.full or options.errors)):
+        parser.error("nothing to do: --out, --errors or --full")
+    if one > 1 or (one and (options.full or options.errors)):
+        parser.error("one of --timm, --transformers, --errors and --full at a time")
     return options
 
 
@@ -64,6 +68,7 @@ except ImportError as error:
 OWN, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample; OWN: what the model itself does
 IMAGE_STREAM = 1 << 20
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def noise(stream, n):
@@ -110,7 +115,8 @@ def images_of(n, size, channels=3):
 
 
 class Dump:
-    """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, and outputs(tensors, images)."""
+    """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, build(tensors, images), which makes it in float64, and
+    run(model, images)."""
 
     features = False
     config = None
@@ -119,13 +125,24 @@ class Dump:
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
-    def describe(self, tensors):
+    def evaluate(self, tensors):
+        """The outputs in float64, and the largest errors of the model itself, turned to 16 bits."""
         images = images_of(self.n_images, self.run_at or self.trained_size)
         with torch.no_grad():
-            outputs = self.outputs({k: v.double() for k, v in tensors.items()}, images)
+            model = self.build({k: v.double() for k, v in tensors.items()}, images)
+            outputs = self.run(model, images)
+            errors = {}
+            for name, dtype in NARROW.items():
+                got = self.run(copy.deepcopy(model).to(dtype), images.to(dtype))
+                errors[name] = float(f"{(got.double() - outputs).abs().max():.3g}")
+        return outputs, errors
+
+    def describe(self, tensors):
+        outputs, errors = self.evaluate(tensors)
         text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
         text["config"] = self.config
+        text["torch_errors"] = errors
         text["outputs"] = outputs.double().tolist()
         return text
 
@@ -165,7 +182,7 @@ class Timm(Dump):
     def create(self, **more):
         return timm.create_model(self.arch, **{**self.kwargs, **more}).eval()
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         model = self.create(img_size=tuple(images.shape[-2:])).double()
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
@@ -175,6 +192,9 @@ class Timm(Dump):
             mode = "bilinear" if self.resample == BILINEAR else "bicubic"
             tensors["pos_embed"] = resampled(tensors["pos_embed"], model.num_prefix_tokens, size, mode)
         model.load_state_dict(checkpoint_filter_fn(tensors, model))
+        return model
+
+    def run(self, model, images):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
@@ -218,9 +238,12 @@ class HuggingFace(Dump):
             safetensors.torch.save_file(tensors, f"{folder}/model.safetensors", {"format": "pt"})
             return self.kind.from_pretrained(folder, dtype=next(iter(tensors.values())).dtype).eval()
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
+        return model
+
+    def run(self, model, images):
         # DINOv2's always do, AIMv2's never.
         kind = self.kind.__name__
         choice = {} if "dino" in kind.lower() or "Aimv2" in kind else {"interpolate_pos_encoding": bool(self.run_at)}
@@ -277,9 +300,9 @@ class OpenClipTrunk(Timm):
                   "image_size": self.trained_size}
         self.config = {"model_cfg": {"embed_dim": 64, "vision_cfg": vision}}
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         prefix = "visual.trunk."
-        return super().outputs({key[len(prefix):]: value for key, value in tensors.items() if key.startswith(prefix)}, images)
+        return super().build({key[len(prefix):]: value for key, value in tensors.items() if key.startswith(prefix)}, images)
 
 
 class Torchvision(Dump):
@@ -294,9 +317,12 @@ class Torchvision(Dump):
     def create(self):
         return torchvision.models.VisionTransformer(**self.kwargs).eval()
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         model = self.create().double()
         model.load_state_dict(tensors)
+        return model
+
+    def run(self, model, images):
         return model(images)
 
 
@@ -453,6 +479,25 @@ def full_models():
     yield lambda: HuggingFace("hf_deit_small_teacher", "DeiTForImageClassificationWithTeacher", **small)
 
 
+def write_dump(path, text, described):
+    tensors = ",\n".join(json.dumps(entry) for entry in described)
+    path.write_text(json.dumps(text)[:-1] + ',\n"tensors": [\n' + tensors + "]}\n")
+
+
+def measure_errors(folder, only):
+    for dump in small_models():
+        if only not in dump.name:
+            continue
+        path = folder / f"{dump.name}.json"
+        text = json.loads(path.read_text())
+        outputs, errors = dump.evaluate(fill(dump.shapes, dump.dtype)[0])
+        difference = float(abs(outputs.numpy() - numpy.array(text["outputs"])).max())
+        assert difference < 1e-9, f"{path}: the outputs now differ by {difference}"
+        described, exact = text.pop("tensors"), text.pop("outputs")
+        write_dump(path, {**text, "torch_errors": errors, "outputs": exact}, described)
+        print(f"{dump.name}: {errors}, outputs differ by {difference:.1g}", flush=True)
+
+
 def dump_small(folder, only):
     folder.mkdir(parents=True, exist_ok=True)
     for dump in small_models():
@@ -461,8 +506,7 @@ def dump_small(folder, only):
         tensors, described = fill(dump.shapes, dump.dtype)
         text = dump.describe(tensors)
         path = folder / f"{dump.name}.json"
-        tensors = ",\n".join(json.dumps(entry) for entry in described)
-        path.write_text(json.dumps(text)[:-1] + ',\n"tensors": [\n' + tensors + "]}\n")
+        write_dump(path, text, described)
         print(f"{path}: {path.stat().st_size} bytes, outputs of deviation {numpy.std(text['outputs']):.3f}")
 
 
@@ -492,6 +536,8 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     if options.out:
         dump_small(options.out, options.only)
+    if options.errors:
+        measure_errors(options.errors, options.only)
     if options.full and options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         sys.exit(run_full(options.full, options.only, options.keep) != 0)

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
 
 static const int32_t lengths[] = {17, 0, 1, 40, 64, 5, 0, 65, 33, 2, 16, 80};
 #define N_IMAGES ((int32_t)(sizeof lengths / sizeof lengths[0]))
@@ -39,7 +39,7 @@ static void expect_same_image(const pipeline *a, int32_t image_a, const pipeline
 static void permuting_images_permutes_outputs(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++)
             for (int round = 0; round < 3; round++) {
                 if (leaves_out(t + prune + round, 3))
@@ -66,7 +66,7 @@ static void permuting_images_permutes_outputs(void **state)
 static void one_call_equals_many(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++) {
             if (leaves_out(t + prune, 2))
                 continue;
@@ -126,7 +126,7 @@ static void expect_dense(const pipeline *p, const array *pruned, const array *de
 static void keeping_all_equals_dense(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_MASK; prune++) {
             if (!pipeline_can_keep_all((pipeline_prune)prune))
                 continue;
@@ -161,7 +161,7 @@ static void keeping_all_equals_dense(void **state)
 static void pack_gather_and_unpack_agree(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < n_types(); t++) {
         const int64_t row = 32 * rvit_dtype_size(types[t]);
         pipeline *p = filled(types[t], PRUNE_CLS, NULL);
         pipeline_run(p);
@@ -179,7 +179,7 @@ static void pack_gather_and_unpack_agree(void **state)
 static void pack_and_merge_agree(void **state)
 {
     (void)state;
-    for (int t = 0; t < 2; t++) {
+    for (int t = 0; t < n_types(); t++) {
         const int64_t row = 32 * rvit_dtype_size(types[t]);
         pipeline *p = filled(types[t], PRUNE_MERGE, NULL);
         pipeline_run(p);
@@ -201,7 +201,7 @@ static void poison_changes_nothing(void **state)
 {
     (void)state;
     static const uint8_t bytes[] = {0, POISON, 0x7f};
-    for (int t = 0; t < 2; t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++) {
             pipeline *p[3];
             for (int i = 0; i < 3; i++) {

@@ -26,8 +26,8 @@ static void garbage_lengths_stay_inside(void **state)
     if (RACES_ARE_ERRORS)
         skip();
     static const int32_t lengths[N_IMAGES] = {3, 20, 0, 1, 7, 0, 12, 2, 5};
-    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
-    for (int t = 0; t < 2; t++)
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++) {
             pipeline *good = pipeline_new(types[t], (pipeline_prune)prune, N_IMAGES, MAX_LEN, ROWS, 0);
             pipeline_set_lengths(good, lengths, N_IMAGES);
