@@ -18,7 +18,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     if (len == 0 || args->n_images == 0)
         return RVIT_OK;
     const rvit_vk_attention_shape shape = rvit_vk_shape_attention(recorder->device, args);
-    const int half = args->dtype == RVIT_F16;
+    const int half = rvit_vk_is_half(args->dtype);
     const int unit = half && !shape.matrix ? 8 : 16, out_unit = half ? 8 : 16;
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
     const int64_t tiles = (len + shape.queries - 1) / shape.queries;
@@ -41,12 +41,13 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
                                            [RVIT_ATTENTION_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_ATTENTION_QUERIES] = shape.queries,
                                            [RVIT_ATTENTION_KEYS] = shape.keys,
-                                           [RVIT_ATTENTION_FLAGS] = flags},
+                                           [RVIT_ATTENTION_FLAGS] = flags,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .n_specs = shape.matrix   ? RVIT_ATTENTION_N_MATRIX_SPECS
                                             : shape.direct ? RVIT_ATTENTION_N_DIRECT_SPECS
                                                            : RVIT_ATTENTION_N_SPECS,
                                  .n_texels = shape.direct ? 3 : 0,
-                                 .texel_format = rvit_vk_texel_format(half),
+                                 .texel_format = rvit_vk_texel_format(args->dtype),
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};

@@ -149,7 +149,7 @@ static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *devic
         uint32_t queries, keys;
     } tiles[] = {{64, 40}, {32, 40}, {32, 24}, {32, 16}, {16, 16}, {8, 8}};
     enum { N = sizeof tiles / sizeof tiles[0], LINE_QUERIES = 4 };
-    const uint32_t d4 = (uint32_t)args->head_dim / 4, units = args->dtype == RVIT_F16 ? d4 / 2 : d4;
+    const uint32_t d4 = (uint32_t)args->head_dim / 4, units = rvit_vk_is_half(args->dtype) ? d4 / 2 : d4;
     const uint32_t columns = units <= 4 ? 4 : 8, len = args->max_len > 0 ? (uint32_t)args->max_len : 1;
     rvit_vk_attention_shape shape = {.lines = rvit_vk_uses_subgroups(device) && device->physical.subgroup_size >= columns,
                                      .columns = columns};

@@ -26,8 +26,9 @@
 #define RVIT_VK_MIN_STORAGE 8   /* storage buffers per shader that every supported device can bind */
 #define RVIT_VK_MAX_BINDINGS 12 /* most bindings of any shader; used only on devices that can bind them */
 #define RVIT_VK_MAX_TEXELS 3    /* the first bindings of a layout may be texel buffers */
-#define RVIT_VK_MAX_SPECS 12
-#define RVIT_VK_PUSH_SIZE 128 /* guaranteed by Vulkan */
+#define RVIT_VK_MAX_SPECS 13
+#define RVIT_VK_SPEC_BF16 (RVIT_VK_MAX_SPECS - 1) /* index of constant RVIT_SPEC_BF16 */
+#define RVIT_VK_PUSH_SIZE 128                     /* guaranteed by Vulkan */
 #define RVIT_VK_MAX_RANGES 96
 #define RVIT_VK_SLOTS 64          /* maximum submits in flight per stream */
 #define RVIT_VK_SLOT_OPS 8        /* maximum ops per eager submit */
@@ -148,10 +149,22 @@ typedef struct rvit_vk_device {
     rvit_vk_buffer grids; /* empty: bound where no program has grids */
 } rvit_vk_device;
 
-/* A texel holds four elements. Every device supports both formats for texel buffers. */
-static inline VkFormat rvit_vk_texel_format(int half)
+/* A texel holds four elements. Every device supports these formats for texel buffers. bf16 is no format: shaders decode its words. */
+static inline VkFormat rvit_vk_texel_format(rvit_dtype dtype)
 {
-    return half ? VK_FORMAT_R16G16B16A16_SFLOAT : VK_FORMAT_R32G32B32A32_SFLOAT;
+    return dtype == RVIT_BF16 ? VK_FORMAT_R32G32_UINT : dtype == RVIT_F16 ? VK_FORMAT_R16G16B16A16_SFLOAT : VK_FORMAT_R32G32B32A32_SFLOAT;
+}
+
+/* Whether elements have 16 bits: the same shaders take f16 and bf16. */
+static inline int rvit_vk_is_half(rvit_dtype dtype)
+{
+    return dtype == RVIT_F16 || dtype == RVIT_BF16;
+}
+
+/* RVIT_SPEC_BF16 for these types of what a shader calls IN and OUT. */
+static inline uint32_t rvit_vk_bf16(rvit_dtype in, rvit_dtype out)
+{
+    return (in == RVIT_BF16 ? RVIT_BF16_IN : 0u) | (out == RVIT_BF16 ? RVIT_BF16_OUT : 0u);
 }
 
 static inline rvit_vk_device *rvit_vk_device_of(const rvit_device *device)

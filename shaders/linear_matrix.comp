@@ -55,7 +55,7 @@ void store_gated(vec4 sum, uint residual4, uint out4)
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
 #if OUT_F16
         const uvec4 residual = residual_units[uint(push.residual_at) + residual4 / 2];
-        sum += half4_decode(residual4 % 2 == 0 ? residual.xy : residual.zw);
+        sum += half4_decode(residual4 % 2 == 0 ? residual.xy : residual.zw, OUT_BF16);
 #else
         sum += residual_words[uint(push.residual_at) + residual4];
 #endif
@@ -87,8 +87,8 @@ void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
 #if OUT_F16
         const uvec4 residual = residual_units[uint(push.residual_at) + from];
-        low += half4_decode(residual.xy);
-        high += half4_decode(residual.zw);
+        low += half4_decode(residual.xy, OUT_BF16);
+        high += half4_decode(residual.zw, OUT_BF16);
 #else
         low += residual_words[uint(push.residual_at) + from * 2];
         high += residual_words[uint(push.residual_at) + from * 2 + 1];
