@@ -270,8 +270,8 @@ static rvit_status convert_some(const rvit_checkpoint *checkpoint, int32_t index
         const int64_t some = n - done < CHUNK ? n - done : CHUNK;
         RVIT_TRY(rvit_tensor_set_read(checkpoint->tensors, index, (first + done) * size, some * size, c->bytes));
         convert(c->bytes, stored, some, dtype == RVIT_F32 ? (float *)out + done : c->values);
-        if (dtype == RVIT_F16)
-            rvit_narrow(c->values, some, (uint16_t *)out + done);
+        if (dtype != RVIT_F32)
+            rvit_narrow(c->values, some, dtype, (uint16_t *)out + done);
     }
     return RVIT_OK;
 }

@@ -17,7 +17,7 @@ struct rvit_checkpoint {
 /* Reads a whole tensor of n elements as float32. alloc: used during the call only. BAD_FILE: the tensor is missing or has another size, or
    the file changed since it was opened. */
 rvit_status rvit_checkpoint_read(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, float *out_values);
-/* Reads count elements of a tensor, from `first` on, as dtype: F32 or F16. */
+/* Reads count elements of a tensor, from `first` on, as dtype: unrounded where the file stores that type. */
 rvit_status rvit_checkpoint_read_part(const rvit_checkpoint *checkpoint, rvit_alloc *alloc, const char *name, int64_t n, int64_t first,
                                       int64_t count, rvit_dtype dtype, void *out_values);
 /* The position table at the model's image size: out [tokens, dim], zero in the rows of prefix tokens that have none, and

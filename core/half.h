@@ -6,6 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <raggedvit/ragged.h>
+
 static inline uint32_t rvit_float_bits(float value)
 {
     uint32_t bits;
@@ -44,12 +46,6 @@ static inline uint16_t rvit_f32_to_f16(float value)
     return (uint16_t)(sign | half);
 }
 
-static inline void rvit_narrow(const float *values, int64_t n, uint16_t *out_halves)
-{
-    for (int64_t i = 0; i < n; i++)
-        out_halves[i] = rvit_f32_to_f16(values[i]);
-}
-
 static inline float rvit_bf16_to_f32(uint16_t value)
 {
     return rvit_bits_float((uint32_t)value << 16);
@@ -61,6 +57,17 @@ static inline uint16_t rvit_f32_to_bf16(float value)
     if ((bits & 0x7fffffffu) > 0x7f800000u)
         return (uint16_t)(bits >> 16 | 0x40u);
     return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}
+
+/* dtype: F16 or BF16. */
+static inline void rvit_narrow(const float *values, int64_t n, rvit_dtype dtype, uint16_t *out)
+{
+    if (dtype == RVIT_F16)
+        for (int64_t i = 0; i < n; i++)
+            out[i] = rvit_f32_to_f16(values[i]);
+    else
+        for (int64_t i = 0; i < n; i++)
+            out[i] = rvit_f32_to_bf16(values[i]);
 }
 
 #endif

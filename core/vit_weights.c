@@ -79,7 +79,7 @@ static rvit_status write(loader *l, int64_t n, rvit_dtype dtype, rvit_view view)
         if (dtype == RVIT_F32)
             memcpy(host, l->values + done, (size_t)size);
         else
-            rvit_narrow(l->values + done, some, host);
+            rvit_narrow(l->values + done, some, dtype, host);
         done += some;
     }
     return RVIT_OK;
@@ -601,6 +601,22 @@ static rvit_status check_runs(const rvit_checkpoint *checkpoint)
     return rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors));
 }
 
+/* Whether the device computes in this type: asked of a small product, which every model has. */
+static rvit_status check_dtype(const rvit_device *device, rvit_dtype dtype)
+{
+    if (rvit_dtype_size(dtype) == 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
+    rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
+    op.linear.dtype = op.linear.out_dtype = dtype;
+    op.linear.rows.capacity = op.linear.in_features = op.linear.out_features = 16;
+    RVIT_TRY(rvit_op_prepare(&op));
+    const char *reason = device->api->supports(device, &op);
+    if (reason != NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is %s, which the device %s (%s) lacks: %s", rvit_dtype_name(dtype),
+                         device->info.name, rvit_backend_name(device->info.backend), reason);
+    return RVIT_OK;
+}
+
 /* What sessions have taken for granted. */
 static rvit_status check_same(const rvit_model_info *model, const rvit_model_info *other)
 {
@@ -656,10 +672,7 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "model desc"));
-    if (desc.dtype == RVIT_BF16)
-        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is bf16, expected f32 or f16");
-    if (desc.dtype != RVIT_F32 && desc.dtype != RVIT_F16)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)desc.dtype);
+    RVIT_TRY(check_dtype(device, desc.dtype));
     RVIT_TRY(check_runs(checkpoint));
     rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
     if (model == NULL)

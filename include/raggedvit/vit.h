@@ -325,13 +325,16 @@ typedef struct rvit_model rvit_model;
 
 typedef struct rvit_model_desc {
     size_t struct_size;
-    rvit_dtype dtype; /* storage type of weights and activations: F32 or F16. The residual stream,
-                         LayerNorm, softmax, biases and sums are always float32, except that a
-                         device may round the bias of queries, keys and values to dtype */
+    rvit_dtype dtype; /* storage type of weights and activations. Weights that the file stores in it
+                         are not rounded, but for those that are folded into others (layer scale,
+                         the query of attention pooling). The residual stream, LayerNorm, softmax,
+                         biases and sums are always float32, except that a device may round the
+                         bias of queries, keys and values to dtype */
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
-/* desc may be NULL. The checkpoint is not needed afterwards. */
+/* desc may be NULL. The checkpoint is not needed afterwards. UNSUPPORTED: the device does not compute
+   in dtype. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *desc,
                                                       rvit_model **out_model);
 RVIT_API void rvit_model_destroy(rvit_model *model);
