@@ -1,12 +1,15 @@
 /* The attention op. The grid is sized by capacities; a workgroup whose tile is past the end of its image returns at once. */
 #include "backend_vulkan/vulkan.h"
 
-static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, int half)
+static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, rvit_dtype dtype)
 {
+    const int half = rvit_vk_is_half(dtype);
     if (shape->matrix)
         return RVIT_VK_ATTENTION_F16_VK_MATRIX;
     if (shape->direct)
-        return half ? RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP : RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP;
+        return dtype == RVIT_BF16 ? RVIT_VK_ATTENTION_DIRECT_BF16_VK_SUBGROUP
+               : half             ? RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP
+                                  : RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP;
     if (shape->lines)
         return half ? RVIT_VK_ATTENTION_F16_VK_SUBGROUP : RVIT_VK_ATTENTION_F32_VK_SUBGROUP;
     return half ? RVIT_VK_ATTENTION_F16_VK_SCALAR : RVIT_VK_ATTENTION_F32_VK_SCALAR;
@@ -36,7 +39,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
                                        .k_stride4 = (int)(args->k_stride / 4),
                                        .v_stride4 = (int)(args->v_stride / 4),
                                        .out_stride4 = (int)(args->out_stride / 4)};
-    rvit_vk_dispatch dispatch = {.shader = choose_shader(&shape, half),
+    rvit_vk_dispatch dispatch = {.shader = choose_shader(&shape, args->dtype),
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_ATTENTION_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_ATTENTION_QUERIES] = shape.queries,

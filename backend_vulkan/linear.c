@@ -9,10 +9,16 @@ _Static_assert(RVIT_LINEAR_NONE == RVIT_ACTIVATION_NONE && RVIT_LINEAR_GELU == R
 /* [f16 out] */
 static const rvit_vk_shader matrix_shaders[2] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX};
 
-/* [direct][half in][half out] */
-static const rvit_vk_shader shaders[2][2][2] = {
-    {{RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK}, {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK}},
-    {{RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK}, {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK}},
+/* [dtype][half out] */
+static const rvit_vk_shader shaders[3][2] = {
+    [RVIT_F32] = {RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK},
+    [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
+    [RVIT_BF16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
+};
+static const rvit_vk_shader direct_shaders[3][2] = {
+    [RVIT_F32] = {RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK},
+    [RVIT_F16] = {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK},
+    [RVIT_BF16] = {RVIT_VK_LINEAR_DIRECT_BF16_F32_VK, RVIT_VK_LINEAR_DIRECT_BF16_VK},
 };
 
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
@@ -29,7 +35,10 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
-    rvit_vk_dispatch dispatch = {.shader = shape.matrix ? matrix_shaders[half_out] : shaders[shape.direct][half_in][half_out],
+    const rvit_vk_shader shader = shape.matrix   ? matrix_shaders[half_out]
+                                  : shape.direct ? direct_shaders[args->dtype][half_out]
+                                                 : shaders[args->dtype][half_out];
+    rvit_vk_dispatch dispatch = {.shader = shader,
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_LINEAR_ROWS] = shape.rows,
                                            [RVIT_LINEAR_COLUMNS] = shape.columns,

@@ -9,8 +9,8 @@
 #include "common/texels.glsl"
 #include "common/linear.glsl"
 
-TEXELS(RVIT_LINEAR_X, x_texels)
-TEXELS(RVIT_LINEAR_WEIGHT, weight_texels)
+layout(binding = RVIT_LINEAR_X) uniform TEXELS x_texels;
+layout(binding = RVIT_LINEAR_WEIGHT) uniform TEXELS weight_texels;
 
 void main()
 {
