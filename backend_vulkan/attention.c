@@ -5,7 +5,7 @@ static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, rvit_d
 {
     const int half = rvit_vk_is_half(dtype);
     if (shape->matrix)
-        return RVIT_VK_ATTENTION_F16_VK_MATRIX;
+        return dtype == RVIT_BF16 ? RVIT_VK_ATTENTION_BF16_VK_MATRIX : RVIT_VK_ATTENTION_F16_VK_MATRIX;
     if (shape->direct)
         return dtype == RVIT_BF16 ? RVIT_VK_ATTENTION_DIRECT_BF16_VK_SUBGROUP
                : half             ? RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP

@@ -6,14 +6,15 @@ _Static_assert(RVIT_LINEAR_NONE == RVIT_ACTIVATION_NONE && RVIT_LINEAR_GELU == R
                    RVIT_LINEAR_SILU == RVIT_ACTIVATION_SILU,
                "shaders number activations as the API does");
 
-/* [f16 out] */
-static const rvit_vk_shader matrix_shaders[2] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX};
-
 /* [dtype][half out] */
 static const rvit_vk_shader shaders[3][2] = {
     [RVIT_F32] = {RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK},
     [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
     [RVIT_BF16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
+};
+static const rvit_vk_shader matrix_shaders[3][2] = {
+    [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX},
+    [RVIT_BF16] = {RVIT_VK_LINEAR_BF16_F32_VK_MATRIX, RVIT_VK_LINEAR_BF16_VK_MATRIX},
 };
 static const rvit_vk_shader direct_shaders[3][2] = {
     [RVIT_F32] = {RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK},
@@ -35,7 +36,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
-    const rvit_vk_shader shader = shape.matrix   ? matrix_shaders[half_out]
+    const rvit_vk_shader shader = shape.matrix   ? matrix_shaders[args->dtype][half_out]
                                   : shape.direct ? direct_shaders[args->dtype][half_out]
                                                  : shaders[args->dtype][half_out];
     rvit_vk_dispatch dispatch = {.shader = shader,

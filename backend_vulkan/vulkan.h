@@ -61,11 +61,15 @@ enum {
     RVIT_VK_FULL_SUBGROUPS = 1 << 4,
     RVIT_VK_DEVICE_SCOPE = 1 << 5, /* needed with the memory model: atomics of select and match have device scope */
     RVIT_VK_TIMELINE = 1 << 6,
-    RVIT_VK_EXT_MATRIX = 1 << 7, /* extensions from here on */
-    RVIT_VK_EXT_MEMORY_FD = 1 << 8,
-    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 9,
+    RVIT_VK_BF16_TYPE = 1 << 7,
+    RVIT_VK_BF16_MATRIX = 1 << 8,
+    RVIT_VK_EXT_MATRIX = 1 << 9, /* extensions from here on */
+    RVIT_VK_EXT_BF16 = 1 << 10,
+    RVIT_VK_EXT_MEMORY_FD = 1 << 11,
+    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 12,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
                               RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DEVICE_SCOPE | RVIT_VK_EXT_MATRIX,
+    RVIT_VK_BF16_FEATURES = RVIT_VK_BF16_TYPE | RVIT_VK_BF16_MATRIX | RVIT_VK_EXT_BF16, /* of the matrix tier, but not needed */
     RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD
 };
 
@@ -82,6 +86,8 @@ typedef struct rvit_vk_matrix {
     uint32_t subgroup;   /* required subgroup size */
     uint32_t processors; /* number of multiprocessors */
     int has_half_sums;   /* f16 accumulators of m x n exist too: attention rounds its weights to them */
+    int has_bf16;        /* matrices of bf16 of the same size, with f32 accumulators */
+    const char *why_no_bf16;
 } rvit_vk_matrix;
 
 /* The properties of a physical device that the backend uses. */
@@ -217,7 +223,8 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device);
 
 /* matrix.c */
 
-/* Chooses the cooperative matrices of a device with these features. NULL, or the reason why the device has no matrix tier. */
+/* Chooses the cooperative matrices of a device with these features; those of bf16 if it has them. NULL, or the reason why the device has no
+ * matrix tier. */
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);
