@@ -7,7 +7,7 @@ typedef struct patchify_job {
     const rvit_cpu_kernels *kernels;
     const float *images;
     void *out;
-    int64_t channels, height, width, patch_size, grid_height, grid_width, n_prefix;
+    int64_t channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
     int half;
 } patchify_job;
 
@@ -23,20 +23,20 @@ static void patchify_lines(void *context, int64_t begin, int64_t end, int thread
 {
     (void)thread;
     const patchify_job *job = context;
-    const int64_t patch = job->patch_size, width = job->channels * patch * patch;
+    const int64_t patch = job->patch_size, width = job->channels * patch * patch, stride = job->out_stride, element = job->half ? 2 : 4;
     const int64_t tokens = job->n_prefix + job->grid_height * job->grid_width;
     for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / job->grid_height, line = i % job->grid_height;
-        if (line == 0) {
-            const int64_t element = job->half ? 2 : 4;
-            memset((char *)job->out + image * tokens * width * element, 0, (size_t)(job->n_prefix * width * element));
-        }
+        if (line == 0)
+            memset((char *)job->out + image * tokens * stride * element, 0, (size_t)(job->n_prefix * stride * element));
         const int64_t row = image * tokens + job->n_prefix + line * job->grid_width;
+        for (int64_t x = 0; x < job->grid_width && stride > width; x++)
+            memset((char *)job->out + ((row + x) * stride + width) * element, 0, (size_t)((stride - width) * element));
         for (int64_t channel = 0; channel < job->channels; channel++)
             for (int64_t y = 0; y < patch; y++) {
                 const float *pixels = job->images + ((image * job->channels + channel) * job->height + line * patch + y) * job->width;
                 for (int64_t x = 0; x < job->grid_width; x++)
-                    write_elements(job, (row + x) * width + (channel * patch + y) * patch, pixels + x * patch, patch);
+                    write_elements(job, (row + x) * stride + (channel * patch + y) * patch, pixels + x * patch, patch);
             }
     }
 }
@@ -54,6 +54,7 @@ void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *a)
         .grid_height = a->image_height / a->patch_size,
         .grid_width = a->image_width / a->patch_size,
         .n_prefix = a->n_prefix,
+        .out_stride = a->out_stride,
         .half = a->dtype == RVIT_F16,
     };
     const int32_t *live_images = rvit_cpu_at(a->live_images);

@@ -30,7 +30,8 @@ typedef struct rvit_cu_patchify_params {
     void *out;
     int32_t *cu_seqlens;        /* or NULL */
     const int32_t *live_images; /* or NULL */
-    int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix;
+    int32_t n_images, channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
+    int32_t unused;
 } rvit_cu_patchify_params;
 
 #define RVIT_CU_SIGMOID_SQUARE 16384.0f /* RVIT_SIGMOID_SQUARE */

@@ -47,13 +47,13 @@ static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, i
 /* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a
    CTA takes 1.3 to 1.4 times as long (measured on an H200). Where most images are short and shorter
    than the longest may be, tall tiles have too many idle rows. */
-static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+static int is_tall(const rvit_cu_machine *machine, rvit_cu_attention_shape tall, rvit_cu_attention_shape low,
+                   const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads;
     if (5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images)
         return 0;
-    return 13 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64_tall], heads, len) <
-           10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
+    return 13 * waves(machine, &attention_shapes[tall], heads, len) < 10 * waves(machine, &attention_shapes[low], heads, len);
 }
 
 /* Warps of a CTA of the short kernels: 2, or 3 where that balances the SMs better; 0: another kernel
@@ -77,7 +77,17 @@ static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const r
         return size->extras ? RVIT_CU_ATTENTION_d64_extras_3_warps : RVIT_CU_ATTENTION_d64_3_warps;
     if (size->extras)
         return RVIT_CU_ATTENTION_d64_extras;
-    return is_tall(machine, size, len) ? RVIT_CU_ATTENTION_d64_tall : RVIT_CU_ATTENTION_d64;
+    return is_tall(machine, RVIT_CU_ATTENTION_d64_tall, RVIT_CU_ATTENTION_d64, size, len) ? RVIT_CU_ATTENTION_d64_tall
+                                                                                          : RVIT_CU_ATTENTION_d64;
+}
+
+/* For heads of 65 to 80 channels. */
+static rvit_cu_attention_shape shape_d80(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
+{
+    if (size->extras)
+        return RVIT_CU_ATTENTION_d80;
+    return is_tall(machine, RVIT_CU_ATTENTION_d80_tall, RVIT_CU_ATTENTION_d80_lean, size, len) ? RVIT_CU_ATTENTION_d80_tall
+                                                                                               : RVIT_CU_ATTENTION_d80_lean;
 }
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
@@ -101,6 +111,8 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     }
     if (tile.shape == RVIT_CU_ATTENTION_d64)
         tile.shape = shape_d64(machine, size, len);
+    else if (tile.shape == RVIT_CU_ATTENTION_d80)
+        tile.shape = shape_d80(machine, size, len);
     const attention_shape *s = &attention_shapes[tile.shape];
     tile.threads = s->warps * 32;
     tile.row_blocks = (int32_t)divide_up(len, s->warps * s->warp_rows);

@@ -37,7 +37,7 @@
 
 /* Layernorm: the longest row that the kernel keeps in registers, CTAs on an SM. The kernel for rows
    of any length has no row in the table. */
-#define RVIT_CU_NORM_SHAPES(SHAPE) SHAPE(256, 8) SHAPE(384, 6) SHAPE(768, 4) SHAPE(1024, 3)
+#define RVIT_CU_NORM_SHAPES(SHAPE) SHAPE(256, 8) SHAPE(384, 6) SHAPE(768, 4) SHAPE(1024, 3) SHAPE(1152, 3) SHAPE(1280, 3) SHAPE(1536, 2)
 #define RVIT_CU_CTAS_NORM_ANY 8
 
 /* Attention: keys of a block (a stage of the ring holds two blocks), bytes of a key (or value) in
@@ -53,7 +53,7 @@
      name, the largest head dimension, 16-row tiles of a warp, warps,
      CTAs an SM has registers for, the same where an SM has RVIT_CU_ROOMY bytes,
      whether the kernel adds a key bias and writes cls_probs and lse.
-   Kernels of 4 warps of 16 rows serve every case. Heads of 33 to 64 channels have more kernels.
+   Kernels of 4 warps of 16 rows serve every case. Heads of 33 to 80 channels have more kernels.
    Those without extras hold no code for them. An SM with less than RVIT_CU_ROOMY bytes has shared
    memory for two tall CTAs at most. */
 #define RVIT_CU_ATTENTION_SHAPES(SHAPE)          \
@@ -65,6 +65,8 @@
     SHAPE(d64_2_warps, 64, 1, 2, 8, 8, 0)        \
     SHAPE(d64_3_warps, 64, 1, 3, 5, 5, 0)        \
     SHAPE(d64_tall, 64, 2, 4, 2, 3, 0)           \
+    SHAPE(d80_lean, 80, 1, 4, 3, 4, 0)           \
+    SHAPE(d80_tall, 80, 2, 4, 2, 2, 0)           \
     SHAPE(d64_extras, 64, 1, 4, 4, 4, 1)         \
     SHAPE(d64_extras_2_warps, 64, 1, 2, 8, 8, 1) \
     SHAPE(d64_extras_3_warps, 64, 1, 3, 5, 5, 1)

@@ -5,7 +5,7 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
 {
     const int half = rvit_vk_is_half(args->dtype);
     const int32_t grid_height = args->image_height / args->patch_size, grid_width = args->image_width / args->patch_size;
-    const int64_t row_pairs = (int64_t)args->channels * args->patch_size * args->patch_size / 2;
+    const int64_t row_pairs = args->out_stride / 2;
     const int64_t pairs = args->n_images * (args->n_prefix + (int64_t)grid_height * grid_width) * row_pairs;
     const int64_t lengths = args->cu_seqlens.buffer != NULL ? args->n_images + (int64_t)1 : 0;
     struct rvit_patchify_push push = {.n_images = args->n_images,
@@ -15,7 +15,8 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
                                       .patch_size = args->patch_size,
                                       .grid_height = grid_height,
                                       .grid_width = grid_width,
-                                      .n_prefix = args->n_prefix};
+                                      .n_prefix = args->n_prefix,
+                                      .out_stride = args->out_stride};
     rvit_vk_dispatch dispatch = {
         .shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
         .specs = {RVIT_MAX_THREADS,

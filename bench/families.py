@@ -74,6 +74,16 @@ def make(torch, timm, name, folder, device, dry):
     return model, path
 
 
+def keep_rope(model):
+    """timm makes the rotary table anew in each forward, partly on the CPU; a forward for one size of image keeps it."""
+    rope = getattr(model, "rope", None)
+    if rope is not None:
+        if "get_embed" in vars(rope):
+            del rope.get_embed
+        table = rope.get_embed(shape=model.patch_embed.grid_size)
+        rope.get_embed = lambda shape=None: table
+
+
 class Pruned:
     """timm's forward, block by block, with a stage of the policy where raggedvit has it. Every count is known beforehand, so that the
     forward can be captured."""
@@ -233,6 +243,7 @@ def main():
                 wanted[batch] = images.float(), torch.cat([model(part) for part in images.float().split(16)])
             for dtype in ("f32",) if dry else options.dtypes.split(","):
                 theirs = model.to({"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[dtype])
+                keep_rope(theirs)
                 try:
                     opened = raggedvit.Model(path, device, dtype)
                 except raggedvit.RaggedVitError as failure:

@@ -81,7 +81,7 @@ static int64_t patch_rows(const rvit_patchify_args *a)
 
 static int64_t patch_elements(const rvit_patchify_args *a)
 {
-    return patch_rows(a) * a->channels * a->patch_size * a->patch_size;
+    return patch_rows(a) * a->out_stride;
 }
 
 static int64_t residual_rows(const rvit_linear_args *a)
@@ -228,6 +228,11 @@ static rvit_status prepare_patchify(rvit_op *op)
     RVIT_TRY(check_side(op, "image_height", a->image_height));
     RVIT_TRY(check_side(op, "image_width", a->image_width));
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, 1024));
+    const int32_t width = a->channels * a->patch_size * a->patch_size;
+    if (a->out_stride == 0)
+        a->out_stride = width;
+    RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
+    RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
     return check_rows(op, "n_images * tokens", patch_rows(a));
 }
 

@@ -398,6 +398,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     patchify.patch_size = model->info.patch_size;
     patchify.crop = 1;
     patchify.n_prefix = model->info.n_prefix;
+    patchify.out_stride = rvit_model_patch_width(model);
     patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
     patchify.out = f->wide;
     patchify.cu_seqlens = f->cu_seqlens;
@@ -439,7 +440,7 @@ static rvit_status embed(forward *f)
     args.dtype = model->dtype;
     args.out_dtype = model->x_dtype;
     args.rows = f->rows;
-    args.in_features = model->info.channels * model->info.patch_size * model->info.patch_size;
+    args.in_features = rvit_model_patch_width(model);
     args.out_features = model->info.dim;
     args.x = f->wide;
     args.weight = model->patch_weight;

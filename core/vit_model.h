@@ -40,7 +40,7 @@ struct rvit_model {
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
-    rvit_view patch_weight;
+    rvit_view patch_weight;           /* [dim, rvit_model_patch_width] */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -61,6 +61,12 @@ static inline int rvit_has_cls(const rvit_model_info *info)
 }
 
 void rvit_model_retain(rvit_model *model);
+
+/* Values of a patch, padded with zeros to a multiple of 8, which the fast GEMMs take. */
+static inline int32_t rvit_model_patch_width(const rvit_model *m)
+{
+    return (m->info.channels * m->info.patch_size * m->info.patch_size + 7) / 8 * 8;
+}
 
 /* Whether queries and keys are rotated. */
 static inline int rvit_model_rotates(const rvit_model *m)

@@ -81,7 +81,7 @@ static int64_t pixels(const rvit_model *m)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = (int64_t)m->info.channels * m->info.patch_size * m->info.patch_size;
+    const int64_t patch = rvit_model_patch_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
     const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;

@@ -539,7 +539,8 @@ static rvit_status walk(loader *l)
     const rvit_model_info *info = &model->info;
     const int64_t patch = (int64_t)info->channels * info->patch_size * info->patch_size;
     l->size = 0;
-    RVIT_TRY(load(l, RVIT_ROLE_PATCH_WEIGHT, 0, info->dim * patch, model->dtype, &model->patch_weight));
+    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){info->dim, patch}, (int64_t[]){info->dim, rvit_model_patch_width(model)},
+                         model->dtype, &model->patch_weight));
     RVIT_TRY(load_embedding(l));
     RVIT_TRY(load_rope_table(l));
     if (info->norm_pre)

@@ -31,7 +31,7 @@ void main()
     const uint prefix = uint(push.n_prefix);
     const uint tokens = prefix + uint(push.grid_height) * grid;
     const uint patch_pairs = size * size / 2;
-    const uint row_pairs = uint(push.channels) * patch_pairs;
+    const uint row_pairs = uint(push.out_stride) / 2;
     const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
     if ((FLAGS & RVIT_PATCHIFY_HAS_CU_SEQLENS) != 0 && at <= uint(push.n_images))
         cu_seqlens[uint(push.cu_seqlens_at) + at] = int(min(at, n_images) * tokens);
@@ -42,10 +42,10 @@ void main()
         return;
     const uint token = row % tokens;
     vec2 value = vec2(0.0);
-    if (token >= prefix) {
+    const uint pair = at % row_pairs;
+    if (token >= prefix && pair < uint(push.channels) * patch_pairs) {
         const uint patch_y = (token - prefix) / grid;
         const uint patch_x = (token - prefix) % grid;
-        const uint pair = at % row_pairs;
         const uint channel = pair / patch_pairs;
         const uint y = pair % patch_pairs / (size / 2);
         const uint x2 = pair % (size / 2);

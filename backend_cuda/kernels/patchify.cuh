@@ -42,7 +42,7 @@ template <typename T> RVIT_DEVICE void store_piece(T *p, float2 x)
 
 /* A line of patches, `pitch` pixels from row to row, of which the first `size` are read: a thread keeps its place in the rows of pixels, of
    which it takes every so many, so that it divides once. */
-template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int width)
+template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels, T *out, int pitch, int size, int patch, int stride)
 {
     enum { EACH = sizeof(V) / sizeof(float), AHEAD = 4 };
     const int pieces = size / EACH, columns = min(pieces, (int)blockDim.x), lines = (int)blockDim.x / columns;
@@ -52,7 +52,7 @@ template <typename T, typename V> RVIT_DEVICE void cut_line(const float *pixels,
     for (int piece = (int)threadIdx.x - first * columns; piece < pieces; piece += columns) {
         const int x = piece * EACH, column = x / patch;
         const float *from = pixels + x;
-        T *to = out + (long long)column * width + (x - column * patch);
+        T *to = out + (long long)column * stride + (x - column * patch);
         for (int y = first; y < patch; y += lines * AHEAD) {
             V value[AHEAD];
 #pragma unroll
@@ -72,7 +72,8 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
 {
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
     const int patch = params.patch_size, size = params.grid_width * patch, pitch = params.width;
-    const int tokens = params.n_prefix + params.grid_height * params.grid_width, width = params.channels * patch * patch;
+    const int tokens = params.n_prefix + params.grid_height * params.grid_width;
+    const int width = params.channels * patch * patch, stride = params.out_stride;
     const int channel = (int)blockIdx.x / params.grid_height, line = (int)blockIdx.x % params.grid_height;
     if (params.cu_seqlens != nullptr && blockIdx.x == 0) {
         const long long step = (long long)gridDim.y * blockDim.x;
@@ -81,17 +82,22 @@ template <typename T> RVIT_DEVICE void patchify(const rvit_cu_patchify_params &p
     }
     for (int image = blockIdx.y; image < n; image += gridDim.y) {
         const float *pixels = params.images + (((long long)image * params.channels + channel) * params.height + line * patch) * pitch;
-        T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * width;
-        T *out = prefix + (long long)(params.n_prefix + line * params.grid_width) * width + channel * patch * patch;
+        T *prefix = static_cast<T *>(params.out) + (long long)image * tokens * stride;
+        T *out = prefix + (long long)(params.n_prefix + line * params.grid_width) * stride + channel * patch * patch;
         if (patch % 4 == 0 && pitch % 4 == 0)
-            cut_line<T, float4>(pixels, out, pitch, size, patch, width);
+            cut_line<T, float4>(pixels, out, pitch, size, patch, stride);
         else if (pitch % 2 == 0)
-            cut_line<T, float2>(pixels, out, pitch, size, patch, width);
+            cut_line<T, float2>(pixels, out, pitch, size, patch, stride);
         else
-            cut_line<T, loose_2>(pixels, out, pitch, size, patch, width);
+            cut_line<T, loose_2>(pixels, out, pitch, size, patch, stride);
         if (blockIdx.x == 0)
-            for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * width; i += blockDim.x * 2)
+            for (long long i = threadIdx.x * 2; i < (long long)params.n_prefix * stride; i += blockDim.x * 2)
                 store_2(prefix + i, make_float2(0.0f, 0.0f));
+        if (channel == 0)
+            for (int i = threadIdx.x; i < params.grid_width * (stride - width) / 2; i += blockDim.x) {
+                const int pairs = (stride - width) / 2, column = i / pairs;
+                store_2(out + (long long)column * stride + width + (i - column * pairs) * 2, make_float2(0.0f, 0.0f));
+            }
     }
 }
 

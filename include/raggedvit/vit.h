@@ -28,13 +28,15 @@ typedef struct rvit_patchify_args {
     int32_t n_prefix;
     rvit_view images;     /* f32 [n_images, channels, image_height, image_width]; may be in an
                              UPLOAD buffer */
-    rvit_view out;        /* [n_images * tokens, channels * patch_size^2] */
+    rvit_view out;        /* [n_images * tokens, channels * patch_size^2], rows out_stride apart */
     rvit_view cu_seqlens; /* optional out: int32 [n_images + 1], 4-byte aligned: min(i, live images)
                            * tokens */
     int32_t image_height; /* pixels; multiple of patch_size. 0 with image_width 0: image_size */
     int32_t image_width;
-    int32_t crop; /* 1: sides need not be multiples of patch_size. The lines and columns past the
-                     last whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
+    int32_t crop;       /* 1: sides need not be multiples of patch_size. The lines and columns past the
+                           last whole patch are not read (SigLIP: patches of 14 in 384 pixels) */
+    int32_t out_stride; /* elements between rows of out, even; what lies between is set to zero. 0:
+                           channels * patch_size^2. GEMMs are fastest with a multiple of 8 */
 } rvit_patchify_args;
 #define RVIT_PATCHIFY_ARGS_INIT RVIT_INIT(rvit_patchify_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_patchify(rvit_stream *stream, const rvit_patchify_args *args);
@@ -413,7 +415,7 @@ typedef struct rvit_memory_info {
 
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre), e B T D,
-               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2)
+               4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
                policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
                a head on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP also 4 B M H, H
                rounded up to a multiple of 4 and M of the last stage (mlp_dim above is then the larger

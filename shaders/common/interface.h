@@ -202,7 +202,7 @@ struct rvit_rope_push {
 #define RVIT_PATCHIFY_N_BINDINGS 4
 struct rvit_patchify_push {
     int n_images, live_at;
-    int channels, height, width, patch_size, grid_height, grid_width, n_prefix;
+    int channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
     int images_at, out_at, cu_seqlens_at; /* images_at and out_at in pairs of elements */
 };
 

@@ -309,6 +309,9 @@ static void images(void **state)
     SPOIL(PATCHIFY, "patch_size", args.patchify.patch_size = -4);
     SPOIL(PATCHIFY, "n_prefix", args.patchify.n_prefix = -1);
     SPOIL(PATCHIFY, "images", args.patchify.image_size = 64);
+    SPOIL(PATCHIFY, "out_stride", args.patchify.out_stride = 46);
+    SPOIL(PATCHIFY, "out_stride", args.patchify.out_stride = 51);
+    SPOIL(PATCHIFY, "out", args.patchify.out_stride = 1 << 20);
     SPOIL(PATCHIFY, "image_size", args.patchify.image_height = args.patchify.image_width = 8);
     SPOIL(PATCHIFY, "image_height", args.patchify.image_size = 0, args.patchify.image_width = 8);
     SPOIL(PATCHIFY, "image_height", args.patchify.image_size = 0, args.patchify.image_height = 6, args.patchify.image_width = 8);
