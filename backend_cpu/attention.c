@@ -9,9 +9,9 @@ typedef struct attention_job {
     int64_t n_tiles; /* query tiles per image and head */
 } attention_job;
 
-static const void *elements(const void *base, int64_t index, int half)
+static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
 {
-    return (const char *)base + index * (half ? 2 : 4);
+    return (const char *)base + index * rvit_cpu_size(dtype);
 }
 
 static void attention_tasks(void *context, int64_t begin, int64_t end, int thread)
@@ -34,10 +34,10 @@ static void attention_tasks(void *context, int64_t begin, int64_t end, int threa
             continue;
         tile.n_queries = rows.len - tile.first_query < size ? rows.len - tile.first_query : size;
         const int64_t column = head * a->head_dim;
-        tile.q = elements(tile.q, rows.begin * tile.q_stride + column, tile.half);
-        tile.k = elements(tile.k, rows.begin * tile.k_stride + column, tile.half);
-        tile.v = elements(tile.v, rows.begin * tile.v_stride + column, tile.half);
-        tile.out = (char *)tile.out + (rows.begin * tile.out_stride + column) * (tile.half ? 2 : 4);
+        tile.q = elements(tile.q, rows.begin * tile.q_stride + column, tile.dtype);
+        tile.k = elements(tile.k, rows.begin * tile.k_stride + column, tile.dtype);
+        tile.v = elements(tile.v, rows.begin * tile.v_stride + column, tile.dtype);
+        tile.out = (char *)tile.out + (rows.begin * tile.out_stride + column) * rvit_cpu_size(tile.dtype);
         if (tile.key_bias != NULL)
             tile.key_bias += rows.begin;
         if (tile.cls_probs != NULL)
@@ -73,7 +73,7 @@ void rvit_cpu_attention(rvit_cpu_device *device, const rvit_attention_args *a)
                 .n_heads = a->n_heads,
                 .head_dim = a->head_dim,
                 .scale = a->scale,
-                .half = a->dtype == RVIT_F16,
+                .dtype = a->dtype,
             },
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
     };

@@ -9,9 +9,9 @@ typedef struct backward_job {
     int64_t n_tiles; /* of keys for each image and head, and as many of queries */
 } backward_job;
 
-static const void *elements(rvit_view view, int64_t index, int half)
+static const void *elements(rvit_view view, int64_t index, rvit_dtype dtype)
 {
-    return (const char *)rvit_cpu_at(view) + index * (half ? 2 : 4);
+    return (const char *)rvit_cpu_at(view) + index * rvit_cpu_size(dtype);
 }
 
 static const float *values(rvit_view view, int64_t index)
@@ -23,20 +23,21 @@ static const float *values(rvit_view view, int64_t index)
 static rvit_cpu_backward_tile whole(const backward_job *job, rvit_cpu_range rows, int64_t head, int own_keys)
 {
     const rvit_attention_backward_args *a = job->args;
-    const int half = a->dtype == RVIT_F16;
+    const rvit_dtype dtype = a->dtype;
     const int64_t column = head * a->head_dim, begin = rows.begin, number = begin * a->n_heads + head;
-    const void *q = elements(a->q, begin * a->q_stride + column, half), *k = elements(a->k, begin * a->k_stride + column, half);
-    const void *v = elements(a->v, begin * a->v_stride + column, half), *d_out = elements(a->d_out, begin * a->d_out_stride + column, half);
+    const void *q = elements(a->q, begin * a->q_stride + column, dtype), *k = elements(a->k, begin * a->k_stride + column, dtype);
+    const void *v = elements(a->v, begin * a->v_stride + column, dtype),
+               *d_out = elements(a->d_out, begin * a->d_out_stride + column, dtype);
     const int64_t d_x_stride = own_keys ? a->d_k_stride : a->d_q_stride;
     return (rvit_cpu_backward_tile){
         .x = own_keys ? k : q,
         .y = own_keys ? v : d_out,
         .other_x = own_keys ? q : k,
         .other_y = own_keys ? d_out : v,
-        .out = elements(a->out, begin * a->out_stride + column, half),
+        .out = elements(a->out, begin * a->out_stride + column, dtype),
         .d_out = d_out,
-        .d_x = (void *)(uintptr_t)elements(own_keys ? a->d_k : a->d_q, begin * d_x_stride + column, half),
-        .d_y = own_keys ? (void *)(uintptr_t)elements(a->d_v, begin * a->d_v_stride + column, half) : NULL,
+        .d_x = (void *)(uintptr_t)elements(own_keys ? a->d_k : a->d_q, begin * d_x_stride + column, dtype),
+        .d_y = own_keys ? (void *)(uintptr_t)elements(a->d_v, begin * a->d_v_stride + column, dtype) : NULL,
         .x_stride = own_keys ? a->k_stride : a->q_stride,
         .y_stride = own_keys ? a->v_stride : a->d_out_stride,
         .other_x_stride = own_keys ? a->q_stride : a->k_stride,
@@ -55,7 +56,7 @@ static rvit_cpu_backward_tile whole(const backward_job *job, rvit_cpu_range rows
         .len = rows.len,
         .head_dim = a->head_dim,
         .scale = a->scale,
-        .half = half,
+        .dtype = dtype,
         .own_keys = own_keys,
     };
 }

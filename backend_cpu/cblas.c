@@ -66,11 +66,12 @@ void rvit_cpu_cblas_open(void)
 }
 
 /* Copies n rows of a tile's operand, depth floats each, to rows of DEPTH floats. */
-static void copy_lines(const rvit_cpu_kernels *kernels, const void *from, int64_t stride, int64_t n, int64_t depth, int half, float *out)
+static void copy_lines(const rvit_cpu_kernels *kernels, const void *from, int64_t stride, int64_t n, int64_t depth, rvit_dtype dtype,
+                       float *out)
 {
     for (int64_t i = 0; i < n; i++) {
-        if (half)
-            kernels->to_float((const uint16_t *)from + i * stride, out + i * DEPTH, depth);
+        if (dtype != RVIT_F32)
+            kernels->widen((const uint16_t *)from + i * stride, dtype, out + i * DEPTH, depth);
         else
             memcpy(out + i * DEPTH, (const float *)from + i * stride, (size_t)depth * sizeof *out);
     }
@@ -81,19 +82,19 @@ void rvit_cpu_cblas_linear(const rvit_cpu_kernels *kernels, const rvit_cpu_linea
     float *sums = scratch;
     float *x_lines = sums + RVIT_CPU_CBLAS_ROWS * STRIDE;
     float *weight_lines = x_lines + RVIT_CPU_CBLAS_ROWS * DEPTH;
-    const int64_t size = t->half ? 2 : 4;
+    const int64_t size = rvit_cpu_size(t->dtype);
     for (int64_t p = 0; p < t->in_features; p += DEPTH) {
         const int64_t depth = t->in_features - p < DEPTH ? t->in_features - p : DEPTH;
         const void *x = (const char *)t->x + p * size, *weight = (const char *)t->weight + p * size;
         int64_t x_stride = t->in_features, weight_stride = t->in_features;
-        if (t->half || t->rows < RVIT_CPU_CBLAS_ROWS) {
-            copy_lines(kernels, x, x_stride, t->rows, depth, t->half, x_lines);
+        if (t->dtype != RVIT_F32 || t->rows < RVIT_CPU_CBLAS_ROWS) {
+            copy_lines(kernels, x, x_stride, t->rows, depth, t->dtype, x_lines);
             memset(x_lines + t->rows * DEPTH, 0, (size_t)(RVIT_CPU_CBLAS_ROWS - t->rows) * DEPTH * sizeof *x_lines);
             x = x_lines;
             x_stride = DEPTH;
         }
-        if (t->half) {
-            copy_lines(kernels, weight, weight_stride, t->columns, depth, 1, weight_lines);
+        if (t->dtype != RVIT_F32) {
+            copy_lines(kernels, weight, weight_stride, t->columns, depth, t->dtype, weight_lines);
             weight = weight_lines;
             weight_stride = DEPTH;
         }

@@ -104,19 +104,20 @@ static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first,
 }
 
 /* n elements of an array as floats, from element i on: a pointer into the array, or converted into `values`. */
-static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, int half,
+static inline const float *rvit_cpu_load_floats(const rvit_cpu_kernels *kernels, const void *p, int64_t i, int64_t n, rvit_dtype dtype,
                                                 float *values)
 {
-    if (!half)
+    if (dtype == RVIT_F32)
         return (const float *)p + i;
-    kernels->to_float((const uint16_t *)p + i, values, n);
+    kernels->widen((const uint16_t *)p + i, dtype, values, n);
     return values;
 }
 
-static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t n, int half)
+static inline void rvit_cpu_store_floats(const rvit_cpu_kernels *kernels, const float *values, void *p, int64_t i, int64_t n,
+                                         rvit_dtype dtype)
 {
-    if (half)
-        kernels->to_half(values, (uint16_t *)p + i, n);
+    if (dtype != RVIT_F32)
+        kernels->narrow(values, dtype, (uint16_t *)p + i, n);
     else
         memcpy((float *)p + i, values, (size_t)n * sizeof *values);
 }

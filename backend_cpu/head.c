@@ -30,7 +30,7 @@ static void head_tiles(void *context, int64_t begin, int64_t end, int thread)
                 memset(logits + tile.first_class, 0, (size_t)tile.n_classes * sizeof *logits);
                 continue;
             }
-            tile.x[tile.n_images] = job->x + rows.begin * a->dim * (tile.half ? 2 : 4);
+            tile.x[tile.n_images] = job->x + rows.begin * a->dim * rvit_cpu_size(tile.dtype);
             tile.logits[tile.n_images++] = logits;
         }
         if (tile.n_images > 0)
@@ -56,8 +56,8 @@ void rvit_cpu_head(rvit_cpu_device *device, const rvit_head_args *a)
                 .dim = a->dim,
                 .n_tokens = a->n_tokens,
                 .eps = a->eps,
-                .half = a->dtype == RVIT_F16,
-                .weight_half = a->weight_dtype == RVIT_F16,
+                .dtype = a->dtype,
+                .weight_dtype = a->weight_dtype,
                 .rms = a->norm == RVIT_NORM_RMS,
             },
         .x = rvit_cpu_at(a->x),

@@ -15,8 +15,8 @@ INLINE vec activate(const rvit_cpu_linear_tile *t, vec v, rvit_cpu_activation ac
 
 INLINE vec product_and_bias(const rvit_cpu_linear_tile *t, const float *product, int column, int width)
 {
-    const vec v = any_load(product, 0, width, 0);
-    return t->bias != NULL ? v + any_load(t->bias, column, width, 0) : v;
+    const vec v = any_load(product, 0, width, RVIT_F32);
+    return t->bias != NULL ? v + any_load(t->bias, column, width, RVIT_F32) : v;
 }
 
 INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t stride, int first_row, int rows, int first_column,
@@ -37,8 +37,8 @@ INLINE void finish(const rvit_cpu_linear_tile *t, const float *product, int64_t 
                 v = activate(t, v, activation);
             }
             if (t->residual != NULL)
-                v += any_load(t->residual, residual_row * t->out_features + column, width, t->out_half);
-            any_store(t->out, (first_row + i) * t->out_features + column, v, width, t->out_half);
+                v += any_load(t->residual, residual_row * t->out_features + column, width, t->out_dtype);
+            any_store(t->out, (first_row + i) * t->out_features + column, v, width, t->out_dtype);
         }
     }
 }
@@ -61,20 +61,28 @@ static void linear_finish(const rvit_cpu_linear_tile *t, const float *product, i
     finish_block(t, product, stride, 0, t->rows, 0, t->columns);
 }
 
-static void to_float(const uint16_t *half, float *out, int64_t n)
+INLINE void convert(const void *from, rvit_dtype from_dtype, void *out, int64_t n, rvit_dtype dtype)
 {
     for (int64_t i = 0; i < n; i += VL) {
         const int64_t width = n - i < VL ? n - i : VL;
-        any_store(out, i, any_load(half, i, width, 1), width, 0);
+        any_store(out, i, any_load(from, i, width, from_dtype), width, dtype);
     }
 }
 
-static void to_half(const float *values, uint16_t *out, int64_t n)
+static void widen(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n)
 {
-    for (int64_t i = 0; i < n; i += VL) {
-        const int64_t width = n - i < VL ? n - i : VL;
-        any_store(out, i, any_load(values, i, width, 0), width, 1);
-    }
+    if (dtype == RVIT_F16)
+        convert(from, RVIT_F16, out, n, RVIT_F32);
+    else
+        convert(from, RVIT_BF16, out, n, RVIT_F32);
+}
+
+static void narrow(const float *values, rvit_dtype dtype, uint16_t *out, int64_t n)
+{
+    if (dtype == RVIT_F16)
+        convert(values, RVIT_F32, out, n, RVIT_F16);
+    else
+        convert(values, RVIT_F32, out, n, RVIT_BF16);
 }
 
 /* The rows of a tile are a little more than a power of two apart, so that they do not compete for the same cache sets. */
@@ -92,25 +100,22 @@ static void linear(const rvit_cpu_linear_tile *t, float *scratch)
     float *panel = scratch;
     float *sums = panel + RVIT_CPU_LINEAR_DEPTH * PANEL;
     float *floats = sums + RVIT_CPU_LINEAR_ROWS * SUMS_STRIDE;
-    const int64_t size = t->half ? 2 : 4;
+    const int64_t size = rvit_cpu_size(t->dtype);
     for (int64_t p = 0; p < t->in_features; p += RVIT_CPU_LINEAR_DEPTH) {
         const int64_t left = t->in_features - p;
         const int64_t depth = left < RVIT_CPU_LINEAR_DEPTH ? left : RVIT_CPU_LINEAR_DEPTH;
         const float *x = (const float *)t->x + p;
         int64_t x_stride = t->in_features;
-        if (t->half) {
+        if (t->dtype != RVIT_F32) {
             for (int i = 0; i < t->rows; i++)
-                to_float((const uint16_t *)t->x + i * t->in_features + p, floats + i * FLOATS_STRIDE, depth);
+                widen((const uint16_t *)t->x + i * t->in_features + p, t->dtype, floats + i * FLOATS_STRIDE, depth);
             x = floats;
             x_stride = FLOATS_STRIDE;
         }
         for (int column = 0; column < t->columns; column += PANEL) {
             const int columns = t->columns - column < PANEL ? t->columns - column : PANEL;
             const void *weight = (const char *)t->weight + (column * t->in_features + p) * size;
-            if (t->half)
-                pack_panel(weight, t->in_features, columns, depth, panel, 1);
-            else
-                pack_panel(weight, t->in_features, columns, depth, panel, 0);
+            WITH_DTYPE(t->dtype, pack_panel, weight, t->in_features, columns, depth, panel);
             for (int row = 0; row < t->rows; row += TILE_ROWS) {
                 const int rows = t->rows - row < TILE_ROWS ? t->rows - row : TILE_ROWS;
                 float *sum = sums + row * SUMS_STRIDE + column;
@@ -131,43 +136,48 @@ INLINE int64_t source_row(const rvit_cpu_layernorm_rows *r, int64_t row)
     return r->src_rows[row] < 0 ? 0 : r->src_rows[row] < r->x_rows ? r->src_rows[row] : r->x_rows - 1;
 }
 
-INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, int half, int out_half)
+INLINE void layernorm_of(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype, rvit_dtype out_dtype)
 {
-    const int64_t size = half ? 2 : 4;
+    const int64_t size = rvit_cpu_size(dtype);
     for (int64_t row = r->first; row < r->end; row++) {
         const int64_t from = source_row(r, row);
         float mean, scale;
-        moments(r->x, from * r->dim, r->dim, r->eps, half, &mean, &scale);
+        moments(r->x, from * r->dim, r->dim, r->eps, dtype, &mean, &scale);
         for (int64_t i = 0; i < r->dim; i += VL) {
             const int64_t width = r->dim - i < VL ? r->dim - i : VL;
-            const vec normal = (any_load(r->x, from * r->dim + i, width, half) - mean) * scale;
-            const vec out = normal * any_load(r->gamma, i, width, 0) + any_load(r->beta, i, width, 0);
-            any_store(r->out, row * r->dim + i, out, width, out_half);
+            const vec normal = (any_load(r->x, from * r->dim + i, width, dtype) - mean) * scale;
+            const vec out = normal * any_load(r->gamma, i, width, RVIT_F32) + any_load(r->beta, i, width, RVIT_F32);
+            any_store(r->out, row * r->dim + i, out, width, out_dtype);
         }
         if (r->out_x != NULL)
             memcpy((char *)r->out_x + row * r->dim * size, (const char *)r->x + from * r->dim * size, (size_t)(r->dim * size));
     }
 }
 
+INLINE void layernorm_from(const rvit_cpu_layernorm_rows *r, rvit_dtype dtype)
+{
+    WITH_DTYPE(r->out_dtype, layernorm_of, r, dtype);
+}
+
 /* RMS, padded rows, no beta. */
 static void layernorm_other(const rvit_cpu_layernorm_rows *r)
 {
-    const int64_t size = r->half ? 2 : 4;
+    const int64_t size = rvit_cpu_size(r->dtype);
     const row_norm norm = {r->gamma, r->beta, r->features, r->eps, r->rms};
     for (int64_t row = r->first; row < r->end; row++) {
         const int64_t from = source_row(r, row);
-        const row_moments m = moments_of(&norm, r->x, from * r->dim, r->half);
+        const row_moments m = moments_of(&norm, r->x, from * r->dim, r->dtype);
         for (int64_t i = 0; i < r->dim; i += VL) {
             const int64_t left = r->features - i, width = r->dim - i < VL ? r->dim - i : VL;
             vec out = {0};
             if (left > 0)
-                out = normal(&norm, &m, r->x, from * r->dim, i, left < width ? left : width, r->half);
+                out = normal(&norm, &m, r->x, from * r->dim, i, left < width ? left : width, r->dtype);
             if (left > 0 && left < width) {
                 float lanes[VL];
                 vec_store(lanes, out);
                 out = vec_load_part(lanes, left);
             }
-            any_store(r->out, row * r->dim + i, out, width, r->out_half);
+            any_store(r->out, row * r->dim + i, out, width, r->out_dtype);
         }
         if (r->out_x != NULL)
             memcpy((char *)r->out_x + row * r->dim * size, (const char *)r->x + from * r->dim * size, (size_t)(r->dim * size));
@@ -178,14 +188,8 @@ static void layernorm(const rvit_cpu_layernorm_rows *r)
 {
     if (r->rms || r->beta == NULL || r->features < r->dim)
         layernorm_other(r);
-    else if (r->half && r->out_half)
-        layernorm_of(r, 1, 1);
-    else if (r->half)
-        layernorm_of(r, 1, 0);
-    else if (r->out_half)
-        layernorm_of(r, 0, 1);
     else
-        layernorm_of(r, 0, 0);
+        WITH_DTYPE(r->dtype, layernorm_from, r);
 }
 
 /* Head. */
@@ -195,7 +199,7 @@ static void layernorm(const rvit_cpu_layernorm_rows *r)
 
 static void head(const rvit_cpu_head_tile *t, float *scratch)
 {
-    const int64_t weight_size = t->weight_half ? 2 : 4;
+    const int64_t weight_size = rvit_cpu_size(t->weight_dtype);
     const int64_t features = t->n_tokens * t->dim;
     float *sums = scratch, *rows = scratch + RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES;
     memset(sums, 0, sizeof(float) * RVIT_CPU_HEAD_CLASSES * RVIT_CPU_HEAD_IMAGES);
@@ -203,23 +207,23 @@ static void head(const rvit_cpu_head_tile *t, float *scratch)
     for (int64_t token = 0; token < t->n_tokens; token++) {
         row_moments m[RVIT_CPU_HEAD_IMAGES];
         for (int image = 0; image < t->n_images; image++)
-            m[image] = moments_of(&norm, t->x[image], token * t->dim, t->half);
+            m[image] = moments_of(&norm, t->x[image], token * t->dim, t->dtype);
         for (int64_t p = 0; p < t->dim; p += STRETCH) {
             const int64_t length = t->dim - p < STRETCH ? t->dim - p : STRETCH;
             for (int image = 0; image < t->n_images; image++)
                 for (int64_t i = 0; i < length; i += VL) {
                     const int64_t width = length - i < VL ? length - i : VL;
-                    any_store(rows, image * STRETCH + i, normal(&norm, &m[image], t->x[image], token * t->dim, p + i, width, t->half),
-                              width, 0);
+                    any_store(rows, image * STRETCH + i, normal(&norm, &m[image], t->x[image], token * t->dim, p + i, width, t->dtype),
+                              width, RVIT_F32);
                 }
             for (int64_t c = 0; c < t->n_classes; c++) {
                 const void *weight = (const char *)t->weight + ((t->first_class + c) * features + token * t->dim + p) * weight_size;
                 vec dot[RVIT_CPU_HEAD_IMAGES] = {{0}, {0}, {0}, {0}};
                 for (int64_t i = 0; i < length; i += VL) {
                     const int64_t width = length - i < VL ? length - i : VL;
-                    const vec w = any_load(weight, i, width, t->weight_half);
+                    const vec w = any_load(weight, i, width, t->weight_dtype);
                     for (int image = 0; image < t->n_images; image++)
-                        dot[image] += w * any_load(rows, image * STRETCH + i, width, 0);
+                        dot[image] += w * any_load(rows, image * STRETCH + i, width, RVIT_F32);
                 }
                 for (int image = 0; image < t->n_images; image++)
                     sums[c * RVIT_CPU_HEAD_IMAGES + image] += vec_sum(dot[image]);
@@ -247,6 +251,6 @@ const rvit_cpu_kernels ISA_NAME(rvit_cpu_kernels) = {
     .probe = ISA_NAME(rvit_cpu_probe_kernel),
     .metric = ISA_NAME(rvit_cpu_metric_kernel),
     .match = ISA_NAME(rvit_cpu_match_kernel),
-    .to_float = to_float,
-    .to_half = to_half,
+    .widen = widen,
+    .narrow = narrow,
 };

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include <raggedvit/ragged.h>
+
 /* Maximum tile of linear: rows, columns, and the part of in_features that is accumulated in registers at a time. */
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
@@ -17,6 +19,12 @@
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
+
+/* Bytes of an element. */
+static inline int64_t rvit_cpu_size(rvit_dtype dtype)
+{
+    return dtype == RVIT_F32 ? 4 : 2;
+}
 
 typedef enum rvit_cpu_activation { RVIT_CPU_NONE, RVIT_CPU_GELU, RVIT_CPU_SIGMOID } rvit_cpu_activation;
 
@@ -33,8 +41,8 @@ typedef struct rvit_cpu_linear_tile {
     int64_t first_row;
     int64_t residual_period; /* 0: residual has one row per row of out */
     int rows, columns;       /* columns: even if gated */
-    int half;                /* x and weight are float16 */
-    int out_half;            /* residual and out are float16 */
+    rvit_dtype dtype;        /* of x and weight */
+    rvit_dtype out_dtype;    /* of residual and out */
     int gated;
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
@@ -53,7 +61,7 @@ typedef struct rvit_cpu_attention_tile {
     int64_t len, first_query, n_queries;
     int head_dim;
     float scale;
-    int half;
+    rvit_dtype dtype;
 } rvit_cpu_attention_tile;
 
 /* One half of the gradient of attention, for one head of one image. Its own rows are the keys first .. first + n - 1, of which x and y are
@@ -69,7 +77,7 @@ typedef struct rvit_cpu_backward_tile {
     int64_t n_heads, len, first, n;
     int head_dim;
     float scale;
-    int half;
+    rvit_dtype dtype;
     int own_keys;
 } rvit_cpu_backward_tile;
 
@@ -85,7 +93,7 @@ typedef struct rvit_cpu_received_tile {
     int64_t len, first_key;
     int n_keys, head_dim;
     float scale;
-    int half;
+    rvit_dtype dtype;
 } rvit_cpu_received_tile;
 
 /* Rows first .. end - 1 of out. */
@@ -98,7 +106,7 @@ typedef struct rvit_cpu_layernorm_rows {
     int64_t first, end;
     int64_t dim, features;
     float eps;
-    int half, out_half;
+    rvit_dtype dtype, out_dtype;
     int rms;
 } rvit_cpu_layernorm_rows;
 
@@ -116,7 +124,7 @@ typedef struct rvit_cpu_head_tile {
     int64_t dim, n_tokens;
     int64_t first_class, n_classes;
     float eps;
-    int half, weight_half;
+    rvit_dtype dtype, weight_dtype;
     int rms;
 } rvit_cpu_head_tile;
 
@@ -130,7 +138,7 @@ typedef struct rvit_cpu_pool_tile {
     int64_t n_rows, dim;
     int64_t first_column, n_columns; /* at most RVIT_CPU_POOL_COLUMNS */
     float eps;
-    int half, out_half;
+    rvit_dtype dtype, out_dtype;
     int rms;
 } rvit_cpu_pool_tile;
 
@@ -145,7 +153,7 @@ typedef struct rvit_cpu_probe_tile {
     float *probs; /* or NULL */
     int64_t logits_stride, n_heads;
     int64_t len, dim, head_dim;
-    int half, out_half;
+    rvit_dtype dtype, out_dtype;
 } rvit_cpu_probe_tile;
 
 /* Rows first .. end - 1 of the metric of match: the sum of a row's keys over the heads, scaled to length 1. */
@@ -154,7 +162,7 @@ typedef struct rvit_cpu_metric_rows {
     int64_t k_stride, n_heads, head_dim;
     float *metric; /* [rows, head_dim] */
     int64_t first, end;
-    int half;
+    rvit_dtype dtype;
 } rvit_cpu_metric_rows;
 
 /* For each of n_a metrics, the one of n_b (1 or more) with the largest dot product, the first among equals, and that product. In both
@@ -184,8 +192,9 @@ typedef struct rvit_cpu_kernels {
     void (*probe)(const rvit_cpu_probe_tile *tile, float *scratch);
     void (*metric)(const rvit_cpu_metric_rows *rows);
     void (*match)(const rvit_cpu_match_tile *tile, float *scratch);
-    void (*to_float)(const uint16_t *half, float *out, int64_t n);
-    void (*to_half)(const float *values, uint16_t *out, int64_t n);
+    /* From and to F16 or BF16. */
+    void (*widen)(const uint16_t *from, rvit_dtype dtype, float *out, int64_t n);
+    void (*narrow)(const float *values, rvit_dtype dtype, uint16_t *out, int64_t n);
 } rvit_cpu_kernels;
 
 extern const rvit_cpu_kernels rvit_cpu_kernels_portable;

@@ -17,7 +17,7 @@ typedef struct state {
     float logits[TILE_ROWS * KEYS];
     float largest[QUERIES + VL], sum[QUERIES + VL];
     float out[QUERIES * RVIT_CPU_MAX_HEAD_DIM];
-    float queries[QUERIES * RVIT_CPU_MAX_HEAD_DIM]; /* used if queries are stored as float16 */
+    float queries[QUERIES * RVIT_CPU_MAX_HEAD_DIM]; /* used if queries are stored as 16 bits */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "attention's state must fit the scratch memory");
@@ -29,21 +29,21 @@ INLINE int padded(int head_dim)
     return (head_dim + VL - 1) / VL * VL;
 }
 
-INLINE void copy_rows(const void *rows, int64_t stride, int64_t n, int width, float *out, int out_stride, int half)
+INLINE void copy_rows(const void *rows, int64_t stride, int64_t n, int width, float *out, int out_stride, rvit_dtype dtype)
 {
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < width; j += VL)
-            vec_store(out + i * out_stride + j, any_load(rows, i * stride + j, width - j < VL ? width - j : VL, half));
+            vec_store(out + i * out_stride + j, any_load(rows, i * stride + j, width - j < VL ? width - j : VL, dtype));
 }
 
-INLINE void load_block(const rvit_cpu_attention_tile *t, state *s, int64_t first, int n, int half)
+INLINE void load_block(const rvit_cpu_attention_tile *t, state *s, int64_t first, int n, rvit_dtype dtype)
 {
-    const int64_t size = half ? 2 : 4;
+    const int64_t size = rvit_cpu_size(dtype);
     const char *keys = (const char *)t->k + first * t->k_stride * size;
     for (int key = 0; key < n; key += PANEL)
         pack_panel(keys + key * t->k_stride * size, t->k_stride, n - key < PANEL ? n - key : PANEL, t->head_dim,
-                   s->keys + key * t->head_dim, half);
-    copy_rows((const char *)t->v + first * t->v_stride * size, t->v_stride, n, t->head_dim, s->values, padded(t->head_dim), half);
+                   s->keys + key * t->head_dim, dtype);
+    copy_rows((const char *)t->v + first * t->v_stride * size, t->v_stride, n, t->head_dim, s->values, padded(t->head_dim), dtype);
     for (int j = 0; j < KEYS; j++)
         s->bias[j] = j >= n ? -INFINITY : t->key_bias != NULL ? t->key_bias[first + j] : 0.0f;
 }
@@ -116,9 +116,9 @@ static void update(const rvit_cpu_attention_tile *t, state *s, const float *q, i
         products[rows - 1][width - j > VL](s->logits, KEYS, s->values + j, width, n, out + j, width, first_key > 0);
 }
 
-INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, int half)
+INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, rvit_dtype dtype)
 {
-    const int64_t size = half ? 2 : 4;
+    const int64_t size = rvit_cpu_size(dtype);
     const int width = padded(t->head_dim);
     for (int64_t i = 0; i < t->n_queries; i++) {
         const int64_t row = t->first_query + i;
@@ -130,7 +130,7 @@ INLINE void write_rows(const rvit_cpu_attention_tile *t, const state *s, int hal
         } else {
             for (int j = 0; j < t->head_dim; j += VL) {
                 const vec v = sum == 0.0f ? (vec){0} : vec_load(s->out + i * width + j) * factor;
-                any_store(out, j, v, t->head_dim - j < VL ? t->head_dim - j : VL, half);
+                any_store(out, j, v, t->head_dim - j < VL ? t->head_dim - j : VL, dtype);
             }
         }
         if (t->lse != NULL)
@@ -153,13 +153,13 @@ static void finish_cls(const rvit_cpu_attention_tile *t, float largest, float su
     }
 }
 
-INLINE void attention(const rvit_cpu_attention_tile *t, state *s, int half)
+INLINE void attention(const rvit_cpu_attention_tile *t, state *s, rvit_dtype dtype)
 {
     const float *q = (const float *)t->q + t->first_query * t->q_stride;
     int64_t q_stride = t->q_stride;
-    if (half) {
+    if (dtype != RVIT_F32) {
         copy_rows((const uint16_t *)t->q + t->first_query * t->q_stride, t->q_stride, t->n_queries, t->head_dim, s->queries,
-                  padded(t->head_dim), 1);
+                  padded(t->head_dim), dtype);
         q = s->queries;
         q_stride = padded(t->head_dim);
     }
@@ -169,13 +169,13 @@ INLINE void attention(const rvit_cpu_attention_tile *t, state *s, int half)
     }
     for (int64_t key = 0; key < t->len; key += KEYS) {
         const int n = t->len - key < KEYS ? (int)(t->len - key) : KEYS;
-        load_block(t, s, key, n, half);
+        load_block(t, s, key, n, dtype);
         for (int row = 0; row < t->n_queries; row += TILE_ROWS) {
             const int rows = t->n_queries - row < TILE_ROWS ? (int)t->n_queries - row : TILE_ROWS;
             update(t, s, q + row * q_stride, q_stride, row, rows, key, n);
         }
     }
-    write_rows(t, s, half);
+    write_rows(t, s, dtype);
     if (t->cls_probs != NULL && t->first_query == 0)
         finish_cls(t, s->largest[0], s->sum[0]);
 }
@@ -183,8 +183,5 @@ INLINE void attention(const rvit_cpu_attention_tile *t, state *s, int half)
 void ISA_NAME(rvit_cpu_attention_kernel)(const rvit_cpu_attention_tile *tile, float *scratch)
 {
     state *s = (state *)(void *)scratch;
-    if (tile->half)
-        attention(tile, s, 1);
-    else
-        attention(tile, s, 0);
+    WITH_DTYPE(tile->dtype, attention, tile, s);
 }

@@ -24,7 +24,7 @@ typedef struct state {
     numbers own[ROWS];
     float shares[ROWS];
     float d_x[ROWS * DIM], d_y[ROWS * DIM];
-    float x[ROWS * DIM], y[ROWS * DIM]; /* used if rows are stored as float16 */
+    float x[ROWS * DIM], y[ROWS * DIM]; /* used if rows are stored as 16 bits */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "the state must fit the scratch memory");
@@ -35,31 +35,31 @@ INLINE int padded(int head_dim)
     return (head_dim + VL - 1) / VL * VL;
 }
 
-INLINE const void *row_of(const void *rows, int64_t row, int64_t stride, int half)
+INLINE const void *row_of(const void *rows, int64_t row, int64_t stride, rvit_dtype dtype)
 {
-    return (const char *)rows + row * stride * (half ? 2 : 4);
+    return (const char *)rows + row * stride * rvit_cpu_size(dtype);
 }
 
-INLINE void copy_rows(const void *rows, int64_t stride, int64_t n, int width, float *out, int half)
+INLINE void copy_rows(const void *rows, int64_t stride, int64_t n, int width, float *out, rvit_dtype dtype)
 {
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < width; j += VL)
-            vec_store(out + i * padded(width) + j, any_load(rows, i * stride + j, width - j < VL ? width - j : VL, half));
+            vec_store(out + i * padded(width) + j, any_load(rows, i * stride + j, width - j < VL ? width - j : VL, dtype));
 }
 
-INLINE void pack_panels(const void *rows, int64_t stride, int n, int width, float *panels, int half)
+INLINE void pack_panels(const void *rows, int64_t stride, int n, int width, float *panels, rvit_dtype dtype)
 {
     for (int row = 0; row < n; row += PANEL)
-        pack_panel(row_of(rows, row, stride, half), stride, n - row < PANEL ? n - row : PANEL, width, panels + row * width, half);
+        pack_panel(row_of(rows, row, stride, dtype), stride, n - row < PANEL ? n - row : PANEL, width, panels + row * width, dtype);
 }
 
-INLINE numbers numbers_of_query(const rvit_cpu_backward_tile *t, int64_t row, int half)
+INLINE numbers numbers_of_query(const rvit_cpu_backward_tile *t, int64_t row, rvit_dtype dtype)
 {
-    const void *out = row_of(t->out, row, t->out_stride, half), *d_out = row_of(t->d_out, row, t->d_out_stride, half);
+    const void *out = row_of(t->out, row, t->out_stride, dtype), *d_out = row_of(t->d_out, row, t->d_out_stride, dtype);
     vec sum = {0};
     for (int j = 0; j < t->head_dim; j += VL) {
         const int width = t->head_dim - j < VL ? t->head_dim - j : VL;
-        sum += any_load(out, j, width, half) * any_load(d_out, j, width, half);
+        sum += any_load(out, j, width, dtype) * any_load(d_out, j, width, dtype);
     }
     numbers n = {-INFINITY, vec_sum(sum)};
     const float lse = t->lse[row * t->n_heads];
@@ -76,23 +76,23 @@ INLINE numbers numbers_of_query(const rvit_cpu_backward_tile *t, int64_t row, in
     return n;
 }
 
-INLINE numbers numbers_of(const rvit_cpu_backward_tile *t, int64_t row, int is_key, int half)
+INLINE numbers numbers_of(const rvit_cpu_backward_tile *t, int64_t row, int is_key, rvit_dtype dtype)
 {
     if (!is_key)
-        return numbers_of_query(t, row, half);
+        return numbers_of_query(t, row, dtype);
     return (numbers){t->key_bias != NULL ? t->key_bias[row] : 0.0f, 0.0f};
 }
 
-INLINE void load_block(const rvit_cpu_backward_tile *t, state *s, int64_t first, int n, int half)
+INLINE void load_block(const rvit_cpu_backward_tile *t, state *s, int64_t first, int n, rvit_dtype dtype)
 {
-    const void *x = row_of(t->other_x, first, t->other_x_stride, half), *y = row_of(t->other_y, first, t->other_y_stride, half);
-    pack_panels(x, t->other_x_stride, n, t->head_dim, s->x_panels, half);
-    pack_panels(y, t->other_y_stride, n, t->head_dim, s->y_panels, half);
-    copy_rows(x, t->other_x_stride, n, t->head_dim, s->x_rows, half);
+    const void *x = row_of(t->other_x, first, t->other_x_stride, dtype), *y = row_of(t->other_y, first, t->other_y_stride, dtype);
+    pack_panels(x, t->other_x_stride, n, t->head_dim, s->x_panels, dtype);
+    pack_panels(y, t->other_y_stride, n, t->head_dim, s->y_panels, dtype);
+    copy_rows(x, t->other_x_stride, n, t->head_dim, s->x_rows, dtype);
     if (t->own_keys)
-        copy_rows(y, t->other_y_stride, n, t->head_dim, s->y_rows, half);
+        copy_rows(y, t->other_y_stride, n, t->head_dim, s->y_rows, dtype);
     for (int j = 0; j < BLOCK; j++) {
-        const numbers other = j < n ? numbers_of(t, first + j, !t->own_keys, half) : (numbers){-INFINITY, 0.0f};
+        const numbers other = j < n ? numbers_of(t, first + j, !t->own_keys, dtype) : (numbers){-INFINITY, 0.0f};
         s->logit[j] = other.logit;
         s->delta[j] = other.delta;
     }
@@ -138,29 +138,29 @@ static void weigh(const rvit_cpu_backward_tile *t, state *s, int row, int rows, 
     }
 }
 
-INLINE void write_rows(const float *rows, void *out, int64_t stride, int64_t n, int width, float factor, int half)
+INLINE void write_rows(const float *rows, void *out, int64_t stride, int64_t n, int width, float factor, rvit_dtype dtype)
 {
     for (int64_t i = 0; i < n; i++)
         for (int j = 0; j < width; j += VL)
-            any_store(out, i * stride + j, vec_load(rows + i * padded(width) + j) * factor, width - j < VL ? width - j : VL, half);
+            any_store(out, i * stride + j, vec_load(rows + i * padded(width) + j) * factor, width - j < VL ? width - j : VL, dtype);
 }
 
-INLINE void backward(const rvit_cpu_backward_tile *t, state *s, int half)
+INLINE void backward(const rvit_cpu_backward_tile *t, state *s, rvit_dtype dtype)
 {
     const int width = padded(t->head_dim);
-    const float *x = row_of(t->x, t->first, t->x_stride, half), *y = row_of(t->y, t->first, t->y_stride, half);
+    const float *x = row_of(t->x, t->first, t->x_stride, dtype), *y = row_of(t->y, t->first, t->y_stride, dtype);
     int64_t x_stride = t->x_stride, y_stride = t->y_stride;
-    if (half) {
-        copy_rows(x, x_stride, t->n, t->head_dim, s->x, 1);
-        copy_rows(y, y_stride, t->n, t->head_dim, s->y, 1);
+    if (dtype != RVIT_F32) {
+        copy_rows(x, x_stride, t->n, t->head_dim, s->x, dtype);
+        copy_rows(y, y_stride, t->n, t->head_dim, s->y, dtype);
         x = s->x, y = s->y;
         x_stride = y_stride = width;
     }
     for (int64_t i = 0; i < t->n; i++)
-        s->own[i] = numbers_of(t, t->first + i, t->own_keys, half);
+        s->own[i] = numbers_of(t, t->first + i, t->own_keys, dtype);
     for (int64_t first = 0; first < t->len; first += BLOCK) {
         const int n = t->len - first < BLOCK ? (int)(t->len - first) : BLOCK;
-        load_block(t, s, first, n, half);
+        load_block(t, s, first, n, dtype);
         for (int row = 0; row < t->n; row += TILE_ROWS) {
             const int rows = t->n - row < TILE_ROWS ? (int)t->n - row : TILE_ROWS;
             multiply_panels(x + row * x_stride, x_stride, s->x_panels, rows, n, t->head_dim, s->weights);
@@ -171,10 +171,10 @@ INLINE void backward(const rvit_cpu_backward_tile *t, state *s, int half)
             add_rows(s->products, s->x_rows, rows, n, t->head_dim, s->d_x + row * width, first > 0);
         }
     }
-    const int64_t size = half ? 2 : 4;
-    write_rows(s->d_x, (char *)t->d_x + t->first * t->d_x_stride * size, t->d_x_stride, t->n, t->head_dim, t->scale, half);
+    const int64_t size = rvit_cpu_size(dtype);
+    write_rows(s->d_x, (char *)t->d_x + t->first * t->d_x_stride * size, t->d_x_stride, t->n, t->head_dim, t->scale, dtype);
     if (t->own_keys)
-        write_rows(s->d_y, (char *)t->d_y + t->first * t->d_y_stride * size, t->d_y_stride, t->n, t->head_dim, 1.0f, half);
+        write_rows(s->d_y, (char *)t->d_y + t->first * t->d_y_stride * size, t->d_y_stride, t->n, t->head_dim, 1.0f, dtype);
     if (t->own_keys && t->shares != NULL)
         memcpy(t->shares + t->first, s->shares, (size_t)t->n * sizeof *s->shares);
 }
@@ -182,8 +182,5 @@ INLINE void backward(const rvit_cpu_backward_tile *t, state *s, int half)
 void ISA_NAME(rvit_cpu_backward_kernel)(const rvit_cpu_backward_tile *tile, float *scratch)
 {
     state *s = (state *)(void *)scratch;
-    if (tile->half)
-        backward(tile, s, 1);
-    else
-        backward(tile, s, 0);
+    WITH_DTYPE(tile->dtype, backward, tile, s);
 }

@@ -7,7 +7,7 @@
 
 _Static_assert(RVIT_CPU_MAX_HEAD_DIM *PANEL + TILE_ROWS * PANEL <= RVIT_CPU_SCRATCH_FLOATS, "a panel of match must fit the scratch memory");
 
-INLINE void metric_of(const rvit_cpu_metric_rows *r, int half)
+INLINE void metric_of(const rvit_cpu_metric_rows *r, rvit_dtype dtype)
 {
     const int64_t head_dim = r->head_dim;
     for (int64_t row = r->first; row < r->end; row++) {
@@ -15,11 +15,11 @@ INLINE void metric_of(const rvit_cpu_metric_rows *r, int half)
         vec squares = {0};
         for (int64_t i = 0; i < head_dim; i += VL) {
             const int64_t width = head_dim - i < VL ? head_dim - i : VL;
-            vec sum = any_load(r->k, row * r->k_stride + i, width, half);
+            vec sum = any_load(r->k, row * r->k_stride + i, width, dtype);
             for (int64_t head = 1; head < r->n_heads; head++)
-                sum += any_load(r->k, row * r->k_stride + head * head_dim + i, width, half);
+                sum += any_load(r->k, row * r->k_stride + head * head_dim + i, width, dtype);
             squares += sum * sum;
-            any_store(out, i, sum, width, 0);
+            any_store(out, i, sum, width, RVIT_F32);
         }
         const float length = sqrtf(vec_sum(squares));
         if (length == 0.0f) {
@@ -28,17 +28,14 @@ INLINE void metric_of(const rvit_cpu_metric_rows *r, int half)
         }
         for (int64_t i = 0; i < head_dim; i += VL) {
             const int64_t width = head_dim - i < VL ? head_dim - i : VL;
-            any_store(out, i, any_load(out, i, width, 0) / length, width, 0);
+            any_store(out, i, any_load(out, i, width, RVIT_F32) / length, width, RVIT_F32);
         }
     }
 }
 
 void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows)
 {
-    if (rows->half)
-        metric_of(rows, 1);
-    else
-        metric_of(rows, 0);
+    WITH_DTYPE(rows->dtype, metric_of, rows);
 }
 
 /* Finds the first of the largest of n products if it is above *value, and stores it; returns 1 if so. */
@@ -72,7 +69,7 @@ void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratc
     }
     for (int64_t b = 0; b < t->n_b; b += PANEL) {
         const int columns = t->n_b - b < PANEL ? (int)(t->n_b - b) : PANEL;
-        pack_panel(t->b + b * t->stride, t->stride, columns, t->head_dim, panel, 0);
+        pack_panel(t->b + b * t->stride, t->stride, columns, t->head_dim, panel, RVIT_F32);
         for (int64_t a = 0; a < t->n_a; a += TILE_ROWS) {
             const int rows = t->n_a - a < TILE_ROWS ? (int)(t->n_a - a) : TILE_ROWS;
             products[rows - 1][columns > VL](t->a + a * t->stride, t->stride, panel, PANEL, t->head_dim, dots, PANEL, 0);

@@ -14,23 +14,23 @@ void ISA_NAME(rvit_cpu_pool_kernel)(const rvit_cpu_pool_tile *t, float *scratch)
     memset(scratch, 0, (size_t)t->n_columns * sizeof *scratch);
     for (int64_t row = 0; row < t->n_rows; row++) {
         const int64_t first = row * t->dim + t->first_column;
-        const row_moments m = moments_of(&norm, t->x, row * t->dim, t->half);
+        const row_moments m = moments_of(&norm, t->x, row * t->dim, t->dtype);
         const float size = t->sizes != NULL ? t->sizes[row] : 1.0f, factor = m.scale * size;
         total += size;
         for (int64_t i = 0; i < t->n_columns; i += VL) {
             const int64_t width = t->n_columns - i < VL ? t->n_columns - i : VL;
-            const vec sum = any_load(scratch, i, width, 0) + (any_load(t->x, first + i, width, t->half) - m.mean) * factor;
-            any_store(scratch, i, sum, width, 0);
+            const vec sum = any_load(scratch, i, width, RVIT_F32) + (any_load(t->x, first + i, width, t->dtype) - m.mean) * factor;
+            any_store(scratch, i, sum, width, RVIT_F32);
         }
     }
     for (int64_t i = 0; i < t->n_columns; i += VL) {
         const int64_t column = t->first_column + i, width = t->n_columns - i < VL ? t->n_columns - i : VL;
-        vec mean = any_load(scratch, i, width, 0) / total;
+        vec mean = any_load(scratch, i, width, RVIT_F32) / total;
         if (t->gamma != NULL)
-            mean *= any_load(t->gamma, column, width, 0);
+            mean *= any_load(t->gamma, column, width, RVIT_F32);
         if (t->beta != NULL)
-            mean += any_load(t->beta, column, width, 0);
-        any_store(t->out, column, mean, width, t->out_half);
+            mean += any_load(t->beta, column, width, RVIT_F32);
+        any_store(t->out, column, mean, width, t->out_dtype);
     }
 }
 
@@ -65,8 +65,8 @@ static void probe_sums(const rvit_cpu_probe_tile *t, float largest, int64_t firs
         for (int64_t row = 0; row < rows; row++)
             for (int64_t i = 0; i < n; i += VL) {
                 const int64_t width = n - i < VL ? n - i : VL;
-                const vec x = any_load(t->x, (first + row) * t->dim + first_column + i, width, t->half);
-                any_store(sums, i, any_load(sums, i, width, 0) + x * weights[row], width, 0);
+                const vec x = any_load(t->x, (first + row) * t->dim + first_column + i, width, t->dtype);
+                any_store(sums, i, any_load(sums, i, width, RVIT_F32) + x * weights[row], width, RVIT_F32);
             }
     }
 }
@@ -76,7 +76,7 @@ static float probe_dot(const rvit_cpu_probe_tile *t, int64_t at, const float *su
     vec dot = {0};
     for (int64_t i = 0; i < n; i += VL) {
         const int64_t width = n - i < VL ? n - i : VL;
-        dot += any_load(t->weight, at + i, width, t->half) * any_load(sums, i, width, 0);
+        dot += any_load(t->weight, at + i, width, t->dtype) * any_load(sums, i, width, RVIT_F32);
     }
     return vec_sum(dot);
 }
@@ -109,9 +109,9 @@ void ISA_NAME(rvit_cpu_probe_kernel)(const rvit_cpu_probe_tile *t, float *scratc
     }
     for (int64_t j = 0; j < t->head_dim; j += VL) {
         const int64_t width = t->head_dim - j < VL ? t->head_dim - j : VL;
-        vec out = any_load(values, j, width, 0) * inverse;
+        vec out = any_load(values, j, width, RVIT_F32) * inverse;
         if (t->bias != NULL)
-            out += any_load(t->bias, j, width, 0);
-        any_store(t->out, j, out, width, t->out_half);
+            out += any_load(t->bias, j, width, RVIT_F32);
+        any_store(t->out, j, out, width, t->out_dtype);
     }
 }

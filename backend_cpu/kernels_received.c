@@ -13,18 +13,18 @@ typedef struct state {
     float keys[DIM * KEYS]; /* [KEYS / PANEL][head_dim][PANEL] */
     float bias[KEYS], sums[KEYS];
     float logits[TILE_ROWS * KEYS];
-    float queries[QUERIES * DIM]; /* used if queries are stored as float16 */
+    float queries[QUERIES * DIM]; /* used if queries are stored as 16 bits */
 } state;
 
 _Static_assert(sizeof(state) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "the state must fit the scratch memory");
 _Static_assert(KEYS % PANEL == 0, "keys are whole panels");
 
-INLINE void load_keys(const rvit_cpu_received_tile *t, state *s, int half)
+INLINE void load_keys(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtype)
 {
-    const char *keys = (const char *)t->k + t->first_key * t->k_stride * (half ? 2 : 4);
+    const char *keys = (const char *)t->k + t->first_key * t->k_stride * rvit_cpu_size(dtype);
     for (int key = 0; key < t->n_keys; key += PANEL)
-        pack_panel(keys + key * t->k_stride * (half ? 2 : 4), t->k_stride, t->n_keys - key < PANEL ? t->n_keys - key : PANEL, t->head_dim,
-                   s->keys + key * t->head_dim, half);
+        pack_panel(keys + key * t->k_stride * rvit_cpu_size(dtype), t->k_stride, t->n_keys - key < PANEL ? t->n_keys - key : PANEL,
+                   t->head_dim, s->keys + key * t->head_dim, dtype);
     for (int j = 0; j < KEYS; j++) {
         s->bias[j] = t->key_bias != NULL && j < t->n_keys ? t->key_bias[t->first_key + j] : 0.0f;
         s->sums[j] = 0.0f;
@@ -47,19 +47,19 @@ static void add_queries(const rvit_cpu_received_tile *t, state *s, const float *
     }
 }
 
-INLINE void received(const rvit_cpu_received_tile *t, state *s, int half)
+INLINE void received(const rvit_cpu_received_tile *t, state *s, rvit_dtype dtype)
 {
-    load_keys(t, s, half);
+    load_keys(t, s, dtype);
     for (int64_t first = 0; first < t->len; first += QUERIES) {
         const int64_t n = t->len - first < QUERIES ? t->len - first : QUERIES;
         const float *q = (const float *)t->q + first * t->q_stride;
         int64_t q_stride = t->q_stride;
-        if (half) {
+        if (dtype != RVIT_F32) {
             q_stride = (t->head_dim + VL - 1) / VL * VL;
             for (int64_t i = 0; i < n; i++)
                 for (int64_t j = 0; j < t->head_dim; j += VL)
                     vec_store(s->queries + i * q_stride + j,
-                              any_load(t->q, (first + i) * t->q_stride + j, t->head_dim - j < VL ? t->head_dim - j : VL, 1));
+                              any_load(t->q, (first + i) * t->q_stride + j, t->head_dim - j < VL ? t->head_dim - j : VL, dtype));
             q = s->queries;
         }
         for (int64_t row = 0; row < n; row += TILE_ROWS)
@@ -72,8 +72,5 @@ INLINE void received(const rvit_cpu_received_tile *t, state *s, int half)
 void ISA_NAME(rvit_cpu_received_kernel)(const rvit_cpu_received_tile *tile, float *scratch)
 {
     state *s = (state *)(void *)scratch;
-    if (tile->half)
-        received(tile, s, 1);
-    else
-        received(tile, s, 0);
+    WITH_DTYPE(tile->dtype, received, tile, s);
 }

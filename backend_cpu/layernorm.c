@@ -36,8 +36,8 @@ void rvit_cpu_layernorm(rvit_cpu_device *device, const rvit_layernorm_args *a)
                 .dim = a->dim,
                 .features = a->features,
                 .eps = a->eps,
-                .half = a->dtype == RVIT_F16,
-                .out_half = a->out_dtype == RVIT_F16,
+                .dtype = a->dtype,
+                .out_dtype = a->out_dtype,
                 .rms = a->norm == RVIT_NORM_RMS,
             },
     };

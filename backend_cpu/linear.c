@@ -8,9 +8,9 @@ typedef struct linear_job {
     int64_t column_tiles;
 } linear_job;
 
-static const void *elements(const void *base, int64_t index, int half)
+static const void *elements(const void *base, int64_t index, rvit_dtype dtype)
 {
-    return base == NULL ? NULL : (const char *)base + index * (half ? 2 : 4);
+    return base == NULL ? NULL : (const char *)base + index * rvit_cpu_size(dtype);
 }
 
 static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
@@ -25,12 +25,12 @@ static void linear_tiles(void *context, int64_t begin, int64_t end, int thread)
         tile.rows = rows < tile.rows ? (int)rows : tile.rows;
         tile.columns = columns < tile.columns ? (int)columns : tile.columns;
         tile.first_row = row;
-        tile.x = elements(tile.x, row * tile.in_features, tile.half);
-        tile.weight = elements(tile.weight, column * tile.in_features, tile.half);
-        tile.bias = elements(tile.bias, column, 0);
+        tile.x = elements(tile.x, row * tile.in_features, tile.dtype);
+        tile.weight = elements(tile.weight, column * tile.in_features, tile.dtype);
+        tile.bias = elements(tile.bias, column, RVIT_F32);
         const int64_t first = tile.gated ? column / 2 : column;
-        tile.residual = elements(tile.residual, first, tile.out_half);
-        tile.out = (char *)tile.out + (row * tile.out_features + first) * (tile.out_half ? 2 : 4);
+        tile.residual = elements(tile.residual, first, tile.out_dtype);
+        tile.out = (char *)tile.out + (row * tile.out_features + first) * rvit_cpu_size(tile.out_dtype);
         if (job->device->use_cblas)
             rvit_cpu_cblas_linear(job->device->kernels, &tile, scratch);
         else
@@ -94,8 +94,8 @@ void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
                 .in_features = a->in_features,
                 .out_features = a->out_features,
                 .residual_period = a->residual_period,
-                .half = a->dtype == RVIT_F16,
-                .out_half = a->out_dtype == RVIT_F16,
+                .dtype = a->dtype,
+                .out_dtype = a->out_dtype,
                 .gated = a->gated,
                 .activation = activation_of(a->activation),
                 .slope = sigmoid.slope,

@@ -160,7 +160,7 @@ void rvit_cpu_match(rvit_cpu_device *device, const rvit_match_args *a)
                 .n_heads = a->n_heads,
                 .head_dim = a->head_dim,
                 .metric = rvit_cpu_at(a->metric),
-                .half = a->dtype == RVIT_F16,
+                .dtype = a->dtype,
             },
         .keep = rvit_cpu_at(a->keep),
         .out_cu_seqlens = rvit_cpu_at(a->out_cu_seqlens),

@@ -18,10 +18,10 @@ static void mean_chunk(const mean_job *job, int64_t image, int64_t column)
     const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
     const int64_t end = rows.begin + rows.len;
     const int64_t width = a->dim - column < MEAN_COLUMNS ? a->dim - column : MEAN_COLUMNS;
-    const int half = a->dtype == RVIT_F16;
+    const rvit_dtype dtype = a->dtype;
     float sums[MEAN_COLUMNS] = {0}, values[MEAN_COLUMNS];
     for (int64_t row = rows.begin + a->n_prefix; row < end; row++) {
-        const float *x = rvit_cpu_load_floats(job->kernels, job->x, row * a->dim + column, width, half, values);
+        const float *x = rvit_cpu_load_floats(job->kernels, job->x, row * a->dim + column, width, dtype, values);
         for (int64_t i = 0; i < width; i++)
             sums[i] += x[i];
     }
@@ -29,7 +29,7 @@ static void mean_chunk(const mean_job *job, int64_t image, int64_t column)
         for (int64_t i = 0; i < width; i++)
             sums[i] /= (float)(rows.len - a->n_prefix);
     for (int64_t row = rows.begin; row < end; row++)
-        rvit_cpu_store_floats(job->kernels, sums, job->x, row * a->dim + column, width, half);
+        rvit_cpu_store_floats(job->kernels, sums, job->x, row * a->dim + column, width, dtype);
 }
 
 static void mean_chunks(void *context, int64_t begin, int64_t end, int thread)

@@ -25,19 +25,19 @@ static float size_of(const merge_job *job, int64_t row)
 static void merge_list(const merge_job *job, int64_t first, int64_t out, float total)
 {
     const rvit_merge_args *a = job->args;
-    const int half = a->dtype == RVIT_F16;
+    const rvit_dtype dtype = a->dtype;
     for (int64_t column = 0; column < a->dim; column += MERGE_COLUMNS) {
         const int64_t width = a->dim - column < MERGE_COLUMNS ? a->dim - column : MERGE_COLUMNS;
         float sums[MERGE_COLUMNS] = {0}, values[MERGE_COLUMNS];
         for (int64_t row = first; row >= 0; row = rvit_cpu_next_row(job->next_rows, first, row, a->x_rows)) {
-            const float *x = rvit_cpu_load_floats(job->kernels, job->x, row * a->dim + column, width, half, values);
+            const float *x = rvit_cpu_load_floats(job->kernels, job->x, row * a->dim + column, width, dtype, values);
             const float size = size_of(job, row);
             for (int64_t i = 0; i < width; i++)
                 sums[i] += size * x[i];
         }
         for (int64_t i = 0; i < width; i++)
             sums[i] /= total;
-        rvit_cpu_store_floats(job->kernels, sums, job->out_x, out * a->dim + column, width, half);
+        rvit_cpu_store_floats(job->kernels, sums, job->out_x, out * a->dim + column, width, dtype);
     }
 }
 

@@ -17,5 +17,6 @@ void rvit_cpu_run_op(rvit_cpu_device *device, const rvit_op *op)
 const char *rvit_cpu_supports(const rvit_device *device, const rvit_op *op)
 {
     (void)device;
-    return rvit_op_has_dtype(op, RVIT_BF16) ? "the CPU backend stores float32 and float16 only, not bfloat16" : NULL;
+    (void)op;
+    return NULL;
 }

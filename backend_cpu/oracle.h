@@ -9,11 +9,13 @@
 
 static inline double load(const void *p, int64_t i, rvit_dtype dtype)
 {
-    return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    if (dtype == RVIT_F32)
+        return ((const float *)p)[i];
+    return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : rvit_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
-/* Converts to float16 with a single rounding: the intermediate float32 is rounded to odd, so that the second rounding is correct. */
-static inline uint16_t to_half(double value)
+/* Converts to 16 bits with a single rounding: the intermediate float32 is rounded to odd, so that the second rounding is correct. */
+static inline uint16_t to_narrow(double value, rvit_dtype dtype)
 {
     float single = (float)value;
     uint32_t bits = rvit_float_bits(single);
@@ -24,15 +26,15 @@ static inline uint16_t to_half(double value)
             bits += 1;
         single = rvit_bits_float(bits);
     }
-    return rvit_f32_to_f16(single);
+    return dtype == RVIT_F16 ? rvit_f32_to_f16(single) : rvit_f32_to_bf16(single);
 }
 
 static inline void store(void *p, int64_t i, rvit_dtype dtype, double value)
 {
-    if (dtype == RVIT_F16)
-        ((uint16_t *)p)[i] = to_half(value);
-    else
+    if (dtype == RVIT_F32)
         ((float *)p)[i] = (float)value;
+    else
+        ((uint16_t *)p)[i] = to_narrow(value, dtype);
 }
 
 /* The norm of rows: gamma NULL: none; beta: or NULL. */

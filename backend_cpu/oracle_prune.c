@@ -116,13 +116,12 @@ void rvit_cpu_oracle_mean(rvit_cpu_device *device, const rvit_mean_args *a)
 
 void rvit_cpu_oracle_metric(const rvit_cpu_metric_rows *r)
 {
-    const rvit_dtype dtype = r->half ? RVIT_F16 : RVIT_F32;
     for (int64_t row = r->first; row < r->end; row++) {
         double sums[RVIT_CPU_MAX_HEAD_DIM], square = 0.0;
         for (int64_t i = 0; i < r->head_dim; i++) {
             sums[i] = 0.0;
             for (int64_t head = 0; head < r->n_heads; head++)
-                sums[i] += load(r->k, row * r->k_stride + head * r->head_dim + i, dtype);
+                sums[i] += load(r->k, row * r->k_stride + head * r->head_dim + i, r->dtype);
             square += sums[i] * sums[i];
         }
         for (int64_t i = 0; i < r->head_dim; i++)

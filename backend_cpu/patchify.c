@@ -8,22 +8,15 @@ typedef struct patchify_job {
     const float *images;
     void *out;
     int64_t channels, height, width, patch_size, grid_height, grid_width, n_prefix, out_stride;
-    int half;
+    rvit_dtype dtype;
 } patchify_job;
-
-static void write_elements(const patchify_job *job, int64_t element, const float *values, int64_t n)
-{
-    if (job->half)
-        job->kernels->to_half(values, (uint16_t *)job->out + element, n);
-    else
-        memcpy((float *)job->out + element, values, (size_t)n * sizeof *values);
-}
 
 static void patchify_lines(void *context, int64_t begin, int64_t end, int thread)
 {
     (void)thread;
     const patchify_job *job = context;
-    const int64_t patch = job->patch_size, width = job->channels * patch * patch, stride = job->out_stride, element = job->half ? 2 : 4;
+    const int64_t patch = job->patch_size, width = job->channels * patch * patch, stride = job->out_stride,
+                  element = rvit_cpu_size(job->dtype);
     const int64_t tokens = job->n_prefix + job->grid_height * job->grid_width;
     for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / job->grid_height, line = i % job->grid_height;
@@ -36,7 +29,8 @@ static void patchify_lines(void *context, int64_t begin, int64_t end, int thread
             for (int64_t y = 0; y < patch; y++) {
                 const float *pixels = job->images + ((image * job->channels + channel) * job->height + line * patch + y) * job->width;
                 for (int64_t x = 0; x < job->grid_width; x++)
-                    write_elements(job, (row + x) * stride + (channel * patch + y) * patch, pixels + x * patch, patch);
+                    rvit_cpu_store_floats(job->kernels, pixels + x * patch, job->out, (row + x) * stride + (channel * patch + y) * patch,
+                                          patch, job->dtype);
             }
     }
 }
@@ -55,7 +49,7 @@ void rvit_cpu_patchify(rvit_cpu_device *device, const rvit_patchify_args *a)
         .grid_width = a->image_width / a->patch_size,
         .n_prefix = a->n_prefix,
         .out_stride = a->out_stride,
-        .half = a->dtype == RVIT_F16,
+        .dtype = a->dtype,
     };
     const int32_t *live_images = rvit_cpu_at(a->live_images);
     const int64_t n_images = live_images == NULL ? a->n_images : rvit_cpu_clamp(*live_images, 0, a->n_images);

@@ -29,8 +29,8 @@ static void probe_head(const probe_job *job, int64_t image, int64_t head, float 
         .len = rows.len,
         .dim = a->dim,
         .head_dim = a->head_dim,
-        .half = a->dtype == RVIT_F16,
-        .out_half = a->out_dtype == RVIT_F16,
+        .dtype = a->dtype,
+        .out_dtype = a->out_dtype,
     };
     if (rows.len > 0)
         job->device->kernels->probe(&tile, scratch);

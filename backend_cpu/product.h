@@ -84,9 +84,9 @@ static const product_fn products[TILE_ROWS][2] = {
 #endif
 };
 
-/* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride, from float16 or float32, into panel [k, PANEL]. Columns past n are
+/* Transposes rows 0..n-1 (n <= PANEL) of [n, k] with the given stride into panel [k, PANEL]. Columns past n are
    0. */
-INLINE void pack_panel(const void *rows, int64_t stride, int n, int64_t k, float *panel, int half)
+INLINE void pack_panel(const void *rows, int64_t stride, int n, int64_t k, float *panel, rvit_dtype dtype)
 {
     for (int first = 0; first < PANEL; first += VL) {
         const int here = n - first < VL ? n - first : VL;
@@ -96,10 +96,10 @@ INLINE void pack_panel(const void *rows, int64_t stride, int n, int64_t k, float
             if (here == VL && width == VL) {
                 UNROLL
                 for (int i = 0; i < VL; i++)
-                    lines[i] = any_load(rows, (first + i) * stride + p, VL, half);
+                    lines[i] = any_load(rows, (first + i) * stride + p, VL, dtype);
             } else {
                 for (int i = 0; i < VL; i++)
-                    lines[i] = i < here ? any_load(rows, (first + i) * stride + p, width, half) : (vec){0};
+                    lines[i] = i < here ? any_load(rows, (first + i) * stride + p, width, dtype) : (vec){0};
             }
             vec_transpose(lines);
             if (width == VL) {

@@ -12,8 +12,8 @@ static void received_tasks(void *context, int64_t begin, int64_t end, int thread
 {
     const received_job *job = context;
     const rvit_received_args *a = job->args;
-    const int half = a->dtype == RVIT_F16;
-    const int64_t size = half ? 2 : 4;
+    const rvit_dtype dtype = a->dtype;
+    const int64_t size = rvit_cpu_size(dtype);
     const char *q = rvit_cpu_at(a->q), *k = rvit_cpu_at(a->k);
     const float *key_bias = rvit_cpu_at(a->key_bias), *lse = rvit_cpu_at(a->lse);
     float *out = rvit_cpu_at(a->out);
@@ -37,7 +37,7 @@ static void received_tasks(void *context, int64_t begin, int64_t end, int thread
             .n_keys = left < RVIT_CPU_ATTENTION_KEYS ? (int)left : RVIT_CPU_ATTENTION_KEYS,
             .head_dim = a->head_dim,
             .scale = a->scale,
-            .half = half,
+            .dtype = dtype,
         };
         job->device->kernels->received(&tile, rvit_cpu_scratch(job->device, thread));
     }

@@ -8,16 +8,16 @@ typedef struct rope_job {
     const int32_t *positions; /* or NULL */
 } rope_job;
 
-static void rotate_head(const rvit_cpu_kernels *kernels, void *heads, int64_t first, int64_t pairs, const float *cosines, int half)
+static void rotate_head(const rvit_cpu_kernels *kernels, void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype)
 {
     const float *sines = cosines + pairs;
     float values[RVIT_CPU_MAX_HEAD_DIM], rotated[RVIT_CPU_MAX_HEAD_DIM];
-    const float *x = rvit_cpu_load_floats(kernels, heads, first, 2 * pairs, half, values), *y = x + pairs;
+    const float *x = rvit_cpu_load_floats(kernels, heads, first, 2 * pairs, dtype, values), *y = x + pairs;
     for (int64_t j = 0; j < pairs; j++) {
         rotated[j] = x[j] * cosines[j] - y[j] * sines[j];
         rotated[j + pairs] = y[j] * cosines[j] + x[j] * sines[j];
     }
-    rvit_cpu_store_floats(kernels, rotated, heads, first, 2 * pairs, half);
+    rvit_cpu_store_floats(kernels, rotated, heads, first, 2 * pairs, dtype);
 }
 
 static void rotate_rows(void *context, int64_t begin, int64_t end, int thread)
@@ -40,7 +40,7 @@ static void rotate_rows(void *context, int64_t begin, int64_t end, int thread)
                 if (job->device->oracle)
                     rvit_cpu_oracle_rope(both[i].heads, first, a->head_dim / 2, cosines, a->dtype);
                 else
-                    rotate_head(job->device->kernels, both[i].heads, first, a->head_dim / 2, cosines, a->dtype == RVIT_F16);
+                    rotate_head(job->device->kernels, both[i].heads, first, a->head_dim / 2, cosines, a->dtype);
             }
     }
 }

@@ -16,24 +16,26 @@ typedef struct score_job {
     float *scores;
 } score_job;
 
-static inline float element(const void *p, int64_t i, int half)
+static inline float element(const void *p, int64_t i, rvit_dtype dtype)
 {
-    return half ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : ((const float *)p)[i];
+    if (dtype == RVIT_F32)
+        return ((const float *)p)[i];
+    return dtype == RVIT_F16 ? rvit_f16_to_f32(((const uint16_t *)p)[i]) : rvit_bf16_to_f32(((const uint16_t *)p)[i]);
 }
 
 /* The sum of x[i] y[i] in the order that prune.h documents. */
-static inline __attribute__((always_inline)) float sum_products(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim,
-                                                                int half)
+static inline __attribute__((always_inline)) float sum_products_of(const void *x, int64_t first, const void *y, int64_t y_first,
+                                                                   int64_t dim, rvit_dtype dtype)
 {
     float lanes[SCORE_LANES] = {0};
     int64_t i = 0;
     for (; i + SCORE_LANES <= dim; i += SCORE_LANES)
         for (int64_t lane = 0; lane < SCORE_LANES; lane++) {
-            const float product = element(x, first + i + lane, half) * element(y, y_first + i + lane, half);
+            const float product = element(x, first + i + lane, dtype) * element(y, y_first + i + lane, dtype);
             lanes[lane] = lanes[lane] + product;
         }
     for (int64_t lane = 0; lane < dim - i; lane++) {
-        const float product = element(x, first + i + lane, half) * element(y, y_first + i + lane, half);
+        const float product = element(x, first + i + lane, dtype) * element(y, y_first + i + lane, dtype);
         lanes[lane] = lanes[lane] + product;
     }
     for (int width = SCORE_LANES / 2; width > 0; width /= 2)
@@ -42,12 +44,18 @@ static inline __attribute__((always_inline)) float sum_products(const void *x, i
     return lanes[0];
 }
 
+static float sum_products(const void *x, int64_t first, const void *y, int64_t y_first, int64_t dim, rvit_dtype dtype)
+{
+    return dtype == RVIT_F32   ? sum_products_of(x, first, y, y_first, dim, RVIT_F32)
+           : dtype == RVIT_F16 ? sum_products_of(x, first, y, y_first, dim, RVIT_F16)
+                               : sum_products_of(x, first, y, y_first, dim, RVIT_BF16);
+}
+
 static float squared_norm(const score_job *job, int64_t row)
 {
     const rvit_select_args *a = job->args;
     const int64_t first = row * a->x_stride;
-    return a->dtype == RVIT_F16 ? sum_products(job->x, first, job->x, first, a->dim, 1)
-                                : sum_products(job->x, first, job->x, first, a->dim, 0);
+    return sum_products(job->x, first, job->x, first, a->dim, a->dtype);
 }
 
 static float cls_attention(const score_job *job, int64_t row)
@@ -65,9 +73,7 @@ static float predictor(const score_job *job, int64_t row)
     const rvit_select_args *a = job->args;
     float o[2];
     for (int64_t i = 0; i < 2; i++)
-        o[i] = (a->dtype == RVIT_F16 ? sum_products(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, 1)
-                                     : sum_products(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, 0)) +
-               job->bias[i];
+        o[i] = sum_products(job->x, row * a->x_stride, job->weight, i * a->dim, a->dim, a->dtype) + job->bias[i];
     /* log(e^o0 / (e^o0 + e^o1)) = -log(1 + e^d), d = o1 - o0, without overflow. */
     const float d = o[1] - o[0];
     return d <= 0.0f ? -log1pf(expf(d)) : -(d + log1pf(expf(-d)));

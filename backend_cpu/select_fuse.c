@@ -20,7 +20,7 @@ static void fuse_chunk(const fuse_job *job, int64_t image, int64_t column)
     const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
     const int64_t end = rows.begin + rows.len;
     const int64_t width = a->fuse_dim - column < FUSE_COLUMNS ? a->fuse_dim - column : FUSE_COLUMNS;
-    const int half = a->fuse_dtype == RVIT_F16;
+    const rvit_dtype dtype = a->fuse_dtype;
     float sums[FUSE_COLUMNS] = {0}, values[FUSE_COLUMNS];
     int64_t first_dropped = -1;
     for (int64_t row = rows.begin; row < end; row++) {
@@ -28,7 +28,7 @@ static void fuse_chunk(const fuse_job *job, int64_t image, int64_t column)
             continue;
         if (first_dropped < 0)
             first_dropped = row;
-        const float *x = rvit_cpu_load_floats(job->device->kernels, job->x, row * a->fuse_dim + column, width, half, values);
+        const float *x = rvit_cpu_load_floats(job->device->kernels, job->x, row * a->fuse_dim + column, width, dtype, values);
         const float score = job->scores[row];
         for (int64_t i = 0; i < width; i++) {
             const float product = score * x[i];
@@ -36,7 +36,7 @@ static void fuse_chunk(const fuse_job *job, int64_t image, int64_t column)
         }
     }
     if (first_dropped >= 0)
-        rvit_cpu_store_floats(job->device->kernels, sums, job->x, first_dropped * a->fuse_dim + column, width, half);
+        rvit_cpu_store_floats(job->device->kernels, sums, job->x, first_dropped * a->fuse_dim + column, width, dtype);
 }
 
 static void fuse_chunks(void *context, int64_t begin, int64_t end, int thread)

@@ -13,6 +13,11 @@ typedef struct unpack_job {
     uint32_t fill; /* in the destination's format */
 } unpack_job;
 
+static uint32_t fill_bits(rvit_dtype dtype, float fill)
+{
+    return dtype == RVIT_F32 ? rvit_float_bits(fill) : dtype == RVIT_F16 ? rvit_f32_to_f16(fill) : rvit_f32_to_bf16(fill);
+}
+
 static void fill_row(const unpack_job *job, char *row)
 {
     if (job->element == 4) {
@@ -60,7 +65,7 @@ void rvit_cpu_unpack(rvit_cpu_device *device, const rvit_unpack_args *a)
         .destination = rvit_cpu_at(a->destination),
         .rows = rvit_cpu_live_rows(&a->rows),
         .element = rvit_dtype_size(a->dtype),
-        .fill = a->dtype == RVIT_F32 ? rvit_float_bits(a->fill) : rvit_f32_to_f16(a->fill),
+        .fill = fill_bits(a->dtype, a->fill),
     };
     job.row_size = a->dim * job.element;
     const int64_t rows = rvit_cpu_live_rows(&a->destination_rows);

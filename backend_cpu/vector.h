@@ -30,6 +30,17 @@
 #define UNROLL _Pragma("GCC unroll 16")
 #endif
 
+/* Calls a function with a type, its last argument, as a constant. */
+#define WITH_DTYPE(dtype, function, ...)      \
+    do {                                      \
+        if ((dtype) == RVIT_F32)              \
+            function(__VA_ARGS__, RVIT_F32);  \
+        else if ((dtype) == RVIT_F16)         \
+            function(__VA_ARGS__, RVIT_F16);  \
+        else                                  \
+            function(__VA_ARGS__, RVIT_BF16); \
+    } while (0)
+
 typedef float vec __attribute__((vector_size(VL * 4)));
 typedef int32_t ivec __attribute__((vector_size(VL * 4)));
 typedef uint32_t uvec __attribute__((vector_size(VL * 4)));
@@ -70,9 +81,7 @@ INLINE vec vec_select(ivec mask, vec a, vec b)
     return (vec)((mask & (ivec)a) | (~mask & (ivec)b));
 }
 
-#if !defined(__F16C__)
 typedef uint16_t half_vec __attribute__((vector_size(VL * 2)));
-#endif
 
 /* Without a conversion instruction: core/half.h, on vectors. */
 INLINE vec half_load(const uint16_t *p)
@@ -113,24 +122,54 @@ INLINE void half_store(uint16_t *p, vec v)
 #endif
 }
 
-/* Loads n lanes, 1..VL, from element i of an array of float16 or float32; the other lanes are zero. */
-INLINE vec any_load(const void *p, int64_t i, int64_t n, int half)
+INLINE vec bf16_load(const uint16_t *p)
 {
-    if (half) {
+    half_vec half;
+    memcpy(&half, p, sizeof half);
+    return (vec)(__builtin_convertvector(half, uvec) << 16);
+}
+
+/* Not by the instruction of AVX512-BF16, which takes subnormal numbers as zero. */
+INLINE void bf16_store(uint16_t *p, vec v)
+{
+    const uvec bits = (uvec)v, top = bits >> 16;
+    const ivec is_nan = ((ivec)v & 0x7fffffff) > 0x7f800000;
+    const uvec number = (bits + 0x7fff + (top & 1)) >> 16, nan = top | 0x40;
+    const half_vec half = __builtin_convertvector(((uvec)is_nan & nan) | (~(uvec)is_nan & number), half_vec);
+    memcpy(p, &half, sizeof half);
+}
+
+INLINE vec narrow_load(const uint16_t *p, rvit_dtype dtype)
+{
+    return dtype == RVIT_F16 ? half_load(p) : bf16_load(p);
+}
+
+INLINE void narrow_store(uint16_t *p, vec v, rvit_dtype dtype)
+{
+    if (dtype == RVIT_F16)
+        half_store(p, v);
+    else
+        bf16_store(p, v);
+}
+
+/* Loads n lanes, 1..VL, from element i of an array; the other lanes are zero. */
+INLINE vec any_load(const void *p, int64_t i, int64_t n, rvit_dtype dtype)
+{
+    if (dtype != RVIT_F32) {
         if (n == VL)
-            return half_load((const uint16_t *)p + i);
+            return narrow_load((const uint16_t *)p + i, dtype);
         uint16_t lanes[VL] = {0};
         memcpy(lanes, (const uint16_t *)p + i, (size_t)n * sizeof *lanes);
-        return half_load(lanes);
+        return narrow_load(lanes, dtype);
     }
     return n == VL ? vec_load((const float *)p + i) : vec_load_part((const float *)p + i, n);
 }
 
-INLINE void any_store(void *p, int64_t i, vec v, int64_t n, int half)
+INLINE void any_store(void *p, int64_t i, vec v, int64_t n, rvit_dtype dtype)
 {
-    if (half) {
+    if (dtype != RVIT_F32) {
         uint16_t lanes[VL];
-        half_store(n == VL ? (uint16_t *)p + i : lanes, v);
+        narrow_store(n == VL ? (uint16_t *)p + i : lanes, v, dtype);
         if (n < VL)
             memcpy((uint16_t *)p + i, lanes, (size_t)n * sizeof *lanes);
     } else if (n == VL) {

@@ -53,7 +53,7 @@ static const char *place(int value)
 }
 
 static const struct option_row option_rows[] = {
-    BENCH_ROWS(options, RVIT_F16, "f32"),
+    BENCH_ROWS(options, RVIT_BF16, "f32"),
     {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(options, device.n_threads, 0, 1024)},
     {"prune", "'NAME SETTING=X; ...'", "the variants: the tool's policies and options ('none; l2 keep=0.5; l2 keep=0.2')",
      OPTION_TEXT(options, prune)},

@@ -16,7 +16,7 @@ typedef struct options {
 } options;
 
 static const struct option_row option_rows[] = {
-    BENCH_ROWS(options, RVIT_F16, "f16"),
+    BENCH_ROWS(options, RVIT_BF16, "f16"),
     {"cache", "FILE", "kernels that the device has compiled: read if it is there, and written", OPTION_TEXT(options, cache)},
 };
 static const struct option_command command = {

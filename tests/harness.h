@@ -76,6 +76,8 @@ void expect_status_at(rvit_status found, rvit_status wanted, const char *word, c
 int supported(side s, const char *feature, rvit_status status);
 /* Whether the list has it that the device under test lacks the feature. */
 int lacks(const char *feature);
+/* How many of f32, f16, bf16 the device under test stores: the last may be lacking. */
+int n_types(void);
 /* Why a test is expected to fail on the device under test; NULL if it is not. */
 const char *known_failure(const char *test);
 

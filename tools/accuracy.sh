@@ -2,7 +2,7 @@
 # Top-1 of the demo checkpoint on its sheet of test tiles, dense and under every policy at several rates, on each backend named.
 # Prints a Markdown table; --json FILE also writes the figures there. Exits 1 if two backends differ by more than 0.3 points.
 #
-# usage: tools/accuracy.sh [--tiles N] [--dtype f32|f16] [--only PATTERN] [--json FILE] BACKEND...
+# usage: tools/accuracy.sh [--tiles N] [--dtype f32|f16|bf16] [--only PATTERN] [--json FILE] BACKEND...
 # PATTERN picks rows, as 'tome|evit keep=0.7'. RAGGEDVIT names the tool (build/release/tools/raggedvit).
 set -euo pipefail
 cd "$(dirname "$0")/.."

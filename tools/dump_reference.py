@@ -5,7 +5,9 @@ Needs torch, torchvision, timm, transformers, safetensors and numpy from PyPI.
 
   dump_reference.py --out DIR
       Small models of every kind, as JSON: names and shapes of the tensors as the library in question names them, how each was filled,
-      and the outputs. tests/model/data was made so; test_dumps reads it.
+      and the outputs; and how far the library itself is off in float16 and bfloat16. tests/model/data was made so; test_dumps reads it.
+  dump_reference.py --errors DIR
+      Measures only the latter, for the dumps that are in DIR, and writes it there.
   dump_reference.py --full PROGRAM [--only TEXT] [--keep DIR]
       Models of full size, with checkpoint files written by safetensors and transformers, and runs PROGRAM (test_dumps) over them, which
       prints the largest differences. Takes some minutes and 6 GB of memory; the files go to a temporary folder, or to DIR and stay.
@@ -14,6 +16,7 @@ How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) 
 tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i).
 """
 import argparse
+import copy
 import json
 import math
 import pathlib
@@ -35,6 +38,7 @@ except ImportError as error:
 OWN, BICUBIC, BILINEAR = 0, 1, 2  # rvit_resample; OWN: what the model itself does
 IMAGE_STREAM = 1 << 20
 TYPES = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+NARROW = {"f16": torch.float16, "bf16": torch.bfloat16}
 
 
 def noise(stream, n):
@@ -81,7 +85,8 @@ def images_of(n, size, channels=3):
 
 
 class Dump:
-    """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, and outputs(tensors, images)."""
+    """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, build(tensors, images), which makes it in float64, and
+    run(model, images)."""
 
     features = False
     config = None
@@ -90,13 +95,24 @@ class Dump:
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
-    def describe(self, tensors):
+    def evaluate(self, tensors):
+        """The outputs in float64, and the largest errors of the model itself, turned to 16 bits."""
         images = images_of(self.n_images, self.run_at or self.trained_size)
         with torch.no_grad():
-            outputs = self.outputs({k: v.double() for k, v in tensors.items()}, images)
+            model = self.build({k: v.double() for k, v in tensors.items()}, images)
+            outputs = self.run(model, images)
+            errors = {}
+            for name, dtype in NARROW.items():
+                got = self.run(copy.deepcopy(model).to(dtype), images.to(dtype))
+                errors[name] = float(f"{(got.double() - outputs).abs().max():.3g}")
+        return outputs, errors
+
+    def describe(self, tensors):
+        outputs, errors = self.evaluate(tensors)
         text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
         text["config"] = self.config
+        text["torch_errors"] = errors
         text["outputs"] = outputs.double().tolist()
         return text
 
@@ -136,7 +152,7 @@ class Timm(Dump):
     def create(self, **more):
         return timm.create_model(self.arch, **{**self.kwargs, **more}).eval()
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         model = self.create(img_size=tuple(images.shape[-2:])).double()
         if "register_tokens" not in tensors:  # timm's own filter knows DINOv2's names
             for ours, theirs in self.rename:
@@ -146,6 +162,9 @@ class Timm(Dump):
             mode = "bilinear" if self.resample == BILINEAR else "bicubic"
             tensors["pos_embed"] = resampled(tensors["pos_embed"], model.num_prefix_tokens, size, mode)
         model.load_state_dict(checkpoint_filter_fn(tensors, model))
+        return model
+
+    def run(self, model, images):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
@@ -184,9 +203,12 @@ class HuggingFace(Dump):
             safetensors.torch.save_file(tensors, f"{folder}/model.safetensors", {"format": "pt"})
             return self.kind.from_pretrained(folder, dtype=next(iter(tensors.values())).dtype).eval()
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         model = self.load(tensors)
         assert all(p.dtype == torch.float64 for p in model.parameters())
+        return model
+
+    def run(self, model, images):
         # DINOv2's always do.
         choice = {} if "dino" in self.kind.__name__.lower() else {"interpolate_pos_encoding": bool(self.run_at)}
         out = model(images, **choice)
@@ -240,9 +262,12 @@ class Torchvision(Dump):
     def create(self):
         return torchvision.models.VisionTransformer(**self.kwargs).eval()
 
-    def outputs(self, tensors, images):
+    def build(self, tensors, images):
         model = self.create().double()
         model.load_state_dict(tensors)
+        return model
+
+    def run(self, model, images):
         return model(images)
 
 
@@ -381,14 +406,30 @@ def full_models():
     yield lambda: HuggingFace("hf_deit_small_teacher", "DeiTForImageClassificationWithTeacher", **small)
 
 
+def write_dump(path, text, described):
+    tensors = ",\n".join(json.dumps(entry) for entry in described)
+    path.write_text(json.dumps(text)[:-1] + ',\n"tensors": [\n' + tensors + "]}\n")
+
+
+def measure_errors(folder):
+    for dump in small_models():
+        path = folder / f"{dump.name}.json"
+        text = json.loads(path.read_text())
+        outputs, errors = dump.evaluate(fill(dump.shapes, dump.dtype)[0])
+        difference = float(abs(outputs.numpy() - numpy.array(text["outputs"])).max())
+        assert difference < 1e-9, f"{path}: the outputs now differ by {difference}"
+        described, exact = text.pop("tensors"), text.pop("outputs")
+        write_dump(path, {**text, "torch_errors": errors, "outputs": exact}, described)
+        print(f"{dump.name}: {errors}, outputs differ by {difference:.1g}", flush=True)
+
+
 def dump_small(folder):
     folder.mkdir(parents=True, exist_ok=True)
     for dump in small_models():
         tensors, described = fill(dump.shapes, dump.dtype)
         text = dump.describe(tensors)
         path = folder / f"{dump.name}.json"
-        tensors = ",\n".join(json.dumps(entry) for entry in described)
-        path.write_text(json.dumps(text)[:-1] + ',\n"tensors": [\n' + tensors + "]}\n")
+        write_dump(path, text, described)
         print(f"{path}: {path.stat().st_size} bytes, outputs of deviation {numpy.std(text['outputs']):.3f}")
 
 
@@ -415,6 +456,7 @@ def run_full(program, only, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=pathlib.Path, help="write the small dumps to this folder")
+    parser.add_argument("--errors", type=pathlib.Path, metavar="DIR", help="measure the 16-bit errors of the small dumps there")
     parser.add_argument("--full", metavar="PROGRAM", help="make large models and run test_dumps over them")
     parser.add_argument("--only", help="of the large models, those whose name holds this")
     parser.add_argument("--keep", type=pathlib.Path, help="leave the large files in this folder")
@@ -423,14 +465,16 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     if options.out:
         dump_small(options.out)
+    if options.errors:
+        measure_errors(options.errors)
     if options.full and options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         sys.exit(run_full(options.full, options.only, options.keep) != 0)
     if options.full:
         with tempfile.TemporaryDirectory() as folder:
             sys.exit(run_full(options.full, options.only, pathlib.Path(folder)) != 0)
-    if not options.out:
-        parser.error("nothing to do: --out or --full")
+    if not options.out and not options.errors:
+        parser.error("nothing to do: --out, --errors or --full")
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ class Model:
     """A Vision Transformer on a device.
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
-    "vulkan"; index: the device within it. dtype: "f32" or "f16", storage of weights and activations. image_size: side of the images if it
+    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16" (not on every Vulkan device), storage of
+    weights and activations. image_size: side of the images if it
     is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
@@ -146,7 +147,8 @@ class Model:
         """A model with the weights of a VisionTransformer or VisionTransformerDistilled of timm, or of a ViTForImageClassification or
         DeiTForImageClassification(WithTeacher) of Hugging Face: what it computes in eval mode. The weights are copied: see update.
 
-        backend and index: None: where the module is. dtype: None: "f16" for a float16 module, else "f32".
+        backend and index: None: where the module is. dtype: None: "f16" for a float16 module, "bf16" for a bfloat16 one where the device
+        computes in it, else "f32".
         UNSUPPORTED names what the library does not compute as the module does, hooks included.
         """
         facts = _modules.read(module, _inside_only)
@@ -155,7 +157,7 @@ class Model:
         self = cls.__new__(cls)
         self._prepare(place if backend is None else backend, _modules.storage_of(module) if dtype is None else dtype,
                       (ordinal if same else -1) if index is None else index, tier, n_threads, poll_us, max_sessions, max_batch)
-        self._open(_modules.checkpoint(self._lib, module, facts))
+        self._open(_modules.checkpoint(self._lib, module, facts), widens=dtype is None)
         labels = getattr(getattr(module, "config", None), "id2label", None)
         self.class_names = [str(labels[i]) for i in sorted(labels)] if isinstance(labels, dict) else None
         return self
@@ -175,10 +177,18 @@ class Model:
         self._model_desc = new("rvit_model_desc", dtype=choice("dtype", dtype, DTYPES))
         self._lib: Library = library()
 
-    def _open(self, checkpoint: Handle) -> None:
+    def _open(self, checkpoint: Handle, widens: bool = False) -> None:
+        """widens: in float32, which holds bfloat16 too, on a device that does not compute in the latter."""
         lib = self._lib
         self._device = lib.own("device", ctypes.byref(self._device_desc))
-        self._handle = lib.own("model", self._device, checkpoint, ctypes.byref(self._model_desc), keeps=(self._device,))
+        arguments = (self._device, checkpoint, ctypes.byref(self._model_desc))
+        try:
+            self._handle = lib.own("model", *arguments, keeps=(self._device,))
+        except RaggedVitError as error:
+            if not widens or error.status != Status.UNSUPPORTED or self._model_desc.dtype != DTYPES["bf16"]:
+                raise
+            self._model_desc.dtype = DTYPES["f32"]
+            self._handle = lib.own("model", *arguments, keeps=(self._device,))
         info, device_info = new("rvit_model_info"), new("rvit_device_info")
         lib.rvit_model_get_info(self._handle, ctypes.byref(info))
         lib.rvit_device_get_info(self._device, ctypes.byref(device_info))

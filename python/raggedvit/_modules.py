@@ -279,6 +279,6 @@ def place_of(module: Any) -> tuple[str, int]:
 
 
 def storage_of(module: Any) -> str:
-    """The type of weights and activations that is as exact as the module's: "f32" for bfloat16, which float16 does not hold."""
+    """The type of weights and activations that is the module's; "f32" for a mixture, and for those that are wider."""
     kinds = {str(tensor.dtype) for tensor in module.state_dict().values()}
-    return "f16" if kinds == {"torch.float16"} else "f32"
+    return "f16" if kinds == {"torch.float16"} else "bf16" if kinds == {"torch.bfloat16"} else "f32"

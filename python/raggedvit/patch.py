@@ -44,7 +44,7 @@ def timm(model: torch.nn.Module, policy: str = "evit", keep: float | None = None
          threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
          seed: int | None = None, dtype: str | None = None, max_batch: int | None = None, n_threads: int = 0) -> torch.nn.Module:
     """Patches a model of timm in place, and returns it. policy, keep, blocks ...: as Model.classify documents them, but for "mask". dtype:
-    of the recorded forward, "f32" or "f16"; None: "f16" for a float16 module, else "f32". max_batch: as Model documents it. A patched model
+    of the recorded forward, "f32", "f16" or "bf16"; None: as Model.from_module chooses. max_batch: as Model documents it. A patched model
     may be patched again, with another policy."""
     prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
     _patch(model, "timm", State(prune, dtype, max_batch, n_threads))

@@ -35,10 +35,11 @@ class ModelTest(unittest.TestCase):
         logits = np.concatenate([self.model.classify(images[i : i + 16], "none").logits for i in range(0, 64, 16)])
         self.assertLess(np.abs(logits - wanted).max(), 1e-4)
 
-    def test_f16(self):
-        model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype="f16", n_threads=2)
-        difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
-        self.assertTrue(0 < difference < 4e-2, difference)
+    def test_16_bits(self):
+        for dtype, least, most in (("f16", 0, 4e-3), ("bf16", 1e-3, 3.2e-2)):
+            model = raggedvit.Model(support.CHECKPOINT, backend="cpu", dtype=dtype, n_threads=2)
+            difference = np.abs(model.classify(self.images, "none").logits - support.reference_logits()[:4]).max()
+            self.assertTrue(least < difference < most, (dtype, difference))
 
     def test_what_is_kept(self):
         result = self.model.classify(self.images, "l2", keep=0.5)

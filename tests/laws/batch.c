@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+
 static const int32_t lengths[] = {17, 0, 1, 40, 64, 5, 0, 65, 33, 2, 16, 80};
 #define N_IMAGES ((int32_t)(sizeof lengths / sizeof lengths[0]))
 #define ROWS 400
@@ -37,7 +39,7 @@ static void expect_same_image(const pipeline *a, int32_t image_a, const pipeline
 static void permuting_images_permutes_outputs(void **state)
 {
     (void)state;
-    for (int t = 0; t < n_law_types(); t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++)
             for (int round = 0; round < 3; round++) {
                 if (leaves_out(t + prune + round, 3))
@@ -48,8 +50,8 @@ static void permuting_images_permutes_outputs(void **state)
                 random_seed((uint64_t)round);
                 if (round)
                     random_shuffle(order, N_IMAGES);
-                pipeline *straight = filled(law_types[t], (pipeline_prune)prune, NULL);
-                pipeline *permuted = filled(law_types[t], (pipeline_prune)prune, order);
+                pipeline *straight = filled(types[t], (pipeline_prune)prune, NULL);
+                pipeline *permuted = filled(types[t], (pipeline_prune)prune, order);
                 arrays_upload();
                 expect_ok(pipeline_enqueue(straight, H.stream[DEVICE]));
                 expect_ok(pipeline_enqueue(permuted, H.stream[DEVICE]));
@@ -64,14 +66,14 @@ static void permuting_images_permutes_outputs(void **state)
 static void one_call_equals_many(void **state)
 {
     (void)state;
-    for (int t = 0; t < n_law_types(); t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++) {
             if (leaves_out(t + prune, 2))
                 continue;
-            pipeline *together = filled(law_types[t], (pipeline_prune)prune, NULL);
+            pipeline *together = filled(types[t], (pipeline_prune)prune, NULL);
             pipeline *alone[N_IMAGES];
             for (int32_t i = 0; i < N_IMAGES; i++) {
-                alone[i] = pipeline_new(law_types[t], (pipeline_prune)prune, N_IMAGES, MAX_LEN, ROWS, 0);
+                alone[i] = pipeline_new(types[t], (pipeline_prune)prune, N_IMAGES, MAX_LEN, ROWS, 0);
                 pipeline_set_lengths(alone[i], &lengths[i], 1);
                 pipeline_set_image(alone[i], 0, (uint64_t)i);
             }
@@ -124,12 +126,12 @@ static void expect_dense(const pipeline *p, const array *pruned, const array *de
 static void keeping_all_equals_dense(void **state)
 {
     (void)state;
-    for (int t = 0; t < n_law_types(); t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_MASK; prune++) {
             if (!pipeline_can_keep_all((pipeline_prune)prune))
                 continue;
-            const int64_t row = 32 * rvit_dtype_size(law_types[t]);
-            pipeline *pruned = filled(law_types[t], (pipeline_prune)prune, NULL), *dense = filled(law_types[t], PRUNE_NOTHING, NULL);
+            const int64_t row = 32 * rvit_dtype_size(types[t]);
+            pipeline *pruned = filled(types[t], (pipeline_prune)prune, NULL), *dense = filled(types[t], PRUNE_NOTHING, NULL);
             if (pruned->keep_in)
                 memset(pruned->keep_in->host, 1, (size_t)pruned->rows);
             else
@@ -159,9 +161,9 @@ static void keeping_all_equals_dense(void **state)
 static void pack_gather_and_unpack_agree(void **state)
 {
     (void)state;
-    for (int t = 0; t < n_law_types(); t++) {
-        const int64_t row = 32 * rvit_dtype_size(law_types[t]);
-        pipeline *p = filled(law_types[t], PRUNE_CLS, NULL);
+    for (int t = 0; t < n_types(); t++) {
+        const int64_t row = 32 * rvit_dtype_size(types[t]);
+        pipeline *p = filled(types[t], PRUNE_CLS, NULL);
         pipeline_run(p);
         const int32_t n_after = ((const int32_t *)(const void *)p->cu_after->result[DEVICE])[N_IMAGES];
         const int32_t *src_rows = (const int32_t *)(const void *)p->src_rows->result[DEVICE];
@@ -177,9 +179,9 @@ static void pack_gather_and_unpack_agree(void **state)
 static void pack_and_merge_agree(void **state)
 {
     (void)state;
-    for (int t = 0; t < n_law_types(); t++) {
-        const int64_t row = 32 * rvit_dtype_size(law_types[t]);
-        pipeline *p = filled(law_types[t], PRUNE_MERGE, NULL);
+    for (int t = 0; t < n_types(); t++) {
+        const int64_t row = 32 * rvit_dtype_size(types[t]);
+        pipeline *p = filled(types[t], PRUNE_MERGE, NULL);
         pipeline_run(p);
         const int32_t n_after = ((const int32_t *)(const void *)p->cu_after->result[DEVICE])[N_IMAGES];
         float sum = 0;
@@ -199,11 +201,11 @@ static void poison_changes_nothing(void **state)
 {
     (void)state;
     static const uint8_t bytes[] = {0, POISON, 0x7f};
-    for (int t = 0; t < n_law_types(); t++)
+    for (int t = 0; t < n_types(); t++)
         for (int prune = PRUNE_CLS; prune <= PRUNE_NOTHING; prune++) {
             pipeline *p[3];
             for (int i = 0; i < 3; i++) {
-                p[i] = filled(law_types[t], (pipeline_prune)prune, NULL);
+                p[i] = filled(types[t], (pipeline_prune)prune, NULL);
                 pipeline_fill_unused(p[i], bytes[i]);
             }
             arrays_upload();

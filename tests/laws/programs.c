@@ -257,7 +257,7 @@ static void weights_of_the_program(void **state)
 {
     (void)state;
     static const int32_t sizes[][2] = {{128, 96}, {64, 8}, {256, 192}}; /* the last is not copied by a kernel on every device */
-    for (int dtype = RVIT_F32; dtype < n_law_types(); dtype++)
+    for (int dtype = RVIT_F32; dtype < n_types(); dtype++)
         for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
             weight_chain c = {.in = sizes[s][0], .out = sizes[s][1], .dtype = (rvit_dtype)dtype};
             const int64_t element = rvit_dtype_size(c.dtype), weight_size = (int64_t)c.in * c.out * element;

@@ -110,8 +110,10 @@ static void other_policies_and_types(void **state)
     replay(RVIT_F16, PRUNE_FUSED, 50);
     replay(RVIT_F16, PRUNE_PREDICTOR, 50);
     replay(RVIT_F16, PRUNE_MERGE, 50);
-    if (!lacks("bf16"))
-        replay(RVIT_BF16, PRUNE_MERGE, 50);
+    if (lacks("bf16"))
+        return;
+    replay(RVIT_BF16, PRUNE_CLS, 50);
+    replay(RVIT_BF16, PRUNE_MERGE, 50);
 }
 
 /* Launches of one program run one after another, whatever their streams, and several may be enqueued before anyone waits. */

@@ -185,8 +185,8 @@ static void check_session(fixture *f, int policy, int variant)
 static void memory_is_known_before(void **state)
 {
     (void)state;
-    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
-    for (int t = 0; t < 2; t++) {
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+    for (int t = 0; t < n_types(); t++) {
         fixture *f = open_fixture(types[t]);
         for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++)
             for (int variant = 0; variant < N_VARIANTS; variant++)

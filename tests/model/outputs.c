@@ -176,8 +176,9 @@ static void cls_attention(void **state)
 static void fixed_batches(void **state)
 {
     (void)state;
-    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
-    for (int t = 0; t < 2; t++) {
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+    static const float differences[] = {1e-5f, 4e-3f, 3e-2f};
+    for (int t = 0; t < n_types(); t++) {
         const toy *m = toy_new(&spec);
         const float *images = toy_images(m, N_IMAGES, 4);
         rvit_model *model = open_model(m, types[t]);
@@ -187,7 +188,7 @@ static void fixed_batches(void **state)
             desc.fixed_batch = 1;
             rvit_session *fixed = open_session(model, &desc);
             const float *a = run_session(any, m, images, N_IMAGES, NULL), *b = run_session(fixed, m, images, N_IMAGES, NULL);
-            assert_true(largest_difference(a, b, N_IMAGES * CLASSES) < (t ? 4e-3 : 1e-5));
+            assert_true(largest_difference(a, b, N_IMAGES * CLASSES) < differences[t]);
             const float *again = run_session(fixed, m, images, N_IMAGES, NULL);
             assert_memory_equal(again, b, N_IMAGES * CLASSES * sizeof(float));
             rvit_run_args args = RVIT_RUN_ARGS_INIT;

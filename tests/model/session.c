@@ -135,9 +135,9 @@ static void traced_values(void **state)
 {
     (void)state;
     enum { N_IMAGES = 3 };
-    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
-    static const double tolerances[] = {2e-5, 1e-2};
-    for (int t = 0; t < 2; t++)
+    static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
+    static const double tolerances[] = {2e-5, 1e-2, 8e-2};
+    for (int t = 0; t < n_types(); t++)
         for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_EVIT; policy++) {
             const toy *m = toy_new(&spec);
             const float *images = toy_images(m, N_IMAGES, 6);

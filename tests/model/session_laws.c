@@ -24,7 +24,7 @@ static const toy_spec distilled = {.dim = 64,
                                    .n_predictors = 2,
                                    .rotary = 1};
 static const toy_spec *const specs[] = {&spec, &distilled};
-static const rvit_dtype types[] = {RVIT_F32, RVIT_F16};
+static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
 
 enum { N_IMAGES = 5, CLASSES = 7 };
 
@@ -51,7 +51,7 @@ static void permuting_images_permutes_logits(void **state)
     (void)state;
     static const int32_t order[N_IMAGES] = {3, 0, 4, 2, 1};
     for (int i = 0; i < 2; i++)
-        for (int t = 0; t < 2; t++)
+        for (int t = 0; t < n_types(); t++)
             for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
                 if (leaves_out(i + 2 * t + policy, 4))
                     continue;
@@ -76,7 +76,7 @@ static void one_run_equals_many(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        for (int t = 0; t < 2; t++)
+        for (int t = 0; t < n_types(); t++)
             for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++) {
                 if (leaves_out(i + 2 * t + policy, 4))
                     continue;
@@ -122,7 +122,7 @@ static void keeping_all_equals_none(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++)
-        for (int t = 0; t < 2; t++) {
+        for (int t = 0; t < n_types(); t++) {
             const toy *m = toy_new(specs[i]);
             const float *images = toy_images(m, N_IMAGES, 3);
             rvit_model *model = open_model(m, types[t]);

@@ -43,7 +43,8 @@ static const struct command commands[] = {
       "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
       "diverges. When near-ties make the two keep different tokens, B runs again with A's, so that logits are compared like with like; "
       "tome and evit-fused cannot do that, and such images, at most half of all, are left out. Without --images the input is seeded, "
-      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 2e-2 between the two.",
+      "smoothed normal noise. Tolerance of the logits: 1e-4 for f32, 4e-3 for f16, 3.2e-2 for bf16; 2e-2 between f32 and f16, 1.6e-1 "
+      "between bf16 and another.",
       "raggedvit verify deit_tiny.safetensors --backend vulkan --against cpu --prune evit --keep 0.7", 1, 1, VERIFY},
      "compares two devices on the same images",
      true,
@@ -163,9 +164,9 @@ static const struct option_row option_rows[] = {
     {"position", "NAME", "what tells where a patch lies: %s (as the architecture)",
      OPTION_CHOICE(T, checkpoint.position, position, RVIT_POSITION_TABLE, RVIT_POSITION_NONE), .commands = MODELS},
     {"eps", "X", "of the layernorms (as the architecture)", OPTION_NUMBER(T, checkpoint.eps, 1e-30, 1), .commands = MODELS},
-    {"dtype", "TYPE", "storage of weights and activations: %s (f32)", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, RVIT_F16),
+    {"dtype", "TYPE", "storage of weights and activations: %s (f32)", OPTION_CHOICE(T, dtype, choice_dtype, RVIT_F32, RVIT_BF16),
      .commands = TIMES},
-    {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_F16),
+    {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_BF16),
      .commands = VERIFY, .given = GIVEN_AGAINST_DTYPE},
     {"batch", "N", "images a run, %s (32, or fewer if there are fewer)", OPTION_INTEGER(T, batch, 1, 4096), .commands = RUNS},
     {"batches", "LIST", "images of a run, ascending, each %s (1,4,16, and on a GPU 64)", OPTION_ASCENDING(T, batches, n_batches, 1, 4096),

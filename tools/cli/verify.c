@@ -209,7 +209,8 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     if (code != EXIT_OK)
         return code;
     rvit_select_args select = RVIT_SELECT_ARGS_INIT;
-    figures->tolerance = verify_by_dtype(self, 1e-4, 4e-3, 2e-2);
+    static const struct by_dtype tolerances = {.equal = {1e-4, 4e-3, 3.2e-2}, .mixed = {[RVIT_F16] = 2e-2, [RVIT_BF16] = 1.6e-1}};
+    figures->tolerance = verify_by_dtype(self, &tolerances);
     figures->n_stages = rvit_session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);
     self->fused = figures->n_stages > 0 && rvit_session_get_select(self->run_a, 0, &select) == RVIT_OK && select.fuse_dim > 0;

@@ -26,8 +26,11 @@ struct verify {
     struct figures figures;
 };
 
-/* Picks a value by storage type: both f32, both f16, or one of each. */
-double verify_by_dtype(const struct verify *self, double f32, double f16, double mixed);
+/* A value for each storage type that both devices have, and for each that is the less precise of two. */
+struct by_dtype {
+    double equal[3], mixed[3]; /* of bf16: eight times those of f16, which has three bits more */
+};
+double verify_by_dtype(const struct verify *self, const struct by_dtype *values);
 bool verify_is_same_device(const struct verify *self);
 bool verify_within_tolerance(const struct figures *figures);
 void verify_print_prologue(const struct verify *self);

@@ -4,9 +4,10 @@
 #include "json.h"
 #include "verify.h"
 
-double verify_by_dtype(const struct verify *self, double f32, double f16, double mixed)
+double verify_by_dtype(const struct verify *self, const struct by_dtype *values)
 {
-    return self->a.dtype != self->b.dtype ? mixed : self->a.dtype == RVIT_F32 ? f32 : f16;
+    const rvit_dtype a = self->a.dtype, b = self->b.dtype;
+    return a == b ? values->equal[a] : values->mixed[a > b ? a : b];
 }
 
 bool verify_is_same_device(const struct verify *self)
@@ -19,7 +20,8 @@ bool verify_is_same_device(const struct verify *self)
 /* Above this value, relative to its largest value, a block counts as diverged: about ten times the difference between correct devices. */
 static double block_tolerance(const struct verify *self)
 {
-    return verify_by_dtype(self, 1e-5, 2e-3, 1e-2);
+    static const struct by_dtype tolerances = {.equal = {1e-5, 2e-3, 1.6e-2}, .mixed = {[RVIT_F16] = 1e-2, [RVIT_BF16] = 8e-2}};
+    return verify_by_dtype(self, &tolerances);
 }
 
 bool verify_within_tolerance(const struct figures *figures)
