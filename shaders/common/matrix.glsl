@@ -1,6 +1,7 @@
 // Cooperative matrices of half floats, with MATRIX_BF16 of bfloat16, with float accumulators, in sizes that the device names. Define
-// SPEC_SUBGROUP, SPEC_MATRIX_M, SPEC_MATRIX_N and SPEC_MATRIX_K. Operands are staged in shared memory as rows of eight-element units: loading them from the arrays
-// themselves would reach past the live rows. A row is padded by one unit, so that rows below each other lie in different banks.
+// SPEC_SUBGROUP, SPEC_MATRIX_M, SPEC_MATRIX_N and SPEC_MATRIX_K. Operands are staged in shared memory as rows of eight-element units:
+// loading them from the arrays themselves would reach past the live rows. A row is padded by one unit, so that rows below each other lie in
+// different banks.
 #ifndef MATRIX_GLSL
 #define MATRIX_GLSL
 
