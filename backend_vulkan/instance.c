@@ -203,6 +203,9 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
         physical->why_no_matrix =
             lacking != 0 ? rvit_vk_feature_missing(lacking)
                          : rvit_vk_find_matrix(instance, &properties, physical->features & named, &subgroup, handle, &physical->matrix);
+    const uint32_t unlisted = RVIT_VK_BF16_FEATURES & physical->features & ~named;
+    if (physical->why_no_matrix == NULL && unlisted != 0)
+        physical->matrix.why_no_bf16 = rvit_vk_feature_missing(unlisted);
     choose_tier(physical);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         *out_why_not = "it binds too few storage buffers at a time";
