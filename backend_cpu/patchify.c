@@ -15,8 +15,8 @@ static void patchify_lines(void *context, int64_t begin, int64_t end, int thread
 {
     (void)thread;
     const patchify_job *job = context;
-    const int64_t patch = job->patch_size, width = job->channels * patch * patch, stride = job->out_stride,
-                  element = rvit_cpu_size(job->dtype);
+    const int64_t patch = job->patch_size, width = job->channels * patch * patch, stride = job->out_stride;
+    const int64_t element = rvit_cpu_size(job->dtype);
     const int64_t tokens = job->n_prefix + job->grid_height * job->grid_width;
     for (int64_t i = begin; i < end; i++) {
         const int64_t image = i / job->grid_height, line = i % job->grid_height;

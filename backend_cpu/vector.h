@@ -124,9 +124,15 @@ INLINE void half_store(uint16_t *p, vec v)
 
 INLINE vec bf16_load(const uint16_t *p)
 {
+#if VL == 16
+    return (vec)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)p)), 16);
+#elif defined(__AVX2__)
+    return (vec)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const void *)p)), 16);
+#else
     half_vec half;
     memcpy(&half, p, sizeof half);
     return (vec)(__builtin_convertvector(half, uvec) << 16);
+#endif
 }
 
 /* Not by the instruction of AVX512-BF16, which takes subnormal numbers as zero. */

@@ -1,7 +1,7 @@
 /* GEMMs by cuBLASLt, which is opened at run time by the first op that could use it. It accumulates in
    float32, adds a bias in the type of the output, and adds a residual as matrix C. Of the activations
-   it has the tanh GELU alone, so the epilogue kernel computes them all (rvit_cu_tile_gemm says when
-   that is worth it). A gated product is wider than its output: the backend's own kernel makes it. cuBLASLt is asked for an algorithm once
+   it has the tanh GELU alone; the epilogue kernel computes the others (rvit_cu_tile_gemm says when that
+   is worth it). A gated product is wider than its output: the backend's own kernel makes it. cuBLASLt is asked for an algorithm once
    for each shape; where it has none, the backend's own kernel runs. */
 #include "backend_cuda/cu.h"
 #include "backend_cuda/linear_lt.h"
@@ -39,7 +39,7 @@ _Static_assert(sizeof(lt_functions) == N_FUNCTIONS * sizeof(void (*)(void)), "on
 /* out^T [n, m] = weight^T-of-a-column-major-matrix x^T + c^T: what is row-major here is column-major there, transposed. */
 typedef struct shape {
     int64_t m, n, k;
-    int32_t dtype, out_dtype, has_bias, has_residual; /* has_bias: cuBLASLt adds it */
+    int32_t dtype, out_dtype, epilogue, has_residual; /* epilogue: of cuBLASLt */
     uint32_t alignment;                               /* of all arrays, up to 256 */
     int32_t whole;                                    /* sums must not be split. Shapes are compared as bytes: no gaps */
 } shape;
@@ -138,12 +138,19 @@ static int type_of(rvit_dtype dtype)
     return dtype == RVIT_F32 ? LT_R_32F : dtype == RVIT_F16 ? LT_R_16F : LT_R_16BF;
 }
 
-/* The bias in the type of the output; one that an activation follows is not for cuBLASLt to round. */
+/* Whether cuBLASLt applies the activation, in the pass that makes the product. */
+static int activates(const rvit_cu_queue *queue, const rvit_linear_args *args)
+{
+    return args->activation == RVIT_ACTIVATION_GELU_TANH && args->out_dtype != RVIT_F32 && args->residual.buffer == NULL &&
+           (args->bias.buffer == NULL || queue->narrow_bias.buffer != NULL);
+}
+
+/* The bias in the type of the output. One that the epilogue kernel could add is not for cuBLASLt to round. */
 static rvit_view bias_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
 {
     if (args->out_dtype == RVIT_F32)
         return args->bias;
-    return args->activation != RVIT_ACTIVATION_NONE ? (rvit_view){NULL, 0} : queue->narrow_bias;
+    return args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args) ? (rvit_view){NULL, 0} : queue->narrow_bias;
 }
 
 /* Rows (m) of the GEMM. */
@@ -158,12 +165,21 @@ static shape shape_of(const rvit_cu_queue *queue, const rvit_linear_args *args)
     s.whole = queue->bucket_rows > 0;
     s.m = rows_of(queue, args), s.n = args->out_features, s.k = args->in_features;
     s.dtype = type_of(args->dtype), s.out_dtype = type_of(args->out_dtype);
-    s.has_bias = bias_of(queue, args).buffer != NULL, s.has_residual = args->residual.buffer != NULL;
+    const int with_bias = bias_of(queue, args).buffer != NULL;
+    s.epilogue = activates(queue, args) ? with_bias ? LT_EPILOGUE_GELU_BIAS : LT_EPILOGUE_GELU
+                 : with_bias            ? LT_EPILOGUE_BIAS
+                                        : LT_EPILOGUE_NONE;
+    s.has_residual = args->residual.buffer != NULL;
     const uintptr_t bits = (uintptr_t)rvit_cu_at(args->x) | (uintptr_t)rvit_cu_at(args->weight) |
                            (uintptr_t)rvit_cu_at(bias_of(queue, args)) | (uintptr_t)rvit_cu_at(args->residual) |
                            (uintptr_t)rvit_cu_at(args->out) | 256;
     s.alignment = (uint32_t)(bits & (~bits + 1));
     return s;
+}
+
+static int has_bias(const shape *s)
+{
+    return (s->epilogue & LT_EPILOGUE_BIAS) != 0;
 }
 
 static rvit_cu_lt_gemm *find_gemm(rvit_cu_queue *queue, const shape *key)
@@ -252,13 +268,13 @@ static int create_gemm(const rvit_cu_lt *lt, rvit_cu_lt_gemm *gemm, const void *
 {
     const lt_functions *f = &lt->functions;
     const shape *s = &gemm->key;
-    const int transpose = LT_OP_T, with_bias = LT_EPILOGUE_BIAS, bias_type = s->out_dtype;
+    const int transpose = LT_OP_T, bias_type = s->out_dtype;
     int result = f->cublasLtMatmulDescCreate(&gemm->desc, LT_COMPUTE_32F, LT_R_32F);
     if (result == 0)
         result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_TRANSA, &transpose, sizeof transpose);
-    if (s->has_bias) {
-        if (result == 0)
-            result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_EPILOGUE, &with_bias, sizeof with_bias);
+    if (result == 0)
+        result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_EPILOGUE, &s->epilogue, sizeof s->epilogue);
+    if (has_bias(s)) {
         if (result == 0)
             result = f->cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_DATA_TYPE, &bias_type, sizeof bias_type);
         if (result == 0)
@@ -283,7 +299,7 @@ static int multiply(rvit_cu_queue *queue, const rvit_linear_args *args, const rv
     void *workspace = gemm->workspace > 0 ? (void *)(uintptr_t)queue->workspace.pointer : NULL;
     int result = 0;
     queue->behind_own = 0;
-    if (gemm->key.has_bias)
+    if (has_bias(&gemm->key))
         result = lt->functions.cublasLtMatmulDescSetAttribute(gemm->desc, LT_DESC_BIAS_POINTER, &bias, sizeof bias);
     if (result == 0)
         result = lt->functions.cublasLtMatmul(lt->handle, gemm->desc, &one, rvit_cu_at(args->weight), gemm->weight, x, gemm->x, &beta,
@@ -442,7 +458,7 @@ static int is_expressible(const rvit_cu_queue *queue, const rvit_linear_args *ar
     const int adds_bias = args->bias.buffer == NULL || bias_of(queue, args).buffer != NULL;
     const rvit_cu_gemm_path path = rvit_cu_tile_gemm(&queue->device->machine, (int32_t)rvit_dtype_size(args->dtype), args->rows.capacity,
                                                      args->in_features, args->out_features, (int32_t)rvit_dtype_size(args->out_dtype),
-                                                     adds_bias, args->activation != RVIT_ACTIVATION_NONE);
+                                                     adds_bias, args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args));
     return path == RVIT_CU_GEMM_LT || (path == RVIT_CU_GEMM_LT_EPILOGUE && !has_residual);
 }
 
@@ -502,6 +518,7 @@ rvit_status rvit_cu_lt_run(rvit_cu_queue *queue, const rvit_linear_args *args, c
     if (result != 0)
         return rvit_fail(RVIT_INTERNAL, "cublasLtMatmul failed: %d", result);
     queue->launches++;
-    const int adds_bias = args->bias.buffer != NULL && !gemm->key.has_bias;
-    return adds_bias || args->activation != RVIT_ACTIVATION_NONE ? run_epilogue(queue, args, adds_bias) : RVIT_OK;
+    const int adds_bias = args->bias.buffer != NULL && !has_bias(&gemm->key);
+    return adds_bias || (args->activation != RVIT_ACTIVATION_NONE && !activates(queue, args)) ? run_epilogue(queue, args, adds_bias)
+                                                                                              : RVIT_OK;
 }

@@ -14,7 +14,10 @@ enum {
     LT_R_16BF = 14,
     LT_COMPUTE_32F = 68,
     LT_OP_T = 1,
+    LT_EPILOGUE_NONE = 1,
     LT_EPILOGUE_BIAS = 4,
+    LT_EPILOGUE_GELU = 32, /* the tanh form */
+    LT_EPILOGUE_GELU_BIAS = 36,
     LT_REDUCTION_COMPUTE_TYPE = 2,
     LT_ALGO_SPLIT_K = 2,
     LT_DESC_TRANSA = 3,

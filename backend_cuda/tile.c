@@ -44,16 +44,19 @@ static int64_t waves(const rvit_cu_machine *machine, const attention_shape *s, i
     return divide_up(heads * divide_up(len, s->warps * s->warp_rows), (int64_t)machine->n_sms * (fit < 1 ? 1 : least(fit, most)));
 }
 
+/* Where most images are short and shorter than the longest may be, tall tiles have too many idle rows. */
+static int are_short(const rvit_cu_attention_size *size, int32_t len)
+{
+    return 5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images;
+}
+
 /* Whether the tall kernel takes less time. Warps of 32 rows read keys and values half as often, but a
-   CTA takes 1.3 to 1.4 times as long (measured on an H200). Where most images are short and shorter
-   than the longest may be, tall tiles have too many idle rows. */
-static int is_tall(const rvit_cu_machine *machine, rvit_cu_attention_shape tall, rvit_cu_attention_shape low,
-                   const rvit_cu_attention_size *size, int32_t len)
+   CTA takes 1.3 to 1.4 times as long (measured on an H200). */
+static int is_tall(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     const int64_t heads = size->n_images * size->n_heads;
-    if (5 * size->rows < 4 * size->n_images * len && size->rows < 192 * size->n_images)
-        return 0;
-    return 13 * waves(machine, &attention_shapes[tall], heads, len) < 10 * waves(machine, &attention_shapes[low], heads, len);
+    return !are_short(size, len) && 13 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64_tall], heads, len) <
+                                        10 * waves(machine, &attention_shapes[RVIT_CU_ATTENTION_d64], heads, len);
 }
 
 /* Warps of a CTA of the short kernels: 2, or 3 where that balances the SMs better; 0: another kernel
@@ -77,17 +80,25 @@ static rvit_cu_attention_shape shape_d64(const rvit_cu_machine *machine, const r
         return size->extras ? RVIT_CU_ATTENTION_d64_extras_3_warps : RVIT_CU_ATTENTION_d64_3_warps;
     if (size->extras)
         return RVIT_CU_ATTENTION_d64_extras;
-    return is_tall(machine, RVIT_CU_ATTENTION_d64_tall, RVIT_CU_ATTENTION_d64, size, len) ? RVIT_CU_ATTENTION_d64_tall
-                                                                                          : RVIT_CU_ATTENTION_d64;
+    return is_tall(machine, size, len) ? RVIT_CU_ATTENTION_d64_tall : RVIT_CU_ATTENTION_d64;
 }
 
-/* For heads of 65 to 80 channels. */
+/* CTAs of the busiest SM. */
+static int64_t turns(const rvit_cu_machine *machine, rvit_cu_attention_shape shape, const rvit_cu_attention_size *size, int32_t len)
+{
+    const attention_shape *s = &attention_shapes[shape];
+    return divide_up(size->n_images * size->n_heads * divide_up(len, s->warps * s->warp_rows), machine->n_sms);
+}
+
+/* For heads of 65 to 80 channels. As many rows fit an SM in tall CTAs as in others; a tall one takes 1.8 times as long (measured on an
+   H200), which pays unless there are too few for every SM. */
 static rvit_cu_attention_shape shape_d80(const rvit_cu_machine *machine, const rvit_cu_attention_size *size, int32_t len)
 {
     if (size->extras)
         return RVIT_CU_ATTENTION_d80;
-    return is_tall(machine, RVIT_CU_ATTENTION_d80_tall, RVIT_CU_ATTENTION_d80_lean, size, len) ? RVIT_CU_ATTENTION_d80_tall
-                                                                                               : RVIT_CU_ATTENTION_d80_lean;
+    const int is_faster =
+        18 * turns(machine, RVIT_CU_ATTENTION_d80_tall, size, len) < 10 * turns(machine, RVIT_CU_ATTENTION_d80_lean, size, len);
+    return is_faster && !are_short(size, len) ? RVIT_CU_ATTENTION_d80_tall : RVIT_CU_ATTENTION_d80_lean;
 }
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)

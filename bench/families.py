@@ -24,8 +24,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 MODELS = {
     "clip_b16": ("vit_base_patch16_clip_quickgelu_224", {"num_classes": 512}),
     "clip_l14": ("vit_large_patch14_clip_quickgelu_224", {"num_classes": 768}),
-    "siglip_so400m_224": ("vit_so400m_patch14_siglip_224", {"num_classes": 1000}),
-    "siglip_so400m_384": ("vit_so400m_patch14_siglip_384", {"num_classes": 1000}),
+    "siglip_so400m_224": ("vit_so400m_patch14_siglip_224", {"num_classes": 1000, "act_layer": "gelu_tanh"}),  # as in its paper's code
+    "siglip_so400m_384": ("vit_so400m_patch14_siglip_384", {"num_classes": 1000, "act_layer": "gelu_tanh"}),
+    "siglip_so400m_224_timm": ("vit_so400m_patch14_siglip_224", {"num_classes": 1000}),  # timm takes the exact GELU
+    "siglip_so400m_384_timm": ("vit_so400m_patch14_siglip_384", {"num_classes": 1000}),
     "dinov2_b14_518": ("vit_base_patch14_dinov2", {"num_classes": 1000}),
     "dinov3_b16_224": ("vit_base_patch16_dinov3", {"num_classes": 1000, "img_size": 224}),
     "dinov3_b16_512": ("vit_base_patch16_dinov3", {"num_classes": 1000, "img_size": 512}),

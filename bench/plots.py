@@ -387,7 +387,7 @@ def policies(reports, device):
     for r in fast["results"]:
         if (r["prune"], r["settings"]) in right:
             named.setdefault(r["prune"], []).append((r["images_per_second"], right[(r["prune"], r["settings"])]))
-    order = "l2 evit evit-fused dynamicvit ats tome none evit-paper l2-threshold dynamicvit-gate ats-paper random".split()
+    order = "l2 evit evit-fused dynamicvit ats tome none evit-paper l2-threshold dynamicvit-gate ats-paper random received".split()
     styles = {name: i for i, name in enumerate(order)}
     lines = [(n, styles.get(n, 0), False, sorted(points)) for n, points in sorted(named.items(), key=lambda kv: styles.get(kv[0], 99))]
     low = min(y for _, _, _, p in lines for _, y in p)

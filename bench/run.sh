@@ -29,6 +29,7 @@ policies+=';evit keep=0.9;evit keep=0.7;evit keep=0.5;evit-fused keep=0.9;evit-f
 policies+=';evit-paper keep=0.75;evit-paper keep=0.5;evit-paper keep=0.2;dynamicvit keep=0.9;dynamicvit keep=0.7;dynamicvit keep=0.5'
 policies+=';dynamicvit-gate threshold=0.5;ats samples=196;ats samples=98;ats samples=49;ats-paper mass=0.9;ats-paper mass=0.7'
 policies+=';ats-paper keep=0.5;ats-paper keep=0.2;tome merge=4;tome merge=8;tome merge=13;random keep=0.75;random keep=0.5;random keep=0.2'
+policies+=';received keep=0.75;received keep=0.5;received keep=0.2'
 ratios='none'
 for keep in 0.9 0.8 0.7 0.6 0.5 0.4 0.3 0.2 0.1; do ratios+=";l2 keep=$keep"; done
 

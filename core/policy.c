@@ -19,6 +19,7 @@
 #define INSIDE_BLOCK "between attention and MLP"
 #define ONCE .n_default_blocks = 1, .default_blocks = {3}
 #define THREE_TIMES .n_default_blocks = 3, .default_blocks = {3, 6, 9}
+#define FROM_THE_END(n) .n_default_blocks = 1, .default_blocks = {-(n)}
 #define PAPER "arXiv 2604.15408"
 
 static const rvit_policy policies[] = {
@@ -93,6 +94,29 @@ static const rvit_policy policies[] = {
               .parameters = RVIT_PRUNE_BLOCKS, DEFAULTS(-1.0, -1.0, -1.0), ONCE},
      .site = RVIT_SITE_AFTER_BLOCK,
      .select = RVIT_SELECT_MASK},
+    {.info = {INFO(RVIT_PRUNE_RECEIVED, "received", "this library", "the tokens all tokens attend to most, once; needs no CLS token"),
+              .site = INSIDE_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), ONCE},
+     .site = RVIT_SITE_AFTER_ATTENTION,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_CLS_ATTENTION,
+     .probs = RVIT_PROBS_RECEIVED,
+     .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_FASTERVLM, "fastervlm", "arXiv 2412.01818",
+                   "the tokens the CLS token attends to most in the last block but one; for what reads its output, saves nothing before"),
+              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(2)},
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_CLS_ATTENTION,
+     .count = RVIT_POLICY_FLOOR},
+    {.info =
+         {INFO(RVIT_PRUNE_MAP_PROBE, "map-probe", "this library",
+               "the tokens the query of attention pooling attends to most; exact after the last block, an experiment after earlier ones"),
+          .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS, DEFAULTS(0.5, -1.0, -1.0), FROM_THE_END(1)},
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_CLS_ATTENTION,
+     .probs = RVIT_PROBS_MAP,
+     .count = RVIT_POLICY_FLOOR},
 };
 enum { N_POLICIES = sizeof policies / sizeof policies[0] };
 
@@ -203,6 +227,8 @@ static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rv
         schedule->n_stages = 1;
     for (int32_t s = 0; s < schedule->n_stages; s++) {
         schedule->blocks[s] = to_last ? info->default_blocks[0] + s : defaults ? info->default_blocks[s] : desc->blocks[s];
+        if (defaults && schedule->blocks[s] < 0)
+            schedule->blocks[s] += depth;
         if (schedule->blocks[s] < 0 || schedule->blocks[s] >= depth)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in block %d, the model has blocks 0..%d", info->name,
                              (int)schedule->blocks[s], (int)depth - 1);

@@ -17,11 +17,19 @@ typedef enum rvit_policy_count {
     RVIT_POLICY_POWER  /* max(1, trunc(N * keep^(stage + 1))), N patches of the unpruned image */
 } rvit_policy_count;
 
+/* Whose attention CLS_ATTENTION and CLS_NORM are of. */
+typedef enum rvit_policy_probs {
+    RVIT_PROBS_CLS,      /* the CLS row's, in the block of the stage */
+    RVIT_PROBS_RECEIVED, /* all rows', in that block */
+    RVIT_PROBS_MAP       /* the query's of attention pooling, as if the block were the last */
+} rvit_policy_probs;
+
 typedef struct rvit_policy {
     rvit_prune_info info;
     rvit_prune_site site;
     rvit_select_mode select;
     rvit_score_type score; /* unless the mask is given */
+    rvit_policy_probs probs;
     int32_t prefix_competes;
     rvit_policy_count count;
     int32_t fuses;  /* 1: what is dropped leaves a fused token */
@@ -44,6 +52,12 @@ typedef struct rvit_prune_schedule {
 
 /* depth and n_patches are the model's. */
 rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, int32_t n_patches, rvit_prune_schedule *out_schedule);
+
+/* Whether a policy scores by this attention. */
+static inline int rvit_policy_reads(const rvit_policy *policy, rvit_policy_probs probs)
+{
+    return policy->probs == probs && (policy->score == RVIT_SCORE_CLS_ATTENTION || policy->score == RVIT_SCORE_CLS_NORM);
+}
 
 /* out_counts [max_n + 1] of a stage that takes the k best. */
 rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts);

@@ -8,6 +8,7 @@
 typedef struct rvit_block_weights {
     rvit_view norm1_gamma, norm1_beta, qkv_weight, qkv_bias, proj_weight, proj_bias;
     rvit_view qkv_bias_narrow; /* of a 16-bit model: qkv_bias in dtype */
+    rvit_view fc1_bias_narrow; /* the same of fc1_bias, where the activation is one that a GEMM of cuBLASLt ends with */
     rvit_view norm2_gamma, norm2_beta, fc1_weight, fc1_bias, fc2_weight,
         fc2_bias; /* where info.gated, fc1 has pairs of rows: gate, value */
     rvit_view attention_norm_gamma, attention_norm_beta, mlp_norm_gamma, mlp_norm_beta; /* absent where the model has none */

@@ -25,11 +25,9 @@ static int scores(const rvit_session_plan *p)
     return prunes(p) && !merges(p) && !masks(p);
 }
 
-/* Whether the policy looks at the CLS row of a stage's attention. */
-static int scores_cls(const rvit_session_plan *p)
+static int scores_by(const rvit_session_plan *p, rvit_policy_probs probs)
 {
-    const rvit_score_type score = p->schedule.policy->score;
-    return scores(p) && (score == RVIT_SCORE_CLS_ATTENTION || score == RVIT_SCORE_CLS_NORM);
+    return scores(p) && rvit_policy_reads(p->schedule.policy, probs);
 }
 
 static int keeps_fixed_number(const rvit_prune_schedule *schedule)
@@ -201,6 +199,13 @@ static void plan_score(const rvit_model *m, const rvit_policy *policy, rvit_sele
     }
 }
 
+/* At least one patch stays where the head reads no CLS row. */
+static int32_t fewest(const rvit_model *m, const rvit_prune_schedule *schedule)
+{
+    const int reads_patches = !rvit_has_cls(&m->info) || m->info.pooling != RVIT_POOLING_CLS;
+    return schedule->k_min > 0 || !reads_patches ? schedule->k_min : 1;
+}
+
 static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *p, int32_t stage)
 {
     const rvit_prune_schedule *schedule = &p->schedule;
@@ -212,7 +217,7 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
     args.n_prefix = m->info.n_prefix;
     args.prefix_competes = schedule->policy->prefix_competes;
     args.threshold = schedule->threshold;
-    args.k_min = schedule->k_min;
+    args.k_min = fewest(m, schedule);
     args.n_samples = schedule->n_samples;
     args.mass = schedule->mass;
     if (args.mode != RVIT_SELECT_MASK)
@@ -236,13 +241,20 @@ static rvit_status check_predictors(const rvit_model *model, const rvit_prune_sc
                      (int)schedule->n_stages, (int)model->info.n_predictors, model->missing_predictor);
 }
 
-static rvit_status check_cls(const rvit_model *model, const rvit_prune_schedule *schedule)
+/* The attention that patches are scored by must be there. */
+static rvit_status check_probs(const rvit_model *model, const rvit_prune_schedule *schedule)
 {
-    if (schedule->n_stages == 0 || schedule->select == RVIT_SELECT_MASK || schedule->policy->merges || rvit_has_cls(&model->info) ||
-        (schedule->policy->score != RVIT_SCORE_CLS_ATTENTION && schedule->policy->score != RVIT_SCORE_CLS_NORM))
+    const rvit_policy *policy = schedule->policy;
+    if (schedule->n_stages == 0 || schedule->select == RVIT_SELECT_MASK || policy->merges)
         return RVIT_OK;
-    return rvit_fail(RVIT_UNSUPPORTED, "%s scores patches by the attention of the CLS token, but the model has none",
-                     schedule->policy->info.name);
+    if (rvit_policy_reads(policy, RVIT_PROBS_CLS) && !rvit_has_cls(&model->info))
+        return rvit_fail(RVIT_UNSUPPORTED, "%s scores patches by the attention of the CLS token, but the model has none",
+                         policy->info.name);
+    if (rvit_policy_reads(policy, RVIT_PROBS_MAP) && model->info.pooling != RVIT_POOLING_MAP)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "%s scores patches by the attention of the model's pooling, but the model does not pool by attention",
+                         policy->info.name);
+    return RVIT_OK;
 }
 
 /* p is zeroed. */
@@ -263,7 +275,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
     RVIT_TRY(check_predictors(model, &schedule));
-    RVIT_TRY(check_cls(model, &schedule));
+    RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)model->info.tokens + 1) * sizeof(int32_t) : 0;
     const size_t size = sizeof(rvit_session_plan) + (size_t)schedule.n_stages * (sizeof(rvit_stage_plan) + table_size);
     rvit_session_plan *plan = rvit_alloc_new(&model->device->alloc, size);

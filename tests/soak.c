@@ -370,7 +370,8 @@ static int end_lives(void **state)
 static void runs_beside_lives(void **state)
 {
     (void)state;
-    static const toy_spec spec = {64, 1, 16, 16, 8, LIFE_CLASSES, 0, RVIT_F32, 5, 0, 0};
+    static const toy_spec spec = {
+        .dim = 64, .depth = 1, .mlp = 16, .image_size = 16, .patch_size = 8, .n_classes = LIFE_CLASSES, .stored = RVIT_F32, .seed = 5};
     enum { SETTLED = 64, REPORT = 1000000 };
     const toy *m = toy_new(&spec);
     rvit_checkpoint *checkpoint = NULL;

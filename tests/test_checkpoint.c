@@ -439,6 +439,22 @@ static void number_formats(void **state)
     assert_true((rvit_f32_to_bf16(rvit_bits_float(0xff800001u)) & 0x7fffu) > 0x7f80u);
 }
 
+/* A tensor as 16 bits: its values rounded once, and so not at all if the file has that type. */
+static void check_narrow(rvit_checkpoint *checkpoint, const char *name, int64_t n, const float *values)
+{
+    uint16_t *read = malloc((size_t)n * sizeof *read);
+    assert_non_null(read);
+    for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
+        assert_int_equal(rvit_checkpoint_read_part(checkpoint, &checkpoint->alloc, name, n, 0, n, (rvit_dtype)dtype, read), RVIT_OK);
+        for (int64_t i = 0; i < n; i++) {
+            const uint16_t expected = dtype == RVIT_F16 ? rvit_f32_to_f16(values[i]) : rvit_f32_to_bf16(values[i]);
+            const float back = dtype == RVIT_F16 ? rvit_f16_to_f32(read[i]) : rvit_bf16_to_f32(read[i]);
+            assert_true(isnan(values[i]) ? isnan(back) : read[i] == expected);
+        }
+    }
+    free(read);
+}
+
 /* Every value of every tensor in each type, against its bytes. */
 static void values(void **state)
 {
@@ -471,6 +487,7 @@ static void values(void **state)
                     assert_int_equal(rvit_float_bits(read[j]), bits);
             }
             assert_true(read[n] == 42);
+            check_narrow(checkpoint, t->name, n, read);
             assert_int_equal(rvit_checkpoint_read(checkpoint, &checkpoint->alloc, t->name, n - 1, read), RVIT_BAD_FILE);
             ASSERT_DETAIL("values, found");
             free(read);

@@ -104,9 +104,9 @@ refused() { # OPTION POLICY USERS
     err "^raggedvit: ${1%% *} is not used by --prune $2, but by: $3$"
 }
 refused "--mass 0.5" l2 ats-paper
-refused "--keep 0.5" none "l2, evit, .*random"
-refused "--keep 0.5" tome "l2, evit, .*random"
-refused "--blocks 3" none "l2, .*mask"
+refused "--keep 0.5" none "l2, evit, .*map-probe"
+refused "--keep 0.5" tome "l2, evit, .*map-probe"
+refused "--blocks 3" none "l2, .*map-probe"
 refused "--samples 9" ats-paper ats
 refused "--merge 9" ats tome
 refused "--seed 9" mask random
@@ -151,11 +151,14 @@ json "devices.$cpu.backend" cpu
 json "devices.$cpu.usable" true
 expect 0 policies
 policies=$(awk '/^[a-z]/ && $1 != "policy" {print $1}' "$folder/out")
-for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask; do
+for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask received \
+    fastervlm map-probe; do
     out "^$policy "
 done
 out '^evit +--keep 0\.7 --blocks 3,6,9 +between attention and MLP +arXiv 2202\.07800$'
 out '^tome .*--blocks 0\.\.last --merge 8 '
+out '^fastervlm +--keep 0\.5 --blocks last-1 +after the block +arXiv 2412\.01818$'
+out '^map-probe +--keep 0\.5 --blocks last +after the block '
 awk 'length > 100 {exit 1}' "$folder/out" || fail "the table is wider than 100 columns"
 expect 0 policies --json
 json policies "$(wc -w <<<"$policies")"
@@ -309,7 +312,7 @@ kept() { # STAGE: what the image of "$folder/out" kept after it, one a line
         tr -d ' ' | tr ',' '\n' | awk -v n="$n" '{print} END {exit NR != n}'
 }
 for policy in "l2" "l2-threshold --threshold 40" "evit" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" "ats --samples 60" \
-    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random"; do
+    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random" "received" "fastervlm --keep 0.2"; do
     # shellcheck disable=SC2086
     run 0 "$cat" --top 1 --json --prune $policy
     no_err
@@ -717,7 +720,7 @@ json first_diverging_block null
 json within_tolerance true
 json images_left_out 0
 for policy in "l2-threshold --threshold 40" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" \
-    "ats --blocks 3,7" "ats-paper" "random"; do
+    "ats --blocks 3,7" "ats-paper" "random" "received"; do
     # shellcheck disable=SC2086
     expect 0 verify "$model" --backend cpu --tier scalar --against cpu --images "$sheet" --tiles 32 --limit 2 --json --prune $policy
     json stages.0.differ_same_scores 0
@@ -736,6 +739,8 @@ json images_remasked '[1-4]'
 json within_tolerance true
 expect 0 verify "$model" --backend cpu --dtype f16 --against cpu --against-dtype f32 --prune l2 --limit 2
 out 'tolerance 0.02'
+expect 0 verify "$model" --backend cpu --dtype bf16 --against cpu --against-dtype f32 --prune l2 --limit 2
+out 'tolerance 0.16'
 expect 0 verify "$model" --backend cpu --against cpu --limit 1
 err "same device"
 expect 4 verify "$model" --backend cpu --images "$folder/missing.png"

@@ -196,17 +196,16 @@ static void hugging_face(void **state)
         {.prefix = "deit.", .blocks = "layers.", .head = "cls_classifier.", .head_dist = "distillation_classifier.", .new_names = 1},
     };
     for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        for (int half = 0; half < 2; half++) {
+        for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++) {
             geometry g = small_geometry;
             g.dim = 128;
             g.distilled = k >= 2;
-            const rvit_dtype dtype = half ? RVIT_F16 : RVIT_F32;
             build(&scratch, &g, "F32");
             const int n_timm = scratch.n;
-            rvit_model *timm = load_model(NULL, dtype);
+            rvit_model *timm = load_model(NULL, (rvit_dtype)dtype);
             to_hugging_face(&kinds[k]);
             assert_int_equal(scratch.n, n_timm + 4 * 2);
-            rvit_model *hf = load_model(NULL, dtype);
+            rvit_model *hf = load_model(NULL, (rvit_dtype)dtype);
             assert_string_equal(hf->info.family, "hf");
             assert_true(hf->info.eps == 1e-12f && timm->info.eps == 1e-6f);
             assert_int_equal(hf->info.distilled, g.distilled);
@@ -484,18 +483,17 @@ static void gated(void **state)
     free(bias);
     free(fc2);
     rvit_model_destroy(m);
-    for (int half = 0; half < 2; half++) {
-        const rvit_dtype dtype = half ? RVIT_F16 : RVIT_F32;
+    for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++) {
         build_gated();
-        m = load_model(NULL, dtype);
+        m = load_model(NULL, (rvit_dtype)dtype);
         split_gate("weight");
         split_gate("bias");
-        expect_same_weights(m, load_model(NULL, dtype));
+        expect_same_weights(m, load_model(NULL, (rvit_dtype)dtype));
         build_gated();
-        m = load_model(NULL, dtype);
+        m = load_model(NULL, (rvit_dtype)dtype);
         rename_all("mlp.fc1.", "mlp.w12.");
         rename_all("mlp.fc2.", "mlp.w3.");
-        expect_same_weights(m, load_model(NULL, dtype));
+        expect_same_weights(m, load_model(NULL, (rvit_dtype)dtype));
     }
 }
 

@@ -64,6 +64,9 @@ tome merge=13
 random keep=0.75                | 84.95
 random keep=0.5                 | 84.14
 random keep=0.2                 | 81.73
+received keep=0.75
+received keep=0.5
+received keep=0.2
 '
 
 # Runs one row on one backend; prints "RIGHT|TOKENS", the tokens left after each stage.

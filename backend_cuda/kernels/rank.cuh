@@ -8,6 +8,7 @@
 
 enum {
     HELD_ROWS = RVIT_CU_HELD_ROWS, /* lists up to this long are ranked in shared memory */
+    COMPARED_ROWS = 288,           /* lists up to this long are ranked by comparing each score with each */
     DIGITS = 256,
     MAX_WARPS = 16 /* of a CTA that ranks */
 };
@@ -49,8 +50,33 @@ RVIT_DEVICE int block_rank(bool flag, unsigned *words, int *total)
     return before;
 }
 
+/* By a warp: the digit of the need-th largest key, and how many of the keys with that digit are needed. A lane takes 8 digits. */
+RVIT_DEVICE void find_digit(rank_memory &memory, int need)
+{
+    const int lane = threadIdx.x & 31, top = DIGITS - 1 - lane * 8;
+    int count[8], sum = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        sum += count[i] = memory.histogram[top - i];
+    int before = sum;
+    for (int delta = 1; delta < 32; delta *= 2) {
+        const int other = shuffle_up(before, delta);
+        before += lane >= delta ? other : 0;
+    }
+    before -= sum;
+    if (before < need && need <= before + sum) {
+        int digit = top;
+        need -= before;
+#pragma unroll
+        for (int i = 0; i < 7; i++)
+            if (digit == top - i && need > count[i])
+                need -= count[i], digit--;
+        memory.digit = digit, memory.need = need;
+    }
+}
+
 /* The key of the k-th best score, digit by digit, and how many scores with that key are among the k best. 1 <= k <= n. */
-RVIT_DEVICE uint32_t find_threshold(const float *scores, int n, int k, rank_memory &memory, int *out_need)
+template <typename K> RVIT_DEVICE uint32_t find_threshold(const K &key_at, int n, int k, rank_memory &memory, int *out_need)
 {
     uint32_t found = 0, mask = 0;
     int need = k;
@@ -59,17 +85,13 @@ RVIT_DEVICE uint32_t find_threshold(const float *scores, int n, int k, rank_memo
             memory.histogram[d] = 0;
         block_sync();
         for (int i = threadIdx.x; i < n; i += blockDim.x) {
-            const uint32_t key = key_of(scores[i]);
+            const uint32_t key = key_at(i);
             if ((key & mask) == found)
                 atomic_add(&memory.histogram[key >> shift & 255u], 1);
         }
         block_sync();
-        if (threadIdx.x == 0) {
-            int digit = DIGITS - 1;
-            while (digit > 0 && need > memory.histogram[digit])
-                need -= memory.histogram[digit--];
-            memory.digit = digit, memory.need = need;
-        }
+        if (threadIdx.x < 32)
+            find_digit(memory, need);
         block_sync();
         found |= (uint32_t)memory.digit << shift;
         mask |= 255u << shift;
@@ -93,7 +115,7 @@ RVIT_DEVICE int count_above(const uint32_t *keys, int from, int end, uint32_t ke
 }
 
 /* Each score is compared with each. On equal keys the earlier row is better. */
-RVIT_DEVICE bool mark_best_held(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+RVIT_DEVICE bool mark_best_few(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
     bool has_nan = false;
     const int padded = (n + 3) / 4 * 4;
@@ -123,16 +145,17 @@ RVIT_DEVICE bool mark_best_held(const float *scores, int n, int k, rank_memory &
     return has_nan;
 }
 
-RVIT_DEVICE bool mark_best_long(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+/* By the key of the k-th best score; of those that have it, the first stay. */
+template <typename K> RVIT_DEVICE bool mark_best_by_threshold(const K &key_at, int n, int k, rank_memory &memory, uint8_t *marks)
 {
     bool has_nan = false;
     uint32_t threshold = 0xffffffffu;
     int need = 0;
     if (k > 0)
-        threshold = find_threshold(scores, n, k, memory, &need);
+        threshold = find_threshold(key_at, n, k, memory, &need);
     for (int base = 0; base < n; base += blockDim.x) {
         const int i = base + (int)threadIdx.x;
-        const uint32_t key = i < n ? key_of(scores[i]) : 0u;
+        const uint32_t key = i < n ? key_at(i) : 0u;
         int all;
         const int rank = block_rank(key == threshold, memory.words, &all);
         has_nan = has_nan || key == 1u;
@@ -143,11 +166,38 @@ RVIT_DEVICE bool mark_best_long(const float *scores, int n, int k, rank_memory &
     return has_nan;
 }
 
+struct key_of_score {
+    const float *scores;
+    __device__ __forceinline__ uint32_t operator()(int i) const
+    {
+        return key_of(scores[i]);
+    }
+};
+
+struct key_held {
+    const uint32_t *keys;
+    __device__ __forceinline__ uint32_t operator()(int i) const
+    {
+        return keys[i];
+    }
+};
+
+/* Up to HELD_ROWS scores are read once. */
+RVIT_DEVICE bool mark_best_many(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
+{
+    if (n > HELD_ROWS)
+        return mark_best_by_threshold(key_of_score{scores}, n, k, memory, marks);
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        memory.keys[i] = key_of(scores[i]);
+    block_sync();
+    return mark_best_by_threshold(key_held{memory.keys}, n, k, memory, marks);
+}
+
 /* Marks the k best of n scores, 0 <= k <= n, with 1 and the others with 0. True to a thread that came upon a NaN. Every thread takes part;
    the marks are there for others after the next barrier. */
 RVIT_DEVICE bool mark_best(const float *scores, int n, int k, rank_memory &memory, uint8_t *marks)
 {
-    return n <= HELD_ROWS ? mark_best_held(scores, n, k, memory, marks) : mark_best_long(scores, n, k, memory, marks);
+    return n <= COMPARED_ROWS ? mark_best_few(scores, n, k, memory, marks) : mark_best_many(scores, n, k, memory, marks);
 }
 
 #endif

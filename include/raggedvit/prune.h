@@ -226,7 +226,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_count_table(rvit_count_rule rule, doubl
 /* Prune policies. A policy defines where it prunes, which score it uses, how many rows it keeps and
    how it selects them; core/policy.c has a table with one row per policy. Below, n is the number of
    tokens of an image past the prefix at the start of the stage; N is that number for the unpruned
-   image. */
+   image. rvit_session_create refuses a policy, with UNSUPPORTED, for a model that lacks what it
+   scores by: a CLS token, predictors or attention pooling. */
 typedef enum rvit_prune_type {
     RVIT_PRUNE_NONE = 0,
     /* "l2". Threshold-L2 of arXiv 2604.15408: after one block (3), keeps the top trunc(keep *
@@ -267,7 +268,21 @@ typedef enum rvit_prune_type {
     RVIT_PRUNE_TOME = 11,
     /* "random". After one block (3), keeps max(1, trunc(keep * n)) tokens at random positions, the
        same for every image and for equal seeds. keep 0.5. */
-    RVIT_PRUNE_RANDOM = 12
+    RVIT_PRUNE_RANDOM = 12,
+    /* "received". Between attention and MLP of one block (3), keeps the top max(1, trunc(keep * n))
+       by the attention that they receive in that block, averaged over the heads and over all tokens
+       of the image (rvit_received). Needs no CLS token. keep 0.5. */
+    RVIT_PRUNE_RECEIVED = 13,
+    /* "fastervlm". FasterVLM (arXiv 2412.01818), which prunes what a language model is given: after
+       the last block but one, keeps the top max(1, trunc(keep * n)) by that block's CLS attention,
+       averaged over the heads. It saves nothing in the blocks before. The paper's T tokens of N are
+       keep = (T + 0.5) / N, which no rounding makes T - 1. keep 0.5. */
+    RVIT_PRUNE_FASTERVLM = 14,
+    /* "map-probe". For models with attention pooling (RVIT_POOLING_MAP): after the last block, keeps
+       the top max(1, trunc(keep * n)) by the pooling's attention, averaged over the heads. After
+       earlier blocks, which is an experiment, the block's output is scored as if it were the last's:
+       it goes through the final norm to the pooling's query. keep 0.5. */
+    RVIT_PRUNE_MAP_PROBE = 15
 } rvit_prune_type;
 
 #define RVIT_PRUNE_MAX_STAGES 64
@@ -311,18 +326,18 @@ typedef enum rvit_prune_parameter {
 typedef struct rvit_prune_info {
     size_t struct_size;
     rvit_prune_type type;
-    int32_t parameters;       /* OR of rvit_prune_parameter values */
-    const char *name;         /* "none", "l2", ...; static */
-    const char *summary;      /* one line; static */
-    const char *source;       /* where the policy was published; static */
-    const char *site;         /* "after the block", "before the block" or "between attention and
-                                 MLP"; static */
-    double default_keep;      /* negative: no default; keep is unused or optional */
-    int32_t n_default_blocks; /* -1: default_blocks[0] and all later blocks of the model */
-    int32_t default_blocks[4];
-    double default_threshold; /* negative: none */
-    double default_mass;      /* negative: none */
-    int32_t default_samples;  /* 0: the number of patches of the unpruned image */
+    int32_t parameters;        /* OR of rvit_prune_parameter values */
+    const char *name;          /* "none", "l2", ...; static */
+    const char *summary;       /* one line; static */
+    const char *source;        /* where the policy was published; static */
+    const char *site;          /* "after the block", "before the block" or "between attention and
+                                  MLP"; static */
+    double default_keep;       /* negative: no default; keep is unused or optional */
+    int32_t n_default_blocks;  /* -1: default_blocks[0] and all later blocks of the model */
+    int32_t default_blocks[4]; /* below 0: from the end of the model, -1 for its last block */
+    double default_threshold;  /* negative: none */
+    double default_mass;       /* negative: none */
+    int32_t default_samples;   /* 0: the number of patches of the unpruned image */
     int32_t default_merges;
 } rvit_prune_info;
 #define RVIT_PRUNE_INFO_INIT RVIT_INIT(rvit_prune_info)

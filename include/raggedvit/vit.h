@@ -331,7 +331,7 @@ typedef struct rvit_model_desc {
                          are not rounded, but for those that are folded into others (layer scale,
                          the query of attention pooling). The residual stream, LayerNorm, softmax,
                          biases and sums are always float32, except that a device may round the
-                         bias of queries, keys and values to dtype */
+                         bias of queries, keys and values, and that before a tanh GELU, to dtype */
 } rvit_model_desc;
 #define RVIT_MODEL_DESC_INIT RVIT_INIT(rvit_model_desc)
 
@@ -416,10 +416,11 @@ typedef struct rvit_memory_info {
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
-               policies that score by CLS attention: 4 B T H; tome: 4 B T head_dim
+               policies that score by CLS attention: 4 B T H; received: that twice; tome:
+               4 B T head_dim
                a head on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP also 4 B M H, H
                rounded up to a multiple of 4 and M of the last stage (mlp_dim above is then the larger
-               of the blocks' and the pooling's)
+               of the blocks' and the pooling's); map-probe: 4 B T H, and T in the place of that M
                each stage: 4 B L_i (source rows)
                each stage's results: B L_i, 4 (B + 1); for tome also 4 B L_i (next rows)
                each stage, by policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts; if

@@ -51,7 +51,8 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class PolicyInfo:
-    """A pruning policy: its name, where it is defined, and its parameters with their defaults (None: none)."""
+    """A pruning policy: its name, where it is defined, and its parameters with their defaults (None: none). A block below 0 counts from the
+    end of the model: -1 is its last."""
 
     name: str
     summary: str

@@ -413,6 +413,7 @@ class rvit_patchify_args(Struct):  # 112 bytes
         ("image_height", c_int32),  # 96
         ("image_width", c_int32),  # 100
         ("crop", c_int32),  # 104
+        ("out_stride", c_int32),  # 108
     ]
 
 

@@ -20,9 +20,9 @@ from ._info import policies
 from ._modules import backbone, kind_of, unsupported
 from ._sessions import Prune
 
-AFTER_BLOCK = ("l2", "l2-threshold", "evit-paper", "ats-paper", "random")
-BY_CLS = ("evit", "evit-fused", "evit-paper", "ats", "ats-paper")
-SUPPORTED = ("none", "evit", "evit-fused", "ats", "tome", *AFTER_BLOCK)
+AFTER_BLOCK = ("l2", "l2-threshold", "evit-paper", "ats-paper", "random", "fastervlm")
+BY_CLS = ("evit", "evit-fused", "evit-paper", "ats", "ats-paper", "fastervlm")
+SUPPORTED = ("none", "evit", "evit-fused", "ats", "tome", "received", *AFTER_BLOCK)
 
 
 class Schedule(NamedTuple):
@@ -43,7 +43,8 @@ def schedule_of(prune: Prune, depth: int, n_patches: int) -> Schedule:
     info = next(p for p in policies() if p.name == prune.policy)
     if prune.policy not in SUPPORTED:
         raise unsupported(f"policy {prune.policy!r} cannot be trained here; expected one of {', '.join(SUPPORTED)}")
-    blocks = prune.blocks or (tuple(range(info.blocks[0], depth)) if info.to_last_block else info.blocks)
+    defaults = range(info.blocks[0], depth) if info.to_last_block else (block + depth * (block < 0) for block in info.blocks)
+    blocks = prune.blocks or tuple(defaults)
     merges = info.merges if prune.merges is None else prune.merges
     if prune.policy == "none" or (prune.policy == "tome" and merges == 0):
         blocks = ()
@@ -91,6 +92,18 @@ def cls_attention(q: Tensor, k: Tensor, bias: Tensor | None) -> Tensor:
         logits = logits + wide(bias)[:, 0]
     probs: Tensor = logits.softmax(-1)
     return probs.sum(1) * (1.0 / q.shape[1])
+
+
+def received_attention(q: Tensor, k: Tensor, rows: Rows) -> Tensor:
+    """What each row is given by all rows of its image, averaged over them and the heads: float32 or wider, [B, L]."""
+    logits = wide(q @ k.transpose(-1, -2)) * q.shape[-1] ** -0.5
+    bias, live = rows.key_bias(), rows.live()
+    probs: Tensor = (logits if bias is None else logits + wide(bias)).softmax(-1)
+    if live is None:
+        return probs.mean((1, 2))
+    assert rows.lengths is not None
+    given = (probs * live[:, None, :, None]).sum(2) / rows.lengths[:, None, None].clamp(min=1)
+    return given.mean(1)
 
 
 def wide(x: Tensor) -> Tensor:
@@ -228,8 +241,9 @@ def gather(rows: Rows, keep: Tensor, fixed: int | None) -> Rows:
     return Rows(x, lengths, None if rows.sizes is None else rows.sizes.gather(1, source))
 
 
-def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, cls: Tensor | None, values: Tensor | None) -> Rows:
-    """A prune stage that drops rows. cls: the CLS row's attention; values: [B, L, D], whose norms ats multiplies it with."""
+def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, probs: Tensor | None, values: Tensor | None) -> Rows:
+    """A prune stage that drops rows. probs: the attention that the policy scores by; values: [B, L, D], whose norms ats multiplies it
+    with."""
     policy, x = schedule.policy, rows.x
     if policy == "random":
         places = torch.tensor(random_scores(schedule.seed, stage, x.shape[1]), device=x.device)
@@ -237,8 +251,8 @@ def select(schedule: Schedule, stage: int, rows: Rows, n_prefix: int, cls: Tenso
     elif policy in ("l2", "l2-threshold"):
         scores = wide(x.detach()).square().sum(-1)
     else:
-        assert cls is not None
-        scores = cls
+        assert probs is not None
+        scores = probs
         if policy in ("ats", "ats-paper"):
             scores = scores.detach() * wide((x if values is None else values).detach()).square().sum(-1).sqrt()
     keep, fixed = keep_mask(schedule, stage, rows, n_prefix, scores.detach())
@@ -338,15 +352,19 @@ def run_blocks(blocks: list[Any], x: Tensor, n_prefix: int, schedule: Schedule) 
         q, k, v = block.qkv(rows.x)
         bias = rows.key_bias()
         attended = attend(q, k, v, bias, block.dropout).transpose(1, 2).flatten(2)
-        cls = cls_attention(q, k, bias) if prunes and schedule.policy in BY_CLS else None
+        probs = None
+        if prunes and schedule.policy in BY_CLS:
+            probs = cls_attention(q, k, bias)
+        elif prunes and schedule.policy == "received":
+            probs = received_attention(q, k, rows)
         rows.x = block.project(rows.x, attended)
         if prunes and schedule.policy == "tome":
             rows = merge(rows, k, n_prefix, schedule.merges)
         elif prunes and schedule.policy not in AFTER_BLOCK:
-            rows = select(schedule, stage, rows, n_prefix, cls, v.transpose(1, 2).flatten(2))
+            rows = select(schedule, stage, rows, n_prefix, probs, v.transpose(1, 2).flatten(2))
         rows.x = block.mlp(rows.x)
         if prunes and schedule.policy in AFTER_BLOCK:
-            rows = select(schedule, stage, rows, n_prefix, cls, None)
+            rows = select(schedule, stage, rows, n_prefix, probs, None)
         stage += prunes
     return rows.x[:, :n_prefix]
 

@@ -17,6 +17,7 @@ POLICIES = {
     "none": {}, "l2": dict(keep=0.6, blocks=(1,)), "l2-threshold": dict(threshold=11.0, blocks=(1,)), "evit": dict(keep=0.6, blocks=(1, 2)),
     "evit-fused": dict(keep=0.5, blocks=(0, 2)), "evit-paper": dict(keep=0.5, blocks=(1,)), "ats": dict(n_samples=8, blocks=(1, 2)),
     "ats-paper": dict(mass=0.7, blocks=(1,)), "tome": dict(merges=3), "random": dict(keep=0.5, blocks=(1,), seed=3),
+    "received": dict(keep=0.6, blocks=(1, 2)), "fastervlm": dict(keep=0.5),
 }
 
 

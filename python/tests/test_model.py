@@ -57,6 +57,9 @@ class ModelTest(unittest.TestCase):
         values = {"l2-threshold": {"threshold": 1.0}, "mask": {"mask": np.ones((4, 197))}}
         for policy in raggedvit.policies():
             with self.subTest(policy.name):
+                if policy.name == "map-probe":
+                    self.fails(Status.UNSUPPORTED, "does not pool by attention", self.model.classify, self.images, policy.name)
+                    continue
                 result = self.model.classify(self.images, policy.name, **values.get(policy.name, {}))
                 self.assertTrue(np.isfinite(result.logits).all())
 

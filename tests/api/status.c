@@ -142,7 +142,31 @@ static const struct {
                        .mass = -1,
                        .n_blocks = 1,
                        .blocks = {3}},
-                      {.name = "mask", .type = RVIT_PRUNE_MASK, .keep = -1, .threshold = -1, .mass = -1, .n_blocks = 1, .blocks = {3}}};
+                      {.name = "mask", .type = RVIT_PRUNE_MASK, .keep = -1, .threshold = -1, .mass = -1, .n_blocks = 1, .blocks = {3}},
+                      {.name = "received",
+                       .type = RVIT_PRUNE_RECEIVED,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {3}},
+                      {.name = "fastervlm",
+                       .type = RVIT_PRUNE_FASTERVLM,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {-2}},
+                      {.name = "map-probe",
+                       .type = RVIT_PRUNE_MAP_PROBE,
+                       .parameters = RVIT_PRUNE_KEEP,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {-1}}};
 
 static void policies(void **state)
 {

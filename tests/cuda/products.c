@@ -54,10 +54,12 @@ static void offer_algorithms(int n)
 static rvit_cu_gemm_path path_of(const product_case *c)
 {
     const rvit_cu_machine *machine = &rvit_cu_device_of(H.device[DEVICE])->machine;
-    const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && c->activation == RVIT_ACTIVATION_NONE);
+    const int activates =
+        c->activation == RVIT_ACTIVATION_GELU_TANH && c->out_dtype != RVIT_F32 && c->residual == NO_RESIDUAL && (!c->bias || c->narrow);
+    const int adds_bias = !c->bias || c->out_dtype == RVIT_F32 || (c->narrow && (c->activation == RVIT_ACTIVATION_NONE || activates));
     const rvit_cu_gemm_path path =
         rvit_cu_tile_gemm(machine, (int32_t)rvit_dtype_size(c->dtype), CAPACITY, IN, OUT, (int32_t)rvit_dtype_size(c->out_dtype), adds_bias,
-                          c->activation != RVIT_ACTIVATION_NONE);
+                          c->activation != RVIT_ACTIVATION_NONE && !activates);
     if (c->gated || c->rows == LIVE || c->residual == PERIODIC || (path == RVIT_CU_GEMM_LT_EPILOGUE && c->residual != NO_RESIDUAL))
         return RVIT_CU_GEMM_OWN;
     return path;
@@ -166,19 +168,20 @@ static void check_all(int32_t epilogue_macs)
 {
     rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
     const int32_t before = device->machine.epilogue_macs;
-    static const rvit_activation activations[] = {RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_SILU, RVIT_ACTIVATION_SILU};
+    static const rvit_activation activations[] = {RVIT_ACTIVATION_NONE, RVIT_ACTIVATION_GELU, RVIT_ACTIVATION_GELU_TANH,
+                                                  RVIT_ACTIVATION_SILU, RVIT_ACTIVATION_SILU};
     for (int dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++)
         for (int wide = 0; wide < 1 + (dtype != RVIT_F32); wide++)
-            for (int form = 0; form < 12; form++)
+            for (int form = 0; form < 15; form++)
                 for (int residual = 0; residual < N_RESIDUALS; residual++)
                     for (int rows = 0; rows < N_ROWS_KINDS; rows++) {
                         const rvit_dtype out_dtype = wide ? RVIT_F32 : (rvit_dtype)dtype;
                         const product_case c = {.dtype = (rvit_dtype)dtype,
                                                 .out_dtype = out_dtype,
-                                                .bias = form / 4 > 0,
-                                                .narrow = form / 4 == 2,
-                                                .activation = activations[form % 4],
-                                                .gated = form % 4 == 3,
+                                                .bias = form / 5 > 0,
+                                                .narrow = form / 5 == 2,
+                                                .activation = activations[form % 5],
+                                                .gated = form % 5 == 4,
                                                 .residual = (residual_kind)residual,
                                                 .rows = (rows_kind)rows};
                         if (c.narrow && (c.gated || out_dtype == RVIT_F32)) /* a session narrows no bias of gates */

@@ -160,6 +160,13 @@ static void attention_choices(void **state)
     t = rvit_cu_tile_attention(hopper, &size);
     assert_int_equal(t.shape, RVIT_CU_ATTENTION_d64_2_warps);
     assert_int_equal(t.row_blocks, 7);
+    /* Heads of 72 channels: tall tiles once there is one for each SM. */
+    size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 72, .n_heads = 16, .n_images = 1, .rows = 365, .len = 365};
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_lean);
+    size.rows = size.len = 729;
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80_tall);
+    size.extras = 1;
+    assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d80);
     /* A short image needs one CTA of few warps, and one stage of the ring. */
     size = (rvit_cu_attention_size){.element_size = 2, .head_dim = 64, .n_heads = 12, .n_images = 64, .rows = 64 * 41, .len = 41};
     t = rvit_cu_tile_attention(hopper, &size);

@@ -351,8 +351,7 @@ static void model_create(world *w)
     if (slot->it != NULL)
         return;
     rvit_model *made = UNTOUCHED;
-    const rvit_status wanted = !device || !checkpoint ? RVIT_INVALID_ARGUMENT : kind == 255 ? RVIT_UNSUPPORTED : RVIT_INVALID_ARGUMENT;
-    if (EXPECT(rvit_model_create(device, checkpoint, &desc, &made), device && checkpoint && kind < 254 ? RVIT_OK : wanted))
+    if (EXPECT(rvit_model_create(device, checkpoint, &desc, &made), device && checkpoint && kind != 254 ? RVIT_OK : RVIT_INVALID_ARGUMENT))
         *slot = (model_slot){made, device};
     else
         REQUIRE(made == UNTOUCHED);

@@ -10,7 +10,7 @@
 static rvit_prune_desc prune_of(choices *c)
 {
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
-    desc.type = (rvit_prune_type)choose(c, RVIT_PRUNE_RANDOM + 1);
+    desc.type = (rvit_prune_type)choose(c, RVIT_PRUNE_FASTERVLM + 1);
     const uint8_t value = choose_byte(c), blocks = choose_byte(c) % 8;
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
     for (int32_t i = 0; info.struct_size == 0 || i == 0 || info.type != desc.type; i++)
@@ -52,7 +52,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->outputs = 8;
         return 1;
     case 252:
-        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_RANDOM + 1);
+        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_MAP_PROBE + 1);
         return 1;
     case 251:
         desc->prune.keep = 1.5;

@@ -60,7 +60,7 @@ static void stages_of(const rvit_session *session, const rvit_session_desc *desc
         const int32_t *cu = rvit_session_cu_seqlens(session, s);
         assert_non_null(cu);
         stages[s].block = desc->prune.blocks[s];
-        stages[s].inside_block = desc->prune.type == RVIT_PRUNE_EVIT;
+        stages[s].inside_block = desc->prune.type == RVIT_PRUNE_EVIT || desc->prune.type == RVIT_PRUNE_RECEIVED;
         stages[s].n_kept = cu[image + 1] - cu[image];
         stages[s].kept = rvit_session_kept(session, s, image);
         assert_non_null(stages[s].kept);
@@ -81,13 +81,26 @@ static int is_kept(const toy_stage *s, int32_t token)
     return 0;
 }
 
-/* Tokens that score clearly above the k-th best are kept, those clearly below are not, and the number is the policy's. */
-static void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin)
+static const double *scores_of(const toy_stage *s, rvit_prune_type type)
+{
+    switch (type) {
+    case RVIT_PRUNE_L2:
+        return s->l2;
+    case RVIT_PRUNE_RECEIVED:
+        return s->received;
+    case RVIT_PRUNE_MAP_PROBE:
+        return s->map_probe;
+    default:
+        return s->cls_attention;
+    }
+}
+
+void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin)
 {
     const int l2 = type == RVIT_PRUNE_L2;
-    const double *scores = l2 ? s->l2 : s->cls_attention;
+    const double *scores = scores_of(s, type);
     const int32_t first = l2 ? 0 : m->n_prefix, n = s->n_before - first;
-    int32_t k = (int32_t)(l2 ? trunc(n * keep) : ceil(keep * n));
+    int32_t k = (int32_t)(type == RVIT_PRUNE_EVIT ? ceil(keep * n) : trunc(n * keep));
     k = k < 1 ? 1 : k;
     k = k > n ? n : k;
     for (int32_t i = 0; i < m->n_prefix; i++)
@@ -142,14 +155,15 @@ static void pruned_by_a_policy(void **state)
     static const int32_t blocks[][3] = {{1}, {0, 2}, {0, 1, 3}};
     static const double keeps[] = {0.5, 0.2, 0.7, 0};
     static const double margins[] = {1e-4, 1e-2, 8e-2};
+    static const rvit_prune_type policies[] = {RVIT_PRUNE_L2, RVIT_PRUNE_EVIT, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_FASTERVLM};
     for (int i = 0; i < N_SPECS; i++)
         for (int t = 0; t < n_types(); t++)
-            for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_EVIT; policy++)
+            for (int policy = 0; policy < 4; policy++)
                 for (int k = (i + policy) % 2; k < 4; k += 2) {
                     if (leaves_out(i + t + policy + k / 2, 2))
                         continue;
                     const int n = (i + k) % 3;
-                    const rvit_session_desc desc = session_desc(4, (rvit_prune_type)policy, keeps[k], blocks[n], n + 1);
+                    const rvit_session_desc desc = session_desc(4, policies[policy], keeps[k], blocks[n], n + 1);
                     prune(specs[i], types[t], tolerances[t], margins[t], &desc);
                 }
 }

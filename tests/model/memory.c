@@ -188,7 +188,7 @@ static void memory_is_known_before(void **state)
     static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
     for (int t = 0; t < n_types(); t++) {
         fixture *f = open_fixture(types[t]);
-        for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_RANDOM; policy++)
+        for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++)
             for (int variant = 0; variant < N_VARIANTS; variant++)
                 check_session(f, policy, variant);
         close_fixture(f);
@@ -209,13 +209,14 @@ static int64_t sum_of(const int64_t *sizes, int n)
 static void formula_holds(void **state)
 {
     (void)state;
-    static const int policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2,     RVIT_PRUNE_EVIT,        RVIT_PRUNE_MASK,
-                                   RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM, RVIT_PRUNE_L2_THRESHOLD};
+    static const int policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2,     RVIT_PRUNE_EVIT,         RVIT_PRUNE_MASK,
+                                   RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM, RVIT_PRUNE_L2_THRESHOLD, RVIT_PRUNE_RECEIVED};
     enum { B = N_IMAGES, T = 65, D = 128, HEADS = 2, E = 2, STAGES = 2 };
     fixture *f = open_fixture(RVIT_F16);
-    for (int p = 0; p < 7; p++) {
+    for (int p = 0; p < 8; p++) {
         const int policy = policies[p], tome = policy == RVIT_PRUNE_TOME, mask = policy == RVIT_PRUNE_MASK;
-        const int fixed = policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_RANDOM;
+        const int fixed =
+            policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_RANDOM || policy == RVIT_PRUNE_RECEIVED;
         const int stages = policy == RVIT_PRUNE_NONE ? 0 : STAGES;
         rvit_session_desc desc = variant_of(f, policy, TRACED);
         rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
@@ -235,6 +236,8 @@ static void formula_holds(void **state)
         int64_t readback = SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS);
         if (policy == RVIT_PRUNE_EVIT)
             device += SUM(4 * B * T * HEADS);
+        if (policy == RVIT_PRUNE_RECEIVED)
+            device += 2 * SUM(4 * B * T * HEADS);
         if (tome)
             device += SUM(4 * B * T * 64);
         for (int i = 0; i < stages; i++) {

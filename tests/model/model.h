@@ -5,7 +5,7 @@
 #include "toy.h"
 
 extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
-    model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite;
+    model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite, families_suite;
 
 /* Objects that end with the test. */
 rvit_checkpoint *open_checkpoint(const toy *m, const char *file_name);
@@ -21,5 +21,8 @@ rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double 
 rvit_session_desc policy_desc(int policy, int32_t max_images);
 /* Runs, and returns the logits in scratch memory. */
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);
+/* Of a stage as float64 has scored it: tokens clearly above the k-th best are kept, those clearly below are not, and the number is the
+   policy's. For policies that keep the k best. */
+void expect_decision(const toy *m, const toy_stage *s, rvit_prune_type type, double keep, double margin);
 
 #endif

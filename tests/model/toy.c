@@ -47,20 +47,43 @@ static void add_predictors(toy *m)
     }
 }
 
+static void add_map(toy *m)
+{
+    const int64_t d = m->spec.dim, mlp = m->spec.mlp;
+    const float in_d = 1 / sqrtf((float)d);
+    toy_map *w = &m->map;
+    w->latent = add(m, "attn_pool.latent", 3, 1, 1, d, 0, 1, 0);
+    w->q_w = add(m, "attn_pool.q.weight", 2, d, d, 0, 0, 1.3f * in_d, 0);
+    w->q_b = add(m, "attn_pool.q.bias", 1, d, 0, 0, 0, 0.2f, 0);
+    w->kv_w = add(m, "attn_pool.kv.weight", 2, 2 * d, d, 0, 0, 1.3f * in_d, 0);
+    w->kv_b = add(m, "attn_pool.kv.bias", 1, 2 * d, 0, 0, 0, 0.2f, 0);
+    w->proj_w = add(m, "attn_pool.proj.weight", 2, d, d, 0, 0, in_d, 0);
+    w->proj_b = add(m, "attn_pool.proj.bias", 1, d, 0, 0, 0, 0.1f, 0);
+    w->norm_w = add(m, "attn_pool.norm.weight", 1, d, 0, 0, 0, 0.2f, 1);
+    w->norm_b = add(m, "attn_pool.norm.bias", 1, d, 0, 0, 0, 0.2f, 0);
+    w->fc1_w = add(m, "attn_pool.mlp.fc1.weight", 2, mlp, d, 0, 0, in_d, 0);
+    w->fc1_b = add(m, "attn_pool.mlp.fc1.bias", 1, mlp, 0, 0, 0, 0.2f, 0);
+    w->fc2_w = add(m, "attn_pool.mlp.fc2.weight", 2, d, mlp, 0, 0, 1 / sqrtf((float)mlp), 0);
+    w->fc2_b = add(m, "attn_pool.mlp.fc2.bias", 1, d, 0, 0, 0, 0.1f, 0);
+}
+
 const toy *toy_new(const toy_spec *spec)
 {
     toy *m = scratch(sizeof *m);
     m->spec = *spec;
     const int32_t d = spec->dim, grid = spec->image_size / spec->patch_size, area = spec->patch_size * spec->patch_size;
     m->n_heads = d / 64;
-    m->n_prefix = 1 + spec->distilled;
+    m->n_prefix = !spec->no_cls + spec->distilled + spec->n_registers;
     m->tokens = m->n_prefix + grid * grid;
     m->pixels = 3 * spec->image_size * spec->image_size;
     random_seed(spec->seed * 2654435761u + 99);
     const float in_d = 1 / sqrtf((float)d), in_mlp = 1 / sqrtf((float)spec->mlp), in_patch = 1 / sqrtf(3.0f * (float)area);
-    m->cls = add(m, "cls_token", 3, 1, 1, d, 0, 0.5f, 0);
+    if (!spec->no_cls)
+        m->cls = add(m, "cls_token", 3, 1, 1, d, 0, 0.5f, 0);
     if (spec->distilled)
         m->dist = add(m, "dist_token", 3, 1, 1, d, 0, 0.5f, 0);
+    if (spec->n_registers > 0)
+        m->registers = add(m, "reg_token", 3, 1, spec->n_registers, d, 0, 0.5f, 0);
     m->pos = add(m, "pos_embed", 3, 1, m->tokens, d, 0, 0.3f, 0);
     m->patch_w = add(m, "patch_embed.proj.weight", 4, d, 3, spec->patch_size, spec->patch_size, in_patch, 0);
     m->patch_b = add(m, "patch_embed.proj.bias", 1, d, 0, 0, 0, 0.1f, 0);
@@ -88,6 +111,8 @@ const toy *toy_new(const toy_spec *spec)
         m->head_dist_b = add(m, "head_dist.bias", 1, spec->n_classes, 0, 0, 0, 0.1f, 0);
     }
     add_predictors(m);
+    if (spec->pool == TOY_MAP)
+        add_map(m);
     return m;
 }
 
@@ -95,15 +120,16 @@ const char *toy_write(const toy *m, const char *file_name)
 {
     const char *path = temporary_path(file_name);
     const int64_t element = rvit_dtype_size(m->spec.stored);
-    const size_t capacity = (size_t)m->n_tensors * 160 + 240;
+    const size_t capacity = (size_t)m->n_tensors * 160 + 320;
+    static const char *const pools[] = {[TOY_CLS] = "token", [TOY_MEAN] = "avg", [TOY_MAP] = "map"};
     char *header = scratch(capacity);
     int64_t offset = 0;
-    size_t used =
-        (size_t)snprintf(header, capacity,
-                         "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"%s\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d,"
-                         "\\\"embed_dim\\\":%d,\\\"depth\\\":%d,\\\"patch_size\\\":%d}}\"}",
-                         m->spec.rotary ? "vit_small_patch16_rope_ape_224" : "vit", (int)m->n_heads, (int)m->spec.dim, (int)m->spec.depth,
-                         (int)m->spec.patch_size);
+    size_t used = (size_t)snprintf(
+        header, capacity,
+        "{\"__metadata__\":{\"config\":\"{\\\"architecture\\\":\\\"%s\\\",\\\"model_args\\\":{\\\"num_heads\\\":%d,"
+        "\\\"embed_dim\\\":%d,\\\"depth\\\":%d,\\\"patch_size\\\":%d,\\\"reg_tokens\\\":%d,\\\"global_pool\\\":\\\"%s\\\"}}\"}",
+        m->spec.rotary ? "vit_small_patch16_rope_ape_224" : "vit", (int)m->n_heads, (int)m->spec.dim, (int)m->spec.depth,
+        (int)m->spec.patch_size, (int)m->spec.n_registers, pools[m->spec.pool]);
     for (int i = 0; i < m->n_tensors; i++) {
         const toy_tensor *t = &m->tensors[i];
         static const char *const dtypes[] = {"F32", "F16", "BF16"};
@@ -183,12 +209,14 @@ static void rotate(const toy *m, double *qkv, int32_t rows, const int32_t *token
         }
 }
 
-/* All heads over [rows, 3 dim], rows that stand for several weighing as much; mean_cls: the mean over heads of the first row's weights. */
-static void attend(const toy *m, const double *qkv, const double *sizes, int32_t rows, double *out, double *mean_cls)
+/* All heads over [rows, 3 dim], rows that stand for several weighing as much; mean_cls: the mean over heads of the first row's
+   weights, received: over heads and rows. */
+static void attend(const toy *m, const double *qkv, const double *sizes, int32_t rows, double *out, double *mean_cls, double *received)
 {
     const int32_t d = m->spec.dim;
     double *weights = scratch((size_t)rows * sizeof *weights);
     memset(mean_cls, 0, (size_t)rows * sizeof *mean_cls);
+    memset(received, 0, (size_t)rows * sizeof *received);
     for (int32_t h = 0; h < m->n_heads; h++)
         for (int32_t t = 0; t < rows; t++) {
             const double *q = qkv + (int64_t)t * 3 * d + h * 64;
@@ -208,9 +236,18 @@ static void attend(const toy *m, const double *qkv, const double *sizes, int32_t
                     o += weights[j] / sum * qkv[(int64_t)j * 3 * d + 2 * d + h * 64 + i];
                 out[(int64_t)t * d + h * 64 + i] = o;
             }
-            for (int32_t j = 0; t == 0 && j < rows; j++)
-                mean_cls[j] += weights[j] / sum / m->n_heads;
+            for (int32_t j = 0; j < rows; j++) {
+                mean_cls[j] += t == 0 ? weights[j] / sum / m->n_heads : 0;
+                received[j] += weights[j] / sum / m->n_heads / rows;
+            }
         }
+}
+
+static const float *prefix_token(const toy *m, int32_t t)
+{
+    if (t == 0 && !m->spec.no_cls)
+        return m->cls;
+    return m->spec.distilled ? m->dist : m->registers + (int64_t)(t - !m->spec.no_cls) * m->spec.dim;
 }
 
 static void embed(const toy *m, const float *image, double *x)
@@ -218,7 +255,7 @@ static void embed(const toy *m, const float *image, double *x)
     const int32_t d = m->spec.dim, p = m->spec.patch_size, size = m->spec.image_size, grid = size / p;
     for (int32_t t = 0; t < m->tokens; t++)
         for (int32_t o = 0; o < d; o++) {
-            double sum = t == 0 ? m->cls[o] : t < m->n_prefix ? m->dist[o] : m->patch_b[o];
+            double sum = t < m->n_prefix ? prefix_token(m, t)[o] : m->patch_b[o];
             const int32_t patch = t - m->n_prefix;
             for (int32_t k = 0; patch >= 0 && k < 3 * p * p; k++) {
                 const int32_t c = k / (p * p), y = patch / grid * p + k / p % p, column = patch % grid * p + k % p;
@@ -228,17 +265,97 @@ static void embed(const toy *m, const float *image, double *x)
         }
 }
 
-static void score(toy_stage *s, const double *x, const double *mean_cls, const int32_t *tokens, int32_t rows, int32_t d)
+/* Attention pooling of normalised rows: probs [n_heads, rows]; kv [rows, 2 dim]. */
+static void map_attention(const toy *m, const double *normed, const double *sizes, int32_t rows, double *kv, double *probs)
 {
+    const int32_t d = m->spec.dim;
+    double *latent = scratch((size_t)d * sizeof *latent), *q = scratch((size_t)d * sizeof *q);
+    for (int32_t i = 0; i < d; i++)
+        latent[i] = m->map.latent[i];
+    multiply(latent, 1, d, m->map.q_w, m->map.q_b, d, q);
+    multiply(normed, rows, d, m->map.kv_w, m->map.kv_b, 2 * d, kv);
+    for (int32_t h = 0; h < m->n_heads; h++, probs += rows) {
+        double sum = 0;
+        for (int32_t t = 0; t < rows; t++) {
+            double logit = 0;
+            for (int32_t i = h * 64; i < (h + 1) * 64; i++)
+                logit += q[i] * kv[(int64_t)t * 2 * d + i] / 8;
+            sum += probs[t] = sizes[t] * exp(logit);
+        }
+        for (int32_t t = 0; t < rows; t++)
+            probs[t] /= sum;
+    }
+}
+
+static void map_pool(const toy *m, const double *normed, const double *sizes, int32_t rows, double *out)
+{
+    const int32_t d = m->spec.dim, mlp = m->spec.mlp;
+    double *kv = scratch((size_t)(rows * 2 * d) * sizeof *kv), *probs = scratch((size_t)(m->n_heads * rows) * sizeof *probs);
+    double *mixed = scratch((size_t)d * sizeof *mixed), *hidden = scratch((size_t)mlp * sizeof *hidden);
+    map_attention(m, normed, sizes, rows, kv, probs);
+    for (int32_t i = 0; i < d; i++)
+        for (int32_t t = 0; t < rows; t++)
+            mixed[i] += probs[i / 64 * rows + t] * kv[((int64_t)t * 2 + 1) * d + i];
+    multiply(mixed, 1, d, m->map.proj_w, m->map.proj_b, d, out);
+    normalise(out, 1, d, m->map.norm_w, m->map.norm_b, mixed);
+    multiply(mixed, 1, d, m->map.fc1_w, m->map.fc1_b, mlp, hidden);
+    for (int32_t i = 0; i < mlp; i++)
+        hidden[i] = 0.5 * hidden[i] * (1 + erf(hidden[i] / sqrt(2)));
+    multiply(hidden, 1, mlp, m->map.fc2_w, m->map.fc2_b, d, mixed);
+    for (int32_t i = 0; i < d; i++)
+        out[i] += mixed[i];
+}
+
+/* The row that the head reads of normalised ones: CLS, the mean of the patches, or attention pooling. */
+static const double *pooled(const toy *m, const double *normed, const double *sizes, int32_t rows)
+{
+    const int32_t d = m->spec.dim;
+    if (m->spec.pool == TOY_CLS)
+        return normed;
+    double *out = scratch((size_t)d * sizeof *out), total = 0;
+    if (m->spec.pool == TOY_MAP) {
+        map_pool(m, normed, sizes, rows, out);
+        return out;
+    }
+    for (int32_t t = m->n_prefix; t < rows; t++)
+        total += sizes[t];
+    for (int32_t t = m->n_prefix; t < rows; t++)
+        for (int32_t i = 0; i < d; i++)
+            out[i] += sizes[t] / total * normed[(int64_t)t * d + i];
+    return out;
+}
+
+static double *copied(const double *values, int32_t n)
+{
+    double *copy = scratch((size_t)n * sizeof *copy);
+    memcpy(copy, values, (size_t)n * sizeof *copy);
+    return copy;
+}
+
+static void score(const toy *m, toy_stage *s, const double *x, const double *mean_cls, const double *received, const int32_t *tokens,
+                  int32_t rows)
+{
+    const int32_t d = m->spec.dim;
     s->n_before = rows;
     s->before = scratch((size_t)rows * sizeof *s->before);
-    s->l2 = scratch((size_t)rows * sizeof *s->l2);
-    s->cls_attention = scratch((size_t)rows * sizeof *s->cls_attention);
     memcpy(s->before, tokens, (size_t)rows * sizeof *tokens);
-    memcpy(s->cls_attention, mean_cls, (size_t)rows * sizeof *mean_cls);
+    s->l2 = scratch((size_t)rows * sizeof *s->l2);
+    s->cls_attention = copied(mean_cls, rows);
+    s->received = copied(received, rows);
     for (int32_t t = 0; t < rows; t++)
         for (int32_t i = 0; i < d; i++)
             s->l2[t] += x[(int64_t)t * d + i] * x[(int64_t)t * d + i];
+    if (m->spec.pool != TOY_MAP)
+        return;
+    double *normed = scratch((size_t)(rows * d) * sizeof *normed), *kv = scratch((size_t)(rows * 2 * d) * sizeof *kv);
+    double *probs = scratch((size_t)(m->n_heads * rows) * sizeof *probs), *ones = scratch((size_t)rows * sizeof *ones);
+    for (int32_t t = 0; t < rows; t++)
+        ones[t] = 1;
+    normalise(x, rows, d, m->norm_w, m->norm_b, normed);
+    map_attention(m, normed, ones, rows, kv, probs);
+    s->map_probe = scratch((size_t)rows * sizeof *s->map_probe);
+    for (int32_t i = 0; i < m->n_heads * rows; i++)
+        s->map_probe[i % rows] += probs[i] / m->n_heads;
 }
 
 /* Drops what the stage does not keep; returns the rows left. */
@@ -335,7 +452,7 @@ void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stag
     const size_t size = (size_t)rows * (size_t)d * sizeof(double);
     double *x = scratch(size), *y = scratch(size), *z = scratch(size), *qkv = scratch(3 * size);
     double *hidden = scratch((size_t)rows * (size_t)mlp * sizeof(double)), *mean_cls = scratch((size_t)rows * sizeof(double));
-    double *sizes = scratch((size_t)rows * sizeof *sizes);
+    double *sizes = scratch((size_t)rows * sizeof *sizes), *received = scratch((size_t)rows * sizeof *received);
     for (int32_t t = 0; t < rows; t++) {
         tokens[t] = t;
         sizes[t] = 1;
@@ -349,7 +466,7 @@ void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stag
         multiply(y, rows, d, b->qkv_w, b->qkv_b, 3 * d, qkv);
         if (m->spec.rotary)
             rotate(m, qkv, rows, tokens);
-        attend(m, qkv, sizes, rows, y, mean_cls);
+        attend(m, qkv, sizes, rows, y, mean_cls, received);
         multiply(y, rows, d, b->proj_w, b->proj_b, d, z);
         for (int64_t j = 0; j < (int64_t)rows * d; j++)
             x[j] += z[j];
@@ -359,7 +476,7 @@ void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stag
             stage = NULL;
         }
         if (stage && stage->inside_block) {
-            score(stage, x, mean_cls, tokens, rows, d);
+            score(m, stage, x, mean_cls, received, tokens, rows);
             rows = drop(stage, x, tokens, rows, d);
         }
         normalise(x, rows, d, b->norm2_w, b->norm2_b, y);
@@ -374,12 +491,12 @@ void toy_forward(const toy *m, const float *image, toy_stage *stages, int n_stag
             memcpy(out_trace->blocks[i] = scratch(size), x, (size_t)rows * (size_t)d * sizeof *x);
         }
         if (stage && !stage->inside_block) {
-            score(stage, x, mean_cls, tokens, rows, d);
+            score(m, stage, x, mean_cls, received, tokens, rows);
             rows = drop(stage, x, tokens, rows, d);
         }
     }
-    normalise(x, m->n_prefix, d, m->norm_w, m->norm_b, y);
-    multiply(y, 1, d, m->head_w, m->head_b, m->spec.n_classes, logits);
+    normalise(x, rows, d, m->norm_w, m->norm_b, y);
+    multiply(pooled(m, y, sizes, rows), 1, d, m->head_w, m->head_b, m->spec.n_classes, logits);
     if (m->spec.distilled) {
         multiply(y + d, 1, d, m->head_dist_w, m->head_dist_b, m->spec.n_classes, hidden);
         for (int32_t c = 0; c < m->spec.n_classes; c++)

@@ -1,9 +1,11 @@
-/* A small random DeiT: its weights, its checkpoint file, and its forward in float64, image by image, written without a thought for speed.
+/* A small random ViT: its weights, its checkpoint file, and its forward in float64, image by image, written without a thought for speed.
  */
 #ifndef RVIT_TESTS_TOY_H
 #define RVIT_TESTS_TOY_H
 
 #include "harness.h"
+
+typedef enum toy_pool { TOY_CLS, TOY_MEAN, TOY_MAP } toy_pool;
 
 typedef struct toy_spec {
     int32_t dim, depth, mlp, image_size, patch_size, n_classes, distilled;
@@ -11,6 +13,8 @@ typedef struct toy_spec {
     uint64_t seed;
     int32_t n_predictors; /* of DynamicViT; the float64 forward takes decisions as given and needs none */
     int32_t rotary;       /* 1: queries and keys are rotated too, as in timm's vit_small_patch16_rope_ape_224 */
+    int32_t n_registers, no_cls;
+    toy_pool pool; /* what the head reads; TOY_MEAN: of the patches after the norm */
 } toy_spec;
 
 typedef struct toy_tensor {
@@ -27,13 +31,19 @@ typedef struct toy_block {
     const float *norm1_w, *norm1_b, *qkv_w, *qkv_b, *proj_w, *proj_b, *norm2_w, *norm2_b, *fc1_w, *fc1_b, *fc2_w, *fc2_b;
 } toy_block;
 
+/* Attention pooling, of as many heads and an MLP as wide as the blocks'. */
+typedef struct toy_map {
+    const float *latent, *q_w, *q_b, *kv_w, *kv_b, *proj_w, *proj_b, *norm_w, *norm_b, *fc1_w, *fc1_b, *fc2_w, *fc2_b;
+} toy_map;
+
 typedef struct toy {
     toy_spec spec;
     int32_t n_heads, n_prefix, tokens, pixels; /* floats of an image */
-    toy_tensor tensors[11 + 12 * TOY_MAX_DEPTH + 10 * TOY_MAX_PREDICTORS];
+    toy_tensor tensors[25 + 12 * TOY_MAX_DEPTH + 10 * TOY_MAX_PREDICTORS];
     int n_tensors;
-    const float *cls, *dist, *pos, *patch_w, *patch_b, *norm_w, *norm_b, *head_w, *head_b, *head_dist_w, *head_dist_b;
+    const float *cls, *dist, *registers, *pos, *patch_w, *patch_b, *norm_w, *norm_b, *head_w, *head_b, *head_dist_w, *head_dist_b;
     toy_block blocks[TOY_MAX_DEPTH];
+    toy_map map;
 } toy;
 
 /* In scratch memory. */
@@ -50,10 +60,10 @@ typedef struct toy_stage {
     const int32_t *kept; /* token numbers of the unpruned image, ascending */
     int32_t n_kept;
     int32_t merges; /* above 0: the stage merges so many rows instead (tome), by float64's own decision */
-    /* out, in scratch memory: the tokens before the stage, and their scores of both kinds */
+    /* out, in scratch memory: the tokens before the stage, and their scores of each kind */
     int32_t n_before;
     int32_t *before;
-    double *l2, *cls_attention;
+    double *l2, *cls_attention, *received, *map_probe; /* map_probe: with attention pooling alone */
 } toy_stage;
 
 typedef struct toy_trace {

@@ -11,15 +11,19 @@ struct listed {
     char options[160];
 };
 
-/* "3,6,9", "3" or, to the last block of the model, "3..last". */
+/* "3,6,9", "3" or, to the last block of the model, "3..last"; "last-1" for the last but one. */
 static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_size)
 {
     size_t used = 0;
     out[0] = 0;
     if (info->n_default_blocks < 0)
         snprintf(out, out_size, "%d..last", info->default_blocks[0]);
-    for (int32_t i = 0; i < info->n_default_blocks && used < out_size; i++)
-        used += (size_t)snprintf(out + used, out_size - used, "%s%d", i ? "," : "", info->default_blocks[i]);
+    for (int32_t i = 0; i < info->n_default_blocks && used < out_size; i++) {
+        const int32_t block = info->default_blocks[i];
+        used += (size_t)snprintf(out + used, out_size - used, "%s%s", i ? "," : "", block < 0 ? "last" : "");
+        if (block != -1 && used < out_size)
+            used += (size_t)snprintf(out + used, out_size - used, "%d", block < 0 ? block + 1 : block);
+    }
 }
 
 /* The option with its default, as on a command line; in capitals if it has no default. */

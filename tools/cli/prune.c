@@ -91,7 +91,8 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
             desc->blocks[desc->n_blocks++] = block;
     else if (desc->n_blocks == 0)
         for (; desc->n_blocks < policy->n_default_blocks; desc->n_blocks++)
-            desc->blocks[desc->n_blocks] = policy->default_blocks[desc->n_blocks];
+            desc->blocks[desc->n_blocks] =
+                policy->default_blocks[desc->n_blocks] + (policy->default_blocks[desc->n_blocks] < 0 ? model->depth : 0);
     if (policy->parameters & RVIT_PRUNE_SAMPLES && desc->n_samples == 0)
         desc->n_samples = policy->default_samples ? policy->default_samples : model->tokens - model->n_prefix;
 }

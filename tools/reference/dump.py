@@ -58,6 +58,9 @@ CONFIGS = [
     ("tome", {}, p.Tome),
     ("tome", {"merges": 13}, p.Tome),
     ("tome", {"merges": 60, "blocks": (0, 4, 5, 11)}, p.Tome),
+    ("received", {}, p.Received),
+    ("received", {"keep": 0.6, "blocks": (1, 5, 11)}, p.Received),
+    ("fastervlm", {}, p.FasterVlm),
     ("mask", {"blocks": (3, 7)}, None),
 ]
 

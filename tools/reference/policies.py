@@ -83,7 +83,12 @@ class L2Threshold(Policy):
 
 
 def cls_attention(state):
-    return state.cls_attention.mean(0)[state.model.n_prefix :]
+    return state.attention[:, 0].mean(0)[state.model.n_prefix :]
+
+
+def received_attention(state):
+    """What a patch is given by all rows, in the mean over heads and rows."""
+    return state.attention.mean((0, 1))[state.model.n_prefix :]
 
 
 class Evit(Policy):
@@ -123,6 +128,20 @@ class EvitPaper(Policy):
         kept, margin = best(scores, max(1, math.trunc(len(scores) * self.rate)))
         state.keep(kept)
         return margin
+
+
+class Received(EvitPaper):
+    site = "inside"
+
+    def scores(self, state):
+        return received_attention(state)
+
+
+class FasterVlm(EvitPaper):
+    """As evit-paper, in the block whose output a language model is given: the last but one."""
+
+    def __init__(self, model, blocks=None, keep=0.5):
+        super().__init__(model, blocks or (model.depth - 2,), keep)
 
 
 class AtsPaper(EvitPaper):

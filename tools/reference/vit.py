@@ -86,7 +86,7 @@ class Model:
         return np.concatenate(prefix + [rows]) + self["pos_embed"][0]
 
     def attention(self, x, block, sizes):
-        """Returns x after the residual, the CLS row's probabilities [heads, rows], and keys and values [rows, heads, head_dim]."""
+        """Returns x after the residual, the probabilities [heads, rows, rows], and keys and values [rows, heads, head_dim]."""
         name = f"blocks.{block}."
         qkv = self.linear(self.norm(x, name + "norm1"), name + "attn.qkv").reshape(len(x), 3, self.n_heads, self.head_dim)
         q, k, v = qkv[:, 0], qkv[:, 1], qkv[:, 2]
@@ -95,7 +95,7 @@ class Model:
             logits = logits + np.log(sizes)
         probabilities = softmax(logits)
         out = np.einsum("hij,jhd->ihd", probabilities, v, optimize=True).reshape(len(x), self.dim)
-        return x + self.linear(out, name + "attn.proj"), probabilities[:, 0], k, v
+        return x + self.linear(out, name + "attn.proj"), probabilities, k, v
 
     def mlp(self, x, block):
         name = f"blocks.{block}."
@@ -115,7 +115,7 @@ class State:
         self.x = model.embed(image)
         self.ids = np.arange(model.n_patches)
         self.sizes = None  # of every row, prefix included; None: all 1
-        self.cls_attention = self.keys = self.values = None  # of the block at hand, for the rows it attended to
+        self.attention = self.keys = self.values = None  # of the block at hand, for the rows it attended to
         self.stages = []
 
     def patches(self):
@@ -136,7 +136,7 @@ def forward(model, image, policy):
     state = State(model, image)
     for block in range(model.depth):
         policy.before_block(state, block)
-        state.x, state.cls_attention, state.keys, state.values = model.attention(state.x, block, state.sizes)
+        state.x, state.attention, state.keys, state.values = model.attention(state.x, block, state.sizes)
         policy.after_attention(state, block)
         state.x = model.mlp(state.x, block)
         policy.after_block(state, block)

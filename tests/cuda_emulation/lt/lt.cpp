@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <cmath>
 #include <list>
 #include <mutex>
 #include <set>
@@ -55,6 +56,7 @@ struct job {
     layout d_shape;
     bool transpose_a, transpose_b;
     float alpha, beta;
+    bool gelu;
     const char *bias;
 };
 
@@ -161,6 +163,8 @@ void multiply(const job &j)
                 sum += j.beta * element(j.c, false, row, column);
             if (j.bias != nullptr)
                 sum += load(j.d_shape.type, j.bias, row);
+            if (j.gelu)
+                sum = 0.5f * sum * (1.0f + std::tanh(0.797884561f * (sum + 0.044715f * sum * sum * sum)));
             store(j.d_shape.type, j.d, row + column * (uint64_t)j.d_shape.stride, sum);
         }
 }
@@ -202,6 +206,11 @@ bool is_power_of_2(uint32_t x)
     return x != 0 && (x & (x - 1)) == 0;
 }
 
+bool adds_bias(const product_desc *desc)
+{
+    return desc->epilogue == CUBLASLT_EPILOGUE_BIAS || desc->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
+}
+
 /* The configuration is one that the library has for float32 accumulation of these types. */
 cublasStatus_t check_problem(const product_desc *desc, const layout *a, const layout *b, const layout *c, const layout *d)
 {
@@ -219,11 +228,11 @@ cublasStatus_t check_problem(const product_desc *desc, const layout *a, const la
     if (desc->compute != CUBLAS_COMPUTE_32F || desc->scale != CUDA_R_32F || a->type != b->type || c->type != d->type ||
         (d->type != a->type && d->type != CUDA_R_32F))
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "types %d x %d + %d -> %d", a->type, b->type, c->type, d->type);
-    if (desc->epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    if (adds_bias(desc)) {
         /* -1: the type of D. Another one is for 8-bit types. */
         if (desc->bias_type != -1 && desc->bias_type != d->type)
             return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "a bias of type %d for an output of type %d", desc->bias_type, d->type);
-    } else if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    } else if (desc->epilogue != CUBLASLT_EPILOGUE_DEFAULT && desc->epilogue != CUBLASLT_EPILOGUE_GELU) {
         return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "epilogue %u", desc->epilogue);
     }
     return CUBLAS_STATUS_SUCCESS;
@@ -428,7 +437,7 @@ EXPORT cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cu
     TRY(check_problem(pd, layouts[0], layouts[1], layouts[2], layouts[3]));
     if ((p->reduction & CUBLASLT_REDUCTION_SCHEME_INPLACE) != 0)
         return refuse(CUBLAS_STATUS_SUCCESS, "parts of a sum may be added in any order: a row's bits would depend on chance");
-    if (pd->epilogue == CUBLASLT_EPILOGUE_BIAS && pd->bias == nullptr)
+    if (adds_bias(pd) && pd->bias == nullptr)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "the bias must be known, for its alignment");
     cublasLtMatmulHeuristicResult_t result = {};
     result.algo.data[0] = ALGORITHM;
@@ -487,6 +496,7 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
              pd->transpose_b == CUBLAS_OP_T,
              0.0f,
              0.0f,
+             false,
              nullptr};
     memcpy(&j.alpha, alpha, 4);
     memcpy(&j.beta, beta, 4);
@@ -498,7 +508,8 @@ EXPORT cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc
     TRY(check_array("D", d, bytes_of(*ld), alignments >> 48));
     if (c == d && memcmp(lc, ld, sizeof *lc) != 0)
         return refuse(CUBLAS_STATUS_INVALID_VALUE, "C is D, but laid out otherwise");
-    if (pd->epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    j.gelu = pd->epilogue == CUBLASLT_EPILOGUE_GELU || pd->epilogue == CUBLASLT_EPILOGUE_GELU_BIAS;
+    if (adds_bias(pd)) {
         TRY(check_array("the bias", pd->bias, ld->rows * size_of(ld->type), 16));
         j.bias = static_cast<const char *>(pd->bias);
     }

@@ -17,7 +17,7 @@ enum change {
     SMALL_ATTRIBUTE,
     UNKNOWN_ATTRIBUTE,
     BIAS_OF_ANOTHER_TYPE,
-    GELU,
+    RELU,
     SPLIT_SUMS,
     OTHER_SHAPE,
     TIGHT_LAYOUT,
@@ -47,7 +47,7 @@ cublasStatus_t multiply(session &s, change c, float *a, float *b, const float *b
             first = status;
     };
     const int32_t transpose = CUBLAS_OP_T, type = c == BIAS_OF_ANOTHER_TYPE ? CUDA_R_16F : CUDA_R_32F;
-    const uint32_t epilogue = c == GELU ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
+    const uint32_t epilogue = c == RELU ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
     const uint32_t reduction = c == SPLIT_SUMS ? CUBLASLT_REDUCTION_SCHEME_MASK : 0, alignment = 16;
     const uint64_t most = workspace_size;
     note(cublasLtCreate(&p.handle));

@@ -1,0 +1,71 @@
+/* The forward while it is recorded: the state that its parts share, and what each calls of the others. Its parts alone include this. */
+#ifndef RVIT_CORE_VIT_FORWARD_H
+#define RVIT_CORE_VIT_FORWARD_H
+
+#include "core/vit_session.h"
+
+/* The state that travels from op to op. */
+typedef struct forward {
+    rvit_session *session;
+    const rvit_session_plan *plan;
+    const rvit_model *model;
+    rvit_stream *stream;
+    rvit_view normed, wide; /* arrays of the plan, which say what they hold */
+    rvit_view x, spare;     /* the residual stream, and the other array it moves to when rows are gathered */
+    int32_t stage;          /* the next; also the number of the segment that rows, max_len and cu_seqlens are of */
+    rvit_rows rows;
+    int32_t spare_rows; /* of the segment */
+    int32_t max_len;
+    rvit_view cu_seqlens;
+    int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
+    rvit_view cls_probs; /* of this block's attention, where they are asked for */
+    rvit_view lse;       /* the same */
+    rvit_view key_bias;  /* of merged tokens; absent until some are */
+    rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
+} forward;
+
+static const rvit_view absent = {NULL, 0};
+
+static inline rvit_view at(rvit_view view, int64_t bytes)
+{
+    view.offset += bytes;
+    return view;
+}
+
+static inline rvit_view view(const forward *f, rvit_session_array array)
+{
+    return rvit_session_view(f->session, array);
+}
+
+/* Norms without a beta are RMS norms: others are refused. */
+static inline rvit_norm norm_of(rvit_view beta)
+{
+    return beta.buffer == NULL ? RVIT_NORM_RMS : RVIT_NORM_LAYER;
+}
+
+/* A linear layer over all rows. */
+rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias);
+rvit_status rvit_forward_linear(const forward *f, rvit_activation activation, rvit_view x, rvit_view weight, rvit_view bias, rvit_view out,
+                                int32_t in_features, int32_t out_features);
+/* x += input weight^T + bias */
+rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view weight, rvit_view bias, int32_t in_features);
+/* Normalises x; if rows are to be gathered, does that in the same pass. */
+rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out);
+/* A stage after the last block has no layernorm to gather for it. */
+rvit_status rvit_forward_finish_gather(forward *f);
+/* The op that reads the images, or writes the logits. */
+rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
+/* Copies to the trace, if the session has one. */
+rvit_status rvit_forward_trace(const forward *f, rvit_view source, int64_t size, rvit_view destination);
+/* The rows are those of this segment from here on. */
+void rvit_forward_enter_segment(forward *f, int32_t index);
+/* Whether the next stage is at this place. */
+int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site);
+/* The next stage: scores and selects, the rows being gathered later, or merges. */
+rvit_status rvit_forward_prune(forward *f);
+/* Normalised rows of each image, attended to by the one query of attention pooling: to the wide array. probs: optional, as rvit_probe. */
+rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
+/* After the last block: features, pooling, head. */
+rvit_status rvit_forward_outputs(forward *f);
+
+#endif

@@ -1,0 +1,183 @@
+/* What the forward gives after its last block: features, pooled rows, logits. */
+#include "core/vit_forward.h"
+
+/* How many tokens the rows stand for; absent unless some were merged. */
+static rvit_view sizes_of(const forward *f)
+{
+    return f->stage > 0 ? view(f, f->plan->stages[f->stage - 1].sizes) : absent;
+}
+
+/* One row of each image, from column `column` of the pooled rows on. */
+static rvit_status pool(const forward *f, rvit_pool_mode mode, int norms, int64_t column, int64_t stride)
+{
+    const rvit_model *model = f->model;
+    rvit_pool_args args = RVIT_POOL_ARGS_INIT;
+    args.dtype = args.out_dtype = model->x_dtype;
+    args.mode = mode;
+    args.n_images = f->plan->desc.max_images;
+    args.max_len = f->max_len;
+    args.n_prefix = model->info.n_prefix;
+    args.rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.eps = model->info.eps;
+    args.x = f->x;
+    args.cu_seqlens = f->cu_seqlens;
+    if (mode == RVIT_POOL_MEAN)
+        args.sizes = sizes_of(f);
+    if (norms) {
+        args.gamma = model->norm_gamma;
+        args.beta = model->norm_beta;
+        args.norm = norm_of(args.beta);
+    }
+    args.out = at(view(f, f->plan->pooled), column * rvit_dtype_size(model->x_dtype));
+    args.out_stride = stride;
+    return rvit_pool(f->stream, &args);
+}
+
+rvit_status rvit_forward_probe(const forward *f, rvit_view probs)
+{
+    const rvit_model *model = f->model;
+    const rvit_map_weights *w = &model->map;
+    rvit_linear_args linear = RVIT_LINEAR_ARGS_INIT;
+    linear.dtype = model->dtype;
+    linear.out_dtype = RVIT_F32;
+    linear.rows = f->rows;
+    linear.in_features = model->info.dim;
+    linear.out_features = w->logits;
+    linear.x = f->normed;
+    linear.weight = w->query_weight;
+    linear.out = view(f, f->plan->map_logits);
+    RVIT_TRY(rvit_forward_add_linear(f, &linear, absent));
+    rvit_probe_args args = RVIT_PROBE_ARGS_INIT;
+    args.dtype = args.out_dtype = model->dtype;
+    args.n_images = f->plan->desc.max_images;
+    args.n_heads = model->info.n_heads;
+    args.head_dim = model->info.head_dim;
+    args.max_len = f->max_len;
+    args.rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.x = f->normed;
+    args.logits = linear.out;
+    args.logits_stride = w->logits;
+    args.sizes = sizes_of(f);
+    args.cu_seqlens = f->cu_seqlens;
+    args.weight = w->value_weight;
+    args.bias = w->value_bias;
+    args.out = f->wide;
+    args.probs = probs;
+    return rvit_probe(f->stream, &args);
+}
+
+/* Attention pooling, then its MLP on the one row of each image. */
+static rvit_status attention_pool(forward *f)
+{
+    const rvit_model *model = f->model;
+    const rvit_map_weights *w = &model->map;
+    RVIT_TRY(rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, model->dtype, f->normed));
+    RVIT_TRY(rvit_forward_probe(f, absent));
+    forward images = *f;
+    images.rows = (rvit_rows){.capacity = f->plan->desc.max_images};
+    images.spare_rows = 0;
+    images.x = view(f, f->plan->pooled);
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = model->dtype;
+    args.out_dtype = model->x_dtype;
+    args.rows = images.rows;
+    args.in_features = args.out_features = model->info.dim;
+    args.x = f->wide;
+    args.weight = w->proj_weight;
+    args.bias = w->proj_bias;
+    args.out = images.x;
+    RVIT_TRY(rvit_forward_add_linear(&images, &args, absent));
+    RVIT_TRY(rvit_forward_layernorm(&images, w->norm_gamma, w->norm_beta, model->info.eps, model->dtype, images.normed));
+    RVIT_TRY(rvit_forward_linear(&images, model->info.activation, f->normed, w->fc1_weight, w->fc1_bias, f->wide, model->info.dim,
+                                 w->mlp_width));
+    return rvit_forward_add_to_x(&images, f->wide, w->fc2_weight, w->fc2_bias, w->mlp_width);
+}
+
+/* What the head reads, unless that is the CLS row. */
+static rvit_status pool_rows(forward *f)
+{
+    const int64_t dim = f->model->info.dim;
+    const int final_norm = f->model->info.final_norm;
+    switch (f->model->info.pooling) {
+    case RVIT_POOLING_MEAN:
+        return pool(f, RVIT_POOL_MEAN, final_norm, 0, dim);
+    case RVIT_POOLING_MEAN_NORM:
+    case RVIT_POOLING_MEAN_RAW:
+        return pool(f, RVIT_POOL_MEAN, 0, 0, dim);
+    case RVIT_POOLING_CLS_MEAN:
+        RVIT_TRY(pool(f, RVIT_POOL_FIRST, final_norm, 0, 2 * dim));
+        return pool(f, RVIT_POOL_MEAN, final_norm, dim, 2 * dim);
+    case RVIT_POOLING_MAP:
+        return attention_pool(f);
+    default:
+        return RVIT_OK;
+    }
+}
+
+/* The rows after the last norm, if there is one. */
+static rvit_status features(forward *f)
+{
+    const rvit_model *model = f->model;
+    const rvit_view out = view(f, f->plan->features);
+    if (model->info.final_norm)
+        return rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, RVIT_F32, out);
+    RVIT_TRY(rvit_forward_finish_gather(f));
+    rvit_copy_args args = RVIT_COPY_ARGS_INIT;
+    args.source = f->x;
+    args.destination = out;
+    args.size = f->plan->features.size;
+    return rvit_copy(f->stream, &args);
+}
+
+static rvit_head_args head_of(const forward *f)
+{
+    const rvit_model *model = f->model;
+    rvit_head_args args = RVIT_HEAD_ARGS_INIT;
+    args.dtype = model->x_dtype;
+    args.weight_dtype = model->dtype;
+    args.n_images = f->plan->desc.max_images;
+    args.rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.n_tokens = model->info.distilled || model->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1;
+    args.n_classes = model->info.n_classes;
+    args.eps = model->info.eps;
+    if (model->info.pooling == RVIT_POOLING_CLS) {
+        args.x = f->x;
+        args.cu_seqlens = f->cu_seqlens;
+    } else {
+        args.x = view(f, f->plan->pooled);
+        args.rows = (int64_t)args.n_images * args.n_tokens;
+    }
+    if (model->info.pooling == RVIT_POOLING_CLS || model->info.pooling == RVIT_POOLING_MEAN_NORM) {
+        const int own = model->fc_norm_gamma.buffer != NULL;
+        args.gamma = own ? model->fc_norm_gamma : model->norm_gamma;
+        args.beta = own ? model->fc_norm_beta : model->norm_beta;
+        args.norm = norm_of(args.beta);
+    }
+    args.weight = model->head_weight;
+    args.bias = model->head_bias;
+    args.logits = f->plan->desc.logits.buffer != NULL ? f->plan->desc.logits : view(f, f->plan->logits);
+    return args;
+}
+
+static rvit_status head(const forward *f)
+{
+    rvit_op op = {.type = RVIT_OP_HEAD, .head = head_of(f)};
+    f->session->head = op.head;
+    return rvit_forward_add_outer(f, &op);
+}
+
+rvit_status rvit_forward_outputs(forward *f)
+{
+    const rvit_model_info *info = &f->model->info;
+    if (f->plan->desc.outputs & RVIT_OUTPUT_FEATURES)
+        RVIT_TRY(features(f));
+    if (info->n_classes == 0 || info->pooling != RVIT_POOLING_MAP)
+        RVIT_TRY(rvit_forward_finish_gather(f));
+    if (info->n_classes == 0)
+        return RVIT_OK;
+    RVIT_TRY(pool_rows(f));
+    return head(f);
+}
