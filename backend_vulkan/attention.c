@@ -1,12 +1,15 @@
 /* The attention op. The grid is sized by capacities; a workgroup whose tile is past the end of its image returns at once. */
 #include "backend_vulkan/vulkan.h"
 
-static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, int half)
+static rvit_vk_shader choose_shader(const rvit_vk_attention_shape *shape, rvit_dtype dtype)
 {
+    const int half = rvit_vk_is_half(dtype);
     if (shape->matrix)
-        return RVIT_VK_ATTENTION_F16_VK_MATRIX;
+        return dtype == RVIT_BF16 ? RVIT_VK_ATTENTION_BF16_VK_MATRIX : RVIT_VK_ATTENTION_F16_VK_MATRIX;
     if (shape->direct)
-        return half ? RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP : RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP;
+        return dtype == RVIT_BF16 ? RVIT_VK_ATTENTION_DIRECT_BF16_VK_SUBGROUP
+               : half             ? RVIT_VK_ATTENTION_DIRECT_F16_VK_SUBGROUP
+                                  : RVIT_VK_ATTENTION_DIRECT_F32_VK_SUBGROUP;
     if (shape->lines)
         return half ? RVIT_VK_ATTENTION_F16_VK_SUBGROUP : RVIT_VK_ATTENTION_F32_VK_SUBGROUP;
     return half ? RVIT_VK_ATTENTION_F16_VK_SCALAR : RVIT_VK_ATTENTION_F32_VK_SCALAR;
@@ -18,7 +21,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     if (len == 0 || args->n_images == 0)
         return RVIT_OK;
     const rvit_vk_attention_shape shape = rvit_vk_shape_attention(recorder->device, args);
-    const int half = args->dtype == RVIT_F16;
+    const int half = rvit_vk_is_half(args->dtype);
     const int unit = half && !shape.matrix ? 8 : 16, out_unit = half ? 8 : 16;
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
     const int64_t tiles = (len + shape.queries - 1) / shape.queries;
@@ -36,17 +39,18 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
                                        .k_stride4 = (int)(args->k_stride / 4),
                                        .v_stride4 = (int)(args->v_stride / 4),
                                        .out_stride4 = (int)(args->out_stride / 4)};
-    rvit_vk_dispatch dispatch = {.shader = choose_shader(&shape, half),
+    rvit_vk_dispatch dispatch = {.shader = choose_shader(&shape, args->dtype),
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_ATTENTION_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_ATTENTION_QUERIES] = shape.queries,
                                            [RVIT_ATTENTION_KEYS] = shape.keys,
-                                           [RVIT_ATTENTION_FLAGS] = flags},
+                                           [RVIT_ATTENTION_FLAGS] = flags,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .n_specs = shape.matrix   ? RVIT_ATTENTION_N_MATRIX_SPECS
                                             : shape.direct ? RVIT_ATTENTION_N_DIRECT_SPECS
                                                            : RVIT_ATTENTION_N_SPECS,
                                  .n_texels = shape.direct ? 3 : 0,
-                                 .texel_format = rvit_vk_texel_format(half),
+                                 .texel_format = rvit_vk_texel_format(args->dtype),
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};

@@ -110,7 +110,8 @@ static rvit_status open_device(rvit_vk_device *device, const rvit_device_desc *d
     RVIT_TRY(status);
     RVIT_TRY(choose_tier(device, desc, highest));
     /* The kernels below the matrix tier need no features. */
-    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier == RVIT_TIER_MATRIX ? RVIT_VK_MATRIX_FEATURES : 0);
+    const uint32_t matrix = RVIT_VK_MATRIX_FEATURES | (device->physical.matrix.has_bf16 ? RVIT_VK_BF16_FEATURES : 0);
+    const uint32_t wanted = RVIT_VK_SHARING_FEATURES | (device->base.info.tier == RVIT_TIER_MATRIX ? matrix : 0);
     device->enabled = device->physical.features & wanted;
     const VkResult result = rvit_vk_create_handle(device);
     if (result != VK_SUCCESS)

@@ -21,7 +21,10 @@ static const feature features[] = {
     FEATURE(RVIT_VK_FULL_SUBGROUPS, "computeFullSubgroups"),
     FEATURE(RVIT_VK_DEVICE_SCOPE, "vulkanMemoryModelDeviceScope"),
     FEATURE(RVIT_VK_TIMELINE, "timelineSemaphore"),
+    FEATURE(RVIT_VK_BF16_TYPE, "shaderBFloat16Type"),
+    FEATURE(RVIT_VK_BF16_MATRIX, "shaderBFloat16CooperativeMatrix"),
     FEATURE(RVIT_VK_EXT_MATRIX, RVIT_VK_MATRIX_EXTENSION),
+    FEATURE(RVIT_VK_EXT_BF16, RVIT_VK_BF16_EXTENSION),
     FEATURE(RVIT_VK_EXT_MEMORY_FD, VK_KHR_EXTERNAL_MEMORY_FD_EXTENSION_NAME),
     FEATURE(RVIT_VK_EXT_SEMAPHORE_FD, VK_KHR_EXTERNAL_SEMAPHORE_FD_EXTENSION_NAME),
 };
@@ -118,6 +121,11 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
         case RVIT_VK_MATRIX_FEATURES_TYPE:
             bits |= when(((const rvit_vk_matrix_features *)structure)->cooperativeMatrix, RVIT_VK_COOPERATIVE_MATRIX);
             break;
+        case RVIT_VK_BF16_FEATURES_TYPE: {
+            const rvit_vk_bf16_features *f = structure;
+            bits |= when(f->shaderBFloat16Type, RVIT_VK_BF16_TYPE) | when(f->shaderBFloat16CooperativeMatrix, RVIT_VK_BF16_MATRIX);
+            break;
+        }
         default:
             break;
         }
@@ -127,17 +135,22 @@ uint32_t rvit_vk_named_features(const void *chain, const char *const *extensions
 
 /* The structures that query and enable features, chained as far as the Vulkan version knows them. */
 typedef struct feature_chain {
+    rvit_vk_bf16_features bf16;
     rvit_vk_matrix_features matrix;
     VkPhysicalDeviceSubgroupSizeControlFeatures size;
     VkPhysicalDeviceVulkan12Features vulkan12;
 } feature_chain;
 
-static void *link_chain(feature_chain *chain, uint32_t version, int with_matrix)
+/* extensions: those whose structures the driver knows. */
+static void *link_chain(feature_chain *chain, uint32_t version, uint32_t extensions)
 {
-    *chain = (feature_chain){.matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE},
+    *chain = (feature_chain){.bf16 = {.sType = RVIT_VK_BF16_FEATURES_TYPE},
+                             .matrix = {.sType = RVIT_VK_MATRIX_FEATURES_TYPE},
                              .size = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SUBGROUP_SIZE_CONTROL_FEATURES},
                              .vulkan12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES}};
-    chain->size.pNext = with_matrix ? &chain->matrix : NULL;
+    void *bf16 = (extensions & RVIT_VK_EXT_BF16) != 0 ? &chain->bf16 : NULL;
+    chain->matrix.pNext = bf16;
+    chain->size.pNext = (extensions & RVIT_VK_EXT_MATRIX) != 0 ? &chain->matrix : bf16;
     chain->vulkan12.pNext = version >= VK_API_VERSION_1_3 ? &chain->size : NULL;
     return &chain->vulkan12;
 }
@@ -150,7 +163,7 @@ rvit_status rvit_vk_find_features(const rvit_vk_instance *instance, rvit_alloc *
         return RVIT_OK;
     feature_chain chain;
     VkPhysicalDeviceFeatures2 asked = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2};
-    asked.pNext = link_chain(&chain, version, ask_for_matrices && (*out_bits & RVIT_VK_EXT_MATRIX) != 0);
+    asked.pNext = link_chain(&chain, version, ask_for_matrices ? *out_bits : *out_bits & ~(uint32_t)RVIT_VK_EXT_MATRIX);
     instance->get_features2(device, &asked);
     *out_bits |= rvit_vk_named_features(asked.pNext, NULL, 0);
     return RVIT_OK;
@@ -171,7 +184,9 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device)
             extensions[n_extensions++] = features[i].name;
     const int matrix = (enabled & RVIT_VK_COOPERATIVE_MATRIX) != 0;
     feature_chain chain;
-    void *linked = link_chain(&chain, matrix ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2, matrix);
+    void *linked = link_chain(&chain, matrix ? VK_API_VERSION_1_3 : VK_API_VERSION_1_2, enabled);
+    chain.bf16.shaderBFloat16Type = (enabled & RVIT_VK_BF16_TYPE) != 0;
+    chain.bf16.shaderBFloat16CooperativeMatrix = (enabled & RVIT_VK_BF16_MATRIX) != 0;
     chain.matrix.cooperativeMatrix = matrix;
     chain.size.subgroupSizeControl = (enabled & RVIT_VK_SUBGROUP_SIZE) != 0;
     chain.size.computeFullSubgroups = (enabled & RVIT_VK_FULL_SUBGROUPS) != 0;

@@ -1,7 +1,7 @@
 /* The head op. */
 #include "backend_vulkan/vulkan.h"
 
-/* [subgroup][f16 in][f16 weight] */
+/* [subgroup][half in][half weight] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_HEAD_F32_VK_SCALAR, RVIT_VK_HEAD_F32_F16_VK_SCALAR}, {RVIT_VK_HEAD_F16_F32_VK_SCALAR, RVIT_VK_HEAD_F16_VK_SCALAR}},
     {{RVIT_VK_HEAD_F32_VK_SUBGROUP, RVIT_VK_HEAD_F32_F16_VK_SUBGROUP}, {RVIT_VK_HEAD_F16_F32_VK_SUBGROUP, RVIT_VK_HEAD_F16_VK_SUBGROUP}},
@@ -18,7 +18,7 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
 {
     if (args->n_images == 0)
         return RVIT_OK;
-    const int half_in = args->dtype == RVIT_F16, half_weight = args->weight_dtype == RVIT_F16;
+    const int half_in = rvit_vk_is_half(args->dtype), half_weight = rvit_vk_is_half(args->weight_dtype);
     const uint32_t teams = rvit_vk_row_teams(recorder->device);
     struct rvit_head_push push = {.n_images = args->n_images,
                                   .rows = (int)args->rows,
@@ -28,7 +28,10 @@ rvit_status rvit_vk_record_head(rvit_vk_recorder *recorder, const rvit_head_args
                                   .eps = args->eps};
     rvit_vk_dispatch dispatch = {
         .shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half_in][half_weight],
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_HEAD_TEAMS] = teams, [RVIT_HEAD_FLAGS] = flags_of(args)},
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                  [RVIT_HEAD_TEAMS] = teams,
+                  [RVIT_HEAD_FLAGS] = flags_of(args),
+                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->weight_dtype)},
         .n_specs = RVIT_HEAD_N_SPECS,
         .push = &push,
         .push_size = sizeof push,

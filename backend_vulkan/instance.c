@@ -141,12 +141,16 @@ static void choose_tier(rvit_vk_physical *physical)
     rvit_device_info *info = &physical->info;
     if (physical->why_no_matrix == NULL && !info->is_software) {
         info->tier = RVIT_TIER_MATRIX;
+        if (!physical->matrix.has_bf16)
+            (void)snprintf(info->note, sizeof info->note, "matrix tier: not for bf16: %s", physical->matrix.why_no_bf16);
         return;
     }
     info->tier = physical->has_subgroups ? RVIT_TIER_SUBGROUP : RVIT_TIER_SCALAR;
-    (void)snprintf(info->note, sizeof info->note, "%smatrix tier: %s",
+    (void)snprintf(info->note, sizeof info->note, "%smatrix tier: %s%s%s",
                    physical->has_subgroups ? "" : "subgroup tier: no subgroup arithmetic in compute shaders; ",
-                   physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand on a software device");
+                   physical->why_no_matrix != NULL ? physical->why_no_matrix : "only on demand on a software device",
+                   physical->why_no_matrix == NULL && !physical->matrix.has_bf16 ? ", and not for bf16: " : "",
+                   physical->why_no_matrix == NULL && !physical->matrix.has_bf16 ? physical->matrix.why_no_bf16 : "");
 }
 
 /* *out_why_not: NULL, or the reason why the device cannot be used. named: the usable features; ALL_FEATURES: every one that the device
@@ -198,7 +202,10 @@ static rvit_status inspect(const rvit_vk_instance *instance, rvit_alloc *alloc, 
     if (physical->why_no_matrix == NULL)
         physical->why_no_matrix =
             lacking != 0 ? rvit_vk_feature_missing(lacking)
-                         : rvit_vk_find_matrix(instance, &properties, physical->features, &subgroup, handle, &physical->matrix);
+                         : rvit_vk_find_matrix(instance, &properties, physical->features & named, &subgroup, handle, &physical->matrix);
+    const uint32_t unlisted = RVIT_VK_BF16_FEATURES & physical->features & ~named;
+    if (physical->why_no_matrix == NULL && unlisted != 0)
+        physical->matrix.why_no_bf16 = rvit_vk_feature_missing(unlisted);
     choose_tier(physical);
     if (properties.limits.maxPerStageDescriptorStorageBuffers < RVIT_VK_MIN_STORAGE)
         *out_why_not = "it binds too few storage buffers at a time";
@@ -264,7 +271,7 @@ rvit_status rvit_vk_instance_borrow_device(const rvit_vk_instance *instance, rvi
         return rvit_fail(RVIT_UNSUPPORTED, "vulkan device desc: vulkanMemoryModel is enabled, and %s",
                          rvit_vk_feature_missing(RVIT_VK_DEVICE_SCOPE));
     if (instance->api_version < VK_API_VERSION_1_2)
-        features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
+        features &= RVIT_VK_EXT_MATRIX | RVIT_VK_EXT_BF16 | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD;
     if (instance->api_version < VK_API_VERSION_1_3)
         features &= ~(uint32_t)(RVIT_VK_SUBGROUP_SIZE | RVIT_VK_FULL_SUBGROUPS);
     const char *why_not;

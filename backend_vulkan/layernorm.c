@@ -3,7 +3,7 @@
 
 #define MAX_HELD 8 /* 96 registers per lane */
 
-/* [subgroup][f16 in][f16 out] */
+/* [subgroup][half in][half out] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_LAYERNORM_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F32_F16_VK_SCALAR},
      {RVIT_VK_LAYERNORM_F16_F32_VK_SCALAR, RVIT_VK_LAYERNORM_F16_VK_SCALAR}},
@@ -23,7 +23,7 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
     if (args->rows.capacity == 0 || args->x_rows == 0)
         return RVIT_OK;
     const int subgroup = rvit_vk_uses_subgroups(recorder->device);
-    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype);
     const uint32_t lanes = recorder->device->physical.subgroup_size;
     const uint32_t rows = rvit_vk_row_teams(recorder->device);
     const uint32_t held = subgroup ? ((uint32_t)args->dim / 4 + lanes - 1) / lanes : 1;
@@ -34,7 +34,8 @@ rvit_status rvit_vk_record_layernorm(rvit_vk_recorder *recorder, const rvit_laye
         .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                   [RVIT_LAYERNORM_ROWS] = rows,
                   [RVIT_LAYERNORM_FLAGS] = flags_of(args),
-                  [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1},
+                  [RVIT_LAYERNORM_HELD] = held <= MAX_HELD ? held : 1,
+                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
         .n_specs = RVIT_LAYERNORM_N_SPECS,
         .push = &push,
         .push_size = sizeof push,

@@ -6,13 +6,20 @@ _Static_assert(RVIT_LINEAR_NONE == RVIT_ACTIVATION_NONE && RVIT_LINEAR_GELU == R
                    RVIT_LINEAR_SILU == RVIT_ACTIVATION_SILU,
                "shaders number activations as the API does");
 
-/* [f16 out] */
-static const rvit_vk_shader matrix_shaders[2] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX};
-
-/* [direct][f16 in][f16 out] */
-static const rvit_vk_shader shaders[2][2][2] = {
-    {{RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK}, {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK}},
-    {{RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK}, {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK}},
+/* [dtype][half out] */
+static const rvit_vk_shader shaders[3][2] = {
+    [RVIT_F32] = {RVIT_VK_LINEAR_F32_VK, RVIT_VK_LINEAR_F32_VK},
+    [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
+    [RVIT_BF16] = {RVIT_VK_LINEAR_F16_F32_VK, RVIT_VK_LINEAR_F16_VK},
+};
+static const rvit_vk_shader matrix_shaders[3][2] = {
+    [RVIT_F16] = {RVIT_VK_LINEAR_F16_F32_VK_MATRIX, RVIT_VK_LINEAR_F16_VK_MATRIX},
+    [RVIT_BF16] = {RVIT_VK_LINEAR_BF16_F32_VK_MATRIX, RVIT_VK_LINEAR_BF16_VK_MATRIX},
+};
+static const rvit_vk_shader direct_shaders[3][2] = {
+    [RVIT_F32] = {RVIT_VK_LINEAR_DIRECT_F32_VK, RVIT_VK_LINEAR_DIRECT_F32_VK},
+    [RVIT_F16] = {RVIT_VK_LINEAR_DIRECT_F16_F32_VK, RVIT_VK_LINEAR_DIRECT_F16_VK},
+    [RVIT_BF16] = {RVIT_VK_LINEAR_DIRECT_BF16_F32_VK, RVIT_VK_LINEAR_DIRECT_BF16_VK},
 };
 
 rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_args *args)
@@ -21,7 +28,7 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
         return RVIT_OK;
     const rvit_vk_linear_shape shape = rvit_vk_shape_linear(recorder->device, args);
     const int64_t columns = rvit_linear_columns(args);
-    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype);
     const int in_unit = half_in && !shape.matrix ? 8 : 16, out_unit = half_out && !shape.matrix ? 8 : 16;
     const uint32_t flags = (args->bias.buffer != NULL ? RVIT_LINEAR_HAS_BIAS : 0u) | (args->gated ? RVIT_LINEAR_GATED : 0u) |
                            (args->residual.buffer != NULL ? RVIT_LINEAR_HAS_RESIDUAL : 0u) | (shape.tight ? RVIT_LINEAR_TIGHT : 0u) |
@@ -29,7 +36,10 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
     struct rvit_linear_push push = {
         .rows = (int)args->rows.capacity, .in4 = args->in_features / 4, .out4 = (int)(columns / 4), .period = (int)args->residual_period};
     const rvit_vk_matrix *matrix = &recorder->device->physical.matrix;
-    rvit_vk_dispatch dispatch = {.shader = shape.matrix ? matrix_shaders[half_out] : shaders[shape.direct][half_in][half_out],
+    const rvit_vk_shader shader = shape.matrix   ? matrix_shaders[args->dtype][half_out]
+                                  : shape.direct ? direct_shaders[args->dtype][half_out]
+                                                 : shaders[args->dtype][half_out];
+    rvit_vk_dispatch dispatch = {.shader = shader,
                                  .specs = {[RVIT_SPEC_THREADS] = shape.threads,
                                            [RVIT_LINEAR_ROWS] = shape.rows,
                                            [RVIT_LINEAR_COLUMNS] = shape.columns,
@@ -41,10 +51,11 @@ rvit_status rvit_vk_record_linear(rvit_vk_recorder *recorder, const rvit_linear_
                                            [RVIT_LINEAR_SUBGROUP] = matrix->subgroup,
                                            [RVIT_LINEAR_MATRIX_M] = matrix->m,
                                            [RVIT_LINEAR_MATRIX_N] = matrix->n,
-                                           [RVIT_LINEAR_MATRIX_K] = matrix->k},
+                                           [RVIT_LINEAR_MATRIX_K] = matrix->k,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
                                  .n_specs = shape.matrix ? RVIT_LINEAR_N_MATRIX_SPECS : RVIT_LINEAR_N_SPECS,
                                  .n_texels = shape.direct ? 2 : 0,
-                                 .texel_format = rvit_vk_texel_format(half_in),
+                                 .texel_format = rvit_vk_texel_format(args->dtype),
                                  .push = &push,
                                  .push_size = sizeof push,
                                  .groups = {.rows = args->rows.capacity,

@@ -3,7 +3,7 @@
 
 #define MAX_GROUPS 1024 /* each adds up the lengths of all images before its own */
 
-/* [subgroup][f16] */
+/* [subgroup][half] */
 static const rvit_vk_shader shaders[2][2] = {
     {RVIT_VK_MATCH_F32_VK_SCALAR, RVIT_VK_MATCH_F16_VK_SCALAR},
     {RVIT_VK_MATCH_F32_VK_SUBGROUP, RVIT_VK_MATCH_F16_VK_SUBGROUP},
@@ -16,7 +16,7 @@ int rvit_vk_match_share(const rvit_match_args *args)
 
 rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args)
 {
-    const int half = args->dtype == RVIT_F16;
+    const int half = rvit_vk_is_half(args->dtype);
     const int share = rvit_vk_match_share(args);
     struct rvit_match_push push = {.n_images = args->n_images,
                                    .max_len = args->max_len,
@@ -29,7 +29,8 @@ rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_ar
     rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half],
                                  .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                                            [RVIT_MATCH_HEAD_DIM] = (uint32_t)args->head_dim,
-                                           [RVIT_MATCH_LONG] = args->max_len > RVIT_NEAR_KEYS},
+                                           [RVIT_MATCH_LONG] = args->max_len > RVIT_NEAR_KEYS,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .n_specs = RVIT_MATCH_N_SPECS,
                                  .push = &push,
                                  .push_size = sizeof push,

@@ -12,11 +12,11 @@ static int side_fits(uint32_t side)
     return side == 8 || side == 16 || side == 32;
 }
 
-static int shape_fits(const rvit_vk_matrix_shape *shape, rvit_vk_component sums)
+static int shape_fits(const rvit_vk_matrix_shape *shape, rvit_vk_component element, rvit_vk_component sums)
 {
-    return shape->AType == RVIT_VK_COMPONENT_F16 && shape->BType == RVIT_VK_COMPONENT_F16 && shape->CType == sums &&
-           shape->ResultType == sums && !shape->saturatingAccumulation && shape->scope == RVIT_VK_SCOPE_SUBGROUP &&
-           side_fits(shape->MSize) && side_fits(shape->NSize) && side_fits(shape->KSize);
+    return shape->AType == element && shape->BType == element && shape->CType == sums && shape->ResultType == sums &&
+           !shape->saturatingAccumulation && shape->scope == RVIT_VK_SCOPE_SUBGROUP && side_fits(shape->MSize) && side_fits(shape->NSize) &&
+           side_fits(shape->KSize);
 }
 
 /* Prefers 16x16x16, which vendors tune, then the shape with the most MACs. */
@@ -25,7 +25,28 @@ static uint32_t shape_rank(uint32_t m, uint32_t n, uint32_t k)
     return m == 16 && n == 16 && k == 16 ? UINT32_MAX : m * n * k;
 }
 
-static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice device, rvit_vk_matrix *matrix)
+/* What else the device has in the size that was chosen. */
+static void find_more(const rvit_vk_matrix_shape *shapes, uint32_t n, uint32_t features, rvit_vk_matrix *matrix)
+{
+    int multiplies_bf16 = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const int is_size = shapes[i].MSize == matrix->m && shapes[i].NSize == matrix->n;
+        if (is_size && shape_fits(&shapes[i], RVIT_VK_COMPONENT_F16, RVIT_VK_COMPONENT_F16))
+            matrix->has_half_sums = 1;
+        if (is_size && shapes[i].KSize == matrix->k && shape_fits(&shapes[i], RVIT_VK_COMPONENT_BF16, RVIT_VK_COMPONENT_F32))
+            multiplies_bf16 = 1;
+    }
+    const uint32_t lacking = RVIT_VK_BF16_FEATURES & ~features;
+    if ((lacking & RVIT_VK_EXT_BF16) != 0)
+        matrix->why_no_bf16 = rvit_vk_feature_lacking(RVIT_VK_EXT_BF16);
+    else if (lacking != 0)
+        matrix->why_no_bf16 = rvit_vk_feature_lacking(lacking);
+    else if (!multiplies_bf16)
+        matrix->why_no_bf16 = "no matrix shape of f16 multiplies bf16 into f32 too";
+    matrix->has_bf16 = matrix->why_no_bf16 == NULL;
+}
+
+static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice device, uint32_t features, rvit_vk_matrix *matrix)
 {
     const rvit_vk_get_matrix_shapes get =
         (rvit_vk_get_matrix_shapes)instance->get_proc(instance->handle, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
@@ -39,15 +60,13 @@ static const char *find_shape(const rvit_vk_instance *instance, VkPhysicalDevice
     if (result != VK_SUCCESS && result != VK_INCOMPLETE)
         return "its matrix shapes cannot be read";
     for (uint32_t i = 0; i < n; i++)
-        if (shape_fits(&shapes[i], RVIT_VK_COMPONENT_F32) &&
+        if (shape_fits(&shapes[i], RVIT_VK_COMPONENT_F16, RVIT_VK_COMPONENT_F32) &&
             shape_rank(shapes[i].MSize, shapes[i].NSize, shapes[i].KSize) > shape_rank(matrix->m, matrix->n, matrix->k)) {
             matrix->m = shapes[i].MSize;
             matrix->n = shapes[i].NSize;
             matrix->k = shapes[i].KSize;
         }
-    for (uint32_t i = 0; i < n; i++)
-        if (shape_fits(&shapes[i], RVIT_VK_COMPONENT_F16) && shapes[i].MSize == matrix->m && shapes[i].NSize == matrix->n)
-            matrix->has_half_sums = 1;
+    find_more(shapes, n, features, matrix);
     return matrix->m == 0 ? "no matrix shape with sides of 8, 16 or 32 multiplies f16 into f32" : NULL;
 }
 
@@ -98,7 +117,7 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
         return "no cooperative matrices in compute shaders";
     const char *reason = find_subgroup(properties, subgroup->subgroupSize, &control, out_matrix);
     if (reason == NULL)
-        reason = find_shape(instance, device, out_matrix);
+        reason = find_shape(instance, device, features, out_matrix);
     if (reason != NULL)
         *out_matrix = (rvit_vk_matrix){0};
     else
@@ -109,5 +128,6 @@ const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysic
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader)
 {
     return shader == RVIT_VK_LINEAR_F16_VK_MATRIX || shader == RVIT_VK_LINEAR_F16_F32_VK_MATRIX ||
-           shader == RVIT_VK_ATTENTION_F16_VK_MATRIX;
+           shader == RVIT_VK_LINEAR_BF16_VK_MATRIX || shader == RVIT_VK_LINEAR_BF16_F32_VK_MATRIX ||
+           shader == RVIT_VK_ATTENTION_F16_VK_MATRIX || shader == RVIT_VK_ATTENTION_BF16_VK_MATRIX;
 }

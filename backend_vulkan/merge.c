@@ -5,10 +5,12 @@ rvit_status rvit_vk_record_merge(rvit_vk_recorder *recorder, const rvit_merge_ar
 {
     if (args->rows.capacity == 0 || args->x_rows == 0)
         return RVIT_OK;
-    const int half = args->dtype == RVIT_F16;
+    const int half = rvit_vk_is_half(args->dtype);
     struct rvit_merge_push push = {.rows = (int)args->rows.capacity, .x_rows = (int)args->x_rows, .dim4 = args->dim / 4};
     rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_MERGE_F16_VK : RVIT_VK_MERGE_F32_VK,
-                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_MERGE_HAS_SIZES] = args->sizes.buffer != NULL},
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                           [RVIT_MERGE_HAS_SIZES] = args->sizes.buffer != NULL,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .n_specs = RVIT_MERGE_N_SPECS,
                                  .push = &push,
                                  .push_size = sizeof push,

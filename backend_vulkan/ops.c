@@ -94,8 +94,6 @@ static const char *supports_copy(const rvit_copy_args *args)
 const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
 {
     const rvit_vk_device *device = rvit_vk_device_of(base);
-    if (rvit_op_has_dtype(op, RVIT_BF16))
-        return "bf16 is not supported by the Vulkan backend";
     if (op->type == RVIT_OP_ATTENTION_BACKWARD)
         return "the gradient of attention is not supported by the Vulkan backend";
     if (op->type == RVIT_OP_COPY)

@@ -3,7 +3,7 @@
 
 rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patchify_args *args)
 {
-    const int half = args->dtype == RVIT_F16;
+    const int half = rvit_vk_is_half(args->dtype);
     const int32_t grid_height = args->image_height / args->patch_size, grid_width = args->image_width / args->patch_size;
     const int64_t row_pairs = args->out_stride / 2;
     const int64_t pairs = args->n_images * (args->n_prefix + (int64_t)grid_height * grid_width) * row_pairs;
@@ -20,7 +20,8 @@ rvit_status rvit_vk_record_patchify(rvit_vk_recorder *recorder, const rvit_patch
     rvit_vk_dispatch dispatch = {
         .shader = half ? RVIT_VK_PATCHIFY_F16_VK : RVIT_VK_PATCHIFY_F32_VK,
         .specs = {RVIT_MAX_THREADS,
-                  (args->live_images.buffer != NULL ? RVIT_PATCHIFY_HAS_LIVE : 0) | (lengths > 0 ? RVIT_PATCHIFY_HAS_CU_SEQLENS : 0)},
+                  (args->live_images.buffer != NULL ? RVIT_PATCHIFY_HAS_LIVE : 0) | (lengths > 0 ? RVIT_PATCHIFY_HAS_CU_SEQLENS : 0),
+                  [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
         .n_specs = RVIT_PATCHIFY_N_SPECS,
         .push = &push,
         .push_size = sizeof push,

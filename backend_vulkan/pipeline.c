@@ -65,7 +65,9 @@ static compilation compile(const rvit_vk_device *device, rvit_vk_pipeline *pipel
     VkSpecializationMapEntry entries[RVIT_VK_MAX_SPECS];
     for (uint32_t i = 0; i < pipeline->n_specs; i++)
         entries[i] = (VkSpecializationMapEntry){i, i * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
-    const VkSpecializationInfo specialization = {pipeline->n_specs, entries, pipeline->n_specs * sizeof(uint32_t), pipeline->specs};
+    entries[pipeline->n_specs] =
+        (VkSpecializationMapEntry){RVIT_SPEC_BF16, RVIT_VK_SPEC_BF16 * (uint32_t)sizeof(uint32_t), sizeof(uint32_t)};
+    const VkSpecializationInfo specialization = {pipeline->n_specs + 1, entries, sizeof pipeline->specs, pipeline->specs};
     const int matrix = rvit_vk_is_matrix_shader(pipeline->shader);
     const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
@@ -122,7 +124,8 @@ static rvit_vk_pipeline *pop(rvit_vk_pipeline **list)
 
 static void log_pipeline(const rvit_vk_pipeline *pipeline)
 {
-    rvit_log(RVIT_LOG_DEBUG, "vulkan: pipeline %s", rvit_vk_shader_codes[pipeline->shader].name);
+    rvit_log(RVIT_LOG_DEBUG, "vulkan: pipeline %s%s", rvit_vk_shader_codes[pipeline->shader].name,
+             pipeline->specs[RVIT_VK_SPEC_BF16] != 0 ? " for bf16" : "");
 }
 
 static rvit_status add_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, rvit_vk_pipeline **out_pipeline)

@@ -1,7 +1,7 @@
 /* The pool op. */
 #include "backend_vulkan/vulkan.h"
 
-/* [subgroup][f16 in][f16 out] */
+/* [subgroup][half in][half out] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_POOL_F32_VK_SCALAR, RVIT_VK_POOL_F32_F16_VK_SCALAR}, {RVIT_VK_POOL_F16_F32_VK_SCALAR, RVIT_VK_POOL_F16_VK_SCALAR}},
     {{RVIT_VK_POOL_F32_VK_SUBGROUP, RVIT_VK_POOL_F32_F16_VK_SUBGROUP}, {RVIT_VK_POOL_F16_F32_VK_SUBGROUP, RVIT_VK_POOL_F16_VK_SUBGROUP}},
@@ -18,7 +18,7 @@ rvit_status rvit_vk_record_pool(rvit_vk_recorder *recorder, const rvit_pool_args
 {
     if (args->n_images == 0)
         return RVIT_OK;
-    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype);
     const int columns = args->gamma.buffer != NULL ? RVIT_POOL_NORM_COLUMNS : RVIT_POOL_PLAIN_COLUMNS;
     struct rvit_pool_push push = {.n_images = args->n_images,
                                   .max_len = args->max_len,
@@ -32,7 +32,8 @@ rvit_status rvit_vk_record_pool(rvit_vk_recorder *recorder, const rvit_pool_args
                                  .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                                            [RVIT_POOL_TEAMS] = rvit_vk_row_teams(recorder->device),
                                            [RVIT_POOL_COLUMNS] = (uint32_t)columns,
-                                           [RVIT_POOL_FLAGS] = flags_of(args)},
+                                           [RVIT_POOL_FLAGS] = flags_of(args),
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
                                  .n_specs = RVIT_POOL_N_SPECS,
                                  .push = &push,
                                  .push_size = sizeof push,

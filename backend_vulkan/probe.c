@@ -1,7 +1,7 @@
 /* The probe op. */
 #include "backend_vulkan/vulkan.h"
 
-/* [subgroup][f16 in][f16 out] */
+/* [subgroup][half in][half out] */
 static const rvit_vk_shader shaders[2][2][2] = {
     {{RVIT_VK_PROBE_F32_VK_SCALAR, RVIT_VK_PROBE_F32_F16_VK_SCALAR}, {RVIT_VK_PROBE_F16_F32_VK_SCALAR, RVIT_VK_PROBE_F16_VK_SCALAR}},
     {{RVIT_VK_PROBE_F32_VK_SUBGROUP, RVIT_VK_PROBE_F32_F16_VK_SUBGROUP},
@@ -12,7 +12,7 @@ rvit_status rvit_vk_record_probe(rvit_vk_recorder *recorder, const rvit_probe_ar
 {
     if (args->n_images == 0)
         return RVIT_OK;
-    const int half_in = args->dtype == RVIT_F16, half_out = args->out_dtype == RVIT_F16;
+    const int half_in = rvit_vk_is_half(args->dtype), half_out = rvit_vk_is_half(args->out_dtype);
     struct rvit_probe_push push = {.n_images = args->n_images,
                                    .n_heads = args->n_heads,
                                    .max_len = args->max_len,
@@ -25,7 +25,8 @@ rvit_status rvit_vk_record_probe(rvit_vk_recorder *recorder, const rvit_probe_ar
                                            [RVIT_PROBE_TEAMS] = rvit_vk_row_teams(recorder->device),
                                            [RVIT_PROBE_FLAGS] = (args->sizes.buffer != NULL ? RVIT_PROBE_HAS_SIZES : 0u) |
                                                                 (args->bias.buffer != NULL ? RVIT_PROBE_HAS_BIAS : 0u) |
-                                                                (args->probs.buffer != NULL ? RVIT_PROBE_HAS_PROBS : 0u)},
+                                                                (args->probs.buffer != NULL ? RVIT_PROBE_HAS_PROBS : 0u),
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->out_dtype)},
                                  .n_specs = RVIT_PROBE_N_SPECS,
                                  .push = &push,
                                  .push_size = sizeof push,

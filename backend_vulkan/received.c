@@ -6,7 +6,7 @@ rvit_status rvit_vk_record_received(rvit_vk_recorder *recorder, const rvit_recei
     const int64_t len = args->max_len < args->rows ? args->max_len : args->rows;
     if (len == 0 || args->n_images == 0)
         return RVIT_OK;
-    const int half = args->dtype == RVIT_F16, unit = half ? 8 : 16;
+    const int half = rvit_vk_is_half(args->dtype), unit = half ? 8 : 16;
     const int64_t tiles = (len + RVIT_RECEIVED_KEYS - 1) / RVIT_RECEIVED_KEYS;
     struct rvit_received_push push = {.n_images = args->n_images,
                                       .n_heads = args->n_heads,
@@ -17,13 +17,14 @@ rvit_status rvit_vk_record_received(rvit_vk_recorder *recorder, const rvit_recei
                                       .scale = args->scale,
                                       .q_stride4 = (int)(args->q_stride / 4),
                                       .k_stride4 = (int)(args->k_stride / 4)};
-    rvit_vk_dispatch dispatch = {
-        .shader = half ? RVIT_VK_RECEIVED_F16_VK : RVIT_VK_RECEIVED_F32_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_RECEIVED_HAS_BIAS] = args->key_bias.buffer != NULL},
-        .n_specs = RVIT_RECEIVED_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};
+    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_RECEIVED_F16_VK : RVIT_VK_RECEIVED_F32_VK,
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                           [RVIT_RECEIVED_HAS_BIAS] = args->key_bias.buffer != NULL,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+                                 .n_specs = RVIT_RECEIVED_N_SPECS,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->n_images, .multiply = args->n_heads, .divide = 1, .times = tiles}};
     push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_Q, RVIT_SLOT(received, q), unit);
     push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_K, RVIT_SLOT(received, k), unit);
     push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_RECEIVED_CU_SEQLENS, RVIT_SLOT(received, cu_seqlens), 4);

@@ -5,7 +5,7 @@ rvit_status rvit_vk_record_rope(rvit_vk_recorder *recorder, const rvit_rope_args
 {
     if (args->rows.capacity == 0)
         return RVIT_OK;
-    const int half = args->dtype == RVIT_F16, unit = half ? 8 : 16;
+    const int half = rvit_vk_is_half(args->dtype), unit = half ? 8 : 16;
     struct rvit_rope_push push = {.rows = (int)args->rows.capacity,
                                   .n_heads = args->n_heads,
                                   .pairs4 = args->head_dim / 8,
@@ -13,17 +13,18 @@ rvit_status rvit_vk_record_rope(rvit_vk_recorder *recorder, const rvit_rope_args
                                   .n_prefix = args->n_prefix,
                                   .q_stride4 = (int)(args->q_stride / 4),
                                   .k_stride4 = (int)(args->k_stride / 4)};
-    rvit_vk_dispatch dispatch = {
-        .shader = half ? RVIT_VK_ROPE_F16_VK : RVIT_VK_ROPE_F32_VK,
-        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS, [RVIT_ROPE_HAS_POSITIONS] = args->positions.buffer != NULL},
-        .n_specs = RVIT_ROPE_N_SPECS,
-        .push = &push,
-        .push_size = sizeof push,
-        .groups = {.rows = args->rows.capacity,
-                   .multiply = (int64_t)args->n_heads * args->head_dim / 4,
-                   .divide = RVIT_MAX_THREADS,
-                   .times = 1,
-                   .live = rvit_vk_grid_live(args->rows)}};
+    rvit_vk_dispatch dispatch = {.shader = half ? RVIT_VK_ROPE_F16_VK : RVIT_VK_ROPE_F32_VK,
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                           [RVIT_ROPE_HAS_POSITIONS] = args->positions.buffer != NULL,
+                                           [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
+                                 .n_specs = RVIT_ROPE_N_SPECS,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->rows.capacity,
+                                            .multiply = (int64_t)args->n_heads * args->head_dim / 4,
+                                            .divide = RVIT_MAX_THREADS,
+                                            .times = 1,
+                                            .live = rvit_vk_grid_live(args->rows)}};
     push.q_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_Q, RVIT_SLOT(rope, q), unit);
     push.k_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_K, RVIT_SLOT(rope, k), unit);
     push.table_at = rvit_vk_bind(recorder, &dispatch, RVIT_ROPE_TABLE, RVIT_SLOT(rope, table), 16);

@@ -33,10 +33,10 @@ static uint32_t amount_of(const rvit_select_args *args)
 static uint32_t flags_of(const rvit_select_args *args)
 {
     uint32_t flags = args->error.buffer != NULL ? RVIT_SELECT_HAS_ERROR : 0u;
-    if (args->dtype == RVIT_F16)
+    if (rvit_vk_is_half(args->dtype))
         flags |= RVIT_SELECT_HALF_X;
     if (args->fuse_x.buffer != NULL)
-        flags |= args->fuse_dtype == RVIT_F16 ? RVIT_SELECT_HAS_FUSE | RVIT_SELECT_HALF_FUSE : RVIT_SELECT_HAS_FUSE;
+        flags |= rvit_vk_is_half(args->fuse_dtype) ? RVIT_SELECT_HAS_FUSE | RVIT_SELECT_HALF_FUSE : RVIT_SELECT_HAS_FUSE;
     if (args->mode == RVIT_SELECT_TOP_K && args->prefix_competes)
         flags |= RVIT_SELECT_PREFIX_COMPETES;
     if (args->mode == RVIT_SELECT_MASS && args->mass >= 1.0)
@@ -73,7 +73,8 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
                                           [RVIT_SELECT_MODE] = (uint32_t)args->mode,
                                           [RVIT_SELECT_SCORE] = scored ? (uint32_t)args->score : RVIT_SELECT_GIVEN,
                                           [RVIT_SELECT_FLAGS] = flags_of(args),
-                                          [RVIT_SELECT_LONG] = args->max_len > RVIT_NEAR_KEYS},
+                                          [RVIT_SELECT_LONG] = args->max_len > RVIT_NEAR_KEYS,
+                                          [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->fuse_dtype)},
                                 .n_specs = RVIT_SELECT_N_SPECS,
                                 .push_size = sizeof s.push}};
     if (args->n_heads > 0)
@@ -113,7 +114,7 @@ static void bind_selection(selection *s)
 
 static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
 {
-    const int vector = s->args->dtype == RVIT_F16 ? 8 : 16;
+    const int vector = rvit_vk_is_half(s->args->dtype) ? 8 : 16;
     s->push.x_at = bind(s, x, RVIT_SLOT(select, x), vector);
     if (s->args->score == RVIT_SCORE_PREDICTOR)
         s->push.table_at = bind(s, table, RVIT_SLOT(select, weight), vector);
@@ -127,7 +128,7 @@ static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
 static void bind_fuse(selection *s, uint32_t fuse_x)
 {
     if (s->args->fuse_x.buffer != NULL)
-        s->push.fuse_x_at = bind(s, fuse_x, RVIT_SLOT(select, fuse_x), s->args->fuse_dtype == RVIT_F16 ? 8 : 16);
+        s->push.fuse_x_at = bind(s, fuse_x, RVIT_SLOT(select, fuse_x), rvit_vk_is_half(s->args->fuse_dtype) ? 8 : 16);
     else
         (void)bind(s, fuse_x, RVIT_SLOT(select, keep), 4);
 }

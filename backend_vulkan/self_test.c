@@ -1,5 +1,5 @@
 /* The self-test of a device: small problems run through the kernels of its tier, three times as one program, and are compared with sums in
-   float64 on the host. All inputs are multiples of 1/16 or 1/64, so they are equal in f16 and f32. */
+   float64 on the host. All inputs are multiples of 1/16 or 1/64 up to 1, so they are equal in every type. */
 #include "backend_vulkan/vulkan.h"
 
 #include <math.h>
@@ -12,14 +12,14 @@
 #define ALIGNMENT 256
 
 enum { N_IMAGES = 3, ROWS = 22, MAX_LEN = 17, HEADS = 2, HEAD_DIM = 64, DIM = HEADS * HEAD_DIM, WIDE = 3 * DIM, OUT = 48 };
-enum { MAX_VALUES = ROWS * DIM };
+enum { MAX_VALUES = ROWS * DIM, N_TYPES = RVIT_BF16 + 1 };
 static const int32_t cu_seqlens[N_IMAGES + 1] = {0, 5, 5, 22};
 
 typedef struct check {
     const char *name;
     rvit_op op;
-    int64_t at, n; /* offset of the output in bytes, number of its elements */
-    int element;   /* bytes per element: 2: f16, 4: f32 or int32 */
+    int64_t at, n;    /* offset of the output in bytes, number of its elements */
+    rvit_dtype dtype; /* of the output; F32 of integers, whose size is the same */
     double tolerance;
     int is_integer;
     double expected[MAX_VALUES];
@@ -33,7 +33,7 @@ typedef struct arena {
 typedef struct self_test {
     rvit_vk_device *device;
     arena in, out;
-    rvit_view x[2], qkv[2], weight[2]; /* [f16] */
+    rvit_view x[N_TYPES], qkv[N_TYPES], weight[N_TYPES]; /* [dtype] */
     rvit_view bias, gamma, beta, scores, counts, cu;
     int n_checks;
     check checks[MAX_CHECKS];
@@ -60,14 +60,15 @@ static rvit_view place(arena *a, int64_t size)
     return view;
 }
 
-static rvit_view place_values(arena *a, int half, uint32_t seed, int64_t n, double scale)
+static rvit_view place_values(arena *a, rvit_dtype dtype, uint32_t seed, int64_t n, double scale)
 {
-    const rvit_view view = place(a, n * (half ? 2 : 4));
+    const int64_t element = rvit_dtype_size(dtype);
+    const rvit_view view = place(a, n * element);
     char *at = (char *)a->buffer.base.host + view.offset;
     for (int64_t i = 0; i < n; i++) {
         const float f = (float)value(seed, i, scale);
-        const uint16_t h = rvit_f32_to_f16(f);
-        memcpy(at + i * (half ? 2 : 4), half ? (const void *)&h : (const void *)&f, half ? 2 : 4);
+        const uint16_t h = dtype == RVIT_BF16 ? rvit_f32_to_bf16(f) : rvit_f32_to_f16(f);
+        memcpy(at + i * element, dtype == RVIT_F32 ? (const void *)&f : (const void *)&h, (size_t)element);
     }
     return view;
 }
@@ -88,34 +89,34 @@ static rvit_status open_arena(rvit_vk_device *device, arena *a, int64_t size, rv
     return RVIT_OK;
 }
 
-static check *add(self_test *t, const char *name, const rvit_op *op, rvit_view out, int64_t n, int element)
+static check *add(self_test *t, const char *name, const rvit_op *op, rvit_view out, int64_t n, rvit_dtype dtype)
 {
     check *c = &t->checks[t->n_checks++];
     c->name = name;
     c->op = *op;
     c->at = out.offset;
     c->n = n;
-    c->element = element;
-    c->tolerance = element == 2 ? 1e-2 : 2e-4;
+    c->dtype = dtype;
+    c->tolerance = dtype == RVIT_F32 ? 2e-4 : 1e-2;
     return c;
 }
 
-static void add_linear(self_test *t, int half)
+static void add_linear(self_test *t, const char *name, rvit_dtype dtype)
 {
-    const rvit_view out = place(&t->out, ROWS * OUT * (half ? 2 : 4));
+    const rvit_view out = place(&t->out, ROWS * OUT * rvit_dtype_size(dtype));
     const rvit_op op = {.type = RVIT_OP_LINEAR,
                         .linear = {.struct_size = sizeof op.linear,
-                                   .dtype = half ? RVIT_F16 : RVIT_F32,
-                                   .out_dtype = half ? RVIT_F16 : RVIT_F32,
+                                   .dtype = dtype,
+                                   .out_dtype = dtype,
                                    .rows = {.capacity = ROWS},
                                    .in_features = DIM,
                                    .out_features = OUT,
                                    .activation = RVIT_ACTIVATION_GELU,
-                                   .x = t->x[half],
-                                   .weight = t->weight[half],
+                                   .x = t->x[dtype],
+                                   .weight = t->weight[dtype],
                                    .bias = t->bias,
                                    .out = out}};
-    check *c = add(t, half ? "linear_f16" : "linear_f32", &op, out, ROWS * OUT, half ? 2 : 4);
+    check *c = add(t, name, &op, out, ROWS * OUT, dtype);
     for (int row = 0; row < ROWS; row++)
         for (int o = 0; o < OUT; o++) {
             double sum = BIAS(o);
@@ -142,13 +143,13 @@ static void attend(double *expected, int begin, int end, int head)
     }
 }
 
-static void add_attention(self_test *t, int half)
+static void add_attention(self_test *t, const char *name, rvit_dtype dtype)
 {
-    const int element = half ? 2 : 4;
-    const rvit_view out = place(&t->out, ROWS * DIM * element), qkv = t->qkv[half];
+    const int64_t element = rvit_dtype_size(dtype);
+    const rvit_view out = place(&t->out, ROWS * DIM * element), qkv = t->qkv[dtype];
     const rvit_op op = {.type = RVIT_OP_ATTENTION,
                         .attention = {.struct_size = sizeof op.attention,
-                                      .dtype = half ? RVIT_F16 : RVIT_F32,
+                                      .dtype = dtype,
                                       .n_images = N_IMAGES,
                                       .n_heads = HEADS,
                                       .head_dim = HEAD_DIM,
@@ -162,7 +163,7 @@ static void add_attention(self_test *t, int half)
                                       .v_stride = WIDE,
                                       .cu_seqlens = t->cu,
                                       .out = out}};
-    check *c = add(t, half ? "attention_f16" : "attention_f32", &op, out, ROWS * DIM, element);
+    check *c = add(t, name, &op, out, ROWS * DIM, dtype);
     for (int image = 0; image < N_IMAGES; image++)
         for (int head = 0; head < HEADS; head++)
             attend(c->expected, cu_seqlens[image], cu_seqlens[image + 1], head);
@@ -182,7 +183,7 @@ static void add_layernorm(self_test *t)
                                       .gamma = t->gamma,
                                       .beta = t->beta,
                                       .out = out}};
-    check *c = add(t, "layernorm_f32", &op, out, ROWS * DIM, 4);
+    check *c = add(t, "layernorm_f32", &op, out, ROWS * DIM, RVIT_F32);
     for (int row = 0; row < ROWS; row++) {
         double mean = 0.0, variance = 0.0;
         for (int i = 0; i < DIM; i++)
@@ -219,7 +220,7 @@ static void add_select(self_test *t)
                                    .keep = keep,
                                    .out_cu_seqlens = cu,
                                    .src_rows = src_rows}};
-    check *c = add(t, "select", &op, src_rows, 0, 4);
+    check *c = add(t, "select", &op, src_rows, 0, RVIT_F32);
     c->is_integer = 1;
     for (int image = 0; image < N_IMAGES; image++) {
         const int begin = cu_seqlens[image], end = cu_seqlens[image + 1];
@@ -235,30 +236,30 @@ static void place_inputs(self_test *t)
     int32_t counts[MAX_LEN + 1];
     for (int n = 0; n <= MAX_LEN; n++)
         counts[n] = n / 2;
-    for (int half = 0; half < 2; half++) {
-        t->x[half] = place_values(&t->in, half, 1, ROWS * DIM, 1.0 / 16);
-        t->qkv[half] = place_values(&t->in, half, 2, ROWS * WIDE, 1.0 / 16);
-        t->weight[half] = place_values(&t->in, half, 3, OUT * DIM, 1.0 / 64);
+    for (rvit_dtype dtype = RVIT_F32; dtype <= RVIT_BF16; dtype++) {
+        t->x[dtype] = place_values(&t->in, dtype, 1, ROWS * DIM, 1.0 / 16);
+        t->qkv[dtype] = place_values(&t->in, dtype, 2, ROWS * WIDE, 1.0 / 16);
+        t->weight[dtype] = place_values(&t->in, dtype, 3, OUT * DIM, 1.0 / 64);
     }
-    t->bias = t->beta = place_values(&t->in, 0, 4, DIM, 1.0 / 16);
-    t->gamma = place_values(&t->in, 0, 5, DIM, 1.0 / 16);
-    t->scores = place_values(&t->in, 0, 6, ROWS, 1.0 / 16);
+    t->bias = t->beta = place_values(&t->in, RVIT_F32, 4, DIM, 1.0 / 16);
+    t->gamma = place_values(&t->in, RVIT_F32, 5, DIM, 1.0 / 16);
+    t->scores = place_values(&t->in, RVIT_F32, 6, ROWS, 1.0 / 16);
     t->counts = place_ints(&t->in, counts, MAX_LEN + 1);
     t->cu = place_ints(&t->in, cu_seqlens, N_IMAGES + 1);
 }
 
 static double load(const self_test *t, const check *c, int64_t i)
 {
-    const char *at = (const char *)t->out.buffer.base.host + c->at + i * c->element;
+    const char *at = (const char *)t->out.buffer.base.host + c->at + i * rvit_dtype_size(c->dtype);
     if (c->is_integer) {
         int32_t whole;
         memcpy(&whole, at, sizeof whole);
         return whole;
     }
-    if (c->element == 2) {
+    if (c->dtype != RVIT_F32) {
         uint16_t half;
         memcpy(&half, at, sizeof half);
-        return rvit_f16_to_f32(half);
+        return c->dtype == RVIT_F16 ? rvit_f16_to_f32(half) : rvit_bf16_to_f32(half);
     }
     float single;
     memcpy(&single, at, sizeof single);
@@ -320,9 +321,14 @@ static rvit_status test(self_test *t)
     RVIT_TRY(open_arena(t->device, &t->in, 256 * 1024, RVIT_BUFFER_UPLOAD));
     RVIT_TRY(open_arena(t->device, &t->out, 64 * 1024, RVIT_BUFFER_READBACK));
     place_inputs(t);
-    for (int half = 0; half < 2; half++) {
-        add_linear(t, half);
-        add_attention(t, half);
+    add_linear(t, "linear_f32", RVIT_F32);
+    add_attention(t, "attention_f32", RVIT_F32);
+    add_linear(t, "linear_f16", RVIT_F16);
+    add_attention(t, "attention_f16", RVIT_F16);
+    /* Elsewhere bf16 has the kernels of f16. */
+    if (t->device->base.info.tier == RVIT_TIER_MATRIX && t->device->physical.matrix.has_bf16) {
+        add_linear(t, "linear_bf16", RVIT_BF16);
+        add_attention(t, "attention_bf16", RVIT_BF16);
     }
     add_layernorm(t);
     add_select(t);

@@ -25,6 +25,12 @@ static int has_texels(rvit_view view)
     return view.buffer == NULL || (((const rvit_vk_buffer *)view.buffer)->usage & VK_BUFFER_USAGE_UNIFORM_TEXEL_BUFFER_BIT) != 0;
 }
 
+/* Whether the device multiplies matrices of this type. */
+static int has_matrices(const rvit_vk_device *device, rvit_dtype dtype)
+{
+    return device->base.info.tier == RVIT_TIER_MATRIX && (dtype == RVIT_F16 || (dtype == RVIT_BF16 && device->physical.matrix.has_bf16));
+}
+
 /* Whether the device can run a workgroup of the matrix tier of this size, with these bytes of shared memory. */
 static int matrix_group_fits(const rvit_vk_device *device, uint32_t subgroups, uint32_t shared_size)
 {
@@ -65,7 +71,7 @@ static int shape_linear_matrix(const rvit_vk_device *device, const rvit_linear_a
                                         {2, 2, 2, 2, 32, {95, 160, 190, 230}},
                                         {2, 2, 1, 2, 128, {62, 95, 125}}};
     const rvit_vk_matrix *matrix = &device->physical.matrix;
-    if (device->base.info.tier != RVIT_TIER_MATRIX || args->dtype != RVIT_F16 || args->in_features % 8 != 0 || args->out_features % 8 != 0)
+    if (!has_matrices(device, args->dtype) || args->in_features % 8 != 0 || args->out_features % 8 != 0)
         return 0;
     int64_t least = INT64_MAX;
     for (size_t i = 0; i < sizeof tiles / sizeof tiles[0]; i++) {
@@ -116,14 +122,15 @@ static int shape_attention_matrix(const rvit_vk_device *device, const rvit_atten
     const rvit_vk_matrix *matrix = &device->physical.matrix;
     const uint32_t head_dim = (uint32_t)args->head_dim, m = matrix->m;
     const uint32_t keys = matrix->n >= 16 ? 2 * matrix->n : matrix->k > matrix->n ? matrix->k : matrix->n;
-    if (device->base.info.tier != RVIT_TIER_MATRIX || !matrix->has_half_sums || args->dtype != RVIT_F16 || head_dim % matrix->n != 0 ||
+    const int rounds_itself = args->dtype == RVIT_BF16; /* by way of shared memory, not by f16 accumulators */
+    if (!has_matrices(device, args->dtype) || (!rounds_itself && !matrix->has_half_sums) || head_dim % matrix->n != 0 ||
         head_dim % matrix->k != 0 || keys % matrix->k != 0 || args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
         return 0;
     for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
         const uint32_t queries = subgroups * m, staged = queries > 4 * keys ? queries : 4 * keys;
         const uint32_t sums = m * (matrix->n / 4 + 1), weights = m * (keys / 8 + 1);
-        const uint32_t shared_size =
-            staged * (head_dim + 8) * 2 + subgroups * (sums > weights ? sums : weights) * 16 + subgroups * m * 4 + keys * 8 + 4;
+        const uint32_t own = rounds_itself ? sums + weights : sums > weights ? sums : weights;
+        const uint32_t shared_size = staged * (head_dim + 8) * 2 + subgroups * own * 16 + subgroups * m * 4 + keys * 8 + 4;
         if ((subgroups > 1 && args->max_len <= (int32_t)(queries - m)) || !matrix_group_fits(device, subgroups, shared_size))
             continue;
         *out_shape = (rvit_vk_attention_shape){.matrix = 1, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = keys};
@@ -149,7 +156,7 @@ static rvit_vk_attention_shape shape_attention_lines(const rvit_vk_device *devic
         uint32_t queries, keys;
     } tiles[] = {{64, 40}, {32, 40}, {32, 24}, {32, 16}, {16, 16}, {8, 8}};
     enum { N = sizeof tiles / sizeof tiles[0], LINE_QUERIES = 4 };
-    const uint32_t d4 = (uint32_t)args->head_dim / 4, units = args->dtype == RVIT_F16 ? d4 / 2 : d4;
+    const uint32_t d4 = (uint32_t)args->head_dim / 4, units = rvit_vk_is_half(args->dtype) ? d4 / 2 : d4;
     const uint32_t columns = units <= 4 ? 4 : 8, len = args->max_len > 0 ? (uint32_t)args->max_len : 1;
     rvit_vk_attention_shape shape = {.lines = rvit_vk_uses_subgroups(device) && device->physical.subgroup_size >= columns,
                                      .columns = columns};

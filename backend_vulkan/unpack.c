@@ -9,7 +9,7 @@ static uint32_t fill_bits(rvit_dtype dtype, float fill)
 {
     if (dtype == RVIT_F32)
         return rvit_float_bits(fill);
-    const uint32_t element = rvit_f32_to_f16(fill);
+    const uint32_t element = dtype == RVIT_F16 ? rvit_f32_to_f16(fill) : rvit_f32_to_bf16(fill);
     return element | element << 16;
 }
 

@@ -26,8 +26,9 @@
 #define RVIT_VK_MIN_STORAGE 8   /* storage buffers per shader that every supported device can bind */
 #define RVIT_VK_MAX_BINDINGS 12 /* most bindings of any shader; used only on devices that can bind them */
 #define RVIT_VK_MAX_TEXELS 3    /* the first bindings of a layout may be texel buffers */
-#define RVIT_VK_MAX_SPECS 12
-#define RVIT_VK_PUSH_SIZE 128 /* guaranteed by Vulkan */
+#define RVIT_VK_MAX_SPECS 13
+#define RVIT_VK_SPEC_BF16 (RVIT_VK_MAX_SPECS - 1) /* index of constant RVIT_SPEC_BF16 */
+#define RVIT_VK_PUSH_SIZE 128                     /* guaranteed by Vulkan */
 #define RVIT_VK_MAX_RANGES 96
 #define RVIT_VK_SLOTS 64          /* maximum submits in flight per stream */
 #define RVIT_VK_SLOT_OPS 8        /* maximum ops per eager submit */
@@ -60,11 +61,15 @@ enum {
     RVIT_VK_FULL_SUBGROUPS = 1 << 4,
     RVIT_VK_DEVICE_SCOPE = 1 << 5, /* needed with the memory model: atomics of select and match have device scope */
     RVIT_VK_TIMELINE = 1 << 6,
-    RVIT_VK_EXT_MATRIX = 1 << 7, /* extensions from here on */
-    RVIT_VK_EXT_MEMORY_FD = 1 << 8,
-    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 9,
+    RVIT_VK_BF16_TYPE = 1 << 7,
+    RVIT_VK_BF16_MATRIX = 1 << 8,
+    RVIT_VK_EXT_MATRIX = 1 << 9, /* extensions from here on */
+    RVIT_VK_EXT_BF16 = 1 << 10,
+    RVIT_VK_EXT_MEMORY_FD = 1 << 11,
+    RVIT_VK_EXT_SEMAPHORE_FD = 1 << 12,
     RVIT_VK_MATRIX_FEATURES = RVIT_VK_COOPERATIVE_MATRIX | RVIT_VK_FLOAT16 | RVIT_VK_MEMORY_MODEL | RVIT_VK_SUBGROUP_SIZE |
                               RVIT_VK_FULL_SUBGROUPS | RVIT_VK_DEVICE_SCOPE | RVIT_VK_EXT_MATRIX,
+    RVIT_VK_BF16_FEATURES = RVIT_VK_BF16_TYPE | RVIT_VK_BF16_MATRIX | RVIT_VK_EXT_BF16, /* of the matrix tier, but not needed */
     RVIT_VK_SHARING_FEATURES = RVIT_VK_TIMELINE | RVIT_VK_EXT_MEMORY_FD | RVIT_VK_EXT_SEMAPHORE_FD
 };
 
@@ -81,6 +86,8 @@ typedef struct rvit_vk_matrix {
     uint32_t subgroup;   /* required subgroup size */
     uint32_t processors; /* number of multiprocessors */
     int has_half_sums;   /* f16 accumulators of m x n exist too: attention rounds its weights to them */
+    int has_bf16;        /* matrices of bf16 of the same size, with f32 accumulators */
+    const char *why_no_bf16;
 } rvit_vk_matrix;
 
 /* The properties of a physical device that the backend uses. */
@@ -148,10 +155,22 @@ typedef struct rvit_vk_device {
     rvit_vk_buffer grids; /* empty: bound where no program has grids */
 } rvit_vk_device;
 
-/* A texel holds four elements. Every device supports both formats for texel buffers. */
-static inline VkFormat rvit_vk_texel_format(int half)
+/* A texel holds four elements. Every device supports these formats for texel buffers. bf16 is no format: shaders decode its words. */
+static inline VkFormat rvit_vk_texel_format(rvit_dtype dtype)
 {
-    return half ? VK_FORMAT_R16G16B16A16_SFLOAT : VK_FORMAT_R32G32B32A32_SFLOAT;
+    return dtype == RVIT_BF16 ? VK_FORMAT_R32G32_UINT : dtype == RVIT_F16 ? VK_FORMAT_R16G16B16A16_SFLOAT : VK_FORMAT_R32G32B32A32_SFLOAT;
+}
+
+/* Whether elements have 16 bits: the same shaders take f16 and bf16. */
+static inline int rvit_vk_is_half(rvit_dtype dtype)
+{
+    return dtype == RVIT_F16 || dtype == RVIT_BF16;
+}
+
+/* RVIT_SPEC_BF16 for these types of what a shader calls IN and OUT. */
+static inline uint32_t rvit_vk_bf16(rvit_dtype in, rvit_dtype out)
+{
+    return (in == RVIT_BF16 ? RVIT_BF16_IN : 0u) | (out == RVIT_BF16 ? RVIT_BF16_OUT : 0u);
 }
 
 static inline rvit_vk_device *rvit_vk_device_of(const rvit_device *device)
@@ -204,7 +223,8 @@ VkResult rvit_vk_create_handle(rvit_vk_device *device);
 
 /* matrix.c */
 
-/* Chooses the cooperative matrices of a device with these features. NULL, or the reason why the device has no matrix tier. */
+/* Chooses the cooperative matrices of a device with these features; those of bf16 if it has them. NULL, or the reason why the device has no
+ * matrix tier. */
 const char *rvit_vk_find_matrix(const rvit_vk_instance *instance, const VkPhysicalDeviceProperties *properties, uint32_t features,
                                 const VkPhysicalDeviceSubgroupProperties *subgroup, VkPhysicalDevice device, rvit_vk_matrix *out_matrix);
 int rvit_vk_is_matrix_shader(rvit_vk_shader shader);

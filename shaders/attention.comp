@@ -28,7 +28,7 @@ layout(constant_id = RVIT_ATTENTION_COLUMNS) const uint COLUMNS = 8;
 #define UNIT_AT(words, at) uvec4(words[at], words[(at) + 1])
 vec4 unit_four(uvec4 unit, uint i)
 {
-    return half4_decode(i == 0 ? unit.xy : unit.zw);
+    return half4_decode(i == 0 ? unit.xy : unit.zw, IN_BF16);
 }
 #else
 #define UNIT vec4

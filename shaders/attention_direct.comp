@@ -10,6 +10,7 @@
 #include "common/interface.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
+#include "common/texels.glsl"
 #include "common/math.glsl"
 #include "common/seqlens.glsl"
 #include "common/attention.glsl"
@@ -18,9 +19,9 @@
 const uint LANE_KEYS = KEYS / LANES;                   // keys per lane in a block
 const uint LANE_COLUMNS = (D4 + LANES - 1) / LANES;    // groups of four columns of the head per lane
 
-layout(binding = RVIT_ATTENTION_Q) uniform samplerBuffer q_texels;
-layout(binding = RVIT_ATTENTION_K) uniform samplerBuffer k_texels;
-layout(binding = RVIT_ATTENTION_V) uniform samplerBuffer v_texels;
+layout(binding = RVIT_ATTENTION_Q) uniform TEXELS q_texels;
+layout(binding = RVIT_ATTENTION_K) uniform TEXELS k_texels;
+layout(binding = RVIT_ATTENTION_V) uniform TEXELS v_texels;
 
 shared float p_tile[QUERIES * KEYS];
 
@@ -69,9 +70,9 @@ void main()
         for (int d4 = 0; d4 < int(D4); d4++) {
             vec4 q[QUERIES];
             [[unroll]] for (uint r = 0; r < QUERIES; r++)
-                q[r] = texelFetch(q_texels, q_at[r] + d4);
+                q[r] = fetch(q_texels, q_at[r] + d4);
             [[unroll]] for (uint c = 0; c < LANE_KEYS; c++) {
-                const vec4 k = texelFetch(k_texels, k_at[c] + d4);
+                const vec4 k = fetch(k_texels, k_at[c] + d4);
                 [[unroll]] for (uint r = 0; r < QUERIES; r++) {
                     logits[r][c] += q[r].x * k.x;
                     logits[r][c] += q[r].y * k.y;
@@ -124,8 +125,8 @@ void main()
     if (l < LANES) {                                                                                               \
         vec4 v[LANE_COLUMNS];                                                                                      \
         [[unroll]] for (uint n = 0; n < LANE_COLUMNS; n++) {                                                       \
-            v[n] = texelFetch(v_texels, v_at + int(min(l, n_keys - 1 - first) * uint(push.v_stride4) +             \
-                                                   min(lane + n * LANES, D4 - 1)));                                \
+            v[n] = fetch(v_texels, v_at + int(min(l, n_keys - 1 - first) * uint(push.v_stride4) +                  \
+                                              min(lane + n * LANES, D4 - 1)));                                     \
             if (first + l >= n_keys)                                                                               \
                 v[n] = vec4(0.0);                                                                                  \
         }                                                                                                          \

@@ -37,7 +37,13 @@ const uint WEIGHT_PARTS = KEYS / MATRIX_K;
 // other in different banks.
 const uint WEIGHT_STEP = KEYS / 8 + 1;
 const uint SUM_STEP = MATRIX_N / 4 + 1;
+#if MATRIX_BF16 // a matrix of floats is rounded from there to weights, which lie behind it
+const uint WEIGHTS_AT = MATRIX_M * SUM_STEP;
+const uint OWN = MATRIX_M * (WEIGHT_STEP + SUM_STEP);
+#else
+const uint WEIGHTS_AT = 0;
 const uint OWN = MATRIX_M * (WEIGHT_STEP > SUM_STEP ? WEIGHT_STEP : SUM_STEP);
+#endif
 // Where rows are looked at one by one: ROW_LANES lanes a row, and as many rows at a time as there are lanes for.
 const uint ROW_LANES = SUBGROUP > MATRIX_M ? SUBGROUP / MATRIX_M : 1;
 const uint ROW_STEP = SUBGROUP / ROW_LANES;
@@ -125,6 +131,17 @@ float sum_of_row(uint own_at, uint i)
         sum += subgroupShuffleXor(sum, step);
     return sum;
 }
+
+#if MATRIX_BF16
+const uint N8 = MATRIX_N / 8;
+
+// Unit i, along rows, of the matrix of floats in the subgroup's own memory, rounded.
+uvec4 rounded_unit(uint own_at, uint i)
+{
+    const uint at = own_at + i / N8 * SUM_STEP + i % N8 * 2;
+    return uvec4(half4_encode(uintBitsToFloat(own[at]), true), half4_encode(uintBitsToFloat(own[at + 1]), true));
+}
+#endif
 
 void main()
 {
@@ -229,13 +246,21 @@ void main()
                     if (HAS_CLS_PROBS || HAS_LSE)
                         exact[i] += logits[c][i];
                 }
+#if MATRIX_BF16
+                coopMatStore(logits[c], own, own_at, SUM_STEP, ROW_MAJOR);
+                subgroupBarrier();
+                for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * N8; i += SUBGROUP)
+                    own[own_at + WEIGHTS_AT + i / N8 * WEIGHT_STEP + c * N8 + i % N8] = rounded_unit(own_at, i);
+                subgroupBarrier();
+#else
                 coopMatStore(MATRIX_HALF(logits[c]), own, own_at + c * MATRIX_N / 8, WEIGHT_STEP, ROW_MAJOR);
+#endif
             }
             subgroupBarrier();
             [[unroll]] for (uint c = 0; c < WEIGHT_PARTS; c++) {
                 MATRIX_A weights;
-                coopMatLoad(weights, own, own_at + c * MATRIX_K / 8, WEIGHT_STEP, ROW_MAJOR);
-                total = coopMatMulAdd(weights, MATRIX_B(float16_t(1.0)), total);
+                coopMatLoad(weights, own, own_at + WEIGHTS_AT + c * MATRIX_K / 8, WEIGHT_STEP, ROW_MAJOR);
+                total = coopMatMulAdd(weights, MATRIX_B(MATRIX_ELEMENT(1.0)), total);
                 [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
                     MATRIX_B v;
                     coopMatLoad(v, staged, block_at + (KEYS + c * MATRIX_K) * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
@@ -271,8 +296,17 @@ void main()
     // Results leave by way of the memory of keys and values, which nobody needs any more.
     for (int i = 0; i < total.length(); i++)
         total[i] = total[i] == 0.0 ? 0.0 : 1.0 / total[i];
-    [[unroll]] for (uint d = 0; d < OUT_PARTS; d++)
+    [[unroll]] for (uint d = 0; d < OUT_PARTS; d++) {
+#if MATRIX_BF16
+        coopMatStore(results[d] * total, own, own_at, SUM_STEP, ROW_MAJOR);
+        subgroupBarrier();
+        for (uint i = gl_SubgroupInvocationID; i < MATRIX_M * N8; i += SUBGROUP)
+            staged[(first_row + i / N8) * STEP8 + d * N8 + i % N8] = rounded_unit(own_at, i);
+        subgroupBarrier();
+#else
         coopMatStore(MATRIX_HALF(results[d] * total), staged, first_row * STEP8 + d * MATRIX_N / 8, STEP8, ROW_MAJOR);
+#endif
+    }
     subgroupBarrier();
     const uint n_queries = min(MATRIX_M, max(len - tile.first_query, first_row) - first_row);
     for (uint i = gl_SubgroupInvocationID; i < n_queries * D8; i += SUBGROUP) {

@@ -18,7 +18,7 @@ const uint BURST = 4; // loads of four features that a lane has in flight
 
 #if WEIGHT_F16
 #define WEIGHT_VEC4 uvec2
-#define weight_vec4(words) half4_decode(words)
+#define weight_vec4(words) half4_decode(words, OUT_BF16)
 #else
 #define WEIGHT_VEC4 vec4
 #define weight_vec4(words) (words)

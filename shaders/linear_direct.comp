@@ -6,10 +6,11 @@
 #include "common/interface.h"
 #include "common/group.glsl"
 #include "common/storage.glsl"
+#include "common/texels.glsl"
 #include "common/linear.glsl"
 
-layout(binding = RVIT_LINEAR_X) uniform samplerBuffer x_texels;
-layout(binding = RVIT_LINEAR_WEIGHT) uniform samplerBuffer weight_texels;
+layout(binding = RVIT_LINEAR_X) uniform TEXELS x_texels;
+layout(binding = RVIT_LINEAR_WEIGHT) uniform TEXELS weight_texels;
 
 void main()
 {
@@ -39,11 +40,11 @@ void main()
     for (int k4 = 0; k4 < column_step; k4++) {
         vec4 x[ROWS];
         [[unroll]] for (uint r = 0; r < ROWS; r++)
-            x[r] = texelFetch(x_texels, x_at[r] + k4);
+            x[r] = fetch(x_texels, x_at[r] + k4);
         [[unroll]] for (uint c = 0; c < COLUMNS; c++) {
             const int at = w_at[c] + k4;
-            const vec4 w[4] = {texelFetch(weight_texels, at), texelFetch(weight_texels, at + column_step),
-                               texelFetch(weight_texels, at + 2 * column_step), texelFetch(weight_texels, at + 3 * column_step)};
+            const vec4 w[4] = {fetch(weight_texels, at), fetch(weight_texels, at + column_step), fetch(weight_texels, at + 2 * column_step),
+                               fetch(weight_texels, at + 3 * column_step)};
             [[unroll]] for (uint r = 0; r < ROWS; r++)
                 sums[r][c] = linear_step(sums[r][c], x[r], w);
         }

@@ -49,19 +49,31 @@ layout(binding = RVIT_LINEAR_OUT) buffer Out { vec4 out_words[]; };
 shared uvec4 tiles[STAGED > SUMS ? STAGED : SUMS]; // [row][k / 8] and [column][k / 8]; at last sums
 shared float bias_tile[TILE_N];
 
+#if OUT_F16
+// OUT words of four elements.
+uvec2 out_pack(vec4 value)
+{
+#if MATRIX_BF16
+    return half4_encode(value, true);
+#else
+    return uvec2(packFloat2x16(f16vec2(value.xy)), packFloat2x16(f16vec2(value.zw)));
+#endif
+}
+#endif
+
 // Stores four elements of out, of as many gates and values; residual and out count in fours.
 void store_gated(vec4 sum, uint residual4, uint out4)
 {
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
 #if OUT_F16
         const uvec4 residual = residual_units[uint(push.residual_at) + residual4 / 2];
-        sum += half4_decode(residual4 % 2 == 0 ? residual.xy : residual.zw);
+        sum += half4_decode(residual4 % 2 == 0 ? residual.xy : residual.zw, OUT_BF16);
 #else
         sum += residual_words[uint(push.residual_at) + residual4];
 #endif
     }
 #if OUT_F16
-    const uvec2 words = uvec2(packFloat2x16(f16vec2(sum.xy)), packFloat2x16(f16vec2(sum.zw)));
+    const uvec2 words = out_pack(sum);
     if (out4 % 2 == 0)
         out_units[uint(push.out_at) + out4 / 2].xy = words;
     else
@@ -87,16 +99,15 @@ void finish(vec4 low, vec4 high, uint row, uint column8, uint n_rows)
     if ((FLAGS & RVIT_LINEAR_HAS_RESIDUAL) != 0) {
 #if OUT_F16
         const uvec4 residual = residual_units[uint(push.residual_at) + from];
-        low += half4_decode(residual.xy);
-        high += half4_decode(residual.zw);
+        low += half4_decode(residual.xy, OUT_BF16);
+        high += half4_decode(residual.zw, OUT_BF16);
 #else
         low += residual_words[uint(push.residual_at) + from * 2];
         high += residual_words[uint(push.residual_at) + from * 2 + 1];
 #endif
     }
 #if OUT_F16
-    out_units[uint(push.out_at) + at] = uvec4(packFloat2x16(f16vec2(low.xy)), packFloat2x16(f16vec2(low.zw)),
-                                              packFloat2x16(f16vec2(high.xy)), packFloat2x16(f16vec2(high.zw)));
+    out_units[uint(push.out_at) + at] = uvec4(out_pack(low), out_pack(high));
 #else
     out_words[uint(push.out_at) + at * 2] = low;
     out_words[uint(push.out_at) + at * 2 + 1] = high;

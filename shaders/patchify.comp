@@ -10,7 +10,7 @@ layout(constant_id = RVIT_PATCHIFY_FLAGS) const uint FLAGS = 0;
 
 #if OUT_F16
 #define PAIR uint
-#define encode_pair(value) half_pair(value.x, value.y)
+#define encode_pair(value) half_pair(value.x, value.y, OUT_BF16)
 #else
 #define PAIR vec2
 #define encode_pair(value) (value)

@@ -9,7 +9,6 @@ typedef struct expectation {
 
 /* Legal in the API, and beyond the backend: the call gives UNSUPPORTED. */
 static const expectation unsupported[] = {
-    {RVIT_BACKEND_VULKAN, "bf16", "activations are stored as f32 or f16; bf16 is read from checkpoints only"},
     {RVIT_BACKEND_VULKAN, "attention_backward", "models are trained on CUDA and on the CPU"},
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # A newer Vulkan software stack in a folder of its own, for tests of the matrix tier on machines whose Mesa has no cooperative matrices.
-# Debian 13's packages (loader, validation layers, glslang 15) and the Mesa of its backports, whose lavapipe multiplies 8x8x8, are unpacked,
-# not installed; the system stays as it is. Needs Debian with apt, and no root.
+# Debian 13's packages (loader, validation layers), the Mesa of its backports, whose lavapipe multiplies 8x8x8, and the glslang of Debian's
+# testing, which knows bfloat16, are unpacked, not installed; the system stays as it is. Needs Debian with apt, and no root.
 #   newer_vulkan.sh fetch DIR                    fills DIR, about 1 GB
 #   newer_vulkan.sh run DIR PROGRAM [ARGS...]    runs a program of this machine, or one of DIR by its bare name (glslang, vulkaninfo)
 set -euo pipefail
@@ -28,10 +28,14 @@ fetch() {
     cat > "$dir/apt/sources.list" <<EOF
 deb $mirror trixie main
 deb $mirror trixie-backports main
+deb $mirror testing main
 EOF
+    printf 'Package: *\nPin: release a=testing\nPin-Priority: 100\n' > "$dir/apt/preferences"
     cat > "$dir/apt/conf" <<EOF
 Dir::Etc::SourceList "$dir/apt/sources.list";
 Dir::Etc::SourceParts "-";
+Dir::Etc::Preferences "$dir/apt/preferences";
+Dir::Etc::PreferencesParts "/dev/null";
 Dir::State::Lists "$dir/apt/lists";
 Dir::State::Status "$dir/apt/status";
 Dir::Cache::Archives "$dir/apt/archives";
@@ -48,8 +52,8 @@ EOF
     export APT_CONFIG=$dir/apt/conf
     apt-get -qq update
     # The status file is empty, so that everything these need comes along.
-    apt-get -qq -y --download-only install libvulkan1 vulkan-tools vulkan-validationlayers glslang-tools spirv-tools \
-        mesa-vulkan-drivers/trixie-backports
+    apt-get -qq -y --download-only install libvulkan1 vulkan-tools vulkan-validationlayers \
+        mesa-vulkan-drivers/trixie-backports glslang-tools/testing spirv-tools/testing
     for package in "$dir"/apt/archives/*.deb; do dpkg-deb -x "$package" "$dir"; done
     rm -rf "$dir/apt"
     # Manifests name their libraries by bare or by absolute names; here they lie elsewhere.

@@ -35,8 +35,9 @@ typedef enum rvit_tier {
     RVIT_TIER_SCALAR = 1,   /* Vulkan: shared memory only. CPU: portable C */
     RVIT_TIER_SUBGROUP = 2, /* Vulkan: subgroup arithmetic. CPU: the widest vector instructions
                                found */
-    RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices for f16 attention and linear (AUTO skips
-                               them on software devices). CUDA: tensor cores */
+    RVIT_TIER_MATRIX = 3    /* Vulkan: cooperative matrices for attention and linear of f16, and of
+                               bf16 where the device multiplies it (AUTO skips them on software
+                               devices). CUDA: tensor cores */
 } rvit_tier;
 
 /* "auto", "scalar", "subgroup", "matrix" */
@@ -54,7 +55,7 @@ typedef struct rvit_device_info {
     uint8_t uuid[16];    /* zero if unknown */
     char name[128];
     char driver[128]; /* driver and version */
-    char note[256];   /* why the device or a higher tier is not used; else empty */
+    char note[256];   /* why the device or a higher tier is not used, or why not for bf16; else empty */
 } rvit_device_info;
 
 /* Lists the devices of every backend that is built in, in the order of preference. Writes at most

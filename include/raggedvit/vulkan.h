@@ -27,6 +27,9 @@ typedef void (*rvit_vulkan_lock_fn)(void *user);
                             cooperativeMatrix, shaderFloat16, vulkanMemoryModel,
                             vulkanMemoryModelDeviceScope, subgroupSizeControl and
                             computeFullSubgroups
+     its bf16 kernels       also VK_KHR_shader_bfloat16 and the features shaderBFloat16Type and
+                            shaderBFloat16CooperativeMatrix; without them the kernels of the
+                            subgroup tier run bf16
      shared memory          VK_KHR_external_memory_fd
      shared semaphores      VK_KHR_external_semaphore_fd
      timeline semaphores    api_version 1.2 and the feature timelineSemaphore

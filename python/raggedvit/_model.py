@@ -119,7 +119,7 @@ class Model:
     """A Vision Transformer on a device.
 
     path: a .safetensors file, or a *.safetensors.index.json. backend: "auto" (CUDA, then a Vulkan GPU, then the CPU), "cpu", "cuda",
-    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16" (not on every Vulkan device), storage of
+    "vulkan"; index: the device within it. dtype: "f32", "f16" or "bf16", storage of
     weights and activations. image_size: side of the images if it
     is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as

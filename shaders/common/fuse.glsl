@@ -18,13 +18,13 @@ uint fuse_at(uint row, uint i)
 
 vec4 load_fuse_x(uint row, uint i)
 {
-    return (FLAGS & RVIT_SELECT_HALF_FUSE) != 0 ? half4_decode(fuse_f16[fuse_at(row, i)]) : fuse_f32[fuse_at(row, i)];
+    return (FLAGS & RVIT_SELECT_HALF_FUSE) != 0 ? half4_decode(fuse_f16[fuse_at(row, i)], OUT_BF16) : fuse_f32[fuse_at(row, i)];
 }
 
 void store_fuse_x(uint row, uint i, vec4 value)
 {
     if ((FLAGS & RVIT_SELECT_HALF_FUSE) != 0)
-        fuse_f16[fuse_at(row, i)] = half4_encode(value);
+        fuse_f16[fuse_at(row, i)] = half4_encode(value, OUT_BF16);
     else
         fuse_f32[fuse_at(row, i)] = value;
 }

@@ -3,11 +3,16 @@
    Conventions. Constant 0 of every shader is its workgroup size. Groups are numbered over two grid dimensions (common/group.glsl), since
    one dimension may be limited to 65535. A binding begins at its view's offset rounded down to the device's alignment; the rest of the
    offset is the array's `_at`, in the array's own load unit: four elements for x, weight, out and the like, one for int32 and f32 arrays
-   that are not vectors, one 32-bit word for bytes. `live_at` below 0 means that the row count is the capacity. */
+   that are not vectors, one 32-bit word for bytes. `live_at` below 0 means that the row count is the capacity.
+
+   A shader for f16 is one for bf16 too: RVIT_SPEC_BF16 says which of its arrays hold bf16. The matrix tier's are f16 or bf16 alone. */
 #ifndef RVIT_SHADERS_INTERFACE_H
 #define RVIT_SHADERS_INTERFACE_H
 
 #define RVIT_SPEC_THREADS 0
+#define RVIT_SPEC_BF16 31 /* of every shader that stores 16 bits, past the constants of its own */
+#define RVIT_BF16_IN 1    /* what the shader calls IN: x, q, k, v and the like, and a select's weights */
+#define RVIT_BF16_OUT 2   /* what it calls OUT; a head's weights; a select's fuse_x */
 
 /* Largest workgroup, and so the largest number of subgroups in one. */
 #define RVIT_MAX_THREADS 128

@@ -20,13 +20,13 @@ shared vec4 team_sums[THREADS];
 vec4 x_vec4(uint row, uint i)
 {
     const uint at = uint(push.x_at) + row * uint(push.x_stride4) + i;
-    return (FLAGS & RVIT_SELECT_HALF_X) != 0 ? half4_decode(x_f16[at]) : x_f32[at];
+    return (FLAGS & RVIT_SELECT_HALF_X) != 0 ? half4_decode(x_f16[at], IN_BF16) : x_f32[at];
 }
 
 vec4 weight_vec4(uint i)
 {
     const uint at = uint(push.table_at) + i;
-    return (FLAGS & RVIT_SELECT_HALF_X) != 0 ? half4_decode(weight_f16[at]) : weight_f32[at];
+    return (FLAGS & RVIT_SELECT_HALF_X) != 0 ? half4_decode(weight_f16[at], IN_BF16) : weight_f32[at];
 }
 
 float cls_attention(uint row)
