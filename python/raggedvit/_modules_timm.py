@@ -133,12 +133,13 @@ def _positions(r: Reader, m: Any, args: dict[str, Any]) -> str:
     else:
         r.expect(rope.normalize_coords == "separate" and rope.min_period is None and rope.max_period is None, "rope",
                  "normalises its coordinates otherwise, or has periods of its own")
+    halves = bool(getattr(rope, "rotate_half", False))  # older timm: that table has neighbours alone
     for i, block in enumerate(m.blocks):
         attention = block.attn
-        r.expect(attention.rotate_half == rope.rotate_half and attention.num_prefix_tokens == m.num_prefix_tokens, f"blocks.{i}.attn",
+        r.expect(bool(attention.rotate_half) == halves and attention.num_prefix_tokens == m.num_prefix_tokens, f"blocks.{i}.attn",
                  "turns its columns otherwise than rope does")
     r.expect(rope.dim == m.embed_dim // args["num_heads"], "rope", f"turns {rope.dim} columns; expected those of a head")
-    args.update(rope_temperature=float(rope.temperature), rope_grid_offset=float(rope.grid_offset), rope_rotate_half=bool(rope.rotate_half),
+    args.update(rope_temperature=float(rope.temperature), rope_grid_offset=float(rope.grid_offset), rope_rotate_half=halves,
                 rope_grid_indexing=rope.grid_indexing, rope_type="cat" if index else "dinov3",
                 ref_feat_shape=None if reference is None else [int(n) for n in reference])
     return "BOTH" if table else "ROPE"
