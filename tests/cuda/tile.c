@@ -29,7 +29,8 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
                                          .extras = extras};
     const rvit_cu_attention_tile t = rvit_cu_tile_attention(m, &size);
     const int is_short = t.shape == RVIT_CU_ATTENTION_d64_short_32 || t.shape == RVIT_CU_ATTENTION_d64_short_48;
-    const int32_t warp_rows = t.shape == RVIT_CU_ATTENTION_d64_tall ? 32 : is_short ? 8 : 16;
+    const int is_tall = t.shape == RVIT_CU_ATTENTION_d64_tall || t.shape == RVIT_CU_ATTENTION_d80_tall;
+    const int32_t warp_rows = is_tall ? 32 : is_short ? 8 : 16;
     const int32_t rows = element_size == 4 ? 32 : t.threads / 32 * warp_rows;
     assert_true(t.threads >= 32 && t.threads % 32 == 0 && t.threads <= 128);
     assert_true(t.shape != RVIT_CU_ATTENTION_d64_short_32 || len <= 32);
@@ -51,7 +52,7 @@ static void check_attention(const rvit_cu_machine *m, int32_t element_size, int3
     while (dims[least] < head_dim)
         least++;
     assert_int_equal(shapes[t.shape].dim, dims[least]);
-    assert_int_equal(shapes[t.shape].has_extras, extras || dims[least] != 64);
+    assert_int_equal(shapes[t.shape].has_extras, extras || (dims[least] != 64 && dims[least] != 80));
 }
 
 static void check_backward(const rvit_cu_machine *m, const rvit_cu_attention_size *size)
@@ -241,10 +242,11 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_ctas(m, 0, 8, 8), 1);
     assert_int_equal(rvit_cu_tile_ctas(m, 17, 8, 8), 3);
     assert_int_equal(rvit_cu_tile_ctas(m, 1000000, 8, 8), 58 * 8);
-    static const int32_t dims[] = {4, 192, 256, 260, 384, 768, 1024, 1280},
-                         shapes[] = {RVIT_CU_NORM_256, RVIT_CU_NORM_256, RVIT_CU_NORM_256,  RVIT_CU_NORM_384,
-                                     RVIT_CU_NORM_384, RVIT_CU_NORM_768, RVIT_CU_NORM_1024, RVIT_CU_NORM_any};
-    for (int i = 0; i < 8; i++)
+    static const int32_t dims[] = {4, 192, 256, 260, 384, 768, 1024, 1028, 1280, 1408, 1540},
+                         shapes[] = {RVIT_CU_NORM_256,  RVIT_CU_NORM_256,  RVIT_CU_NORM_256,  RVIT_CU_NORM_384,
+                                     RVIT_CU_NORM_384,  RVIT_CU_NORM_768,  RVIT_CU_NORM_1024, RVIT_CU_NORM_1152,
+                                     RVIT_CU_NORM_1280, RVIT_CU_NORM_1536, RVIT_CU_NORM_any};
+    for (int i = 0; i < 11; i++)
         assert_int_equal(rvit_cu_tile_layernorm(m, 197, dims[i]).shape, shapes[i]);
     assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ctas, 99);
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * 4);

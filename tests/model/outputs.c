@@ -172,23 +172,44 @@ static void cls_attention(void **state)
         }
 }
 
-/* Known row counts change no more than the last bits, and keep the same tokens. */
+static int keep_the_same(const rvit_session *a, const rvit_session *b)
+{
+    for (int32_t stage = 0; stage < rvit_session_n_stages(a); stage++) {
+        const int32_t *cu = rvit_session_cu_seqlens(a, stage);
+        if (memcmp(cu, rvit_session_cu_seqlens(b, stage), (N_IMAGES + 1) * sizeof *cu) != 0)
+            return 0;
+        for (int32_t i = 0; i < N_IMAGES; i++)
+            if (memcmp(rvit_session_kept(a, stage, i), rvit_session_kept(b, stage, i), (size_t)(cu[i + 1] - cu[i]) * sizeof *cu) != 0)
+                return 0;
+    }
+    return 1;
+}
+
+/* Known row counts change no more than the last bits. In float32 the same tokens stay; in 16 bits the last bits may decide between two
+   that score nearly alike. */
 static void fixed_batches(void **state)
 {
     (void)state;
     static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
-    static const float differences[] = {1e-5f, 4e-3f, 3e-2f};
+    /* bfloat16 has 3 bits less than float16, and one of two products may be rounded before its activation too. */
+    static const float differences[] = {1e-5f, 4e-3f, 6.4e-2f};
     for (int t = 0; t < n_types(); t++) {
         const toy *m = toy_new(&spec);
         const float *images = toy_images(m, N_IMAGES, 4);
         rvit_model *model = open_model(m, types[t]);
+        int n_same = 0;
         for (int p = 0; p < N_POLICIES; p++) {
             rvit_session_desc desc = desc_of(policies[p], blocks, 2);
             rvit_session *any = open_session(model, &desc);
             desc.fixed_batch = 1;
             rvit_session *fixed = open_session(model, &desc);
             const float *a = run_session(any, m, images, N_IMAGES, NULL), *b = run_session(fixed, m, images, N_IMAGES, NULL);
-            assert_true(largest_difference(a, b, N_IMAGES * CLASSES) < differences[t]);
+            const float difference = largest_difference(a, b, N_IMAGES * CLASSES);
+            const int same = keep_the_same(any, fixed);
+            n_same += same;
+            assert_true(same || types[t] != RVIT_F32);
+            if (same && !(difference < differences[t]))
+                fail_msg("%s, policy %d: the logits differ by %g", rvit_dtype_name(types[t]), (int)policies[p], (double)difference);
             const float *again = run_session(fixed, m, images, N_IMAGES, NULL);
             assert_memory_equal(again, b, N_IMAGES * CLASSES * sizeof(float));
             rvit_run_args args = RVIT_RUN_ARGS_INIT;
@@ -196,6 +217,7 @@ static void fixed_batches(void **state)
             args.images = images;
             expect_status(rvit_session_run(fixed, &args, NULL), RVIT_INVALID_ARGUMENT, "exactly");
         }
+        assert_true(2 * n_same > N_POLICIES);
         model_teardown(NULL);
     }
 }

@@ -128,7 +128,7 @@ static void layernorm_variants(void **state)
 static void layernorm_sizes(void **state)
 {
     (void)state;
-    static const int32_t dims[] = {4, 8, 12, 60, 64, 100, 128, 192, 252, 256, 260, 384, 768, 1024, 1280};
+    static const int32_t dims[] = {4, 8, 12, 60, 64, 100, 128, 192, 252, 256, 260, 384, 768, 1024, 1152, 1280, 1408, 1664};
     for (int t = 0; t < N_STORED_TYPES; t++)
         for (size_t i = 0; i < sizeof dims / sizeof dims[0]; i++) {
             const layernorm_case c = {.dtype = stored_types[t],

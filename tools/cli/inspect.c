@@ -46,23 +46,27 @@ static json_t *tensors_to_json(const rvit_checkpoint *checkpoint)
     return array;
 }
 
-/* "CLS, distillation, 4 registers". */
+/* " and CLS, distillation, 4 registers"; nothing without prefix tokens. */
 static void describe_prefix(const rvit_model_info *info, char *out, size_t out_size)
 {
-    const char *distillation = info->n_prefix - info->n_registers == 2 ? ", distillation" : "";
+    const int32_t others = info->n_prefix - info->n_registers;
+    const char *names = others == 2 ? "CLS, distillation" : others == 1 ? "CLS" : "";
     if (info->n_registers)
-        snprintf(out, out_size, "CLS%s, %d registers", distillation, info->n_registers);
+        snprintf(out, out_size, " and %s%s%d registers", names, others > 0 ? ", " : "", info->n_registers);
     else
-        snprintf(out, out_size, "CLS%s", distillation);
+        snprintf(out, out_size, "%s%s", others > 0 ? " and " : "", names);
 }
 
 /* What is known beyond the geometry, and from where. */
-static void print_facts(const rvit_checkpoint *checkpoint)
+/* Those of attention pooling only where it is read. */
+static void print_facts(const rvit_checkpoint *checkpoint, const rvit_model_info *info)
 {
     const char *name, *value, *origin;
     printf("\nwhat it computes, and what says so:\n");
     for (int32_t i = 0; rvit_checkpoint_fact(checkpoint, i, &name, &value, &origin) == RVIT_OK; i++) {
-        printf("  %-12s", name);
+        if (strncmp(name, "pooling ", 8) == 0 && info->pooling != RVIT_POOLING_MAP)
+            continue;
+        printf("  %-20s", name);
         const int columns = printable_print(stdout, value);
         printf("%*s  ", columns < 30 ? 30 - columns : 0, "");
         print_line("", origin);
@@ -91,7 +95,7 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     printf("architecture  %s (%s names)\n", info->architecture, info->family);
     printf("input         %d x %d pixels, %d channels, patches of %d x %d\n", info->image_height, info->image_width, info->channels,
            info->patch_size, info->patch_size);
-    printf("tokens        %d: %d x %d patches and %s\n", info->tokens, lines, columns, prefix);
+    printf("tokens        %d: %d x %d patches%s\n", info->tokens, lines, columns, prefix);
     if (info->trained_size != info->image_size && (info->position == RVIT_POSITION_TABLE || info->position == RVIT_POSITION_BOTH))
         printf("resampled     the position table, which is for %d x %d pixels\n", info->trained_size, info->trained_size);
     printf("width         %d, %d heads of %d, MLP %d\n", info->dim, info->n_heads, info->head_dim, info->mlp_dim);
@@ -105,6 +109,8 @@ static void print_info(const rvit_checkpoint *checkpoint, const rvit_model_info 
     } else {
         printf("classes       none: there is no head\n");
     }
+    if (info->embedding_dim > 0)
+        printf("embedding     %d, to be compared with texts\n", info->embedding_dim);
     printf("parameters    %lld\n", (long long)info->n_parameters);
     printf("tensors       %d: %d F32, %d F16, %d BF16", info->n_tensors, info->n_by_dtype[RVIT_F32], info->n_by_dtype[RVIT_F16],
            info->n_by_dtype[RVIT_BF16]);
@@ -217,6 +223,7 @@ static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_
     json_object_set_new(object, "facts", facts_to_json(checkpoint));
     json_object_set_new(object, "image_height", json_integer(info->image_height));
     json_object_set_new(object, "image_width", json_integer(info->image_width));
+    json_object_set_new(object, "embedding_dim", json_integer(info->embedding_dim));
     json_object_set_new(object, "pictures", pictures_to_json(info));
     json_object_set_new(object, "trained_size", json_integer(info->trained_size));
     return object;
@@ -259,7 +266,7 @@ int run_inspect(const struct options *options)
         print_info(checkpoint, &info);
         if (info.patch_size > 0)
             print_pictures(checkpoint, &info);
-        print_facts(checkpoint);
+        print_facts(checkpoint, &info);
         if (info.patch_size > 0)
             print_tensors(checkpoint, true);
         if (options->tensors) {
