@@ -46,7 +46,7 @@ echo '{"architecture": "vit_small_patch16_rope_mixed_ape_224", "global_pool": "a
 in_recipe 3
 err "tell how its rotary positions turn: give timm's name"
 expect 4 inspect "$folder/recipe/model.safetensors"
-out '^  activation  quick GELU +config.json: model_args.act_layer$'
+out '^  activation +quick GELU +config.json: model_args.act_layer$'
 in_recipe 0 --activation gelu --pool cls --position table --mean 0.5 --std 0.5
 out '^ +77\.2 %  cat$'
 in_recipe 2 --heads 5
