@@ -298,7 +298,7 @@ static rvit_status block(forward *f, int32_t index)
     f->lse = inside || gives_received ? view(f, f->plan->lse) : absent; /* absent unless received attention is asked for */
     RVIT_TRY(attention(f));
     if (gives_received)
-        RVIT_TRY(rvit_forward_received(f));
+        RVIT_TRY(rvit_forward_received(f, view(f, f->plan->received)));
     rvit_view attended = f->normed, products = f->wide;
     if (f->model->attention_norm)
         RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,

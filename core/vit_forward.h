@@ -69,8 +69,8 @@ static inline int rvit_forward_gives(const forward *f, rvit_output output, int h
 {
     return here && (f->plan->desc.outputs & (int32_t)output) != 0;
 }
-/* The attention that the rows receive; right after it, while qkv are in the wide array. */
-rvit_status rvit_forward_received(const forward *f);
+/* The attention that each row receives, to out; right after it, while qkv are in the wide array. */
+rvit_status rvit_forward_received(const forward *f, rvit_view out);
 /* x, as a block has left it. */
 rvit_status rvit_forward_block_features(const forward *f);
 /* After the last block: features, pooling, head. */

@@ -247,7 +247,7 @@ static rvit_status head(const forward *f)
     return rvit_stream_add(f->stream, &op);
 }
 
-rvit_status rvit_forward_received(const forward *f)
+rvit_status rvit_forward_received(const forward *f, rvit_view out)
 {
     const rvit_model *model = f->model;
     rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
@@ -263,7 +263,7 @@ rvit_status rvit_forward_received(const forward *f)
     args.cu_seqlens = f->cu_seqlens;
     args.key_bias = f->key_bias;
     args.lse = f->lse;
-    args.out = view(f, f->plan->received);
+    args.out = out;
     return rvit_received(f->stream, &args);
 }
 

@@ -60,27 +60,6 @@ static rvit_status predict(forward *f, const rvit_predictor_weights *w, rvit_vie
     return RVIT_OK;
 }
 
-/* What each row is given by all rows of its image, in the attention that has just been recorded. */
-static rvit_status received(const forward *f, rvit_view out)
-{
-    const rvit_model *model = f->model;
-    rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
-    args.dtype = model->dtype;
-    args.n_images = f->plan->desc.max_images;
-    args.n_heads = model->info.n_heads;
-    args.head_dim = model->info.head_dim;
-    args.max_len = f->max_len;
-    args.rows = f->rows.capacity;
-    args.q = f->wide;
-    args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
-    args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
-    args.cu_seqlens = f->cu_seqlens;
-    args.key_bias = f->key_bias;
-    args.lse = f->lse;
-    args.out = out;
-    return rvit_received(f->stream, &args);
-}
-
 /* What the query of attention pooling would give each row if the last block had left it. */
 static rvit_status probe(forward *f, rvit_view out)
 {
@@ -97,7 +76,7 @@ static rvit_status fill_probs(forward *f, rvit_view *out)
     if (policy->probs == RVIT_PROBS_CLS)
         return RVIT_OK;
     *out = view(f, f->plan->probs);
-    return policy->probs == RVIT_PROBS_RECEIVED ? received(f, *out) : probe(f, *out);
+    return policy->probs == RVIT_PROBS_RECEIVED ? rvit_forward_received(f, *out) : probe(f, *out);
 }
 
 /* The arrays that the policy's score is made from. */

@@ -2,36 +2,8 @@
 # raggedvit classify --text-embeddings without Python: what it prints, and how it takes bad files. CPU only. python/tests/test_zero_shot.py
 # compares its probabilities with transformers'.
 # usage: test_zero_shot.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER      (json_get lies beside RAGGEDVIT)
-set -u
-tool=$(realpath "$1")
-data=$2
-folder=$3/zero_shot.$$
-json_get=$(dirname "$tool")/json_get
-cat=$data/chelsea.png
-failures=0
-unset RVIT_LOG
+. "$(dirname "$0")/cli_checks.sh"
 
-mkdir -p "$folder/clip" || exit 1
-trap 'rm -rf "$folder"' EXIT
-[ -x "$json_get" ] || { echo "no json_get beside $tool"; exit 1; }
-
-fail() {
-    echo "FAIL: $1"
-    sed 's/^/    out: /' "$folder/out" | head -20
-    sed 's/^/    err: /' "$folder/err" | head -20
-    failures=$((failures + 1))
-}
-# expect CODE ARGUMENT...: classifies the cat.
-expect() {
-    local wanted=$1 code
-    shift
-    what="$*"
-    timeout 600 "$tool" classify "$@" --backend cpu >"$folder/out" 2>"$folder/err" </dev/null
-    code=$?
-    [ $code -eq "$wanted" ] || fail "exit code $code, expected $wanted: $what"
-}
-out() { grep -qE -- "$1" "$folder/out" || fail "not in the output: $1 ($what)"; }
-err() { grep -qE -- "$1" "$folder/err" || fail "not in the messages: $1 ($what)"; }
 get() { "$json_get" "$1" <"$folder/out"; }
 
 # bytes HEX: those bytes.
@@ -49,6 +21,7 @@ matrix() { echo "\"$1\":{\"dtype\":\"F32\",\"shape\":[$2,$3],\"data_offsets\":[$
 
 # The demo's model, as if its ten logits were the vector of a CLIP: with unit vectors as texts, their order is that of the logits.
 model=$folder/clip/model.safetensors
+mkdir -p "$folder/clip" || exit 1
 cp "$data/deit_tiny_cifar10.safetensors" "$model"
 echo '{"architecture": "vit_base_patch16_clip_224", "num_classes": 10,
     "model_args": {"embed_dim": 192, "depth": 12, "num_heads": 3, "num_classes": 10}}' >"$folder/clip/config.json"
@@ -56,30 +29,30 @@ texts=$folder/texts.safetensors
 identity 10 10 | tensors "$texts" "{$(matrix t 10 10 0)}"
 printf 'text %d\n' 0 1 2 3 4 5 6 7 8 9 >"$folder/labels"
 
-expect 0 "$model" "$cat" --json
+run 0 "$cat" --json
 order=$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)
-expect 0 "$model" "$cat" --text-embeddings "$texts" --labels "$folder/labels" --json
+run 0 "$cat" --text-embeddings "$texts" --labels "$folder/labels" --json
 [ "$(for i in 0 1 2 3 4; do get images.0.top.$i.class; done)" = "$order" ] || fail "the texts are in another order than the logits"
 [ "$(get images.0.top.0.label)" = "text $(get images.0.top.0.class)" ] || fail "the label is $(get images.0.top.0.label)"
 [[ "$(get texts.scores) $(get texts.n) $(get texts.scale)" =~ ^softmax\ 10\ 100(\.0)?$ ]] || fail "texts are not told"
-expect 0 "$model" "$cat" --text-embeddings "$texts" --labels "$folder/labels"
+run 0 "$cat" --text-embeddings "$texts" --labels "$folder/labels"
 out '^texts +10, 10 wide; softmax of 100 x cosine \(no file has logit_scale\)$'
 out '^  +[0-9.]+ %  text [0-9]$'
-expect 0 "$model" "$cat" --text-embeddings "$texts" --prune l2 --keep 0.5
+run 0 "$cat" --text-embeddings "$texts" --prune l2 --keep 0.5
 out '^  +[0-9.]+ %  [0-9]$' # without labels by number, not by the names of the model's classes
 
 # scale and bias beside the texts
 scale='"logit_scale":{"dtype":"F32","shape":[],"data_offsets":[0,4]}'
 { bytes 0000803f0000c0bf; identity 10 10; } | tensors "$folder/scaled" "{$scale,
 \"logit_bias\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},$(matrix t 10 10 8)}"
-expect 0 "$model" "$cat" --text-embeddings "$folder/scaled"
+run 0 "$cat" --text-embeddings "$folder/scaled"
 out 'sigmoid of 2\.71828 x cosine -1\.5$'
 
 # refusals
 refused() { # refused CODE WORDS ARGUMENT...
-    expect "$1" "$model" "$cat" "${@:3}"
+    run "$1" "$cat" "${@:3}"
     err "$2"
-    [ ! -s "$folder/out" ] || fail "unexpected output ($what)"
+    no_out
 }
 refused 2 'text-tensor needs --text-embeddings' --text-tensor t
 refused 4 "there is no tensor 'u'" --text-embeddings "$texts" --text-tensor u
@@ -101,4 +74,4 @@ refused 4 'missing' --text-embeddings "$folder/missing"
 model=$data/deit_tiny_cifar10.safetensors
 refused 3 'deit_tiny_cifar10.safetensors: has no vector to compare with texts' --text-embeddings "$texts"
 
-[ $failures -eq 0 ] || { echo "$failures failures"; exit 1; }
+finish
