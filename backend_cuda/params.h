@@ -34,6 +34,21 @@ typedef struct rvit_cu_patchify_params {
     int32_t unused;
 } rvit_cu_patchify_params;
 
+typedef struct rvit_cu_fetch_params {
+    const void *source;
+    void *destination;
+    int64_t units; /* of 16 bytes, at capacity */
+} rvit_cu_fetch_params;
+
+typedef struct rvit_cu_preprocess_params {
+    const int32_t *words;  /* the region: core/image_table.h */
+    const uint8_t *pixels; /* or NULL */
+    void *out;
+    int32_t *cu_seqlens, *grids;  /* or NULL */
+    int64_t n_words, pixels_size; /* bytes of pixels */
+    int32_t n_images, rows, patch_size, out_stride;
+} rvit_cu_preprocess_params;
+
 #define RVIT_CU_SIGMOID_SQUARE 16384.0f /* RVIT_SIGMOID_SQUARE */
 
 typedef struct rvit_cu_linear_params {

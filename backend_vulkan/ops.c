@@ -75,6 +75,8 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
         groups = (double)op->mean.n_images * (op->mean.dim / 4 / RVIT_MEAN_COLUMNS + 1);
     } else if (op->type == RVIT_OP_PROBE) {
         groups = (double)op->probe.n_images * op->probe.n_heads;
+    } else if (op->type == RVIT_OP_PREPROCESS) {
+        groups = (double)rvit_vk_preprocess_groups(&op->preprocess);
     } else if (op->type == RVIT_OP_POOL) {
         groups = (double)op->pool.n_images * (op->pool.dim / 4 / RVIT_POOL_PLAIN_COLUMNS + 1);
     }

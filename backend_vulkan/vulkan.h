@@ -20,6 +20,7 @@
 
 #include "backend_vulkan/functions.h"
 #include "core/backend.h"
+#include "shaders/common/interface_images.h"
 #include "shaders/common/interface_prune.h"
 #include "vulkan_shaders.h"
 
@@ -415,6 +416,7 @@ rvit_access rvit_vk_grids_access(const rvit_vk_recorder *recorder);
 #define RVIT_OP(TYPE, name) rvit_status rvit_vk_record_##name(rvit_vk_recorder *recorder, const rvit_##name##_args *args);
 #include "core/ops.def"
 int rvit_vk_match_share(const rvit_match_args *args); /* consecutive images per workgroup */
+int64_t rvit_vk_preprocess_groups(const rvit_preprocess_args *args);
 
 /* ops.c */
 rvit_status rvit_vk_record_op(rvit_vk_recorder *recorder, const rvit_op *op);

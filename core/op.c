@@ -8,6 +8,7 @@
 #include "core/args.h"
 #include "core/device.h"
 #include "core/entry.h"
+#include "core/image_table.h"
 
 const char *rvit_op_name(rvit_op_type type)
 {
@@ -234,6 +235,24 @@ static rvit_status prepare_patchify(rvit_op *op)
     RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
     RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
     return check_rows(op, "n_images * tokens", patch_rows(a));
+}
+
+static rvit_status prepare_preprocess(rvit_op *op)
+{
+    rvit_preprocess_args *a = &op->preprocess;
+    RVIT_TRY(check_range(op, "n_images", a->n_images, 0, 1 << 20));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_range(op, "patch_size", a->patch_size, 2, 256));
+    RVIT_TRY(check_multiple(op, "patch_size", a->patch_size, 2));
+    const int32_t width = 3 * a->patch_size * a->patch_size;
+    if (a->out_stride == 0)
+        a->out_stride = width;
+    RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
+    RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
+    const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
+    RVIT_TRY(check_range(op, "source_size", a->source_size, least, (int64_t)1 << 34));
+    RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));
+    return check_range(op, "pixels_size", a->pixels_size, 0, (int64_t)1 << 40);
 }
 
 static rvit_status prepare_linear(rvit_op *op)

@@ -34,6 +34,7 @@
 #define RAGGEDVIT_RAGGEDVIT_H
 
 #include <raggedvit/device.h>
+#include <raggedvit/images.h>
 #include <raggedvit/prune.h>
 #include <raggedvit/ragged.h>
 #include <raggedvit/status.h>

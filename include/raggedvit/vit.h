@@ -3,7 +3,7 @@
 #ifndef RAGGEDVIT_VIT_H
 #define RAGGEDVIT_VIT_H
 
-#include <raggedvit/prune.h>
+#include <raggedvit/images.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -167,26 +167,6 @@ typedef enum rvit_position {
     RVIT_POSITION_BOTH = 3,
     RVIT_POSITION_NONE = 4
 } rvit_position;
-
-/* How pictures are fitted to the input of a model. */
-typedef enum rvit_fit {
-    RVIT_FIT_UNKNOWN = 0,
-    RVIT_FIT_CROP = 1,   /* the shorter edge is resized, the centre cut out */
-    RVIT_FIT_SQUASH = 2, /* both edges are resized, whatever the picture's shape; the centre cut out if they are larger */
-    RVIT_FIT_BORDER = 3, /* the longer edge is resized, the picture set in the middle of the colour `fill` */
-    RVIT_FIT_OTHER = 4   /* in a way that is not known here; the fact "fit" says what the files tell */
-} rvit_fit;
-
-/* Filters that pictures are resized with. */
-typedef enum rvit_filter { RVIT_FILTER_UNKNOWN = 0, RVIT_FILTER_BILINEAR = 1, RVIT_FILTER_BICUBIC = 2, RVIT_FILTER_OTHER = 3 } rvit_filter;
-
-/* The code that prepares a model's pictures. It settles what filter and fit leave open: rounding. */
-typedef enum rvit_processor {
-    RVIT_PROCESSOR_UNKNOWN = 0,
-    RVIT_PROCESSOR_TIMM = 1,    /* timm's and open_clip's: Pillow's resize of 8-bit pictures */
-    RVIT_PROCESSOR_HF = 2,      /* transformers' (5, on torchvision): PyTorch's resize of 8-bit tensors */
-    RVIT_PROCESSOR_HF_FLOAT = 3 /* DINOv3's of transformers: scaled to 0..1 first, then resized in float32 */
-} rvit_processor;
 
 typedef struct rvit_model_info {
     size_t struct_size;

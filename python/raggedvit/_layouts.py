@@ -397,6 +397,73 @@ class rvit_prune_info(Struct):  # 104 bytes
     ]
 
 
+class rvit_image(Struct):  # 80 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("data", c_void_p),  # 8
+        ("view", rvit_view),  # 16
+        ("width", c_int32),  # 32
+        ("height", c_int32),  # 36
+        ("stride", c_int64),  # 40
+        ("format", c_int),  # 48
+        ("matrix", c_int),  # 52
+        ("full_range", c_int32),  # 56
+        ("plane_offset", c_int64),  # 64
+        ("target_width", c_int32),  # 72
+        ("target_height", c_int32),  # 76
+    ]
+
+
+class rvit_image_recipe(Struct):  # 72 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("fit", c_int),  # 8
+        ("filter", c_int),  # 12
+        ("processor", c_int),  # 16
+        ("height", c_int32),  # 20
+        ("width", c_int32),  # 24
+        ("resize_height", c_int32),  # 28
+        ("resize_width", c_int32),  # 32
+        ("mean", array(c_float, 3)),  # 36
+        ("std", array(c_float, 3)),  # 48
+        ("fill", array(c_int32, 3)),  # 60
+    ]
+
+
+class rvit_images_args(Struct):  # 72 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("recipe", c_void_p),  # 8
+        ("images", c_void_p),  # 16
+        ("n_images", c_int32),  # 24
+        ("max_images", c_int32),  # 28
+        ("max_rows", c_int64),  # 32
+        ("patch_size", c_int32),  # 40
+        ("n_prefix", c_int32),  # 44
+        ("pixels", rvit_view),  # 48
+        ("pixels_size", c_int64),  # 64
+    ]
+
+
+class rvit_preprocess_args(Struct):  # 144 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("n_images", c_int32),  # 12
+        ("rows", c_int64),  # 16
+        ("patch_size", c_int32),  # 24
+        ("out_stride", c_int32),  # 28
+        ("source", rvit_view),  # 32
+        ("source_size", c_int64),  # 48
+        ("pixels", rvit_view),  # 56
+        ("pixels_size", c_int64),  # 72
+        ("staging", rvit_view),  # 80
+        ("out", rvit_view),  # 96
+        ("cu_seqlens", rvit_view),  # 112
+        ("grids", rvit_view),  # 128
+    ]
+
+
 class rvit_patchify_args(Struct):  # 112 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -686,6 +753,10 @@ TYPES: dict[str, Any] = {
     "rvit_positions_args": rvit_positions_args,
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
+    "rvit_image": rvit_image,
+    "rvit_image_recipe": rvit_image_recipe,
+    "rvit_images_args": rvit_images_args,
+    "rvit_preprocess_args": rvit_preprocess_args,
     "rvit_patchify_args": rvit_patchify_args,
     "rvit_pool_args": rvit_pool_args,
     "rvit_probe_args": rvit_probe_args,
@@ -765,6 +836,18 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_prune_info": {
         "struct_size": sizeof(rvit_prune_info),
+    },
+    "rvit_image": {
+        "struct_size": sizeof(rvit_image),
+    },
+    "rvit_image_recipe": {
+        "struct_size": sizeof(rvit_image_recipe),
+    },
+    "rvit_images_args": {
+        "struct_size": sizeof(rvit_images_args),
+    },
+    "rvit_preprocess_args": {
+        "struct_size": sizeof(rvit_preprocess_args),
     },
     "rvit_patchify_args": {
         "struct_size": sizeof(rvit_patchify_args),
@@ -869,6 +952,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_count_table": (c_int, [c_int, c_double, c_int32, c_int32, c_void_p], True),
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
+    "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
     "rvit_tensors_count": (c_int32, [c_void_p], False),

@@ -1,14 +1,11 @@
-/* Bilinear and bicubic (Keys' cubic with a = -0.5) filters, widened by the scale when shrinking (antialiasing), one pass for each axis. A
-   pass in integers rounds its weights half away from zero, starts at half a unit and clamps to 8 bits. */
+/* One pass for each axis, with the weights of core/resample.h. A pass in integers starts at half a unit and clamps to 8 bits. */
 #include "resize.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PILLOW_BITS 22
-#define LONGEST_TORCH_AXIS ((int64_t)1 << 22) /* all of its weights are looked at, for the largest */
+#include "core/resample.h"
 
 /* The taps of the outputs of one axis. */
 struct taps {
@@ -19,29 +16,6 @@ struct taps {
     float *reals;                /* instead of these */
 };
 
-struct axis {
-    enum resize_filter filter;
-    int32_t in_size;
-    int64_t full_size;
-};
-
-static double bilinear(double x)
-{
-    x = fabs(x);
-    return x < 1.0 ? 1.0 - x : 0.0;
-}
-
-static double cubic(double x)
-{
-    const double a = -0.5;
-    x = fabs(x);
-    if (x < 1.0)
-        return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
-    if (x < 2.0)
-        return (((x - 5.0) * x + 8.0) * x - 4.0) * a;
-    return 0.0;
-}
-
 static void taps_free(struct taps *self)
 {
     free(self->first);
@@ -50,62 +24,9 @@ static void taps_free(struct taps *self)
     free(self->reals);
 }
 
-static double axis_scale(const struct axis *axis)
+static rvit_resample_kernel kernel_of(enum resize_filter filter)
 {
-    return (double)axis->in_size / (double)axis->full_size;
-}
-
-static double axis_support(const struct axis *axis)
-{
-    const double scale = axis_scale(axis);
-    return (axis->filter == RESIZE_BICUBIC ? 2.0 : 1.0) * (scale < 1.0 ? 1.0 : scale);
-}
-
-static int32_t axis_capacity(const struct axis *axis)
-{
-    return (int32_t)ceil(axis_support(axis)) * 2 + 1;
-}
-
-/* The weights of one output, which sum to 1. Returns their number. */
-static int32_t axis_weights(const struct axis *axis, int64_t output, int32_t *out_first, double *out)
-{
-    const double scale = axis_scale(axis), support = axis_support(axis), inverse = 1.0 / (scale < 1.0 ? 1.0 : scale);
-    const double centre = ((double)output + 0.5) * scale;
-    const double low = centre - support + 0.5, high = centre + support + 0.5;
-    const int32_t begin = low < 0 ? 0 : (int32_t)low;
-    const int32_t count = (high > axis->in_size ? axis->in_size : (int32_t)high) - begin;
-    double sum = 0;
-    for (int32_t j = 0; j < count; j++) {
-        const double x = (begin + j - centre + 0.5) * inverse;
-        out[j] = axis->filter == RESIZE_BICUBIC ? cubic(x) : bilinear(x);
-        sum += out[j];
-    }
-    for (int32_t j = 0; j < count && sum != 0; j++)
-        out[j] /= sum;
-    *out_first = begin;
-    return count;
-}
-
-/* PyTorch gives an axis as many fraction bits as keep its largest weight within 16 bits. scratch: [capacity]. */
-static int torch_bits(const struct axis *axis, double *scratch)
-{
-    double largest = 0;
-    int32_t first;
-    for (int64_t i = 0; i < axis->full_size; i++) {
-        const int32_t count = axis_weights(axis, i, &first, scratch);
-        for (int32_t j = 0; j < count; j++)
-            largest = scratch[j] > largest ? scratch[j] : largest;
-    }
-    int bits = 0;
-    while (bits < PILLOW_BITS && (int64_t)(0.5 + largest * (double)(1 << (bits + 1))) < 1 << 15)
-        bits++;
-    return bits;
-}
-
-static int32_t fixed_point(double weight, int bits)
-{
-    const double scaled = weight * (1 << bits);
-    return (int32_t)(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+    return filter == RESIZE_BICUBIC ? RVIT_KERNEL_BICUBIC : RVIT_KERNEL_BILINEAR;
 }
 
 static bool refuse(struct image_error *error, const char *text)
@@ -117,12 +38,13 @@ static bool refuse(struct image_error *error, const char *text)
 enum { TORCH_BITS = 0, REAL = -1 };
 
 /* Outputs start .. start + n_outputs - 1. bits: of the fractions, or one of the above. Must be freed even on failure. */
-static bool taps_create(const struct axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out, struct image_error *error)
+static bool taps_create(const rvit_resample_axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out,
+                        struct image_error *error)
 {
-    const int32_t capacity = axis_capacity(axis);
+    const int32_t capacity = rvit_resample_capacity(axis);
     const size_t n = (size_t)n_outputs, n_weights = n * (size_t)capacity;
     *out = (struct taps){.n_outputs = n_outputs, .capacity = capacity};
-    if (bits == TORCH_BITS && axis->full_size > LONGEST_TORCH_AXIS) {
+    if (bits == TORCH_BITS && axis->full_size > RVIT_RESAMPLE_LONGEST_TORCH_AXIS) {
         snprintf(error->text, sizeof error->text, "the picture is too thin: resized it would be %lld pixels long",
                  (long long)axis->full_size);
         return false;
@@ -131,23 +53,22 @@ static bool taps_create(const struct axis *axis, int64_t start, int32_t n_output
     out->count = calloc(n, sizeof *out->count);
     out->weights = bits == REAL ? NULL : calloc(n_weights, sizeof *out->weights);
     out->reals = bits == REAL ? calloc(n_weights, sizeof *out->reals) : NULL;
-    double *scratch = malloc((size_t)capacity * sizeof *scratch);
-    if (!out->first || !out->count || !scratch || (bits == REAL ? !out->reals : !out->weights)) {
-        free(scratch);
+    if (!out->first || !out->count || (bits == REAL ? !out->reals : !out->weights))
         return refuse(error, "out of memory");
-    }
-    out->bits = bits == TORCH_BITS ? torch_bits(axis, scratch) : bits;
+    out->bits = bits == TORCH_BITS ? rvit_resample_torch_bits(axis) : bits;
     for (int32_t i = 0; i < n_outputs; i++) {
         const size_t at = (size_t)i * (size_t)capacity;
-        out->count[i] = axis_weights(axis, start + i, &out->first[i], scratch);
-        for (int32_t j = 0; j < out->count[i]; j++) {
+        const rvit_resample_taps taps = rvit_resample_taps_of(axis, start + i);
+        out->first[i] = taps.first;
+        out->count[i] = taps.count;
+        for (int32_t j = 0; j < taps.count; j++) {
+            const double weight = rvit_resample_weight(axis, &taps, j);
             if (bits == REAL)
-                out->reals[at + (size_t)j] = (float)scratch[j];
+                out->reals[at + (size_t)j] = (float)weight;
             else
-                out->weights[at + (size_t)j] = fixed_point(scratch[j], out->bits);
+                out->weights[at + (size_t)j] = rvit_resample_fixed(weight, out->bits);
         }
     }
-    free(scratch);
     return true;
 }
 
@@ -223,8 +144,9 @@ static bool pass_both(struct image_view source, const struct taps *across, const
 bool resize_window(struct image_view source, const struct resize *how, const struct image *out, struct image_error *error)
 {
     struct taps across = {0}, down = {0};
-    const int bits = how->sums == RESIZE_PILLOW ? PILLOW_BITS : TORCH_BITS;
-    const struct axis x = {how->filter, source.width, how->width}, y = {how->filter, source.height, how->height};
+    const int bits = how->sums == RESIZE_PILLOW ? RVIT_RESAMPLE_PILLOW_BITS : TORCH_BITS;
+    const rvit_resample_axis x = {kernel_of(how->filter), source.width, how->width},
+                             y = {kernel_of(how->filter), source.height, how->height};
     const bool down_first =
         how->sums == RESIZE_PILLOW && how->height < source.height && source.height - how->height > 2 * (source.width - how->width);
     bool ok = taps_create(&x, how->left, out->width, bits, &across, error) && taps_create(&y, how->top, out->height, bits, &down, error);
@@ -251,7 +173,8 @@ bool resize_window_float(struct image_view source, const struct resize *how, int
                          struct image_error *error)
 {
     struct taps across = {0}, down = {0};
-    const struct axis x = {how->filter, source.width, how->width}, y = {how->filter, source.height, how->height};
+    const rvit_resample_axis x = {kernel_of(how->filter), source.width, how->width},
+                             y = {kernel_of(how->filter), source.height, how->height};
     const size_t line_size = (size_t)width * 3;
     float *lines = NULL;
     bool ok = taps_create(&x, how->left, width, REAL, &across, error) && taps_create(&y, how->top, height, REAL, &down, error);

@@ -1,0 +1,35 @@
+#include "backend_cuda/cu.h"
+
+static const rvit_cu_kernel kernels[] = RVIT_CU_OF_TYPES(preprocess);
+
+/* Enough CTAs to keep a bus busy, which is all that memory of the host asks for. */
+static rvit_status fetch(rvit_cu_queue *queue, const rvit_preprocess_args *args)
+{
+    rvit_cu_fetch_params params = {
+        .source = rvit_cu_at(args->source), .destination = rvit_cu_at(args->staging), .units = args->source_size / 16};
+    const int32_t ctas = rvit_cu_tile_ctas(&queue->device->machine, params.units, 1024, 4);
+    return rvit_cu_launch(queue, RVIT_CU_fetch, ctas, 256, 0, &params);
+}
+
+rvit_status rvit_cu_preprocess(rvit_cu_queue *queue, const rvit_preprocess_args *args)
+{
+    const int staged = args->staging.buffer != NULL;
+    if (staged)
+        RVIT_TRY(fetch(queue, args));
+    rvit_cu_preprocess_params params = {
+        .words = rvit_cu_at(staged ? args->staging : args->source),
+        .pixels = rvit_cu_at(args->pixels),
+        .out = rvit_cu_at(args->out),
+        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
+        .grids = rvit_cu_at(args->grids),
+        .n_words = args->source_size / 4,
+        .pixels_size = args->pixels_size,
+        .n_images = args->n_images,
+        .rows = (int32_t)args->rows,
+        .patch_size = args->patch_size,
+        .out_stride = args->out_stride,
+    };
+    const int64_t side = (args->patch_size + 15) / 16, items = args->rows * side * side;
+    const rvit_cu_grid ctas = {(unsigned)(items < 1 ? 1 : items < 1 << 30 ? items : 1 << 30), 1, 1};
+    return rvit_cu_launch_grid(queue, kernels[args->dtype], ctas, 256, 0, &params);
+}

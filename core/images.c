@@ -1,0 +1,520 @@
+/* The region that preprocess reads: geometry, weights and pixels of a batch of pictures, written in one pass over them. */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/images.h"
+
+#include "core/args.h"
+#include "core/device.h"
+#include "core/entry.h"
+#include "core/image_table.h"
+#include "core/resample.h"
+
+_Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");
+_Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "pictures may be larger than their readers think");
+
+enum { MAX_TARGET = 1 << 14, REMEMBERED = 8 };
+
+/* Outputs start .. start + n_outputs - 1 of an axis, as they are written. */
+typedef struct window {
+    rvit_resample_axis axis;
+    int64_t start;
+    int32_t n_outputs;
+} window;
+
+typedef struct remembered {
+    window window;
+    int32_t at, bits;
+} remembered;
+
+typedef struct writer {
+    rvit_images_args args;
+    rvit_image_recipe recipe;
+    uint8_t *region; /* NULL: nothing is written */
+    int64_t size, at;
+    int64_t rows;
+    remembered axes[REMEMBERED]; /* the last ones */
+    int32_t n_axes;              /* in all */
+} writer;
+
+/* A picture, and what becomes of it: it is resized to width x height, of which the target begins at (left, top), which may be negative. */
+typedef struct picture {
+    rvit_image image;
+    int32_t index;
+    int64_t line_size, plane_offset, size; /* bytes, from its first to its last */
+    int32_t target_width, target_height;
+    int64_t width, height, left, top;
+    rvit_image_entry entry;
+} picture;
+
+#define refuse(status, p, format, ...) rvit_fail((status), "image %d: " format, (int)(p)->index, __VA_ARGS__)
+
+static int is_planar(rvit_image_format format)
+{
+    return format == RVIT_IMAGE_PLANAR_F32 || format == RVIT_IMAGE_PLANAR_F16;
+}
+
+static int32_t pixel_size(rvit_image_format format)
+{
+    static const int32_t sizes[] = {[RVIT_IMAGE_RGB8] = 3, [RVIT_IMAGE_BGR8] = 3,       [RVIT_IMAGE_RGBA8] = 4,     [RVIT_IMAGE_GRAY8] = 1,
+                                    [RVIT_IMAGE_NV12] = 1, [RVIT_IMAGE_PLANAR_F32] = 4, [RVIT_IMAGE_PLANAR_F16] = 2};
+    return sizes[format];
+}
+
+static rvit_status check_memory(picture *p)
+{
+    rvit_image *image = &p->image;
+    const int32_t element = pixel_size(image->format), nv12 = image->format == RVIT_IMAGE_NV12;
+    p->line_size = nv12 ? (image->width + 1) / 2 * 2 : (int64_t)image->width * element;
+    if (image->stride == 0)
+        image->stride = p->line_size;
+    if (image->stride < p->line_size || image->stride > INT32_MAX)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected %lld..%d: the bytes of a line of %d pixels",
+                      (long long)image->stride, (long long)p->line_size, INT32_MAX, (int)image->width);
+    if (is_planar(image->format) && image->stride % element != 0)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected a multiple of %d", (long long)image->stride, (int)element);
+    const int64_t plane = image->stride * (image->height - 1) + p->line_size;
+    p->size = plane;
+    if (!nv12 && !is_planar(image->format)) {
+        if (image->plane_offset != 0)
+            return refuse(RVIT_INVALID_ARGUMENT, p, "plane_offset is %lld, expected 0: the format has one plane",
+                          (long long)image->plane_offset);
+        return RVIT_OK;
+    }
+    p->plane_offset = image->plane_offset != 0 ? image->plane_offset : image->stride * image->height;
+    if (p->plane_offset < plane || p->plane_offset > INT64_MAX / 8 || (is_planar(image->format) && p->plane_offset % element != 0))
+        return refuse(RVIT_INVALID_ARGUMENT, p, "plane_offset is %lld: planes of %lld bytes overlap, or an element is cut",
+                      (long long)image->plane_offset, (long long)plane);
+    p->size = nv12 ? p->plane_offset + image->stride * ((image->height + 1) / 2 - 1) + p->line_size : 2 * p->plane_offset + plane;
+    return RVIT_OK;
+}
+
+static rvit_status check_place(const writer *w, const picture *p)
+{
+    const rvit_image *image = &p->image;
+    if (image->data != NULL && image->view.buffer != NULL)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data and view are both given");
+    if (image->view.buffer == NULL)
+        return image->data != NULL || w->region == NULL ? RVIT_OK : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data is NULL");
+    if (image->view.buffer != w->args.pixels.buffer)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is in another buffer than pixels");
+    const int64_t begin = image->view.offset - w->args.pixels.offset;
+    if (image->view.offset < w->args.pixels.offset || begin % 4 != 0 || begin > w->args.pixels_size - p->size)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "view is at offset %lld with %lld bytes, expected a multiple of 4 inside of pixels",
+                      (long long)image->view.offset, (long long)p->size);
+    return RVIT_OK;
+}
+
+static rvit_status check_image(const writer *w, picture *p)
+{
+    const rvit_image *image = &p->image;
+    if (image->width < 1 || image->width > RVIT_IMAGE_MAX_SIDE || image->height < 1 || image->height > RVIT_IMAGE_MAX_SIDE)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, expected 1..%d each way", (int)image->width, (int)image->height,
+                      RVIT_IMAGE_MAX_SIDE);
+    if ((int)image->format < 0 || image->format > RVIT_IMAGE_PLANAR_F16)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "format: %d is not a valid format", (int)image->format);
+    if ((int)image->matrix < 0 || image->matrix > RVIT_IMAGE_BT709 || image->full_range < 0 || image->full_range > 1)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "matrix is %d and full_range %d, expected 0 or 1", (int)image->matrix,
+                      (int)image->full_range);
+    RVIT_TRY(check_memory(p));
+    return check_place(w, p);
+}
+
+/* Where a crop begins: odd margins are rounded half to even by timm, as Python does it, and down by transformers. */
+static int64_t margin(rvit_processor processor, int64_t full, int64_t crop)
+{
+    if (crop > full)
+        return -((crop - full) / 2);
+    const int64_t half = (full - crop) / 2, is_odd = (full - crop) % 2;
+    return half + (processor == RVIT_PROCESSOR_TIMM && is_odd && half % 2 ? 1 : 0);
+}
+
+/* Both edges divided by the same number. longest: the picture fits into the size, else it covers it. */
+static void keep_ratio(const rvit_image_recipe *recipe, int longest, picture *p)
+{
+    const double down = (double)p->image.height / recipe->resize_height, across = (double)p->image.width / recipe->resize_width;
+    const double ratio = longest ? fmax(down, across) : fmin(down, across);
+    p->width = (int64_t)rint(p->image.width / ratio);
+    p->height = (int64_t)rint(p->image.height / ratio);
+}
+
+static rvit_status find_geometry(const writer *w, picture *p)
+{
+    const rvit_image *image = &p->image;
+    const rvit_image_recipe *recipe = &w->recipe;
+    const int own = image->target_width != 0 || image->target_height != 0, patch = w->args.patch_size;
+    p->target_width = own ? image->target_width : recipe->width;
+    p->target_height = own ? image->target_height : recipe->height;
+    if (own && (p->target_width < patch || p->target_width > MAX_TARGET || p->target_width % patch != 0 || p->target_height < patch ||
+                p->target_height > MAX_TARGET || p->target_height % patch != 0))
+        return refuse(RVIT_INVALID_ARGUMENT, p, "its target is %d x %d, expected multiples of the patch size %d up to %d",
+                      (int)image->target_width, (int)image->target_height, patch, (int)MAX_TARGET);
+    p->width = own ? p->target_width : recipe->resize_width;
+    p->height = own ? p->target_height : recipe->resize_height;
+    if (is_planar(image->format)) {
+        if (image->width != p->target_width || image->height != p->target_height)
+            return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, but planar ones are not resized: expected %d x %d",
+                          (int)image->width, (int)image->height, (int)p->target_width, (int)p->target_height);
+        p->width = p->target_width;
+        p->height = p->target_height;
+    } else if (!own && recipe->fit == RVIT_FIT_BORDER) {
+        keep_ratio(recipe, 1, p);
+    } else if (!own && recipe->fit == RVIT_FIT_CROP && recipe->resize_width != recipe->resize_height) {
+        keep_ratio(recipe, 0, p);
+    } else if (!own && recipe->fit == RVIT_FIT_CROP) {
+        const int64_t edge = recipe->resize_height;
+        if (image->width <= image->height)
+            p->height = edge * image->height / image->width;
+        else
+            p->width = edge * image->width / image->height;
+    }
+    if (p->width < 1 || p->height < 1)
+        return refuse(RVIT_UNSUPPORTED, p, "%d x %d pixels are too thin to be resized to %d x %d", (int)image->width, (int)image->height,
+                      (int)recipe->resize_width, (int)recipe->resize_height);
+    p->left = margin(recipe->processor, p->width, p->target_width);
+    p->top = margin(recipe->processor, p->height, p->target_height);
+    return RVIT_OK;
+}
+
+static int32_t clamp(int64_t value, int32_t most)
+{
+    return (int32_t)(value < 0 ? 0 : value > most ? most : value);
+}
+
+/* Words from the region's begin, as they are written; NULL past its end, or without one. */
+static int32_t *words(const writer *w, int64_t at, int64_t n)
+{
+    return w->region == NULL || at + 4 * n > w->size ? NULL : (int32_t *)(void *)(w->region + at);
+}
+
+static void write_nearest(const window *wanted, int32_t *out)
+{
+    const int32_t n = wanted->n_outputs;
+    double place = rvit_resample_begin(&wanted->axis);
+    for (int64_t i = 0; i < wanted->start; i++)
+        place = rvit_resample_next(&wanted->axis, place);
+    for (int32_t i = 0; i < n; i++, place = rvit_resample_next(&wanted->axis, place)) {
+        out[i] = clamp((int64_t)place, wanted->axis.in_size - 1);
+        out[n + i] = 1;
+        out[2 * n + i] = 1 << RVIT_RESAMPLE_PILLOW_BITS;
+    }
+}
+
+static void write_weights(const window *wanted, int bits, int32_t *out)
+{
+    const int32_t n = wanted->n_outputs, capacity = rvit_resample_capacity(&wanted->axis);
+    memset(out + 2 * (int64_t)n, 0, 4 * (size_t)n * (size_t)capacity);
+    for (int32_t i = 0; i < n; i++) {
+        const rvit_resample_taps taps = rvit_resample_taps_of(&wanted->axis, wanted->start + i);
+        out[i] = taps.first;
+        out[n + i] = taps.count;
+        for (int32_t k = 0; k < taps.count; k++)
+            out[(2 + (int64_t)k) * n + i] = rvit_resample_fixed(rvit_resample_weight(&wanted->axis, &taps, k), bits);
+    }
+}
+
+static int same_window(const window *a, const window *b)
+{
+    return a->axis.filter == b->axis.filter && a->axis.in_size == b->axis.in_size && a->axis.full_size == b->axis.full_size &&
+           a->start == b->start && a->n_outputs == b->n_outputs;
+}
+
+/* Writes an axis unless one of the last is the same. */
+static rvit_status write_axis(writer *w, const picture *p, const window *wanted, int32_t *out_at, int32_t *out_bits)
+{
+    const int torch = w->recipe.processor == RVIT_PROCESSOR_HF;
+    for (int32_t i = 0; i < w->n_axes && i < REMEMBERED; i++)
+        if (same_window(&w->axes[i].window, wanted)) {
+            *out_at = w->axes[i].at;
+            *out_bits = w->axes[i].bits;
+            return RVIT_OK;
+        }
+    if (torch && wanted->axis.full_size > RVIT_RESAMPLE_LONGEST_TORCH_AXIS)
+        return refuse(RVIT_UNSUPPORTED, p, "the picture is too thin: resized it would be %lld pixels long",
+                      (long long)wanted->axis.full_size);
+    const int64_t n = (int64_t)wanted->n_outputs * (2 + rvit_resample_capacity(&wanted->axis));
+    int32_t *out = words(w, w->at, n);
+    const int bits = torch && out != NULL ? rvit_resample_torch_bits(&wanted->axis) : RVIT_RESAMPLE_PILLOW_BITS;
+    if (out != NULL && wanted->axis.filter == RVIT_KERNEL_NEAREST)
+        write_nearest(wanted, out);
+    else if (out != NULL)
+        write_weights(wanted, bits, out);
+    *out_at = (int32_t)(w->at / 4);
+    *out_bits = bits;
+    w->axes[w->n_axes % REMEMBERED] = (remembered){*wanted, *out_at, bits};
+    w->n_axes++;
+    w->at += (n + 3) / 4 * 16;
+    return w->at / 4 <= INT32_MAX ? RVIT_OK : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "the weights of the pictures take too much memory");
+}
+
+static rvit_resample_kernel filter_of(rvit_filter filter)
+{
+    static const rvit_resample_kernel filters[] = {
+        [RVIT_FILTER_BILINEAR] = RVIT_KERNEL_BILINEAR, [RVIT_FILTER_BICUBIC] = RVIT_KERNEL_BICUBIC,
+        [RVIT_FILTER_LANCZOS] = RVIT_KERNEL_LANCZOS,   [RVIT_FILTER_BOX] = RVIT_KERNEL_BOX,
+        [RVIT_FILTER_HAMMING] = RVIT_KERNEL_HAMMING,   [RVIT_FILTER_NEAREST] = RVIT_KERNEL_NEAREST};
+    return filters[filter];
+}
+
+static rvit_status write_axes(writer *w, picture *p)
+{
+    const rvit_resample_kernel filter = filter_of(w->recipe.filter);
+    rvit_image_entry *e = &p->entry;
+    const window x = {{filter, p->image.width, p->width}, p->left + e->left, e->right - e->left};
+    const window y = {{filter, p->image.height, p->height}, p->top + e->top, e->bottom - e->top};
+    RVIT_TRY(write_axis(w, p, &x, &e->x_axis, &e->x_bits));
+    RVIT_TRY(write_axis(w, p, &y, &e->y_axis, &e->y_bits));
+    /* Pillow 13. Up to version 12 the horizontal pass always came first, which changes values of tall pictures; PyTorch's always does. */
+    e->down_first = w->recipe.processor == RVIT_PROCESSOR_TIMM && p->height < p->image.height &&
+                    p->image.height - p->height > 2 * (p->image.width - p->width);
+    return RVIT_OK;
+}
+
+/* With 16 bits of fraction. The luma of red, green and blue: BT.601 0.299, 0.587, 0.114; BT.709 0.2126, 0.7152, 0.0722. */
+static void set_colours(const rvit_image *image, rvit_image_entry *e)
+{
+    const double red = image->matrix == RVIT_IMAGE_BT709 ? 0.2126 : 0.299, blue = image->matrix == RVIT_IMAGE_BT709 ? 0.0722 : 0.114;
+    const double green = 1 - red - blue, luma = image->full_range ? 1 : 255.0 / 219, chroma = image->full_range ? 1 : 255.0 / 224;
+    const double unit = 65536, cr = 2 * (1 - red) * chroma, cb = 2 * (1 - blue) * chroma;
+    e->luma_zero = image->full_range ? 0 : 16;
+    e->luma_gain = (int32_t)lrint(luma * unit);
+    e->red_cr = (int32_t)lrint(cr * unit);
+    e->blue_cb = (int32_t)lrint(cb * unit);
+    e->green_cr = (int32_t)lrint(-cr * red / green * unit);
+    e->green_cb = (int32_t)lrint(-cb * blue / green * unit);
+}
+
+static void set_reading(picture *p)
+{
+    rvit_image_entry *e = &p->entry;
+    const rvit_image_format format = p->image.format;
+    e->read = format == RVIT_IMAGE_NV12         ? RVIT_IMAGE_READ_NV12
+              : format == RVIT_IMAGE_PLANAR_F32 ? RVIT_IMAGE_READ_F32
+              : format == RVIT_IMAGE_PLANAR_F16 ? RVIT_IMAGE_READ_F16
+                                                : RVIT_IMAGE_READ_PACKED;
+    e->pixel_size = pixel_size(format);
+    e->green = format == RVIT_IMAGE_GRAY8 ? 0 : 1;
+    e->red = format == RVIT_IMAGE_BGR8 ? 2 : 0;
+    e->blue = format == RVIT_IMAGE_BGR8 || format == RVIT_IMAGE_GRAY8 ? 0 : 2;
+    if (format == RVIT_IMAGE_NV12)
+        set_colours(&p->image, e);
+}
+
+/* One copy where lines lie close together. Reads no byte past a picture's last. */
+static void copy_lines(const uint8_t *from, int64_t stride, int64_t line_size, int64_t n, uint8_t *to)
+{
+    if (stride == line_size) {
+        memcpy(to, from, (size_t)(line_size * n));
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        memcpy(to + i * line_size, from + i * stride, (size_t)line_size);
+}
+
+/* Pixels of the host, without what lies between lines and planes. */
+static void write_pixels(writer *w, picture *p)
+{
+    const rvit_image *image = &p->image;
+    const int64_t plane = p->line_size * image->height, n_second = (image->height + 1) / 2;
+    const int32_t n_planes = is_planar(image->format) ? 3 : 1;
+    const int64_t size = image->format == RVIT_IMAGE_NV12 ? plane + p->line_size * n_second : plane * n_planes;
+    const uint8_t *data = image->data;
+    const int64_t units = (size + 15) / 16;
+    if (data != NULL && words(w, w->at, 4 * units) != NULL) {
+        memset(w->region + w->at + 16 * (units - 1), 0, 16); /* no byte of the region is left undefined */
+        for (int32_t i = 0; i < n_planes; i++)
+            copy_lines(data + i * p->plane_offset, image->stride, p->line_size, image->height, w->region + w->at + i * plane);
+        if (image->format == RVIT_IMAGE_NV12)
+            copy_lines(data + p->plane_offset, image->stride, p->line_size, n_second, w->region + w->at + plane);
+    }
+    p->entry.stride = (int32_t)p->line_size;
+    p->plane_offset = plane;
+    p->entry.offset_low = (uint32_t)w->at;
+    p->entry.offset_high = (uint32_t)(w->at >> 32);
+    w->at += 16 * units;
+}
+
+static void set_place(writer *w, picture *p)
+{
+    rvit_image_entry *e = &p->entry;
+    if (p->image.view.buffer == NULL) {
+        write_pixels(w, p);
+    } else {
+        const int64_t begin = p->image.view.offset - w->args.pixels.offset;
+        e->on_device = 1;
+        e->stride = (int32_t)p->image.stride;
+        e->offset_low = (uint32_t)begin;
+        e->offset_high = (uint32_t)(begin >> 32);
+    }
+    e->plane_low = (uint32_t)p->plane_offset;
+    e->plane_high = (uint32_t)(p->plane_offset >> 32);
+}
+
+static rvit_status write_image(writer *w, int32_t index, const char *given)
+{
+    picture p = {.index = index};
+    char name[32];
+    snprintf(name, sizeof name, "image %d", (int)index);
+    RVIT_TRY(rvit_args_copy(&p.image, sizeof p.image, given, name));
+    RVIT_TRY(check_image(w, &p));
+    RVIT_TRY(find_geometry(w, &p));
+    const int32_t patch = w->args.patch_size;
+    rvit_image_entry *e = &p.entry;
+    e->width = p.image.width;
+    e->height = p.image.height;
+    e->grid_width = p.target_width / patch;
+    e->grid_height = p.target_height / patch;
+    e->left = clamp(-p.left, e->grid_width * patch);
+    e->top = clamp(-p.top, e->grid_height * patch);
+    e->right = clamp(p.width - p.left, e->grid_width * patch);
+    e->bottom = clamp(p.height - p.top, e->grid_height * patch);
+    e->fill = (uint32_t)w->recipe.fill[0] | (uint32_t)w->recipe.fill[1] << 8 | (uint32_t)w->recipe.fill[2] << 16;
+    set_reading(&p);
+    if (!is_planar(p.image.format))
+        RVIT_TRY(write_axes(w, &p));
+    set_place(w, &p);
+    int32_t *row_start = words(w, 4 * (RVIT_IMAGE_ROW_STARTS + (int64_t)index), 1);
+    int32_t *entry =
+        words(w, 4 * (RVIT_IMAGE_ENTRIES(w->args.max_images) + (int64_t)index * RVIT_IMAGE_ENTRY_WORDS), RVIT_IMAGE_ENTRY_WORDS);
+    if (row_start != NULL)
+        *row_start = (int32_t)w->rows;
+    if (entry != NULL)
+        memcpy(entry, e, sizeof *e);
+    w->rows += w->args.n_prefix + (int64_t)e->grid_width * e->grid_height;
+    if (w->rows > w->args.max_rows)
+        return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the batch has %lld rows, the capacity is %lld", (long long)w->rows,
+                      (long long)w->args.max_rows);
+    if (w->at / 16 > INT32_MAX)
+        return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the pictures take %lld bytes", (long long)w->at);
+    if (w->region != NULL && w->at > w->size)
+        return refuse(RVIT_INVALID_ARGUMENT, &p, "with it the pictures take %lld bytes, the capacity is %lld", (long long)w->at,
+                      (long long)w->size);
+    return RVIT_OK;
+}
+
+static float level(const rvit_image_recipe *recipe, float value, int channel)
+{
+    const float mean = recipe->mean[channel], std = recipe->std[channel];
+    if (recipe->processor == RVIT_PROCESSOR_TIMM)
+        return (value / 255.0f - mean) / std;
+    return mean == 0 && std == 1 ? value * (1.0f / 255) : (value - mean * 255.0f) / (std * 255.0f);
+}
+
+static rvit_status write_table(writer *w)
+{
+    w->at = 4 * (RVIT_IMAGE_ENTRIES(w->args.max_images) + (int64_t)w->args.max_images * RVIT_IMAGE_ENTRY_WORDS);
+    if (w->region == NULL)
+        return RVIT_OK;
+    if (w->at > w->size)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: the region has %lld bytes, but the table of %d images alone takes %lld",
+                         (long long)w->size, (int)w->args.max_images, (long long)w->at);
+    memset(w->region, 0, (size_t)w->at);
+    for (int c = 0; c < 3; c++)
+        for (int v = 0; v < 256; v++) {
+            const float x = level(&w->recipe, (float)v, c);
+            memcpy(w->region + 4 * (RVIT_IMAGE_LEVELS + 256 * c + v), &x, sizeof x);
+        }
+    return RVIT_OK;
+}
+
+static void end_table(const writer *w)
+{
+    int32_t *table = (int32_t *)(void *)w->region;
+    if (table == NULL)
+        return;
+    table[RVIT_IMAGE_LIVE_IMAGES] = w->args.n_images;
+    table[RVIT_IMAGE_LIVE_UNITS] = (int32_t)(w->at / 16);
+    for (int32_t i = w->args.n_images; i <= w->args.max_images; i++)
+        table[RVIT_IMAGE_ROW_STARTS + i] = (int32_t)w->rows;
+}
+
+rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
+{
+    if (recipe->fit == RVIT_FIT_UNKNOWN)
+        recipe->fit = RVIT_FIT_CROP;
+    if (recipe->filter == RVIT_FILTER_UNKNOWN)
+        recipe->filter = RVIT_FILTER_BICUBIC;
+    if (recipe->processor == RVIT_PROCESSOR_UNKNOWN)
+        recipe->processor = RVIT_PROCESSOR_TIMM;
+    if ((int)recipe->fit < 0 || recipe->fit >= RVIT_FIT_OTHER)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a fit that pictures can be given", (int)recipe->fit);
+    if ((int)recipe->filter < 0 || recipe->filter == RVIT_FILTER_OTHER || recipe->filter > RVIT_FILTER_NEAREST)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: filter: %d is not a filter that is known here", (int)recipe->filter);
+    if (recipe->processor == RVIT_PROCESSOR_HF_FLOAT)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "image recipe: processor is HF_FLOAT, which resizes in float32: only 8-bit resizes are done here");
+    if ((int)recipe->processor < 0 || recipe->processor > RVIT_PROCESSOR_HF_FLOAT)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: processor: %d is not a valid processor", (int)recipe->processor);
+    if (recipe->processor == RVIT_PROCESSOR_HF && recipe->filter != RVIT_FILTER_BILINEAR && recipe->filter != RVIT_FILTER_BICUBIC)
+        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: filter is %d, but the processor HF is done with BILINEAR and BICUBIC alone",
+                         (int)recipe->filter);
+    if (recipe->height < 1 || recipe->height > MAX_TARGET || recipe->width < 1 || recipe->width > MAX_TARGET)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: height and width are %d and %d, expected 1..%d", (int)recipe->height,
+                         (int)recipe->width, (int)MAX_TARGET);
+    if (recipe->resize_height == 0 && recipe->resize_width == 0) {
+        recipe->resize_height = recipe->height;
+        recipe->resize_width = recipe->width;
+    }
+    if (recipe->resize_height < 1 || recipe->resize_height > MAX_TARGET || recipe->resize_width < 1 || recipe->resize_width > MAX_TARGET)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: resize_height and resize_width are %d and %d, expected 1..%d",
+                         (int)recipe->resize_height, (int)recipe->resize_width, (int)MAX_TARGET);
+    for (int c = 0; c < 3; c++) {
+        if (!isfinite(recipe->mean[c]) || !isfinite(recipe->std[c]) || !(recipe->std[c] > 0))
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "image recipe: mean and std of channel %d are %g and %g, expected a finite value and one above 0", c,
+                             (double)recipe->mean[c], (double)recipe->std[c]);
+        if (recipe->fill[c] < 0 || recipe->fill[c] > 255)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fill is %d, expected 0..255", (int)recipe->fill[c]);
+    }
+    return RVIT_OK;
+}
+
+static rvit_status check_args(const writer *w)
+{
+    const rvit_images_args *a = &w->args;
+    if (a->max_images < 0 || a->max_images > 1 << 20)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: max_images is %d, expected 0..%d", (int)a->max_images, 1 << 20);
+    if (a->n_images < 0 || a->n_images > a->max_images)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: n_images is %d, the capacity is %d", (int)a->n_images, (int)a->max_images);
+    if (a->n_images > 0 && a->images == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: images is NULL");
+    if (a->max_rows < 0 || a->max_rows > INT32_MAX - 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: max_rows is %lld, expected 0..%d", (long long)a->max_rows, INT32_MAX - 1);
+    if (a->patch_size < 2 || a->patch_size > 256 || a->patch_size % 2 != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: patch_size is %d, expected an even number, 2..256", (int)a->patch_size);
+    if (a->n_prefix < 0 || a->n_prefix > 1024)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: n_prefix is %d, expected 0..1024", (int)a->n_prefix);
+    if (a->patch_size > w->recipe.height || a->patch_size > w->recipe.width)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "images args: patch_size is %d, but the recipe's target is %d x %d", (int)a->patch_size,
+                         (int)w->recipe.width, (int)w->recipe.height);
+    if (w->region != NULL && ((uintptr_t)w->region % 16 != 0 || w->size < 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_images_write: region is not a multiple of 16, or size below 0");
+    return RVIT_OK;
+}
+
+rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size)
+{
+    RVIT_ENTRY;
+    writer w = {.region = region, .size = region == NULL ? 0 : size};
+    if (out_size == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_images_write: out_size is NULL");
+    RVIT_TRY(rvit_args_copy(&w.args, sizeof w.args, args, "images args"));
+    RVIT_TRY(rvit_args_copy(&w.recipe, sizeof w.recipe, w.args.recipe, "image recipe"));
+    RVIT_TRY(rvit_image_recipe_check(&w.recipe));
+    RVIT_TRY(check_args(&w));
+    RVIT_TRY(write_table(&w));
+    const size_t step = w.args.n_images > 0 ? w.args.images->struct_size : 0;
+    for (int32_t i = 0; i < w.args.n_images; i++) {
+        const char *given = (const char *)w.args.images + step * (size_t)i;
+        size_t own;
+        memcpy(&own, given, sizeof own);
+        if (own != step)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: struct_size is %zu, but that of image 0 is %zu", (int)i, own, step);
+        RVIT_TRY(write_image(&w, i, given));
+    }
+    end_table(&w);
+    *out_size = w.at;
+    return RVIT_OK;
+}

@@ -1,0 +1,16 @@
+// Copies the part of a region of pictures that is used.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common/interface_images.h"
+#include "common/group.glsl"
+
+layout(binding = RVIT_FETCH_SOURCE) readonly buffer Source { uvec4 source[]; };
+layout(binding = RVIT_FETCH_STAGING) writeonly buffer Staging { uvec4 staging[]; };
+layout(push_constant) uniform Push { rvit_fetch_push push; };
+
+void main()
+{
+    const uint at = group_index() * THREADS + gl_LocalInvocationIndex;
+    if (at < clamp_rows(int(source[push.source_at].y), push.units))
+        staging[uint(push.staging_at) + at] = source[uint(push.source_at) + at];
+}
