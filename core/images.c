@@ -15,7 +15,7 @@
 _Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");
 _Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "pictures may be larger than their readers think");
 
-enum { MAX_TARGET = 1 << 14, REMEMBERED = 8 };
+enum { MAX_TARGET = RVIT_IMAGE_MAX_TARGET, REMEMBERED = 8 };
 
 /* Outputs start .. start + n_outputs - 1 of an axis, as they are written. */
 typedef struct window {
@@ -145,6 +145,9 @@ static rvit_status find_geometry(const writer *w, picture *p)
     const rvit_image *image = &p->image;
     const rvit_image_recipe *recipe = &w->recipe;
     const int own = image->target_width != 0 || image->target_height != 0, patch = w->args.patch_size;
+    if (own && w->args.one_target)
+        return refuse(RVIT_INVALID_ARGUMENT, p, "its target is %d x %d, but all have that of the recipe here", (int)image->target_width,
+                      (int)image->target_height);
     p->target_width = own ? image->target_width : recipe->width;
     p->target_height = own ? image->target_height : recipe->height;
     if (own && (p->target_width < patch || p->target_width > MAX_TARGET || p->target_width % patch != 0 || p->target_height < patch ||
@@ -428,47 +431,6 @@ static void end_table(const writer *w)
     table[RVIT_IMAGE_LIVE_UNITS] = (int32_t)(w->at / 16);
     for (int32_t i = w->args.n_images; i <= w->args.max_images; i++)
         table[RVIT_IMAGE_ROW_STARTS + i] = (int32_t)w->rows;
-}
-
-rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe)
-{
-    if (recipe->fit == RVIT_FIT_UNKNOWN)
-        recipe->fit = RVIT_FIT_CROP;
-    if (recipe->filter == RVIT_FILTER_UNKNOWN)
-        recipe->filter = RVIT_FILTER_BICUBIC;
-    if (recipe->processor == RVIT_PROCESSOR_UNKNOWN)
-        recipe->processor = RVIT_PROCESSOR_TIMM;
-    if ((int)recipe->fit < 0 || recipe->fit >= RVIT_FIT_OTHER)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fit: %d is not a fit that pictures can be given", (int)recipe->fit);
-    if ((int)recipe->filter < 0 || recipe->filter == RVIT_FILTER_OTHER || recipe->filter > RVIT_FILTER_NEAREST)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: filter: %d is not a filter that is known here", (int)recipe->filter);
-    if (recipe->processor == RVIT_PROCESSOR_HF_FLOAT)
-        return rvit_fail(RVIT_UNSUPPORTED,
-                         "image recipe: processor is HF_FLOAT, which resizes in float32: only 8-bit resizes are done here");
-    if ((int)recipe->processor < 0 || recipe->processor > RVIT_PROCESSOR_HF_FLOAT)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: processor: %d is not a valid processor", (int)recipe->processor);
-    if (recipe->processor == RVIT_PROCESSOR_HF && recipe->filter != RVIT_FILTER_BILINEAR && recipe->filter != RVIT_FILTER_BICUBIC)
-        return rvit_fail(RVIT_UNSUPPORTED, "image recipe: filter is %d, but the processor HF is done with BILINEAR and BICUBIC alone",
-                         (int)recipe->filter);
-    if (recipe->height < 1 || recipe->height > MAX_TARGET || recipe->width < 1 || recipe->width > MAX_TARGET)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: height and width are %d and %d, expected 1..%d", (int)recipe->height,
-                         (int)recipe->width, (int)MAX_TARGET);
-    if (recipe->resize_height == 0 && recipe->resize_width == 0) {
-        recipe->resize_height = recipe->height;
-        recipe->resize_width = recipe->width;
-    }
-    if (recipe->resize_height < 1 || recipe->resize_height > MAX_TARGET || recipe->resize_width < 1 || recipe->resize_width > MAX_TARGET)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: resize_height and resize_width are %d and %d, expected 1..%d",
-                         (int)recipe->resize_height, (int)recipe->resize_width, (int)MAX_TARGET);
-    for (int c = 0; c < 3; c++) {
-        if (!isfinite(recipe->mean[c]) || !isfinite(recipe->std[c]) || !(recipe->std[c] > 0))
-            return rvit_fail(RVIT_INVALID_ARGUMENT,
-                             "image recipe: mean and std of channel %d are %g and %g, expected a finite value and one above 0", c,
-                             (double)recipe->mean[c], (double)recipe->std[c]);
-        if (recipe->fill[c] < 0 || recipe->fill[c] > 255)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: fill is %d, expected 0..255", (int)recipe->fill[c]);
-    }
-    return RVIT_OK;
 }
 
 static rvit_status check_args(const writer *w)

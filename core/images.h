@@ -2,7 +2,9 @@
 #ifndef RVIT_CORE_IMAGES_H
 #define RVIT_CORE_IMAGES_H
 
-#include <raggedvit/images.h>
+#include <raggedvit/vit.h>
+
+#define RVIT_IMAGE_MAX_TARGET (1 << 14) /* pixels each way */
 
 /* Fills in defaults and checks a recipe. */
 rvit_status rvit_image_recipe_check(rvit_image_recipe *recipe);

@@ -250,7 +250,7 @@ static rvit_status prepare_preprocess(rvit_op *op)
     RVIT_TRY(check_range(op, "out_stride", a->out_stride, width, 1 << 23));
     RVIT_TRY(check_multiple(op, "out_stride", a->out_stride, 2));
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(a->n_images) + (int64_t)a->n_images * RVIT_IMAGE_ENTRY_WORDS);
-    RVIT_TRY(check_range(op, "source_size", a->source_size, least, (int64_t)1 << 34));
+    RVIT_TRY(check_range(op, "source_size", a->source_size, least, RVIT_IMAGE_MAX_REGION));
     RVIT_TRY(check_multiple(op, "source_size", a->source_size, 16));
     return check_range(op, "pixels_size", a->pixels_size, 0, (int64_t)1 << 40);
 }

@@ -31,6 +31,8 @@ static rvit_session_desc timed_desc(const rvit_session_desc *given)
     rvit_session_desc desc = *given;
     desc.trace = desc.outputs = desc.run_views = 0;
     desc.stream = NULL;
+    desc.max_picture_bytes = 0;
+    desc.recipe = NULL;
     desc.images = desc.logits = (rvit_view){NULL, 0};
     return desc;
 }

@@ -216,6 +216,24 @@ static rvit_patchify_args patchify_of(const forward *f)
     return patchify;
 }
 
+static rvit_status preprocess(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    rvit_preprocess_args args = RVIT_PREPROCESS_ARGS_INIT;
+    args.dtype = f->model->dtype;
+    args.n_images = plan->desc.max_images;
+    args.rows = plan->segments[0].rows;
+    args.patch_size = f->model->info.patch_size;
+    args.out_stride = rvit_model_patch_width(f->model);
+    args.source = view(f, plan->pictures);
+    args.source_size = plan->pictures.size;
+    if (plan->staged_pictures.place != RVIT_PLACE_NONE)
+        args.staging = view(f, plan->staged_pictures);
+    args.out = f->wide;
+    args.cu_seqlens = f->cu_seqlens;
+    return rvit_preprocess(f->stream, &args);
+}
+
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
 {
     op->by_launch = f->plan->desc.run_views;
@@ -253,9 +271,13 @@ static rvit_status embed_normed(const forward *f, rvit_linear_args args)
 static rvit_status embed(forward *f)
 {
     const rvit_model *model = f->model;
-    rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .patchify = patchify_of(f)};
-    f->session->patchify = patchify.patchify;
-    RVIT_TRY(rvit_forward_add_outer(f, &patchify));
+    if (f->plan->desc.max_picture_bytes > 0) {
+        RVIT_TRY(preprocess(f));
+    } else {
+        rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .patchify = patchify_of(f)};
+        f->session->patchify = patchify.patchify;
+        RVIT_TRY(rvit_forward_add_outer(f, &patchify));
+    }
 
     rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
     args.dtype = model->dtype;

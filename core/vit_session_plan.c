@@ -1,6 +1,8 @@
 /* Makes the plan of a session. */
 #include "core/vit_session_plan.h"
 
+#include "core/args.h"
+#include "core/images.h"
 #include "core/status.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
@@ -101,6 +103,16 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
 static int64_t pixels(const rvit_model *m)
 {
     return (int64_t)m->info.channels * m->info.image_height * m->info.image_width;
+}
+
+static int takes_pictures(const rvit_session_plan *p)
+{
+    return p->desc.max_picture_bytes > 0;
+}
+
+static int64_t picture_bytes(const rvit_session_plan *p)
+{
+    return (p->desc.max_picture_bytes + 15) / 16 * 16;
 }
 
 static int64_t widest(const rvit_model *m)
@@ -289,6 +301,23 @@ static int32_t block_of(const rvit_model *m, int32_t block)
     return block < 0 ? block + m->info.depth : block;
 }
 
+rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc *desc, rvit_image_recipe *out_recipe)
+{
+    if (desc->recipe == NULL) {
+        *out_recipe = (rvit_image_recipe)RVIT_IMAGE_RECIPE_INIT;
+        return rvit_image_recipe_of_model(&model->info, out_recipe);
+    }
+    if (model->info.channels != 3)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: max_picture_bytes is given, but the model takes %d channels, pictures have 3",
+                         (int)model->info.channels);
+    RVIT_TRY(rvit_args_copy(out_recipe, sizeof *out_recipe, desc->recipe, "image recipe"));
+    RVIT_TRY(rvit_image_recipe_check(out_recipe));
+    if (out_recipe->height != model->info.image_height || out_recipe->width != model->info.image_width)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image recipe: height and width are %d and %d, but the model takes %d and %d",
+                         (int)out_recipe->height, (int)out_recipe->width, (int)model->info.image_height, (int)model->info.image_width);
+    return RVIT_OK;
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -296,6 +325,9 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     p->desc.features_block = block_of(m, desc->features_block);
     p->desc.received_block = block_of(m, desc->received_block);
     p->schedule = *schedule;
+    if (takes_pictures(p))
+        RVIT_TRY(rvit_session_recipe(m, desc, &p->recipe));
+    p->desc.recipe = NULL; /* the caller's */
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);

@@ -46,7 +46,8 @@ typedef struct rvit_stage_plan {
 } rvit_stage_plan;
 
 typedef struct rvit_session_plan {
-    rvit_session_desc desc; /* complete; blocks counted from 0 */
+    rvit_session_desc desc;   /* complete; blocks counted from 0; without its recipe */
+    rvit_image_recipe recipe; /* with desc.max_picture_bytes */
     rvit_prune_schedule schedule;
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
@@ -63,6 +64,9 @@ typedef struct rvit_session_plan {
    desc; rvit_session_plan_destroy with the same model frees it. */
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan);
 void rvit_session_plan_destroy(const rvit_model *model, const rvit_session_plan *plan);
+
+/* How the session's pictures are prepared. */
+rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc *desc, rvit_image_recipe *out_recipe);
 
 /* The last stage before the rows of block `block` (-1: the embedding) come out: one inside a block or before it shows in its output, one
    after it does not. -1: none. */

@@ -1,5 +1,6 @@
 // Makes patch rows of pictures: a group takes a tile of a patch. Its inputs go by in blocks of lines: the first pass of the resize makes
-// lines of the tile's width, rounded to 8 bits, the second adds them up. The table is not trusted: what it says is clamped to what there is.
+// lines of the tile's width, rounded to 8 bits, the second adds them up. The table is not trusted: what it says is clamped to what there
+// is.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "common/interface_images.h"
@@ -94,8 +95,8 @@ bool load_picture()
     left = clamp(entry(RVIT_ENTRY_LEFT), 0, right);
     top = clamp(entry(RVIT_ENTRY_TOP), 0, bottom);
     down_first = entry(RVIT_ENTRY_DOWN_FIRST);
-    if (entry(RVIT_ENTRY_OFFSET_HIGH) != 0 || width < 1 || width > RVIT_TABLE_SIDE || height < 1 || height > RVIT_TABLE_SIDE || stride < 0 ||
-        pixel_size < 1 || pixel_size > 4 || read < 0 || read > RVIT_READ_F16)
+    if (entry(RVIT_ENTRY_OFFSET_HIGH) != 0 || width < 1 || width > RVIT_TABLE_SIDE || height < 1 || height > RVIT_TABLE_SIDE ||
+        stride < 0 || pixel_size < 1 || pixel_size > 4 || read < 0 || read > RVIT_READ_F16)
         return false;
     uint end = 0;
     bool fits = add_product(end, uint(stride), uint(height - 1)) && add_product(end, uint(width), uint(pixel_size));

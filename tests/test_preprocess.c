@@ -21,6 +21,8 @@ enum { MOST_VALUES = 3 * 400 * 400 };
 static char folder[64];
 static const char *const names[] = {"config.json", "preprocessor_config.json", "open_clip_config.json"};
 static float values[MOST_VALUES];
+static rvit_device *device;
+static rvit_stream *stream;
 
 /* What the tool prints to its user. */
 void complain(const char *subject, const char *format, ...)
@@ -46,6 +48,10 @@ static int set_up(void **state)
 {
     (void)state;
     strcpy(folder, "/tmp/raggedvit-test-XXXXXX");
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    desc.backend = RVIT_BACKEND_CPU;
+    if (rvit_device_create(&desc, &device) != RVIT_OK || rvit_stream_create(device, &stream) != RVIT_OK)
+        return -1;
     return mkdtemp(folder) == NULL ? -1 : 0;
 }
 
@@ -54,6 +60,8 @@ static int tear_down(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         write_beside(names[i], NULL);
+    rvit_stream_destroy(stream);
+    rvit_device_destroy(device);
     return rmdir(folder);
 }
 
@@ -74,6 +82,7 @@ static rvit_model_info read_files(const char *config, const char *preprocessor, 
     const rvit_status status = rvit_config_files(&source, &alloc, &facts, &obstacles);
     if (status != RVIT_OK)
         fail_msg("%s", rvit_status_detail());
+    info.channels = 3;
     info.image_height = height;
     info.image_width = width;
     rvit_describe_pictures(&info, &facts);
@@ -116,7 +125,48 @@ static uint32_t crc32_of(const void *data, size_t size)
     return ~crc;
 }
 
-static void compare(const struct vector *vector, const struct preprocess *recipe, int p)
+/* What the library's op makes of the picture, where the tool has its floats: both are to be the same bits. */
+static void compare_with_op(const struct vector *vector, const rvit_model_info *info, const struct image *picture)
+{
+    enum { PATCH = 2 };
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    rvit_image image = RVIT_IMAGE_INIT;
+    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
+    rvit_buffer *source = NULL, *out = NULL;
+    assert_int_equal(rvit_image_recipe_of_model(info, &recipe), RVIT_OK);
+    image.data = picture->pixels;
+    image.width = picture->width;
+    image.height = picture->height;
+    images.recipe = &recipe;
+    images.images = &image;
+    images.n_images = images.max_images = 1;
+    images.max_rows = op.rows = vector->height / PATCH * (vector->width / PATCH);
+    images.patch_size = op.patch_size = PATCH;
+    op.n_images = 1;
+    assert_int_equal(rvit_images_write(&images, NULL, 0, &op.source_size), RVIT_OK);
+    assert_int_equal(rvit_buffer_create(device, op.source_size, RVIT_BUFFER_UPLOAD, &source), RVIT_OK);
+    assert_int_equal(rvit_buffer_create(device, op.rows * 3 * PATCH * PATCH * 4, RVIT_BUFFER_READBACK, &out), RVIT_OK);
+    assert_int_equal(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size), RVIT_OK);
+    op.source.buffer = source;
+    op.out.buffer = out;
+    assert_int_equal(rvit_preprocess(stream, &op), RVIT_OK);
+    assert_int_equal(rvit_stream_synchronize(stream), RVIT_OK);
+    const float *rows = rvit_buffer_host(out);
+    for (int32_t c = 0; c < 3; c++)
+        for (int32_t y = 0; y < vector->height / PATCH * PATCH; y++)
+            for (int32_t x = 0; x < vector->width / PATCH * PATCH; x++) {
+                const int64_t row = y / PATCH * (vector->width / PATCH) + x / PATCH;
+                const float got = rows[((row * 3 + c) * PATCH + y % PATCH) * PATCH + x % PATCH];
+                if (memcmp(&got, &values[(c * vector->height + y) * vector->width + x], sizeof got) != 0)
+                    fail_msg("%s, picture %d x %d: the op gives another value at (%d, %d, %d) of %d x %d", vector->name, picture->width,
+                             picture->height, (int)c, (int)y, (int)x, (int)vector->width, (int)vector->height);
+            }
+    rvit_buffer_destroy(source);
+    rvit_buffer_destroy(out);
+}
+
+static void compare(const struct vector *vector, const rvit_model_info *info, const struct preprocess *recipe, int p)
 {
     struct image picture = noise(picture_sizes[p][0], picture_sizes[p][1]);
     struct image_error error;
@@ -129,6 +179,8 @@ static void compare(const struct vector *vector, const struct preprocess *recipe
         if (!(values[97 * i] - vector->values[p][i] < 1e-5f && vector->values[p][i] - values[97 * i] < 1e-5f))
             fail_msg("%s, picture %d, value %d: %.9g, expected %.9g", vector->name, p, (int)i, (double)values[97 * i],
                      (double)vector->values[p][i]);
+    if (recipe->like != PREPROCESS_HF_FLOAT)
+        compare_with_op(vector, info, &picture);
     image_free(&picture);
 }
 
@@ -142,7 +194,7 @@ static void pictures_equal_those_of_timm_and_transformers(void **state)
         if (!recipe_of(&info, &recipe))
             fail_msg("%s: refused", vector->name);
         for (int p = 0; p < N_PICTURES; p++)
-            compare(vector, &recipe, p);
+            compare(vector, &info, &recipe, p);
     }
 }
 

@@ -111,6 +111,7 @@ typedef struct rvit_images_args {
     int32_t patch_size, n_prefix;
     rvit_view pixels; /* as in rvit_preprocess_args; for pictures on the device */
     int64_t pixels_size;
+    int32_t one_target; /* 1: pictures with a target of their own are refused */
 } rvit_images_args;
 #define RVIT_IMAGES_ARGS_INIT RVIT_INIT(rvit_images_args)
 

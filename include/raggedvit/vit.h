@@ -230,6 +230,12 @@ typedef struct rvit_model_info {
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
+/* How the files beside a model prepare pictures. Where they do not tell: crop, bicubic, Pillow's
+   resize, and nine tenths of the picture, all of it from 384 pixels on. UNSUPPORTED: fit or filter is
+   OTHER, the processor resizes in float32, mean and std are not told, or the model does not have three
+   channels. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_image_recipe_of_model(const rvit_model_info *info, rvit_image_recipe *out_recipe);
+
 typedef struct rvit_checkpoint_desc {
     size_t struct_size;
     int32_t lenient;                 /* 1: accept tensors that nothing uses, but not in the blocks or
@@ -413,9 +419,16 @@ typedef struct rvit_session_desc {
     /* The blocks of RVIT_OUTPUT_BLOCK_FEATURES and RVIT_OUTPUT_RECEIVED_ATTENTION: from 0, or, below 0,
        from the end: -1 is the last, -2 the one before. */
     int32_t features_block, received_block;
+    /* Above 0: every run brings pictures of any size in rvit_run_args.pictures, which the device
+       resizes, normalises and cuts in the same dispatch; images above and run_views must be absent. The
+       bytes of the region that they travel in: rvit_images_write with a region of NULL, this max_images,
+       the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes. */
+    int64_t max_picture_bytes;
+    const rvit_image_recipe *recipe; /* of the pictures, used during the call only; its height and width are the model's. NULL:
+                                        rvit_image_recipe_of_model */
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1}
+#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, NULL}
 /* clang-format on */
 
 /* The bytes that a session allocates. */
@@ -451,8 +464,10 @@ typedef struct rvit_memory_info {
                a fixed number is kept), 4 L_i (position scores; random), 4 B M_i twice (sizes and
                key bias; tome), 4 B M_i (positions; models with rotary positions)
                desc.run_views without fixed_batch: 4 (B + 1)
+               desc.max_picture_bytes rounded up to 16, but none on the CPU
      upload    4; 4 B channels image_height image_width (unless desc.images is given); with desc.run_views none
-               of these, but without fixed_batch 4 (B + 1)
+               of these, but without fixed_batch 4 (B + 1); with desc.max_picture_bytes that, rounded up to
+               16, instead of the images
                each stage: B L_i (mask); counts and position scores again
      readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of
                the last stage;
@@ -522,6 +537,10 @@ typedef struct rvit_run_args {
        0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer
        handles are free again on return, the memory once the run has executed. */
     rvit_view device_images, device_logits;
+    /* rvit_session_desc.max_picture_bytes: [n_images] pictures on the host, without targets of their
+       own; the caller sets each struct_size, to the same value. They are copied once, and free again on
+       return. */
+    const rvit_image *pictures;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
@@ -542,7 +561,7 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
 /* Images written here save a copy: f32 [max_images, channels, image_height, image_width]. Do not write
-   while a run is pending. NULL with rvit_session_desc.images or run_views. */
+   while a run is pending. NULL with rvit_session_desc.images, run_views or max_picture_bytes. */
 RVIT_API float *rvit_session_input(rvit_session *session);
 
 /* Results of the last run waited for: borrowed, and overwritten by the next enqueue. Stage -1 is

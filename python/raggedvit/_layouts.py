@@ -430,7 +430,7 @@ class rvit_image_recipe(Struct):  # 72 bytes
     ]
 
 
-class rvit_images_args(Struct):  # 72 bytes
+class rvit_images_args(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("recipe", c_void_p),  # 8
@@ -442,6 +442,7 @@ class rvit_images_args(Struct):  # 72 bytes
         ("n_prefix", c_int32),  # 44
         ("pixels", rvit_view),  # 48
         ("pixels_size", c_int64),  # 64
+        ("one_target", c_int32),  # 72
     ]
 
 
@@ -640,7 +641,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 472 bytes
+class rvit_session_desc(Struct):  # 488 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -655,6 +656,8 @@ class rvit_session_desc(Struct):  # 472 bytes
         ("run_views", c_int32),  # 456
         ("features_block", c_int32),  # 460
         ("received_block", c_int32),  # 464
+        ("max_picture_bytes", c_int64),  # 472
+        ("recipe", c_void_p),  # 480
     ]
 
 
@@ -679,7 +682,7 @@ class rvit_session_info(Struct):  # 32 bytes
     ]
 
 
-class rvit_run_args(Struct):  # 64 bytes
+class rvit_run_args(Struct):  # 72 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
@@ -687,6 +690,7 @@ class rvit_run_args(Struct):  # 64 bytes
         ("keep", c_void_p),  # 24
         ("device_images", rvit_view),  # 32
         ("device_logits", rvit_view),  # 48
+        ("pictures", c_void_p),  # 64
     ]
 
 
@@ -964,6 +968,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_pool": (c_int, [c_void_p, c_void_p], True),
     "rvit_probe": (c_int, [c_void_p, c_void_p], True),
     "rvit_head": (c_int, [c_void_p, c_void_p], True),
+    "rvit_image_recipe_of_model": (c_int, [c_void_p, c_void_p], True),
     "rvit_checkpoint_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_checkpoint_from_tensors": (c_int, [c_void_p, c_int32, c_void_p, c_void_p], True),
     "rvit_checkpoint_destroy": (None, [c_void_p], False),

@@ -1,5 +1,5 @@
-/* What host code and the shaders of pictures agree on: see interface.h. The region's words are those of core/image_table.h, which the host's
-   code compares with these. */
+/* What host code and the shaders of pictures agree on: see interface.h. The region's words are those of core/image_table.h, which the
+   host's code compares with these. */
 #ifndef RVIT_SHADERS_INTERFACE_IMAGES_H
 #define RVIT_SHADERS_INTERFACE_IMAGES_H
 
@@ -72,9 +72,9 @@ struct rvit_fetch_push {
 #define RVIT_PREPROCESS_GRIDS 4
 struct rvit_preprocess_push {
     int n_images, rows, patch_size, out_stride;
-    int entries_at;  /* words from the region's begin */
-    int n_words;     /* of the region, as uint */
-    int pixels_size; /* bytes, as uint; 0: absent */
+    int entries_at;                                           /* words from the region's begin */
+    int n_words;                                              /* of the region, as uint */
+    int pixels_size;                                          /* bytes, as uint; 0: absent */
     int words_at, pixels_at, out_at, cu_seqlens_at, grids_at; /* out_at in pairs of elements */
 };
 

@@ -1,0 +1,202 @@
+/* Sessions that take pictures of any size: the bits of sessions that are given what the pictures become. */
+#include "model.h"
+
+enum { N_IMAGES = 4, SIDE = 32, PATCH = 8, CLASSES = 6, RUNS = 12, ROOM = 90000 };
+
+static const toy_spec spec = {.dim = 64,
+                              .depth = 3,
+                              .mlp = 128,
+                              .image_size = SIDE,
+                              .patch_size = PATCH,
+                              .n_classes = CLASSES,
+                              .distilled = 1,
+                              .stored = RVIT_F32,
+                              .seed = 91};
+
+static rvit_image_recipe recipe_of(rvit_processor processor)
+{
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    recipe.processor = processor;
+    recipe.height = recipe.width = SIDE;
+    recipe.resize_height = recipe.resize_width = SIDE + 4;
+    for (int c = 0; c < 3; c++) {
+        recipe.mean[c] = 0.4f + 0.05f * (float)c;
+        recipe.std[c] = 0.25f - 0.01f * (float)c;
+    }
+    return recipe;
+}
+
+static rvit_image random_picture(void)
+{
+    static const rvit_image_format formats[] = {RVIT_IMAGE_RGB8, RVIT_IMAGE_BGR8, RVIT_IMAGE_RGBA8, RVIT_IMAGE_GRAY8, RVIT_IMAGE_NV12};
+    rvit_image image = RVIT_IMAGE_INIT;
+    image.width = 1 + random_below(90);
+    image.height = 1 + random_below(90);
+    image.format = formats[random_below(5)];
+    const size_t size = 4 * 92 * 92;
+    uint8_t *data = scratch(size);
+    for (size_t i = 0; i < size; i++)
+        data[i] = (uint8_t)(random_bits() >> 24);
+    image.data = data;
+    return image;
+}
+
+/* What the op makes of them alone, as planes of float32: [n, 3, SIDE, SIDE]. */
+static float *planes_of(const rvit_image *pictures, int32_t n, const rvit_image_recipe *recipe)
+{
+    float *planes = scratch((size_t)(n + 1) * 3 * SIDE * SIDE * sizeof *planes);
+    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
+    enum { LINE = SIDE / PATCH, ROWS = LINE * LINE };
+    rvit_buffer *source, *out;
+    images.recipe = recipe;
+    images.n_images = images.max_images = op.n_images = 1;
+    images.max_rows = op.rows = ROWS;
+    images.patch_size = op.patch_size = PATCH;
+    for (int32_t i = 0; i < n; i++) {
+        images.images = &pictures[i];
+        expect_ok(rvit_images_write(&images, NULL, 0, &op.source_size));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], op.source_size, RVIT_BUFFER_UPLOAD, &source));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], 3 * SIDE * SIDE * 4, RVIT_BUFFER_READBACK, &out));
+        expect_ok(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size));
+        op.source.buffer = source;
+        op.out.buffer = out;
+        expect_ok(rvit_preprocess(H.stream[DEVICE], &op));
+        expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+        const float *rows = rvit_buffer_host(out);
+        for (int c = 0; c < 3; c++)
+            for (int y = 0; y < SIDE; y++)
+                for (int x = 0; x < SIDE; x++)
+                    planes[((i * 3 + c) * SIDE + y) * SIDE + x] =
+                        rows[((y / PATCH * LINE + x / PATCH) * 3 + c) * PATCH * PATCH + y % PATCH * PATCH + x % PATCH];
+        rvit_buffer_destroy(source);
+        rvit_buffer_destroy(out);
+    }
+    return planes;
+}
+
+static rvit_stats stats_of(const rvit_session *session)
+{
+    rvit_stats stats = RVIT_STATS_INIT;
+    expect_ok(rvit_session_get_stats(session, &stats));
+    return stats;
+}
+
+/* Runs of other numbers and sizes, all replays of one recording: one dispatch, no allocation, one wait. */
+static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rvit_processor processor, int fixed_batch)
+{
+    static const int32_t blocks[] = {0, 1};
+    const rvit_image_recipe recipe = recipe_of(processor);
+    rvit_session_desc desc = session_desc(N_IMAGES, type, type == RVIT_PRUNE_L2 ? 0.6 : -1, blocks, type == RVIT_PRUNE_NONE ? 0 : 2);
+    desc.fixed_batch = fixed_batch;
+    rvit_session *plain = open_session(model, &desc);
+    desc.max_picture_bytes = ROOM;
+    desc.recipe = &recipe;
+    rvit_session *session = open_session(model, &desc);
+    assert_null(rvit_session_input(session));
+    for (int run = 0; run < (H.is_slow ? 4 : RUNS); run++) {
+        rvit_image pictures[N_IMAGES];
+        float got[N_IMAGES * CLASSES];
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        args.n_images = fixed_batch ? N_IMAGES : random_below(N_IMAGES + 1);
+        for (int32_t i = 0; i < args.n_images; i++)
+            pictures[i] = random_picture();
+        args.pictures = pictures;
+        const rvit_stats before = stats_of(session);
+        expect_ok(rvit_session_run(session, &args, got));
+        const rvit_stats after = stats_of(session);
+        assert_int_equal(after.host_allocations, before.host_allocations);
+        assert_int_equal(after.device_allocations, before.device_allocations);
+        assert_int_equal(after.submits, before.submits + 1);
+        assert_int_equal(after.synchronizations, before.synchronizations + 1);
+        const float *wanted = run_session(plain, m, planes_of(pictures, args.n_images, &recipe), args.n_images, NULL);
+        assert_memory_equal(got, wanted, (size_t)args.n_images * CLASSES * sizeof *got);
+    }
+}
+
+static void pictures_equal_their_planes(void **state)
+{
+    (void)state;
+    random_seed(17);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    run_policy(m, model, RVIT_PRUNE_NONE, RVIT_PROCESSOR_TIMM, 0);
+    run_policy(m, model, RVIT_PRUNE_L2, RVIT_PROCESSOR_HF, 0);
+    run_policy(m, model, RVIT_PRUNE_TOME, RVIT_PROCESSOR_TIMM, 1);
+}
+
+/* In 16 bits, planar pictures beside others. */
+static void planar_pictures_run_beside_others(void **state)
+{
+    (void)state;
+    random_seed(18);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F16);
+    const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
+    rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_session *plain = open_session(model, &desc);
+    desc.max_picture_bytes = ROOM;
+    desc.recipe = &recipe;
+    rvit_session *session = open_session(model, &desc);
+    rvit_image pictures[2] = {random_picture(), random_picture()};
+    float *planes = planes_of(pictures, 2, &recipe), got[2 * CLASSES];
+    pictures[1].format = RVIT_IMAGE_PLANAR_F32;
+    pictures[1].width = pictures[1].height = SIDE;
+    pictures[1].data = planes + 3 * SIDE * SIDE;
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 2;
+    args.pictures = pictures;
+    expect_ok(rvit_session_run(session, &args, got));
+    assert_memory_equal(got, run_session(plain, m, planes, 2, NULL), sizeof got);
+}
+
+/* A run that is refused leaves the session as it was. */
+static void bad_pictures_are_refused(void **state)
+{
+    (void)state;
+    random_seed(19);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
+    rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_session *session = NULL;
+    rvit_session *plain = open_session(model, &desc);
+    desc.max_picture_bytes = ROOM;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "mean"); /* a toy's file tells nothing */
+    desc.recipe = &recipe;
+    desc.max_picture_bytes = 64;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_picture_bytes");
+    desc.max_picture_bytes = -1;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_picture_bytes");
+    desc.max_picture_bytes = 0;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "recipe");
+    desc.max_picture_bytes = ROOM;
+    desc.run_views = 1;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "run_views");
+    desc.run_views = 0;
+    recipe.width = SIDE + PATCH;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "width");
+    recipe.width = SIDE;
+    session = open_session(model, &desc);
+    rvit_image pictures[2] = {random_picture(), random_picture()};
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    float got[2 * CLASSES];
+    args.n_images = 2;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "pictures");
+    args.pictures = pictures;
+    expect_status(rvit_session_run(plain, &args, got), RVIT_INVALID_ARGUMENT, "max_picture_bytes");
+    args.images = got;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "images");
+    args.images = NULL;
+    pictures[1].height = 30000;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "1");
+    pictures[1].height = 20;
+    pictures[1].target_width = pictures[1].target_height = SIDE;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "target");
+    pictures[1].target_width = pictures[1].target_height = 0;
+    expect_ok(rvit_session_run(session, &args, got));
+    assert_memory_equal(got, run_session(plain, m, planes_of(pictures, 2, &recipe), 2, NULL), sizeof got);
+}
+
+SUITE(pictures_suite, MODEL_TEST(pictures_equal_their_planes), MODEL_TEST(planar_pictures_run_beside_others),
+      MODEL_TEST(bad_pictures_are_refused));
