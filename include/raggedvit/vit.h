@@ -428,7 +428,8 @@ typedef struct rvit_session_desc {
                                         rvit_image_recipe_of_model */
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, NULL}
+#define RVIT_SESSION_DESC_INIT \
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, NULL}
 /* clang-format on */
 
 /* The bytes that a session allocates. */

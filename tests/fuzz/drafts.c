@@ -60,6 +60,18 @@ static void draft_patchify(rvit_op *op, choices *c)
     a->n_prefix = choose_int(c, 0, 3);
 }
 
+static void draft_preprocess(rvit_op *op, choices *c)
+{
+    rvit_preprocess_args *a = &op->preprocess;
+    a->dtype = dtype(c);
+    a->n_images = choose_int(c, 0, 3);
+    a->rows = choose_int(c, 0, 12);
+    a->patch_size = 2 * choose(c, 10) + (choose(c, 16) == 1);
+    a->out_stride = choose(c, 2) ? 0 : 3 * a->patch_size * a->patch_size + choose_int(c, 0, 4);
+    a->source_size = 4096 + 16 * choose_int(c, 0, 200) + (choose(c, 16) == 1);
+    a->pixels_size = choose_int(c, 0, 900);
+}
+
 static void draft_linear(rvit_op *op, choices *c)
 {
     rvit_linear_args *a = &op->linear;
@@ -291,6 +303,7 @@ static void draft_any(rvit_op *op, choices *c)
 static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_COPY] = draft_copy,
     [RVIT_OP_PATCHIFY] = draft_patchify,
+    [RVIT_OP_PREPROCESS] = draft_preprocess,
     [RVIT_OP_LINEAR] = draft_linear,
     [RVIT_OP_LAYERNORM] = draft_layernorm,
     [RVIT_OP_ATTENTION] = draft_attention,
