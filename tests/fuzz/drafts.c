@@ -67,8 +67,8 @@ static void draft_preprocess(rvit_op *op, choices *c)
     a->n_images = choose_int(c, 0, 3);
     a->rows = choose_int(c, 0, 12);
     a->patch_size = 2 * choose(c, 10) + (choose(c, 16) == 1);
-    a->out_stride = choose(c, 2) ? 0 : 3 * a->patch_size * a->patch_size + choose_int(c, 0, 4);
-    a->source_size = 4096 + 16 * choose_int(c, 0, 200) + (choose(c, 16) == 1);
+    a->out_stride = choose(c, 2) ? 0 : 3 * a->patch_size * a->patch_size + choose(c, 5);
+    a->source_size = 4096 + 16 * (int64_t)choose_int(c, 0, 200) + (choose(c, 16) == 1);
     a->pixels_size = choose_int(c, 0, 900);
 }
 
