@@ -13,6 +13,7 @@ typedef struct pillow_case {
     uint32_t crc;
 } pillow_case;
 
+#include "nv12_vectors.h"
 #include "pillow_vectors.h"
 
 #define MOST_PIXELS_IF_SLOW 200000
@@ -366,6 +367,43 @@ static void run_nv12(int32_t width, int32_t height, rvit_image_matrix matrix, in
     harness_teardown(NULL);
 }
 
+static void preprocess_nv12_as_ffmpeg(void **state)
+{
+    (void)state;
+    static const uint8_t *const given[] = {nv12_00, nv12_01, nv12_10, nv12_11};
+    static const uint8_t *const wanted[] = {nv12_rgb_00, nv12_rgb_01, nv12_rgb_10, nv12_rgb_11};
+    for (int i = 0; i < 4; i++) {
+        call c;
+        call_init(&c, 1, 2);
+        c.recipe.fit = RVIT_FIT_SQUASH;
+        c.recipe.width = NV12_WIDTH;
+        c.recipe.height = NV12_HEIGHT;
+        rvit_image image = RVIT_IMAGE_INIT;
+        image.format = RVIT_IMAGE_NV12;
+        image.width = NV12_WIDTH;
+        image.height = NV12_HEIGHT;
+        image.matrix = (rvit_image_matrix)(i >> 1);
+        image.full_range = i & 1;
+        image.data = given[i];
+        c.images.max_rows = NV12_WIDTH * NV12_HEIGHT / 4;
+        call_prepare(&c, &image);
+        for (side s = 0; (int)s < H.n_sides; s++) {
+            if (!call_run(&c, s))
+                continue;
+            for (int32_t y = 0; y < NV12_HEIGHT; y++)
+                for (int32_t x = 0; x < NV12_WIDTH; x++)
+                    for (int channel = 0; channel < 3; channel++) {
+                        const double got = 255 * load(RVIT_F32, c.out->result[s], place_of(12, 2, 0, NV12_WIDTH / 2, x, y, channel));
+                        const int theirs = wanted[i][(y * NV12_WIDTH + x) * 3 + channel];
+                        if (fabs(got - theirs) > 1.01)
+                            fail_msg("matrix %d, full range %d: channel %d of (%d, %d) is %g, FFmpeg's %d", i >> 1, i & 1, channel, x, y,
+                                     got, theirs);
+                    }
+        }
+        harness_teardown(NULL);
+    }
+}
+
 static void preprocess_nv12(void **state)
 {
     (void)state;
@@ -550,5 +588,5 @@ void good_preprocess(rvit_preprocess_args *a)
     a->grids = good_output("grids", 8);
 }
 
-SUITE(preprocess_suite, TEST(preprocess_equals_pillow), TEST(preprocess_batches), TEST(preprocess_nv12), TEST(preprocess_planar),
-      TEST(preprocess_bad_pictures), TEST(preprocess_garbage));
+SUITE(preprocess_suite, TEST(preprocess_equals_pillow), TEST(preprocess_batches), TEST(preprocess_nv12), TEST(preprocess_nv12_as_ffmpeg),
+      TEST(preprocess_planar), TEST(preprocess_bad_pictures), TEST(preprocess_garbage));
