@@ -44,9 +44,10 @@ typedef struct rvit_cu_preprocess_params {
     const int32_t *words;  /* the region: core/image_table.h */
     const uint8_t *pixels; /* or NULL */
     void *out;
-    int32_t *cu_seqlens, *grids;  /* or NULL */
-    int64_t n_words, pixels_size; /* bytes of pixels */
-    int32_t n_images, rows, patch_size, out_stride;
+    int32_t *cu_seqlens, *grids; /* or NULL */
+    int64_t pixels_size;         /* bytes */
+    int32_t n_words, n_images, rows, patch_size, out_stride;
+    int32_t unused;
 } rvit_cu_preprocess_params;
 
 #define RVIT_CU_SIGMOID_SQUARE 16384.0f /* RVIT_SIGMOID_SQUARE */

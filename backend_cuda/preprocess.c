@@ -22,7 +22,7 @@ rvit_status rvit_cu_preprocess(rvit_cu_queue *queue, const rvit_preprocess_args 
         .out = rvit_cu_at(args->out),
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
         .grids = rvit_cu_at(args->grids),
-        .n_words = args->source_size / 4,
+        .n_words = (int32_t)(args->source_size / 4),
         .pixels_size = args->pixels_size,
         .n_images = args->n_images,
         .rows = (int32_t)args->rows,

@@ -14,8 +14,8 @@
 
 #include <stdint.h>
 
-#define RVIT_IMAGE_ENTRY_SIDE 65535              /* RVIT_IMAGE_MAX_SIDE */
-#define RVIT_IMAGE_MAX_REGION ((int64_t)1 << 34) /* bytes */
+#define RVIT_IMAGE_ENTRY_SIDE 65535                     /* RVIT_IMAGE_MAX_SIDE */
+#define RVIT_IMAGE_MAX_REGION (((int64_t)1 << 33) - 16) /* bytes: words are counted in 31 bits */
 #define RVIT_IMAGE_HEADER_WORDS 16
 #define RVIT_IMAGE_LIVE_IMAGES 0 /* of the header */
 #define RVIT_IMAGE_LIVE_UNITS 1  /* 16-byte units of the region that are used */

@@ -29,45 +29,35 @@ RVIT_DEVICE void fetch_units(const rvit_cu_fetch_params &params)
     }
 }
 
-enum { PREPROCESS_TILE = 16, PREPROCESS_LINES = 64 };
+enum { PREPROCESS_TILE = 16, PREPROCESS_THREADS = 256, PREPROCESS_LINES = 64 };
 
-/* Outputs begin .. begin + n of one axis. */
+/* Outputs begin .. begin + n of one axis, whose words begin at number at. */
 struct image_axis {
-    const int32_t *words; /* of the axis */
-    long long n_words;    /* from there */
-    int n_axis, begin, n, in_size, bits;
+    int at, n_axis, begin, n, in_size, bits;
 };
 
 struct image_taps {
     int first, count;
-    const int32_t *weights; /* n_axis apart */
+    int weights; /* words, n_axis apart */
 };
 
-RVIT_DEVICE image_taps taps_of(const image_axis &axis, int i)
+RVIT_DEVICE image_taps taps_of(const rvit_cu_preprocess_params &params, const image_axis &axis, int i)
 {
-    const long long n = axis.n_axis, at = axis.begin + i, rest = axis.n_words - 2 * n - at;
-    const long long held = rest <= 0 ? 0 : (rest + n - 1) / n;
+    const int here = axis.at + axis.begin + i, left = params.n_words - here - 2 * axis.n_axis;
     image_taps taps;
-    taps.first = min(max(axis.words[at], 0), axis.in_size - 1);
-    const long long most = min(held, (long long)(axis.in_size - taps.first));
-    taps.count = (int)min((long long)max(axis.words[n + at], 0), most);
-    taps.weights = axis.words + 2 * n + at;
+    taps.first = min(max(params.words[here], 0), axis.in_size - 1);
+    const int held = left <= 0 ? 0 : (left - 1) / axis.n_axis + 1;
+    taps.count = min(max(params.words[here + axis.n_axis], 0), min(held, axis.in_size - taps.first));
+    taps.weights = here + 2 * axis.n_axis;
     return taps;
 }
 
+/* Whether its words are there. */
 RVIT_DEVICE bool axis_of(const rvit_cu_preprocess_params &params, int at, int n_axis, int begin, int n, int in_size, int bits,
                          image_axis &out)
 {
-    if (at < 0 || n_axis < 1 || at + 2 * (long long)n_axis > params.n_words)
-        return false;
-    out.words = params.words + at;
-    out.n_words = params.n_words - at;
-    out.n_axis = n_axis;
-    out.begin = begin;
-    out.n = n;
-    out.in_size = in_size;
-    out.bits = min(max(bits, 1), 30);
-    return true;
+    out = {at, n_axis, begin, n, in_size, min(max(bits, 1), 30)};
+    return at >= 0 && n_axis >= 1 && at < params.n_words && n_axis <= (params.n_words - at) / 2;
 }
 
 /* The first pixel of a picture whose pixels lie inside of their memory, else null. */
@@ -75,7 +65,7 @@ RVIT_DEVICE const uint8_t *pixels_of(const rvit_cu_preprocess_params &params, co
 {
     const long long most = 1ll << 40;
     const long long begin = (long long)((unsigned long long)e.offset_high << 32 | e.offset_low);
-    const long long size = e.on_device ? params.pixels_size : 4 * params.n_words;
+    const long long size = e.on_device ? params.pixels_size : 4ll * params.n_words;
     const uint8_t *memory = e.on_device ? params.pixels : reinterpret_cast<const uint8_t *>(params.words);
     plane = (long long)((unsigned long long)e.plane_high << 32 | e.plane_low);
     if (memory == nullptr || begin < 0 || begin > size || plane < 0 || plane > most || e.width < 1 || e.height < 1 ||
@@ -111,53 +101,54 @@ RVIT_DEVICE unsigned load_nv12(const rvit_image_entry &e, const uint8_t *memory,
            image_byte(luma + cb * (unsigned)e.blue_cb, 16) << 16;
 }
 
-/* The first pass over lines block .. stop; with the vertical pass first, `lines` are columns. A thread makes an output of several lines at
-   a time, so that it reads a weight once for them. */
-template <bool NV12>
-RVIT_DEVICE void sum_block(const rvit_image_entry &e, const uint8_t *memory, long long plane, const image_axis &axis, int block, int stop,
-                           uint32_t (*lines)[PREPROCESS_TILE])
+/* The first pass over lines block .. stop; with the vertical pass first, `lines` are columns. A thread makes an output of EACH lines at a
+   time, so that it reads a weight once for them. */
+template <bool NV12, int EACH>
+RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
+                           const image_axis &axis, int block, int stop, uint32_t (*lines)[PREPROCESS_TILE])
 {
-    enum { EACH = 4, STEP = PREPROCESS_LINES / EACH };
-    const int i = (int)threadIdx.x % PREPROCESS_TILE, line = (int)threadIdx.x / PREPROCESS_TILE;
-    if (i >= axis.n || block + line >= stop)
+    enum { STEP = PREPROCESS_THREADS / PREPROCESS_TILE };
+    const int i = (int)threadIdx.x % PREPROCESS_TILE;
+    if (i >= axis.n)
         return;
-    const image_taps taps = taps_of(axis, i);
+    const image_taps taps = taps_of(params, axis, i);
     const bool down = e.down_first != 0;
-    const int step = down ? e.stride : e.pixel_size;
-    const long long across = down ? e.pixel_size : e.stride;
-    unsigned sums[EACH][3];
-    const uint8_t *pixel[EACH];
+    const int step = down ? e.stride : e.pixel_size, red = e.red, green = e.green, blue = e.blue;
+    const long long across = down ? e.pixel_size : e.stride, far = across * STEP;
+    for (int line = block + (int)threadIdx.x / PREPROCESS_TILE; line < stop; line += EACH * STEP) {
+        const uint8_t *pixel = memory + line * across + (long long)taps.first * step;
+        const int32_t *at = params.words + taps.weights;
+        unsigned sums[EACH][3];
 #pragma unroll
-    for (int r = 0; r < EACH; r++) {
-        pixel[r] = memory + min(block + line + r * STEP, stop - 1) * across + (long long)taps.first * step;
-        sums[r][0] = sums[r][1] = sums[r][2] = 1u << (axis.bits - 1);
-    }
-    const int32_t *at = taps.weights;
-    for (int k = 0; k < taps.count; k++, at += axis.n_axis) {
-        const unsigned weight = (unsigned)*at;
+        for (int r = 0; r < EACH; r++)
+            sums[r][0] = sums[r][1] = sums[r][2] = 1u << (axis.bits - 1);
+#pragma unroll 1
+        for (int k = 0; k < taps.count; k++, at += axis.n_axis, pixel += step) {
+            const unsigned weight = (unsigned)*at;
 #pragma unroll
-        for (int r = 0; r < EACH; r++) {
-            if (r > 0 && block + line + r * STEP >= stop)
-                continue;
-            if (NV12) {
-                const int here = taps.first + k, there = block + line + r * STEP;
-                const unsigned value = load_nv12(e, memory, plane, down ? there : here, down ? here : there);
-                sums[r][0] += weight * (value & 255u);
-                sums[r][1] += weight * (value >> 8 & 255u);
-                sums[r][2] += weight * (value >> 16);
-            } else {
-                sums[r][0] += weight * pixel[r][e.red];
-                sums[r][1] += weight * pixel[r][e.green];
-                sums[r][2] += weight * pixel[r][e.blue];
-                pixel[r] += step;
+            for (int r = 0; r < EACH; r++) {
+                if (line + r * STEP >= stop)
+                    continue;
+                if (NV12) {
+                    const int here = taps.first + k, there = line + r * STEP;
+                    const unsigned value = load_nv12(e, memory, plane, down ? there : here, down ? here : there);
+                    sums[r][0] += weight * (value & 255u);
+                    sums[r][1] += weight * (value >> 8 & 255u);
+                    sums[r][2] += weight * (value >> 16);
+                } else {
+                    const uint8_t *p = pixel + r * far;
+                    sums[r][0] += weight * p[red];
+                    sums[r][1] += weight * p[green];
+                    sums[r][2] += weight * p[blue];
+                }
             }
         }
-    }
 #pragma unroll
-    for (int r = 0; r < EACH; r++)
-        if (block + line + r * STEP < stop)
-            lines[line + r * STEP][i] =
-                image_byte(sums[r][0], axis.bits) | image_byte(sums[r][1], axis.bits) << 8 | image_byte(sums[r][2], axis.bits) << 16;
+        for (int r = 0; r < EACH; r++)
+            if (line + r * STEP < stop)
+                lines[line + r * STEP - block][i] =
+                    image_byte(sums[r][0], axis.bits) | image_byte(sums[r][1], axis.bits) << 8 | image_byte(sums[r][2], axis.bits) << 16;
+    }
 }
 
 /* Writes what the picture covers of the tile at (x, y) into made. Every thread calls it. */
@@ -173,22 +164,25 @@ RVIT_DEVICE void resize_tile(const rvit_cu_preprocess_params &params, const rvit
         !axis_of(params, e.y_axis, e.bottom - e.top, y0 - e.top, y1 - y0, e.height, e.y_bits, down))
         return;
     const bool turned = e.down_first != 0;
-    const image_axis &first = turned ? down : across, &second = turned ? across : down;
+    const image_axis first = turned ? down : across, second = turned ? across : down;
     const int i = (int)threadIdx.x % PREPROCESS_TILE, j = (int)threadIdx.x / PREPROCESS_TILE;
     const bool mine = i < first.n && j < second.n;
-    const image_taps taps = taps_of(second, min(j, second.n - 1)), last = taps_of(second, second.n - 1);
-    const int begin = taps_of(second, 0).first, end = last.first + last.count;
+    const image_taps last = taps_of(params, second, second.n - 1);
+    const int begin = taps_of(params, second, 0).first, end = last.first + last.count;
     unsigned sums[3] = {1u << (second.bits - 1), 1u << (second.bits - 1), 1u << (second.bits - 1)};
     for (int block = begin; block < end; block += PREPROCESS_LINES) {
         const int stop = min(end, block + (int)PREPROCESS_LINES);
         if (e.read == RVIT_IMAGE_READ_NV12)
-            sum_block<true>(e, memory, plane, first, block, stop, lines);
+            sum_block<true, 1>(params, e, memory, plane, first, block, stop, lines);
         else
-            sum_block<false>(e, memory, plane, first, block, stop, lines);
+            sum_block<false, 4>(params, e, memory, plane, first, block, stop, lines);
         block_sync();
-        for (int line = max(block, taps.first); mine && line < min(stop, taps.first + taps.count); line++) {
-            const unsigned weight = (unsigned)taps.weights[(long long)(line - taps.first) * second.n_axis];
-            const unsigned value = lines[line - block][i];
+        /* Looked up anew for each block, so that it takes no registers through the first pass. */
+        const image_taps taps = taps_of(params, second, min(j, second.n - 1));
+        const int32_t *at = params.words + taps.weights + (long long)(max(block, taps.first) - taps.first) * second.n_axis;
+        const int until = mine ? min(stop, taps.first + taps.count) : 0;
+        for (int line = max(block, taps.first); line < until; line++, at += second.n_axis) {
+            const unsigned weight = (unsigned)*at, value = lines[line - block][i];
             sums[0] += weight * (value & 255u);
             sums[1] += weight * (value >> 8 & 255u);
             sums[2] += weight * (value >> 16);
