@@ -10,6 +10,7 @@
 #include <jerror.h>
 #include <png.h>
 
+#include "orientation.h"
 #include "regular_file.h"
 
 /* Encoders write about ten scans, at most about twenty; the largest picture may have as many. */
@@ -253,15 +254,23 @@ static bool decode(const void *data, size_t size, bool size_only, struct image *
     static const uint8_t png_magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     static const uint8_t jpeg_magic[3] = {0xff, 0xd8, 0xff};
     struct decoder input = {.data = data, .size = size, .size_only = size_only, .error = error};
+    int orientation;
     bool ok;
     if (size == 0)
         return fail(error, "the file is empty");
-    if (size >= sizeof png_magic && memcmp(data, png_magic, sizeof png_magic) == 0)
+    if (size >= sizeof png_magic && memcmp(data, png_magic, sizeof png_magic) == 0) {
         ok = png_decode(&input);
-    else if (size >= sizeof jpeg_magic && memcmp(data, jpeg_magic, sizeof jpeg_magic) == 0)
+        orientation = orientation_of_png(data, size);
+    } else if (size >= sizeof jpeg_magic && memcmp(data, jpeg_magic, sizeof jpeg_magic) == 0) {
         ok = jpeg_decode(&input);
-    else
+        orientation = orientation_of_jpeg(data, size);
+    } else {
         return fail(error, "neither a PNG nor a JPEG image");
+    }
+    if (ok && size_only && orientation_swaps(orientation))
+        input.result = (struct image){input.result.height, input.result.width, NULL};
+    else if (ok && !size_only)
+        ok = orientation_apply(orientation, &input.result, error);
     if (ok)
         *out = input.result;
     else
