@@ -39,7 +39,7 @@ static bool fail_errno(struct image_error *error, const char *what)
     return false;
 }
 
-static bool check_size(int32_t width, int32_t height, struct image_error *error)
+bool image_check_size(int32_t width, int32_t height, struct image_error *error)
 {
     if (width > 0 && height > 0 && (int64_t)width * height <= IMAGE_MAX_PIXELS)
         return true;
@@ -49,7 +49,7 @@ static bool check_size(int32_t width, int32_t height, struct image_error *error)
 
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error)
 {
-    if (!check_size(width, height, error))
+    if (!image_check_size(width, height, error))
         return false;
     uint8_t *pixels = malloc((size_t)width * (size_t)height * 3);
     if (!pixels)
@@ -106,7 +106,7 @@ static bool png_read_all(png_structp png, png_infop info, struct decoder *input)
     if (input->size_only) {
         input->result.width = width;
         input->result.height = height;
-        return check_size(width, height, input->error);
+        return image_check_size(width, height, input->error);
     }
     png_set_strip_16(png);
     png_set_expand(png); /* palette to RGB, grey of 1, 2 and 4 bits to 8, transparency to alpha */
@@ -207,7 +207,7 @@ static bool jpeg_read_all(struct jpeg_decoder *self)
     if (input->size_only) {
         input->result.width = width;
         input->result.height = height;
-        return check_size(width, height, input->error);
+        return image_check_size(width, height, input->error);
     }
     const int n_components = jpeg->num_components;
     if (n_components != 1 && n_components != 3 && n_components != 4) {

@@ -26,6 +26,8 @@ struct image_error {
 /* Larger pictures are rejected before memory is allocated for them. */
 #define IMAGE_MAX_PIXELS ((int64_t)200 * 1000 * 1000)
 
+/* Whether the size is within the limit. */
+bool image_check_size(int32_t width, int32_t height, struct image_error *error);
 /* Allocates the pixels; their values are undefined. */
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error);
 void image_free(struct image *picture);
