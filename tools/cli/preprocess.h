@@ -35,6 +35,8 @@ struct preprocess_geometry {
     int64_t width, height, left, top;
 };
 struct preprocess_geometry preprocess_plan(const struct preprocess *recipe, int32_t width, int32_t height);
+/* The same; whole: of a tile, as below. */
+struct preprocess_geometry preprocess_geometry_of(const struct preprocess *recipe, int32_t width, int32_t height, bool whole);
 
 /* out f32 [3, height, width] of a picture, or (whole) of one that is squashed to the input whatever the recipe says, a tile of a sheet.
    view, if given, receives the input as 8-bit pixels. */
