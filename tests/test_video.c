@@ -101,6 +101,48 @@ static void test_layouts(void **state)
     image_free(&b);
 }
 
+/* What FFmpeg (libswscale 9, flags neighbor+accurate_rnd+full_chroma_int) makes of a frame of 8 x 4 pixels: BT.601 limited and full, BT.709
+   limited and full. */
+static const uint8_t ffmpeg[4][96] = {
+    {35,  11,  0,  33,  10,  0,   104, 200, 115, 131, 227, 142, 62, 10, 0,  80,  29,  0,   188, 117, 189, 205, 134, 205,
+     206, 182, 74, 255, 238, 130, 0,   50,  0,   164, 255, 175, 79, 28, 0,  69,  17,  0,   250, 179, 251, 178, 107, 179,
+     70,  157, 41, 0,   68,  0,   118, 120, 122, 25,  27,  29,  16, 56, 19, 173, 213, 177, 169, 121, 35,  191, 144, 57,
+     37,  124, 8,  78,  165, 49,  199, 201, 202, 44,  46,  47,  2,  42, 5,  230, 255, 234, 135, 88,  1,   44,  0,   0},
+    {46,  26,  0,  45,  25,  0,   105, 189, 114, 128, 212, 137, 70, 25, 0,  86,  41,  0,   178, 116, 179, 192, 130, 193,
+     193, 173, 78, 241, 221, 126, 0,   60,  0,   156, 240, 165, 85, 40, 0,  76,  31,  0,   231, 169, 232, 169, 107, 170,
+     75,  151, 50, 0,   75,  0,   118, 119, 121, 38,  39,  41,  29, 64, 32, 164, 199, 167, 162, 120, 44,  181, 139, 63,
+     47,  123, 22, 82,  158, 57,  187, 188, 190, 54,  55,  57,  17, 52, 20, 213, 248, 216, 133, 91,  15,  55,  13,  0},
+    {38,  7,   0,  37,  6,   0,   97,  186, 113, 124, 213, 140, 68, 9,  0,  86,  28,  0,   193, 128, 191, 210, 145, 207,
+     209, 178, 69, 255, 234, 125, 0,   36,  0,   157, 245, 173, 85, 27, 0,  75,  16,  0,   255, 190, 253, 183, 118, 181,
+     64,  142, 37, 0,   53,  0,   118, 120, 122, 25,  27,  29,  13, 50, 18, 170, 207, 176, 174, 121, 31,  196, 143, 53,
+     31,  109, 5,  72,  150, 45,  198, 201, 202, 44,  46,  48,  0,  36, 4,  227, 255, 233, 140, 87,  0,   50,  0,   0},
+    {49,  22,  0,  48,  21,  0,   98,  176, 112, 121, 199, 135, 75, 24, 0,  91,  40,  0,   183, 126, 181, 197, 140, 195,
+     196, 169, 73, 244, 217, 121, 0,   47,  0,   149, 227, 163, 90, 39, 0,  81,  30,  0,   236, 179, 234, 174, 117, 172,
+     70,  138, 46, 0,   62,  0,   117, 119, 121, 37,  39,  41,  26, 59, 31, 161, 194, 166, 167, 120, 40,  186, 139, 59,
+     42,  110, 18, 77,  145, 53,  186, 188, 190, 53,  55,  57,  14, 47, 19, 210, 243, 215, 138, 91,  11,  60,  13,  0},
+};
+
+static void test_ffmpeg(void **state)
+{
+    (void)state;
+    uint8_t frame[48];
+    uint32_t random = 12345;
+    for (int i = 0; i < 48; i++) {
+        random = random * 1664525u + 1013904223u;
+        frame[i] = (uint8_t)(i < 32 ? 16 + (random >> 24) % 220 : 72 + (random >> 24) % 113);
+    }
+    for (int kind = 0; kind < 4; kind++) {
+        const struct video video = {.width = 8, .height = 4, .format = VIDEO_NV12, .matrix = kind >> 1, .range = kind & 1};
+        struct image out = new_picture(&video);
+        assert_int_equal(video_frame_size(&video), sizeof frame);
+        video_to_rgb(&video, frame, &out);
+        for (int i = 0; i < 96; i++)
+            if (abs(out.pixels[i] - ffmpeg[kind][i]) > 1)
+                fail_msg("kind %d, value %d: %d, FFmpeg's %d", kind, i, out.pixels[i], ffmpeg[kind][i]);
+        image_free(&out);
+    }
+}
+
 static void test_packed(void **state)
 {
     (void)state;
@@ -144,10 +186,8 @@ static void test_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_equations),
-        cmocka_unit_test(test_layouts),
-        cmocka_unit_test(test_packed),
-        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_equations), cmocka_unit_test(test_layouts), cmocka_unit_test(test_ffmpeg),
+        cmocka_unit_test(test_packed),    cmocka_unit_test(test_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

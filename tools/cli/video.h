@@ -24,8 +24,8 @@ bool video_parse_size(const char *text, struct video *out, struct image_error *e
 /* Bytes of a frame. Odd edges have half a chroma sample more. */
 size_t video_frame_size(const struct video *self);
 
-/* A chroma sample covers its two by two pixels, as in FFmpeg's default scaler and in libyuv. Values are rounded to nearest. out: of the
-   video's size. */
+/* A chroma sample covers its two by two pixels, as in libyuv. Values are the equations' in fixed point, rounded to nearest: within 1 of
+   FFmpeg's with -sws_flags neighbor+accurate_rnd+full_chroma_int. out: of the video's size. */
 void video_to_rgb(const struct video *self, const uint8_t *frame, const struct image *out);
 
 #endif
