@@ -47,7 +47,8 @@ for threads in 1 4; do
     small_run 1 "$folder/many/13.png" "$cat" "$folder/many" --threads $threads --prune l2 --blocks 1 --overlay "$folder/overlay$threads.png"
 done
 small_run 0 "$cat" --prune l2 --blocks 1 --overlay "$folder/overlay.png"
-cmp -s "$folder/overlay.png" "$folder/overlay1.png" && cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another picture"
+cmp -s "$folder/overlay.png" "$folder/overlay1.png" || fail "the overlay of another picture, with one thread"
+cmp -s "$folder/overlay.png" "$folder/overlay4.png" || fail "the overlay of another picture, with four threads"
 
 # a JPEG that is cut off, and one that lies on its side
 turned=$(dirname "$0")/data/turned.jpg # 10 x 7 pixels, made by Pillow, with EXIF orientation 6
@@ -132,9 +133,24 @@ line_has 5 '"n_images": 3'
 # a reader that goes away
 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray <"$folder/frames" 2>"$folder/err" | head -n 1 >"$folder/out"
 out '^model '
+# a terminal sees how far it is, and how fast
+if command -v script >/dev/null; then
+    slowly="for i in 1 2 3 4 5; do head -c 600 $folder/frames; sleep 0.3; done"
+    watched() {
+        what="$* (watched)"
+        local command="$tool classify $small - --backend cpu --size 30x20 --format gray --quiet $*"
+        script -qec "sh -c '($slowly) | $command'" /dev/null </dev/null >"$folder/out" 2>&1
+        tr '\r' '\n' <"$folder/out" >"$folder/err"
+    }
+    watched
+    err '^[3-5] images  [0-9.]+ images/s'
+    watched --limit 5
+    err '^\[#+\.*\] +[68]0 %  [34] of 5 images  [0-9.]+ images/s  [0-9]+ s left'
+fi
 # what does not go together
 for arguments in "-" "- --size 30x20" "- --format nv12" "- --size 30 --format nv12" "- --size 0x5 --format nv12" \
-    "- --size 30x20x3 --format nv12" "- --size 100000x100000 --format nv12" "- --size 30x20 --format mjpeg" "- $cat --size 30x20 --format nv12" \
+    "- --size 30x20x3 --format nv12" "- --size 100000x100000 --format nv12" "- --size 30x20 --format mjpeg" \
+    "- $cat --size 30x20 --format nv12" \
     "- --size 30x20 --format nv12 --tiles 10" "- --size 30x20 --format nv12 --expect $cat" "- --size 30x20 --format rgb24 --range full" \
     "- --size 30x20 --format nv12 --matrix bt2020" "$cat --size 30x20" "$cat --range full" "$cat --json --ndjson"; do
     # shellcheck disable=SC2086

@@ -123,7 +123,8 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .texts = texts,
                             .n_classes = n_classes,
                             .n_stages = n_stages,
-                            .compact = n_images >= COMPACT_FROM};
+                            .compact = n_images >= COMPACT_FROM,
+                            .start = now()};
     self->n_top = options->top < n_classes ? options->top : n_classes;
     for (int32_t s = 0; s < n_stages; s++)
         self->fewest[s] = INT32_MAX;
@@ -242,9 +243,10 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
     json_t *failed = json_array();
     for (int32_t i = 0; i < inputs->n_failures; i++)
         json_array_append_new(failed, json_failure(inputs, &inputs->failures[i]));
-    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
+    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
                                json_number(self->seconds), "images_per_second",
-                               self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "exit_code", code);
+                               self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
+                               json_number(now() - self->start), "exit_code", code);
     if (self->n_expected)
         json_object_set_new(object, "top1", json_number((double)self->n_right / (double)self->n_expected));
     return object;
@@ -279,8 +281,8 @@ static void print_epilogue(const struct report *self)
     }
     if (self->n_stages == 0)
         printf("tokens kept  all %d\n", self->engine->model_info.tokens);
-    printf("speed        %.1f images/s: %lld image%s in %.3f s of runs, decoding and resizing not counted\n", n / self->seconds,
-           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds);
+    printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
+           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / (now() - self->start));
     if (self->has_overlay)
         print_line("overlay      ", self->options->overlay);
     if (self->has_features)

@@ -21,6 +21,7 @@ struct report {
     /* sums over the images so far */
     int64_t n_images, n_right, n_expected;
     double seconds; /* in runs */
+    double start;
     double tokens[RVIT_PRUNE_MAX_STAGES];
     int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
 };
