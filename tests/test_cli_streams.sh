@@ -60,6 +60,13 @@ small_run 1 "$folder/cut.jpg" "$cat"
 err "^raggedvit: $folder/cut.jpg: broken JPEG: "
 out '^speed .* 1 image '
 
+small_run 0 "$turned" "$cat" --fast-decode --json # nothing to reduce
+"$json_get" images.1.logits.0 <"$folder/out" >"$folder/fast"
+small_run 0 "$turned" "$cat" --json
+[ "$("$json_get" images.1.logits.0 <"$folder/out")" = "$(cat "$folder/fast")" ] || fail "--fast-decode changes what is not reduced"
+small_run 1 "$folder/cut.jpg" "$cat" --fast-decode
+err "^raggedvit: $folder/cut.jpg: broken JPEG: "
+
 # frames: a picture's pixels give what the picture gives
 "$raw_pixels" "$cat" "$cat" "$cat" >"$folder/frames" || fail "no frames"
 frames() { # CODE ARGUMENT...: with the frames of the file

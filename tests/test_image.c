@@ -16,6 +16,7 @@
 #include <png.h>
 
 #include "tools/cli/image.h"
+#include "tools/cli/preprocess.h"
 #include "tools/cli/resize.h"
 
 #include "image_files.h"
@@ -477,6 +478,84 @@ static void test_jpeg_of_many_scans(void **state)
     expect_scans(5000, 4000, 20000, "a JPEG of 201 or more scans of 20000000 pixels");
 }
 
+static struct bytes make_jpeg(const struct image *picture, int quality)
+{
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr manager;
+    uint8_t *file = NULL;
+    unsigned long size = 0;
+    jpeg.err = jpeg_std_error(&manager);
+    jpeg_create_compress(&jpeg);
+    jpeg_mem_dest(&jpeg, &file, &size);
+    jpeg.image_width = (JDIMENSION)picture->width;
+    jpeg.image_height = (JDIMENSION)picture->height;
+    jpeg.input_components = 3;
+    jpeg.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&jpeg);
+    jpeg_set_quality(&jpeg, quality, TRUE);
+    jpeg_start_compress(&jpeg, TRUE);
+    while (jpeg.next_scanline < jpeg.image_height) {
+        JSAMPROW line = picture->pixels + 3 * (size_t)jpeg.next_scanline * (size_t)picture->width;
+        jpeg_write_scanlines(&jpeg, &line, 1);
+    }
+    jpeg_finish_compress(&jpeg);
+    jpeg_destroy_compress(&jpeg);
+    return (struct bytes){file, size};
+}
+
+/* The smallest size that is large enough is decoded; what the model sees of it differs little, and lies in the same place. */
+static void test_reduced_jpeg(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t least_width, least_height, width, height;
+    } cases[] = {{1600, 10, 1600, 1072}, {800, 1, 800, 536}, {801, 536, 1600, 1072}, {400, 269, 800, 536},    {400, 268, 400, 268},
+                 {200, 134, 200, 134},   {1, 1, 200, 134},   {0, 0, 1600, 1072},     {2000, 2000, 1600, 1072}};
+    const struct preprocess recipe = preprocess_deit(112);
+    struct image rough = make_image(NOISE, 120, 80), photo = resized(&rough, 1600, 1072), odd = resized(&rough, 1604, 1073), picture,
+                 views[2];
+    struct image_error error;
+    const struct bytes file = make_jpeg(&photo, 90), odd_file = make_jpeg(&odd, 90);
+    static float values[3 * 112 * 112];
+    write_bytes(file.data, file.size);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(image_load_reduced(path, cases[i].least_width, cases[i].least_height, &picture, &error));
+        if (picture.width != cases[i].width || picture.height != cases[i].height)
+            fail_msg("at least %d x %d: %d x %d", cases[i].least_width, cases[i].least_height, picture.width, picture.height);
+        image_free(&picture);
+    }
+    const struct preprocess_geometry plan = preprocess_plan(&recipe, 1600, 1072);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_true(image_load_reduced(path, 3 * i * (int32_t)plan.width, 3 * i * (int32_t)plan.height, &picture, &error));
+        assert_int_equal(picture.width, i ? 800 : 1600);
+        assert_true(preprocess_planned(image_whole(&picture), &recipe, plan, values, &views[i], &error));
+        image_free(&picture);
+    }
+    double sum = 0;
+    int largest = 0;
+    for (size_t i = 0; i < byte_count(&views[0]); i++) {
+        const int difference = abs(views[0].pixels[i] - views[1].pixels[i]);
+        sum += difference;
+        largest = difference > largest ? difference : largest;
+    }
+    const double mean = sum / (double)byte_count(&views[0]);
+    if (mean > 1 || largest > 12 || largest == 0)
+        fail_msg("the view differs by %.2f in the mean, by %d at most", mean, largest);
+    print_message("the view differs by %.2f in the mean, by %d at most\n", mean, largest);
+    write_bytes(odd_file.data, odd_file.size); /* 1073 lines are no multiple of 2 */
+    assert_true(image_load_reduced(path, 10, 10, &picture, &error));
+    assert_int_equal(picture.width, 1604);
+    image_free(&picture);
+    assert_int_equal(unlink(path), 0);
+    image_free(&odd);
+    free(odd_file.data);
+    image_free(&views[0]);
+    image_free(&views[1]);
+    image_free(&rough);
+    image_free(&photo);
+    free(file.data);
+}
+
 struct written {
     struct bytes bytes;
     size_t capacity;
@@ -563,6 +642,7 @@ int main(void)
         cmocka_unit_test(test_cmyk_kinds),           cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_write_and_load),       cmocka_unit_test(test_size_limit),
         cmocka_unit_test(test_jpeg_of_many_scans),   cmocka_unit_test(test_png_of_large_comments),
+        cmocka_unit_test(test_reduced_jpeg),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

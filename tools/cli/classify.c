@@ -151,7 +151,9 @@ static int run_batches(struct classify *self)
             return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
         }
         if (self->options->overlay && self->report.n_images == 0) {
+            const double begin = now();
             code = write_overlay(self);
+            self->report.start += now() - begin; /* no part of the speed */
             self->report.has_overlay = code == EXIT_OK;
             if (code == EXIT_FAULT)
                 return code;
@@ -188,6 +190,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     if (code == EXIT_OK)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
+    self->inputs.reduces = options->fast_decode;
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
     const bool is_endless = self->inputs.video && self->inputs.total == 0;

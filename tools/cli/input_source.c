@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#define REDUCED_LEAST 3
+
 int input_source_open(const struct inputs *inputs, struct input_source *out)
 {
     *out = (struct input_source){.inputs = inputs, .stop_pipe = {-1, -1}};
@@ -202,13 +204,31 @@ static bool copy_view(struct image_view view, struct image *out, struct image_er
     return true;
 }
 
-static bool load(const struct inputs *inputs, struct input_work *work, struct image *out)
+/* At no less than REDUCED_LEAST times the size that the picture is resized to: what libjpeg leaves out, the filter lets through in part. */
+static bool load_reduced(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
 {
-    if (!work->frame)
-        return image_load(work->input.path, out, &work->error);
-    if (!image_create(inputs->video->width, inputs->video->height, out, &work->error))
+    int32_t width, height;
+    if (!image_load_size(work->input.path, &width, &height, &work->error))
         return false;
-    video_to_rgb(inputs->video, work->frame, out);
+    *out_plan = preprocess_plan(inputs->recipe, width, height);
+    const int64_t least_width = REDUCED_LEAST * out_plan->width, least_height = REDUCED_LEAST * out_plan->height;
+    if (least_width > width || least_height > height)
+        return image_load(work->input.path, out, &work->error);
+    return image_load_reduced(work->input.path, (int32_t)least_width, (int32_t)least_height, out, &work->error);
+}
+
+static bool load(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
+{
+    if (!work->frame && inputs->reduces)
+        return load_reduced(inputs, work, out, out_plan);
+    if (work->frame) {
+        if (!image_create(inputs->video->width, inputs->video->height, out, &work->error))
+            return false;
+        video_to_rgb(inputs->video, work->frame, out);
+    } else if (!image_load(work->input.path, out, &work->error)) {
+        return false;
+    }
+    *out_plan = preprocess_plan(inputs->recipe, out->width, out->height);
     return true;
 }
 
@@ -221,10 +241,11 @@ bool input_work_prepare(const struct inputs *inputs, struct input_work *work, fl
         return preprocess_picture(view, inputs->recipe, true, out_values, NULL, &work->error) &&
                (!out_picture || copy_view(view, out_picture, &work->error));
     }
+    struct preprocess_geometry plan;
     struct image picture;
-    if (!load(inputs, work, &picture))
+    if (!load(inputs, work, &picture, &plan))
         return false;
-    const bool ok = preprocess_picture(image_whole(&picture), inputs->recipe, false, out_values, NULL, &work->error);
+    const bool ok = preprocess_planned(image_whole(&picture), inputs->recipe, plan, out_values, NULL, &work->error);
     if (ok && out_picture)
         *out_picture = picture;
     else

@@ -20,6 +20,7 @@ struct inputs {
     int32_t n_paths, capacity;
     const struct preprocess *recipe;
     const struct video *video; /* of the frames on standard input; NULL: there are files */
+    bool reduces;              /* JPEGs far larger than what they are resized to are not decoded in full */
     int32_t tiles;             /* pixels; 0: whole images */
     int64_t limit;             /* INT64_MAX: none */
     int64_t total;   /* number of images or tiles according to the headers, at most the limit; of frames the limit, or 0: unknown */

@@ -34,7 +34,7 @@ struct options {
     const char *text_embeddings, *text_tensor; /* NULL: the model's own head */
     const char *video_size;
     struct video video; /* on standard input; format VIDEO_NONE: the images are files */
-    bool json, ndjson, quiet, tensors, grid;
+    bool json, ndjson, quiet, tensors, grid, fast_decode;
 };
 
 /* Parses the whole command line and runs its command; returns the exit code. */

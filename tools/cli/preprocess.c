@@ -122,9 +122,14 @@ static bool prepare_float(struct image_view source, const struct preprocess *rec
 bool preprocess_picture(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
                         struct image_error *error)
 {
+    return preprocess_planned(source, recipe, preprocess_geometry_of(recipe, source.width, source.height, whole), out, view, error);
+}
+
+bool preprocess_planned(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, float *out,
+                        struct image *view, struct image_error *error)
+{
     struct image own;
     const bool in_float = recipe->like == PREPROCESS_HF_FLOAT;
-    const struct preprocess_geometry plan = preprocess_geometry_of(recipe, source.width, source.height, whole);
     if (plan.width < 1 || plan.height < 1) {
         snprintf(error->text, sizeof error->text, "%d x %d pixels are too thin to be resized to %d x %d", source.width, source.height,
                  recipe->resize_width, recipe->resize_height);

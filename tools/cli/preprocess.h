@@ -43,6 +43,10 @@ struct preprocess_geometry preprocess_geometry_of(const struct preprocess *recip
 bool preprocess_picture(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
                         struct image_error *error);
 
+/* The same, with the geometry of another picture: of the one that source is a smaller copy of. */
+bool preprocess_planned(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, float *out,
+                        struct image *view, struct image_error *error);
+
 /* (x / 255 - mean) / deviation of a view, one plane for each channel. */
 void preprocess_normalize(const struct image *view, const struct preprocess *recipe, float *out);
 
