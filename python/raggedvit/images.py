@@ -206,10 +206,13 @@ def workers() -> concurrent.futures.ThreadPoolExecutor:
         return _workers
 
 
-def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8]) -> NDArray[np.float32]:
+def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
+            failures: dict[int, RaggedVitError] | None = None) -> NDArray[np.float32]:
     """A batch of a model's inputs, float32 [n, 3, height, width]. pictures: files and arrays, of different sizes; or uint8 [n, height, width,
-    3]. They are read and prepared on threads. Raises RaggedVitError for the first that cannot be, and names it: BAD_FILE, INVALID_ARGUMENT."""
+    3]. They are read and prepared on threads. Raises RaggedVitError for the first that cannot be, and names it: BAD_FILE, INVALID_ARGUMENT;
+    with `failures` such pictures are left out of the batch, and their numbers and errors are put there."""
     out = np.empty((len(pictures), 3, recipe.height, recipe.width), np.float32)
+    good = []
 
     def work(number: int) -> None:
         pixels = _pixels(number, pictures[number])
@@ -218,18 +221,21 @@ def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8]) -> 
         except RaggedVitError as error:
             raise RaggedVitError(error.status, f"picture {number}: {error}") from error
 
-    if len(pictures) == 1:
-        work(0)
-        return out
     done = [workers().submit(work, number) for number in range(len(pictures))]
     try:
-        for one in done:
-            one.result()
+        for number, one in enumerate(done):
+            try:
+                one.result()
+                good.append(number)
+            except RaggedVitError as error:
+                if failures is None:
+                    raise
+                failures[number] = error
     finally:  # nobody writes to the batch any more
         for one in done:
             one.cancel()
         concurrent.futures.wait(done)
-    return out
+    return out if len(good) == len(out) else out[good]
 
 
 def are_pictures(images: Any) -> bool:

@@ -127,6 +127,10 @@ class RecipeTest(unittest.TestCase):
         for bad in (good.astype(np.float32), good[:, :, 0], good.transpose(2, 0, 1), np.zeros((0, 5, 3), np.uint8), 7):
             self.fails(Status.INVALID_ARGUMENT, r"^picture 1 is .*; expected a path, or uint8 \[height, width, 3\]", images.prepare, recipe,
                        [good, bad, good])
+            failures = {}
+            batch = images.prepare(recipe, [good, bad, good[:, ::-1]], failures)
+            self.assertEqual([(number, error.status) for number, error in failures.items()], [(1, Status.INVALID_ARGUMENT)])
+            self.assertTrue((batch == images.prepare(recipe, [good, good[:, ::-1]])).all())
         self.fails(Status.INVALID_ARGUMENT, "^picture 0: 1 x 4000 pixels are too thin", images.prepare,
                    dataclasses.replace(recipe, fit="border"), [noise(1, 4000)])
 
