@@ -61,7 +61,7 @@ class Recipe:
         """Of a rvit_model_info. What nothing tells is as for DeiT, but for mean and std: UNSUPPORTED."""
         fit, filter, processor = (name_of(table, value) for table, value in
                                   ((FITS, info.fit), (FILTERS, info.filter), (PROCESSORS, info.processor)))
-        if "other" in (fit, filter):
+        if fit == "other" or filter not in ("unknown", "bilinear", "bicubic"):
             raise RaggedVitError(Status.UNSUPPORTED, "the model's files ask for pictures to be prepared in a way that is not known here; "
                                  "set model.recipe")
         if not info.std[0] > 0:
