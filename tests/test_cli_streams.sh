@@ -137,6 +137,13 @@ done
 exec 3>&-
 wait $reader || fail "the stream's exit code"
 line_has 5 '"n_images": 3'
+# --limit ends it, though the pipe stays open
+timeout 20 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray --limit 1 <"$folder/pipe" >"$folder/out" 2>"$folder/err" &
+reader=$!
+exec 3>"$folder/pipe"
+head -c 900 "$folder/frames" >&3
+wait $reader || fail "--limit does not end a live stream"
+exec 3>&-
 # a reader that goes away
 "$tool" classify "$small" - --backend cpu --size 30x20 --format gray <"$folder/frames" 2>"$folder/err" | head -n 1 >"$folder/out"
 out '^model '

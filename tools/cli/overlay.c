@@ -47,7 +47,7 @@ static void blend(uint8_t *pixel, float colour, float amount)
    the view begins in it. */
 static int32_t *make_axis(int32_t n_pixels, int64_t full, int64_t start, int32_t patch_size, int32_t n_patches)
 {
-    int32_t *out = malloc((size_t)n_pixels * sizeof *out);
+    int32_t *out = calloc((size_t)n_pixels, sizeof *out);
     for (int32_t i = 0; out && i < n_pixels; i++) {
         const double patch = floor(((i + 0.5) * (double)full / n_pixels - (double)start) / patch_size);
         out[i] = patch >= 0 && patch < n_patches ? (int32_t)patch : UNSEEN;
