@@ -237,7 +237,8 @@ kept() { # STAGE: what the image of "$folder/out" kept after it, one a line
         tr -d ' ' | tr ',' '\n' | awk -v n="$n" '{print} END {exit NR != n}'
 }
 for policy in "l2" "l2-threshold --threshold 40" "evit" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" "ats --samples 60" \
-    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random" "received" "fastervlm --keep 0.2" "hiprune --keep 0.6 --alpha 0.4 --object-block 2"; do
+    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random" "received" "fastervlm --keep 0.2" \
+    "hiprune --keep 0.6 --alpha 0.4 --object-block 2"; do
     # shellcheck disable=SC2086
     run 0 "$cat" --top 1 --json --prune $policy
     no_err
