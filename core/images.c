@@ -10,7 +10,7 @@
 #include "core/device.h"
 #include "core/entry.h"
 #include "core/image_table.h"
-#include "core/resample.h"
+#include "core/resize_axis.h"
 
 _Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");
 _Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "pictures may be larger than their readers think");
@@ -19,7 +19,7 @@ enum { MAX_TARGET = RVIT_IMAGE_MAX_TARGET, REMEMBERED = 8 };
 
 /* Outputs start .. start + n_outputs - 1 of an axis, as they are written. */
 typedef struct window {
-    rvit_resample_axis axis;
+    rvit_resize_axis axis;
     int64_t start;
     int32_t n_outputs;
 } window;
@@ -195,26 +195,26 @@ static int32_t *words(const writer *w, int64_t at, int64_t n)
 static void write_nearest(const window *wanted, int32_t *out)
 {
     const int32_t n = wanted->n_outputs;
-    double place = rvit_resample_begin(&wanted->axis);
+    double place = rvit_resize_begin(&wanted->axis);
     for (int64_t i = 0; i < wanted->start; i++)
-        place = rvit_resample_next(&wanted->axis, place);
-    for (int32_t i = 0; i < n; i++, place = rvit_resample_next(&wanted->axis, place)) {
+        place = rvit_resize_next(&wanted->axis, place);
+    for (int32_t i = 0; i < n; i++, place = rvit_resize_next(&wanted->axis, place)) {
         out[i] = clamp((int64_t)place, wanted->axis.in_size - 1);
         out[n + i] = 1;
-        out[2 * n + i] = 1 << RVIT_RESAMPLE_PILLOW_BITS;
+        out[2 * n + i] = 1 << RVIT_RESIZE_PILLOW_BITS;
     }
 }
 
 static void write_weights(const window *wanted, int bits, int32_t *out)
 {
-    const int32_t n = wanted->n_outputs, capacity = rvit_resample_capacity(&wanted->axis);
+    const int32_t n = wanted->n_outputs, capacity = rvit_resize_capacity(&wanted->axis);
     memset(out + 2 * (int64_t)n, 0, 4 * (size_t)n * (size_t)capacity);
     for (int32_t i = 0; i < n; i++) {
-        const rvit_resample_taps taps = rvit_resample_taps_of(&wanted->axis, wanted->start + i);
+        const rvit_resize_taps taps = rvit_resize_taps_of(&wanted->axis, wanted->start + i);
         out[i] = taps.first;
         out[n + i] = taps.count;
         for (int32_t k = 0; k < taps.count; k++)
-            out[(2 + (int64_t)k) * n + i] = rvit_resample_fixed(rvit_resample_weight(&wanted->axis, &taps, k), bits);
+            out[(2 + (int64_t)k) * n + i] = rvit_resize_fixed(rvit_resize_weight(&wanted->axis, &taps, k), bits);
     }
 }
 
@@ -234,13 +234,13 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
             *out_bits = w->axes[i].bits;
             return RVIT_OK;
         }
-    if (torch && wanted->axis.full_size > RVIT_RESAMPLE_LONGEST_TORCH_AXIS)
+    if (torch && wanted->axis.full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS)
         return refuse(RVIT_UNSUPPORTED, p, "the picture is too thin: resized it would be %lld pixels long",
                       (long long)wanted->axis.full_size);
-    const int64_t n = (int64_t)wanted->n_outputs * (2 + rvit_resample_capacity(&wanted->axis));
+    const int64_t n = (int64_t)wanted->n_outputs * (2 + rvit_resize_capacity(&wanted->axis));
     int32_t *out = words(w, w->at, n);
-    const int bits = torch && out != NULL ? rvit_resample_torch_bits(&wanted->axis) : RVIT_RESAMPLE_PILLOW_BITS;
-    if (out != NULL && wanted->axis.filter == RVIT_KERNEL_NEAREST)
+    const int bits = torch && out != NULL ? rvit_resize_torch_bits(&wanted->axis) : RVIT_RESIZE_PILLOW_BITS;
+    if (out != NULL && wanted->axis.filter == RVIT_RESIZE_NEAREST)
         write_nearest(wanted, out);
     else if (out != NULL)
         write_weights(wanted, bits, out);
@@ -253,18 +253,18 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
                                           : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "the weights of the pictures take too much memory");
 }
 
-static rvit_resample_kernel filter_of(rvit_filter filter)
+static rvit_resize_kernel filter_of(rvit_filter filter)
 {
-    static const rvit_resample_kernel filters[] = {
-        [RVIT_FILTER_BILINEAR] = RVIT_KERNEL_BILINEAR, [RVIT_FILTER_BICUBIC] = RVIT_KERNEL_BICUBIC,
-        [RVIT_FILTER_LANCZOS] = RVIT_KERNEL_LANCZOS,   [RVIT_FILTER_BOX] = RVIT_KERNEL_BOX,
-        [RVIT_FILTER_HAMMING] = RVIT_KERNEL_HAMMING,   [RVIT_FILTER_NEAREST] = RVIT_KERNEL_NEAREST};
+    static const rvit_resize_kernel filters[] = {
+        [RVIT_FILTER_BILINEAR] = RVIT_RESIZE_BILINEAR, [RVIT_FILTER_BICUBIC] = RVIT_RESIZE_BICUBIC,
+        [RVIT_FILTER_LANCZOS] = RVIT_RESIZE_LANCZOS,   [RVIT_FILTER_BOX] = RVIT_RESIZE_BOX,
+        [RVIT_FILTER_HAMMING] = RVIT_RESIZE_HAMMING,   [RVIT_FILTER_NEAREST] = RVIT_RESIZE_NEAREST};
     return filters[filter];
 }
 
 static rvit_status write_axes(writer *w, picture *p)
 {
-    const rvit_resample_kernel filter = filter_of(w->recipe.filter);
+    const rvit_resize_kernel filter = filter_of(w->recipe.filter);
     rvit_image_entry *e = &p->entry;
     const window x = {{filter, p->image.width, p->width}, p->left + e->left, e->right - e->left};
     const window y = {{filter, p->image.height, p->height}, p->top + e->top, e->bottom - e->top};

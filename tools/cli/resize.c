@@ -1,11 +1,11 @@
-/* One pass for each axis, with the weights of core/resample.h. A pass in integers starts at half a unit and clamps to 8 bits. */
+/* One pass for each axis, with the weights of core/resize_axis.h. A pass in integers starts at half a unit and clamps to 8 bits. */
 #include "resize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/resample.h"
+#include "core/resize_axis.h"
 
 /* The taps of the outputs of one axis. */
 struct taps {
@@ -24,9 +24,9 @@ static void taps_free(struct taps *self)
     free(self->reals);
 }
 
-static rvit_resample_kernel kernel_of(enum resize_filter filter)
+static rvit_resize_kernel kernel_of(enum resize_filter filter)
 {
-    return filter == RESIZE_BICUBIC ? RVIT_KERNEL_BICUBIC : RVIT_KERNEL_BILINEAR;
+    return filter == RESIZE_BICUBIC ? RVIT_RESIZE_BICUBIC : RVIT_RESIZE_BILINEAR;
 }
 
 static bool refuse(struct image_error *error, const char *text)
@@ -38,13 +38,13 @@ static bool refuse(struct image_error *error, const char *text)
 enum { TORCH_BITS = 0, REAL = -1 };
 
 /* Outputs start .. start + n_outputs - 1. bits: of the fractions, or one of the above. Must be freed even on failure. */
-static bool taps_create(const rvit_resample_axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out,
+static bool taps_create(const rvit_resize_axis *axis, int64_t start, int32_t n_outputs, int bits, struct taps *out,
                         struct image_error *error)
 {
-    const int32_t capacity = rvit_resample_capacity(axis);
+    const int32_t capacity = rvit_resize_capacity(axis);
     const size_t n = (size_t)n_outputs, n_weights = n * (size_t)capacity;
     *out = (struct taps){.n_outputs = n_outputs, .capacity = capacity};
-    if (bits == TORCH_BITS && axis->full_size > RVIT_RESAMPLE_LONGEST_TORCH_AXIS) {
+    if (bits == TORCH_BITS && axis->full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS) {
         snprintf(error->text, sizeof error->text, "the picture is too thin: resized it would be %lld pixels long",
                  (long long)axis->full_size);
         return false;
@@ -55,18 +55,18 @@ static bool taps_create(const rvit_resample_axis *axis, int64_t start, int32_t n
     out->reals = bits == REAL ? calloc(n_weights, sizeof *out->reals) : NULL;
     if (!out->first || !out->count || (bits == REAL ? !out->reals : !out->weights))
         return refuse(error, "out of memory");
-    out->bits = bits == TORCH_BITS ? rvit_resample_torch_bits(axis) : bits;
+    out->bits = bits == TORCH_BITS ? rvit_resize_torch_bits(axis) : bits;
     for (int32_t i = 0; i < n_outputs; i++) {
         const size_t at = (size_t)i * (size_t)capacity;
-        const rvit_resample_taps taps = rvit_resample_taps_of(axis, start + i);
+        const rvit_resize_taps taps = rvit_resize_taps_of(axis, start + i);
         out->first[i] = taps.first;
         out->count[i] = taps.count;
         for (int32_t j = 0; j < taps.count; j++) {
-            const double weight = rvit_resample_weight(axis, &taps, j);
+            const double weight = rvit_resize_weight(axis, &taps, j);
             if (bits == REAL)
                 out->reals[at + (size_t)j] = (float)weight;
             else
-                out->weights[at + (size_t)j] = rvit_resample_fixed(weight, out->bits);
+                out->weights[at + (size_t)j] = rvit_resize_fixed(weight, out->bits);
         }
     }
     return true;
@@ -144,9 +144,8 @@ static bool pass_both(struct image_view source, const struct taps *across, const
 bool resize_window(struct image_view source, const struct resize *how, const struct image *out, struct image_error *error)
 {
     struct taps across = {0}, down = {0};
-    const int bits = how->sums == RESIZE_PILLOW ? RVIT_RESAMPLE_PILLOW_BITS : TORCH_BITS;
-    const rvit_resample_axis x = {kernel_of(how->filter), source.width, how->width},
-                             y = {kernel_of(how->filter), source.height, how->height};
+    const int bits = how->sums == RESIZE_PILLOW ? RVIT_RESIZE_PILLOW_BITS : TORCH_BITS;
+    const rvit_resize_axis x = {kernel_of(how->filter), source.width, how->width}, y = {kernel_of(how->filter), source.height, how->height};
     const bool down_first =
         how->sums == RESIZE_PILLOW && how->height < source.height && source.height - how->height > 2 * (source.width - how->width);
     bool ok = taps_create(&x, how->left, out->width, bits, &across, error) && taps_create(&y, how->top, out->height, bits, &down, error);
@@ -173,8 +172,7 @@ bool resize_window_float(struct image_view source, const struct resize *how, int
                          struct image_error *error)
 {
     struct taps across = {0}, down = {0};
-    const rvit_resample_axis x = {kernel_of(how->filter), source.width, how->width},
-                             y = {kernel_of(how->filter), source.height, how->height};
+    const rvit_resize_axis x = {kernel_of(how->filter), source.width, how->width}, y = {kernel_of(how->filter), source.height, how->height};
     const size_t line_size = (size_t)width * 3;
     float *lines = NULL;
     bool ok = taps_create(&x, how->left, width, REAL, &across, error) && taps_create(&y, how->top, height, REAL, &down, error);
