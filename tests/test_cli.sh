@@ -16,7 +16,7 @@ done
 expect 0 classify --help
 for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample architecture heads \
     activation pool position eps dtype batch \
-    top labels overlay features grid tiles fit filter crop mean std expect json; do
+    top labels overlay features grid tiles fit filter crop mean std expect json ndjson size format matrix range fast-decode; do
     out "^  --$option "
 done
 for command in devices classify verify bench inspect policies; do

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks, _modules
+from . import images as pictures
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
@@ -213,6 +214,7 @@ class Model:
         self.device: DeviceInfo = DeviceInfo.of(device_info)
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
+        self._recipe: pictures.Recipe | None = None
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
         self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
@@ -224,6 +226,24 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<raggedvit.Model {self.info.architecture} on {self.device.name} ({self.device.backend})>"
+
+    @property
+    def recipe(self) -> pictures.Recipe:
+        """How classify prepares pictures. UNSUPPORTED: the model's files do not tell it, or ask for what is not known here; set it then."""
+        if self._recipe is None:
+            if self.info.channels != 3:
+                raise RaggedVitError(Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; pictures are RGB")
+            info = new("rvit_model_info")
+            self._lib.rvit_model_get_info(self._handle, ctypes.byref(info))
+            self._recipe = pictures.Recipe.of(info)
+        return self._recipe
+
+    @recipe.setter
+    def recipe(self, recipe: pictures.Recipe) -> None:
+        size = (3, recipe.height, recipe.width)
+        if size != self.info.image_shape:
+            raise invalid(f"the recipe makes images of {list(size)}, the model takes {list(self.info.image_shape)}")
+        self._recipe = recipe
 
     @property
     def place(self) -> str:
@@ -281,7 +301,7 @@ class Model:
                  received_attention: int | None = None) -> Result[TensorT]: ...
 
     @overload
-    def classify(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+    def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                  seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
@@ -295,7 +315,9 @@ class Model:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_height, image_width], normalised as the checkpoint was trained; an array or what numpy can
-        make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. NaN or
+        make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. Or pictures, as
+        they are: a list of files and of uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width, 3]; they are
+        read on threads and prepared by the model's recipe (raggedvit.images), and one that cannot be is named. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", numbers or bools,
         nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...) must be kept.
@@ -312,6 +334,8 @@ class Model:
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
+        if pictures.are_pictures(images):
+            images = pictures.prepare(self.recipe, images)
         found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
         in_turns = self.cuda_index >= 0 and len(found) > 0
         result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)
