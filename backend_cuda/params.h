@@ -119,12 +119,12 @@ typedef struct RVIT_CU_MAP_ALIGNED rvit_cu_tensor_map {
     uint64_t opaque[16];
 } rvit_cu_tensor_map;
 
-/* Images of fewer than `least` rows are not long (kernels/attention_long.cuh). */
+/* Images of fewer than `least` rows are not long, those of `tall` and more have a shape of their own (kernels/attention_long.cuh). */
 typedef struct rvit_cu_attention_long_params {
     rvit_cu_tensor_map q, k, v;
     rvit_cu_attention_params rows;
-    int32_t least;
-    int32_t unused[3];
+    int32_t least, tall;
+    int32_t unused[2];
 } rvit_cu_attention_long_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,

@@ -96,7 +96,9 @@ template <typename S> struct long_copy {
         barrier_announce(barrier, S::TILE);
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; panel++)
-            copy_box(to + panel * S::PANEL, &map, panel * 64, work.head, work.begin + first, barrier);
+#pragma unroll
+            for (int row = 0; row < S::KEYS; row += 64)
+                copy_box(to + panel * S::PANEL + row * 128, &map, panel * 64, work.head, work.begin + first + row, barrier);
     }
     __device__ __forceinline__ void keys(int stage, int first) const
     {
@@ -386,8 +388,9 @@ RVIT_DEVICE void long_store(const long_state<S> &w, const rvit_cu_attention_para
 }
 
 /* Barriers and the panel of ones. */
-template <typename S> RVIT_DEVICE void long_prepare(const long_memory<S> &m, int groups)
+template <typename S> RVIT_DEVICE void long_prepare(const unsigned char *memory, int groups)
 {
+    const long_memory<S> m(memory);
     if (threadIdx.x == 0) {
         barrier_init(m.queries_came(), 1);
         for (int i = 0; i < S::STAGES; i++) {
@@ -420,34 +423,26 @@ template <typename S> RVIT_DEVICE void attend_others(const rvit_cu_attention_par
     attend<typename S::T, S::D, 1, S::GROUPS * 4, STAGES, false>(known);
 }
 
-/* A CTA takes 64 rows of a head of an image for each of its groups. */
-template <typename S> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)
+/* What the copiers do. */
+template <typename S>
+RVIT_DEVICE void long_copies(const rvit_cu_attention_long_params &params, const attention_work &work, const unsigned char *memory,
+                             int groups)
 {
-    RVIT_DYNAMIC_SHARED(memory);
-    const attention_work work = find_work(params.rows);
-    const int group = shuffle((int)(threadIdx.x / 128), 0);
-    const bool is_long = work.length >= params.least;
-    const int left = work.length - work.row_block * (S::GROUPS * 64), groups = min(S::GROUPS, (left + 63) / 64);
-    if (left <= 0)
-        return;
     const long_memory<S> m(memory);
     const long_copy<S> copy = {params, work, m};
-    if (is_long)
-        long_prepare(m, groups);
-    if (S::COPIERS && group == S::GROUPS) {
-        release_registers<S::COPIER_REGISTERS>();
-        if (is_long && threadIdx.x == S::GROUPS * 128) {
-            copy.queries(groups);
-            copy.all();
-        }
-        return;
+    if (S::COPIERS && threadIdx.x == S::GROUPS * 128) {
+        copy.queries(groups);
+        copy.all();
     }
-    if (S::COPIERS)
-        take_registers<S::REGISTERS>();
-    if (!is_long) {
-        attend_others<S>(params.rows);
-        return;
-    }
+}
+
+/* What the others do. */
+template <typename S>
+RVIT_DEVICE void long_group(const rvit_cu_attention_long_params &params, const attention_work &work, const unsigned char *memory, int group,
+                            int groups)
+{
+    const long_memory<S> m(memory);
+    const long_copy<S> copy = {params, work, m};
     if (!S::COPIERS && threadIdx.x == 0) {
         copy.queries(groups);
         copy.first_stages();
@@ -468,10 +463,43 @@ template <typename S> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_
     long_store(w, params.rows, work, group);
 }
 
+/* A CTA takes 64 rows of a head of an image for each of its groups. TALL: the shape for images of params.tall rows and more; of the same
+   groups, and as S where the kernel has none. */
+template <typename S, typename TALL> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)
+{
+    RVIT_DYNAMIC_SHARED(memory);
+    const attention_work work = find_work(params.rows);
+    const int group = shuffle((int)(threadIdx.x / 128), 0);
+    const bool is_long = work.length >= params.least, is_tall = TALL::KEYS != S::KEYS && work.length >= params.tall;
+    const int left = work.length - work.row_block * (S::GROUPS * 64), groups = min(S::GROUPS, (left + 63) / 64);
+    if (left <= 0)
+        return;
+    if (is_tall)
+        long_prepare<TALL>(memory, groups);
+    else if (is_long)
+        long_prepare<S>(memory, groups);
+    if (S::COPIERS && group == S::GROUPS) {
+        release_registers<S::COPIER_REGISTERS>();
+        if (is_tall)
+            long_copies<TALL>(params, work, memory, groups);
+        else if (is_long)
+            long_copies<S>(params, work, memory, groups);
+        return;
+    }
+    if (S::COPIERS)
+        take_registers<S::REGISTERS>();
+    if (is_tall)
+        long_group<TALL>(params, work, memory, group, groups);
+    else if (is_long)
+        long_group<S>(params, work, memory, group, groups);
+    else
+        attend_others<S>(params.rows);
+}
+
 #else
 
 /* Other devices run other kernels. */
-template <typename S> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)
+template <typename S, typename TALL> RVIT_DEVICE void attend_long(const rvit_cu_attention_long_params &params)
 {
     (void)params;
 }
