@@ -42,6 +42,9 @@ static rvit_status write_tables(const rvit_session *s)
     int32_t *live_counts = rvit_session_host(s, plan->live_counts);
     for (int32_t n = 0; live_counts != NULL && n <= plan->desc.max_images; n++)
         live_counts[n] = n;
+    int32_t *anchor_counts = rvit_session_host(s, plan->anchor_counts);
+    if (anchor_counts != NULL)
+        RVIT_TRY(rvit_prune_anchor_counts(&plan->schedule, s->model->info.tokens, anchor_counts));
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
         const rvit_stage_plan *stage = &plan->stages[i];
         if (stage->count_table != NULL)
