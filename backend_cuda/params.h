@@ -50,6 +50,44 @@ typedef struct rvit_cu_preprocess_params {
     int32_t unused;
 } rvit_cu_preprocess_params;
 
+#define RVIT_CU_GRID_THREADS 256
+#define RVIT_CU_MAX_SIDE 32767 /* of a grid */
+#define RVIT_CU_MAX_TABLE 512  /* side of a position table */
+
+/* A CTA takes per_cta of the n_images + 1 entries of the layouts. */
+typedef struct rvit_cu_grid_layout_params {
+    const int32_t *grids, *live_images; /* live_images or NULL */
+    int32_t *cu_seqlens;
+    int32_t *patch_cu_seqlens, *cells; /* or NULL */
+    int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, per_cta;
+    int32_t unused;
+} rvit_cu_grid_layout_params;
+
+/* The numbers of rvit_resample; any other is bilinear. */
+#define RVIT_CU_BICUBIC 1
+#define RVIT_CU_BICUBIC_ANTIALIAS 3
+#define RVIT_CU_BILINEAR_ANTIALIAS 4
+#define RVIT_CU_ALIGN_CORNERS 5
+#define RVIT_CU_NEAREST 6
+
+typedef struct rvit_cu_embed_params {
+    const int32_t *cells;
+    const void *patches;
+    const float *prefix, *table; /* or NULL */
+    float *out;
+    rvit_cu_rows rows;
+    int32_t patch_rows, dim, n_prefix, resample, table_height, table_width;
+} rvit_cu_embed_params;
+
+typedef struct rvit_cu_grid_rope_params {
+    const int32_t *cells;
+    const float *frequencies;
+    float *out;
+    rvit_cu_rows rows;
+    int32_t head_dim, centred, xy;
+    float offset, reference_height, reference_width;
+} rvit_cu_grid_rope_params;
+
 #define RVIT_CU_SIGMOID_SQUARE 16384.0f /* RVIT_SIGMOID_SQUARE */
 
 typedef struct rvit_cu_linear_params {
@@ -124,6 +162,24 @@ typedef struct rvit_cu_attention_params {
     uint32_t q_sign; /* 16-bit kernels: flips the signs of a pair of elements if scale is negative */
     int32_t unused;
 } rvit_cu_attention_params;
+
+/* A CUtensorMap: of rows, heads and channels of q, k or v. */
+#if defined(__CUDACC__)
+#define RVIT_CU_MAP_ALIGNED __align__(64)
+#else
+#define RVIT_CU_MAP_ALIGNED
+#endif
+typedef struct RVIT_CU_MAP_ALIGNED rvit_cu_tensor_map {
+    uint64_t opaque[16];
+} rvit_cu_tensor_map;
+
+/* Images of fewer than `least` rows are not long, those of `tall` and more have a shape of their own (kernels/attention_long.cuh). */
+typedef struct rvit_cu_attention_long_params {
+    rvit_cu_tensor_map q, k, v;
+    rvit_cu_attention_params rows;
+    int32_t least, tall;
+    int32_t unused[2];
+} rvit_cu_attention_long_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
    blockIdx.y, of image first_image + blockIdx.z. */
