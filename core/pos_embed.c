@@ -16,15 +16,22 @@ static double cubic(double x, double a)
     return 0;
 }
 
-/* When shrinking, the kernel widens with the factor. Weights outside the image are left out. */
-static void antialiased(int32_t n_in, double scale, int32_t i, double *row)
+/* The kernel of an antialiased filter. */
+static double kernel(rvit_resample how, double x)
 {
-    const double stretch = scale > 1 ? scale : 1, support = 2 * stretch, centre = scale * (i + 0.5);
+    return how == RVIT_RESAMPLE_TIMM ? cubic(x, -0.5) : fmax(1 - fabs(x), 0);
+}
+
+/* When shrinking, the kernel widens with the factor. Weights outside the image are left out. */
+static void antialiased(rvit_resample how, int32_t n_in, double scale, int32_t i, double *row)
+{
+    const double reach = how == RVIT_RESAMPLE_TIMM ? 2 : 1;
+    const double stretch = scale > 1 ? scale : 1, support = reach * stretch, centre = scale * (i + 0.5);
     const double low = trunc(centre - support + 0.5), high = trunc(centre + support + 0.5);
     const int32_t begin = low > 0 ? (int32_t)low : 0, end = high < n_in ? (int32_t)high : n_in;
     double sum = 0;
     for (int32_t j = begin; j < end; j++)
-        sum += row[j] = cubic((j - centre + 0.5) / stretch, -0.5);
+        sum += row[j] = kernel(how, (j - centre + 0.5) / stretch);
     for (int32_t j = begin; j < end; j++)
         row[j] /= sum;
 }
@@ -54,8 +61,8 @@ void rvit_resample_weights(rvit_resample how, int32_t n_in, int32_t n_out, doubl
     memset(weights, 0, (size_t)n_in * (size_t)n_out * sizeof *weights);
     for (int32_t i = 0; i < n_out; i++) {
         double *row = weights + (int64_t)i * n_in;
-        if (how == RVIT_RESAMPLE_TIMM)
-            antialiased(n_in, scale, i, row);
+        if (how == RVIT_RESAMPLE_TIMM || how == RVIT_RESAMPLE_BILINEAR_ANTIALIAS)
+            antialiased(how, n_in, scale, i, row);
         else if (how == RVIT_RESAMPLE_BICUBIC)
             bicubic(n_in, scale, i, row);
         else

@@ -1,4 +1,4 @@
-/* Resamples position tables to another grid, in the three ways in use. */
+/* Resamples position tables to another grid, in the ways in use. */
 #ifndef RVIT_CORE_POS_EMBED_H
 #define RVIT_CORE_POS_EMBED_H
 

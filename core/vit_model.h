@@ -43,7 +43,8 @@ struct rvit_model {
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
-    rvit_view patch_weight;           /* [dim, rvit_model_patch_width] */
+    rvit_view patch_weight;           /* [dim, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
+    rvit_view row_weight;             /* the same for values in the order (y, x, channel) */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -73,6 +74,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
 }
 
 void rvit_model_retain(rvit_model *model);
+/* Reads the weights of a checkpoint of the same geometry into the model's memory. */
+rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 
 /* Values of a patch, padded with zeros to a multiple of 8, which the fast GEMMs take. */
 static inline int32_t rvit_model_patch_width(const rvit_model *m)

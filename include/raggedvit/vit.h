@@ -139,12 +139,13 @@ typedef struct rvit_checkpoint rvit_checkpoint;
 
 /* How a position table is resampled to another grid. */
 typedef enum rvit_resample {
-    RVIT_RESAMPLE_DEFAULT = 0,  /* as the code that the tensors' names belong to */
-    RVIT_RESAMPLE_BICUBIC = 1,  /* bicubic (a = -0.75), as in Hugging Face and the original code of
-                                   DeiT and EViT */
-    RVIT_RESAMPLE_BILINEAR = 2, /* bilinear, as in the original code of DynamicViT and ATS */
-    RVIT_RESAMPLE_TIMM = 3      /* antialiased bicubic (a = -0.5), as in timm and in Hugging Face's
-                                   DINOv2 with registers */
+    RVIT_RESAMPLE_DEFAULT = 0,           /* as the code that the tensors' names belong to */
+    RVIT_RESAMPLE_BICUBIC = 1,           /* bicubic (a = -0.75), as in Hugging Face and the original code of
+                                            DeiT and EViT */
+    RVIT_RESAMPLE_BILINEAR = 2,          /* bilinear, as in the original code of DynamicViT and ATS */
+    RVIT_RESAMPLE_TIMM = 3,              /* antialiased bicubic (a = -0.5), as in timm and in Hugging Face's
+                                            DINOv2 with registers */
+    RVIT_RESAMPLE_BILINEAR_ANTIALIAS = 4 /* antialiased bilinear, as in SigLIP2's NaFlex */
 } rvit_resample;
 
 /* How a model makes the input of its head, or its one vector of an image, from its rows. */
@@ -194,7 +195,7 @@ typedef struct rvit_model_info {
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
                               "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "hf-aimv2",
-                              "open_clip", "torchvision" */
+                              "open_clip", "torchvision", "naflexvit" (timm's) */
     int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
                            last whole patch are not read */
     int32_t patch_size, channels;
@@ -281,8 +282,8 @@ typedef struct rvit_checkpoint_desc {
 
 /* Reads a .safetensors file, or the files named by an index beside them (*.safetensors.index.json).
    Infers the geometry and checks every tensor against it. Known naming schemes: timm's ViT, DeiT,
-   CLIP and EVA, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP, SigLIP,
-   DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
+   CLIP, EVA and NaFlexViT, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP,
+   SigLIP, SigLIP2 (NaFlex too), DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
 
    Weights do not tell everything: neither the number of heads nor the activation, the eps of the
    norms, what the head reads, or whether positions are rotary. These come, the first that knows one
