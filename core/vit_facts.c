@@ -62,7 +62,8 @@ static const char *const norms[] = {"LayerNorm", "RMSNorm"};
 static const char *const answers[] = {"no", "yes"};
 static const char *const final_norms[] = {"none", "after the last block"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
-static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased", "bilinear, antialiased"};
+static const char *const resamples[] = {
+    "default", "bicubic", "bilinear", "bicubic, antialiased", "bilinear, antialiased", "bilinear, corners aligned", "nearest"};
 static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
 static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash", "longer edge, border", "another"};
 static const char *const processors[] = {"unknown", "timm's, on Pillow", "transformers', on torchvision",

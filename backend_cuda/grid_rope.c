@@ -1,0 +1,7 @@
+#include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_grid_rope(rvit_cu_queue *queue, const rvit_grid_rope_args *args)
+{
+    (void)queue, (void)args;
+    return rvit_fail(RVIT_INTERNAL, "grid_rope: not supported");
+}
