@@ -716,6 +716,8 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
     model->attention_norm = checkpoint->config.attention_norm;
     model->mlp_norm = checkpoint->config.mlp_norm;
+    memcpy(model->trained, checkpoint->config.trained, sizeof model->trained);
+    model->rope = checkpoint->config.rope;
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

@@ -424,9 +424,19 @@ typedef struct rvit_session_desc {
     /* The blocks of RVIT_OUTPUT_BLOCK_FEATURES and RVIT_OUTPUT_RECEIVED_ATTENTION: from 0, or, below 0,
        from the end: -1 is the last, -2 the one before. */
     int32_t features_block, received_block;
+    /* 1: native resolution. The images of a run have grids of their own (rvit_run_args.grids), and all of
+       them make one batch without padding. A position table is resampled to the grid of each image, as
+       the model's `resample` says; rotary positions follow the grid. An image gives the same bits in
+       every batch. Policies count what they keep of each image's own patches. With the capacities below,
+       memory follows from max_tokens: where rvit_session_memory says B T, it is max_tokens.
+       Not with fixed_batch or dense_fallback. UNSUPPORTED: the checkpoint was opened with an image size
+       of its own; dynamicvit in several blocks; ats without n_samples. */
+    int32_t native;
+    int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
+    int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1}
+#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0}
 /* clang-format on */
 
 /* The bytes that a session allocates. */
@@ -524,7 +534,8 @@ typedef struct rvit_run_args {
        images are already in rvit_session_input or in rvit_session_desc.images. */
     const float *images;
     /* RVIT_PRUNE_MASK: host memory, uint8 [n_stages, n_images, tokens] over the tokens of the
-       unpruned image, nonzero = keep. Prefix tokens must be kept; without any, a token of each image.
+       unpruned image, nonzero = keep. With native [n_stages, tokens of all images], one image behind
+       another. Prefix tokens must be kept; without any, a token of each image.
        A token that an earlier stage dropped stays dropped. */
     const uint8_t *keep;
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
@@ -533,6 +544,17 @@ typedef struct rvit_run_args {
        0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer
        handles are free again on return, the memory once the run has executed. */
     rvit_view device_images, device_logits;
+    /* rvit_session_desc.native, and then required: host memory, int32 [n_images, 2]: lines and columns of
+       each image's grid of patches, 1 to 32767. INVALID_ARGUMENT names the image that is empty or beyond
+       max_len or max_tokens; nothing is enqueued then. */
+    const int32_t *grids;
+    /* The same: host memory, f32 [sum of lines * columns, patch_size * patch_size * channels], normalised:
+       the patches of one image behind those of another, line after line, without padding. The values of a
+       patch are in the order (y, x, channel), as in the pixel_values of transformers' NaFlex processors.
+       NULL: they are in rvit_session_input, which is then f32 [max_tokens, ..] of these, or in
+       rvit_session_desc.images. With run_views device_images holds them; grids stays on the host, so that
+       a run must be waited for before the next. */
+    const float *patches;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
@@ -552,8 +574,8 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
    [n_images, n_classes] (NULL: no copy). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
-/* Images written here save a copy: f32 [max_images, channels, image_height, image_width]. Do not write
-   while a run is pending. NULL with rvit_session_desc.images or run_views. */
+/* Images written here save a copy: f32 [max_images, channels, image_height, image_width]; with native
+   patches, as rvit_run_args.patches. Do not write while a run is pending. NULL with rvit_session_desc.images or run_views. */
 RVIT_API float *rvit_session_input(rvit_session *session);
 
 /* Results of the last run waited for: borrowed, and overwritten by the next enqueue. Stage -1 is
@@ -573,7 +595,7 @@ RVIT_API const int32_t *rvit_session_kept(const rvit_session *session, int32_t s
 /* tome: for each row of an image after a stage, the number of tokens of which it is the mean: f32
    [cu[image + 1] - cu[image]], one image behind another. NULL for other policies. */
 RVIT_API const float *rvit_session_sizes(const rvit_session *session, int32_t stage, int32_t image);
-/* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens], 1 = kept. */
+/* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens of that image], 1 = kept. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_t image, uint8_t *out_mask);
 /* RVIT_OUTPUT_FEATURES: f32 [rows, dim], image after image, laid out by rvit_session_cu_seqlens of
    the last stage (-1 without stages). The CLS row of an image comes first. NULL without that

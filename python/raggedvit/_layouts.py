@@ -625,7 +625,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 472 bytes
+class rvit_session_desc(Struct):  # 480 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -640,6 +640,9 @@ class rvit_session_desc(Struct):  # 472 bytes
         ("run_views", c_int32),  # 456
         ("features_block", c_int32),  # 460
         ("received_block", c_int32),  # 464
+        ("native", c_int32),  # 468
+        ("max_tokens", c_int32),  # 472
+        ("max_len", c_int32),  # 476
     ]
 
 
@@ -664,7 +667,7 @@ class rvit_session_info(Struct):  # 32 bytes
     ]
 
 
-class rvit_run_args(Struct):  # 64 bytes
+class rvit_run_args(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
@@ -672,6 +675,8 @@ class rvit_run_args(Struct):  # 64 bytes
         ("keep", c_void_p),  # 24
         ("device_images", rvit_view),  # 32
         ("device_logits", rvit_view),  # 48
+        ("grids", c_void_p),  # 64
+        ("patches", c_void_p),  # 72
     ]
 
 

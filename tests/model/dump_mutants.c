@@ -50,8 +50,15 @@ static void roll(int64_t rows, int64_t columns, int64_t by, float *values)
 /* The pixels of a patch in the order (y, x, channel). */
 static void patch_order(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
-    (void)name;
-    if (rank != 4)
+    static const char *const rows[] = {"patch_embedding.weight", "embeds.proj.weight", NULL};
+    if (rank == 2 && has(name, rows)) { /* of (channel, y, x): the first channel last */
+        const float *row = copy_of(values, shape[0] * shape[1]);
+        const int64_t area = (int64_t)info.patch_size * info.patch_size;
+        for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+            values[i] = row[i / shape[1] * shape[1] + i % shape[1] % info.channels * area + i % shape[1] / info.channels];
+        n_changed++;
+    }
+    if (rank != 4 || strstr(name, "pos_embed") != NULL)
         return;
     const int64_t pixels = shape[2] * shape[3], row = shape[1] * pixels;
     const float *old = copy_of(values, shape[0] * row);
