@@ -70,4 +70,342 @@ static void pruned(void **state)
     close_subject(&s);
 }
 
-SUITE(dump_native_suite, TEST(pruned));
+/* Some images of a batch, one behind another. */
+typedef struct gridded {
+    int32_t n_images, grids[2 * 16];
+    int64_t n_values;
+    const float *patches;
+} gridded;
+
+static gridded grids_of(const subject *s, int32_t n_images, const int32_t *grids, const float *patches)
+{
+    gridded b = {.n_images = n_images, .patches = patches};
+    memcpy(b.grids, grids, 2 * (size_t)n_images * sizeof *grids);
+    for (int32_t i = 0; i < n_images; i++)
+        b.n_values += (int64_t)grids[2 * i] * grids[2 * i + 1] * s->info.channels * s->info.patch_size * s->info.patch_size;
+    return b;
+}
+
+/* What a run gives of each image, in scratch memory: its tokens, and what is left of them; features; logits. */
+typedef struct answer {
+    const int32_t *lengths[3]; /* before the first stage, after the first, after the last */
+    const float *features, *logits;
+    const int32_t *kept; /* of the last stage; NULL without stages */
+} answer;
+
+static const void *keep_copy(const void *data, int64_t size)
+{
+    return data == NULL || size == 0 ? NULL : memcpy(scratch((size_t)size), data, (size_t)size);
+}
+
+static answer run(const subject *s, rvit_session *session, const gridded *b)
+{
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = b->n_images;
+    args.grids = b->grids;
+    args.patches = b->patches;
+    expect_ok(rvit_session_run(session, &args, NULL));
+    const int32_t last = rvit_session_n_stages(session) - 1, stages[3] = {-1, last < 0 ? -1 : 0, last};
+    answer a = {.features = NULL};
+    for (int i = 0; i < 3; i++)
+        a.lengths[i] = keep_copy(rvit_session_cu_seqlens(session, stages[i]), 4 * ((int64_t)b->n_images + 1));
+    const int64_t rows = a.lengths[2][b->n_images];
+    a.features = keep_copy(rvit_session_features(session), rows * s->info.dim * 4);
+    a.logits = keep_copy(rvit_session_logits(session), (int64_t)b->n_images * s->info.n_classes * 4);
+    a.kept = keep_copy(rvit_session_kept(session, last, 0), rows * 4);
+    return a;
+}
+
+/* Image i of a batch's answer is the only image of the other's. */
+static void expect_same_image(const subject *s, const answer *all, int32_t i, const answer *one)
+{
+    for (int stage = 0; stage < 3; stage++)
+        assert_int_equal(all->lengths[stage][i + 1] - all->lengths[stage][i], one->lengths[stage][1]);
+    const int64_t begin = all->lengths[2][i], rows = one->lengths[2][1];
+    assert_memory_equal(all->features + begin * s->info.dim, one->features, (size_t)(rows * s->info.dim) * sizeof(float));
+    assert_true((all->kept == NULL) == (one->kept == NULL));
+    if (all->kept != NULL)
+        assert_memory_equal(all->kept + begin, one->kept, (size_t)rows * sizeof *one->kept);
+    if (s->info.n_classes > 0)
+        assert_memory_equal(all->logits + (int64_t)i * s->info.n_classes, one->logits, (size_t)s->info.n_classes * sizeof(float));
+}
+
+static rvit_session *session_of(const subject *s, rvit_prune_type type, int32_t *out_n_stages)
+{
+    rvit_session_desc desc = dump_session_desc(s->dump, &s->info);
+    desc.outputs = RVIT_OUTPUT_FEATURES;
+    desc.prune.type = type;
+    if (type != RVIT_PRUNE_NONE) {
+        desc.prune.n_blocks = 1;
+        desc.prune.blocks[0] = type == RVIT_PRUNE_MAP_PROBE ? 1 : 0;
+    }
+    if (type == RVIT_PRUNE_L2_THRESHOLD)
+        desc.prune.threshold = 10;
+    if (type == RVIT_PRUNE_ATS)
+        desc.prune.n_samples = 7;
+    if (type == RVIT_PRUNE_TOME) {
+        desc.prune.merges = 3;
+        desc.prune.n_blocks = 2;
+        desc.prune.blocks[1] = 1;
+    }
+    rvit_session *session = NULL;
+    const rvit_status status = rvit_session_create(s->model, &desc, &session);
+    if (status == RVIT_UNSUPPORTED) /* the model lacks what the policy scores by */
+        return NULL;
+    expect_ok(status);
+    *out_n_stages = rvit_session_n_stages(session);
+    return session;
+}
+
+/* What an image gives does not depend on the images beside it, bit for bit, and each keeps its own share. */
+static void alone(void **state)
+{
+    (void)state;
+    int n_pruned = 0;
+    for (int d = 0; d < N_DUMPS; d++) {
+        subject s = open_subject(dumps[d]);
+        const float *patches = dump_patches(s.dump, &s.info);
+        const int32_t *grids = dump_grids(s.dump), n_images = (int32_t)dump_integer(s.dump, "n_images");
+        const gridded all = grids_of(&s, n_images, grids, patches);
+        rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
+        for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
+            int32_t n_stages;
+            rvit_session *session = policy.type == RVIT_PRUNE_MASK ? NULL : session_of(&s, policy.type, &n_stages);
+            if (session == NULL)
+                continue;
+            const answer mixed = run(&s, session, &all);
+            const float *at = patches;
+            for (int32_t i = 0; i < n_images; i++) {
+                const gridded one = grids_of(&s, 1, grids + 2 * i, at);
+                const answer single = run(&s, session, &one);
+                expect_same_image(&s, &mixed, i, &single);
+                at += one.n_values;
+                if (policy.type != RVIT_PRUNE_L2 && policy.type != RVIT_PRUNE_RECEIVED)
+                    continue;
+                /* trunc(keep * n), at least one, of the tokens that compete */
+                const int32_t tokens = s.info.n_prefix + grids[2 * i] * grids[2 * i + 1];
+                const int32_t apart = policy.type == RVIT_PRUNE_L2 ? 0 : s.info.n_prefix, share = (tokens - apart) / 2;
+                const int32_t left = single.lengths[2][1];
+                assert_true(policy.type == RVIT_PRUNE_L2 ? left >= share && left <= share + s.info.n_prefix + 1
+                                                         : left == apart + (share < 1 ? 1 : share));
+            }
+            n_pruned += n_stages > 0;
+            rvit_session_destroy(session);
+        }
+        close_subject(&s);
+    }
+    printf("%d sessions that prune\n", n_pruned);
+    assert_true(n_pruned > 30);
+}
+
+static uint32_t next(uint32_t *random)
+{
+    *random = *random * 1664525u + 1013904223u;
+    return *random >> 8;
+}
+
+/* One recording, replayed with any grids inside the capacities, against a session that was made for these alone. */
+static void replays(void **state)
+{
+    (void)state;
+    enum { MAX_IMAGES = 6, MAX_TOKENS = 90, MAX_LEN = 40, RUNS = 25 };
+    uint32_t random = 1;
+    for (int d = 0; d < N_DUMPS; d++) {
+        subject s = open_subject(dumps[d]);
+        const int64_t width = (int64_t)s.info.channels * s.info.patch_size * s.info.patch_size;
+        float *patches = scratch((size_t)(MAX_TOKENS * width) * sizeof *patches);
+        rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+        desc.outputs = RVIT_OUTPUT_FEATURES;
+        desc.native = 1;
+        desc.max_images = MAX_IMAGES;
+        desc.max_tokens = MAX_TOKENS;
+        desc.max_len = MAX_LEN;
+        desc.prune.type = RVIT_PRUNE_RECEIVED;
+        desc.prune.n_blocks = 1;
+        rvit_session *session = NULL, *own = NULL;
+        expect_ok(rvit_session_create(s.model, &desc, &session));
+        for (int r = 0; r < (H.is_slow ? 3 : RUNS); r++) {
+            int32_t grids[2 * MAX_IMAGES], n_images = 0, tokens = 0, longest = 0;
+            for (const int32_t most = 1 + (int32_t)(next(&random) % MAX_IMAGES); n_images < most; n_images++) {
+                const int32_t h = 1 + (int32_t)(next(&random) % 7), w = 1 + (int32_t)(next(&random) % 5);
+                const int32_t len = s.info.n_prefix + h * w;
+                if (tokens + len > MAX_TOKENS)
+                    break;
+                grids[2 * n_images] = h;
+                grids[2 * n_images + 1] = w;
+                tokens += len;
+                longest = len > longest ? len : longest;
+            }
+            const gridded b = grids_of(&s, n_images, grids, patches);
+            for (int64_t i = 0; i < b.n_values; i++)
+                patches[i] = (float)(int32_t)(next(&random) % 2049 - 1024) / 512;
+            rvit_session_desc tight = desc;
+            tight.max_images = n_images;
+            tight.max_tokens = tokens;
+            tight.max_len = longest;
+            expect_ok(rvit_session_create(s.model, &tight, &own));
+            const answer again = run(&s, session, &b), first = run(&s, own, &b);
+            assert_memory_equal(again.lengths[2], first.lengths[2], ((size_t)n_images + 1) * sizeof(int32_t));
+            assert_memory_equal(again.features, first.features, (size_t)(first.lengths[2][n_images] * s.info.dim) * sizeof(float));
+            assert_memory_equal(again.kept, first.kept, (size_t)first.lengths[2][n_images] * sizeof(int32_t));
+            if (s.info.n_classes > 0)
+                assert_memory_equal(again.logits, first.logits, (size_t)(n_images * s.info.n_classes) * sizeof(float));
+            rvit_session_destroy(own);
+        }
+        rvit_session_destroy(session);
+        close_subject(&s);
+    }
+}
+
+/* A given mask over images of their own lengths, and the features put back to each image's grid. */
+static void masks_and_grids(void **state)
+{
+    (void)state;
+    subject s = open_subject("native_timm_distilled.json");
+    const int32_t *grids = dump_grids(s.dump), n_images = (int32_t)dump_integer(s.dump, "n_images"), dim = s.info.dim;
+    rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
+    desc.outputs = RVIT_OUTPUT_FEATURES;
+    desc.prune.type = RVIT_PRUNE_MASK;
+    desc.prune.n_blocks = 2;
+    desc.prune.blocks[1] = 1;
+    uint8_t *keep = scratch(2 * (size_t)desc.max_tokens), *mask = scratch((size_t)desc.max_len);
+    float *grid = scratch((size_t)(desc.max_len * dim) * sizeof *grid);
+    memset(keep, 1, 2 * (size_t)desc.max_tokens);
+    int32_t begin = 0;
+    for (int32_t i = 0; i < n_images; i++) { /* the first stage drops the last patch of each image, the second the first */
+        const int32_t tokens = s.info.n_prefix + grids[2 * i] * grids[2 * i + 1];
+        keep[begin + tokens - 1] = keep[desc.max_tokens + begin + s.info.n_prefix] = 0;
+        begin += tokens;
+    }
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(s.model, &desc, &session));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = n_images;
+    args.grids = grids;
+    args.patches = dump_patches(s.dump, &s.info);
+    args.keep = keep;
+    expect_ok(rvit_session_run(session, &args, NULL));
+    const int32_t *cu = rvit_session_cu_seqlens(session, 1);
+    for (int32_t i = 0; i < n_images; i++) {
+        const int32_t patches = grids[2 * i] * grids[2 * i + 1], tokens = s.info.n_prefix + patches;
+        assert_int_equal(cu[i + 1] - cu[i], tokens - 2);
+        expect_ok(rvit_session_mask(session, 1, i, mask));
+        for (int32_t t = 0; t < tokens; t++)
+            assert_int_equal(mask[t], t != tokens - 1 && t != s.info.n_prefix);
+        expect_ok(rvit_session_grid(session, i, -7, grid));
+        assert_true(grid[0] == -7 && grid[(patches - 1) * dim] == -7);
+        assert_memory_equal(grid + dim, rvit_session_features(session) + (cu[i] + s.info.n_prefix) * dim,
+                            (size_t)((patches - 2) * dim) * sizeof *grid);
+    }
+    keep[0] = 0;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "keep of stage 0 drops prefix token 0 of image 0");
+    rvit_session_destroy(session);
+    close_subject(&s);
+}
+
+/* Runs that are refused name the image; the session goes on. */
+static void refused_runs(void **state)
+{
+    (void)state;
+    subject s = open_subject(pruned_dump);
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.native = 1;
+    desc.max_images = 3;
+    desc.max_tokens = 60;
+    desc.max_len = 30;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(s.model, &desc, &session));
+    static const struct {
+        int32_t n_images, grids[6];
+        const char *word;
+    } cases[] = {
+        {2, {2, 3, 0, 4}, "image 1 has 0 x 4 patches, expected 1 to 32767 a side"},
+        {1, {4, -1}, "image 0 has 4 x -1 patches"},
+        {1, {1, 32768}, "image 0 has 1 x 32768 patches"},
+        {3, {2, 3, 3, 3, 4, 8}, "image 2 has 4 x 8 patches and so 32 tokens, the session's max_len is 30"},
+        {1, {32767, 32767}, "and so 1073676289 tokens"},
+        {3, {5, 6, 5, 5, 2, 3}, "with image 2, of 2 x 3 patches, the batch has 61 tokens, the session's max_tokens is 60"},
+        {4, {1, 1, 1, 1, 1, 1}, "n_images is 4, the session's capacity is 3"},
+    };
+    const float *patches = dump_patches(s.dump, &s.info), *image = scratch(4);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        args.n_images = cases[i].n_images;
+        args.grids = cases[i].grids;
+        args.patches = patches;
+        expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, cases[i].word);
+    }
+    args.n_images = 1;
+    args.images = image;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "images is given, but with session desc's native");
+    args.images = NULL;
+    args.grids = NULL;
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "grids is NULL");
+    args.grids = (const int32_t[]){5, 6};
+    expect_ok(rvit_session_run(session, &args, NULL));
+    args.n_images = 0;
+    args.grids = NULL;
+    expect_ok(rvit_session_run(session, &args, NULL));
+    assert_int_equal(rvit_session_cu_seqlens(session, -1)[0], 0);
+    rvit_session_destroy(session);
+    close_subject(&s);
+}
+
+static void refused_sessions(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t native, max_tokens, max_len, fixed_batch, dense_fallback, n_blocks;
+        rvit_prune_type prune;
+        rvit_status status;
+        const char *word;
+    } cases[] = {
+        {2, 0, 0, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "native is 2, expected 0 or 1"},
+        {0, 9, 0, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is given, but native is 0"},
+        {0, 0, 9, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is given, but native is 0"},
+        {1, 20, 2, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is 2, an image has 3 tokens or more"},
+        {1, 20, -1, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_len is -1"},
+        {1, 20, 21, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is 20, expected max_len (21) or more"},
+        {1, INT32_MAX, 21, 0, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "max_tokens is 2147483647"},
+        {1, 0, 0, 1, 0, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "fixed_batch is 1, but with native"},
+        {1, 0, 0, 0, 1, 0, RVIT_PRUNE_NONE, RVIT_INVALID_ARGUMENT, "dense_fallback is 1, but with native"},
+        {1, 0, 0, 0, 0, 1, RVIT_PRUNE_ATS, RVIT_UNSUPPORTED, "give prune desc's n_samples"},
+        {1, 0, 0, 0, 0, 2, RVIT_PRUNE_DYNAMICVIT, RVIT_UNSUPPORTED, "give one block"},
+    };
+    subject s = open_subject("native_timm_distilled.json");
+    rvit_session *session = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+        desc.native = cases[i].native;
+        desc.max_tokens = cases[i].max_tokens;
+        desc.max_len = cases[i].max_len;
+        desc.fixed_batch = cases[i].fixed_batch;
+        desc.dense_fallback = cases[i].dense_fallback;
+        desc.prune.type = cases[i].prune;
+        desc.prune.n_blocks = cases[i].n_blocks;
+        desc.prune.blocks[1] = 1;
+        expect_status(rvit_session_create(s.model, &desc, &session), cases[i].status, cases[i].word);
+    }
+    /* A table that was already resampled. */
+    rvit_checkpoint *checkpoint = NULL;
+    rvit_model *model = NULL;
+    rvit_checkpoint_desc other = RVIT_CHECKPOINT_DESC_INIT;
+    other.image_size = 48;
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(s.dump), &other, &checkpoint));
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.native = 1;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_UNSUPPORTED, "(3 x 3 patches, not 4 x 4)");
+    rvit_model_destroy(model);
+    rvit_checkpoint_destroy(checkpoint);
+    /* Grids for a session of one size. */
+    desc.native = 0;
+    expect_ok(rvit_session_create(s.model, &desc, &session));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.grids = dump_grids(s.dump);
+    expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, "grids is given, but session desc's native is 0");
+    rvit_session_destroy(session);
+    close_subject(&s);
+}
+
+SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(replays), TEST(masks_and_grids), TEST(refused_runs), TEST(refused_sessions));
