@@ -53,10 +53,6 @@ const char *rvit_cu_supports(const rvit_device *base, const rvit_op *op)
 {
     (void)base;
     switch (op->type) {
-    case RVIT_OP_GRID_LAYOUT:
-    case RVIT_OP_EMBED:
-    case RVIT_OP_GRID_ROPE:
-        return "only the CPU runs it yet";
     case RVIT_OP_ATTENTION: {
         const rvit_attention_args *a = &op->attention;
         const int64_t strides[] = {a->q_stride, a->k_stride, a->v_stride, a->out_stride};

@@ -96,8 +96,6 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
     const rvit_vk_device *device = rvit_vk_device_of(base);
     if (op->type == RVIT_OP_ATTENTION_BACKWARD)
         return "the gradient of attention is not supported by the Vulkan backend";
-    if (op->type == RVIT_OP_GRID_LAYOUT || op->type == RVIT_OP_EMBED || op->type == RVIT_OP_GRID_ROPE)
-        return "only the CPU runs it yet";
     if (op->type == RVIT_OP_COPY)
         return supports_copy(&op->copy);
     rvit_access accesses[RVIT_OP_MAX_ACCESSES];

@@ -173,6 +173,132 @@ static void embed_without_table(void **state)
         }
 }
 
+/* Whatever cells hold, nothing outside the arrays is touched, and rows with good cells are right. */
+static void embed_takes_garbage(void **state)
+{
+    (void)state;
+    static const int32_t bad[][4] = {{INT32_MAX, 0, 0, 65537},       {-1000, 0, 0, 65537},     {INT32_MIN, -1, -1, -1},
+                                     {1, 0, INT32_MAX, INT32_MAX},   {2, 9, INT32_MIN, 65537}, {0, 0, 0, 0},
+                                     {3, 0, 0x7fff7fff, 0x00010001}, {3, 0, 0, 0x0000ffff},    {3, 0, -1, 0x7fffffff},
+                                     {1, 0, 0x00010001, 0x00030003}};
+    enum { ROWS = sizeof bad / sizeof bad[0] };
+    for (int how = RVIT_RESAMPLE_BICUBIC; how <= RVIT_RESAMPLE_NEAREST; how++)
+        for (int n_prefix = 0; n_prefix < 2; n_prefix++) {
+            const embed_case c = {.resample = (rvit_resample)how,
+                                  .table_height = 3,
+                                  .table_width = 3,
+                                  .dim = 8,
+                                  .n_prefix = n_prefix,
+                                  .capacity = ROWS,
+                                  .live = ROWS,
+                                  .grids = grids,
+                                  .n_grids = 1};
+            const embed_arrays a = prepare(&c);
+            memcpy(a.cells->host, bad, sizeof bad);
+            arrays_upload();
+            for (side s = 0; (int)s < H.n_sides; s++) {
+                if (!supported(s, "embed", call(&c, &a, s)))
+                    continue;
+                arrays_fetch(s);
+                for (int k = 0; k < 8; k++) {
+                    const float entry = load(RVIT_F32, a.table->host, 32 + k), patch = load(RVIT_F32, a.patches->host, 8 + k);
+                    assert_true(load(RVIT_F32, a.out->result[s], (ROWS - 1) * 8 + k) == patch + entry);
+                }
+            }
+            harness_teardown(NULL);
+        }
+}
+
+/* A row's bits are those of its image alone, wherever it lies. */
+static void embed_rows_stand_alone(void **state)
+{
+    (void)state;
+    const embed_case c = {.dtype = RVIT_F32,
+                          .resample = RVIT_RESAMPLE_TIMM,
+                          .table_height = 16,
+                          .table_width = 16,
+                          .dim = 132,
+                          .n_prefix = 1,
+                          .capacity = 40,
+                          .live = 40,
+                          .grids = grids,
+                          .n_grids = sizeof grids / 8};
+    const embed_arrays a = prepare(&c);
+    if (!supported(DEVICE, "embed", call(&c, &a, DEVICE)))
+        return;
+    arrays_fetch(DEVICE);
+    uint8_t *first = scratch(40 * 132 * 4), cells[40 * 16];
+    memcpy(first, a.out->result[DEVICE], 40 * 132 * 4);
+    memcpy(cells, a.cells->host, sizeof cells);
+    for (int t = 0; t < 40; t++)
+        memcpy(a.cells->host + t * 16, cells + (39 - t) * 16, 16);
+    arrays_upload();
+    expect_ok(call(&c, &a, DEVICE));
+    arrays_fetch(DEVICE);
+    for (int t = 0; t < 40; t++)
+        assert_memory_equal(a.out->result[DEVICE] + t * 132 * 4, first + (39 - t) * 132 * 4, 132 * 4);
+}
+
+static void embed_refuses(void **state)
+{
+    (void)state;
+    const embed_case c = {.resample = RVIT_RESAMPLE_BILINEAR,
+                          .table_height = 2,
+                          .table_width = 3,
+                          .dim = 8,
+                          .n_prefix = 1,
+                          .capacity = 4,
+                          .live = 4,
+                          .grids = grids,
+                          .n_grids = 1};
+    const embed_arrays a = prepare(&c);
+    if (!supported(DEVICE, "embed", call(&c, &a, DEVICE)))
+        return;
+    rvit_embed_args good = RVIT_EMBED_ARGS_INIT;
+    good.rows.capacity = 4;
+    good.patch_rows = a.patch_rows;
+    good.dim = 8;
+    good.n_prefix = 1;
+    good.resample = RVIT_RESAMPLE_BILINEAR;
+    good.table_height = 2;
+    good.table_width = 3;
+    good.cells = array_view(a.cells, DEVICE);
+    good.patches = array_view(a.patches, DEVICE);
+    good.prefix = array_view(a.prefix, DEVICE);
+    good.table = array_view(a.table, DEVICE);
+    good.out = array_view(a.out, DEVICE);
+    expect_ok(rvit_embed(H.stream[DEVICE], &good));
+#define REFUSED(word, ...)                                                               \
+    do {                                                                                 \
+        rvit_embed_args args = good;                                                     \
+        __VA_ARGS__;                                                                     \
+        expect_status(rvit_embed(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
+    } while (0)
+    REFUSED("dtype", args.dtype = (rvit_dtype)3);
+    REFUSED("capacity", args.rows.capacity = -1);
+    REFUSED("padded", args.rows.padded = 2);
+    REFUSED("patch_rows", args.patch_rows = -1);
+    REFUSED("dim", args.dim = 6);
+    REFUSED("dim", args.dim = 0);
+    REFUSED("n_prefix", args.n_prefix = -1);
+    REFUSED("n_prefix", args.n_prefix = 1025);
+    REFUSED("prefix", args.n_prefix = 0);
+    REFUSED("prefix", args.prefix.buffer = NULL);
+    REFUSED("resample", args.resample = RVIT_RESAMPLE_DEFAULT);
+    REFUSED("resample", args.resample = (rvit_resample)7);
+    REFUSED("table_height", args.table_height = 0);
+    REFUSED("table_height", args.table_height = 513);
+    REFUSED("table_width", args.table_width = -1);
+    REFUSED("table_width", args.table_width = 513);
+    REFUSED("table", args.table_height = 500);
+    REFUSED("cells", args.cells.buffer = NULL);
+    REFUSED("patches", args.patches.buffer = NULL);
+    REFUSED("patches", args.patch_rows = 1000);
+    REFUSED("out", args.out.buffer = NULL);
+    REFUSED("overlaps", args.out = args.patches);
+#undef REFUSED
+}
+
 /* A call that works. */
 void good_embed(rvit_embed_args *a)
 {
@@ -191,4 +317,5 @@ void good_embed(rvit_embed_args *a)
     a->out = good_output("out", GOOD_ROWS * GOOD_DIM * 4);
 }
 
-SUITE(embed_suite, TEST(embed_resamples), TEST(embed_without_table));
+SUITE(embed_suite, TEST(embed_resamples), TEST(embed_without_table), TEST(embed_takes_garbage), TEST(embed_rows_stand_alone),
+      TEST(embed_refuses));

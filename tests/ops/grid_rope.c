@@ -105,6 +105,84 @@ static void grid_rope_families(void **state)
             }
 }
 
+/* DINOv3's angles, for heads of 8 and 2 x 3 patches; a prefix token; and cells of which some are garbage. */
+static void grid_rope_vectors(void **state)
+{
+    (void)state;
+    static const double angles[2][4] = {{-3.14159265, -0.31415927, -4.18879020, -0.41887902}, {3.14159265, 0.31415927, 0, 0}};
+    static const int32_t places[][4] = {
+        {0, 0, 0, 131075}, {4, 0, 65537, 131075}, {-1, 0, 0, 131075}, {7, 0, -1, -1}, {8, 0, 0x7fffffff, 0}};
+    array *cells = array_input("cells", sizeof places), *frequencies = array_input("frequencies", 16), *out = array_output("out", 5 * 32);
+    memcpy(cells->host, places, sizeof places);
+    expect_ok(rvit_rope_frequencies(RVIT_ROPE_CENTRED, 100, 8, (float *)(void *)frequencies->host));
+    arrays_upload();
+    for (side s = 0; (int)s < H.n_sides; s++) {
+        rvit_grid_rope_args args = RVIT_GRID_ROPE_ARGS_INIT;
+        args.rows.capacity = 5;
+        args.head_dim = 8;
+        args.coordinates = RVIT_ROPE_CENTRED;
+        args.cells = array_view(cells, s);
+        args.frequencies = array_view(frequencies, s);
+        args.out = array_view(out, s);
+        if (!supported(s, "grid_rope", rvit_grid_rope(H.stream[s], &args)))
+            continue;
+        arrays_fetch(s);
+        for (int t = 0; t < 2; t++)
+            for (int j = 0; j < 4; j++) {
+                assert_true(fabs(load(RVIT_F32, out->result[s], t * 8 + j) - cos(angles[t][j])) < 2e-7);
+                assert_true(fabs(load(RVIT_F32, out->result[s], t * 8 + 4 + j) - sin(angles[t][j])) < 2e-7);
+            }
+        for (int j = 0; j < 8; j++)
+            assert_true(load(RVIT_F32, out->result[s], 2 * 8 + j) == (j < 4));
+    }
+}
+
+static void grid_rope_refuses(void **state)
+{
+    (void)state;
+    array *cells = array_input("cells", 64), *frequencies = array_input("frequencies", 16), *out = array_output("out", 4 * 32);
+    memset(cells->host, 0, 64);
+    memset(frequencies->host, 0, 16);
+    arrays_upload();
+    rvit_grid_rope_args good = RVIT_GRID_ROPE_ARGS_INIT;
+    good.rows.capacity = 4;
+    good.head_dim = 8;
+    good.cells = array_view(cells, DEVICE);
+    good.frequencies = array_view(frequencies, DEVICE);
+    good.out = array_view(out, DEVICE);
+    if (!supported(DEVICE, "grid_rope", rvit_grid_rope(H.stream[DEVICE], &good)))
+        return;
+#define REFUSED(word, ...)                                                                   \
+    do {                                                                                     \
+        rvit_grid_rope_args args = good;                                                     \
+        __VA_ARGS__;                                                                         \
+        expect_status(rvit_grid_rope(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
+    } while (0)
+    REFUSED("capacity", args.rows.capacity = -1);
+    REFUSED("head_dim", args.head_dim = 12);
+    REFUSED("head_dim", args.head_dim = 136);
+    REFUSED("coordinates", args.coordinates = (rvit_rope_coordinates)2);
+    REFUSED("order", args.order = (rvit_rope_order)2);
+    REFUSED("offset", args.offset = NAN);
+    REFUSED("offset", args.offset = INFINITY);
+    REFUSED("reference_height", args.reference_height = -1);
+    REFUSED("reference_width", args.reference_width = INFINITY);
+    REFUSED("centred", args.coordinates = RVIT_ROPE_CENTRED, args.reference_width = 16);
+    REFUSED("cells", args.cells.buffer = NULL);
+    REFUSED("frequencies", args.frequencies.buffer = NULL);
+    REFUSED("cells", args.rows.capacity = 100);
+    REFUSED("out", args.out.buffer = NULL);
+    REFUSED("overlaps", args.out = args.cells);
+#undef REFUSED
+    float turns[4];
+    expect_status(rvit_rope_frequencies((rvit_rope_coordinates)2, 10, 8, turns), RVIT_INVALID_ARGUMENT, "coordinates");
+    expect_status(rvit_rope_frequencies(RVIT_ROPE_INDEX, 0, 8, turns), RVIT_INVALID_ARGUMENT, "base");
+    expect_status(rvit_rope_frequencies(RVIT_ROPE_INDEX, INFINITY, 8, turns), RVIT_INVALID_ARGUMENT, "base");
+    expect_status(rvit_rope_frequencies(RVIT_ROPE_INDEX, NAN, 8, turns), RVIT_INVALID_ARGUMENT, "base");
+    expect_status(rvit_rope_frequencies(RVIT_ROPE_INDEX, 10, 12, turns), RVIT_INVALID_ARGUMENT, "head_dim");
+    expect_status(rvit_rope_frequencies(RVIT_ROPE_INDEX, 10, 8, NULL), RVIT_INVALID_ARGUMENT, "out");
+}
+
 /* A call that works. */
 void good_grid_rope(rvit_grid_rope_args *a)
 {
@@ -116,4 +194,4 @@ void good_grid_rope(rvit_grid_rope_args *a)
     a->out = good_output("out", GOOD_ROWS * 8 * 4);
 }
 
-SUITE(grid_rope_suite, TEST(grid_rope_families));
+SUITE(grid_rope_suite, TEST(grid_rope_families), TEST(grid_rope_vectors), TEST(grid_rope_refuses));
