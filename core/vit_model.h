@@ -37,6 +37,7 @@ typedef struct rvit_map_weights {
 struct rvit_model {
     rvit_device *device;
     atomic_int references;
+    atomic_int native_sessions; /* those that have taken over how positions are resampled and turn */
     rvit_model_info info;
     int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8 */
     int32_t attention_norm, mlp_norm; /* 1: blocks have them */
@@ -76,6 +77,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
 }
 
 void rvit_model_retain(rvit_model *model);
+/* What native sessions know of positions. */
+void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 

@@ -47,6 +47,24 @@ static rvit_status check_same_parts(const rvit_model *model, const rvit_vit_conf
     return RVIT_OK;
 }
 
+/* Native sessions have recorded how positions are resampled, and turn. */
+static rvit_status check_same_positions(rvit_model *model, const rvit_vit_config *config)
+{
+    const rvit_rope_config *own = &model->rope, *other = &config->rope;
+    const int same_turn =
+        !rvit_model_rotates(model) ||
+        (own->base == other->base && own->coordinates == other->coordinates && own->order == other->order && own->offset == other->offset &&
+         own->reference[0] == other->reference[0] && own->reference[1] == other->reference[1]);
+    const int same_table =
+        !rvit_model_has_table(model) || (model->info.resample == config->info.resample && model->trained[0] == config->trained[0] &&
+                                         model->trained[1] == config->trained[1]);
+    if (atomic_load(&model->native_sessions) == 0 || (same_turn && same_table))
+        return RVIT_OK;
+    return rvit_fail(RVIT_INVALID_ARGUMENT,
+                     "rvit_model_update: the checkpoint's %s differs from the model's, which has sessions of native resolution",
+                     same_turn ? "position table, or how it is resampled," : "rotation of queries and keys");
+}
+
 rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     RVIT_ENTRY;
@@ -57,5 +75,7 @@ rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoi
     if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
     RVIT_TRY(check_same_parts(model, &checkpoint->config));
+    RVIT_TRY(check_same_positions(model, &checkpoint->config));
+    rvit_model_take_positions(model, checkpoint);
     return rvit_model_reload(model, checkpoint);
 }

@@ -687,6 +687,13 @@ static rvit_status check_dtype(const rvit_device *device, rvit_dtype dtype)
     return RVIT_OK;
 }
 
+void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint)
+{
+    memcpy(model->trained, checkpoint->config.trained, sizeof model->trained);
+    model->rope = checkpoint->config.rope;
+    model->info.resample = checkpoint->config.info.resample;
+}
+
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     /* Places everything where it is, to learn the largest tensor. */
@@ -711,13 +718,13 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     model->device = device;
     rvit_device_retain(device);
     atomic_init(&model->references, 1);
+    atomic_init(&model->native_sessions, 0);
     model->info = checkpoint->config.info;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
     model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
     model->attention_norm = checkpoint->config.attention_norm;
     model->mlp_norm = checkpoint->config.mlp_norm;
-    memcpy(model->trained, checkpoint->config.trained, sizeof model->trained);
-    model->rope = checkpoint->config.rope;
+    rvit_model_take_positions(model, checkpoint);
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

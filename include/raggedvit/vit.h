@@ -427,8 +427,8 @@ typedef struct rvit_session_desc {
     /* 1: native resolution. The images of a run have grids of their own (rvit_run_args.grids), and all of
        them make one batch without padding. A position table is resampled to the grid of each image, as
        the model's `resample` says; rotary positions follow the grid. An image gives the same bits in
-       every batch. Policies count what they keep of each image's own patches. With the capacities below,
-       memory follows from max_tokens: where rvit_session_memory says B T, it is max_tokens.
+       every batch. Policies count what they keep of each image's own patches. Memory follows from the
+       capacities below: see rvit_session_memory.
        Not with fixed_batch or dense_fallback. UNSUPPORTED: the checkpoint was opened with an image size
        of its own; dynamicvit in several blocks; ats without n_samples. */
     int32_t native;
@@ -436,7 +436,8 @@ typedef struct rvit_session_desc {
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
 } rvit_session_desc;
 /* clang-format off */
-#define RVIT_SESSION_DESC_INIT {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0}
+#define RVIT_SESSION_DESC_INIT \
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0}
 /* clang-format on */
 
 /* The bytes that a session allocates. */
@@ -487,6 +488,17 @@ typedef struct rvit_memory_info {
      host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
                together and not rounded
+
+   With desc.native T is max_len, B T is max_tokens, and B L_i and B M_i are the most rows that all
+   images together have before and after stage i: with f(n) the tokens that a stage leaves of n, p = f(L_i)
+   and c the largest L_i f(n) - p n, the least of the rows before, B times the largest f(n), and
+   (p rows before + B c) / L_i. It also takes
+
+     device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
+               the residual stream has 4 B T D in the place of 4 B M_0 D
+     upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
+               2 head_dim
+     host      4 (B + 1)
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.

@@ -408,4 +408,140 @@ static void refused_sessions(void **state)
     close_subject(&s);
 }
 
-SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(replays), TEST(masks_and_grids), TEST(refused_runs), TEST(refused_sessions));
+/* Patches from wherever a run may have them: the same bits. */
+static void places(void **state)
+{
+    (void)state;
+    subject s = open_subject("native_timm_distilled.json");
+    const rvit_session_desc plain = dump_session_desc(s.dump, &s.info);
+    const int64_t row = (int64_t)s.info.channels * s.info.patch_size * s.info.patch_size * 4,
+                  logits_size = plain.max_images * s.info.n_classes * 4;
+    const int32_t *grids = dump_grids(s.dump);
+    float *logits[4];
+    rvit_buffer *patches = NULL, *out = NULL;
+    rvit_stream *stream = NULL;
+    const gridded b = grids_of(&s, plain.max_images, grids, dump_patches(s.dump, &s.info));
+    expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], plain.max_tokens * row, RVIT_BUFFER_DEVICE, &patches));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], logits_size, RVIT_BUFFER_DEVICE, &out));
+    expect_ok(rvit_stream_write(stream, (rvit_view){patches, 0}, b.patches, b.n_values * 4));
+    expect_ok(rvit_stream_synchronize(stream));
+    for (int way = 0; way < 4; way++) { /* run args, the session's input, session desc, views of each run */
+        rvit_session_desc desc = plain;
+        rvit_session *session = NULL;
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        if (way == 2)
+            desc.images.buffer = patches;
+        desc.run_views = way == 3;
+        expect_ok(rvit_session_create(s.model, &desc, &session));
+        args.n_images = b.n_images;
+        args.grids = grids;
+        logits[way] = scratch((size_t)logits_size);
+        if (way == 0)
+            args.patches = b.patches;
+        if (way == 1)
+            memcpy(rvit_session_input(session), b.patches, (size_t)b.n_values * sizeof *b.patches);
+        if (way == 3) {
+            args.device_images.buffer = patches;
+            args.device_logits.buffer = out;
+        }
+        for (int again = 0; again < 2; again++)
+            expect_ok(rvit_session_run(session, &args, way == 3 ? NULL : logits[way]));
+        if (way == 3)
+            expect_ok(rvit_stream_read(stream, args.device_logits, logits[way], logits_size));
+        expect_ok(rvit_stream_synchronize(stream));
+        assert_memory_equal(logits[way], logits[0], (size_t)logits_size);
+        if (way == 2 || way == 3) {
+            args.patches = b.patches;
+            expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT,
+                          way == 2 ? "patches is given, but the session takes them from session desc's images"
+                                   : "patches is given, but with run_views device_images takes its place");
+        }
+        rvit_session_destroy(session);
+    }
+    rvit_stream_destroy(stream);
+    rvit_buffer_destroy(patches);
+    rvit_buffer_destroy(out);
+    close_subject(&s);
+}
+
+/* Many small images beside a large one fill every stage; runs allocate nothing. */
+static void small_images(void **state)
+{
+    (void)state;
+    enum { SMALL = 15 };
+    static const rvit_prune_type policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM};
+    for (int d = 0; d < N_DUMPS; d += 2)
+        for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+            subject s = open_subject(dumps[d]);
+            const int64_t width = (int64_t)s.info.channels * s.info.patch_size * s.info.patch_size;
+            float *patches = scratch((size_t)((2 * SMALL + 36) * width) * sizeof *patches);
+            int32_t grids[2 * (SMALL + 1)] = {[2 * SMALL] = 6, 6};
+            rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+            desc.native = 1;
+            desc.outputs = RVIT_OUTPUT_FEATURES;
+            desc.prune.type = policies[p];
+            desc.prune.n_blocks = policies[p] != RVIT_PRUNE_NONE;
+            desc.max_images = SMALL + 1;
+            desc.max_len = s.info.n_prefix + 36;
+            desc.max_tokens = desc.max_len;
+            for (int32_t i = 0; i < SMALL; i++) {
+                grids[2 * i] = 1;
+                grids[2 * i + 1] = 1 + i % 2;
+                desc.max_tokens += s.info.n_prefix + grids[2 * i + 1];
+            }
+            rvit_session *session = NULL;
+            expect_ok(rvit_session_create(s.model, &desc, &session));
+            const gridded all = grids_of(&s, SMALL + 1, grids, patches);
+            uint32_t random = 7;
+            for (int64_t i = 0; i < all.n_values; i++)
+                patches[i] = (float)(int32_t)(next(&random) % 2049 - 1024) / 512;
+            const answer mixed = run(&s, session, &all);
+            rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+            expect_ok(rvit_session_get_stats(session, &before));
+            const float *at = patches;
+            for (int32_t i = 0; i <= SMALL; i++) {
+                const gridded one = grids_of(&s, 1, grids + 2 * i, at);
+                const answer single = run(&s, session, &one);
+                expect_same_image(&s, &mixed, i, &single);
+                at += one.n_values;
+            }
+            expect_ok(rvit_session_get_stats(session, &after));
+            assert_int_equal(after.host_allocations, before.host_allocations);
+            assert_int_equal(after.device_allocations, before.device_allocations);
+            /* One dispatch and one wait a run. */
+            assert_int_equal(after.submits - before.submits, SMALL + 1);
+            assert_int_equal(after.synchronizations - before.synchronizations, SMALL + 1);
+            rvit_session_destroy(session);
+            close_subject(&s);
+        }
+}
+
+/* New weights reach a native session; a table that is resampled in another way does not. */
+static void updates(void **state)
+{
+    (void)state;
+    subject s = open_subject("native_hf_vit.json");
+    rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
+    rvit_checkpoint *checkpoint = NULL;
+    rvit_checkpoint_desc other = RVIT_CHECKPOINT_DESC_INIT;
+    rvit_session *session = NULL;
+    other.resample = RVIT_RESAMPLE_TIMM;
+    expect_ok(rvit_checkpoint_open(dump_checkpoint(s.dump), &other, &checkpoint));
+    expect_ok(rvit_session_create(s.model, &desc, &session));
+    expect_status(rvit_model_update(s.model, checkpoint), RVIT_INVALID_ARGUMENT, "position table, or how it is resampled");
+    dump_run_all(s.dump, &s.info, session);
+    assert_true(dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL) < 1e-4);
+    rvit_session_destroy(session);
+    /* Without sessions that have taken it over it may, and the next takes it. */
+    expect_ok(rvit_model_update(s.model, checkpoint));
+    expect_ok(rvit_session_create(s.model, &desc, &session));
+    dump_run_all(s.dump, &s.info, session);
+    assert_true(dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL) > 1e-3);
+    rvit_session_destroy(session);
+    rvit_checkpoint_destroy(checkpoint);
+    close_subject(&s);
+}
+
+SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(updates), TEST(replays), TEST(masks_and_grids),
+      TEST(refused_runs), TEST(refused_sessions));
