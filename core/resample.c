@@ -8,7 +8,7 @@ static double cubic(double x, double a)
     if (x <= 1)
         return ((a + 2) * x - (a + 3)) * x * x + 1;
     if (x < 2)
-        return (((x - 5) * x + 8) * x - 4) * a;
+        return a * (x - 1) * (x - 2) * (x - 2);
     return 0;
 }
 

@@ -167,7 +167,7 @@ RVIT_DEVICE float kernel_at(const table_taps &taps, int tap)
     const float x = (float)distance / (float)taps.unit, a = taps.how == RVIT_CU_BICUBIC ? -0.75f : -0.5f;
     if (x <= 1.0f)
         return ((a + 2.0f) * x - (a + 3.0f)) * x * x + 1.0f;
-    return x < 2.0f ? (((x - 5.0f) * x + 8.0f) * x - 4.0f) * a : 0.0f;
+    return x < 2.0f ? a * (x - 1.0f) * (x - 2.0f) * (x - 2.0f) : 0.0f;
 }
 
 RVIT_DEVICE float tap_weight(const table_taps &taps, int tap)

@@ -76,7 +76,8 @@ typedef enum rvit_resample {
                    patches[p, :] + position(y, x)[:]   if its patch row is p
    position(y, x) is the table resampled to the image's own grid: for each line of the table the sum
    over columns, then the sum over lines, in float32 and in ascending order. On the table's own grid it
-   is the table, bit for bit. A row depends on its own image alone. */
+   is the table, bit for bit. A row depends on its own image alone. Patch rows of patch_rows or more,
+   and prefix tokens of n_prefix or more, are read as the last there is; without one, out is 0. */
 typedef struct rvit_embed_args {
     size_t struct_size;
     rvit_dtype dtype;       /* of patches */
@@ -108,9 +109,8 @@ typedef enum rvit_rope_coordinates {
 typedef enum rvit_rope_order { RVIT_ROPE_YX = 0, RVIT_ROPE_XY = 1 } rvit_rope_order;
 
 /* The table of rvit_rope for a batch of images of different grids. Pair j < head_dim / 4 of an axis
-   turns by the patch's coordinate on that axis times frequencies[j]. The sine and cosine are computed
-   from turns that are exact to 2^-32, however large. Rows of prefix tokens turn nothing: cosines 1,
-   sines 0. */
+   turns by the patch's coordinate on that axis times frequencies[j]. The fraction of a turn is right
+   to 2^-27, however many turns there are. Rows of prefix tokens turn nothing: cosines 1, sines 0. */
 typedef struct rvit_grid_rope_args {
     size_t struct_size;
     rvit_rows rows;   /* of out */

@@ -58,7 +58,7 @@ float kernel_at(rvit_taps taps, int tap)
     const float a = IS_ANTIALIASED ? -0.5 : -0.75;
     if (x <= 1.0)
         return ((a + 2.0) * x - (a + 3.0)) * x * x + 1.0;
-    return x < 2.0 ? (((x - 5.0) * x + 8.0) * x - 4.0) * a : 0.0;
+    return x < 2.0 ? a * (x - 1.0) * (x - 2.0) * (x - 2.0) : 0.0;
 }
 
 float tap_weight(rvit_taps taps, int tap)

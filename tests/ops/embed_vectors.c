@@ -104,7 +104,7 @@ static void embed_weights(void **state)
             for (side s = 0; (int)s < H.n_sides; s++)
                 for (int c = 0; run(&a, cases[i].how, s) && c < DIM; c++) {
                     const double got = load(RVIT_F32, a.out->result[s], cases[i].at * DIM + c);
-                    if (!(fabs(got - cases[i].weights[c]) < 2e-7))
+                    if (!(fabs(got - cases[i].weights[c]) <= 0x1p-22)) /* two units in the last place of 1 */
                         fail_msg("way %d, %d to %d: weight %d of row %d is %.9g, should be %.9g (side %d)", (int)cases[i].how,
                                  cases[i].side, cases[i].grid, c, cases[i].at, got, cases[i].weights[c], (int)s);
                 }
