@@ -388,7 +388,9 @@ int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t
     return ctas < 1 ? 1 : least(ctas, most);
 }
 
-#define AHEAD_ELEMENTS (600 * 768) /* measured on the H200: bench/notes/cuda-forward.md */
+/* Measured on the H200: bench/notes/cuda-forward.md. Weights of wider models take longer to come than a layernorm lasts. */
+#define AHEAD_ELEMENTS (600 * 768)
+#define AHEAD_DIM 768
 
 rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t rows, int32_t dim)
 {
@@ -408,7 +410,7 @@ rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t
     tile.threads = warps * 32;
     tile.ctas = rvit_cu_tile_ctas(machine, rows, warps, norms[tile.shape].ctas);
     /* More of them keep the rows waiting. */
-    tile.ahead_ctas = rows * dim <= AHEAD_ELEMENTS ? machine->n_sms / 4 : 0;
+    tile.ahead_ctas = dim <= AHEAD_DIM && rows * dim <= AHEAD_ELEMENTS ? machine->n_sms / 4 : 0;
     return tile;
 }
 
