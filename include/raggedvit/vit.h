@@ -497,7 +497,7 @@ typedef struct rvit_memory_info {
      device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
                the residual stream has 4 B T D in the place of 4 B M_0 D
      upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
-               2 head_dim
+               2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
      host      4 (B + 1)
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each

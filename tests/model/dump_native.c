@@ -517,6 +517,41 @@ static void small_images(void **state)
         }
 }
 
+static int64_t in_256s(int64_t size)
+{
+    return (size + 255) / 256 * 256;
+}
+
+/* What rvit_session_memory says it takes: DINOv3, l2 after the first block. */
+static void memory(void **state)
+{
+    (void)state;
+    subject s = open_subject("native_hf_dinov3.json");
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    rvit_memory_info info = RVIT_MEMORY_INFO_INIT;
+    desc.native = 1;
+    desc.max_images = 7;
+    desc.max_tokens = 200;
+    desc.max_len = 50;
+    desc.prune.type = RVIT_PRUNE_L2;
+    desc.prune.n_blocks = 1;
+    expect_ok(rvit_session_memory(s.model, &desc, &info));
+    const int64_t d = s.info.dim, b = desc.max_images, bt = desc.max_tokens, pixels = 3 * s.info.patch_size * s.info.patch_size;
+    /* Of 50 tokens 25 compete and stay, and the prefix: of n never more than n / 2 + 1 + n_prefix. */
+    const int64_t stage = in_256s(4 * bt) + in_256s(4 * bt), results = in_256s(bt) + in_256s(4 * (b + 1));
+    const int64_t tables = in_256s(4 * 51) + in_256s(2 * s.info.head_dim), wide = pixels > 3 * d ? pixels : 3 * d;
+    const int64_t device = 2 * in_256s(4 * bt * d) + in_256s(4 * bt * d) + in_256s(4 * bt * wide) + 2 * in_256s(4 * (b + 1)) +
+                           in_256s(16 * bt) + in_256s(4 * bt * s.info.head_dim) + stage + results + tables;
+    const int64_t upload = 2 * in_256s(4) + in_256s(8 * b) + in_256s(4 * bt * pixels) + tables;
+    /* Positions of the rows that the stage leaves, the only figure that follows from their number. */
+    const int64_t positions = info.device_size - device, least = in_256s(4 * (desc.max_tokens / 2)), most = in_256s(4 * bt);
+    assert_int_equal(info.upload_size, upload);
+    if (positions < least || positions > most)
+        fail_msg("the rows that the stage leaves take %lld bytes, expected %lld to %lld", (long long)positions, (long long)least,
+                 (long long)most);
+    close_subject(&s);
+}
+
 /* New weights reach a native session; a table that is resampled in another way does not. */
 static void updates(void **state)
 {
@@ -543,5 +578,5 @@ static void updates(void **state)
     close_subject(&s);
 }
 
-SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(updates), TEST(replays), TEST(masks_and_grids),
-      TEST(refused_runs), TEST(refused_sessions));
+SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(memory), TEST(updates), TEST(replays),
+      TEST(masks_and_grids), TEST(refused_runs), TEST(refused_sessions));
