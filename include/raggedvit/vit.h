@@ -408,8 +408,9 @@ typedef struct rvit_session_desc {
     rvit_stream *stream; /* the stream of all runs; must outlive the session. NULL: the session
                             creates its own */
     /* Optional: where every run reads its images, f32 [max_images, channels,
-       image_height, image_width], in a buffer of the model's device. They are read when the run executes;
-       rvit_run_args.images must be NULL. */
+       image_height, image_width], in a buffer of the model's device; with native its patches, which the
+       buffer must hold max_tokens of. They are read when the run executes; rvit_run_args.images and
+       patches must be NULL. */
     rvit_view images;
     /* Optional: where every run writes its logits, f32 [max_images, n_classes]. rvit_session_logits
        then returns NULL. */
@@ -553,8 +554,9 @@ typedef struct rvit_run_args {
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
        channels, image_height, image_width], read when the run executes. device_logits: f32 [n_images,
        n_classes], written then; absent for a model without a head. Both may be absent if n_images is
-       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer
-       handles are free again on return, the memory once the run has executed. */
+       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images, with native
+       max_tokens patches. The buffer handles are free again on return, the memory once the run has
+       executed. */
     rvit_view device_images, device_logits;
     /* rvit_session_desc.native, and then required: host memory, int32 [n_images, 2]: lines and columns of
        each image's grid of patches, 1 to 32767. INVALID_ARGUMENT names the image that is empty or beyond
