@@ -12,9 +12,12 @@ typedef struct score_job {
     const rvit_select_args *args;
     const void *x, *weight;
     const float *cls_probs, *bias, *position_scores;
+    const uint8_t *anchors;
     const int32_t *cu_seqlens;
     float *scores;
 } score_job;
+
+#define ANCHOR_BONUS 2.0f /* more than the largest score */
 
 static inline float element(const void *p, int64_t i, rvit_dtype dtype)
 {
@@ -113,6 +116,38 @@ static void score_images(void *context, int64_t begin, int64_t end, int thread)
     }
 }
 
+static int any_anchor(const uint8_t *anchors, int64_t begin, int64_t end)
+{
+    for (int64_t i = begin; i < end; i++)
+        if (anchors[i])
+            return 1;
+    return 0;
+}
+
+/* Whether patch i of n is an anchor or next to one, as prune.h defines it. */
+static int near_anchor(const uint8_t *anchors, int64_t n, int64_t columns, int64_t i)
+{
+    if (anchors[i] || (i > 0 && anchors[i - 1]) || (i + 1 < n && anchors[i + 1]) || (i >= columns && anchors[i - columns]) ||
+        (i + columns < n && anchors[i + columns]))
+        return 1;
+    const int64_t line = columns < n ? columns : n;
+    return (i == 0 && any_anchor(anchors, 0, line)) || (i == n - 1 && any_anchor(anchors, n - line, n));
+}
+
+static void prefer_near_anchors(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const score_job *job = context;
+    const rvit_select_args *a = job->args;
+    for (int64_t image = begin; image < end; image++) {
+        const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
+        const int64_t prefix = rows.len < a->n_prefix ? rows.len : a->n_prefix, first = rows.begin + prefix, n = rows.len - prefix;
+        for (int64_t i = 0; i < n; i++)
+            if (near_anchor(job->anchors + first, n, a->anchor_columns, i))
+                job->scores[first + i] = job->scores[first + i] + ANCHOR_BONUS;
+    }
+}
+
 void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *a)
 {
     if (device->oracle && (a->score == RVIT_SCORE_CLS_NORM || a->score == RVIT_SCORE_PREDICTOR)) {
@@ -126,16 +161,19 @@ void rvit_cpu_score(rvit_cpu_device *device, const rvit_select_args *a)
         .cls_probs = rvit_cpu_at(a->cls_probs),
         .bias = rvit_cpu_at(a->bias),
         .position_scores = rvit_cpu_at(a->position_scores),
+        .anchors = rvit_cpu_at(a->anchors),
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
         .scores = rvit_cpu_at(a->scores),
     };
+    const int64_t grain = rvit_cpu_grain(device->pool, a->n_images, 65536 / ((int64_t)a->max_len + 1) + 1);
     if (a->score == RVIT_SCORE_POSITION) {
-        const int64_t least = 65536 / ((int64_t)a->max_len + 1) + 1;
-        rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, least), score_images, &job);
+        rvit_cpu_pool_run(device->pool, a->n_images, grain, score_images, &job);
     } else if (a->score != RVIT_SCORE_GIVEN) {
         /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): core refuses the op without */
         const int64_t rows = rvit_cpu_clamp(job.cu_seqlens[a->n_images], 0, a->rows);
         const int64_t width = a->score == RVIT_SCORE_CLS_ATTENTION ? a->n_heads : a->dim;
         rvit_cpu_pool_run(device->pool, rows, rvit_cpu_grain(device->pool, rows, 65536 / width + 1), score_rows, &job);
     }
+    if (job.anchors != NULL)
+        rvit_cpu_pool_run(device->pool, a->n_images, grain, prefer_near_anchors, &job);
 }

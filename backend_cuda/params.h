@@ -227,8 +227,8 @@ typedef struct rvit_cu_select_params {
     const void *x, *weight;
     const float *cls_probs, *bias, *position_scores;
     const int32_t *counts;
-    const uint8_t *keep_in;
-    float *scores; /* NULL: MASK */
+    const uint8_t *keep_in, *anchors; /* anchors: or NULL */
+    float *scores;                    /* NULL: MASK */
     uint8_t *keep;
     void *fuse_x;               /* or NULL */
     unsigned long long *sorted; /* SAMPLE, MASS: one for each row, if an image may be longer than shared memory holds */
@@ -236,8 +236,9 @@ typedef struct rvit_cu_select_params {
     int32_t mode, score, dtype, dim, n_heads; /* numbers of rvit_select_mode, rvit_score_type, rvit_dtype */
     int32_t prefix_competes, k_min, n_samples;
     uint32_t mass; /* 2^32 times it; all_mass: it is 1 */
-    int32_t all_mass, fuse_dtype, fuse_dim;
+    int32_t all_mass, fuse_dtype, fuse_dim, anchor_columns;
     float threshold, factor; /* factor: 1 / n_heads */
+    int32_t unused;
 } rvit_cu_select_params;
 
 typedef struct rvit_cu_mean_params {

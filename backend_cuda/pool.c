@@ -1,17 +1,22 @@
 #include "backend_cuda/cu.h"
 
-static const rvit_cu_kernel plain[] = {
-    [RVIT_F32] = RVIT_CU_pool_f32_plain, [RVIT_F16] = RVIT_CU_pool_f16_plain, [RVIT_BF16] = RVIT_CU_pool_bf16_plain};
-static const rvit_cu_kernel normed[] = {
-    [RVIT_F32] = RVIT_CU_pool_f32_norm, [RVIT_F16] = RVIT_CU_pool_f16_norm, [RVIT_BF16] = RVIT_CU_pool_bf16_norm};
+#define OF_TYPES(kind)                                                                                                     \
+    {                                                                                                                      \
+        [RVIT_F32] = RVIT_CU_pool_f32_##kind, [RVIT_F16] = RVIT_CU_pool_f16_##kind, [RVIT_BF16] = RVIT_CU_pool_bf16_##kind \
+    }
+/* An image's mean is the same in every batch: the width alone decides. */
+static const struct pool_shape {
+    int32_t columns, warps;
+    rvit_cu_kernel kernels[3];
+} plain = {128 * RVIT_CU_POOL_PIECES, RVIT_CU_POOL_WARPS, OF_TYPES(plain)},
+  narrow = {128 * RVIT_CU_POOL_NARROW_PIECES, RVIT_CU_POOL_NARROW_WARPS, OF_TYPES(norm_768)},
+  normed = {128 * RVIT_CU_POOL_NORM_PIECES, RVIT_CU_POOL_NORM_WARPS, OF_TYPES(norm)};
 
 rvit_status rvit_cu_pool(rvit_cu_queue *queue, const rvit_pool_args *args)
 {
     if (args->n_images == 0)
         return RVIT_OK;
-    const int norm = args->gamma.buffer != NULL;
-    const int32_t columns = 128 * (norm ? RVIT_CU_POOL_NORM_PIECES : RVIT_CU_POOL_PIECES);
-    const int32_t warps = norm ? RVIT_CU_POOL_NORM_WARPS : RVIT_CU_POOL_WARPS;
+    const struct pool_shape *shape = args->gamma.buffer == NULL ? &plain : args->dim <= narrow.columns ? &narrow : &normed;
     rvit_cu_pool_params params = {
         .x = rvit_cu_at(args->x),
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
@@ -27,9 +32,8 @@ rvit_status rvit_cu_pool(rvit_cu_queue *queue, const rvit_pool_args *args)
         .first = args->mode == RVIT_POOL_FIRST,
         .out_dtype = (int32_t)args->out_dtype,
         .rms = args->norm == RVIT_NORM_RMS,
-        .tiles = (args->dim + columns - 1) / columns,
+        .tiles = (args->dim + shape->columns - 1) / shape->columns,
         .eps = args->eps,
     };
-    const rvit_cu_kernel kernel = norm ? normed[args->dtype] : plain[args->dtype];
-    return rvit_cu_launch(queue, kernel, (int64_t)args->n_images * params.tiles, warps * 32, 0, &params);
+    return rvit_cu_launch(queue, shape->kernels[args->dtype], (int64_t)args->n_images * params.tiles, shape->warps * 32, 0, &params);
 }

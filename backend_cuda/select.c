@@ -48,6 +48,7 @@ rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args)
         .position_scores = rvit_cu_at(args->position_scores),
         .counts = rvit_cu_at(args->counts),
         .keep_in = rvit_cu_at(args->keep_in),
+        .anchors = rvit_cu_at(args->anchors),
         .scores = rvit_cu_at(args->scores),
         .keep = rvit_cu_at(args->keep),
         .fuse_x = rvit_cu_at(args->fuse_x),
@@ -65,6 +66,7 @@ rvit_status rvit_cu_select(rvit_cu_queue *queue, const rvit_select_args *args)
         .all_mass = args->mass >= 1.0,
         .fuse_dtype = (int32_t)args->fuse_dtype,
         .fuse_dim = args->fuse_dim,
+        .anchor_columns = args->anchor_columns,
         .threshold = args->threshold,
         .factor = args->n_heads > 0 ? 1.0f / (float)args->n_heads : 0.0f,
     };

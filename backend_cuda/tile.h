@@ -251,9 +251,12 @@ rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_
 
 #define RVIT_CU_MEAN_COLUMNS 128 /* of a CTA */
 
-/* Pool: 128-column pieces of a CTA, and its warps, where rows are taken as they are, and where they are normalised. */
+/* Pool: 128-column pieces of a CTA, and its warps, where rows are taken as they are, and where they are normalised: then one CTA takes an
+   image, and many warps hide that each waits for its row. */
 #define RVIT_CU_POOL_PIECES 1
 #define RVIT_CU_POOL_WARPS 8
+#define RVIT_CU_POOL_NARROW_PIECES 6
+#define RVIT_CU_POOL_NARROW_WARPS 16
 #define RVIT_CU_POOL_NORM_PIECES 12
 #define RVIT_CU_POOL_NORM_WARPS 12
 

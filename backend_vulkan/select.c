@@ -41,6 +41,8 @@ static uint32_t flags_of(const rvit_select_args *args)
         flags |= RVIT_SELECT_PREFIX_COMPETES;
     if (args->mode == RVIT_SELECT_MASS && args->mass >= 1.0)
         flags |= RVIT_SELECT_WHOLE_MASS;
+    if (args->anchors.buffer != NULL)
+        flags |= RVIT_SELECT_HAS_ANCHORS;
     if (args->error_stays)
         flags |= RVIT_SELECT_ERROR_STAYS;
     return flags;
@@ -67,7 +69,8 @@ static selection begin(const rvit_vk_recorder *recorder, const rvit_select_args 
                             .n_heads = args->n_heads,
                             .dim4 = args->dim / 4,
                             .x_stride4 = (int)(args->x_stride / 4),
-                            .fuse_dim4 = args->fuse_dim / 4},
+                            .fuse_dim4 = args->fuse_dim / 4,
+                            .anchor_columns = args->anchor_columns},
                    .dispatch = {.shader = shader,
                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                                           [RVIT_SELECT_MODE] = (uint32_t)args->mode,
@@ -121,7 +124,8 @@ static void bind_score(selection *s, uint32_t x, uint32_t table, uint32_t bias)
     else
         s->push.table_at =
             bind(s, table, s->args->score == RVIT_SCORE_POSITION ? RVIT_SLOT(select, position_scores) : RVIT_SLOT(select, cls_probs), 4);
-    s->push.bias_at = bind(s, bias, RVIT_SLOT(select, bias), 4);
+    const int has_anchors = s->args->anchors.buffer != NULL;
+    s->push.bias_at = bind(s, bias, has_anchors ? RVIT_SLOT(select, anchors) : RVIT_SLOT(select, bias), 4);
 }
 
 /* Without fuse_x, bind an array that the op writes, because the shader could write it. */

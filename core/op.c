@@ -456,6 +456,11 @@ static rvit_status prepare_select(rvit_op *op)
     case RVIT_SELECT_MASK:
         break;
     }
+    if (a->anchors.buffer != NULL) {
+        if (a->mode != RVIT_SELECT_TOP_K || a->score != RVIT_SCORE_CLS_ATTENTION)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "select: anchors is given, but only the k best by CLS attention can lie near anchors");
+        RVIT_TRY(check_range(op, "anchor_columns", a->anchor_columns, 1, INT32_MAX - 1));
+    }
     if (a->fuse_x.buffer != NULL) {
         if (a->mode != RVIT_SELECT_TOP_K)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "select: fuse_x is given, but only the k best can be fused");

@@ -13,7 +13,10 @@
 #define INFO(type_, name_, source_, summary_) \
     .struct_size = sizeof(rvit_prune_info), .type = type_, .name = name_, .source = source_, .summary = summary_
 /* Below 0: none. */
-#define DEFAULTS(keep_, threshold_, mass_) .default_keep = keep_, .default_threshold = threshold_, .default_mass = mass_
+#define DEFAULTS(keep_, threshold_, mass_) ALL_DEFAULTS(keep_, threshold_, mass_, -1.0, -1.0)
+#define ALL_DEFAULTS(keep_, threshold_, mass_, alpha_, object_part_)                                        \
+    .default_keep = keep_, .default_threshold = threshold_, .default_mass = mass_, .default_alpha = alpha_, \
+    .default_object_part = object_part_
 #define AFTER_BLOCK "after the block"
 #define BEFORE_BLOCK "before the block"
 #define INSIDE_BLOCK "between attention and MLP"
@@ -117,6 +120,16 @@ static const rvit_policy policies[] = {
      .score = RVIT_SCORE_CLS_ATTENTION,
      .probs = RVIT_PROBS_MAP,
      .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_HIPRUNE, "hiprune", "arXiv 2508.00553",
+                   "the tokens all tokens attend to most in the last block but one, and before them some that they attend to most in a "
+                   "middle block, with their neighbours; for what reads its output, saves nothing before"),
+              .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK,
+              ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375), FROM_THE_END(2)}, /* 9 of the 24 blocks of CLIP L/14 */
+     .site = RVIT_SITE_AFTER_BLOCK,
+     .select = RVIT_SELECT_TOP_K,
+     .score = RVIT_SCORE_CLS_ATTENTION,
+     .probs = RVIT_PROBS_RECEIVED,
+     .count = RVIT_POLICY_FLOOR},
 };
 enum { N_POLICIES = sizeof policies / sizeof policies[0] };
 
@@ -173,6 +186,9 @@ static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_
         {RVIT_PRUNE_SAMPLES, desc->n_samples != 0, "n_samples"},
         {RVIT_PRUNE_MERGES, desc->merges >= 0, "merges"},
         {RVIT_PRUNE_SEED, desc->seed != 0, "seed"},
+        /* Programs built with older headers leave 0 in these. */
+        {RVIT_PRUNE_ALPHA, !(desc->alpha <= 0.0), "alpha"},
+        {RVIT_PRUNE_OBJECT_BLOCK, desc->object_block > 0, "object_block"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].given && (policy->info.parameters & (int32_t)fields[i].parameter) == 0)
@@ -239,6 +255,25 @@ static rvit_status resolve_blocks(const rvit_prune_desc *desc, int32_t depth, rv
     return RVIT_OK;
 }
 
+/* Anchors are numbered as the rows of the stage are, so no other stage may come between. */
+static rvit_status resolve_anchors(const rvit_prune_desc *desc, int32_t depth, rvit_prune_schedule *schedule)
+{
+    const rvit_prune_info *info = &schedule->policy->info;
+    schedule->object_block = -1;
+    if ((info->parameters & RVIT_PRUNE_OBJECT_BLOCK) == 0)
+        return RVIT_OK;
+    if (schedule->n_stages != 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: %s prunes in one block, n_blocks is %d", info->name, (int)schedule->n_stages);
+    const int32_t last = schedule->blocks[0], usual = (int32_t)floor(info->default_object_part * (double)depth + 0.5) - 1;
+    if (desc->object_block > last)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: object_block is %d, expected 0..%d: %s prunes after block %d",
+                         (int)desc->object_block, (int)last, info->name, (int)last);
+    schedule->alpha = desc->alpha < 0.0 ? info->default_alpha : desc->alpha;
+    if (schedule->alpha > 0.0)
+        schedule->object_block = desc->object_block >= 0 ? desc->object_block : usual < 0 ? 0 : usual < last ? usual : last;
+    return RVIT_OK;
+}
+
 rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int32_t n_patches, rvit_prune_schedule *out_schedule)
 {
     /* A desc left all zero asks for no pruning. */
@@ -251,11 +286,14 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     for (size_t i = 0; i < sizeof desc.reserved / sizeof *desc.reserved; i++)
         if (desc.reserved[i] != 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved[%d] is not 0", (int)i);
+    if (desc.reserved_int != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved_int is not 0");
     rvit_prune_schedule schedule = {.n_patches = n_patches, .seed = desc.seed};
     RVIT_TRY(find_policy(desc.type, &schedule.policy));
     const rvit_prune_info *info = &schedule.policy->info;
     RVIT_TRY(check_fraction("keep", desc.keep));
     RVIT_TRY(check_fraction("mass", desc.mass));
+    RVIT_TRY(check_fraction("alpha", desc.alpha));
     RVIT_TRY(check_parameters(schedule.policy, &desc));
     schedule.select = schedule.policy->select;
     schedule.keep = desc.keep < 0.0 ? info->default_keep : desc.keep;
@@ -271,6 +309,7 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     schedule.merges = desc.merges < 0 ? info->default_merges : desc.merges;
     if (desc.type != RVIT_PRUNE_NONE)
         RVIT_TRY(resolve_blocks(&desc, depth, &schedule));
+    RVIT_TRY(resolve_anchors(&desc, depth, &schedule));
     if (schedule.policy->merges && schedule.merges == 0)
         schedule.n_stages = 0;
     if (schedule.select == RVIT_SELECT_THRESHOLD)
@@ -294,6 +333,17 @@ rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage
     const int32_t k = (int32_t)trunc((double)schedule->n_patches * pow(schedule->keep, (double)stage + 1.0));
     for (int32_t n = 0; n <= max_n; n++)
         out_counts[n] = k < 1 && n > 0 ? 1 : k < n ? k : n;
+    return RVIT_OK;
+}
+
+rvit_status rvit_prune_anchor_counts(const rvit_prune_schedule *schedule, int32_t max_n, int32_t *out_counts)
+{
+    RVIT_TRY(rvit_prune_counts(schedule, 0, max_n, out_counts));
+    for (int32_t n = 0; n <= max_n; n++) {
+        /* With its neighbours an anchor takes up to five of the places. */
+        const int32_t most = out_counts[n] / 5, wanted = (int32_t)rint((double)out_counts[n] * schedule->alpha / 5.0);
+        out_counts[n] = wanted < most ? wanted : most;
+    }
     return RVIT_OK;
 }
 

@@ -44,6 +44,8 @@ typedef struct rvit_prune_schedule {
     float threshold; /* of the scores */
     int32_t k_min;
     int32_t n_samples, merges;
+    double alpha;
+    int32_t object_block; /* where anchors are chosen; -1: nowhere */
     uint64_t seed;
     int32_t n_patches; /* 0: each image has its own, and there is one stage if the policy counts by them */
     int32_t n_stages;
@@ -61,6 +63,9 @@ static inline int rvit_policy_reads(const rvit_policy *policy, rvit_policy_probs
 
 /* out_counts [max_n + 1] of a stage that takes the k best. */
 rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts);
+
+/* The same of the anchors, [max_n + 1], of a schedule with an object block. */
+rvit_status rvit_prune_anchor_counts(const rvit_prune_schedule *schedule, int32_t max_n, int32_t *out_counts);
 
 /* out_scores [n] of a stage that scores places at random: the same for equal seeds on every machine. */
 void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage, int32_t n, float *out_scores);

@@ -294,11 +294,17 @@ static rvit_status block(forward *f, int32_t index)
     f->cls_probs = inside || after ? view(f, f->plan->cls_probs) : absent;
     if (index == info->depth - 1 && (f->plan->desc.outputs & RVIT_OUTPUT_CLS_ATTENTION))
         f->cls_probs = view(f, f->plan->cls_attention);
-    const int gives_received = rvit_forward_gives(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index);
-    f->lse = inside || gives_received ? view(f, f->plan->lse) : absent; /* absent unless received attention is asked for */
+    const int gives_received = rvit_forward_gives(f, RVIT_OUTPUT_RECEIVED_ATTENTION, f->plan->desc.received_block == index),
+              anchors = f->plan->schedule.object_block == index,
+              scores_received = anchors || ((inside || after) && rvit_policy_reads(f->plan->schedule.policy, RVIT_PROBS_RECEIVED));
+    f->lse = scores_received || gives_received ? view(f, f->plan->lse) : absent;
     RVIT_TRY(attention(f));
+    if (scores_received)
+        RVIT_TRY(rvit_forward_received(f, view(f, f->plan->probs)));
     if (gives_received)
         RVIT_TRY(rvit_forward_received(f, view(f, f->plan->received)));
+    if (anchors)
+        RVIT_TRY(rvit_forward_find_anchors(f));
     rvit_view attended = f->normed, products = f->wide;
     if (f->model->attention_norm)
         RVIT_TRY(inner_norm(f, f->normed, info->dim, info->dim, w->attention_norm_gamma, w->attention_norm_beta, 3 * (int64_t)info->dim,

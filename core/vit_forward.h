@@ -68,6 +68,8 @@ void rvit_forward_enter_segment(forward *f, int32_t index);
 int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site);
 /* The next stage: scores and selects, the rows being gathered later, or merges. */
 rvit_status rvit_forward_prune(forward *f);
+/* Marks the anchors of the next stage, by the attention received in this block. */
+rvit_status rvit_forward_find_anchors(forward *f);
 /* Normalised rows of each image, attended to by the one query of attention pooling: to the wide array. probs: optional, as rvit_probe. */
 rvit_status rvit_forward_probe(const forward *f, rvit_view probs);
 static inline int rvit_forward_gives(const forward *f, rvit_output output, int here)

@@ -62,6 +62,10 @@ rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_pru
     if (schedule->n_stages > 0 && schedule->select == RVIT_SELECT_SAMPLE && desc->n_samples == 0)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "session desc: native is 1, where %s has no number of samples of its own: give prune desc's n_samples", name);
+    if (schedule->object_block >= 0)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: native is 1, but %s needs the neighbours of a patch, in a grid that is the same for all images",
+                         name);
     if (schedule->n_stages > 1 && schedule->policy->count == RVIT_POLICY_POWER)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "session desc: native is 1, but %s counts the patches of the unpruned image in each of its %d stages, of which "

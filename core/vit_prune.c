@@ -76,7 +76,7 @@ static rvit_status fill_probs(forward *f, rvit_view *out)
     if (policy->probs == RVIT_PROBS_CLS)
         return RVIT_OK;
     *out = view(f, f->plan->probs);
-    return policy->probs == RVIT_PROBS_RECEIVED ? rvit_forward_received(f, *out) : probe(f, *out);
+    return policy->probs == RVIT_PROBS_MAP ? probe(f, *out) : RVIT_OK; /* attention received is there since the attention */
 }
 
 /* The arrays that the policy's score is made from. */
@@ -98,23 +98,41 @@ static rvit_status fill_score(forward *f, const rvit_stage_plan *stage, rvit_sel
     return fill_probs(f, &args->cls_probs);
 }
 
+/* The select of a stage, but for its score, its counts and its marks. */
+static rvit_select_args select_of(const forward *f, const rvit_stage_plan *stage)
+{
+    rvit_select_args args = stage->select;
+    args.cu_seqlens = f->cu_seqlens;
+    args.out_cu_seqlens = view(f, stage->cu_seqlens);
+    args.src_rows = view(f, stage->src_rows);
+    args.error = view(f, stage->error);
+    args.error_stays = 1;
+    return args;
+}
+
+rvit_status rvit_forward_find_anchors(forward *f)
+{
+    const rvit_stage_plan *stage = &f->plan->stages[f->stage];
+    rvit_select_args args = select_of(f, stage); /* the stage writes its arrays again */
+    RVIT_TRY(fill_score(f, stage, &args));
+    args.counts = view(f, f->plan->anchor_counts);
+    args.keep = view(f, f->plan->anchors);
+    return rvit_select(f->stream, &args);
+}
+
 /* Scores and selects; the rows are gathered later. */
 static rvit_status select_rows(forward *f)
 {
     const rvit_stage_plan *stage = &f->plan->stages[f->stage];
-    rvit_select_args args = stage->select;
+    rvit_select_args args = select_of(f, stage);
     if (args.mode != RVIT_SELECT_MASK)
         RVIT_TRY(fill_score(f, stage, &args));
     if (f->plan->schedule.policy->fuses)
         args.fuse_x = f->x;
     args.counts = view(f, stage->counts);
     args.keep_in = view(f, stage->keep_in);
-    args.cu_seqlens = f->cu_seqlens;
     args.keep = view(f, stage->keep);
-    args.out_cu_seqlens = view(f, stage->cu_seqlens);
-    args.src_rows = view(f, stage->src_rows);
-    args.error = view(f, stage->error);
-    args.error_stays = 1;
+    args.anchors = view(f, f->plan->anchors);
     RVIT_TRY(rvit_select(f->stream, &args));
     if (args.mode != RVIT_SELECT_MASK)
         RVIT_TRY(rvit_forward_trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));

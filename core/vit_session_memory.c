@@ -45,6 +45,9 @@ static rvit_status write_tables(const rvit_session *s)
         RVIT_TRY(rvit_rope_frequencies(s->model->rope.coordinates, s->model->rope.base, s->model->info.head_dim, frequencies));
     for (int32_t n = 0; live_counts != NULL && n <= plan->desc.max_images; n++)
         live_counts[n] = n;
+    int32_t *anchor_counts = rvit_session_host(s, plan->anchor_counts);
+    if (anchor_counts != NULL)
+        RVIT_TRY(rvit_prune_anchor_counts(&plan->schedule, s->model->info.tokens, anchor_counts));
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
         const rvit_stage_plan *stage = &plan->stages[i];
         if (stage->count_table != NULL)

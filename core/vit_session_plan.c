@@ -61,6 +61,11 @@ static int scores_places(const rvit_session_plan *p)
     return ranks(p) && p->schedule.policy->score == RVIT_SCORE_POSITION;
 }
 
+static int finds_anchors(const rvit_session_plan *p)
+{
+    return p->schedule.object_block >= 0;
+}
+
 /* Of the unpruned batch; last_rows: of what the last stage leaves. */
 static int64_t rows(const rvit_session_plan *p)
 {
@@ -289,6 +294,7 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
     args.k_min = fewest(m, schedule);
     args.n_samples = schedule->n_samples;
     args.mass = schedule->mass;
+    args.anchor_columns = m->info.image_width / m->info.patch_size;
     if (args.mode != RVIT_SELECT_MASK)
         plan_score(m, schedule->policy, &args);
     if (schedule->policy->fuses) {

@@ -110,6 +110,9 @@ void good_ops(good_op *out)
     make_select_by(&out[SELECT_SAMPLE], RVIT_SELECT_SAMPLE, RVIT_SCORE_CLS_NORM, 0);
     make_select_by(&out[SELECT_MASS], RVIT_SELECT_MASS, RVIT_SCORE_POSITION, 0);
     make_select_by(&out[SELECT_PREDICTOR], RVIT_SELECT_TOP_K, RVIT_SCORE_PREDICTOR, 0);
+    make_select_by(&out[SELECT_ANCHORS], RVIT_SELECT_TOP_K, RVIT_SCORE_CLS_ATTENTION, 0);
+    out[SELECT_ANCHORS].args.select.anchors = good_input("anchors", GOOD_ROWS);
+    out[SELECT_ANCHORS].args.select.anchor_columns = 2;
     for (int i = 0; i < N_GOOD_OPS; i++)
         find_views(&out[i]);
     arrays_upload();

@@ -36,6 +36,7 @@ typedef enum op_name {
     SELECT_SAMPLE,    /* by CLS_NORM, of a part of wider rows */
     SELECT_MASS,      /* by POSITION */
     SELECT_PREDICTOR, /* by PREDICTOR, top k */
+    SELECT_ANCHORS,   /* by CLS_ATTENTION, near anchors */
     N_GOOD_OPS,
     SELECT_TOP_K = SELECT
 } op_name;

@@ -16,7 +16,7 @@ done
 expect 0 classify --help
 for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample architecture heads \
     activation pool position eps dtype batch \
-    top labels overlay features grid tiles fit filter crop mean std expect json; do
+    top labels overlay features grid tiles fit filter crop mean std expect json ndjson size format matrix range fast-decode; do
     out "^  --$option "
 done
 for command in devices classify verify bench inspect policies; do
@@ -35,7 +35,9 @@ for arguments in "frobnicate" "classify" "classify $model" "verify" "inspect" "i
     "classify $model $cat --prune l2 --blocks -1" "classify $model $cat --backend cpu --prune l2 --blocks 12" \
     "classify $model $cat --prune l2-threshold --threshold -1" "classify $model $cat --prune ats-paper --mass 1.1" \
     "classify $model $cat --prune ats --samples 0" "classify $model $cat --prune tome --merge -1" \
-    "classify $model $cat --prune random --seed x" "classify $model $cat --grid" "classify $model $cat --image-size 0" \
+    "classify $model $cat --prune random --seed x" \
+    "classify $model $cat --prune hiprune --alpha 1.1" "classify $model $cat --prune hiprune --alpha nan" \
+    "classify $model $cat --prune hiprune --object-block -1" "classify $model $cat --grid" "classify $model $cat --image-size 0" \
     "classify $model $cat --backend cpu --image-size 225" "classify $model $cat --resample some" "classify $model $cat --eps 0" \
     "classify $model $cat --crop 0" "classify $model $cat --mean 0.5,0.5" "classify $model $cat --mean 2" \
     "classify $model $cat --std 0" "classify $model $cat --std 0.5," \
@@ -58,12 +60,14 @@ refused() { # OPTION POLICY USERS
     err "^raggedvit: ${1%% *} is not used by --prune $2, but by: $3$"
 }
 refused "--mass 0.5" l2 ats-paper
-refused "--keep 0.5" none "l2, evit, .*map-probe"
-refused "--keep 0.5" tome "l2, evit, .*map-probe"
-refused "--blocks 3" none "l2, .*map-probe"
+refused "--keep 0.5" none "l2, evit, .*hiprune"
+refused "--keep 0.5" tome "l2, evit, .*hiprune"
+refused "--blocks 3" none "l2, .*hiprune"
 refused "--samples 9" ats-paper ats
 refused "--merge 9" ats tome
 refused "--seed 9" mask random
+refused "--alpha 0.2" received hiprune
+refused "--object-block 2" fastervlm hiprune
 refused "--threshold 9" evit "l2-threshold, dynamicvit-gate"
 refused "--mask x" evit mask
 expect 2 verify "$model" --backend cpu --prune l2 --mass 0.5
@@ -74,6 +78,10 @@ expect 2 classify "$model" "$cat" --prune mask
 err "mask needs --mask FILE"
 expect 2 classify "$model" "$cat" --prune ats-paper --keep 0.5 --mass 0.5
 err "--keep or --mass, not both"
+expect 2 classify "$model" "$cat" --backend cpu --prune hiprune --blocks 5,10
+err "hiprune prunes in one block, n_blocks is 2"
+expect 2 classify "$model" "$cat" --backend cpu --prune hiprune --object-block 11
+err "object_block is 11, expected 0\.\.10: hiprune prunes after block 10"
 expect 2 classify "$model" "$cat" --backend cpu --prune dynamicvit --blocks 3,12
 err "block 12.*0\.\.11"
 
@@ -106,13 +114,15 @@ json "devices.$cpu.usable" true
 expect 0 policies
 policies=$(awk '/^[a-z]/ && $1 != "policy" {print $1}' "$folder/out")
 for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask received \
-    fastervlm map-probe; do
+    fastervlm map-probe hiprune; do
     out "^$policy "
 done
 out '^evit +--keep 0\.7 --blocks 3,6,9 +between attention and MLP +arXiv 2202\.07800$'
 out '^tome .*--blocks 0\.\.last --merge 8 '
 out '^fastervlm +--keep 0\.5 --blocks last-1 +after the block +arXiv 2412\.01818$'
 out '^map-probe +--keep 0\.5 --blocks last +after the block '
+out '^hiprune +--keep 0\.5 --blocks last-1 +after the block +arXiv 2508\.00553$'
+out '^ +--alpha 0\.1 \[--object-block B\]$'
 awk 'length > 100 {exit 1}' "$folder/out" || fail "the table is wider than 100 columns"
 expect 0 policies --json
 json policies "$(wc -w <<<"$policies")"
@@ -123,6 +133,7 @@ for policy in $policies; do
         json "policies.$i.$field" '.+'
     done
     [ "$policy" != ats-paper ] || ats_paper=$i
+    [ "$policy" != hiprune ] || hiprune=$i
     i=$((i + 1))
 done
 json "policies.$ats_paper.parameters" 3
@@ -130,6 +141,9 @@ json "policies.$ats_paper.defaults.mass" '0\.9'
 json "policies.$ats_paper.defaults.keep" null
 json "policies.$ats_paper.defaults.blocks.0" 3
 json "policies.$ats_paper.blocks_to_last" false
+json "policies.$hiprune.parameters" 4
+json "policies.$hiprune.defaults.alpha" '0\.1'
+json "policies.$hiprune.defaults.object-block" null
 expect 3 classify "$model" "$cat" --backend cpu --device 99
 err "^raggedvit: cpu: "
 no_out
@@ -223,7 +237,8 @@ kept() { # STAGE: what the image of "$folder/out" kept after it, one a line
         tr -d ' ' | tr ',' '\n' | awk -v n="$n" '{print} END {exit NR != n}'
 }
 for policy in "l2" "l2-threshold --threshold 40" "evit" "evit-fused" "evit-paper" "dynamicvit" "dynamicvit-gate" "ats --samples 60" \
-    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random" "received" "fastervlm --keep 0.2"; do
+    "ats-paper" "ats-paper --keep 0.3" "tome --merge 30 --blocks 2,5,7" "random" "received" "fastervlm --keep 0.2" \
+    "hiprune --keep 0.6 --alpha 0.4 --object-block 2"; do
     # shellcheck disable=SC2086
     run 0 "$cat" --top 1 --json --prune $policy
     no_err
@@ -263,6 +278,12 @@ cmp -s <(kept 0) "$folder/seed1" || fail "equal seeds differ"
 run 0 "$cat" --json --prune random --seed 2
 json seed 2
 cmp -s <(kept 0) "$folder/seed1" && fail "different seeds agree"
+
+run 0 "$cat" --json --prune hiprune
+json alpha '0\.1'
+json object-block 4
+json blocks.0 10
+json images.0.tokens_kept.0 99
 
 # a checkpoint without predictors
 sed 's/"score_predictor\.1\.out_conv\.4\.bias"/"score_predictor.1.out_conv.4.biax"/' "$model" >"$folder/predictors.safetensors"

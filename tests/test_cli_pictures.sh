@@ -76,7 +76,7 @@ expect 0 classify "$small" "$cat" --backend cpu --prune l2 --blocks 1 --overlay 
     --features "$folder/wide.npy" --grid --json
 json images.0.logits 7
 json images.0.tokens_kept.0 14
-[ "$(png_size "$folder/wide.png")" = "784 x 448" ] || fail "the overlay is $(png_size "$folder/wide.png")"
+[ "$(png_size "$folder/wide.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/wide.png")"
 head -c 128 "$folder/wide.npy" | grep -aq "'shape': (1, 4, 7, 32), }" || fail "the shape of the grid"
 echo '[[[0, 6, 27]]]' >"$folder/mask"
 expect 0 classify "$small" "$cat" --backend cpu --prune mask --blocks 1 --mask "$folder/mask" --json
@@ -95,7 +95,7 @@ mkdir -p "$folder/rest"
 cp "$small" "$folder/rest"
 sed 's/\[32, 56\]/[35, 60]/; s/\[3, 32, 56\]/[3, 35, 60]/' "$wide/config.json" >"$folder/rest/config.json"
 expect 0 classify "$folder/rest/model.safetensors" "$cat" --backend cpu --prune l2 --blocks 1 --overlay "$folder/rest.png"
-[ "$(png_size "$folder/rest.png")" = "784 x 448" ] || fail "the overlay is $(png_size "$folder/rest.png")"
+[ "$(png_size "$folder/rest.png")" = "902 x 600" ] || fail "the overlay is $(png_size "$folder/rest.png")"
 # the ways to get a shape, and a picture of which none remains
 for fit in crop squash border; do
     expect 0 classify "$small" "$cat" --backend cpu --fit $fit --filter bilinear --json

@@ -16,6 +16,7 @@
 #include <png.h>
 
 #include "tools/cli/image.h"
+#include "tools/cli/preprocess.h"
 #include "tools/cli/resize.h"
 
 #include "image_files.h"
@@ -234,6 +235,117 @@ static void write_bytes(const void *data, size_t size)
     assert_int_equal(fclose(file), 0);
 }
 
+/* An APP1 segment with one tag; value is of 2 or 4 bytes. */
+static size_t make_exif(uint8_t *out, bool big, uint8_t tag, uint8_t type, uint32_t value)
+{
+    static const uint8_t little_tiff[] = {'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const uint8_t big_tiff[] = {'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 1, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0};
+    static const int orders[3][4] = {{0, 1, 2, 3}, {3, 2, 1, 0}, {1, 0, 3, 2}}; /* a big-endian value of 2 bytes lies left */
+    const int *shifts = orders[!big ? 0 : type == 4 ? 1 : 2];
+    uint8_t *tiff = out + 10;
+    memcpy(out,
+           "\xff\xe1\0\x22"
+           "Exif\0",
+           10);
+    memcpy(tiff, big ? big_tiff : little_tiff, sizeof big_tiff);
+    tiff[big ? 11 : 10] = tag;
+    tiff[big ? 13 : 12] = type;
+    for (int i = 0; i < 4; i++)
+        tiff[18 + i] = (uint8_t)(value >> 8 * shifts[i]);
+    return 10 + sizeof big_tiff;
+}
+
+/* The file with bytes put in at a place. */
+static bool decode_with(const uint8_t *file, size_t size, size_t at, const uint8_t *more, size_t n_more, struct image *out)
+{
+    uint8_t *whole = malloc(size + n_more);
+    struct image_error error;
+    assert_non_null(whole);
+    memcpy(whole, file, at);
+    memcpy(whole + at, more, n_more);
+    memcpy(whole + at + n_more, file + at, size - at);
+    const bool ok = image_decode(whole, size + n_more, out, &error);
+    free(whole);
+    return ok;
+}
+
+/* The checksums are those of ImageOps.exif_transpose(...).convert("RGB") in Pillow 13. */
+static void test_orientation(void **state)
+{
+    (void)state;
+    static const uint32_t crcs[] = {0xc743d4d8, 0xc743d4d8, 0x36eabebf, 0xdb3ced5d, 0x8b901693,
+                                    0x0fdedcf7, 0x30219937, 0x42206b74, 0x776143b8, 0xc743d4d8};
+    for (uint32_t n = 0; n < 10; n++)
+        for (int kind = 0; kind < 4; kind++) {
+            uint8_t exif[64];
+            struct image picture;
+            const size_t size = make_exif(exif, kind & 1, 0x12, kind & 2 ? 4 : 3, n);
+            assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &picture));
+            assert_int_equal(picture.width, n >= 5 && n <= 8 ? 13 : 17);
+            assert_int_equal(picture.height, n >= 5 && n <= 8 ? 17 : 13);
+            if (crc32_of(picture.pixels, byte_count(&picture)) != crcs[n])
+                fail_msg("orientation %u, kind %d: other pixels", n, kind);
+            image_free(&picture);
+        }
+    int32_t width, height;
+    struct image_error error;
+    write_bytes(jpeg_exif, sizeof jpeg_exif);
+    assert_true(image_load_size(path, &width, &height, &error));
+    assert_int_equal(width, 7);
+    assert_int_equal(height, 10);
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Cut off anywhere, or with any byte another, an EXIF segment turns the picture, or does not. It never makes it unreadable. */
+static void test_broken_exif(void **state)
+{
+    (void)state;
+    uint8_t exif[64];
+    struct image picture;
+    for (int big = 0; big < 2; big++) {
+        const size_t size = make_exif(exif, big, 0x12, 3, 6);
+        for (size_t cut = 4; cut < size; cut++) {
+            exif[3] = (uint8_t)(cut - 2);
+            assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, cut, &picture));
+            assert_int_equal(picture.width, cut < 32 ? 17 : 13);
+            image_free(&picture);
+        }
+        for (size_t at = 4; at < size; at++)
+            for (int bit = 0; bit < 8; bit++) {
+                (void)make_exif(exif, big, 0x12, 3, 6);
+                exif[at] ^= (uint8_t)(1 << bit);
+                assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &picture));
+                image_free(&picture);
+            }
+        (void)make_exif(exif, big, 0x13, 3, 6); /* another tag */
+        assert_true(decode_with(jpeg_420, sizeof jpeg_420, 2, exif, size, &picture));
+        assert_int_equal(picture.width, 17);
+        image_free(&picture);
+    }
+}
+
+/* What printing shops send: colours as libjpeg makes them of YCCK, and CMYK without Adobe's marker; both inverted, as Pillow reads them. */
+static void test_cmyk_kinds(void **state)
+{
+    (void)state;
+    uint8_t file[sizeof jpeg_cmyk];
+    struct image picture;
+    struct image_error error;
+    memcpy(file, jpeg_cmyk, sizeof file);
+    assert_memory_equal(file + 2,
+                        "\xff\xee\0\x0e"
+                        "Adobe",
+                        9);
+    file[17] = 2; /* YCCK */
+    assert_true(image_decode(file, sizeof file, &picture, &error));
+    assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), 0x580406e4);
+    image_free(&picture);
+    memmove(file + 2, file + 18, sizeof file - 18);
+    assert_true(image_decode(file, sizeof file - 16, &picture, &error));
+    assert_int_equal(crc32_of(picture.pixels, byte_count(&picture)), 0xa5327d86);
+    image_free(&picture);
+}
+
 static void expect_refusal(const char *name, const char *word)
 {
     struct image picture;
@@ -366,6 +478,84 @@ static void test_jpeg_of_many_scans(void **state)
     expect_scans(5000, 4000, 20000, "a JPEG of 201 or more scans of 20000000 pixels");
 }
 
+static struct bytes make_jpeg(const struct image *picture, int quality)
+{
+    struct jpeg_compress_struct jpeg;
+    struct jpeg_error_mgr manager;
+    uint8_t *file = NULL;
+    unsigned long size = 0;
+    jpeg.err = jpeg_std_error(&manager);
+    jpeg_create_compress(&jpeg);
+    jpeg_mem_dest(&jpeg, &file, &size);
+    jpeg.image_width = (JDIMENSION)picture->width;
+    jpeg.image_height = (JDIMENSION)picture->height;
+    jpeg.input_components = 3;
+    jpeg.in_color_space = JCS_RGB;
+    jpeg_set_defaults(&jpeg);
+    jpeg_set_quality(&jpeg, quality, TRUE);
+    jpeg_start_compress(&jpeg, TRUE);
+    while (jpeg.next_scanline < jpeg.image_height) {
+        JSAMPROW line = picture->pixels + 3 * (size_t)jpeg.next_scanline * (size_t)picture->width;
+        jpeg_write_scanlines(&jpeg, &line, 1);
+    }
+    jpeg_finish_compress(&jpeg);
+    jpeg_destroy_compress(&jpeg);
+    return (struct bytes){file, size};
+}
+
+/* The smallest size that is large enough is decoded; what the model sees of it differs little, and lies in the same place. */
+static void test_reduced_jpeg(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t least_width, least_height, width, height;
+    } cases[] = {{1600, 10, 1600, 1072}, {800, 1, 800, 536}, {801, 536, 1600, 1072}, {400, 269, 800, 536},    {400, 268, 400, 268},
+                 {200, 134, 200, 134},   {1, 1, 200, 134},   {0, 0, 1600, 1072},     {2000, 2000, 1600, 1072}};
+    const struct preprocess recipe = preprocess_deit(112);
+    struct image rough = make_image(NOISE, 120, 80), photo = resized(&rough, 1600, 1072), odd = resized(&rough, 1604, 1073), picture,
+                 views[2];
+    struct image_error error;
+    const struct bytes file = make_jpeg(&photo, 90), odd_file = make_jpeg(&odd, 90);
+    static float values[3 * 112 * 112];
+    write_bytes(file.data, file.size);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(image_load_reduced(path, cases[i].least_width, cases[i].least_height, &picture, &error));
+        if (picture.width != cases[i].width || picture.height != cases[i].height)
+            fail_msg("at least %d x %d: %d x %d", cases[i].least_width, cases[i].least_height, picture.width, picture.height);
+        image_free(&picture);
+    }
+    const struct preprocess_geometry plan = preprocess_plan(&recipe, 1600, 1072);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_true(image_load_reduced(path, 3 * i * (int32_t)plan.width, 3 * i * (int32_t)plan.height, &picture, &error));
+        assert_int_equal(picture.width, i ? 800 : 1600);
+        assert_true(preprocess_planned(image_whole(&picture), &recipe, plan, values, &views[i], &error));
+        image_free(&picture);
+    }
+    double sum = 0;
+    int largest = 0;
+    for (size_t i = 0; i < byte_count(&views[0]); i++) {
+        const int difference = abs(views[0].pixels[i] - views[1].pixels[i]);
+        sum += difference;
+        largest = difference > largest ? difference : largest;
+    }
+    const double mean = sum / (double)byte_count(&views[0]);
+    if (mean > 1 || largest > 12 || largest == 0)
+        fail_msg("the view differs by %.2f in the mean, by %d at most", mean, largest);
+    print_message("the view differs by %.2f in the mean, by %d at most\n", mean, largest);
+    write_bytes(odd_file.data, odd_file.size); /* 1073 lines are no multiple of 2 */
+    assert_true(image_load_reduced(path, 10, 10, &picture, &error));
+    assert_int_equal(picture.width, 1604);
+    image_free(&picture);
+    assert_int_equal(unlink(path), 0);
+    image_free(&odd);
+    free(odd_file.data);
+    image_free(&views[0]);
+    image_free(&views[1]);
+    image_free(&rough);
+    image_free(&photo);
+    free(file.data);
+}
+
 struct written {
     struct bytes bytes;
     size_t capacity;
@@ -445,17 +635,14 @@ static void test_png_of_large_comments(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize_equals_pillow),
-        cmocka_unit_test(test_same_size_is_a_copy),
-        cmocka_unit_test(test_window_is_a_crop),
-        cmocka_unit_test(test_every_kind_of_file),
-        cmocka_unit_test(test_truncated_files),
-        cmocka_unit_test(test_mutated_files),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_write_and_load),
-        cmocka_unit_test(test_size_limit),
-        cmocka_unit_test(test_jpeg_of_many_scans),
-        cmocka_unit_test(test_png_of_large_comments),
+        cmocka_unit_test(test_resize_equals_pillow), cmocka_unit_test(test_same_size_is_a_copy),
+        cmocka_unit_test(test_window_is_a_crop),     cmocka_unit_test(test_every_kind_of_file),
+        cmocka_unit_test(test_truncated_files),      cmocka_unit_test(test_mutated_files),
+        cmocka_unit_test(test_orientation),          cmocka_unit_test(test_broken_exif),
+        cmocka_unit_test(test_cmyk_kinds),           cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_write_and_load),       cmocka_unit_test(test_size_limit),
+        cmocka_unit_test(test_jpeg_of_many_scans),   cmocka_unit_test(test_png_of_large_comments),
+        cmocka_unit_test(test_reduced_jpeg),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

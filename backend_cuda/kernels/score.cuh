@@ -70,12 +70,39 @@ template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_para
     }
 }
 
-/* Scores the rows begin .. end - 1 of the image whose rows start at first. */
-RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int begin, int end)
+RVIT_DEVICE bool any_anchor(const uint8_t *anchors, int begin, int end)
+{
+    bool any = false;
+    for (int i = begin; i < end; i++)
+        any = any || anchors[i] != 0;
+    return any;
+}
+
+/* Whether patch i of n is an anchor or next to one, as prune.h defines it. */
+RVIT_DEVICE bool near_anchor(const uint8_t *anchors, int n, int columns, int i)
+{
+    if (anchors[i] != 0 || (i > 0 && anchors[i - 1] != 0) || (i + 1 < n && anchors[i + 1] != 0) ||
+        (i >= columns && anchors[i - columns] != 0) || (n - i > columns && anchors[i + columns] != 0))
+        return true;
+    const int line = min(columns, n);
+    return (i == 0 && any_anchor(anchors, 0, line)) || (i == n - 1 && any_anchor(anchors, n - line, n));
+}
+
+/* What is added to the score of a row: more than the largest score if an anchor is near. */
+RVIT_DEVICE float anchor_bonus(const rvit_cu_select_params &params, int first, int len, int row)
+{
+    const int begin = first + min(params.layout.n_prefix, len);
+    return row >= begin && near_anchor(params.anchors + begin, first + len - begin, params.anchor_columns, row - begin) ? 2.0f : 0.0f;
+}
+
+/* Scores the rows begin .. end - 1 of the image whose `len` rows start at first. */
+RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int len, int begin, int end)
 {
     if (params.score == SCORE_CLS_ATTENTION) {
-        for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x)
-            params.scores[row] = mean_over_heads(params, row);
+        for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
+            const float score = mean_over_heads(params, row);
+            params.scores[row] = params.anchors == nullptr ? score : add_rn(score, anchor_bonus(params, first, len, row));
+        }
     } else if (params.score == SCORE_POSITION) {
         for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x)
             params.scores[row] = params.position_scores[row - first];

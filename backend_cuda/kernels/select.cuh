@@ -222,7 +222,7 @@ RVIT_DEVICE void select_image(const rvit_cu_select_params &params)
     job.k = params.mode == SELECT_TOP_K ? min(max(params.counts[n], 0), n) : 0;
     if (params.score != SCORE_GIVEN && params.mode != SELECT_MASK) {
         const int each = (job.len + layout.parts - 1) / layout.parts, begin = min(job.len, (ticket - job.image * layout.parts) * each);
-        score_rows(params, job.begin, job.begin + begin, job.begin + min(job.len, begin + each));
+        score_rows(params, job.begin, job.len, job.begin + begin, job.begin + min(job.len, begin + each));
         if (!is_last_part(layout, job.image, memory.layout))
             return;
     }

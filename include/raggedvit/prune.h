@@ -58,7 +58,14 @@ typedef enum rvit_select_mode {
    SAMPLE ranks the n competing rows by (score ascending, index ascending). c[r] is the sum of ranks
    1..r, so c[0] = 0; y0 is the smallest c above 0. Sample k of n_samples is at y0 + k (c[n-1] - y0)
    / (n_samples - 1), or at y0 if n_samples is 1. It keeps the rank with the nearest c; ties go to
-   the lowest rank. A single competing row is kept. */
+   the lowest rank. A single competing row is kept.
+
+   With anchors, CLS_ATTENTION adds 2 to the scores of rows near an anchor, so that they rank before
+   all others. The rows past the prefix of an image are patches 0..n-1 of a grid of anchor_columns
+   columns, in raster order. A patch is near an anchor if it is one, or if it is a - 1, a + 1, a -
+   anchor_columns or a + anchor_columns of an anchor a, where what lies below 0 is patch 0 and what
+   lies above n - 1 is patch n - 1. Patches are thus neighbours across the ends of grid rows, and an
+   anchor in the first or last grid row is one of patch 0 or n - 1 (HiPrune, arXiv 2508.00553). */
 typedef struct rvit_select_args {
     size_t struct_size;
     rvit_select_mode mode;
@@ -114,6 +121,10 @@ typedef struct rvit_select_args {
     rvit_view error;
     int32_t error_stays; /* 1: error is written only if there is one, so that it survives later
                             runs without errors */
+
+    int32_t anchor_columns; /* with anchors: 1 or more */
+    rvit_view anchors;      /* optional, TOP_K by CLS_ATTENTION: uint8 [rows], nonzero = anchor, such
+                               as keep of another call on the same rows */
 } rvit_select_args;
 #define RVIT_SELECT_ARGS_INIT RVIT_INIT(rvit_select_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args);
@@ -282,7 +293,14 @@ typedef enum rvit_prune_type {
        the top max(1, trunc(keep * n)) by the pooling's attention, averaged over the heads. After
        earlier blocks, which is an experiment, the block's output is scored as if it were the last's:
        it goes through the final norm to the pooling's query. keep 0.5. */
-    RVIT_PRUNE_MAP_PROBE = 15
+    RVIT_PRUNE_MAP_PROBE = 15,
+    /* "hiprune". HiPrune (arXiv 2508.00553), which prunes what a language model is given: after the
+       last block but one, keeps T = max(1, trunc(keep * n)) tokens by the attention that they receive
+       from all tokens, averaged over the heads (rvit_received). The min(round(alpha * T / 5),
+       trunc(T / 5)) tokens that receive most in object_block, and their four neighbours in the grid
+       (rvit_select_args.anchors), come first; round is to even. Needs no CLS token; prunes in one
+       block alone; saves nothing in the blocks before. keep 0.5, alpha 0.1. */
+    RVIT_PRUNE_HIPRUNE = 16
 } rvit_prune_type;
 
 #define RVIT_PRUNE_MAX_STAGES 64
@@ -304,14 +322,18 @@ typedef struct rvit_prune_desc {
     int32_t merges;                        /* tokens merged into others at each stage; 0: none;
                                               negative: the policy's default */
     uint64_t seed;
-    int64_t reserved[8]; /* must be 0. Room for new fields: this struct is embedded in others */
+    double alpha;         /* 0..1: of the kept tokens, the share that is chosen in object_block;
+                             negative: the policy's default */
+    int32_t object_block; /* 0-based, at most the block that prunes; negative: the policy's default */
+    int32_t reserved_int; /* must be 0 */
+    int64_t reserved[6];  /* must be 0. Room for new fields: this struct is embedded in others */
 } rvit_prune_desc;
 /* clang-format off */
-#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, {0}}
+#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, {0}}
 /* clang-format on */
 
 /* The fields of rvit_prune_desc that a policy uses. Setting another field to a value that is not
-   its default is INVALID_ARGUMENT. */
+   its default is INVALID_ARGUMENT; alpha and object_block may be 0 too. */
 typedef enum rvit_prune_parameter {
     RVIT_PRUNE_KEEP = 1,
     RVIT_PRUNE_BLOCKS = 2,
@@ -319,7 +341,9 @@ typedef enum rvit_prune_parameter {
     RVIT_PRUNE_MASS = 8,
     RVIT_PRUNE_SAMPLES = 16,
     RVIT_PRUNE_MERGES = 32,
-    RVIT_PRUNE_SEED = 64
+    RVIT_PRUNE_SEED = 64,
+    RVIT_PRUNE_ALPHA = 128,
+    RVIT_PRUNE_OBJECT_BLOCK = 256
 } rvit_prune_parameter;
 
 /* A description of a policy, for listings. */
@@ -339,6 +363,9 @@ typedef struct rvit_prune_info {
     double default_mass;       /* negative: none */
     int32_t default_samples;   /* 0: the number of patches of the unpruned image */
     int32_t default_merges;
+    double default_alpha;       /* negative: none */
+    double default_object_part; /* object_block, counted from 1, is this part of the model's blocks,
+                                   rounded half up, but at most the block that prunes; negative: none */
 } rvit_prune_info;
 #define RVIT_PRUNE_INFO_INIT RVIT_INIT(rvit_prune_info)
 /* Policy number `index`, from 0. INVALID_ARGUMENT past the last one. */

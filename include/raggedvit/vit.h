@@ -431,7 +431,7 @@ typedef struct rvit_session_desc {
        every batch. Policies count what they keep of each image's own patches. Memory follows from the
        capacities below: see rvit_session_memory.
        Not with fixed_batch or dense_fallback. UNSUPPORTED: the checkpoint was opened with an image size
-       of its own; dynamicvit in several blocks; ats without n_samples. */
+       of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0. */
     int32_t native;
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
@@ -461,13 +461,13 @@ typedef struct rvit_memory_info {
      device    4 B T D, 4 B M_0 D (the residual stream, before and after the first stage; 4 B T D
                again, stages or not, for a model with norm_pre or a norm of the patches alone), e B T D,
                4 (B + 1), e B T max(3 D, mlp_dim, channels patch_size^2 rounded up to 8)
-               policies that score by CLS attention: 4 B T H; received: that twice; tome:
-               4 B T head_dim
+               policies that score by CLS attention: 4 B T H; received, hiprune: that twice; hiprune
+               with alpha above 0: B T (anchors), 4 (T + 1) (how many); tome: 4 B T head_dim
                a head, or pooled rows, on another pooling than CLS: 4 B D, for CLS_MEAN twice; for MAP
                also 4 B M H, H rounded up to a multiple of 4 and M of the last stage (mlp_dim above is
                then the larger of the blocks' and the pooling's); map-probe: 4 B T H, and T in the
                place of that M
-               received attention as an output: 4 B T H, which the policy of that name has already
+               received attention as an output: 4 B T H, which policies that score by it have already
                each stage: 4 B L_i (source rows)
                each stage's results: B L_i, 4 (B + 1); for tome also 4 B L_i (next rows)
                each stage, by policy: 4 B L_i (scores; not mask, not tome), 4 (L_i + 1) (counts; if
@@ -476,7 +476,7 @@ typedef struct rvit_memory_info {
                desc.run_views without fixed_batch: 4 (B + 1)
      upload    4; 4 B channels image_height image_width (unless desc.images is given); with desc.run_views none
                of these, but without fixed_batch 4 (B + 1)
-               each stage: B L_i (mask); counts and position scores again
+               each stage: B L_i (mask); counts, those of anchors, and position scores again
      readback  4 B n_classes (unless desc.logits or desc.run_views is given); features 4 B M D, M of
                the last stage;
                CLS attention 4 B T H

@@ -1,14 +1,14 @@
 """Token-pruned Vision Transformers, run ragged: a thin layer over the C library raggedvit.
 
     model = raggedvit.Model("deit_tiny.safetensors")
-    result = model.classify(images, policy="l2", keep=0.5)      # images: float32 [B, 3, H, W], normalised
+    result = model.classify(images, policy="l2", keep=0.5)      # images: float32 [B, 3, H, W], normalised; or files and uint8 arrays
 
 Every failure of the library is a RaggedVitError with its sentence and its status. The library is opened on first use: the file that the
 environment variable RAGGEDVIT_LIBRARY names, else the one inside this package, else the system's libraggedvit.so.0. Nothing here may be
 used in a child of a fork whose parent has used it.
 """
 
-from . import _compile, _core_loader, patch
+from . import _compile, _core_loader, images, patch
 from ._attention import attention
 from ._constants import CONSTANTS as _CONSTANTS
 from ._errors import RaggedVitError, Status
@@ -20,8 +20,8 @@ from ._native import Native
 from ._rows import gather, pack, unpack
 from ._select import Selection, select
 
-__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status", "attention",
-           "devices", "gather", "pack", "patch", "policies", "select", "unpack", "version"]
+__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
+           "attention", "devices", "gather", "images", "pack", "patch", "policies", "select", "unpack", "version"]
 
 if _core_loader.core is not None:
     _compile.watch()

@@ -21,7 +21,8 @@ BACKENDS = named("RVIT_BACKEND_")
 TIERS = named("RVIT_TIER_")
 PARAMETERS = {"keep": CONSTANTS["RVIT_PRUNE_KEEP"], "blocks": CONSTANTS["RVIT_PRUNE_BLOCKS"],
               "threshold": CONSTANTS["RVIT_PRUNE_THRESHOLD"], "mass": CONSTANTS["RVIT_PRUNE_MASS"],
-              "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"]}
+              "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"],
+              "alpha": CONSTANTS["RVIT_PRUNE_ALPHA"], "object_block": CONSTANTS["RVIT_PRUNE_OBJECT_BLOCK"]}
 
 
 def name_of(table: dict[str, int], value: int) -> str:
@@ -66,6 +67,8 @@ class PolicyInfo:
     mass: float | None
     n_samples: int
     merges: int
+    alpha: float | None
+    object_part: float | None  # of the model's blocks: where the object block is, as include/raggedvit/prune.h says
 
 
 @dataclass(frozen=True)
@@ -141,4 +144,5 @@ def policies() -> list[PolicyInfo]:
         found.append(PolicyInfo(
             **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=given(info.default_keep),
             blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=given(info.default_threshold),
-            mass=given(info.default_mass), n_samples=info.default_samples, merges=info.default_merges))
+            mass=given(info.default_mass), n_samples=info.default_samples, merges=info.default_merges,
+            alpha=given(info.default_alpha), object_part=given(info.default_object_part)))

@@ -309,7 +309,7 @@ class rvit_grid_rope_args(Struct):  # 112 bytes
     ]
 
 
-class rvit_select_args(Struct):  # 328 bytes
+class rvit_select_args(Struct):  # 344 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("mode", c_int),  # 8
@@ -344,6 +344,8 @@ class rvit_select_args(Struct):  # 328 bytes
         ("src_rows", rvit_view),  # 288
         ("error", rvit_view),  # 304
         ("error_stays", c_int32),  # 320
+        ("anchor_columns", c_int32),  # 324
+        ("anchors", rvit_view),  # 328
     ]
 
 
@@ -426,11 +428,14 @@ class rvit_prune_desc(Struct):  # 384 bytes
         ("n_samples", c_int32),  # 304
         ("merges", c_int32),  # 308
         ("seed", c_uint64),  # 312
-        ("reserved", array(c_int64, 8)),  # 320
+        ("alpha", c_double),  # 320
+        ("object_block", c_int32),  # 328
+        ("reserved_int", c_int32),  # 332
+        ("reserved", array(c_int64, 6)),  # 336
     ]
 
 
-class rvit_prune_info(Struct):  # 104 bytes
+class rvit_prune_info(Struct):  # 120 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("type", c_int),  # 8
@@ -446,6 +451,8 @@ class rvit_prune_info(Struct):  # 104 bytes
         ("default_mass", c_double),  # 88
         ("default_samples", c_int32),  # 96
         ("default_merges", c_int32),  # 100
+        ("default_alpha", c_double),  # 104
+        ("default_object_part", c_double),  # 112
     ]
 
 
@@ -831,6 +838,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
         "threshold": -1.0,
         "mass": -1.0,
         "merges": -1,
+        "alpha": -1.0,
+        "object_block": -1,
     },
     "rvit_prune_info": {
         "struct_size": sizeof(rvit_prune_info),
@@ -862,7 +871,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_session_desc": {
         "struct_size": sizeof(rvit_session_desc),
         "max_images": 1,
-        "prune": {"struct_size": sizeof(rvit_prune_desc), "keep": -1.0, "threshold": -1.0, "mass": -1.0, "merges": -1},
+        "prune": {"struct_size": sizeof(rvit_prune_desc), "keep": -1.0, "threshold": -1.0, "mass": -1.0, "merges": -1, "alpha": -1.0, "object_block": -1},
         "features_block": -1,
         "received_block": -1,
     },

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import _checks, _modules
+from . import images as pictures
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
@@ -215,6 +216,7 @@ class Model:
         self.device: DeviceInfo = DeviceInfo.of(device_info)
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
+        self._recipe: pictures.Recipe | None = None
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
         self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
@@ -228,6 +230,24 @@ class Model:
         return f"<raggedvit.Model {self.info.architecture} on {self.device.name} ({self.device.backend})>"
 
     @property
+    def recipe(self) -> pictures.Recipe:
+        """How classify prepares pictures. UNSUPPORTED: the model's files do not tell it, or ask for what is not known here; set it then."""
+        if self._recipe is None:
+            if self.info.channels != 3:
+                raise RaggedVitError(Status.UNSUPPORTED, f"the model takes images of {self.info.channels} channels; pictures are RGB")
+            info = new("rvit_model_info")
+            self._lib.rvit_model_get_info(self._handle, ctypes.byref(info))
+            self._recipe = pictures.Recipe.of(info)
+        return self._recipe
+
+    @recipe.setter
+    def recipe(self, recipe: pictures.Recipe) -> None:
+        size = (3, recipe.height, recipe.width)
+        if size != self.info.image_shape:
+            raise invalid(f"the recipe makes images of {list(size)}, the model takes {list(self.info.image_shape)}")
+        self._recipe = recipe
+
+    @property
     def place(self) -> str:
         """Where the model is, as PyTorch names it: "cpu", "cuda:0"; "vulkan:0", which PyTorch does not have."""
         return self.device.backend if self.device.backend == "cpu" else f"{self.device.backend}:{self.device.index}"
@@ -235,19 +255,22 @@ class Model:
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, native: Literal[False] = False) -> Forward: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                native: Literal[False] = False) -> Forward: ...
 
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
                 received_attention: int | None = None) -> Native: ...
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, native: bool = False, max_images: int = 1, max_tokens: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
                 received_attention: int | None = None) -> Any:
@@ -258,7 +281,7 @@ class Model:
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
         as in classify.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if _checks.flag("native", native):
             return Native(self, prune, outputs, max_images, max_tokens, max_len)
@@ -269,16 +292,16 @@ class Model:
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None) -> TensorT: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> TensorT: ...
 
     @overload
     def forward(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None) -> NDArray[np.float32]: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> NDArray[np.float32]: ...
 
     def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None) -> Any:
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> Any:
         """Logits of a batch, float32 [B, n_classes]: an array for an array, a tensor for a PyTorch tensor, on its device.
 
         images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
@@ -287,15 +310,15 @@ class Model:
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
         caller's must outlive the model. The forward cannot be captured into another CUDA graph.
         """
-        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed)
+        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
         try:
             forward = self._forwards.get(key)
         except TypeError:  # a list of blocks
             return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
-                                seed=seed)(images)
+                                seed=seed, alpha=alpha, object_block=object_block)(images)
         if forward is None:
             # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
-            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed))
+            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block))
             if len(self._forwards) >= 64:
                 self._forwards.clear()
             self._forwards[key] = forward
@@ -306,29 +329,35 @@ class Model:
     @overload
     def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[TensorT]: ...
 
     @overload
-    def classify(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+    def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[NDArray[np.float32]]: ...
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[Any]:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_height, image_width], normalised as the checkpoint was trained; an array or what numpy can
-        make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. NaN or
+        make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. Or pictures, as
+        they are: a list of files and of uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width, 3]; they are
+        read on threads and prepared by the model's recipe (raggedvit.images), and one that cannot be is named. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
-        blocks, threshold, mass, n_samples, merges, seed: its parameters; None is its default. mask: for policy "mask", numbers or bools,
-        nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...) must be kept.
+        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block: its parameters; None is its default. mask: for policy "mask",
+        numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
+        must be kept.
         features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
         block_features, received_attention: the number of a block, from 0, or below 0 from the end (-2: the block before the last), of which
         Result has the rows, or the attention that rows receive.
@@ -338,10 +367,12 @@ class Model:
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
         checkpoint has no weights for, and for an output that the model does not have.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
+        if pictures.are_pictures(images):
+            images = pictures.prepare(self.recipe, images)
         found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
         in_turns = self.cuda_index >= 0 and len(found) > 0
         result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)

@@ -38,11 +38,16 @@ class Schedule(NamedTuple):
     seed: int
 
 
-def schedule_of(prune: Prune, depth: int, n_patches: int) -> Schedule:
-    """prune has been accepted by a session of the same model."""
-    info = next(p for p in policies() if p.name == prune.policy)
+def check(prune: Prune) -> None:
+    """Refuses a policy that is not written here."""
     if prune.policy not in SUPPORTED:
         raise unsupported(f"policy {prune.policy!r} cannot be trained here; expected one of {', '.join(SUPPORTED)}")
+
+
+def schedule_of(prune: Prune, depth: int, n_patches: int) -> Schedule:
+    """prune has been accepted by a session of the same model."""
+    check(prune)
+    info = next(p for p in policies() if p.name == prune.policy)
     defaults = range(info.blocks[0], depth) if info.to_last_block else (block + depth * (block < 0) for block in info.blocks)
     blocks = prune.blocks or tuple(defaults)
     merges = info.merges if prune.merges is None else prune.merges

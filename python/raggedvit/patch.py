@@ -83,10 +83,13 @@ def _state(model: Any) -> State:
 
 
 def _patch(model: Any, kind: str, state: State) -> None:
+    from . import _pruned
+
     found = _modules.kind_of(model)
     if found != kind:
         raise invalid(f"model is a {type(model).__name__}; use raggedvit.patch.{found}")
     state.build(model)  # before anything is changed
+    _pruned.check(state.prune)
     if "_raggedvit_original" not in vars(type(model)):
         model.__class__ = _class_of(type(model))
     model.__dict__["_raggedvit"] = state

@@ -124,6 +124,8 @@ class ModelTest(Refusals):
             ("ats", "n_samples", (2**32 + 5, -1, 5.0, "5")),
             ("tome", "merges", (2**40, 2**31, -1, 8.0, "8", [8])),
             ("random", "seed", (2**64, 2**64 + 7, -1, 1.5, "1")),
+            ("hiprune", "alpha", ("x", NAN, -0.1)),
+            ("hiprune", "object_block", (-1, 2**31, 1.5, "1")),
         ]:
             for value in values:
                 self.refused(f"^{name} is .*; expected a", classify, images, policy, **{name: value})

@@ -63,6 +63,26 @@ class ModelTest(unittest.TestCase):
                 result = self.model.classify(self.images, policy.name, **values.get(policy.name, {}))
                 self.assertTrue(np.isfinite(result.logits).all())
 
+    def test_hiprune(self):
+        info = next(policy for policy in raggedvit.policies() if policy.name == "hiprune")
+        self.assertEqual(info.parameters, ("keep", "blocks", "alpha", "object_block"))
+        self.assertEqual((info.keep, info.blocks, info.alpha, info.object_part), (0.5, (-2,), 0.1, 0.375))
+        wanted = self.model.classify(self.images, "hiprune")
+        self.assertEqual([len(kept) for kept in wanted.kept[0]], [99] * 4)
+        given = dict(keep=0.5, blocks=[10], alpha=0.1, object_block=4)
+        np.testing.assert_array_equal(self.model.classify(self.images, "hiprune", **given).logits, wanted.logits)
+        for other in (dict(alpha=0), dict(alpha=0.9), dict(alpha=0.9, object_block=0)):
+            given.update(other)
+            found = self.model.classify(self.images, "hiprune", **given).logits
+            self.assertGreater(np.abs(found - wanted.logits).max(), 1e-4)
+            np.testing.assert_array_equal(self.model.forward(self.images, "hiprune", **given), found)
+            np.testing.assert_array_equal(self.model.prepare("hiprune", **given)(self.images), found)
+            wanted = self.model.classify(self.images, "hiprune", **given)
+        self.fails(Status.INVALID_ARGUMENT, "alpha is 1.5", self.model.classify, self.images, "hiprune", alpha=1.5)
+        self.fails(Status.INVALID_ARGUMENT, "object_block is 11, expected 0..10", self.model.classify, self.images, "hiprune", object_block=11)
+        self.fails(Status.INVALID_ARGUMENT, "one block, n_blocks is 2", self.model.classify, self.images, "hiprune", blocks=[5, 10])
+        self.fails(Status.INVALID_ARGUMENT, "alpha is given, but the policy l2", self.model.classify, self.images, "l2", alpha=0.2)
+
     def test_a_given_mask(self):
         mask = np.ones((4, 197), bool)
         mask[2, 5:100] = False

@@ -222,6 +222,7 @@ class PatchTest(unittest.TestCase):
         fails(Status.UNSUPPORTED, "predictors", patched, module, "dynamicvit", blocks=[1])
         fails(Status.INVALID_ARGUMENT, "mask", patched, module, "mask")
         fails(Status.INVALID_ARGUMENT, "no pruning policy", patched, module, "best")
+        fails(Status.UNSUPPORTED, "'hiprune' cannot be trained", patched, module, "hiprune")
         fails(Status.INVALID_ARGUMENT, "keep", patched, module, "evit", keep=7, blocks=[1])
         fails(Status.INVALID_ARGUMENT, "block 6", patched, module)
         fails(Status.INVALID_ARGUMENT, "use raggedvit.patch.timm", raggedvit.patch.hf, module)

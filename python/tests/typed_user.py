@@ -1,5 +1,7 @@
 """Read by mypy --strict alone (test_typing.py): what a user of the package may write. A line that ignores an error must have it."""
 
+import dataclasses
+import pathlib
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,11 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     best: NDArray[np.intp] = result.logits.argmax(1)
     tokens: int = len(result.kept[0][int(best[0])])
     model.classify(images, "evit", keep="0.7")  # type: ignore[call-overload]
+    pictures: list[raggedvit.images.Picture] = ["cat.jpg", pathlib.Path("dog.png"), np.zeros((480, 640, 3), np.uint8)]
+    of_files = model.classify(pictures)
+    assert of_files.logits is not None
+    frames: NDArray[np.float32] = raggedvit.images.prepare(model.recipe, [raggedvit.images.load("cat.jpg")])
+    model.recipe = dataclasses.replace(model.recipe, mean=(0.5, 0.5, 0.5), fit=frames)  # type: ignore[arg-type]
     result.logits.relu()  # type: ignore[attr-defined]
     for_tensors = model.classify(torch.from_numpy(images))
     assert for_tensors.logits is not None

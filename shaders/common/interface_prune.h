@@ -29,6 +29,7 @@
 #define RVIT_SELECT_PREFIX_COMPETES 16
 #define RVIT_SELECT_WHOLE_MASS 32
 #define RVIT_SELECT_ERROR_STAYS 64
+#define RVIT_SELECT_HAS_ANCHORS 128
 #define RVIT_SELECT_CU_SEQLENS 0
 #define RVIT_SELECT_INPUT 1 /* scores or keep_in */
 #define RVIT_SELECT_KEEP 2
@@ -40,7 +41,7 @@
 #define RVIT_SELECT_N_BINDINGS 8
 #define RVIT_SELECT_X 8     /* from here on: select_scored only */
 #define RVIT_SELECT_TABLE 9 /* cls_probs, weight or position_scores */
-#define RVIT_SELECT_BIAS 10
+#define RVIT_SELECT_BIAS 10 /* or anchors */
 #define RVIT_SELECT_FUSE_X 11
 #define RVIT_SELECT_N_SCORED_BINDINGS 12
 #define RVIT_SELECT_SCORE_X 2
@@ -54,8 +55,9 @@ struct rvit_select_push {
     int n_heads;
     float inverse_heads;
     int dim4, x_stride4, fuse_dim4; /* elements / 4 */
+    int anchor_columns;
     int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at;
-    int x_at, table_at, bias_at, fuse_x_at; /* table_at in floats, but of a weight in fours of elements */
+    int x_at, table_at, bias_at, fuse_x_at; /* table_at in floats, but of a weight in fours of elements; bias_at in words */
     int n_grids, grids_at, rules_at;        /* of the grids that depend on the number of rows left; in words past the state */
 };
 

@@ -12,6 +12,7 @@ layout(binding = SCORE_TABLE_BINDING) readonly buffer Weight16 { uvec2 weight_f1
 layout(binding = SCORE_TABLE_BINDING) readonly buffer ClsProbs { float cls_probs[]; };
 layout(binding = SCORE_TABLE_BINDING) readonly buffer PositionScores { uint position_scores[]; };
 layout(binding = SCORE_BIAS_BINDING) readonly buffer Bias { float bias_values[]; };
+layout(binding = SCORE_BIAS_BINDING) readonly buffer Anchors { uint anchors[]; };
 
 #define SCORE_TEAM 8 // threads that share a row; each holds four consecutive lanes of the 32
 #define SCORE_ITEMS 12 // loads in flight per thread
@@ -37,6 +38,42 @@ float cls_attention(uint row)
         sum = sum + cls_probs[at + head];
     precise const float mean = sum * push.inverse_heads;
     return mean;
+}
+
+bool is_anchor(uint row)
+{
+    return (anchors[uint(push.bias_at) + row / 4] >> row % 4 * 8 & 0xffu) != 0;
+}
+
+bool any_anchor(uint begin, uint end)
+{
+    bool any = false;
+    for (uint row = begin; row < end; row++)
+        any = any || is_anchor(row);
+    return any;
+}
+
+// Whether patch i of n, of which `first` is the row of patch 0, is an anchor or next to one, as prune.h defines it.
+bool near_anchor(uint first, uint n, uint i)
+{
+    const uint columns = uint(push.anchor_columns);
+    const uint row = first + i;
+    if (is_anchor(row) || (i > 0 && is_anchor(row - 1)) || (i + 1 < n && is_anchor(row + 1)) ||
+        (i >= columns && is_anchor(row - columns)) || (n - i > columns && is_anchor(row + columns)))
+        return true;
+    const uint line = min(columns, n);
+    return (i == 0 && any_anchor(first, first + line)) || (i == n - 1 && any_anchor(first + n - line, first + n));
+}
+
+// The score of a row at this place of an image: with 2 more, it ranks before all that are not near an anchor.
+float cls_score(rvit_sequence image, uint place)
+{
+    const uint prefix = prefix_end(image);
+    precise float score = cls_attention(image.begin + place);
+    if ((FLAGS & RVIT_SELECT_HAS_ANCHORS) != 0 && place >= prefix &&
+        near_anchor(image.begin + prefix, image.len - prefix, place - prefix))
+        score = score + 2.0;
+    return score;
 }
 
 // log(1 / (1 + e^d)), accurate also where it is close to 0. Returns bits, so that a driver cannot optimise NaN away.
@@ -100,7 +137,7 @@ void score_image(rvit_sequence image)
         for (uint place = index; place < image.len; place += THREADS)
             scores[uint(push.input_at) + image.begin + place] =
                 SCORE == RVIT_SELECT_POSITION ? position_scores[uint(push.table_at) + place]
-                                              : floatBitsToUint(cls_attention(image.begin + place));
+                                              : floatBitsToUint(cls_score(image, place));
         return;
     }
     const uint lane = index % SCORE_TEAM;

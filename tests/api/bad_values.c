@@ -180,6 +180,11 @@ static void selections(void **state)
     SPOIL(SELECT_SAMPLE, "dim", args.select.dim = 2);
     SPOIL(SELECT_PREDICTOR, "dim", args.select.dim = -4);
     SPOIL(SELECT_PREDICTOR, "dtype", args.select.dtype = BAD_DTYPE);
+    SPOIL(SELECT_ANCHORS, "anchor_columns", args.select.anchor_columns = 0);
+    SPOIL(SELECT_ANCHORS, "anchor_columns", args.select.anchor_columns = -2);
+    SPOIL(SELECT_ANCHORS, "anchors", args.select.mode = RVIT_SELECT_THRESHOLD);
+    SPOIL(SELECT_ANCHORS, "anchors", args.select.score = RVIT_SCORE_GIVEN);
+    SPOIL(SELECT_ANCHORS, "anchors", args.select.score = RVIT_SCORE_CLS_NORM);
     expect_nothing_written();
 }
 

@@ -166,7 +166,15 @@ static const struct {
                        .threshold = -1,
                        .mass = -1,
                        .n_blocks = 1,
-                       .blocks = {-1}}};
+                       .blocks = {-1}},
+                      {.name = "hiprune",
+                       .type = RVIT_PRUNE_HIPRUNE,
+                       .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK,
+                       .keep = 0.5,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {-2}}};
 
 static void policies(void **state)
 {
@@ -192,6 +200,8 @@ static void policies(void **state)
             assert_int_equal(info.default_samples, 0);
             assert_int_equal(info.default_merges, known_policies[i].merges);
             assert_int_equal(info.n_default_blocks, known_policies[i].n_blocks);
+            assert_true(info.default_alpha == (info.type == RVIT_PRUNE_HIPRUNE ? 0.1 : -1));
+            assert_true(info.default_object_part == (info.type == RVIT_PRUNE_HIPRUNE ? 0.375 : -1));
             for (int j = 0; j < (known_policies[i].n_blocks < 0 ? 1 : known_policies[i].n_blocks); j++)
                 assert_int_equal(info.default_blocks[j], known_policies[i].blocks[j]);
         }

@@ -252,6 +252,7 @@ static void small_choices(void **state)
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ctas, 58 * 4);
     assert_int_equal(rvit_cu_tile_layernorm(m, 197, 768).ahead_ctas, 58 / 4);
     assert_int_equal(rvit_cu_tile_layernorm(m, 12608, 768).ahead_ctas, 0);
+    assert_int_equal(rvit_cu_tile_layernorm(m, 197, 1024).ahead_ctas, 0); /* wider than what pays */
     assert_int_equal(rvit_cu_tile_head(m, 1, 1000), 1);
     assert_int_equal(rvit_cu_tile_head(m, 64, 1000), RVIT_CU_HEAD_IMAGES);
 }

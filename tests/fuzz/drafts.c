@@ -176,6 +176,7 @@ static void draft_select(rvit_op *op, choices *c)
     a->fuse_dtype = dtype(c);
     a->fuse_dim = dim(c);
     a->error_stays = choose_int(c, 0, 1);
+    a->anchor_columns = a->k_min + 1;
 }
 
 static void draft_mean(rvit_op *op, choices *c)

@@ -10,7 +10,9 @@
 static rvit_prune_desc prune_of(choices *c)
 {
     rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
-    desc.type = (rvit_prune_type)choose(c, RVIT_PRUNE_FASTERVLM + 1);
+    desc.type = (rvit_prune_type)choose(c, RVIT_PRUNE_FASTERVLM + 2);
+    if (desc.type == RVIT_PRUNE_MAP_PROBE) /* the model has none */
+        desc.type = RVIT_PRUNE_HIPRUNE;
     const uint8_t value = choose_byte(c), blocks = choose_byte(c) % 8;
     rvit_prune_info info = RVIT_PRUNE_INFO_INIT;
     for (int32_t i = 0; info.struct_size == 0 || i == 0 || info.type != desc.type; i++)
@@ -19,7 +21,7 @@ static rvit_prune_desc prune_of(choices *c)
         for (int32_t b = 0; b < DEPTH; b++)
             if (blocks >> b & 1)
                 desc.blocks[desc.n_blocks++] = b;
-        if (desc.n_blocks == 0)
+        if (desc.n_blocks == 0 || desc.type == RVIT_PRUNE_HIPRUNE)
             desc.n_blocks = 1;
     }
     if (info.parameters & RVIT_PRUNE_KEEP && value % 2)
@@ -34,6 +36,10 @@ static rvit_prune_desc prune_of(choices *c)
         desc.merges = value % 4;
     if (info.parameters & RVIT_PRUNE_SEED)
         desc.seed = value;
+    if (info.parameters & RVIT_PRUNE_ALPHA)
+        desc.alpha = (value & 15) / 15.0;
+    if (info.parameters & RVIT_PRUNE_OBJECT_BLOCK)
+        desc.object_block = value % (desc.blocks[0] + 1);
     return desc;
 }
 
@@ -52,7 +58,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->outputs = 128;
         return 1;
     case 252:
-        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_MAP_PROBE + 1);
+        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_HIPRUNE + 1);
         return 1;
     case 251:
         desc->prune.keep = 1.5;
@@ -72,7 +78,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->struct_size = 0;
         return 1;
     case 246:
-        desc->prune.reserved[7] = 1;
+        desc->prune.reserved[5] = 1;
         return 1;
     case 245:
         for (int i = 0; i < N_STREAMS; i++)

@@ -122,8 +122,8 @@ static void every_allocation(void **state)
     const allocation_trial update = {"rvit_model_update", update_model, nothing, c};
     fail_every_allocation(&c->f, &update);
     static const int32_t blocks[] = {0, 1};
-    for (int type = RVIT_PRUNE_NONE; type <= RVIT_PRUNE_FASTERVLM; type++) {
-        c->desc = session_desc(2, (rvit_prune_type)type, -1, blocks, type == RVIT_PRUNE_NONE ? 0 : 2);
+    for (int type = RVIT_PRUNE_NONE; type <= LAST_POLICY; type = next_policy(type)) {
+        c->desc = session_desc(2, (rvit_prune_type)type, -1, blocks, type == RVIT_PRUNE_NONE ? 0 : type == RVIT_PRUNE_HIPRUNE ? 1 : 2);
         if (type == RVIT_PRUNE_L2_THRESHOLD)
             c->desc.prune.threshold = 8;
         c->desc.trace = type % 2;

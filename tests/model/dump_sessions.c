@@ -1,5 +1,6 @@
 /* Models of the families under what changes a model or brings its own memory, and files that must be refused. */
 #include "dumps.h"
+#include "reference/hiprune.h"
 
 static const char *const pooled[] = {
     "timm_mean.json",    "timm_mean_fc_norm.json", "timm_map.json",   "timm_map_head.json", "hf_dinov2_classifier.json",
@@ -211,4 +212,52 @@ static void refused(void **state)
     }
 }
 
-SUITE(dump_sessions_suite, TEST(updates), TEST(other_pooling), TEST(views), TEST(refused));
+/* hiprune in a grid of 4 lines and 3 columns: what a patch has above and below is a line away. */
+static void hiprune_in_a_high_image(void **state)
+{
+    (void)state;
+    enum { PATCHES = 12, COLUMNS = 3, LINES = 4, IMAGES = 4 };
+    json_t *dump = dump_load(dump_folder, "timm_high.json");
+    rvit_model *model = model_of(dump, RVIT_F32);
+    const rvit_model_info info = info_of(model);
+    assert_int_equal(info.tokens - info.n_prefix, PATCHES);
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.max_images = IMAGES;
+    desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
+    desc.received_block = 0;
+    desc.prune.type = RVIT_PRUNE_HIPRUNE; /* after the first of two blocks, which is the object block too */
+    desc.prune.keep = 0.5;
+    desc.prune.alpha = 1;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = IMAGES;
+    dump_images(&info, IMAGES, rvit_session_input(session));
+    expect_ok(rvit_session_run(session, &args, info.n_classes > 0 ? scratch((size_t)(IMAGES * info.n_classes) * 4) : NULL));
+    int32_t stage = 0;
+    const float *received = rvit_session_received_attention(session, &stage);
+    assert_int_equal(stage, -1);
+    int n_other = 0;
+    for (int32_t image = 0; image < IMAGES; image++) {
+        double scores[PATCHES] = {0};
+        for (int32_t t = 0; t < PATCHES; t++)
+            for (int32_t h = 0; h < info.n_heads; h++)
+                scores[t] += (double)received[(image * info.tokens + info.n_prefix + t) * info.n_heads + h];
+        uint8_t anchors[2][PATCHES] = {0}, wanted[PATCHES] = {0}, other[PATCHES] = {0}, kept[PATCHES] = {0};
+        hiprune_problem p = {.n = PATCHES, .columns = COLUMNS, .keep = 0.5, .alpha = 1, .object = scores, .last = scores};
+        assert_true(hiprune_plainly(&p, anchors[0], wanted) > 1e-5);
+        p.columns = LINES;
+        (void)hiprune_plainly(&p, anchors[1], other);
+        n_other += memcmp(other, wanted, PATCHES) != 0;
+        const int32_t *cu = rvit_session_cu_seqlens(session, 0), *tokens = rvit_session_kept(session, 0, image);
+        for (int32_t i = info.n_prefix; i < cu[image + 1] - cu[image]; i++)
+            kept[tokens[i] - info.n_prefix] = 1;
+        assert_memory_equal(kept, wanted, PATCHES);
+    }
+    assert_true(n_other > 0); /* the other side of the grid would be seen */
+    rvit_session_destroy(session);
+    rvit_model_destroy(model);
+    json_decref(dump);
+}
+
+SUITE(dump_sessions_suite, TEST(hiprune_in_a_high_image), TEST(updates), TEST(other_pooling), TEST(views), TEST(refused));

@@ -185,7 +185,7 @@ static void last_blocks(void **state)
 
 static int64_t launches_of(rvit_model *model, const toy *m, int policy)
 {
-    static const int32_t block = 1;
+    static const int32_t block = 2;
     const rvit_session_desc desc = session_desc(1, (rvit_prune_type)policy, 0.5, &block, 1);
     rvit_session *session = open_session(model, &desc);
     const float *images = toy_images(m, 1, 5);
@@ -197,7 +197,8 @@ static int64_t launches_of(rvit_model *model, const toy *m, int policy)
     return after.launches - before.launches;
 }
 
-/* Received attention costs one launch, and what the pooling would give a norm, a product and the pooling's own. */
+/* Received attention costs one launch, with hiprune in two blocks and with the anchors' select, and what the pooling would give a norm, a
+ * product and the pooling's own. */
 static void launches(void **state)
 {
     (void)state;
@@ -206,6 +207,7 @@ static void launches(void **state)
     const int64_t evit = launches_of(model, m, RVIT_PRUNE_EVIT), after_the_block = launches_of(model, m, RVIT_PRUNE_EVIT_PAPER);
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_RECEIVED), evit + 1);
     assert_int_equal(launches_of(model, m, RVIT_PRUNE_FASTERVLM), after_the_block);
+    assert_int_equal(launches_of(model, m, RVIT_PRUNE_HIPRUNE), after_the_block + 3);
     assert_in_range(launches_of(model, m, RVIT_PRUNE_MAP_PROBE), after_the_block + 3, after_the_block + 4); /* a product may take two */
 }
 

@@ -190,7 +190,7 @@ static void memory_is_known_before(void **state)
     static const rvit_dtype types[] = {RVIT_F32, RVIT_F16, RVIT_BF16};
     for (int t = 0; t < n_types(); t++) {
         fixture *f = open_fixture(types[t]);
-        for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++)
+        for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy))
             for (int variant = 0; variant < N_VARIANTS; variant++)
                 check_session(f, policy, variant);
         close_fixture(f);
@@ -211,15 +211,16 @@ static int64_t sum_of(const int64_t *sizes, int n)
 static void formula_holds(void **state)
 {
     (void)state;
-    static const int policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2,     RVIT_PRUNE_EVIT,         RVIT_PRUNE_MASK,
-                                   RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM, RVIT_PRUNE_L2_THRESHOLD, RVIT_PRUNE_RECEIVED};
+    static const int policies[] = {RVIT_PRUNE_NONE,   RVIT_PRUNE_L2,           RVIT_PRUNE_EVIT,     RVIT_PRUNE_MASK,   RVIT_PRUNE_TOME,
+                                   RVIT_PRUNE_RANDOM, RVIT_PRUNE_L2_THRESHOLD, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_HIPRUNE};
     enum { B = N_IMAGES, T = 65, D = 128, HEADS = 2, E = 2, STAGES = 2 };
     fixture *f = open_fixture(RVIT_F16);
-    for (int p = 0; p < 8; p++) {
-        const int policy = policies[p], tome = policy == RVIT_PRUNE_TOME, mask = policy == RVIT_PRUNE_MASK;
+    for (int p = 0; p < 9; p++) {
+        const int policy = policies[p], hiprune = policy == RVIT_PRUNE_HIPRUNE, tome = policy == RVIT_PRUNE_TOME,
+                  mask = policy == RVIT_PRUNE_MASK;
         const int fixed =
-            policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_RANDOM || policy == RVIT_PRUNE_RECEIVED;
-        const int stages = policy == RVIT_PRUNE_NONE ? 0 : STAGES;
+            policy == RVIT_PRUNE_L2 || policy == RVIT_PRUNE_EVIT || policy == RVIT_PRUNE_RANDOM || policy == RVIT_PRUNE_RECEIVED || hiprune;
+        const int stages = policy == RVIT_PRUNE_NONE ? 0 : hiprune ? 1 : STAGES;
         rvit_session_desc desc = variant_of(f, policy, TRACED);
         rvit_memory_info memory = RVIT_MEMORY_INFO_INIT;
         rvit_session *session = NULL;
@@ -231,16 +232,18 @@ static void formula_holds(void **state)
             for (int i = 0; i < stages; i++)
                 len[i + 1] = rvit_session_cu_seqlens(session, i)[1];
             rvit_session_destroy(session);
-            assert_true(len[2] < len[1] && len[1] < T);
+            assert_true((hiprune || len[2] < len[1]) && len[1] < T);
         }
         int64_t device = SUM(4 * B * T * D, stages > 0 ? 4 * B * len[1] * D : 0, E * B * T * D, E * B * T * 3 * D, 4 * (B + 1));
-        int64_t upload = SUM(4, 4 * B * 3 * 64 * 64), trace = (1 + spec.depth) * SUM(4 * B * T * D);
-        int64_t readback =
-            SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS, 4 * B * D, 4 * B * len[stages > 0] * D, 4 * B * T * HEADS);
+        int64_t upload = SUM(4, 4 * B * 3 * 64 * 64) + (hiprune ? SUM(4 * (T + 1)) : 0), trace = (1 + spec.depth) * SUM(4 * B * T * D);
+        int64_t readback = SUM(4 * B * CLASSES, 4 * B * len[stages] * D, 4 * B * T * HEADS, 4 * B * D,
+                               4 * B * len[stages > 0 && !hiprune] * D, 4 * B * T * HEADS);
         device += SUM(4 * B * T * HEADS);
         if (policy == RVIT_PRUNE_EVIT)
             device += SUM(4 * B * T * HEADS);
-        if (policy == RVIT_PRUNE_RECEIVED)
+        if (hiprune)
+            device += SUM(B * T, 4 * (T + 1));
+        if (policy == RVIT_PRUNE_RECEIVED || hiprune)
             device += SUM(4 * B * T * HEADS); /* the other array is that of the output */
         if (tome)
             device += SUM(4 * B * T * 64);

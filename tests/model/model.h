@@ -6,7 +6,7 @@
 
 extern const suite forward_suite, session_suite, outputs_suite, session_laws_suite, memory_suite, model_misuse_suite,
     model_allocation_suite, model_thread_suite, model_fault_suite, environment_suite, plan_suite, run_views_suite, families_suite,
-    named_outputs_suite;
+    hiprune_suite, named_outputs_suite;
 
 /* All that a toy can give. */
 #define TOY_OUTPUTS \
@@ -22,7 +22,13 @@ int model_teardown(void **state);
 
 /* A session for n images and a prune desc of one policy; n_blocks 0: the defaults. */
 rvit_session_desc session_desc(int32_t max_images, rvit_prune_type type, double keep, const int32_t *blocks, int32_t n_blocks);
-/* A desc of every policy, with two stages, after blocks 0 and 2, that drop much. */
+/* Every policy of a model with a CLS token and predictors: all but map-probe, in a loop from RVIT_PRUNE_NONE or a later one. */
+#define LAST_POLICY RVIT_PRUNE_HIPRUNE
+static inline int next_policy(int policy)
+{
+    return policy + 1 + (policy + 1 == RVIT_PRUNE_MAP_PROBE);
+}
+/* A desc of every policy, with two stages, after blocks 0 and 2, that drop much; with hiprune the latter alone. */
 rvit_session_desc policy_desc(int policy, int32_t max_images);
 /* Runs, and returns the logits in scratch memory. */
 float *run_session(rvit_session *session, const toy *m, const float *images, int32_t n_images, const uint8_t *keep);

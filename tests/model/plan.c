@@ -62,7 +62,7 @@ static void arrays_are_disjoint(void **state)
 {
     (void)state;
     rvit_model *model = open_model(toy_new(&spec), RVIT_F16);
-    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++) {
+    for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
         for (int variant = 0; variant < 4; variant++) {
             rvit_session_desc desc = policy_desc(policy, 3);
             desc.fixed_batch = desc.trace = variant % 2;

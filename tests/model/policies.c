@@ -84,6 +84,10 @@ static rvit_prune_desc parse_settings(const char *title)
             desc.n_samples = (int32_t)strtol(value, NULL, 10);
         else if (!strcmp(word, "merges"))
             desc.merges = (int32_t)strtol(value, NULL, 10);
+        else if (!strcmp(word, "alpha"))
+            desc.alpha = strtod(value, NULL);
+        else if (!strcmp(word, "object_block"))
+            desc.object_block = (int32_t)strtol(value, NULL, 10);
         else if (!strcmp(word, "blocks"))
             desc.n_blocks = parse_blocks(value, desc.blocks);
         else

@@ -79,7 +79,7 @@ static void one_behind_another(void **state)
     const toy *m = toy_new(&spec);
     const uint8_t *keep = masks_of(m);
     rvit_model *const models[2] = {open_model(m, RVIT_F32), open_model(m, RVIT_F16)};
-    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++) {
+    for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
         for (int fixed = 0; fixed < 2; fixed++) {
             const int32_t *counts = fixed ? full : ragged;
             const uint8_t *mask = policy == RVIT_PRUNE_MASK ? keep : NULL;

@@ -52,7 +52,7 @@ static void permuting_images_permutes_logits(void **state)
     static const int32_t order[N_IMAGES] = {3, 0, 4, 2, 1};
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < n_types(); t++)
-            for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++) {
+            for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
                 if (leaves_out(i + 2 * t + policy, 4))
                     continue;
                 const toy *m = toy_new(specs[i]);
@@ -77,7 +77,7 @@ static void one_run_equals_many(void **state)
     (void)state;
     for (int i = 0; i < 2; i++)
         for (int t = 0; t < n_types(); t++)
-            for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++) {
+            for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
                 if (leaves_out(i + 2 * t + policy, 4))
                     continue;
                 const toy *m = toy_new(specs[i]);
@@ -130,7 +130,7 @@ static void keeping_all_equals_none(void **state)
             const float *dense = run_session(open_session(model, &none), m, images, N_IMAGES, NULL);
             uint8_t *ones = scratch((size_t)(2 * N_IMAGES * m->tokens));
             memset(ones, 1, (size_t)(2 * N_IMAGES * m->tokens));
-            for (int policy = RVIT_PRUNE_L2; policy <= RVIT_PRUNE_FASTERVLM; policy++) {
+            for (int policy = RVIT_PRUNE_L2; policy <= LAST_POLICY; policy = next_policy(policy)) {
                 if (policy == RVIT_PRUNE_ATS || leaves_out(i + 2 * t + policy, 4))
                     continue; /* ATS always drops the token of lowest score */
                 const rvit_session_desc desc = all_kept(policy);
@@ -140,7 +140,7 @@ static void keeping_all_equals_none(void **state)
                 if (policy == RVIT_PRUNE_TOME)
                     assert_int_equal(rvit_session_n_stages(session), 0);
                 else
-                    assert_int_equal(rvit_session_cu_seqlens(session, 1)[N_IMAGES], N_IMAGES * m->tokens);
+                    assert_int_equal(rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1)[N_IMAGES], N_IMAGES * m->tokens);
             }
             model_teardown(NULL);
         }
@@ -168,7 +168,7 @@ static void runs_repeat(void **state)
 static void a_run_is_free(void **state)
 {
     (void)state;
-    for (int policy = RVIT_PRUNE_NONE; policy <= RVIT_PRUNE_FASTERVLM; policy++) {
+    for (int policy = RVIT_PRUNE_NONE; policy <= LAST_POLICY; policy = next_policy(policy)) {
         const toy *m = toy_new(&distilled);
         const rvit_session_desc desc = desc_of(policy);
         rvit_session *session = open_session(open_model(m, RVIT_F32), &desc);

@@ -63,6 +63,12 @@ rvit_session_desc policy_desc(int policy, int32_t max_images)
     static const int32_t blocks[] = {0, 2};
     rvit_session_desc desc = session_desc(max_images, (rvit_prune_type)policy, -1.0, blocks, policy == RVIT_PRUNE_NONE ? 0 : 2);
     switch (policy) {
+    case RVIT_PRUNE_HIPRUNE:
+        desc.prune.n_blocks = 1;
+        desc.prune.blocks[0] = blocks[1];
+        desc.prune.keep = 0.4;
+        desc.prune.alpha = 0.5;
+        break;
     case RVIT_PRUNE_NONE:
     case RVIT_PRUNE_MASK:
     case RVIT_PRUNE_ATS:
@@ -98,9 +104,9 @@ float *run_session(rvit_session *session, const toy *m, const float *images, int
 
 int main(int argc, char **argv)
 {
-    const suite *const suites[] = {&forward_suite,      &session_suite,      &outputs_suite,      &session_laws_suite,
-                                   &plan_suite,         &memory_suite,       &model_misuse_suite, &model_allocation_suite,
-                                   &model_thread_suite, &model_fault_suite,  &environment_suite,  &run_views_suite,
-                                   &families_suite,     &named_outputs_suite};
+    const suite *const suites[] = {&forward_suite,      &session_suite,     &outputs_suite,      &session_laws_suite,
+                                   &plan_suite,         &memory_suite,      &model_misuse_suite, &model_allocation_suite,
+                                   &model_thread_suite, &model_fault_suite, &environment_suite,  &run_views_suite,
+                                   &families_suite,     &hiprune_suite,     &named_outputs_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

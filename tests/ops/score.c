@@ -57,6 +57,30 @@ static void score_cls_attention(void **state)
         }
 }
 
+/* No anchors, few, and all; grids that are wider than an image, too. Rows of the prefix and of other images are no neighbours. */
+static void score_near_anchors(void **state)
+{
+    (void)state;
+    static const int32_t columns[] = {1, 2, 5, 7, 24, 1000, INT32_MAX - 1};
+    for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+        for (int32_t share = 0; share < 4; share++)
+            for (int32_t prefix = 0; prefix < 3; prefix++) {
+                if (leaves_out((int)i + share + prefix, 3))
+                    continue;
+                select_case c = {.mode = RVIT_SELECT_TOP_K, .score = RVIT_SCORE_CLS_ATTENTION, .n_prefix = prefix, .n_heads = 2};
+                c.b = (i + (size_t)prefix) % 3 == 0 ? full_batch(3) : some_images(6);
+                c.prefix_competes = prefix == 2 && share % 2;
+                c.cls_probs = make_probs(c.b.live * c.n_heads);
+                uint8_t *anchors = scratch((size_t)c.b.live + 1);
+                for (int64_t t = 0; t < c.b.live; t++)
+                    anchors[t] = share == 3 || (share > 0 && random_below(share == 1 ? 20 : 4) == 0) ? (uint8_t)(1 + random_below(255)) : 0;
+                c.anchors = anchors;
+                c.anchor_columns = columns[i];
+                c.counts = count_table(0.6, c.b.max_len);
+                select_check(&c);
+            }
+}
+
 /* The value part of a packed [rows, 3, heads, head_dim], and values that lie alone. */
 static void score_cls_norm(void **state)
 {
@@ -197,5 +221,5 @@ static void score_of_zeros(void **state)
         }
 }
 
-SUITE(score_suite, TEST(score_l2), TEST(score_cls_attention), TEST(score_cls_norm), TEST(score_predictor), TEST(predictor_of_large_logits),
-      TEST(score_position), TEST(score_special_values), TEST(score_of_zeros));
+SUITE(score_suite, TEST(score_l2), TEST(score_cls_attention), TEST(score_near_anchors), TEST(score_cls_norm), TEST(score_predictor),
+      TEST(predictor_of_large_logits), TEST(score_position), TEST(score_special_values), TEST(score_of_zeros));

@@ -6,7 +6,7 @@
 
 typedef struct select_arrays {
     array *counts, *scores, *keep_in, *cu, *keep, *out_cu, *src_rows, *error;
-    array *x, *cls_probs, *weight, *bias, *position_scores, *fuse_x;
+    array *x, *cls_probs, *weight, *bias, *position_scores, *anchors, *fuse_x;
 } select_arrays;
 
 /* 32 partial sums, then a pairwise tree; multiplication and addition are rounded one by one (the build forbids contraction). */
@@ -103,6 +103,10 @@ static select_arrays make_arrays(const select_case *c, int32_t max_len)
     }
     if (scored && c->score == RVIT_SCORE_POSITION)
         a.position_scores = floats("position_scores", c->position_scores, max_len);
+    if (c->anchors) {
+        a.anchors = array_input("anchors", b->rows);
+        memcpy(a.anchors->host, c->anchors, (size_t)b->live);
+    }
     if (c->fuse_x) {
         a.fuse_x = array_output("fuse_x", b->rows * c->fuse_dim * rvit_dtype_size(c->fuse_dtype));
         memset(a.fuse_x->host, POISON, (size_t)a.fuse_x->size);
@@ -140,6 +144,8 @@ static rvit_select_args make_args(const select_case *c, const select_arrays *a, 
     args.weight = array_view(a->weight, s);
     args.bias = array_view(a->bias, s);
     args.position_scores = array_view(a->position_scores, s);
+    args.anchors = array_view(a->anchors, s);
+    args.anchor_columns = c->anchor_columns;
     args.counts = array_view(a->counts, s);
     args.scores = array_view(a->scores, s);
     args.keep_in = array_view(a->keep_in, s);
@@ -220,9 +226,25 @@ static void check_predictor(const select_case *c, side s, const float *scores, c
         check_close("predictor", RVIT_F32, finite, exact, plain, c->b.live);
 }
 
+/* What is added to the scores of each row: from each anchor to what lies around it. */
+static float *anchor_bonuses(const select_case *c)
+{
+    float *bonus = scratch((size_t)c->b.live * 4);
+    for (int32_t image = 0; c->anchors && image < c->b.n_images; image++) {
+        const int64_t first = c->b.cu[image] + c->n_prefix, n = c->b.cu[image + 1] - first;
+        for (int64_t t = 0; t < n; t++) {
+            const int64_t around[] = {t, t - 1, t + 1, t - c->anchor_columns, t + c->anchor_columns};
+            for (int i = 0; c->anchors[first + t] && i < 5; i++)
+                bonus[first + (around[i] < 0 ? 0 : around[i] >= n ? n - 1 : around[i])] = 2;
+        }
+    }
+    return bonus;
+}
+
 static void check_scores(const select_case *c, side s, const float *scores)
 {
     const batch *b = &c->b;
+    const float *bonus = anchor_bonuses(c);
     float *x = uses_x(c) ? scratch((size_t)(b->live * c->dim) * 4) : NULL;
     for (int64_t i = 0; x && i < b->live * c->dim; i++)
         x[i] = rounded(c->dtype, c->x[i]);
@@ -231,7 +253,7 @@ static void check_scores(const select_case *c, side s, const float *scores)
             if (c->score == RVIT_SCORE_L2)
                 expect_score(c, s, t, scores[t], l2_in_the_fixed_order(x + (int64_t)t * c->dim, c->dim));
             if (c->score == RVIT_SCORE_CLS_ATTENTION)
-                expect_score(c, s, t, scores[t], heads_in_the_fixed_order(c->cls_probs + (int64_t)t * c->n_heads, c->n_heads));
+                expect_score(c, s, t, scores[t], heads_in_the_fixed_order(c->cls_probs + (int64_t)t * c->n_heads, c->n_heads) + bonus[t]);
             if (c->score == RVIT_SCORE_POSITION)
                 expect_score(c, s, t, scores[t], c->position_scores[t - b->cu[image]]);
             if (c->score == RVIT_SCORE_CLS_NORM)

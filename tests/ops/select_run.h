@@ -25,6 +25,8 @@ typedef struct select_case {
     const float *cls_probs;     /* [live, n_heads] */
     const float *weight, *bias; /* [2, dim], [2] */
     const float *position_scores;
+    const uint8_t *anchors; /* [live] or NULL */
+    int32_t anchor_columns;
 
     rvit_dtype fuse_dtype;
     int32_t fuse_dim;

@@ -10,6 +10,7 @@
 #include "report.h"
 
 #define DEFAULT_BATCH 32
+#define DEFAULT_LIVE_BATCH 8 /* frames that came while the ones before were computed */
 
 struct classify {
     const struct options *options;
@@ -28,29 +29,53 @@ struct classify {
     int64_t *positions;          /* [batch]: positions of these images among all given ones */
     uint8_t *keep;               /* [n_stages, batch, tokens], with a mask */
     struct feature_file features;
-    struct image first_view; /* for the overlay */
     bool has_infinite;
     struct report report;
 };
 
-/* Decodes and prepares up to one batch of images into the session's input. Returns their number, or -1. */
+/* Takes up to one batch of prepared images into the session's input; of a video the frames that are there, at least one. Returns their
+   number, or -1. */
 static int32_t fill_batch(struct classify *self)
 {
     const size_t image_length = (size_t)engine_image_length(&self->engine);
     float *out = rvit_session_input(self->session);
     int32_t n = 0;
     for (struct input input; n < self->batch; n++) {
-        struct image *view = self->options->overlay && !self->first_view.pixels ? &self->first_view : NULL;
-        const int found = inputs_next_prepared(&self->inputs, out + (size_t)n * image_length, &input, view);
-        if (found <= 0)
-            return found < 0 ? -1 : n;
-        self->images[n] =
-            (struct report_image){.path = input.path, .tile = input.tile, .expected = -1, .session = self->session, .index = n};
+        const enum input_result result = inputs_next(&self->inputs, n == 0 || !self->inputs.video, out + (size_t)n * image_length, &input);
+        if (result != INPUT_READY)
+            return result == INPUT_LOST ? -1 : n;
+        self->images[n] = (struct report_image){.path = input.path,
+                                                .tile = input.tile,
+                                                .frame = input.frame,
+                                                .position = input.position,
+                                                .expected = -1,
+                                                .session = self->session,
+                                                .index = n};
         self->positions[n] = input.position;
         if (self->expected)
             self->images[n].expected = self->expected[input.position];
     }
     return n;
+}
+
+static int draw_overlay(struct classify *self, const uint8_t *dropped_at)
+{
+    const rvit_model_info *info = &self->engine.model_info;
+    struct image picture = inputs_take_first(&self->inputs);
+    struct image_error error;
+    const struct overlay overlay = {.picture = &picture,
+                                    .geometry =
+                                        preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
+                                    .columns = info->image_width / info->patch_size,
+                                    .rows = info->image_height / info->patch_size,
+                                    .patch_size = info->patch_size,
+                                    .dropped_at = dropped_at,
+                                    .n_stages = rvit_session_n_stages(self->session)};
+    const bool ok = overlay_write(self->options->overlay, &overlay, &error);
+    if (!ok)
+        complain(self->options->overlay, "%s", error.text);
+    image_free(&picture);
+    return ok ? EXIT_OK : EXIT_PARTLY;
 }
 
 /* Draws image 0 of the session's last run, with the stage that dropped each patch, from 1; 0: kept. */
@@ -77,12 +102,9 @@ static int write_overlay(struct classify *self)
         free(dropped_at);
         dropped_at = next;
     }
-    struct image_error error;
-    const bool ok = overlay_write(self->options->overlay, &self->first_view, info->patch_size, dropped_at, n_stages, &error);
-    if (!ok)
-        complain(self->options->overlay, "%s", error.text);
+    const int code = draw_overlay(self, dropped_at);
     free(dropped_at);
-    return ok ? EXIT_OK : EXIT_PARTLY;
+    return code;
 }
 
 static void report_batch(struct classify *self, int32_t n)
@@ -101,7 +123,7 @@ static void report_batch(struct classify *self, int32_t n)
             const int32_t *cu_seqlens = rvit_session_cu_seqlens(self->session, s);
             image->tokens_kept[s] = cu_seqlens[i + 1] - cu_seqlens[i];
         }
-        report_add(&self->report, image);
+        report_add(&self->report, &self->inputs, image);
     }
 }
 
@@ -129,7 +151,9 @@ static int run_batches(struct classify *self)
             return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
         }
         if (self->options->overlay && self->report.n_images == 0) {
+            const double begin = now();
             code = write_overlay(self);
+            self->report.start += now() - begin; /* no part of the speed */
             self->report.has_overlay = code == EXIT_OK;
             if (code == EXIT_FAULT)
                 return code;
@@ -138,8 +162,18 @@ static int run_batches(struct classify *self)
         const int added = self->options->features ? feature_file_add(&self->features, self->session, n) : EXIT_OK;
         if (added != EXIT_OK)
             return added;
-        progress_update(self->inputs.position);
+        report_flush(&self->report);
+        progress_update(self->inputs.n_done);
     }
+}
+
+static int32_t settle_batch(const struct classify *self)
+{
+    const struct inputs *inputs = &self->inputs;
+    const int32_t wanted = self->options->batch ? self->options->batch : inputs->video ? DEFAULT_LIVE_BATCH : DEFAULT_BATCH;
+    if (inputs->video && inputs->total == 0) /* as many as come */
+        return wanted;
+    return wanted <= inputs->total ? wanted : inputs->total > 0 ? (int32_t)inputs->total : 1;
 }
 
 static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
@@ -154,16 +188,17 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     if (code == EXIT_OK)
         code = recipe_settle(&options->recipe, options->given, checkpoint, &self->engine.model_info, options->model, &self->recipe);
     if (code == EXIT_OK)
-        code = inputs_open(options->paths, options->n_paths, &self->recipe, options->tiles, options->limit, &self->inputs);
+        code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
+                           options->limit, &self->inputs);
+    self->inputs.reduces = options->fast_decode;
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
+    const bool is_endless = self->inputs.video && self->inputs.total == 0;
     if (code == EXIT_OK)
-        code = mask_open(&self->prune, &self->engine.model_info, self->inputs.total, self->inputs.n_given, &self->mask);
+        code = mask_open(&self->prune, &self->engine.model_info, is_endless ? -1 : self->inputs.total, self->inputs.n_given, &self->mask);
     if (code != EXIT_OK)
         return code;
-    self->batch = options->batch ? options->batch : DEFAULT_BATCH;
-    if (self->batch > self->inputs.total)
-        self->batch = self->inputs.total > 0 ? (int32_t)self->inputs.total : 1;
+    self->batch = settle_batch(self);
     const size_t batch = (size_t)self->batch;
     self->images = allocate(batch, sizeof *self->images);
     self->positions = allocate(batch, sizeof *self->positions);
@@ -176,6 +211,10 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     code = engine_session(&self->engine, &self->prune.desc, self->batch, false, outputs, &self->session);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
+    /* The CPU backend has the processors to itself while it computes. */
+    if (code == EXIT_OK)
+        code = inputs_start(&self->inputs, options->threads, self->engine.device_info.backend != RVIT_BACKEND_CPU, self->batch,
+                            options->overlay != NULL);
     return code;
 }
 
@@ -185,9 +224,9 @@ static int check_head(const struct options *options, const rvit_checkpoint *chec
     const rvit_status status = rvit_checkpoint_get_info(checkpoint, &info);
     if (status != RVIT_OK)
         return complain_status(options->model, status);
-    if (info.n_classes > 0 || options->features || options->overlay || options->json || options->text_embeddings)
+    if (info.n_classes > 0 || options->features || options->overlay || options->json || options->ndjson || options->text_embeddings)
         return EXIT_OK;
-    complain(options->model, "has no head to classify with: use --features, --overlay or --json");
+    complain(options->model, "has no head to classify with: use --features, --overlay, --json or --ndjson");
     return EXIT_USAGE;
 }
 
@@ -220,7 +259,7 @@ int run_classify(const struct options *options)
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
-                     rvit_session_n_stages(self.session), self.inputs.total, self.batch);
+                     rvit_session_n_stages(self.session), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch);
         code = run_batches(&self);
         progress_end();
         code = judge(&self, code);
@@ -233,7 +272,6 @@ int run_classify(const struct options *options)
     labels_free(&self.labels);
     zero_shot_free(&self.texts);
     inputs_close(&self.inputs);
-    image_free(&self.first_view);
     free(self.expected);
     free(self.images);
     free(self.positions);

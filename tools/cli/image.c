@@ -10,6 +10,7 @@
 #include <jerror.h>
 #include <png.h>
 
+#include "orientation.h"
 #include "regular_file.h"
 
 /* Encoders write about ten scans, at most about twenty; the largest picture may have as many. */
@@ -22,7 +23,8 @@ struct decoder {
     const uint8_t *data;
     size_t size, offset;
     bool size_only;
-    struct image result; /* owned until the decoder returns it */
+    int32_t least_width, least_height; /* of the pixels as they lie in the file; 0: the whole size */
+    struct image result;               /* owned until the decoder returns it */
     struct image_error *error;
 };
 
@@ -38,7 +40,7 @@ static bool fail_errno(struct image_error *error, const char *what)
     return false;
 }
 
-static bool check_size(int32_t width, int32_t height, struct image_error *error)
+bool image_check_size(int32_t width, int32_t height, struct image_error *error)
 {
     if (width > 0 && height > 0 && (int64_t)width * height <= IMAGE_MAX_PIXELS)
         return true;
@@ -48,7 +50,7 @@ static bool check_size(int32_t width, int32_t height, struct image_error *error)
 
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error)
 {
-    if (!check_size(width, height, error))
+    if (!image_check_size(width, height, error))
         return false;
     uint8_t *pixels = malloc((size_t)width * (size_t)height * 3);
     if (!pixels)
@@ -105,7 +107,7 @@ static bool png_read_all(png_structp png, png_infop info, struct decoder *input)
     if (input->size_only) {
         input->result.width = width;
         input->result.height = height;
-        return check_size(width, height, input->error);
+        return image_check_size(width, height, input->error);
     }
     png_set_strip_16(png);
     png_set_expand(png); /* palette to RGB, grey of 1, 2 and 4 bits to 8, transparency to alpha */
@@ -191,6 +193,18 @@ static void cmyk_to_rgb(const uint8_t *in, int32_t n, uint8_t *out)
     }
 }
 
+/* Lets libjpeg make a smaller picture from fewer frequencies. Only where no line or column is left over: else the smaller picture would
+   cover a little more than the whole. */
+static void reduce(j_decompress_ptr jpeg, const struct decoder *input)
+{
+    const int64_t width = jpeg->image_width, height = jpeg->image_height;
+    if (input->least_width <= 0 || input->least_height <= 0)
+        return;
+    for (int64_t factor = 2; factor <= 8; factor *= 2)
+        if (width % factor == 0 && height % factor == 0 && width >= factor * input->least_width && height >= factor * input->least_height)
+            jpeg->scale_denom = (unsigned)factor;
+}
+
 static bool jpeg_read_all(struct jpeg_decoder *self)
 {
     j_decompress_ptr jpeg = &self->jpeg;
@@ -206,28 +220,31 @@ static bool jpeg_read_all(struct jpeg_decoder *self)
     if (input->size_only) {
         input->result.width = width;
         input->result.height = height;
-        return check_size(width, height, input->error);
+        return image_check_size(width, height, input->error);
     }
     const int n_components = jpeg->num_components;
     if (n_components != 1 && n_components != 3 && n_components != 4) {
         snprintf(input->error->text, sizeof input->error->text, "a JPEG of %d colour components; 1, 3 and 4 are read", n_components);
         return false;
     }
+    reduce(jpeg, input);
+    jpeg_calc_output_dimensions(jpeg);
+    const int32_t out_width = (int32_t)jpeg->output_width, out_height = (int32_t)jpeg->output_height;
     jpeg->out_color_space = n_components == 1 ? JCS_GRAYSCALE : n_components == 3 ? JCS_RGB : JCS_CMYK;
-    if (!image_create(width, height, &input->result, input->error))
+    if (!image_create(out_width, out_height, &input->result, input->error))
         return false;
-    self->line = malloc((size_t)width * 4);
+    self->line = malloc((size_t)out_width * 4);
     if (!self->line)
         return fail(input->error, "out of memory");
     jpeg_start_decompress(jpeg);
     while (jpeg->output_scanline < jpeg->output_height) {
-        uint8_t *out = input->result.pixels + (size_t)jpeg->output_scanline * (size_t)width * 3;
+        uint8_t *out = input->result.pixels + (size_t)jpeg->output_scanline * (size_t)out_width * 3;
         JSAMPROW row = n_components == 3 ? out : self->line;
         jpeg_read_scanlines(jpeg, &row, 1);
         if (n_components == 4)
-            cmyk_to_rgb(self->line, width, out);
+            cmyk_to_rgb(self->line, out_width, out);
         else if (n_components == 1)
-            for (int32_t x = 0; x < width; x++)
+            for (int32_t x = 0; x < out_width; x++)
                 memset(out + 3 * (size_t)x, self->line[x], 3);
     }
     return true;
@@ -248,20 +265,36 @@ static bool jpeg_decode(struct decoder *input)
 
 /* Either */
 
-static bool decode(const void *data, size_t size, bool size_only, struct image *out, struct image_error *error)
+/* How much of a picture is wanted. */
+struct wanted {
+    bool size_only;
+    int32_t least_width, least_height; /* of the upright picture, of which smaller ones will do; 0: none will */
+};
+
+static bool decode(const void *data, size_t size, struct wanted wanted, struct image *out, struct image_error *error)
 {
     static const uint8_t png_magic[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
     static const uint8_t jpeg_magic[3] = {0xff, 0xd8, 0xff};
-    struct decoder input = {.data = data, .size = size, .size_only = size_only, .error = error};
+    struct decoder input = {.data = data, .size = size, .size_only = wanted.size_only, .error = error};
+    int orientation;
     bool ok;
     if (size == 0)
         return fail(error, "the file is empty");
-    if (size >= sizeof png_magic && memcmp(data, png_magic, sizeof png_magic) == 0)
+    if (size >= sizeof png_magic && memcmp(data, png_magic, sizeof png_magic) == 0) {
         ok = png_decode(&input);
-    else if (size >= sizeof jpeg_magic && memcmp(data, jpeg_magic, sizeof jpeg_magic) == 0)
+        orientation = orientation_of_png(data, size);
+    } else if (size >= sizeof jpeg_magic && memcmp(data, jpeg_magic, sizeof jpeg_magic) == 0) {
+        orientation = orientation_of_jpeg(data, size);
+        input.least_width = orientation_swaps(orientation) ? wanted.least_height : wanted.least_width;
+        input.least_height = orientation_swaps(orientation) ? wanted.least_width : wanted.least_height;
         ok = jpeg_decode(&input);
-    else
+    } else {
         return fail(error, "neither a PNG nor a JPEG image");
+    }
+    if (ok && wanted.size_only && orientation_swaps(orientation))
+        input.result = (struct image){input.result.height, input.result.width, NULL};
+    else if (ok && !wanted.size_only)
+        ok = orientation_apply(orientation, &input.result, error);
     if (ok)
         *out = input.result;
     else
@@ -271,29 +304,34 @@ static bool decode(const void *data, size_t size, bool size_only, struct image *
 
 bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error)
 {
-    return decode(data, size, false, out, error);
+    return decode(data, size, (struct wanted){0}, out, error);
 }
 
-static bool load(const char *path, bool size_only, struct image *out, struct image_error *error)
+static bool load(const char *path, struct wanted wanted, struct image *out, struct image_error *error)
 {
     char *data = NULL;
     size_t size = 0;
     if (regular_file_read(path, MAX_FILE_SIZE, &data, &size, error->text, sizeof error->text) != REGULAR_FILE_READ)
         return false;
-    const bool ok = decode(data, size, size_only, out, error);
+    const bool ok = decode(data, size, wanted, out, error);
     free(data);
     return ok;
 }
 
 bool image_load(const char *path, struct image *out, struct image_error *error)
 {
-    return load(path, false, out, error);
+    return load(path, (struct wanted){0}, out, error);
+}
+
+bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error)
+{
+    return load(path, (struct wanted){.least_width = least_width, .least_height = least_height}, out, error);
 }
 
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error)
 {
     struct image header;
-    if (!load(path, true, &header, error))
+    if (!load(path, (struct wanted){.size_only = true}, &header, error))
         return false;
     *out_width = header.width;
     *out_height = header.height;

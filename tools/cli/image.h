@@ -26,17 +26,23 @@ struct image_error {
 /* Larger pictures are rejected before memory is allocated for them. */
 #define IMAGE_MAX_PIXELS ((int64_t)200 * 1000 * 1000)
 
+/* Whether the size is within the limit. */
+bool image_check_size(int32_t width, int32_t height, struct image_error *error);
 /* Allocates the pixels; their values are undefined. */
 bool image_create(int32_t width, int32_t height, struct image *out, struct image_error *error);
 void image_free(struct image *picture);
 struct image_view image_whole(const struct image *picture);
 
-/* Decodes PNG and JPEG, recognised by their first bytes. Grey becomes RGB, palettes are looked up, of 16 bits the upper 8 are used, alpha
-   is dropped, CMYK is converted, an orientation tag is ignored: the result equals Pillow's convert("RGB"), except for 16-bit grey, which
-   Pillow clips. Damage that reaches pixels is an error, and so is a JPEG with far more scans than encoders write. */
+/* Decodes PNG and JPEG, recognised by their first bytes, and turns them upright as their EXIF data says. Grey becomes RGB, palettes are
+   looked up, of 16 bits the upper 8 are used, alpha is dropped, CMYK and YCCK are converted, both inverted as Adobe writes them. The result
+   equals Pillow's ImageOps.exif_transpose(...).convert("RGB"), except for 16-bit grey, which Pillow clips. Damage that reaches pixels is an
+   error, and so is a JPEG with far more scans than encoders write. Damaged EXIF data is passed over. */
 bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error);
 bool image_load(const char *path, struct image *out, struct image_error *error);
-/* Reads only the size, from the header; rejects what image_load would reject. */
+/* The same, but a JPEG may be decoded at a half, a quarter or an eighth of its width and height, if these divide it without a rest: at the
+   smallest that is at least as large as given. Faster, with other values. */
+bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error);
+/* Reads only the size of the upright picture, from the header; rejects what image_load would reject. */
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);
 
 bool image_write_png(const char *path, const struct image *picture, struct image_error *error);

@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "input_queue.h"
 #include "lines.h"
 
 static bool ends_with(const char *text, const char *ending)
@@ -91,8 +92,7 @@ static int add_list(struct inputs *in, const char *path)
     return code;
 }
 
-/* Number of tiles in a file according to its header; 0 if it cannot be read or tiled, which inputs_next reports. */
-static int64_t count_tiles(const struct inputs *in, const char *path)
+int64_t inputs_count_tiles(const struct inputs *in, const char *path)
 {
     struct image_error error;
     int32_t width, height;
@@ -103,104 +103,87 @@ static int64_t count_tiles(const struct inputs *in, const char *path)
     return (int64_t)(width / in->tiles) * (height / in->tiles);
 }
 
-int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, int32_t tiles, int64_t limit, struct inputs *out)
+static int add_argument(struct inputs *in, const char *argument)
 {
-    *out = (struct inputs){.recipe = recipe, .tiles = tiles, .limit = limit ? limit : INT64_MAX};
+    struct stat status;
+    if (stat(argument, &status) == 0 && S_ISDIR(status.st_mode))
+        return add_folder(in, argument);
+    return ends_with(argument, ".txt") ? add_list(in, argument) : add_path(in, "", 0, argument);
+}
+
+int inputs_open(char *const *arguments, int n_arguments, const struct preprocess *recipe, const struct video *video, int32_t tiles,
+                int64_t limit, struct inputs *out)
+{
+    *out = (struct inputs){.recipe = recipe, .video = video, .tiles = tiles, .limit = limit ? limit : INT64_MAX};
     int code = EXIT_OK;
-    for (int i = 0; i < n_arguments && code == EXIT_OK; i++) {
-        struct stat status;
-        if (stat(arguments[i], &status) == 0 && S_ISDIR(status.st_mode))
-            code = add_folder(out, arguments[i]);
-        else if (ends_with(arguments[i], ".txt"))
-            code = add_list(out, arguments[i]);
-        else
-            code = add_path(out, "", 0, arguments[i]);
-    }
-    for (int32_t i = 0; i < out->n_paths; i++)
-        out->n_given += count_tiles(out, out->paths[i]);
+    for (int i = 0; i < n_arguments && code == EXIT_OK; i++)
+        code = video ? add_path(out, "", 0, arguments[i]) : add_argument(out, arguments[i]);
+    for (int32_t i = 0; !video && i < out->n_paths; i++)
+        out->n_given += inputs_count_tiles(out, out->paths[i]);
+    if (video)
+        out->n_given = limit;
     out->total = out->limit < out->n_given ? out->limit : out->n_given;
-    if (code == EXIT_OK) {
-        out->failures = allocate((size_t)out->n_paths, sizeof *out->failures);
-        if (!out->failures)
-            code = EXIT_FAULT;
-    }
     if (code != EXIT_OK)
         inputs_close(out);
     return code;
 }
 
+int inputs_start(struct inputs *in, int32_t n_threads, bool overlaps, int32_t ahead, bool keeps_first)
+{
+    return input_queue_create(in, n_threads, overlaps, ahead, keeps_first, &in->queue);
+}
+
 void inputs_close(struct inputs *in)
 {
+    input_queue_destroy(in->queue);
     for (int32_t i = 0; i < in->n_paths; i++)
         free(in->paths[i]);
     for (int32_t i = 0; i < in->n_failures; i++)
-        free(in->failures[i].text); /* NOLINT(clang-analyzer-core.NullDereference): there are none before the array is */
+        free(in->failures[i].text);
     free(in->paths);
     free(in->failures);
-    image_free(&in->sheet);
     *in = (struct inputs){0};
 }
 
-static bool load_file(struct inputs *in, struct image_error *error)
+const char *inputs_name(const struct inputs *in, int32_t file)
 {
-    image_free(&in->sheet);
-    if (!image_load(in->paths[in->file], &in->sheet, error))
-        return false;
-    if (in->tiles == 0 || (in->sheet.width % in->tiles == 0 && in->sheet.height % in->tiles == 0))
-        return true;
-    snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", in->sheet.width, in->sheet.height,
-             in->tiles);
-    return false;
+    return in->video ? "standard input" : in->paths[file];
 }
 
-static int note_failure(struct inputs *in, const struct image_error *error)
+static bool note_failure(struct inputs *in, const struct input_work *work)
 {
-    complain(in->paths[in->file], "%s", error->text);
-    char *text = strdup(error->text);
-    if (!text) {
+    complain(inputs_name(in, work->file), "%s", work->error.text);
+    struct input_failure *failures = realloc(in->failures, (size_t)(in->n_failures + 1) * sizeof *failures);
+    char *text = strdup(work->error.text);
+    if (failures)
+        in->failures = failures;
+    if (!failures || !text) {
         complain(NULL, "out of memory");
-        return -1;
+        free(text);
+        return false;
     }
-    in->failures[in->n_failures++] = (struct input_failure){in->file, text};
-    return 0;
+    in->failures[in->n_failures++] = (struct input_failure){work->file, work->input.position, text};
+    return true;
 }
 
-int inputs_next(struct inputs *in, struct input *out)
+enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, struct input *out)
 {
-    for (; in->file < in->n_paths && in->position < in->limit; in->file++, in->tile = 0) {
-        struct image_error error;
-        if (in->tile == 0 && !load_file(in, &error)) {
-            if (note_failure(in, &error) != 0)
-                return -1;
-            in->position += count_tiles(in, in->paths[in->file]);
-            continue;
-        }
-        const int32_t columns = in->tiles ? in->sheet.width / in->tiles : 1;
-        if (in->tile >= (in->tiles ? columns * (in->sheet.height / in->tiles) : 1))
-            continue;
-        *out = (struct input){in->paths[in->file], in->tiles ? in->tile : -1, in->position++, image_whole(&in->sheet)};
-        if (in->tiles) {
-            out->pixels.pixels += in->tile / columns * in->tiles * out->pixels.stride + (int64_t)(in->tile % columns) * in->tiles * 3;
-            out->pixels.width = out->pixels.height = in->tiles;
-        }
-        in->tile++;
-        return 1;
-    }
-    return 0;
-}
-
-int inputs_next_prepared(struct inputs *in, float *out_values, struct input *out, struct image *out_view)
-{
-    struct image_error error;
+    struct input_work work;
     for (;;) {
-        const int found = inputs_next(in, out);
-        if (found <= 0 || preprocess_picture(out->pixels, in->recipe, in->tiles > 0, out_values, out_view, &error))
-            return found;
-        if (in->tiles) {
-            complain(out->path, "%s", error.text);
-            return -1;
+        const enum input_result result = input_queue_next(in->queue, waits, out_values, &work);
+        if (result != INPUT_READY)
+            return result;
+        in->n_done = work.input.position + 1;
+        if (!work.is_bad) {
+            *out = work.input;
+            return INPUT_READY;
         }
-        if (note_failure(in, &error) != 0)
-            return -1;
+        if (!note_failure(in, &work))
+            return INPUT_LOST;
     }
+}
+
+struct image inputs_take_first(struct inputs *in)
+{
+    return input_queue_take_first(in->queue);
 }

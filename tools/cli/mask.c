@@ -184,8 +184,12 @@ int mask_open(struct prune *prune, const rvit_model_info *model, int64_t n_image
                  out->n_stages > 1 ? "s" : "", prune->desc.n_blocks, prune->desc.n_blocks > 1 ? "s prune" : " prunes");
         code = EXIT_FILE;
     } else if (out->n_images > 0 && out->n_images != n_images && out->n_images != n_given) {
-        complain(prune->mask, "is for %lld image%s, there are %lld", (long long)out->n_images, out->n_images > 1 ? "s" : "",
-                 (long long)n_images);
+        if (n_images >= 0)
+            complain(prune->mask, "is for %lld image%s, there are %lld", (long long)out->n_images, out->n_images > 1 ? "s" : "",
+                     (long long)n_images);
+        else
+            complain(prune->mask, "is for %lld image%s; of frames on standard input --limit has to say that there are so many",
+                     (long long)out->n_images, out->n_images > 1 ? "s" : "");
         code = EXIT_FILE;
     }
     if (code != EXIT_OK)

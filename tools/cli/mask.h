@@ -16,8 +16,8 @@ struct mask {
 int mask_read(const char *path, int32_t n_patches, struct mask *out);
 void mask_free(struct mask *self);
 
-/* Reads prune->mask, if the policy uses it, for a model and a number of images: n_images in the run, out of n_given. Blocks that the
-   command line does not set come from the file; prune is then complete. */
+/* Reads prune->mask, if the policy uses it, for a model and a number of images: n_images in the run, out of n_given; -1: not known. Blocks
+   that the command line does not set come from the file; prune is then complete. */
 int mask_open(struct prune *prune, const rvit_model_info *model, int64_t n_images, int64_t n_given, struct mask *out);
 /* Fills rvit_run_args.keep for n images at these positions: out uint8 [n_stages, n, tokens]. */
 void mask_fill(const struct mask *self, const int64_t *positions, int32_t n, int32_t n_prefix, uint8_t *out);

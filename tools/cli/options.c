@@ -4,12 +4,13 @@
 #include <string.h>
 
 #include "choices.h"
+#include "inputs.h"
 
 enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
 enum { AGAINST_ORACLE = CHOICE_LAST_BACKEND + 1 };
 /* Additional bits, beside those of rvit_prune_parameter. */
-enum { GIVEN_AGAINST = 1 << 16, GIVEN_AGAINST_DTYPE = 1 << 17 };
+enum { GIVEN_AGAINST = 1 << 16, GIVEN_AGAINST_DTYPE = 1 << 17, GIVEN_VIDEO = 1 << 21, GIVEN_YUV = 1 << 22 };
 
 struct command {
     struct option_command syntax;
@@ -28,10 +29,12 @@ static const struct command commands[] = {
      run_devices},
     {{"classify", "MODEL IMAGE...",
       "Classifies images with a .safetensors checkpoint, or the index file of a sharded one. IMAGE is a PNG or JPEG file, a folder (its "
-      "PNG and JPEG files, sorted by name), or a list (NAME.txt: one path a line, relative to the list). Images are prepared as the "
+      "PNG and JPEG files, sorted by name), a list (NAME.txt: one path a line, relative to the list), or - for raw video frames on "
+      "standard "
+      "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data says. They are prepared as the "
       "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
       "as "
-      "timm or transformers do it. An unreadable image is reported and skipped. With --json, an image's "
+      "timm or transformers do it. An unreadable image is reported and skipped. With --json or --ndjson, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
@@ -119,6 +122,16 @@ static const char *position(int value)
     return names[value];
 }
 
+static const char *matrix(int value)
+{
+    return value == VIDEO_BT601 ? "bt601" : "bt709";
+}
+
+static const char *range(int value)
+{
+    return value == VIDEO_LIMITED ? "limited" : "full";
+}
+
 static const char *fit(int value)
 {
     static const char *const names[] = {[RVIT_FIT_CROP] = "crop", [RVIT_FIT_SQUASH] = "squash", [RVIT_FIT_BORDER] = "border"};
@@ -151,7 +164,12 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = CLASSIFY | BENCH},
     {"tier", "NAME", "A's kernels: %s (auto, as B: the highest there is)",
      OPTION_CHOICE(T, tier, choice_tier, RVIT_TIER_AUTO, RVIT_TIER_MATRIX), .commands = VERIFY},
-    {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(T, threads, 0, 1024), .commands = TIMES},
+    {"threads", "N",
+     "CPU threads, %s: those of the CPU backend, and those that decode and prepare images, which with the CPU backend take turns with it "
+     "(0: "
+     "as many as the process may use; of those that decode at most 16)",
+     OPTION_INTEGER(T, threads, 0, 1024), .commands = RUNS},
+    {"threads", "N", "CPU threads, %s (0: as many as the process may use)", OPTION_INTEGER(T, threads, 0, 1024), .commands = BENCH},
     {"prune", "NAME", "how patches are dropped; 'raggedvit policies' says which of the options below each takes (none). One of: %s",
      OPTION_CHOICE(T, prune.index, prune_name, 0, PRUNE_MOST_POLICIES - 1), .commands = RUNS},
     {"prune", "NAME", "how patches are dropped, as for classify, but not by a mask (l2); none: times the dense one alone",
@@ -184,7 +202,9 @@ static const struct option_row option_rows[] = {
      .commands = TIMES},
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_BF16),
      .commands = VERIFY, .given = GIVEN_AGAINST_DTYPE},
-    {"batch", "N", "images a run, %s (32, or fewer if there are fewer)", OPTION_INTEGER(T, batch, 1, 4096), .commands = RUNS},
+    {"batch", "N", "images a run, %s (32, or fewer if there are fewer; of frames at most 8, as many as have come)",
+     OPTION_INTEGER(T, batch, 1, 4096), .commands = CLASSIFY},
+    {"batch", "N", "images a run, %s (32, or fewer if there are fewer)", OPTION_INTEGER(T, batch, 1, 4096), .commands = VERIFY},
     {"batches", "LIST", "images of a run, ascending, each %s (1,4,16, and on a GPU 64)", OPTION_ASCENDING(T, batches, n_batches, 1, 4096),
      .commands = BENCH},
     {"seconds", "S", "measuring time of a batch size, %s; the search for the break-even takes twice as long (0.5)",
@@ -205,9 +225,21 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
     {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
      OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
+    {"fast-decode", NULL,
+     "decodes large JPEGs at a half, a quarter or an eighth of their width and height, if these divide them, and at no less than three "
+     "times "
+     "the size that they are resized to: faster, and colours differ by about 1 of 255 in the mean",
+     OPTION_FLAG(T, fast_decode), .commands = CLASSIFY},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
-    {"limit", "N", "only the first N images or tiles (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
+    {"size", "WxH", "of the frames on standard input, as 640x480", OPTION_TEXT(T, video_size), .commands = CLASSIFY, .given = GIVEN_VIDEO},
+    {"format", "NAME", "of these frames, as FFmpeg's -pix_fmt: %s",
+     OPTION_CHOICE(T, video.format, video_format_name, VIDEO_NV12, VIDEO_GRAY), .commands = CLASSIFY, .given = GIVEN_VIDEO},
+    {"matrix", "NAME", "of nv12 and yuv420p: %s (bt601, as FFmpeg assumes; HD video is bt709)",
+     OPTION_CHOICE(T, video.matrix, matrix, VIDEO_BT601, VIDEO_BT709), .commands = CLASSIFY, .given = GIVEN_YUV},
+    {"range", "NAME", "of nv12 and yuv420p: %s (limited, as FFmpeg assumes)",
+     OPTION_CHOICE(T, video.range, range, VIDEO_LIMITED, VIDEO_FULL), .commands = CLASSIFY, .given = GIVEN_YUV},
+    {"limit", "N", "only the first N images, tiles or frames (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
     {"limit", "N", "only the first N images or tiles (all; of noise: 8)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = VERIFY},
     {"top", "K", "classes shown for an image, %s (5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
     {"labels", "FILE", "class names, one a line (the checkpoint's own, else numbers)", OPTION_TEXT(T, labels), .commands = CLASSIFY},
@@ -220,7 +252,9 @@ static const struct option_row option_rows[] = {
     {"expect", "FILE", "the right class of each image, name or number, one a line: prints top-1 accuracy", OPTION_TEXT(T, expect),
      .commands = CLASSIFY},
     {"overlay", "OUT.png",
-     "writes the first image as the model sees it; patches that were dropped, or merged into others, are dimmed, the earlier the more",
+     "writes the first image in its own shape; patches that were dropped, or merged into others, are dimmed, the earlier the more; what "
+     "lies "
+     "outside the model's view is grey",
      OPTION_TEXT(T, overlay), .commands = CLASSIFY},
     {"features", "OUT.npy", "writes the CLS row of each image that was classified, after the final layernorm: float32 [images, dim]",
      OPTION_TEXT(T, features), .commands = CLASSIFY},
@@ -229,6 +263,10 @@ static const struct option_row option_rows[] = {
     {"tensors", NULL, "lists every tensor", OPTION_FLAG(T, tensors), .commands = INSPECT},
     {"quiet", NULL, "prints the summary, not the images", OPTION_FLAG(T, quiet), .commands = CLASSIFY},
     {"json", NULL, "prints one JSON object instead", OPTION_FLAG(T, json)},
+    {"ndjson", NULL,
+     "prints a JSON object on each line, at once: {\"run\": ...} first, then an image each as in \"images\" of --json (a failed one has "
+     "\"error\"), {\"summary\": ...} last",
+     OPTION_FLAG(T, ndjson), .commands = CLASSIFY},
 };
 
 static void complain_of(const char *sentence)
@@ -271,6 +309,8 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "bench takes every policy but mask");
     else if (options->grid && !options->features)
         complain(NULL, "--grid needs --features");
+    else if (options->json && options->ndjson)
+        complain(NULL, "--json or --ndjson, not both");
     else if (options->text_tensor && !options->text_embeddings)
         complain(NULL, "--text-tensor needs --text-embeddings");
     else if (options->tiles && command == VERIFY && !options->images)
@@ -282,6 +322,32 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--reference is of the model without pruning: it excludes --prune");
     else
         return prune_check(&options->prune);
+    return false;
+}
+
+/* Whether frames come from standard input, and all that this needs. */
+static bool check_video(struct options *options)
+{
+    struct image_error error;
+    bool is_video = false;
+    for (int i = 0; i < options->n_paths; i++)
+        is_video |= strcmp(options->paths[i], INPUTS_STANDARD_INPUT) == 0;
+    if (!is_video && !(options->given & (GIVEN_VIDEO | GIVEN_YUV)))
+        return true;
+    if (!is_video)
+        complain(NULL, "--size, --format, --matrix and --range are of frames on standard input, for which the IMAGE is -");
+    else if (options->n_paths > 1)
+        complain(NULL, "frames on standard input (-) exclude other images");
+    else if (!options->video_size || !options->video.format)
+        complain(NULL, "frames on standard input (-) need --size WxH and --format NAME");
+    else if (!video_parse_size(options->video_size, &options->video, &error))
+        complain(NULL, "--size: %s", error.text);
+    else if (options->given & GIVEN_YUV && options->video.format != VIDEO_NV12 && options->video.format != VIDEO_YUV420P)
+        complain(NULL, "--matrix and --range are of nv12 and yuv420p, not of %s", video_format_name(options->video.format));
+    else if (options->tiles || options->expect)
+        complain(NULL, "frames on standard input (-) exclude --tiles and --expect");
+    else
+        return true;
     return false;
 }
 
@@ -320,6 +386,8 @@ static int run_command(const struct command *command, int argc, char **argv)
         options.model = argv[first++];
     options.paths = options.images ? &options.images : argv + first;
     options.n_paths = options.images ? 1 : argc - first;
+    if (syntax->bit == CLASSIFY && !check_video(&options))
+        return EXIT_USAGE;
     return command->run(&options);
 }
 

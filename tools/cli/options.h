@@ -4,6 +4,7 @@
 
 #include "prune.h"
 #include "recipe.h"
+#include "video.h"
 
 struct options {
     const char *model;
@@ -31,7 +32,9 @@ struct options {
     int32_t shape; /* attention heads of bench's random model */
     const char *labels, *expect, *overlay, *features;
     const char *text_embeddings, *text_tensor; /* NULL: the model's own head */
-    bool json, quiet, tensors, grid;
+    const char *video_size;
+    struct video video; /* on standard input; format VIDEO_NONE: the images are files */
+    bool json, ndjson, quiet, tensors, grid, fast_decode;
 };
 
 /* Parses the whole command line and runs its command; returns the exit code. */

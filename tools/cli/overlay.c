@@ -1,8 +1,15 @@
 #include "overlay.h"
 
-#include "resize.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
-#define WANTED_SIZE 768 /* approximate pixels of the longer edge */
+#define LEAST_SIZE 768 /* approximate pixels of the longer edge */
+#define MOST_SIZE 1600
+#define LINES_PER_EDGE 800 /* pixels of the longer edge for a pixel of a line's width */
+#define LEAST_GRID 6       /* pixels of a patch below which there are no lines between patches of one kind */
+
+enum { UNSEEN = -1, KEPT = 0 }; /* and the stages */
 
 static const float veil[3] = {22, 26, 36}; /* colour that dropped patches fade to */
 
@@ -12,14 +19,22 @@ static float lateness(int32_t stage, int32_t n_stages)
     return (float)(stage - 1) / (float)n_stages;
 }
 
-static void shade(uint8_t *pixel, float late)
+/* light: of what is left of the brightness, colour: of the colours. */
+static void fade(uint8_t *pixel, float light, float colour)
 {
-    const float light = 0.26f + 0.34f * late, colour = 0.2f + 0.3f * late;
     const float grey = 0.299f * pixel[0] + 0.587f * pixel[1] + 0.114f * pixel[2];
     for (int c = 0; c < 3; c++) {
         const float faded = (1 - colour) * grey + colour * pixel[c];
         pixel[c] = (uint8_t)(light * faded + (1 - light) * veil[c] + 0.5f);
     }
+}
+
+static void shade(uint8_t *pixel, int32_t kind, int32_t n_stages)
+{
+    if (kind == UNSEEN)
+        fade(pixel, 0.55f, 0);
+    else if (kind != KEPT)
+        fade(pixel, 0.26f + 0.34f * lateness(kind, n_stages), 0.2f + 0.3f * lateness(kind, n_stages));
 }
 
 static void blend(uint8_t *pixel, float colour, float amount)
@@ -28,38 +43,98 @@ static void blend(uint8_t *pixel, float colour, float amount)
         pixel[c] = (uint8_t)((1 - amount) * pixel[c] + amount * colour + 0.5f);
 }
 
-bool overlay_write(const char *path, const struct image *view, int32_t patch_size, const uint8_t *dropped_at, int32_t n_stages,
-                   struct image_error *error)
+/* The patch column, or row, that each pixel of an edge shows; UNSEEN: none. full: the edge as the model's recipe resizes it; start: where
+   the view begins in it. */
+static int32_t *make_axis(int32_t n_pixels, int64_t full, int64_t start, int32_t patch_size, int32_t n_patches)
 {
-    /* Pixels past the last whole patch are not seen by the model. */
-    const int32_t columns = view->width / patch_size, seen_width = columns * patch_size;
-    const int32_t seen_height = view->height / patch_size * patch_size;
-    const int32_t longer = seen_width > seen_height ? seen_width : seen_height;
-    const int32_t scale = longer >= WANTED_SIZE ? 1 : (WANTED_SIZE + longer / 2) / longer;
-    const int32_t patch = patch_size * scale;
-    const struct resize how = {
-        .filter = RESIZE_BICUBIC, .sums = RESIZE_PILLOW, .width = (int64_t)view->width * scale, .height = (int64_t)view->height * scale};
-    struct image out;
-    if (!image_create(seen_width * scale, seen_height * scale, &out, error))
-        return false;
-    bool ok = resize_window(image_whole(view), &how, &out, error);
-    for (int32_t y = 0; ok && y < out.height; y++)
-        for (int32_t x = 0; x < out.width; x++) {
-            uint8_t *pixel = out.pixels + ((size_t)y * (size_t)out.width + (size_t)x) * 3;
-            const int32_t row = y / patch, column = x / patch;
-            const uint8_t stage = dropped_at[row * columns + column];
-            if (stage)
-                shade(pixel, lateness(stage, n_stages));
-            /* Each patch draws its upper and left border: bright between kept and dropped patches, else a faint line. */
-            const bool above = y % patch == 0 && row > 0, left = x % patch == 0 && column > 0;
-            const bool edge = (above && !stage != !dropped_at[(row - 1) * columns + column]) ||
-                              (left && !stage != !dropped_at[row * columns + column - 1]);
-            if (edge)
-                blend(pixel, 255, 0.75f);
-            else if (above || left)
-                blend(pixel, stage ? 128 : 255, 0.12f);
+    int32_t *out = calloc((size_t)n_pixels, sizeof *out);
+    for (int32_t i = 0; out && i < n_pixels; i++) {
+        const double patch = floor(((i + 0.5) * (double)full / n_pixels - (double)start) / patch_size);
+        out[i] = patch >= 0 && patch < n_patches ? (int32_t)patch : UNSEEN;
+    }
+    return out;
+}
+
+/* A picture with its patches. */
+struct canvas {
+    const struct overlay *overlay;
+    struct image image;
+    int32_t *columns, *rows; /* of its pixels */
+    int32_t line;            /* width */
+    bool has_grid;
+};
+
+static int32_t kind_of(const struct canvas *self, int32_t x, int32_t y)
+{
+    const int32_t row = self->rows[y], column = self->columns[x];
+    return row == UNSEEN || column == UNSEEN ? UNSEEN : self->overlay->dropped_at[row * self->overlay->columns + column];
+}
+
+/* Each patch draws its upper and left border: bright between what is kept and what is not, else a faint line. */
+static void draw_border(const struct canvas *self, int32_t x, int32_t y, int32_t kind, uint8_t *pixel)
+{
+    const bool above = y >= self->line && self->rows[y] != self->rows[y - self->line];
+    const bool left = x >= self->line && self->columns[x] != self->columns[x - self->line];
+    if (!above && !left)
+        return;
+    const int32_t upper = above ? kind_of(self, x, y - self->line) : kind, other = left ? kind_of(self, x - self->line, y) : kind;
+    if ((upper == KEPT) != (kind == KEPT) || (other == KEPT) != (kind == KEPT))
+        blend(pixel, 255, 0.75f);
+    else if ((upper == UNSEEN) != (kind == UNSEEN) || (other == UNSEEN) != (kind == UNSEEN))
+        blend(pixel, 255, 0.4f);
+    else if (kind != UNSEEN && self->has_grid)
+        blend(pixel, kind == KEPT ? 255 : 128, 0.12f);
+}
+
+static void draw(const struct canvas *self)
+{
+    uint8_t *pixel = self->image.pixels;
+    for (int32_t y = 0; y < self->image.height; y++)
+        for (int32_t x = 0; x < self->image.width; x++, pixel += 3) {
+            const int32_t kind = kind_of(self, x, y);
+            shade(pixel, kind, self->overlay->n_stages);
+            draw_border(self, x, y, kind, pixel);
         }
-    ok = ok && image_write_png(path, &out, error);
-    image_free(&out);
-    return ok;
+}
+
+static int32_t scaled(int32_t edge, double scale)
+{
+    const double out = rint(edge * scale);
+    return out < 1 ? 1 : (int32_t)out;
+}
+
+static bool make_canvas(const struct overlay *overlay, struct canvas *out, struct image_error *error)
+{
+    const struct image *picture = overlay->picture;
+    const int32_t longer = picture->width > picture->height ? picture->width : picture->height;
+    const double scale = longer > MOST_SIZE ? (double)MOST_SIZE / longer : longer < LEAST_SIZE ? rint((double)LEAST_SIZE / longer) : 1;
+    const struct resize how = {
+        .filter = RESIZE_BICUBIC, .sums = RESIZE_PILLOW, .width = scaled(picture->width, scale), .height = scaled(picture->height, scale)};
+    *out = (struct canvas){.overlay = overlay};
+    if (!image_create((int32_t)how.width, (int32_t)how.height, &out->image, error) ||
+        !resize_window(image_whole(picture), &how, &out->image, error))
+        return false;
+    const struct preprocess_geometry *plan = &overlay->geometry;
+    const double patch = (double)overlay->patch_size * (double)how.width / (double)plan->width;
+    out->line = scaled(longer, scale / LINES_PER_EDGE);
+    out->has_grid = patch >= LEAST_GRID * out->line;
+    out->columns = make_axis((int32_t)how.width, plan->width, plan->left, overlay->patch_size, overlay->columns);
+    out->rows = make_axis((int32_t)how.height, plan->height, plan->top, overlay->patch_size, overlay->rows);
+    if (out->columns && out->rows)
+        return true;
+    snprintf(error->text, sizeof error->text, "out of memory");
+    return false;
+}
+
+bool overlay_write(const char *path, const struct overlay *self, struct image_error *error)
+{
+    struct canvas canvas;
+    const bool ok = make_canvas(self, &canvas, error);
+    if (ok)
+        draw(&canvas);
+    const bool written = ok && image_write_png(path, &canvas.image, error);
+    image_free(&canvas.image);
+    free(canvas.columns);
+    free(canvas.rows);
+    return written;
 }

@@ -2,11 +2,18 @@
 #ifndef RVIT_CLI_OVERLAY_H
 #define RVIT_CLI_OVERLAY_H
 
-#include "image.h"
+#include "preprocess.h"
 
-/* Writes an enlarged PNG. view: the model's input. dropped_at [patches]: 0 for a kept patch, s for one dropped by stage s of n_stages;
-   earlier ones are darker. */
-bool overlay_write(const char *path, const struct image *view, int32_t patch_size, const uint8_t *dropped_at, int32_t n_stages,
-                   struct image_error *error);
+struct overlay {
+    const struct image *picture;
+    struct preprocess_geometry geometry; /* of the picture as it is resized, and where the model's view lies in it */
+    int32_t columns, rows, patch_size;   /* of the view's patches */
+    const uint8_t *dropped_at;           /* [rows, columns]: 0 for a kept patch, s for one dropped by stage s of n_stages */
+    int32_t n_stages;
+};
+
+/* Writes a PNG of the picture in its own shape, small ones enlarged and large ones reduced. Dropped patches are dimmed, earlier ones more;
+   what the model does not see is grey. */
+bool overlay_write(const char *path, const struct overlay *self, struct image_error *error);
 
 #endif

@@ -9,7 +9,10 @@
 struct listed {
     rvit_prune_info info;
     char options[160];
+    int width; /* of the options on the first line */
 };
+
+enum { OPTIONS_WIDTH = 36 }; /* options past it go to a second line */
 
 /* "3,6,9", "3" or, to the last block of the model, "3..last"; "last-1" for the last but one. */
 static void describe_blocks(const rvit_prune_info *info, char *out, size_t out_size)
@@ -62,6 +65,12 @@ static void describe_option(const rvit_prune_info *info, const struct prune_para
     case RVIT_PRUNE_SEED:
         snprintf(out, out_size, "--seed 0");
         break;
+    case RVIT_PRUNE_ALPHA:
+        snprintf(out, out_size, "--alpha %g", info->default_alpha);
+        break;
+    case RVIT_PRUNE_OBJECT_BLOCK:
+        snprintf(out, out_size, "[--object-block B]");
+        break;
     }
 }
 
@@ -79,6 +88,10 @@ static void describe_options(struct listed *policy)
         const size_t used = strlen(policy->options);
         snprintf(policy->options + used, sizeof policy->options - used, " --mask FILE");
     }
+    policy->width = (int)strlen(policy->options);
+    for (int i = policy->width; policy->width > OPTIONS_WIDTH && i > 0; i--)
+        if (policy->options[i] == ' ' && strchr("-[", policy->options[i + 1]))
+            policy->width = i;
 }
 
 static int width_of(int width, const char *text)
@@ -95,15 +108,17 @@ static void print_table(const struct listed *policies, int32_t n)
         widths[c] = (int)strlen(titles[c]);
     for (int32_t i = 0; i < n; i++) {
         widths[0] = width_of(widths[0], policies[i].info.name);
-        widths[1] = width_of(widths[1], policies[i].options);
+        widths[1] = policies[i].width > widths[1] ? policies[i].width : widths[1];
         widths[2] = width_of(widths[2], policies[i].info.site);
     }
     const int source_column = widths[0] + widths[1] + widths[2] + 6;
     printf("%-*s  %-*s  %-*s  %s\n", widths[0], titles[0], widths[1], titles[1], widths[2], titles[2], titles[3]);
     for (int32_t i = 0; i < n; i++) {
         const rvit_prune_info *info = &policies[i].info;
-        printf("\n%-*s  %-*s  %-*s  ", widths[0], info->name, widths[1], policies[i].options, widths[2], info->site);
+        printf("\n%-*s  %-*.*s  %-*s  ", widths[0], info->name, widths[1], policies[i].width, policies[i].options, widths[2], info->site);
         wrap_print(info->source, source_column, source_column);
+        if (policies[i].options[policies[i].width])
+            printf("%*s%s\n", widths[0] + 2, "", policies[i].options + policies[i].width + 1);
         printf("%*s", widths[0] + 2, "");
         wrap_print(info->summary, widths[0] + 2, widths[0] + 2);
     }
@@ -127,6 +142,10 @@ static json_t *default_to_json(const rvit_prune_info *info, rvit_prune_parameter
         return json_integer(info->default_merges);
     case RVIT_PRUNE_SEED:
         return json_integer(0);
+    case RVIT_PRUNE_ALPHA:
+        return json_number(info->default_alpha);
+    case RVIT_PRUNE_OBJECT_BLOCK: /* depends on the model */
+        return json_null();
     }
     return json_null();
 }

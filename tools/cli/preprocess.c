@@ -52,6 +52,11 @@ struct preprocess_geometry preprocess_plan(const struct preprocess *recipe, int3
     return plan;
 }
 
+struct preprocess_geometry preprocess_geometry_of(const struct preprocess *recipe, int32_t width, int32_t height, bool whole)
+{
+    return whole ? (struct preprocess_geometry){recipe->width, recipe->height, 0, 0} : preprocess_plan(recipe, width, height);
+}
+
 static void paint(const uint8_t colour[3], const struct image *out)
 {
     const size_t n = (size_t)out->width * (size_t)out->height;
@@ -117,10 +122,14 @@ static bool prepare_float(struct image_view source, const struct preprocess *rec
 bool preprocess_picture(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
                         struct image_error *error)
 {
+    return preprocess_planned(source, recipe, preprocess_geometry_of(recipe, source.width, source.height, whole), out, view, error);
+}
+
+bool preprocess_planned(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, float *out,
+                        struct image *view, struct image_error *error)
+{
     struct image own;
     const bool in_float = recipe->like == PREPROCESS_HF_FLOAT;
-    const struct preprocess_geometry plan =
-        whole ? (struct preprocess_geometry){recipe->width, recipe->height, 0, 0} : preprocess_plan(recipe, source.width, source.height);
     if (plan.width < 1 || plan.height < 1) {
         snprintf(error->text, sizeof error->text, "%d x %d pixels are too thin to be resized to %d x %d", source.width, source.height,
                  recipe->resize_width, recipe->resize_height);

@@ -35,11 +35,17 @@ struct preprocess_geometry {
     int64_t width, height, left, top;
 };
 struct preprocess_geometry preprocess_plan(const struct preprocess *recipe, int32_t width, int32_t height);
+/* The same; whole: of a tile, as below. */
+struct preprocess_geometry preprocess_geometry_of(const struct preprocess *recipe, int32_t width, int32_t height, bool whole);
 
 /* out f32 [3, height, width] of a picture, or (whole) of one that is squashed to the input whatever the recipe says, a tile of a sheet.
    view, if given, receives the input as 8-bit pixels. */
 bool preprocess_picture(struct image_view source, const struct preprocess *recipe, bool whole, float *out, struct image *view,
                         struct image_error *error);
+
+/* The same, with the geometry of another picture: of the one that source is a smaller copy of. */
+bool preprocess_planned(struct image_view source, const struct preprocess *recipe, struct preprocess_geometry plan, float *out,
+                        struct image *view, struct image_error *error);
 
 /* (x / 255 - mean) / deviation of a view, one plane for each channel. */
 void preprocess_normalize(const struct image *view, const struct preprocess *recipe, float *out);

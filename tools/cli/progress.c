@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-#define BAR_WIDTH 32
+#define BAR_WIDTH 20
 #define PATIENCE 0.7 /* seconds before a bar appears */
 
 static struct {
@@ -18,11 +18,22 @@ static struct {
 
 void progress_begin(int64_t total, const char *unit)
 {
-    bar.active = total > 0 && isatty(STDERR_FILENO);
+    bar.active = isatty(STDERR_FILENO);
     bar.visible = false;
     bar.total = total;
     bar.unit = unit;
     bar.start = bar.last = now();
+}
+
+static void draw_bar(int64_t done)
+{
+    const double part = done < bar.total ? (double)done / (double)bar.total : 1.0;
+    const int full = (int)(part * BAR_WIDTH);
+    char cells[BAR_WIDTH + 1];
+    for (int i = 0; i < BAR_WIDTH; i++)
+        cells[i] = i < full ? '#' : '.';
+    cells[BAR_WIDTH] = 0;
+    fprintf(stderr, "[%s] %3.0f %%  %lld of %lld %s", cells, 100 * part, (long long)done, (long long)bar.total, bar.unit);
 }
 
 void progress_update(int64_t done)
@@ -30,15 +41,16 @@ void progress_update(int64_t done)
     const double time = now(), elapsed = time - bar.start;
     if (!bar.active || elapsed < PATIENCE || (time - bar.last < 0.1 && bar.visible))
         return;
-    const double part = done < bar.total ? (double)done / (double)bar.total : 1.0;
-    const int full = (int)(part * BAR_WIDTH);
-    char cells[BAR_WIDTH + 1];
-    for (int i = 0; i < BAR_WIDTH; i++)
-        cells[i] = i < full ? '#' : '.';
-    cells[BAR_WIDTH] = 0;
-    fprintf(stderr, "\r[%s] %3.0f %%  %lld of %lld %s", cells, 100 * part, (long long)done, (long long)bar.total, bar.unit);
+    const double rate = (double)done / elapsed;
+    fputc('\r', stderr);
+    if (bar.total > 0)
+        draw_bar(done);
+    else
+        fprintf(stderr, "%lld %s", (long long)done, bar.unit);
     if (done > 0)
-        fprintf(stderr, "  %.0f s left", elapsed / part - elapsed);
+        fprintf(stderr, rate < 10 ? "  %.1f %s/s" : "  %.0f %s/s", rate, bar.unit);
+    if (done > 0 && done < bar.total)
+        fprintf(stderr, "  %.0f s left", (double)(bar.total - done) / rate);
     fputs("\033[K", stderr);
     fflush(stderr);
     bar.last = time;

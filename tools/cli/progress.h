@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 
+/* total 0: not known; shown are then the number and the rate. */
 void progress_begin(int64_t total, const char *unit);
 void progress_update(int64_t done);
 /* Clears the line, so that something else can be printed; the next update draws it again. */

@@ -1,6 +1,7 @@
 #include "prune.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,8 +9,9 @@
 #include "json.h"
 
 const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
-    {RVIT_PRUNE_KEEP, "keep"},       {RVIT_PRUNE_BLOCKS, "blocks"}, {RVIT_PRUNE_THRESHOLD, "threshold"}, {RVIT_PRUNE_MASS, "mass"},
-    {RVIT_PRUNE_SAMPLES, "samples"}, {RVIT_PRUNE_MERGES, "merge"},  {RVIT_PRUNE_SEED, "seed"},
+    {RVIT_PRUNE_KEEP, "keep"}, {RVIT_PRUNE_BLOCKS, "blocks"},   {RVIT_PRUNE_THRESHOLD, "threshold"},
+    {RVIT_PRUNE_MASS, "mass"}, {RVIT_PRUNE_SAMPLES, "samples"}, {RVIT_PRUNE_MERGES, "merge"},
+    {RVIT_PRUNE_SEED, "seed"}, {RVIT_PRUNE_ALPHA, "alpha"},     {RVIT_PRUNE_OBJECT_BLOCK, "object-block"},
 };
 
 const char *prune_name(int index)
@@ -95,6 +97,10 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
                 policy->default_blocks[desc->n_blocks] + (policy->default_blocks[desc->n_blocks] < 0 ? model->depth : 0);
     if (policy->parameters & RVIT_PRUNE_SAMPLES && desc->n_samples == 0)
         desc->n_samples = policy->default_samples ? policy->default_samples : model->tokens - model->n_prefix;
+    if (policy->parameters & RVIT_PRUNE_OBJECT_BLOCK && desc->object_block < 0) {
+        const int32_t usual = (int32_t)floor(policy->default_object_part * model->depth + 0.5) - 1, last = desc->blocks[0];
+        desc->object_block = usual < 0 ? 0 : usual < last ? usual : last;
+    }
 }
 
 /* The value of a numeric parameter (except the seed): given, or the policy's default; negative if it has none. */
@@ -115,6 +121,10 @@ static double value_of(const struct prune *self, rvit_prune_parameter parameter)
         return desc->n_samples;
     case RVIT_PRUNE_MERGES:
         return desc->merges >= 0 ? desc->merges : policy->default_merges;
+    case RVIT_PRUNE_ALPHA:
+        return desc->alpha >= 0 ? desc->alpha : policy->default_alpha;
+    case RVIT_PRUNE_OBJECT_BLOCK:
+        return desc->object_block;
     case RVIT_PRUNE_SEED:
     case RVIT_PRUNE_BLOCKS:
         break;
@@ -149,7 +159,7 @@ json_t *prune_to_json(const struct prune *self)
         const double value = value_of(self, bit);
         if (bit == RVIT_PRUNE_BLOCKS || bit == RVIT_PRUNE_SEED)
             continue;
-        const bool whole = bit == RVIT_PRUNE_SAMPLES || bit == RVIT_PRUNE_MERGES;
+        const bool whole = bit == RVIT_PRUNE_SAMPLES || bit == RVIT_PRUNE_MERGES || bit == RVIT_PRUNE_OBJECT_BLOCK;
         json_object_set_new(object, prune_parameters[i].option,
                             value < 0 ? json_null()
                             : whole   ? json_integer((json_int_t)value)

@@ -51,7 +51,7 @@ bool recipe_geometry(const struct recipe_options *given, const rvit_model_info *
     int fit = given->fit ? given->fit : (int)info->fit;
     if (fit == RVIT_FIT_UNKNOWN)
         fit = RVIT_FIT_CROP;
-    if (fit == RVIT_FIT_OTHER || filter == RVIT_FILTER_OTHER)
+    if (fit == RVIT_FIT_OTHER || filter > RVIT_FILTER_BICUBIC)
         return false;
     out->fit = fit == RVIT_FIT_CROP ? PREPROCESS_CROP : fit == RVIT_FIT_SQUASH ? PREPROCESS_SQUASH : PREPROCESS_BORDER;
     out->filter = filter == RVIT_FILTER_BILINEAR ? RESIZE_BILINEAR : RESIZE_BICUBIC;

@@ -75,7 +75,7 @@ static void print_prologue(const struct report *self)
            megabytes(memory->readback_size), megabytes(memory->host_size));
 }
 
-static void print_json_prologue(const struct report *self, int32_t batch)
+static json_t *json_prologue(const struct report *self, int32_t batch)
 {
     const rvit_device_info *device = &self->engine->device_info;
     json_t *object = json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:s, s:i}", "version", rvit_version(), "model",
@@ -95,8 +95,21 @@ static void print_json_prologue(const struct report *self, int32_t batch)
     json_t *prune = prune_to_json(self->prune);
     json_object_update(object, prune);
     json_decref(prune);
-    json_print_open(object);
+    return object;
+}
+
+static void print_json_prologue(const struct report *self, int32_t batch)
+{
+    json_print_open(json_prologue(self, batch));
     printf(", \"images\": [");
+}
+
+/* A line of --ndjson, which its reader gets at once. */
+static void print_json_line(json_t *object)
+{
+    json_print(object);
+    putchar('\n');
+    fflush(stdout); /* a failure is found by finish_output */
 }
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
@@ -110,17 +123,20 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .texts = texts,
                             .n_classes = n_classes,
                             .n_stages = n_stages,
-                            .compact = n_images >= COMPACT_FROM};
+                            .compact = n_images >= COMPACT_FROM,
+                            .start = now()};
     self->n_top = options->top < n_classes ? options->top : n_classes;
     for (int32_t s = 0; s < n_stages; s++)
         self->fewest[s] = INT32_MAX;
-    if (options->json)
+    if (options->ndjson)
+        print_json_line(json_pack("{s:o}", "run", json_prologue(self, batch)));
+    else if (options->json)
         print_json_prologue(self, batch);
     else
         print_prologue(self);
 }
 
-static void print_json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
+static json_t *json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
 {
     json_t *classes = json_array();
     for (int32_t i = 0; i < self->n_top; i++)
@@ -137,8 +153,24 @@ static void print_json_image(const struct report *self, const struct report_imag
         json_object_set_new(object, "sizes", sizes);
     if (image->expected >= 0)
         json_object_set_new(object, "expected", json_integer(image->expected));
-    fputs(self->n_images ? ",\n" : "\n", stdout);
-    json_print(object);
+    if (image->frame >= 0)
+        json_object_set_new(object, "frame", json_integer(image->frame));
+    return object;
+}
+
+static json_t *json_failure(const struct inputs *inputs, const struct input_failure *failure)
+{
+    json_t *object = json_pack("{s:o, s:o}", "file", json_text(inputs->paths[failure->file]), "error", json_text(failure->text));
+    if (inputs->video)
+        json_object_set_new(object, "frame", json_integer(failure->position));
+    return object;
+}
+
+/* Those before a position. */
+static void print_failure_lines(struct report *self, const struct inputs *inputs, int64_t position)
+{
+    for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].position < position; self->n_failures++)
+        print_json_line(json_failure(inputs, &inputs->failures[self->n_failures]));
 }
 
 static void print_image(const struct report *self, const struct report_image *image, const struct ranked *top)
@@ -146,6 +178,8 @@ static void print_image(const struct report *self, const struct report_image *im
     printable_print(stdout, image->path);
     if (image->tile >= 0)
         printf(" #%d", image->tile);
+    if (image->frame >= 0)
+        printf(" #%lld", (long long)image->frame);
     if (!image->logits) {
         putchar('\n');
         return;
@@ -177,17 +211,22 @@ static void print_image(const struct report *self, const struct report_image *im
         print_line("  expected ", labels_name(self->labels, image->expected));
 }
 
-void report_add(struct report *self, const struct report_image *image)
+void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image)
 {
     struct ranked top[MAX_TOP] = {{.index = -1}}; /* without a head there is no best class */
     if (image->logits)
         rank(image->logits, scores_of(self), self->n_classes, self->n_top, top);
     if (isatty(STDOUT_FILENO) && !self->options->quiet)
         progress_wipe();
-    if (self->options->json)
-        print_json_image(self, image, top);
-    else if (!self->options->quiet)
+    if (self->options->ndjson) {
+        print_failure_lines(self, inputs, image->position);
+        print_json_line(json_image(self, image, top));
+    } else if (self->options->json) {
+        fputs(self->n_images ? ",\n" : "\n", stdout);
+        json_print(json_image(self, image, top));
+    } else if (!self->options->quiet) {
         print_image(self, image, top);
+    }
     self->n_images++;
     self->n_expected += image->expected >= 0;
     self->n_right += image->expected >= 0 && image->expected == top[0].index;
@@ -199,20 +238,31 @@ void report_add(struct report *self, const struct report_image *image)
     }
 }
 
-static void print_json_epilogue(const struct report *self, const struct inputs *inputs, int code)
+static json_t *json_epilogue(const struct report *self, const struct inputs *inputs, int code)
 {
     json_t *failed = json_array();
     for (int32_t i = 0; i < inputs->n_failures; i++)
-        json_array_append_new(failed, json_pack("{s:o, s:o}", "file", json_text(inputs->paths[inputs->failures[i].file]), "error",
-                                                json_text(inputs->failures[i].text)));
-    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
+        json_array_append_new(failed, json_failure(inputs, &inputs->failures[i]));
+    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
                                json_number(self->seconds), "images_per_second",
-                               self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "exit_code", code);
+                               self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
+                               json_number(now() - self->start), "exit_code", code);
     if (self->n_expected)
         json_object_set_new(object, "top1", json_number((double)self->n_right / (double)self->n_expected));
+    return object;
+}
+
+static void print_json_epilogue(const struct report *self, const struct inputs *inputs, int code)
+{
     printf("\n], ");
-    json_print_close(object);
+    json_print_close(json_epilogue(self, inputs, code));
     putchar('\n');
+}
+
+void report_flush(const struct report *self)
+{
+    if (!self->options->json)
+        fflush(stdout);
 }
 
 static void print_epilogue(const struct report *self)
@@ -231,8 +281,8 @@ static void print_epilogue(const struct report *self)
     }
     if (self->n_stages == 0)
         printf("tokens kept  all %d\n", self->engine->model_info.tokens);
-    printf("speed        %.1f images/s: %lld image%s in %.3f s of runs, decoding and resizing not counted\n", n / self->seconds,
-           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds);
+    printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
+           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / (now() - self->start));
     if (self->has_overlay)
         print_line("overlay      ", self->options->overlay);
     if (self->has_features)
@@ -242,8 +292,12 @@ static void print_epilogue(const struct report *self)
 void report_end(struct report *self, const struct inputs *inputs, int code)
 {
     progress_wipe();
-    if (self->options->json)
+    if (self->options->ndjson) {
+        print_failure_lines(self, inputs, INT64_MAX);
+        print_json_line(json_pack("{s:o}", "summary", json_epilogue(self, inputs, code)));
+    } else if (self->options->json) {
         print_json_epilogue(self, inputs, code);
-    else if (self->n_images)
+    } else if (self->n_images) {
         print_epilogue(self);
+    }
 }

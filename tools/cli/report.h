@@ -1,4 +1,4 @@
-/* The output of classify: text, or one JSON object. It is printed image by image, so that nothing is held back. */
+/* The output of classify: text, one JSON object, or one on each line. It is printed image by image, so that nothing is held back. */
 #ifndef RVIT_CLI_REPORT_H
 #define RVIT_CLI_REPORT_H
 
@@ -17,9 +17,11 @@ struct report {
     bool compact;                   /* one line per image */
     bool has_overlay, has_features; /* whether they were written */
     int32_t n_top;
+    int32_t n_failures; /* printed so far, with --ndjson */
     /* sums over the images so far */
     int64_t n_images, n_right, n_expected;
     double seconds; /* in runs */
+    double start;
     double tokens[RVIT_PRUNE_MAX_STAGES];
     int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
 };
@@ -27,6 +29,8 @@ struct report {
 struct report_image {
     const char *path;
     int32_t tile;                /* -1: the whole image */
+    int64_t frame;               /* of a video; -1: of a file */
+    int64_t position;            /* among all inputs */
     int32_t expected;            /* -1: unknown */
     const float *logits;         /* [n_classes]; NULL: the model has no head, and there are no texts */
     const rvit_session *session; /* its last run has this image at `index` */
@@ -36,7 +40,10 @@ struct report_image {
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
                   const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch);
-void report_add(struct report *self, const struct report_image *image);
+/* inputs: its failures up to the image are printed too where each has a line. */
+void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image);
+/* After a batch: what was printed reaches its reader. */
+void report_flush(const struct report *self);
 /* code: the exit code that the command will return. */
 void report_end(struct report *self, const struct inputs *inputs, int code);
 

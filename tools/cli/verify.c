@@ -22,9 +22,9 @@ static int32_t fill_batch(struct verify *self)
         float *out = self->images + (size_t)n * image_length;
         struct input input = {.position = self->n_noise_done};
         if (self->inputs.n_paths) {
-            const int found = inputs_next_prepared(&self->inputs, out, &input, NULL);
-            if (found <= 0)
-                return found < 0 ? -1 : n;
+            const enum input_result result = inputs_next(&self->inputs, true, out, &input);
+            if (result != INPUT_READY)
+                return result == INPUT_LOST ? -1 : n;
         } else if (self->n_noise_done == self->n_noise) {
             return n;
         } else if (!noise_image(self->n_noise_done++, info->channels, info->image_width, info->image_height, out)) {
@@ -187,7 +187,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     if (code == EXIT_OK && options->n_paths)
         code = recipe_settle(&options->recipe, options->given, checkpoint, &self->a.model_info, options->model, &self->recipe);
     if (code == EXIT_OK && options->n_paths)
-        code = inputs_open(options->paths, options->n_paths, &self->recipe, options->tiles, options->limit, &self->inputs);
+        code = inputs_open(options->paths, options->n_paths, &self->recipe, NULL, options->tiles, options->limit, &self->inputs);
     if (code != EXIT_OK)
         return code;
     const rvit_model_info *info = &self->a.model_info;
@@ -201,6 +201,8 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     figures->has_classes = info->n_classes > 0;
     figures->n_values = figures->has_classes ? info->n_classes : info->dim;
     code = mask_open(&self->prune, info, total, options->n_paths ? self->inputs.n_given : total, &self->mask);
+    if (code == EXIT_OK && options->n_paths)
+        code = inputs_start(&self->inputs, options->threads, false, self->batch, false);
     if (code == EXIT_OK)
         code = engine_session(&self->a, &self->prune.desc, self->batch, true, outputs(self), &self->run_a);
     if (code == EXIT_OK)

@@ -64,6 +64,18 @@ static inline const char *choice_dtype(int value)
          OPTION_INTEGER(T, desc.merges, 0, INT32_MAX),                                                              \
          .given = RVIT_PRUNE_MERGES,                                                                                \
          .commands = (commands_)},                                                                                  \
+        {"alpha",                                                                                                   \
+         "A",                                                                                                       \
+         "share of the kept patches that is chosen in the object block, %s (the policy's own)",                     \
+         OPTION_NUMBER(T, desc.alpha, 0, 1),                                                                        \
+         .given = RVIT_PRUNE_ALPHA,                                                                                 \
+         .commands = (commands_)},                                                                                  \
+        {"object-block",                                                                                            \
+         "B",                                                                                                       \
+         "that block, from 0 (3/8 of the model's blocks)",                                                          \
+         OPTION_INTEGER(T, desc.object_block, 0, INT32_MAX),                                                        \
+         .given = RVIT_PRUNE_OBJECT_BLOCK,                                                                          \
+         .commands = (commands_)},                                                                                  \
     {                                                                                                               \
         "seed", "N", "of what is random (0)", OPTION_INTEGER(T, desc.seed, 0, INT64_MAX), .given = RVIT_PRUNE_SEED, \
                                                                                           .commands = (commands_)   \

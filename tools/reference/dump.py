@@ -4,7 +4,7 @@ usage: dump.py OUT N_TILES [DATA_FOLDER]      needs numpy, scipy and Pillow
 
 Lines of the file, all settings of a policy as rvit_prune_desc has them:
   model TOKENS PREFIX CLASSES
-  policy NAME [keep=R] [blocks=B,B,...] [threshold=T] [mass=P] [samples=K] [merges=R]
+  policy NAME [keep=R] [blocks=B,B,...] [threshold=T] [mass=P] [samples=K] [merges=R] [alpha=A] [object_block=B]
   image TILE
   stage BLOCK PATCHES FUSED MARGIN MASK    after the stage: patches and fused tokens left, the decision's margin (policies.py), and the
                                            patches as hexadecimal digits, patch 0 the lowest bit of the first digit
@@ -61,6 +61,9 @@ CONFIGS = [
     ("received", {}, p.Received),
     ("received", {"keep": 0.6, "blocks": (1, 5, 11)}, p.Received),
     ("fastervlm", {}, p.FasterVlm),
+    ("hiprune", {}, p.HiPrune),
+    ("hiprune", {"keep": 0.3, "alpha": 0.6}, p.HiPrune),
+    ("hiprune", {"keep": 0.7, "alpha": 1.0, "object_block": 9, "blocks": (9,)}, p.HiPrune),
     ("mask", {"blocks": (3, 7)}, None),
 ]
 

@@ -144,6 +144,34 @@ class FasterVlm(EvitPaper):
         super().__init__(model, blocks or (model.depth - 2,), keep)
 
 
+class HiPrune(Policy):
+    """In the object block, some patches and their neighbours are chosen by the attention they receive; in the last block but one, the best
+    of the others fill up. Neighbours are those in the sequence of patches: the first of a grid row follows the last of the row before."""
+
+    def __init__(self, model, blocks=None, keep=0.5, alpha=0.1, object_block=None):
+        super().__init__(model, blocks or (model.depth - 2,))
+        usual = min(math.floor(9 / 24 * model.depth + 0.5) - 1, self.blocks[0])
+        self.rate, self.alpha, self.object_block = keep, alpha, usual if object_block is None else object_block
+
+    def after_attention(self, state, block):
+        n, columns = state.model.n_patches, math.isqrt(state.model.n_patches)
+        if block == self.object_block:
+            k = max(1, math.trunc(n * self.rate))
+            anchors, self.margin = best(received_attention(state), min(round(k * self.alpha / 5), k // 5))
+            steps = np.array([0, -1, 1, -columns, columns])
+            self.chosen = np.unique(np.clip(anchors[:, None] + steps, 0, n - 1))
+
+    def after_block(self, state, block):
+        if block not in self.blocks:
+            return
+        scores = received_attention(state)
+        k = max(1, math.trunc(len(scores) * self.rate))
+        others = np.setdiff1d(np.arange(len(scores)), self.chosen)
+        added, margin = best(scores[others], k - len(self.chosen))
+        state.keep(np.sort(np.concatenate([self.chosen, others[added]])))
+        state.record(block, min(margin, self.margin))
+
+
 class AtsPaper(EvitPaper):
     """Attention times the norm of the block's output: the best up to a part of the sum, or a fixed number of them."""
 

@@ -1,0 +1,22 @@
+/* raw_pixels PICTURE...: writes their pixels to standard output, as frames of FFmpeg's rgb24. */
+#include <stdio.h>
+
+#include "tools/cli/image.h"
+
+int main(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        struct image picture;
+        struct image_error error;
+        if (!image_load(argv[i], &picture, &error)) {
+            fprintf(stderr, "%s: %s\n", argv[i], error.text);
+            return 1;
+        }
+        const size_t size = 3 * (size_t)picture.width * (size_t)picture.height;
+        const size_t n_written = fwrite(picture.pixels, 1, size, stdout);
+        image_free(&picture);
+        if (n_written != size)
+            return 1;
+    }
+    return fflush(stdout) == 0 ? 0 : 1;
+}

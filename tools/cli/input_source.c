@@ -1,0 +1,262 @@
+#include "input_source.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define REDUCED_LEAST 3
+
+int input_source_open(const struct inputs *inputs, struct input_source *out)
+{
+    *out = (struct input_source){.inputs = inputs, .stop_pipe = {-1, -1}};
+    if (!inputs->video || pipe(out->stop_pipe) == 0)
+        return EXIT_OK;
+    complain(NULL, "no pipe can be made: %s", strerror(errno));
+    return EXIT_FAULT;
+}
+
+static void sheet_release(struct input_sheet *sheet)
+{
+    if (!sheet || atomic_fetch_sub(&sheet->n_users, 1) > 1)
+        return;
+    image_free(&sheet->picture);
+    free(sheet);
+}
+
+void input_source_stop(struct input_source *self)
+{
+    if (self->stop_pipe[1] >= 0)
+        close(self->stop_pipe[1]);
+    self->stop_pipe[1] = -1;
+}
+
+void input_source_close(struct input_source *self)
+{
+    input_source_stop(self);
+    if (self->stop_pipe[0] >= 0)
+        close(self->stop_pipe[0]);
+    sheet_release(self->sheet);
+    *self = (struct input_source){.stop_pipe = {-1, -1}};
+}
+
+/* Video */
+
+enum reading { READ_ALL, READ_END, READ_FAILED, READ_STOPPED };
+
+/* Reads size bytes of standard input. out_size: those that came. */
+static enum reading read_whole(const struct input_source *self, uint8_t *out, size_t size, size_t *out_size)
+{
+    struct pollfd files[2] = {{.fd = STDIN_FILENO, .events = POLLIN}, {.fd = self->stop_pipe[0], .events = POLLIN}};
+    for (*out_size = 0; *out_size < size;) {
+        if (poll(files, 2, -1) < 0) {
+            if (errno == EINTR)
+                continue;
+            return READ_FAILED;
+        }
+        if (files[1].revents)
+            return READ_STOPPED;
+        const ssize_t n = read(STDIN_FILENO, out + *out_size, size - *out_size);
+        if (n < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (n < 0)
+            return READ_FAILED;
+        if (n == 0)
+            return READ_END;
+        *out_size += (size_t)n;
+    }
+    return READ_ALL;
+}
+
+static bool next_frame(struct input_source *self, struct input_work *out)
+{
+    const size_t size = video_frame_size(self->inputs->video);
+    const long long number = (long long)self->position;
+    size_t n_read;
+    *out = (struct input_work){.input = {self->inputs->paths[0], -1, self->position, self->position}, .frame = malloc(size)};
+    self->ended = true;
+    if (!out->frame) {
+        out->is_bad = true;
+        snprintf(out->error.text, sizeof out->error.text, "frame %lld: out of memory", number);
+        return true;
+    }
+    switch (read_whole(self, out->frame, size, &n_read)) {
+    case READ_ALL:
+        self->position++;
+        self->ended = false;
+        return true;
+    case READ_FAILED:
+        snprintf(out->error.text, sizeof out->error.text, "frame %lld cannot be read: %s", number, strerror(errno));
+        break;
+    case READ_END:
+        if (n_read > 0) {
+            snprintf(out->error.text, sizeof out->error.text, "ends inside frame %lld: %zu of its %zu bytes came", number, n_read, size);
+            break;
+        }
+        if (number == 0) {
+            snprintf(out->error.text, sizeof out->error.text, "ends before the first frame");
+            break;
+        }
+        input_work_free(out);
+        return false;
+    default:
+        input_work_free(out);
+        return false;
+    }
+    out->is_bad = true;
+    return true;
+}
+
+/* Files */
+
+/* A file that cannot be cut; what its header promises is passed over. */
+static void bad_sheet(struct input_source *self, struct input_work *out)
+{
+    out->is_bad = true;
+    self->position += inputs_count_tiles(self->inputs, out->input.path);
+    self->file++;
+}
+
+/* Loads the sheet at the read position. */
+static bool load_sheet(struct input_source *self, struct image_error *error)
+{
+    const int32_t size = self->inputs->tiles;
+    struct image picture;
+    if (!image_load(self->inputs->paths[self->file], &picture, error))
+        return false;
+    if (picture.width % size || picture.height % size) {
+        snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", picture.width, picture.height, size);
+        image_free(&picture);
+        return false;
+    }
+    self->sheet = malloc(sizeof *self->sheet);
+    if (!self->sheet) {
+        snprintf(error->text, sizeof error->text, "out of memory");
+        image_free(&picture);
+        return false;
+    }
+    self->sheet->picture = picture;
+    atomic_init(&self->sheet->n_users, 1);
+    self->tile = 0;
+    return true;
+}
+
+static bool next_tile(struct input_source *self, struct input_work *out)
+{
+    if (self->file == self->inputs->n_paths)
+        return false;
+    *out = (struct input_work){.input = {self->inputs->paths[self->file], self->tile, -1, self->position}, .file = self->file};
+    if (!self->sheet && !load_sheet(self, &out->error)) {
+        bad_sheet(self, out);
+        return true;
+    }
+    const int32_t size = self->inputs->tiles;
+    const int32_t n_tiles = (self->sheet->picture.width / size) * (self->sheet->picture.height / size);
+    out->input.tile = self->tile++;
+    out->sheet = self->sheet;
+    atomic_fetch_add(&self->sheet->n_users, 1);
+    self->position++;
+    if (self->tile == n_tiles) {
+        sheet_release(self->sheet);
+        self->sheet = NULL;
+        self->file++;
+    }
+    return true;
+}
+
+static bool next_file(struct input_source *self, struct input_work *out)
+{
+    if (self->file == self->inputs->n_paths)
+        return false;
+    *out = (struct input_work){.input = {self->inputs->paths[self->file], -1, -1, self->position++}, .file = self->file};
+    self->file++;
+    return true;
+}
+
+bool input_source_next(struct input_source *self, struct input_work *out)
+{
+    if (self->ended || self->position >= self->inputs->limit)
+        return false;
+    return self->inputs->video ? next_frame(self, out) : self->inputs->tiles ? next_tile(self, out) : next_file(self, out);
+}
+
+/* Preparing */
+
+static struct image_view tile_view(const struct inputs *inputs, const struct input_work *work)
+{
+    struct image_view view = image_whole(&work->sheet->picture);
+    const int32_t columns = view.width / inputs->tiles;
+    const int64_t row = work->input.tile / columns, column = work->input.tile % columns;
+    view.pixels += row * inputs->tiles * view.stride + column * inputs->tiles * 3;
+    view.width = view.height = inputs->tiles;
+    return view;
+}
+
+static bool copy_view(struct image_view view, struct image *out, struct image_error *error)
+{
+    if (!image_create(view.width, view.height, out, error))
+        return false;
+    for (int32_t y = 0; y < view.height; y++)
+        memcpy(out->pixels + 3 * (size_t)y * (size_t)view.width, view.pixels + y * view.stride, 3 * (size_t)view.width);
+    return true;
+}
+
+/* At no less than REDUCED_LEAST times the size that the picture is resized to: what libjpeg leaves out, the filter lets through in part. */
+static bool load_reduced(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
+{
+    int32_t width, height;
+    if (!image_load_size(work->input.path, &width, &height, &work->error))
+        return false;
+    *out_plan = preprocess_plan(inputs->recipe, width, height);
+    const int64_t least_width = REDUCED_LEAST * out_plan->width, least_height = REDUCED_LEAST * out_plan->height;
+    if (least_width > width || least_height > height)
+        return image_load(work->input.path, out, &work->error);
+    return image_load_reduced(work->input.path, (int32_t)least_width, (int32_t)least_height, out, &work->error);
+}
+
+static bool load(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
+{
+    if (!work->frame && inputs->reduces)
+        return load_reduced(inputs, work, out, out_plan);
+    if (work->frame) {
+        if (!image_create(inputs->video->width, inputs->video->height, out, &work->error))
+            return false;
+        video_to_rgb(inputs->video, work->frame, out);
+    } else if (!image_load(work->input.path, out, &work->error)) {
+        return false;
+    }
+    *out_plan = preprocess_plan(inputs->recipe, out->width, out->height);
+    return true;
+}
+
+bool input_work_prepare(const struct inputs *inputs, struct input_work *work, float *out_values, struct image *out_picture)
+{
+    if (work->is_bad)
+        return false;
+    if (work->sheet) {
+        const struct image_view view = tile_view(inputs, work);
+        return preprocess_picture(view, inputs->recipe, true, out_values, NULL, &work->error) &&
+               (!out_picture || copy_view(view, out_picture, &work->error));
+    }
+    struct preprocess_geometry plan;
+    struct image picture;
+    if (!load(inputs, work, &picture, &plan))
+        return false;
+    const bool ok = preprocess_planned(image_whole(&picture), inputs->recipe, plan, out_values, NULL, &work->error);
+    if (ok && out_picture)
+        *out_picture = picture;
+    else
+        image_free(&picture);
+    return ok;
+}
+
+void input_work_free(struct input_work *work)
+{
+    sheet_release(work->sheet);
+    free(work->frame);
+    work->sheet = NULL;
+    work->frame = NULL;
+}

@@ -1,0 +1,45 @@
+/* The images of a command one after another: files, tiles of sheets, or frames from standard input. Of one thread at a time. */
+#ifndef RVIT_CLI_INPUT_SOURCE_H
+#define RVIT_CLI_INPUT_SOURCE_H
+
+#include "inputs.h"
+
+/* A picture that several tiles are cut from. */
+struct input_sheet {
+    struct image picture;
+    _Atomic int32_t n_users;
+};
+
+/* An image that is to be prepared. */
+struct input_work {
+    struct input input;
+    int32_t file;
+    bool is_bad;               /* the error says why; there is nothing to prepare */
+    struct input_sheet *sheet; /* of a tile; else NULL */
+    uint8_t *frame;            /* of a video; else NULL */
+    struct image_error error;
+};
+
+struct input_source {
+    const struct inputs *inputs;
+    int64_t position;
+    int32_t file, tile;
+    struct input_sheet *sheet;
+    bool ended;
+    int stop_pipe[2]; /* closing the second end wakes a thread that waits for a frame */
+};
+
+/* Prints a message on failure; returns an exit code. */
+int input_source_open(const struct inputs *inputs, struct input_source *out);
+void input_source_close(struct input_source *self);
+/* Wakes a thread that waits for a frame, for which there is none then. */
+void input_source_stop(struct input_source *self);
+
+/* False: there are no more. */
+bool input_source_next(struct input_source *self, struct input_work *out);
+/* Decodes and prepares. out_values f32 [3, height, width]. out_picture, if given, receives the picture; the caller frees it. On failure,
+   work->error says why. */
+bool input_work_prepare(const struct inputs *inputs, struct input_work *work, float *out_values, struct image *out_picture);
+void input_work_free(struct input_work *work);
+
+#endif
