@@ -208,7 +208,7 @@ static uint32_t next(uint32_t *random)
 static void replays(void **state)
 {
     (void)state;
-    enum { MAX_IMAGES = 6, MAX_TOKENS = 90, MAX_LEN = 40, RUNS = 25 };
+    enum { MAX_IMAGES = 6, MAX_TOKENS = 90, MAX_LEN = 40, RUNS = 170 };
     uint32_t random = 1;
     for (int d = 0; d < N_DUMPS; d++) {
         subject s = open_subject(dumps[d]);
