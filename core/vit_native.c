@@ -1,11 +1,45 @@
 #include "core/vit_native.h"
 
+#include <math.h>
 #include <string.h>
 
+#include "core/entry.h"
 #include "core/status.h"
 
 /* What the ops on grids take. */
 enum { MAX_TABLE_SIDE = 512, MAX_SIDE = INT16_MAX };
+
+/* Patches that a side takes at a scale. */
+static double patches_at(double scale, int32_t side, int32_t patch_size)
+{
+    return fmax(ceil(side * scale / patch_size), 1);
+}
+
+rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches, int32_t *out_grid)
+{
+    RVIT_ENTRY;
+    enum { MAX_PIXELS = 1 << 20, MAX_PATCH = 256 };
+    if (out_grid == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_naflex_grid: out_grid is NULL");
+    if (height < 1 || width < 1 || height > MAX_PIXELS || width > MAX_PIXELS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_naflex_grid: a picture of %d x %d pixels, expected 1 to %d a side", (int)height,
+                         (int)width, MAX_PIXELS);
+    if (patch_size < 1 || patch_size > MAX_PATCH || max_patches < 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_naflex_grid: patch_size is %d, expected 1 to %d, and max_patches %d, expected 1 or more", (int)patch_size,
+                         MAX_PATCH, (int)max_patches);
+    double least = 1e-5 / 10, most = 100;
+    while (most - least >= 1e-5) {
+        const double scale = (least + most) / 2;
+        if (patches_at(scale, height, patch_size) * patches_at(scale, width, patch_size) <= max_patches)
+            least = scale;
+        else
+            most = scale;
+    }
+    out_grid[0] = (int32_t)patches_at(least, height, patch_size);
+    out_grid[1] = (int32_t)patches_at(least, width, patch_size);
+    return RVIT_OK;
+}
 
 void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc)
 {

@@ -441,6 +441,14 @@ typedef struct rvit_session_desc {
     {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0}
 /* clang-format on */
 
+/* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
+   largest scale, found by halving 1e-6..100 until it is known to 1e-5, at which lines * columns is at
+   most max_patches, each side rounded up to whole patches. out_grid, int32 [2]: lines, columns; the
+   picture is then resized to patch_size times these, whatever its shape. INVALID_ARGUMENT: a side is
+   not in 1..2^20, patch_size not in 1..256, or max_patches below 1. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches,
+                                                     int32_t *out_grid);
+
 /* The bytes that a session allocates. */
 typedef struct rvit_memory_info {
     size_t struct_size;

@@ -303,6 +303,27 @@ static void masks_and_grids(void **state)
     close_subject(&s);
 }
 
+/* The size rule of NaFlex, with the values that transformers gives. */
+static void size_rule(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t height, width, patch_size, max_patches, grid[2];
+    } cases[] = {{480, 640, 16, 256, {14, 18}}, {1080, 1920, 16, 256, {12, 21}}, {500, 333, 16, 256, {19, 13}},
+                 {1000, 30, 16, 256, {85, 3}},  {1, 1, 16, 256, {7, 7}},         {480, 640, 16, 1024, {27, 36}},
+                 {8000, 6000, 14, 1, {1, 1}}};
+    int32_t grid[2];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect_ok(rvit_naflex_grid(cases[i].height, cases[i].width, cases[i].patch_size, cases[i].max_patches, grid));
+        assert_memory_equal(grid, cases[i].grid, sizeof grid);
+    }
+    expect_status(rvit_naflex_grid(0, 5, 16, 256, grid), RVIT_INVALID_ARGUMENT, "a picture of 0 x 5 pixels");
+    expect_status(rvit_naflex_grid(5, (1 << 20) + 1, 16, 256, grid), RVIT_INVALID_ARGUMENT, "a picture of 5 x 1048577 pixels");
+    expect_status(rvit_naflex_grid(5, 5, 0, 256, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
+    expect_status(rvit_naflex_grid(5, 5, 16, 0, grid), RVIT_INVALID_ARGUMENT, "max_patches 0");
+    expect_status(rvit_naflex_grid(5, 5, 16, 256, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
+}
+
 /* Runs that are refused name the image; the session goes on. */
 static void refused_runs(void **state)
 {
@@ -580,4 +601,4 @@ static void updates(void **state)
 }
 
 SUITE(dump_native_suite, TEST(pruned), TEST(alone), TEST(places), TEST(small_images), TEST(memory), TEST(updates), TEST(replays),
-      TEST(masks_and_grids), TEST(refused_runs), TEST(refused_sessions));
+      TEST(masks_and_grids), TEST(size_rule), TEST(refused_runs), TEST(refused_sessions));
