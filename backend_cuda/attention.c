@@ -1,6 +1,7 @@
 #include "backend_cuda/cu.h"
 
 #include <math.h>
+#include <string.h>
 
 #define F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
 #define BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
@@ -10,9 +11,16 @@ static const rvit_cu_kernel kernels[][RVIT_CU_N_ATTENTION_SHAPES] = {
     [RVIT_BF16] = {RVIT_CU_ATTENTION_SHAPES(BF16) RVIT_CU_ATTENTION_SHORTS(BF16)},
 };
 
-static rvit_cu_attention_tile choose_tile(const rvit_cu_device *device, const rvit_attention_args *args)
+#define LONG_F16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_f16_##name,
+#define LONG_BF16(name, ...) [RVIT_CU_ATTENTION_##name] = RVIT_CU_attention_bf16_##name,
+static const rvit_cu_kernel long_kernels[][RVIT_CU_N_ATTENTION_LONGS] = {
+    [RVIT_F16] = {RVIT_CU_ATTENTION_LONGS(LONG_F16)},
+    [RVIT_BF16] = {RVIT_CU_ATTENTION_LONGS(LONG_BF16)},
+};
+
+static rvit_cu_attention_size size_of(const rvit_attention_args *args)
 {
-    const rvit_cu_attention_size size = {
+    return (rvit_cu_attention_size){
         .element_size = (int32_t)rvit_dtype_size(args->dtype),
         .head_dim = args->head_dim,
         .n_heads = args->n_heads,
@@ -21,15 +29,67 @@ static rvit_cu_attention_tile choose_tile(const rvit_cu_device *device, const rv
         .len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows,
         .extras = args->key_bias.buffer != NULL || args->cls_probs.buffer != NULL || args->lse.buffer != NULL,
     };
-    return rvit_cu_tile_attention(&device->machine, &size);
 }
+
+/* More images than the grid takes are more launches. rows: those in params. */
+static rvit_status launch_images(rvit_cu_queue *queue, rvit_cu_kernel kernel, const rvit_attention_args *args, int32_t row_blocks,
+                                 int32_t threads, int32_t shared, rvit_cu_attention_params *rows, void *params)
+{
+    for (int64_t first = 0; first < args->n_images; first += RVIT_CU_MAX_GRID_Z) {
+        const int64_t left = args->n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
+        const rvit_cu_grid grid = {(unsigned)row_blocks, (unsigned)args->n_heads, (unsigned)n};
+        rows->first_image = (int32_t)first;
+        RVIT_TRY(rvit_cu_launch_grid(queue, kernel, grid, threads, shared, params));
+    }
+    return RVIT_OK;
+}
+
+#if CUDA_VERSION >= 12000
+/* A map of q, k or v: boxes of 64 channels of a head and 64 rows. Channels past head_dim and rows past the last are zeros. */
+static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_args *args, rvit_view view, int64_t stride,
+                            rvit_cu_tensor_map *out_map)
+{
+    const cuuint64_t sizes[3] = {(cuuint64_t)args->head_dim, (cuuint64_t)args->n_heads, (cuuint64_t)args->rows};
+    const cuuint64_t strides[2] = {(cuuint64_t)args->head_dim * 2, (cuuint64_t)stride * 2};
+    const cuuint32_t box[3] = {64, 1, 64}, steps[3] = {1, 1, 1};
+    CUtensorMap map; /* aligned by its type */
+    _Static_assert(sizeof map == sizeof *out_map, "a map is passed as it is");
+    RVIT_CU_TRY(driver, cuTensorMapEncodeTiled,
+                (&map, args->dtype == RVIT_F16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, rvit_cu_at(view),
+                 sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                 CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+    memcpy(out_map, &map, sizeof map);
+    return RVIT_OK;
+}
+
+/* The kernel for launches in which images may be long. It has no negative scale, and no rows that maps cannot have. */
+static rvit_cu_attention_long_tile choose_long(const rvit_cu_device *device, const rvit_attention_args *args)
+{
+    const rvit_cu_attention_size size = size_of(args);
+    const uintptr_t places = (uintptr_t)rvit_cu_at(args->q) | (uintptr_t)rvit_cu_at(args->k) | (uintptr_t)rvit_cu_at(args->v);
+    const int64_t strides = args->q_stride | args->k_stride | args->v_stride;
+    if (args->scale < 0.0f || places % 16 != 0 || strides % 8 != 0)
+        return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
+    return rvit_cu_tile_attention_long(&device->machine, &size);
+}
+
+static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *args, const rvit_cu_attention_params *rows,
+                               const rvit_cu_attention_long_tile *tile)
+{
+    const rvit_cu_driver *driver = queue->device->driver;
+    rvit_cu_attention_long_params params = {.rows = *rows, .least = RVIT_CU_LONG_ROWS, .tall = RVIT_CU_TALL_ROWS};
+    RVIT_TRY(map_rows(driver, args, args->q, args->q_stride, &params.q));
+    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, &params.k));
+    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, &params.v));
+    return launch_images(queue, long_kernels[args->dtype][tile->shape], args, tile->row_blocks, tile->threads, tile->shared, &params.rows,
+                         &params);
+}
+#endif
 
 rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *args)
 {
     if (args->rows == 0 || args->max_len == 0)
         return RVIT_OK;
-    const rvit_cu_attention_tile tile = choose_tile(queue->device, args);
-    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_attention_f32 : kernels[args->dtype][tile.shape];
     rvit_cu_attention_params params = {
         .q = rvit_cu_at(args->q),
         .k = rvit_cu_at(args->k),
@@ -53,12 +113,13 @@ rvit_status rvit_cu_attention(rvit_cu_queue *queue, const rvit_attention_args *a
         params.scale = fabsf(args->scale) * 1.44269504088896340736f;
         params.q_sign = args->scale < 0.0f ? 0x80008000u : 0u;
     }
-    /* More images than the grid takes are more launches. */
-    for (int64_t first = 0; first < args->n_images; first += RVIT_CU_MAX_GRID_Z) {
-        const int64_t left = args->n_images - first, n = left < RVIT_CU_MAX_GRID_Z ? left : RVIT_CU_MAX_GRID_Z;
-        const rvit_cu_grid grid = {(unsigned)tile.row_blocks, (unsigned)args->n_heads, (unsigned)n};
-        params.first_image = (int32_t)first;
-        RVIT_TRY(rvit_cu_launch_grid(queue, kernel, grid, tile.threads, tile.shared, &params));
-    }
-    return RVIT_OK;
+#if CUDA_VERSION >= 12000
+    const rvit_cu_attention_long_tile long_tile = choose_long(queue->device, args);
+    if (long_tile.shape != RVIT_CU_N_ATTENTION_LONGS)
+        return launch_long(queue, args, &params, &long_tile);
+#endif
+    const rvit_cu_attention_size size = size_of(args);
+    const rvit_cu_attention_tile tile = rvit_cu_tile_attention(&queue->device->machine, &size);
+    const rvit_cu_kernel kernel = args->dtype == RVIT_F32 ? RVIT_CU_attention_f32 : kernels[args->dtype][tile.shape];
+    return launch_images(queue, kernel, args, tile.row_blocks, tile.threads, tile.shared, &params, &params);
 }

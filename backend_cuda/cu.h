@@ -63,7 +63,7 @@ typedef struct rvit_cu_grid {
     unsigned x, y, z;
 } rvit_cu_grid;
 
-#define RVIT_CU_MOST_PARAMS 256 /* bytes, of every kernel */
+#define RVIT_CU_MOST_PARAMS 512 /* bytes, of every kernel */
 
 /* The kernel of an op with by_launch in a program's graph, and what the executable graph has of it. */
 typedef struct rvit_cu_node {

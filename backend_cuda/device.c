@@ -7,7 +7,7 @@
 /* The image of every kernel for every architecture, made by the build from kernels/kernels.cu. */
 extern const unsigned long long rvit_cu_image[];
 
-enum { SHARED_FIXED, SHARED_DYNAMIC };
+enum { SHARED_FIXED, SHARED_DYNAMIC, SHARED_MAPPED = SHARED_DYNAMIC };
 static const struct {
     const char *name;
     int shared;
@@ -46,6 +46,7 @@ static rvit_status inspect(const rvit_cu_driver *driver, CUdevice handle, rvit_d
        buckets. The bucket depends on the rows of all images, so cuBLASLt must give a row the same
        bits whatever the number of rows; only there has it been seen to. */
     machine->bucket_macs = major == 9 ? 3000000000 : 0;
+    machine->warpgroups = major == 9 && minor == 0;
     /* Drivers that record early launches in graphs. Other devices that have them have not been measured. */
     machine->early = major == 9 && version >= 12030 && driver->cuLaunchKernelEx != NULL;
     info->backend = RVIT_BACKEND_CUDA;
@@ -97,6 +98,20 @@ rvit_status rvit_cu_device_describe(int32_t index, rvit_device_info *out_info)
     return find_device(driver, index, NULL, &handle, out_info, &machine);
 }
 
+/* Kernels for warpgroups are there if code for sm_90a was loaded: else they take fewer threads than a launch has. */
+static rvit_status find_warpgroups(rvit_cu_device *device)
+{
+#if CUDA_VERSION >= 12000
+    int threads = 0;
+    RVIT_CU_TRY(device->driver, cuFuncGetAttribute,
+                (&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, device->kernels[RVIT_CU_attention_f16_long_d64]));
+    device->machine.warpgroups &= threads >= 128 && device->driver->cuTensorMapEncodeTiled != NULL;
+#else
+    device->machine.warpgroups = 0;
+#endif
+    return RVIT_OK;
+}
+
 static rvit_status load_kernels(rvit_cu_device *device)
 {
     const CUresult result = device->driver->cuModuleLoadData(&device->module, rvit_cu_image);
@@ -118,6 +133,7 @@ static rvit_status load_kernels(rvit_cu_device *device)
     RVIT_CU_TRY(device->driver, cuFuncGetAttribute, (&architecture, CU_FUNC_ATTRIBUTE_PTX_VERSION, device->kernels[0]));
     if (architecture < 90)
         device->machine.early = 0;
+    RVIT_TRY(find_warpgroups(device));
     /* Code for devices with more shared memory than this one has, which the driver has translated, uses more than launches here ask for. */
     if ((architecture == 90 || architecture == 100) && device->machine.sm_shared < RVIT_CU_ROOMY)
         return rvit_fail(RVIT_UNSUPPORTED,

@@ -12,7 +12,7 @@
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 #define NAME_OF(name) TEXT(name),
-static const char *const names[] = {RVIT_CU_FUNCTIONS(NAME_OF) RVIT_CU_LATER_FUNCTIONS(NAME_OF)};
+static const char *const names[] = {RVIT_CU_FUNCTIONS(NAME_OF) RVIT_CU_LATER_FUNCTIONS(NAME_OF) RVIT_CU_MAP_FUNCTIONS(NAME_OF)};
 #define ONE_OF(name) +1
 enum { N_FUNCTIONS = (int)(sizeof names / sizeof names[0]), N_NEEDED = 0 RVIT_CU_FUNCTIONS(ONE_OF) };
 

@@ -80,10 +80,18 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuCtxGetId)
 #endif
 
+/* Maps of tensors for copies (attention.c). */
+#if CUDA_VERSION >= 12000
+#define RVIT_CU_MAP_FUNCTIONS(X) X(cuTensorMapEncodeTiled)
+#else
+#define RVIT_CU_MAP_FUNCTIONS(X)
+#endif
+
 #define RVIT_CU_DECLARE(name) __typeof__(name) *name;
 typedef struct rvit_cu_driver {
     RVIT_CU_FUNCTIONS(RVIT_CU_DECLARE)
     RVIT_CU_LATER_FUNCTIONS(RVIT_CU_DECLARE)
+    RVIT_CU_MAP_FUNCTIONS(RVIT_CU_DECLARE)
 } rvit_cu_driver;
 #undef RVIT_CU_DECLARE
 

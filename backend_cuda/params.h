@@ -147,6 +147,24 @@ typedef struct rvit_cu_attention_params {
     int32_t unused;
 } rvit_cu_attention_params;
 
+/* A CUtensorMap: of rows, heads and channels of q, k or v. */
+#if defined(__CUDACC__)
+#define RVIT_CU_MAP_ALIGNED __align__(64)
+#else
+#define RVIT_CU_MAP_ALIGNED
+#endif
+typedef struct RVIT_CU_MAP_ALIGNED rvit_cu_tensor_map {
+    uint64_t opaque[16];
+} rvit_cu_tensor_map;
+
+/* Images of fewer than `least` rows are not long, those of `tall` and more have a shape of their own (kernels/attention_long.cuh). */
+typedef struct rvit_cu_attention_long_params {
+    rvit_cu_tensor_map q, k, v;
+    rvit_cu_attention_params rows;
+    int32_t least, tall;
+    int32_t unused[2];
+} rvit_cu_attention_long_params;
+
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,
    blockIdx.y, of image first_image + blockIdx.z. */
 typedef struct rvit_cu_attention_backward_params {

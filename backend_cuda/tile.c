@@ -131,6 +131,35 @@ rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, co
     return tile;
 }
 
+rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *machine, const rvit_cu_attention_size *size)
+{
+    static const struct {
+        int32_t head_dim, least_dim, rows, least_len;
+        rvit_cu_attention_long_tile tile;
+    } of[] = {
+#define SHAPE(name, dim, groups, copiers, block, stages, tall_block, tall_stages) \
+    {dim,                                                                         \
+     (dim) == 128  ? 97                                                           \
+     : (dim) == 80 ? 65                                                           \
+                   : 33,                                                          \
+     (groups)*64,                                                                 \
+     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS,             \
+     {.shape = RVIT_CU_ATTENTION_##name,                                          \
+      .threads = RVIT_CU_LONG_THREADS(groups, copiers),                           \
+      .shared = RVIT_CU_LONG_SHARED(dim, groups, block, stages, tall_block)}},
+        RVIT_CU_ATTENTION_LONGS(SHAPE)
+#undef SHAPE
+    };
+    if (machine->warpgroups && size->element_size == 2 && !size->extras)
+        for (int i = 0; i < RVIT_CU_N_ATTENTION_LONGS; i++)
+            if (size->len >= of[i].least_len && size->head_dim >= of[i].least_dim && size->head_dim <= of[i].head_dim) {
+                rvit_cu_attention_long_tile tile = of[i].tile;
+                tile.row_blocks = (int32_t)divide_up(size->len, of[i].rows);
+                return tile;
+            }
+    return (rvit_cu_attention_long_tile){.shape = RVIT_CU_N_ATTENTION_LONGS};
+}
+
 typedef struct backward_shape {
     int32_t head_dim, row_tiles, stage_rows, warps, extras;
 } backward_shape;

@@ -76,6 +76,26 @@
 #define RVIT_CU_SHORT_WARPS 3
 #define RVIT_CU_SHORT_ROWS 8
 
+/* Attention of images of RVIT_CU_LONG_ROWS and more on sm_90a, without extras (kernels/attention_long.cuh):
+     name, the largest head dimension, warpgroups of 64 query rows, whether a warpgroup of its own copies,
+     keys of a block, stages of the ring of blocks,
+     the same two for images of RVIT_CU_TALL_ROWS and more.
+   Without copiers two CTAs run on an SM, else one. Every image of a launch is served: the others as by the kernels above, with the same
+   bits. d64_tall serves launches in which an image may be tall; keys of a block are what the bits depend on. */
+#define RVIT_CU_ATTENTION_LONGS(LONG)            \
+    LONG(long_d64_tall, 64, 3, 1, 64, 4, 128, 2) \
+    LONG(long_d64, 64, 2, 0, 64, 4, 64, 4)       \
+    LONG(long_d80, 80, 2, 0, 64, 2, 64, 2)       \
+    LONG(long_d128, 128, 2, 1, 128, 2, 128, 2)
+#define RVIT_CU_LONG_ROWS 512
+#define RVIT_CU_TALL_ROWS 1536
+#define RVIT_CU_LONG_THREADS(groups, copiers) (((groups) + (copiers)) * 128)
+#define RVIT_CU_LONG_CTAS(copiers) (2 - (copiers))
+#define RVIT_CU_LONG_PANELS(dim) (((dim) + 63) / 64)
+/* Bytes of shared memory: queries, the ring, ones, barriers, and what begins at a multiple of 1024. keys, stages: where they need most. */
+#define RVIT_CU_LONG_SHARED(dim, groups, keys, stages, tall_keys) \
+    (1024 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) == 64 ? (tall_keys)*128 : 256) + 8 + (stages)*32)
+
 /* The gradient of attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, rows of a stage (there are two),
    the most threads, CTAs of them an SM has registers for, whether the kernel serves key_bias and d_cls_probs. 0 rows: it holds a head of
    an image in shared memory. */
@@ -109,6 +129,7 @@ typedef struct rvit_cu_machine {
     int32_t epilogue_macs; /* cuBLASLt with an epilogue kernel, rather than one kernel of the backend */
     int64_t bucket_macs;   /* of all GEMMs of a stretch: record it once for each bucket of rows */
     int32_t trial_macs;    /* measure the algorithms of cuBLASLt and take the fastest */
+    int32_t warpgroups;    /* its kernels for warpgroups are there */
     int32_t early;         /* a kernel of the backend may be launched before the one before it ends */
 } rvit_cu_machine;
 
@@ -135,6 +156,23 @@ typedef struct rvit_cu_attention_size {
 } rvit_cu_attention_size;
 
 rvit_cu_attention_tile rvit_cu_tile_attention(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
+
+typedef enum rvit_cu_attention_long_shape {
+#define SHAPE(name, ...) RVIT_CU_ATTENTION_##name,
+    RVIT_CU_ATTENTION_LONGS(SHAPE)
+#undef SHAPE
+        RVIT_CU_N_ATTENTION_LONGS
+} rvit_cu_attention_long_shape;
+
+typedef struct rvit_cu_attention_long_tile {
+    rvit_cu_attention_long_shape shape; /* RVIT_CU_N_ATTENTION_LONGS: none serves */
+    int32_t threads;
+    int32_t row_blocks; /* CTAs for each head of an image */
+    int32_t shared;     /* bytes */
+} rvit_cu_attention_long_tile;
+
+/* The kernel for a launch in which an image may be long. */
+rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *machine, const rvit_cu_attention_size *size);
 
 /* Of 16-bit elements. */
 typedef enum rvit_cu_backward_shape {

@@ -5,7 +5,14 @@
 string(REPLACE "," ";" archs "${ARCHS}")
 list(GET archs 0 lowest)
 set(targets -gencode arch=compute_${lowest},code=compute_${lowest})
+execute_process(COMMAND ${NVCC} --version OUTPUT_VARIABLE version ERROR_QUIET)
+string(REGEX MATCH "release ([0-9]+)" ignored "${version}")
+set(release ${CMAKE_MATCH_1})
 foreach(arch IN LISTS archs)
+  # sm_90a is sm_90 and its instructions for warpgroups, from CUDA 12 on. No other device runs code for sm_90.
+  if(arch EQUAL 90 AND release GREATER_EQUAL 12)
+    set(arch 90a)
+  endif()
   list(APPEND targets -gencode arch=compute_${arch},code=sm_${arch})
 endforeach()
 execute_process(
@@ -38,7 +45,7 @@ file(WRITE ${ARRAY} "extern const unsigned long long ${NAME}[];\nconst unsigned 
 set(rows "")
 string(REGEX MATCHALL "Compiling entry function '[^']+' for '[^']+'[^\n]*\n[^\n]*\n[^\n]*\n[^\n]*\n" entries "${log}")
 foreach(entry IN LISTS entries)
-  string(REGEX MATCH "'([^']+)' for 'sm_([0-9]+)'" ignored "${entry}")
+  string(REGEX MATCH "'([^']+)' for 'sm_([0-9]+)a?'" ignored "${entry}")
   set(kernel ${CMAKE_MATCH_1})
   set(arch ${CMAKE_MATCH_2})
   string(REGEX MATCH "([0-9]+) bytes spill stores, ([0-9]+) bytes spill loads" ignored "${entry}")

@@ -147,6 +147,14 @@ template <typename T, int D, int WARPS> struct attention_copy {
             (long long)(work.begin + row) * (params.k_stride * 2);
         ring = shared_address(memory);
     }
+    /* The barrier of the warps. More than 4 are those of a kernel that may have others. */
+    static __device__ __forceinline__ void meet()
+    {
+        if (WARPS > 4)
+            group_sync(1, WARPS * 32);
+        else
+            block_sync();
+    }
     /* The next stage: the keys, then the values. left: the image's rows from its first one on. */
     __device__ __forceinline__ void fetch(int stage, int left, const attention_work &work, const rvit_cu_attention_params &params)
     {
@@ -436,7 +444,7 @@ RVIT_DEVICE int next_stage(attention_copy<T, D, WARPS> &copy, lane_places<D> &pl
     /* Computed here: a counter of its own would cost a register. */
     const int later = (ring::AHEAD ? left : recompute(left)) - (ring::AHEAD ? STAGES - 1 : STAGES) * STAGE_KEYS;
     copy_wait<ring::AHEAD ? STAGES - 3 : STAGES - 2>();
-    block_sync();
+    copy.meet();
     if (!ring::AHEAD || left < work.length) {
         if (later > 0)
             copy.fetch(!ring::AHEAD ? stage : (stage == 0 ? ring::SIZE : stage) - ring::STAGE, later, work, params);
@@ -560,7 +568,7 @@ template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DE
     sign_q(w, params.q_sign);
     begin_rows(w);
     copy_wait<STAGES - 1>();
-    block_sync();
+    copy.meet();
     if (row >= length) {
         int stage = 0;
 #pragma unroll 1

@@ -20,6 +20,12 @@ RVIT_DEVICE void block_sync()
     __syncthreads();
 }
 
+/* The barrier of that number, from 1 on, of as many threads of the block, whole warps. */
+RVIT_DEVICE void group_sync(int number, int threads)
+{
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 RVIT_DEVICE void warp_sync()
 {
     __syncwarp();

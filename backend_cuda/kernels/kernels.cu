@@ -12,10 +12,20 @@
 #define ROOMY(lean, roomy) lean
 #endif
 
+#if defined(RVIT_HOPPER)
+#define HOPPER(here, elsewhere) here
+#else
+#define HOPPER(here, elsewhere) elsewhere
+#endif
+
+/* Tensor maps are used where the launch leaves them. */
+#define IN_PLACE_FIXED
+#define IN_PLACE_DYNAMIC
+#define IN_PLACE_MAPPED __grid_constant__
 #define WAIT_BEFORE wait_for_previous();
 #define WAIT_INSIDE
 #define RVIT_CU_KERNEL(name, type, threads, ctas, wait, shared, ...)                    \
-    extern "C" __global__ void __launch_bounds__(threads, ctas) name(const type params) \
+    extern "C" __global__ void __launch_bounds__(threads, ctas) name(const IN_PLACE_##shared type params) \
     {                                                                                   \
         launch_next();                                                                  \
         WAIT_##wait __VA_ARGS__(params);                                                \

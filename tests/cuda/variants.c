@@ -110,6 +110,50 @@ static void attention_variants(void **state)
     assert_int_equal(seen, (1u << RVIT_CU_N_ATTENTION_SHAPES) - 1); /* every kernel of each element type */
 }
 
+/* An image has the same bits alone as among others, where one that is long calls for another kernel. */
+static void long_images_alone(void **state)
+{
+    (void)state;
+    static const int32_t longs[] = {577, 130, 512, 64, 511, 592}, talls[] = {130, 1569, 540, 511, 0, 1}, dims[] = {64, 72, 80, 128, 64};
+    enum { N_IMAGES = 6, N_DIMS = sizeof dims / sizeof dims[0] };
+    for (int d = 0; d < 2 * N_DIMS; d++) {
+        const int32_t *lengths = d % N_DIMS < N_DIMS - 1 ? longs : talls;
+        const rvit_dtype dtype = d < N_DIMS ? RVIT_F16 : RVIT_BF16;
+        const int32_t dim = dims[d % N_DIMS];
+        const batch b = batch_of(lengths, N_IMAGES, 3);
+        const int64_t size = b.rows * dim * 2;
+        array *qkv = array_input("qkv", 3 * size), *out = array_output("out", size), *alone = array_output("out alone", size);
+        array *cu = array_cu(&b), *cu_alone[N_IMAGES];
+        store_normal(dtype, qkv->host, 0, b.live * 3 * dim, 1.5f);
+        for (int i = 0; i < N_IMAGES; i++) {
+            const batch one = batch_of(&lengths[i], 1, 0);
+            cu_alone[i] = array_cu(&one);
+        }
+        arrays_upload();
+        for (int i = -1; i < N_IMAGES; i++) {
+            rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
+            args.dtype = dtype;
+            args.n_images = i < 0 ? N_IMAGES : 1;
+            args.n_heads = 1;
+            args.head_dim = dim;
+            args.max_len = i < 0 ? b.max_len : lengths[i];
+            args.rows = i < 0 ? b.rows : lengths[i];
+            args.q = args.k = args.v = array_view(qkv, DEVICE);
+            args.q.offset += i < 0 ? 0 : (int64_t)b.cu[i] * 3 * dim * 2;
+            args.k.offset = args.q.offset + dim * 2;
+            args.v.offset = args.q.offset + dim * 4;
+            args.q_stride = args.k_stride = args.v_stride = 3 * dim;
+            args.cu_seqlens = array_view(i < 0 ? cu : cu_alone[i], DEVICE);
+            args.out = array_view(i < 0 ? out : alone, DEVICE);
+            args.out.offset += i < 0 ? 0 : (int64_t)b.cu[i] * dim * 2;
+            expect_ok(rvit_attention(H.stream[DEVICE], &args));
+        }
+        arrays_fetch(DEVICE);
+        assert_memory_equal(out->result[DEVICE], alone->result[DEVICE], (size_t)(b.live * dim * 2));
+        harness_teardown(NULL);
+    }
+}
+
 /* A negative scale turns the order of the logits round: checked against the same with -q. */
 static void negative_scale(void **state)
 {
@@ -360,5 +404,5 @@ static void kernels_of_a_roomier_device(void **state)
     assert_non_null(strstr(rvit_status_detail(), "RVIT_CUDA_ARCHS"));
 }
 
-SUITE(variants_suite, TEST(attention_variants), TEST(negative_scale), TEST(linear_variants), TEST(select_variants), TEST(match_variants),
-      TEST(kernels_of_a_roomier_device));
+SUITE(variants_suite, TEST(attention_variants), TEST(long_images_alone), TEST(negative_scale), TEST(linear_variants), TEST(select_variants),
+      TEST(match_variants), TEST(kernels_of_a_roomier_device));

@@ -10,6 +10,7 @@
 #include "runtime/half.h"
 
 #define __global__
+#define __grid_constant__
 #define __device__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
@@ -93,6 +94,11 @@ EMU_MIN_MAX(unsigned long long)
 RVIT_DEVICE void block_sync(emu::site at = emu::site::here())
 {
     emu::block_barrier(at);
+}
+
+RVIT_DEVICE void group_sync(int number, int threads, emu::site at = emu::site::here())
+{
+    emu::group_barrier(at, number, threads);
 }
 
 RVIT_DEVICE void warp_sync(emu::site at = emu::site::here())

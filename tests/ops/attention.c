@@ -240,6 +240,29 @@ static void attention_head_dims(void **state)
         }
 }
 
+/* Rows enough for kernels of long images, which share batches with others: blocks of keys that end in every quarter, and none of another
+   image's. */
+static void attention_long_images(void **state)
+{
+    (void)state;
+    static const int32_t longs[] = {577, 1, 0, 512, 130, 545, 64, 620}, talls[] = {64, 1569, 3, 530}, dims[] = {64, 72, 128, 40, 80, 64};
+    enum { N_LONGS = sizeof longs / sizeof longs[0], N_TALLS = sizeof talls / sizeof talls[0], N_DIMS = sizeof dims / sizeof dims[0] };
+    for (int d = 0; d < N_DIMS; d++)
+        for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
+            const attention_case c = {.dtype = (rvit_dtype)dtype,
+                                      .n_heads = d == 0 ? 2 : 1,
+                                      .head_dim = dims[d],
+                                      .lengths = d == N_DIMS - 1 ? talls : longs,
+                                      .n_images = d == N_DIMS - 1 ? N_TALLS : N_LONGS,
+                                      .spare_rows = 40,
+                                      .kind = (qkv_kind)(d % 3),
+                                      .scale = 1 / sqrtf((float)dims[d]),
+                                      .magnitude = dtype == RVIT_F16 ? 2 : 1};
+            if (!leaves_out(d * 2 + dtype, 3))
+                run(&c);
+        }
+}
+
 /* Small capacities, for which a backend may take smaller tiles, also where nothing but the output is asked for. */
 static void attention_short_images(void **state)
 {
@@ -431,6 +454,6 @@ void good_attention(rvit_attention_args *a)
     a->lse = good_output("lse", GOOD_ROWS * 2 * 4);
 }
 
-SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_short_images), TEST(attention_long_image),
-      TEST(attention_options), TEST(attention_default_scale), TEST(attention_empty), TEST(attention_large_logits),
-      TEST(attention_loose_capacities));
+SUITE(attention_suite, TEST(attention_every_length), TEST(attention_head_dims), TEST(attention_long_images), TEST(attention_short_images),
+      TEST(attention_long_image), TEST(attention_options), TEST(attention_default_scale), TEST(attention_empty),
+      TEST(attention_large_logits), TEST(attention_loose_capacities));

@@ -7,8 +7,9 @@ namespace
 {
 const char *name_of(collective kind)
 {
-    static const char *const names[] = {"warp_sync", "shuffle",   "shuffle_up", "shuffle_down", "shuffle_xor",
-                                        "ballot",    "movmatrix", "ldmatrix",   "mma f16",      "mma bf16"};
+    static const char *const names[] = {"warp_sync",       "shuffle",  "shuffle_up", "shuffle_down", "shuffle_xor", "ballot",
+                                        "movmatrix",       "ldmatrix", "mma f16",    "mma bf16",     "wgmma",       "wgmma.commit_group",
+                                        "wgmma.wait_group"};
     return names[(int)kind];
 }
 
@@ -49,6 +50,11 @@ void execute(warp &w, collective kind)
     case collective::multiply_f16:
     case collective::multiply_bf16:
         matrix_execute(w, kind);
+        break;
+    case collective::product:
+    case collective::product_commit:
+    case collective::product_wait:
+        product_execute(w, kind);
         break;
     default:
         for (int i = 0; i < WARP; i++)
@@ -126,6 +132,24 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
     f.a = a;
     f.b = b;
     meet(w, f, at, kind);
+}
+
+void product_issue(site at, const group_product &p)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    f.product = p;
+    meet(w, f, at, collective::product);
+}
+
+void product_commit(site at)
+{
+    warp_collective(at, collective::product_commit, 0, 0);
+}
+
+void product_wait(site at, int pending)
+{
+    warp_collective(at, collective::product_wait, 0, pending);
 }
 
 void block_barrier(site at)

@@ -34,11 +34,27 @@ struct site {
 };
 
 void block_barrier(site at);
+/* bar.sync with a number and a count of threads. */
+void group_barrier(site at, int number, int threads);
 
 /* griddepcontrol.wait. */
 void wait_for_previous();
 
-enum class collective { sync, shuffle, shuffle_up, shuffle_down, shuffle_xor, ballot, transpose, load_matrix, multiply_f16, multiply_bf16 };
+enum class collective {
+    sync,
+    shuffle,
+    shuffle_up,
+    shuffle_down,
+    shuffle_xor,
+    ballot,
+    transpose,
+    load_matrix,
+    multiply_f16,
+    multiply_bf16,
+    product,
+    product_commit,
+    product_wait
+};
 
 /* All 32 lanes have to arrive, at one place, before any of them goes on. */
 uint32_t warp_collective(site at, collective kind, uint32_t value, int argument);
@@ -48,6 +64,35 @@ void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared);
 
 /* mma.sync m16n8k16, row.col, float32 accumulation: d += a b in the lane layout of the PTX manual. */
 void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b);
+
+/* wgmma of a warpgroup: 64 rows, 16 columns of A, n columns of B. Each of its warps does its 16 rows when it waits for the group that the
+   product was committed to, with what the registers and shared memory hold then. */
+struct group_product {
+    int n;
+    bool is_bf16, adds;
+    const uint32_t *registers; /* of A; else shared memory has it */
+    uint64_t a, b;             /* matrix descriptors */
+    float *d;
+};
+void product_issue(site at, const group_product &p);
+void product_commit(site at);
+void product_wait(site at, int pending);
+
+/* mbarriers in shared memory. */
+void barrier_init(site at, uint32_t barrier, int arrivals);
+void barrier_arrive(site at, uint32_t barrier, int bytes);
+void barrier_wait(site at, uint32_t barrier, int parity);
+
+/* A CUtensorMap as the emulated driver makes it: bytes from a row to the next are those of its dimension. */
+struct tensor_map {
+    uint32_t magic, swizzle; /* bytes */
+    const unsigned char *base;
+    uint32_t size[3], box[3]; /* of 2-byte elements */
+    uint64_t stride[3];
+};
+const uint32_t TENSOR_MAP_MAGIC = 0x70616d74u;
+/* cp.async.bulk.tensor.3d; done at once. */
+void copy_box(site at, uint32_t shared, const void *map, const int (&from)[3], uint32_t barrier);
 
 unsigned char *dynamic_shared();
 /* A shared-memory address as PTX has it, of a place in dynamic shared memory. */

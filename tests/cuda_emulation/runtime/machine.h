@@ -46,6 +46,7 @@ struct fiber {
     uint32_t value, result;
     int argument;
     bool waited; /* for the launch before */
+    group_product product;
     const void *address;
     const uint32_t *a, *b;
     void *d;
@@ -56,6 +57,11 @@ struct fiber {
     size_t landed_copies, landed_groups;
 };
 
+/* A product that a warp has issued: what its lanes gave. */
+struct issued_product {
+    group_product lanes[WARP];
+};
+
 /* live: has not returned; ready: may run; arrived: is at the collective kind, where. */
 struct warp {
     uint32_t live, ready, arrived;
@@ -63,6 +69,9 @@ struct warp {
     site where;
     fiber *lanes;
     uint32_t order; /* counts its warp barriers */
+    /* not yet carried out, and how many of them each committed group has */
+    std::vector<issued_product> products;
+    std::vector<size_t> product_groups;
 };
 
 /* A launch, shared by the workers. */
@@ -89,6 +98,10 @@ struct worker {
     int at_barrier;
     uint32_t barrier_lanes[MAX_WARPS];
     uint32_t epoch; /* counts block barriers and blocks */
+    struct {
+        int arrived;
+        unsigned phase;
+    } group_barriers[16];
     context scheduler;
     char *stacks;
     size_t stacks_size;
@@ -132,6 +145,11 @@ void thread_returns(worker &w, fiber &f);
 
 /* matrix.cpp: carries out a transpose, load_matrix or multiply. */
 void matrix_execute(warp &w, collective kind);
+
+/* products.cpp: carries out what a warp does together. */
+void product_execute(warp &w, collective kind);
+/* Lets others run until ready(); fails if that never comes. */
+void spin(site at, const void *what, bool (*ready)(const void *what, unsigned value), unsigned value);
 
 /* races.cpp: the kernels have been compiled to note their accesses. Those that the runtime does for them it notes itself. */
 extern bool watching_races;

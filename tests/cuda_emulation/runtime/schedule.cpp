@@ -259,6 +259,8 @@ void block_run(worker &w, coordinates index)
     forget_suspect();
     w.failed = false;
     w.at_barrier = 0;
+    for (auto &barrier : w.group_barriers)
+        barrier = {};
     shared_begin(w, g.dynamic_shared);
     const unsigned across = g.threads.x, plane = g.threads.x * g.threads.y;
     for (int i = 0; i < n; i++) {
@@ -283,6 +285,8 @@ void block_run(worker &w, coordinates index)
         to.lanes = w.fibers + i * WARP;
         to.arrived = 0;
         to.order = 0;
+        to.products.clear();
+        to.product_groups.clear();
         w.barrier_lanes[i] = 0;
         make_ready(w, to, to.live);
     }

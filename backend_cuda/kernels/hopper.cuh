@@ -1,0 +1,163 @@
+/* What only sm_90a has: mbarriers, copies by tensor maps (TMA) and products by warpgroups, four warps each (wgmma). Each is a small
+   function. No other file has its instructions. */
+#ifndef RVIT_HOPPER_CUH
+#define RVIT_HOPPER_CUH
+
+#include "elements.cuh"
+
+#ifdef RVIT_EMULATION
+#define RVIT_HOPPER
+#include "emulated_hopper.h"
+#elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define RVIT_HOPPER
+
+/* mbarriers, by shared address, of 8 bytes. A phase ends when all arrivals it was made for have come, and all bytes they announced. */
+
+RVIT_DEVICE void barrier_init(uint32_t barrier, int arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+
+/* Makes the barriers seen by copies. */
+RVIT_DEVICE void barrier_init_fence()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+RVIT_DEVICE void barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+
+RVIT_DEVICE void barrier_announce(uint32_t barrier, int bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+
+/* Waits for the end of the phase of that parity; that before the first phase has ended. */
+RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity)
+{
+    asm volatile(
+        "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%0], %1;\n@!done bra again;\n}" ::"r"(
+            barrier),
+        "r"(parity)
+        : "memory");
+}
+
+/* A box of a tensor of three dimensions, from (x, y, z) on. What lies outside the tensor becomes zero. */
+RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z, uint32_t barrier)
+{
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(shared),
+        "l"(map), "r"(x), "r"(y), "r"(z), "r"(barrier)
+        : "memory");
+}
+
+/* The warpgroup gives registers back, or takes what others gave back. */
+template <int N> RVIT_DEVICE void release_registers()
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> RVIT_DEVICE void take_registers()
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+RVIT_DEVICE void store_shared_16(uint32_t shared, uint32_t word)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(shared), "r"(word) : "memory");
+}
+
+/* Makes this thread's stores to shared memory seen by products. */
+RVIT_DEVICE void products_fence()
+{
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* Before the first product that reads or writes registers which other instructions have written. */
+RVIT_DEVICE void products_begin()
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+RVIT_DEVICE void products_commit()
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most PENDING groups are under way. Until then the registers of a product must not be touched. */
+template <int PENDING> RVIT_DEVICE void products_wait()
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
+}
+
+/* The compiler moves no use of x over this place: it does not know that products work on registers until they are waited for. */
+template <int N> RVIT_DEVICE void keep_here(float (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        asm volatile("" : "+f"(x[i])::"memory");
+}
+
+template <int M> RVIT_DEVICE void keep_here(uint32_t (&x)[M][4])
+{
+#pragma unroll
+    for (int i = 0; i < M; i++)
+#pragma unroll
+        for (int j = 0; j < 4; j++)
+            asm volatile("" : "+r"(x[i][j])::"memory");
+}
+
+/* Products of 64 rows of A, 16 columns of A, and N columns of B; d as four mma.m16n8k16 have it, a warp's rows after another's.
+   rows_columns: d = a b, or d += a b; A and B in shared memory, both with k contiguous.
+   registers: d += a b; A in registers as mma.m16n8k16 has it, B in shared memory with N contiguous. */
+template <typename T, int N> struct product;
+
+#define NUMBERS_4 "%0,%1,%2,%3"
+#define NUMBERS_8 NUMBERS_4 ",%4,%5,%6,%7"
+#define NUMBERS_16 NUMBERS_8 ",%8,%9,%10,%11,%12,%13,%14,%15"
+#define NUMBERS_32 NUMBERS_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
+#define NUMBERS_36 NUMBERS_32 ",%32,%33,%34,%35"
+#define NUMBERS_40 NUMBERS_36 ",%36,%37,%38,%39"
+#define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define OPERANDS_8(i) OPERANDS_4(i), OPERANDS_4(i + 4)
+#define OPERANDS_16(i) OPERANDS_8(i), OPERANDS_8(i + 8)
+#define OPERANDS_32(i) OPERANDS_16(i), OPERANDS_16(i + 16)
+#define OPERANDS_36(i) OPERANDS_32(i), OPERANDS_4(i + 32)
+#define OPERANDS_40(i) OPERANDS_32(i), OPERANDS_8(i + 32)
+#define OPERANDS_64(i) OPERANDS_32(i), OPERANDS_32(i + 32)
+#define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
+/* The numbers are those of the operands behind the REGS of d. */
+#define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                        \
+    template <> struct product<T, N> {                                                                                                 \
+        static __device__ __forceinline__ void rows_columns(float (&d)[REGS], uint64_t a, uint64_t b, int add)                         \
+        {                                                                                                                              \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #N2 ", 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS "}, %" #N0 ", %" #N1  \
+                                                                                                                 ", p, 1, 1, 0, 0;\n}" \
+                         : OPERANDS_##REGS(0)                                                                                          \
+                         : "l"(a), "l"(b), "r"(add));                                                                                  \
+        }                                                                                                                              \
+        static __device__ __forceinline__ void registers(float (&d)[REGS], const uint32_t (&a)[4], uint64_t b)                         \
+        {                                                                                                                              \
+            asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS                              \
+                         "}, {%" #N0 ",%" #N1 ",%" #N2 ",%" #N3 "}, %" #N4 ", p, 1, 1, 1;\n}"                                          \
+                         : OPERANDS_##REGS(0)                                                                                          \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                        \
+        }                                                                                                                              \
+    };
+#define PRODUCTS(N, ...) PRODUCT(f16, N, __VA_ARGS__) PRODUCT(bf16, N, __VA_ARGS__)
+PRODUCTS(8, 4, 4, 5, 6, 7, 8)
+PRODUCTS(16, 8, 8, 9, 10, 11, 12)
+PRODUCTS(32, 16, 16, 17, 18, 19, 20)
+PRODUCTS(64, 32, 32, 33, 34, 35, 36)
+PRODUCTS(72, 36, 36, 37, 38, 39, 40)
+PRODUCTS(80, 40, 40, 41, 42, 43, 44)
+PRODUCTS(128, 64, 64, 65, 66, 67, 68)
+#undef PRODUCTS
+#undef PRODUCT
+#undef INSTRUCTION
+
+#endif
+#endif

@@ -1,0 +1,83 @@
+/* What backend_cuda/kernels/hopper.cuh takes instead of its own definitions when the kernels are compiled for the processor. */
+#ifndef EMULATED_HOPPER_H
+#define EMULATED_HOPPER_H
+
+RVIT_DEVICE void barrier_init(uint32_t barrier, int arrivals, emu::site at = emu::site::here())
+{
+    emu::barrier_init(at, barrier, arrivals);
+}
+
+RVIT_DEVICE void barrier_init_fence()
+{
+}
+
+RVIT_DEVICE void barrier_arrive(uint32_t barrier, emu::site at = emu::site::here())
+{
+    emu::barrier_arrive(at, barrier, 0);
+}
+
+RVIT_DEVICE void barrier_announce(uint32_t barrier, int bytes, emu::site at = emu::site::here())
+{
+    emu::barrier_arrive(at, barrier, bytes);
+}
+
+RVIT_DEVICE void barrier_wait(uint32_t barrier, int parity, emu::site at = emu::site::here())
+{
+    emu::barrier_wait(at, barrier, parity);
+}
+
+RVIT_DEVICE void copy_box(uint32_t shared, const void *map, int x, int y, int z, uint32_t barrier, emu::site at = emu::site::here())
+{
+    const int from[3] = {x, y, z};
+    emu::copy_box(at, shared, map, from, barrier);
+}
+
+template <int N> RVIT_DEVICE void release_registers()
+{
+}
+
+template <int N> RVIT_DEVICE void take_registers()
+{
+}
+
+RVIT_DEVICE void store_shared_16(uint32_t shared, uint32_t word, emu::site at = emu::site::here())
+{
+    *static_cast<uint4 *>(emu::shared_bytes(at, shared, 16)) = make_uint4(word, word, word, word);
+}
+
+RVIT_DEVICE void products_fence()
+{
+}
+
+RVIT_DEVICE void products_begin()
+{
+}
+
+RVIT_DEVICE void products_commit(emu::site at = emu::site::here())
+{
+    emu::product_commit(at);
+}
+
+template <int PENDING> RVIT_DEVICE void products_wait(emu::site at = emu::site::here())
+{
+    emu::product_wait(at, PENDING);
+}
+
+template <typename A> RVIT_DEVICE void keep_here(A &)
+{
+}
+
+template <typename T, int N> struct product {
+    static const bool IS_BF16 = element<T>::ONES == element<bf16>::ONES;
+
+    static void rows_columns(float (&d)[N / 2], uint64_t a, uint64_t b, int add, emu::site at = emu::site::here())
+    {
+        emu::product_issue(at, {N, IS_BF16, add != 0, nullptr, a, b, d});
+    }
+    static void registers(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, emu::site at = emu::site::here())
+    {
+        emu::product_issue(at, {N, IS_BF16, true, a, 0, b, d});
+    }
+};
+
+#endif

@@ -1,0 +1,212 @@
+/* What sm_90a adds: mbarriers, barriers of some warps, copies by tensor maps, and products of warpgroups. */
+#include <string.h>
+
+#include "half.h"
+#include "machine.h"
+
+namespace emu
+{
+namespace
+{
+/* In the 8 bytes of an mbarrier. */
+struct barrier_state {
+    uint16_t arrivals, missing;
+    uint32_t bytes : 31, phase : 1;
+};
+static_assert(sizeof(barrier_state) == 8, "as large as an mbarrier");
+
+const unsigned SPIN_LIMIT = 1u << 22;
+
+barrier_state &state_of(site at, uint32_t barrier)
+{
+    return *static_cast<barrier_state *>(shared_bytes(at, barrier, 8));
+}
+
+void end_phase(barrier_state &b)
+{
+    if (b.missing != 0 || b.bytes != 0)
+        return;
+    b.phase ^= 1;
+    b.missing = b.arrivals;
+}
+
+/* A matrix descriptor of PTX. */
+struct matrix {
+    uint32_t start, leading, stride, swizzle; /* swizzle: bytes */
+
+    explicit matrix(uint64_t bits)
+        : start((uint32_t)(bits & 0x3fff) << 4), leading((uint32_t)(bits >> 16 & 0x3fff) << 4),
+          stride((uint32_t)(bits >> 32 & 0x3fff) << 4), swizzle(bits >> 62 == 0 ? 16 : 256u >> (bits >> 62))
+    {
+    }
+    uint16_t at(uint32_t offset) const
+    {
+        uint32_t place = start + offset;
+        place ^= (place >> 7 & (swizzle / 16 - 1)) << 4;
+        uint16_t x;
+        memcpy(&x, shared_bytes({__FILE__, __LINE__}, place, 2), 2);
+        return x;
+    }
+    /* The k-th of a row whose k lie side by side. */
+    uint16_t row(unsigned r, unsigned k) const
+    {
+        return at(r / 8 * stride + r % 8 * swizzle + k * 2);
+    }
+    /* Columns side by side. */
+    uint16_t column(unsigned k, unsigned n) const
+    {
+        const unsigned width = swizzle / 2;
+        return at((n / width * leading & 0x3ffff) + k / 8 * stride + k % 8 * swizzle + n % width * 2);
+    }
+};
+
+float number(uint16_t bits, bool is_bf16)
+{
+    return is_bf16 ? bf16_to_f32(bits) : f16_to_f32(bits);
+}
+
+/* The warp's 16 rows. */
+void carry_out(const warp &w, const issued_product &p)
+{
+    static thread_local float a[16][16], b[256], sum[16];
+    const group_product &all = p.lanes[0];
+    const unsigned first = w.lanes[0].id / WARP % 4 * 16;
+    const matrix a_matrix(all.a), b_matrix(all.b);
+    for (unsigned r = 0; r < 16; r++)
+        for (unsigned k = 0; k < 16; k++) {
+            if (all.registers != nullptr) {
+                const uint32_t pair = p.lanes[r % 8 * 4 + k % 8 / 2].registers[r / 8 + k / 8 * 2];
+                a[r][k] = number((uint16_t)(k % 2 ? pair >> 16 : pair), all.is_bf16);
+            } else {
+                a[r][k] = number(a_matrix.row(first + r, k), all.is_bf16);
+            }
+        }
+    for (unsigned n = 0; n < (unsigned)all.n; n++) {
+        for (unsigned k = 0; k < 16; k++)
+            b[k] = number(all.registers != nullptr ? b_matrix.column(k, n) : b_matrix.row(n, k), all.is_bf16);
+        for (unsigned r = 0; r < 16; r++) {
+            float &d = p.lanes[r % 8 * 4 + n % 8 / 2].d[n / 8 * 4 + r / 8 * 2 + n % 2];
+            sum[r] = all.adds ? d : 0.0f;
+            for (unsigned k = 0; k < 16; k++)
+                sum[r] += a[r][k] * b[k];
+            d = sum[r];
+        }
+    }
+}
+
+void wait_for_groups(warp &w, size_t pending)
+{
+    while (w.product_groups.size() > pending) {
+        const size_t n = w.product_groups.front();
+        for (size_t i = 0; i < n; i++)
+            carry_out(w, w.products[i]);
+        w.products.erase(w.products.begin(), w.products.begin() + (long)n);
+        w.product_groups.erase(w.product_groups.begin());
+    }
+}
+} // namespace
+
+void product_execute(warp &w, collective kind)
+{
+    if (kind == collective::product) {
+        issued_product p;
+        for (int i = 0; i < WARP; i++) {
+            p.lanes[i] = w.lanes[i].product;
+            if (p.lanes[i].a != p.lanes[0].a || p.lanes[i].b != p.lanes[0].b || p.lanes[i].adds != p.lanes[0].adds)
+                fail("the lanes of a wgmma give it different matrices");
+        }
+        w.products.push_back(p);
+    } else if (kind == collective::product_commit) {
+        size_t in_groups = 0;
+        for (size_t n : w.product_groups)
+            in_groups += n;
+        w.product_groups.push_back(w.products.size() - in_groups);
+    } else {
+        wait_for_groups(w, (size_t)w.lanes[0].argument);
+    }
+}
+
+void spin(site at, const void *what, bool (*ready)(const void *what, unsigned value), unsigned value)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    for (unsigned i = 0; !ready(what, value); i++) {
+        if (i == SPIN_LIMIT)
+            fail("%s:%d waits for a barrier without end", at.file, at.line);
+        stand_back(w, f);
+    }
+}
+
+void group_barrier(site at, int number, int threads)
+{
+    worker &w = *this_worker();
+    auto &barrier = w.group_barriers[number];
+    if (number < 1 || number > 15 || threads % WARP != 0 || threads > w.n_threads)
+        fail("%s:%d: barrier %d of %d threads", at.file, at.line, number, threads);
+    const unsigned phase = barrier.phase;
+    if (++barrier.arrived == threads) {
+        barrier.arrived = 0;
+        barrier.phase++;
+        w.epoch++;
+        return;
+    }
+    spin(
+        at, &barrier.phase, [](const void *what, unsigned value) { return *static_cast<const unsigned *>(what) != value; }, phase);
+}
+
+void barrier_init(site at, uint32_t barrier, int arrivals)
+{
+    barrier_state b = {};
+    b.arrivals = b.missing = (uint16_t)arrivals;
+    state_of(at, barrier) = b;
+}
+
+void barrier_arrive(site at, uint32_t barrier, int bytes)
+{
+    barrier_state &b = state_of(at, barrier);
+    if (b.missing == 0)
+        fail("%s:%d: more threads arrive at a barrier than it was made for", at.file, at.line);
+    b.missing--;
+    b.bytes += (uint32_t)bytes;
+    end_phase(b);
+}
+
+void barrier_wait(site at, uint32_t barrier, int parity)
+{
+    spin(
+        at, &state_of(at, barrier),
+        [](const void *what, unsigned value) { return static_cast<const barrier_state *>(what)->phase != value; }, (unsigned)parity);
+}
+
+void copy_box(site at, uint32_t shared, const void *map, const int (&from)[3], uint32_t barrier)
+{
+    tensor_map m;
+    memcpy(&m, map, sizeof m);
+    if (m.magic != TENSOR_MAP_MAGIC)
+        fail("%s:%d: the tensor map is none", at.file, at.line);
+    if (shared % 1024 != 0)
+        fail("%s:%d: a swizzled box at shared address %u", at.file, at.line, shared);
+    uint32_t to = shared;
+    for (unsigned z = 0; z < m.box[2]; z++)
+        for (unsigned y = 0; y < m.box[1]; y++)
+            for (unsigned x = 0; x < m.box[0]; x++, to += 2) {
+                const int64_t place[3] = {(int64_t)from[0] + x, (int64_t)from[1] + y, (int64_t)from[2] + z};
+                bool inside = true;
+                uint64_t offset = 0;
+                for (int i = 0; i < 3; i++) {
+                    inside = inside && place[i] >= 0 && place[i] < (int64_t)m.size[i];
+                    offset += (uint64_t)place[i] * m.stride[i];
+                }
+                uint16_t value = 0;
+                if (inside)
+                    memcpy(&value, m.base + offset, 2);
+                memcpy(shared_bytes(at, to ^ (to >> 7 & (m.swizzle / 16 - 1)) << 4, 2), &value, 2);
+            }
+    barrier_state &b = state_of(at, barrier);
+    const uint32_t bytes = to - shared;
+    if (b.bytes < bytes)
+        fail("%s:%d: a copy of %u bytes to a barrier that was told of %u", at.file, at.line, bytes, (unsigned)b.bytes);
+    b.bytes -= bytes;
+    end_phase(b);
+}
+} // namespace emu
