@@ -95,7 +95,7 @@ static rvit_status check_desc(const rvit_checkpoint_desc *desc)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: allocator lacks allocate or release");
     if (desc->image_size < 0 || desc->image_size > MAX_IMAGE)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "checkpoint desc: image_size is %d, expected 0 to %d", (int)desc->image_size, MAX_IMAGE);
-    RVIT_TRY(check_choice("resample", (int)desc->resample, RVIT_RESAMPLE_TIMM));
+    RVIT_TRY(check_choice("resample", (int)desc->resample, RVIT_RESAMPLE_NEAREST));
     RVIT_TRY(check_choice("n_heads", desc->n_heads, 1 << 16));
     RVIT_TRY(check_choice("activation", (int)desc->activation, RVIT_ACTIVATION_SILU));
     RVIT_TRY(check_choice("pooling", (int)desc->pooling, RVIT_POOLING_NONE));

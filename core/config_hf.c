@@ -30,7 +30,7 @@ static const model_type types[] = {
     {"siglip_vision_model", "siglip", 768, 3072, 12, 12, 224, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_MAP, RVIT_POSITION_TABLE, 0,
      RVIT_RESAMPLE_BICUBIC},
     {"siglip2_vision_model", "siglip2", 768, 3072, 12, 12, 0, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_MAP, RVIT_POSITION_TABLE, 0,
-     RVIT_RESAMPLE_BILINEAR},
+     RVIT_RESAMPLE_BILINEAR_ANTIALIAS},
     {"dinov2", NULL, 768, 0, 12, 12, 224, 14, RVIT_ACTIVATION_GELU, 1e-6, RVIT_POOLING_CLS_MEAN, RVIT_POSITION_TABLE, 0,
      RVIT_RESAMPLE_BICUBIC},
     {"dinov2_with_registers", NULL, 768, 0, 12, 12, 224, 14, RVIT_ACTIVATION_GELU, 1e-6, RVIT_POOLING_CLS_MEAN, RVIT_POSITION_TABLE, 0,
@@ -80,6 +80,7 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     rvit_facts_set(r->facts, RVIT_FACT_PATCH_NORM, strcmp(type->name, "aimv2_vision_model") == 0, where);
     rvit_facts_set(r->facts, RVIT_FACT_CLS, type->pooling != RVIT_POOLING_MAP, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROWS, strcmp(type->name, "siglip2_vision_model") == 0, where);
 }
 
 /* DINOv3's are rotated so; rope_theta alone is the file's. */
@@ -97,6 +98,24 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     rvit_facts_set(r->facts, RVIT_FACT_ROPE_OFFSET, 0, where);
     rvit_facts_set_several(r->facts, RVIT_FACT_ROPE_REFERENCE, none, 2, where);
     rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, RVIT_ROPE_HALF, where);
+    return RVIT_OK;
+}
+
+/* SigLIP2's tells the patches of the position table, which is a square, in place of an image size. */
+static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
+{
+    char where[RVIT_FACT_WHERE];
+    int64_t n = 256, edge = 1;
+    if (strcmp(type->name, "siglip2_vision_model") != 0)
+        return RVIT_OK;
+    RVIT_TRY(rvit_config_integer(r, vision, "num_patches", 1, 1 << 20, &n));
+    while (edge < 1 << 12 && edge * edge < n)
+        edge++;
+    if (edge * edge != n)
+        return rvit_fail(RVIT_BAD_FILE, "%s: %snum_patches is %d, expected a square", r->path, r->section, (int)n);
+    const double patch = r->facts->of[RVIT_FACT_PATCH].given ? r->facts->of[RVIT_FACT_PATCH].value[0] : type->patch;
+    const double size[2] = {(double)edge * patch, (double)edge * patch};
+    rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where_default(r, vision, "num_patches", where));
     return RVIT_OK;
 }
 
@@ -119,6 +138,7 @@ static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vis
             continue;
         RVIT_TRY(rvit_config_integer_fact(r, vision, integers[i].key, integers[i].fact));
     }
+    RVIT_TRY(read_num_patches(r, vision, type));
     RVIT_TRY(rvit_config_size_fact(r, vision, "image_size", RVIT_FACT_IMAGE));
     return rvit_config_number_fact(r, vision, type->rms_norm ? "rms_norm_eps" : "layer_norm_eps", RVIT_FACT_EPS);
 }
@@ -147,8 +167,6 @@ static rvit_status read_special(const rvit_config_reader *r, const rvit_json *vi
         rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_SINES, rvit_config_where(r, "is_native", where));
         rvit_facts_set(r->facts, RVIT_FACT_POSITION, RVIT_POSITION_NONE, where);
     }
-    if (strcmp(type->name, "siglip2_vision_model") == 0)
-        rvit_obstacles_feature(r->obstacles, RVIT_FEATURE_PATCH_ORDER, rvit_config_where(r, "model_type", where));
     return rvit_config_activation_fact(r, vision, "hidden_act", RVIT_FACT_ACTIVATION);
 }
 
@@ -168,7 +186,7 @@ static rvit_status read_classes(const rvit_config_reader *r, const rvit_json *ro
     rvit_facts_set_text(r->facts, RVIT_FACT_ARCHITECTURE, shown, rvit_config_where(r, "architectures", where));
     if (strcmp(first->string, "CLIPForImageClassification") == 0)
         rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN_RAW, where);
-    if (strcmp(first->string, "SiglipForImageClassification") == 0)
+    if (strcmp(first->string, "SiglipForImageClassification") == 0 || strcmp(first->string, "Siglip2ForImageClassification") == 0)
         rvit_facts_set(r->facts, RVIT_FACT_POOLING, RVIT_POOLING_MEAN, where);
     return RVIT_OK;
 }

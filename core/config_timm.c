@@ -157,6 +157,7 @@ static rvit_status read_model_args(const rvit_config_reader *reader, const rvit_
                                                    "scale_mlp",
                                                    "scale_attn_inner",
                                                    "norm_layer",
+                                                   "pos_embed_grid_size",
                                                    "qkv_fused",
                                                    "swiglu_mlp",
                                                    "swiglu_align_to",

@@ -326,6 +326,8 @@ rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage
     case RVIT_POLICY_CEIL:
         return rvit_count_table(RVIT_COUNT_CEIL, schedule->keep, 1, max_n, out_counts);
     case RVIT_POLICY_POWER:
+        if (schedule->n_patches == 0)
+            return rvit_count_table(RVIT_COUNT_FLOOR, schedule->keep, 1, max_n, out_counts);
         break;
     }
     const int32_t k = (int32_t)trunc((double)schedule->n_patches * pow(schedule->keep, (double)stage + 1.0));

@@ -22,6 +22,7 @@ typedef struct group {
 /* clang-format off */
 static const group groups[] = {
 #define PLAIN(...)
+#define NAFLEX(...)
 #define NO_NORM(...)
 #define NO_CLS(...)
 #define PATCH_NORM(...)
@@ -79,9 +80,22 @@ static const char patch_norm[] =
 #undef PATCH_NORM
     ;
 
+/* How the position tables of NaFlexViTs are resampled. */
+static const struct {
+    rvit_resample how;
+    int32_t aspect;
+    const char *names;
+} resamples[] = {
+#define PATCH_NORM(...)
+#undef NAFLEX
+#define NAFLEX(how, aspect, names) {RVIT_RESAMPLE_##how, aspect, names},
+#include "core/timm_architectures.def"
+#undef NAFLEX
+};
+
 /* Whose attention pooling reads prefix tokens too. */
 static const char prefix[] =
-#define PATCH_NORM(...)
+#define NAFLEX(...)
 #undef PREFIX
 #define PREFIX(names) names
 #include "core/timm_architectures.def"
@@ -122,6 +136,7 @@ static const struct {
 #undef MAP
 #undef REGISTERS
 #undef PREFIX
+#undef NAFLEX
 #undef PATCH_NORM
 #undef NO_CLS
 #undef NO_NORM
@@ -190,6 +205,15 @@ static void set_tokens(rvit_facts *facts, const char *name, size_t length, const
     rvit_facts_set(facts, RVIT_FACT_PATCH_NORM, find_in(patch_norm, name, length) != NULL, where);
 }
 
+static void set_resampling(rvit_facts *facts, const char *name, size_t length, const char *where)
+{
+    for (size_t i = 0; i < sizeof resamples / sizeof *resamples; i++)
+        if (find_in(resamples[i].names, name, length) != NULL) {
+            rvit_facts_set(facts, RVIT_FACT_RESAMPLE, resamples[i].how, where);
+            rvit_facts_set(facts, RVIT_FACT_ASPECT, resamples[i].aspect, where);
+        }
+}
+
 /* Attention pooling of timm's EVA class, which has heads of its own and the exact GELU and reads all rows; that of others is as their
    blocks, and reads the patches. */
 static void set_map(rvit_facts *facts, const char *name, size_t length, const char *where)
@@ -243,6 +267,7 @@ int32_t rvit_timm_name_facts(const char *name, rvit_facts *facts, const char *wh
         if (facts != NULL) {
             set_tokens(facts, name, length, where);
             set_map(facts, name, length, where);
+            set_resampling(facts, name, length, where);
         }
         if (facts != NULL && find_in(no_norm, name, length) != NULL)
             rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, where);

@@ -100,8 +100,8 @@ static int ignorable(const rvit_geometry *g, const char *name)
  * change the results. */
 static int belongs(const rvit_geometry *g, const char *name)
 {
-    static const char *const computed[] = {"embeddings.",  "patch_embed.", "pos_embed",       "norm.",     "layernorm.",
-                                           "visual.head.", "attn_pool.",   "head.attention.", "head.mlp.", "fc_norm."};
+    static const char *const computed[] = {"embeddings.",  "embeds.",    "patch_embed.",    "pos_embed", "norm.",   "layernorm.",
+                                           "visual.head.", "attn_pool.", "head.attention.", "head.mlp.", "fc_norm."};
     char blocks[RVIT_NAME_SIZE];
     snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
     if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))
@@ -198,6 +198,13 @@ static void fill_info(const rvit_geometry *g, rvit_model_info *info)
     info->final_norm = g->has[RVIT_PART_FINAL_NORM];
 }
 
+/* Whether patches are rows of (y, x, channel). Of Hugging Face's SigLIPs those of NaFlex alone have a linear layer for them. */
+static int has_patch_rows(const rvit_geometry *g)
+{
+    return rvit_geometry_flag(g, RVIT_FAMILY_GRID) ||
+           (strcmp(g->family->name, "hf-siglip") == 0 && rvit_geometry_vote(g, RVIT_ROLE_PATCH_WEIGHT, 2, 1) > 0);
+}
+
 /* Shapes of a model all of whose parts are known. */
 static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used, rvit_vit_config *config)
 {
@@ -220,6 +227,7 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
     config->mlp_norm = g->has[RVIT_PART_MLP_NORM];
     config->norm_beta = g->has[RVIT_PART_NORM_BETA];
     config->patch_bias = g->has[RVIT_PART_PATCH_BIAS];
+    config->patch_rows = has_patch_rows(g);
     config->no_table = !g->has[RVIT_PART_POSITION_TABLE];
     config->position_prefix = (int32_t)g->position_prefix;
     config->position_rows = (int32_t)g->extents[RVIT_EXTENT_POSITIONS];

@@ -15,6 +15,7 @@ typedef struct rvit_vit_config {
     int32_t measured;             /* 1: all shapes were checked; 0: there are obstacles, and info is not complete */
     int32_t layer_scale;          /* 1: its blocks scale what they add */
     int32_t qkv_bias, patch_bias; /* 0: there is none */
+    int32_t patch_rows;           /* 1: the file's patches are rows of (y, x, channel) */
     int32_t proj_bias, mlp_bias, norm_beta;
     int32_t attention_norm, mlp_norm;           /* 1: a norm before proj, before fc2 */
     int32_t cls_and_mean;                       /* 1: the head has columns for CLS row and mean */

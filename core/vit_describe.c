@@ -100,6 +100,21 @@ static rvit_status check_part(const char *path, const rvit_vit_config *config, r
     return RVIT_OK;
 }
 
+/* How the values of a patch are ordered shows in the weight's rank, where a family has both orders. */
+static rvit_status check_rows(const char *path, const rvit_vit_config *config, rvit_facts *facts)
+{
+    rvit_fact_value *rows = &facts->of[RVIT_FACT_ROWS];
+    char name[RVIT_NAME_SIZE] = "";
+    if (rows->given && (int32_t)rows->value[0] != config->patch_rows)
+        return rvit_fail(rvit_fact_wrong(rows), "%s: tensor '%s' is that of a %s, but the model has a %s in %s", path,
+                         rvit_family_name(config->family, RVIT_ROLE_PATCH_WEIGHT, 0, name),
+                         config->patch_rows ? "linear layer" : "convolution", config->patch_rows ? "convolution" : "linear layer",
+                         rows->where);
+    rows->given = 0;
+    rvit_facts_set(facts, RVIT_FACT_ROWS, config->patch_rows, weights);
+    return RVIT_OK;
+}
+
 static rvit_status check_gate(const char *path, const rvit_model_info *info, rvit_facts *facts)
 {
     rvit_fact_value *gated = &facts->of[RVIT_FACT_GATED];
@@ -263,7 +278,8 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_MAP_ACTIVATION, "the activation of the attention pooling", "--architecture"},
                   {RVIT_FACT_POOL_PREFIX, "whether the attention pooling reads the prefix tokens", "--architecture"},
                   {RVIT_FACT_POSITION, "whether positions are rotary", "--position"},
-                  {RVIT_FACT_IMAGE, "the image size", "--image-size"}};
+                  {RVIT_FACT_IMAGE, "the image size", "--image-size"},
+                  {RVIT_FACT_RESAMPLE, "how the position table is resampled", "--resample"}};
     char what[480] = "", options[180] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
@@ -299,7 +315,8 @@ static void note_features(const rvit_facts *facts, rvit_obstacles *obstacles)
         rvit_feature feature;
     } features[] = {{RVIT_FACT_BLOCK, RVIT_BLOCK_POST_NORM, RVIT_FEATURE_POST_NORM},
                     {RVIT_FACT_BLOCK, RVIT_BLOCK_PARALLEL, RVIT_FEATURE_PARALLEL},
-                    {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK}};
+                    {RVIT_FACT_BLOCK, RVIT_BLOCK_OTHER, RVIT_FEATURE_OTHER_BLOCK},
+                    {RVIT_FACT_ASPECT, 1, RVIT_FEATURE_ASPECT}};
     for (size_t i = 0; i < sizeof features / sizeof *features; i++) {
         const rvit_fact_value *f = &facts->of[features[i].fact];
         if (f->given && (int32_t)f->value[0] == features[i].value)
@@ -366,11 +383,13 @@ static void fill_info(rvit_model_info *info, const rvit_facts *facts)
     rvit_describe_pictures(info, facts);
 }
 
-/* What no file contradicts and no published model has otherwise. */
+/* What no file contradicts and no published model has otherwise. timm's NaFlexViT are resampled in several ways. */
 static void set_usual(const rvit_vit_config *config, rvit_facts *facts)
 {
     const int hf = (config->family->flags & RVIT_FAMILY_HF) != 0;
-    rvit_facts_set(facts, RVIT_FACT_RESAMPLE, hf ? RVIT_RESAMPLE_BICUBIC : RVIT_RESAMPLE_TIMM, "the code that these names belong to");
+    const rvit_resample usual = !hf ? RVIT_RESAMPLE_TIMM : config->patch_rows ? RVIT_RESAMPLE_BILINEAR_ANTIALIAS : RVIT_RESAMPLE_BICUBIC;
+    if ((config->family->flags & RVIT_FAMILY_GRID) == 0)
+        rvit_facts_set(facts, RVIT_FACT_RESAMPLE, usual, "the code that these names belong to");
     rvit_facts_set(facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, "assumed");
 }
 
@@ -410,6 +429,7 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
     int assumed = 0;
     if (config->measured) {
         RVIT_TRY(check_extents(path, info, facts));
+        RVIT_TRY(check_rows(path, config, facts));
         RVIT_TRY(check_gate(path, info, facts));
         RVIT_TRY(check_norms(path, config, facts));
         assumed = assume(config, facts);

@@ -76,7 +76,10 @@ static rvit_status infer_grid(rvit_geometry *g, int32_t n_prefix)
     rvit_family_name(g->family, RVIT_ROLE_POSITION, 0, name);
     RVIT_TRY(set_extent(g, RVIT_EXTENT_POSITIONS, rows, MAX_EXTENT, "number of positions", RVIT_ROLE_POSITION));
     int64_t choices[2] = {n_prefix, n_prefix};
-    if (rvit_geometry_flag(g, RVIT_FAMILY_FREE_REGISTERS))
+    if (rvit_geometry_flag(g, RVIT_FAMILY_GRID)) {
+        choices[0] = choices[1] = 0;
+        g->extents[RVIT_EXTENT_GRID] = rvit_integer_root(rows);
+    } else if (rvit_geometry_flag(g, RVIT_FAMILY_FREE_REGISTERS))
         choices[0] = choices[1] = n_prefix - n_registers;
     else if (!rvit_geometry_flag(g, RVIT_FAMILY_HF))
         choices[n_registers == 0] = 0;

@@ -22,6 +22,8 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_FINAL_NORM] = "final norm",
                                                    [RVIT_FACT_BLOCK] = "block",
                                                    [RVIT_FACT_RESAMPLE] = "resample",
+                                                   [RVIT_FACT_ASPECT] = "shape of the table kept",
+                                                   [RVIT_FACT_ROWS] = "channels last",
                                                    [RVIT_FACT_IMAGE] = "image",
                                                    [RVIT_FACT_INPUT] = "input",
                                                    [RVIT_FACT_MEAN] = "mean",
@@ -60,7 +62,8 @@ static const char *const norms[] = {"LayerNorm", "RMSNorm"};
 static const char *const answers[] = {"no", "yes"};
 static const char *const final_norms[] = {"none", "after the last block"};
 static const char *const blocks[] = {"unknown", "norm before", "norm after", "parallel", "of another kind"};
-static const char *const resamples[] = {"default", "bicubic", "bilinear", "bicubic, antialiased"};
+static const char *const resamples[] = {
+    "default", "bicubic", "bilinear", "bicubic, antialiased", "bilinear, antialiased", "bilinear, corners aligned", "nearest"};
 static const char *const filters[] = {"unknown", "bilinear", "bicubic", "another"};
 static const char *const fits[] = {"unknown", "shorter edge, centre crop", "squash", "longer edge, border", "another"};
 static const char *const processors[] = {"unknown", "timm's, on Pillow", "transformers', on torchvision",
@@ -86,6 +89,8 @@ static const char *const *words_of(rvit_fact fact, int32_t *out_n)
     case RVIT_FACT_CLS:
     case RVIT_FACT_POOL_PREFIX:
     case RVIT_FACT_PATCH_NORM:
+    case RVIT_FACT_ASPECT:
+    case RVIT_FACT_ROWS:
         WORDS(answers);
     case RVIT_FACT_ROPE_COORDINATES:
         WORDS(coordinates);

@@ -26,6 +26,8 @@ typedef enum rvit_fact {
     RVIT_FACT_FINAL_NORM, /* 0: there is none after the last block */
     RVIT_FACT_BLOCK,      /* rvit_block_kind */
     RVIT_FACT_RESAMPLE,   /* rvit_resample */
+    RVIT_FACT_ASPECT,     /* 1: the position table keeps its shape while it is resampled, whatever the grid's */
+    RVIT_FACT_ROWS,       /* 1: a patch is a row of (y, x, channel), not of (channel, y, x) */
     RVIT_FACT_IMAGE,      /* height, width */
     RVIT_FACT_INPUT,      /* the same from where a position table knows better */
     RVIT_FACT_MEAN,       /* of three channels */

@@ -131,12 +131,12 @@ static rvit_status rotate(const forward *f)
     args.rows = f->rows;
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
-    args.n_positions = model->info.tokens;
-    args.n_prefix = model->info.n_prefix;
+    args.n_positions = f->plan->desc.native ? (int32_t)f->plan->segments[0].rows : model->info.tokens;
+    args.n_prefix = f->plan->desc.native ? 0 : model->info.n_prefix; /* a table for each row tells which do not turn */
     args.q = f->wide;
     args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
     args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
-    args.table = model->rope_table;
+    args.table = f->plan->desc.native ? view(f, f->plan->rope_table) : model->rope_table;
     args.positions = f->positions;
     return rvit_rope(f->stream, &args);
 }
@@ -240,17 +240,17 @@ rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op)
     return op->by_launch && !f->stream->device->takes_ops ? RVIT_OK : rvit_stream_add(f->stream, op);
 }
 
-/* A norm of the spare array, which holds the embedding. */
-static rvit_status normalise_spare(const forward *f, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype, rvit_view out)
+rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, rvit_view x, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype,
+                              rvit_view out)
 {
     const rvit_model *model = f->model;
     rvit_layernorm_args args = RVIT_LAYERNORM_ARGS_INIT;
     args.dtype = model->x_dtype;
     args.out_dtype = out_dtype;
-    args.rows = f->rows;
+    args.rows = rows;
     args.dim = model->info.dim;
     args.eps = model->info.eps;
-    args.x = f->spare;
+    args.x = x;
     args.gamma = gamma;
     args.beta = beta;
     args.norm = norm_of(args.beta);
@@ -265,7 +265,7 @@ static rvit_status embed_normed(const forward *f, rvit_linear_args args)
     args.bias = model->patch_bias;
     args.out = f->spare;
     RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
-    return normalise_spare(f, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
+    return rvit_forward_norm(f, f->rows, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
 }
 
 static rvit_status embed(forward *f)
@@ -298,8 +298,8 @@ static rvit_status embed(forward *f)
     args.out = model->info.norm_pre ? f->spare : f->x;
     RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
     if (model->info.norm_pre)
-        RVIT_TRY(normalise_spare(f, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
-    return trace_x(f, 0);
+        RVIT_TRY(rvit_forward_norm(f, f->rows, f->spare, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->x));
+    return RVIT_OK;
 }
 
 static rvit_status block(forward *f, int32_t index)
@@ -375,7 +375,8 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
     rvit_forward_enter_segment(&f, 0);
-    RVIT_TRY(embed(&f));
+    RVIT_TRY(plan->desc.native ? rvit_forward_embed_native(&f) : embed(&f));
+    RVIT_TRY(trace_x(&f, 0));
     for (int32_t b = 0; b < info->depth; b++)
         RVIT_TRY(block(&f, b));
     RVIT_TRY(rvit_forward_outputs(&f));

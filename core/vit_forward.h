@@ -53,6 +53,11 @@ rvit_status rvit_forward_add_to_x(const forward *f, rvit_view input, rvit_view w
 rvit_status rvit_forward_layernorm(forward *f, rvit_view gamma, rvit_view beta, float eps, rvit_dtype out_dtype, rvit_view out);
 /* A stage after the last block has no layernorm to gather for it. */
 rvit_status rvit_forward_finish_gather(forward *f);
+/* Normalises rows of x's type from one array to another. */
+rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, rvit_view x, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype,
+                              rvit_view out);
+/* The embedding of images of any grids, to x. */
+rvit_status rvit_forward_embed_native(forward *f);
 /* The op that reads the images, or writes the logits. */
 rvit_status rvit_forward_add_outer(const forward *f, rvit_op *op);
 /* Copies to the trace, if the session has one. */

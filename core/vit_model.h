@@ -37,13 +37,15 @@ typedef struct rvit_map_weights {
 struct rvit_model {
     rvit_device *device;
     atomic_int references;
+    atomic_int native_sessions; /* those that have taken over how positions are resampled and turn */
     rvit_model_info info;
     int32_t mlp_width;                /* info.mlp_dim, padded with zeros to a multiple of 8 */
     int32_t attention_norm, mlp_norm; /* 1: blocks have them */
     rvit_dtype dtype;                 /* of weights and of the products' inputs */
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
-    rvit_view patch_weight;           /* [dim, rvit_model_patch_width] */
+    rvit_view patch_weight;           /* [dim, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
+    rvit_view row_weight;             /* the same for values in the order (y, x, channel) */
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -58,6 +60,8 @@ struct rvit_model {
     rvit_view fc_norm_gamma, fc_norm_beta;                   /* of a norm between pooling and head; absent without it */
     rvit_map_weights map;                                    /* where info.pooling is MAP */
     rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
+    int32_t trained[2];                                      /* grid of the file's position table: lines, columns */
+    rvit_rope_config rope;                                   /* where rvit_model_rotates */
     char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
 };
 
@@ -73,11 +77,33 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
 }
 
 void rvit_model_retain(rvit_model *model);
+/* What native sessions know of positions. */
+void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
+/* Reads the weights of a checkpoint of the same geometry into the model's memory. */
+rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
+
+/* Values of a patch. */
+static inline int32_t rvit_model_patch_values(const rvit_model *m)
+{
+    return m->info.channels * m->info.patch_size * m->info.patch_size;
+}
 
 /* Values of a patch, padded with zeros to a multiple of 8, which the fast GEMMs take. */
 static inline int32_t rvit_model_patch_width(const rvit_model *m)
 {
-    return (m->info.channels * m->info.patch_size * m->info.patch_size + 7) / 8 * 8;
+    return (rvit_model_patch_values(m) + 7) / 8 * 8;
+}
+
+/* Whether there is a position table. */
+static inline int rvit_model_has_table(const rvit_model *m)
+{
+    return m->info.position == RVIT_POSITION_TABLE || m->info.position == RVIT_POSITION_BOTH;
+}
+
+/* The rows of the embedding past the prefix: f32 [grid's lines, columns, dim]. */
+static inline rvit_view rvit_model_table(const rvit_model *m)
+{
+    return (rvit_view){m->embedding.buffer, m->embedding.offset + (int64_t)m->info.n_prefix * m->info.dim * 4};
 }
 
 /* Whether queries and keys are rotated. */

@@ -15,10 +15,14 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_PREDICTOR_OUT1_WEIGHT] = "out_conv.2.weight", [RVIT_ROLE_PREDICTOR_OUT1_BIAS] = "out_conv.2.bias",                 \
     [RVIT_ROLE_PREDICTOR_KEEP_WEIGHT] = "out_conv.4.weight", [RVIT_ROLE_PREDICTOR_KEEP_BIAS] = "out_conv.4.bias"
 
-#define TIMM                                                                                                                    \
+#define TIMM_EMBEDDING                                                                                                          \
     [RVIT_ROLE_CLS] = "cls_token", [RVIT_ROLE_DIST] = "dist_token", [RVIT_ROLE_POSITION] = "pos_embed",                           \
     [RVIT_ROLE_PATCH_WEIGHT] = "patch_embed.proj.weight", [RVIT_ROLE_PATCH_BIAS] = "patch_embed.proj.bias",                       \
-    [RVIT_ROLE_PATCH_NORM_GAMMA] = "patch_embed.norm.weight", [RVIT_ROLE_PATCH_NORM_BETA] = "patch_embed.norm.bias",              \
+    [RVIT_ROLE_PATCH_NORM_GAMMA] = "patch_embed.norm.weight", [RVIT_ROLE_PATCH_NORM_BETA] = "patch_embed.norm.bias"
+#define TIMM_NAFLEX_EMBEDDING                                                                                                   \
+    [RVIT_ROLE_CLS] = "embeds.cls_token", [RVIT_ROLE_REGISTERS] = "embeds.reg_token", [RVIT_ROLE_POSITION] = "embeds.pos_embed",  \
+    [RVIT_ROLE_PATCH_WEIGHT] = "embeds.proj.weight", [RVIT_ROLE_PATCH_BIAS] = "embeds.proj.bias"
+#define TIMM_BODY                                                                                                               \
     [RVIT_ROLE_NORM_PRE_GAMMA] = "norm_pre.weight", [RVIT_ROLE_NORM_PRE_BETA] = "norm_pre.bias",                                  \
     [RVIT_ROLE_NORM_GAMMA] = "norm.weight", [RVIT_ROLE_NORM_BETA] = "norm.bias",                                                  \
     [RVIT_ROLE_HEAD_WEIGHT] = "head.weight", [RVIT_ROLE_HEAD_BIAS] = "head.bias",                                                 \
@@ -37,6 +41,7 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_ATTENTION_NORM_GAMMA] = "attn.norm.weight", [RVIT_ROLE_ATTENTION_NORM_BETA] = "attn.norm.bias",                  \
     [RVIT_ROLE_MLP_NORM_GAMMA] = "mlp.norm.weight", [RVIT_ROLE_MLP_NORM_BETA] = "mlp.norm.bias",                                \
     PREDICTORS
+#define TIMM TIMM_EMBEDDING, TIMM_BODY
 
 #define HF_EMBEDDING                                                                                                                      \
     [RVIT_ROLE_CLS] = "embeddings.cls_token", [RVIT_ROLE_DIST] = "embeddings.distillation_token",                                 \
@@ -170,12 +175,14 @@ enum {
     FREE = RVIT_FAMILY_FREE_REGISTERS,
     TOWER = RVIT_FAMILY_HF | RVIT_FAMILY_FLAT,
     OPEN = RVIT_FAMILY_FLAT | RVIT_FAMILY_HEAD_TRANSPOSED | RVIT_FAMILY_PROJECTS,
-    PROJECTS = RVIT_FAMILY_PROJECTS
+    PROJECTS = RVIT_FAMILY_PROJECTS,
+    GRID = RVIT_FAMILY_GRID
 };
 
 /* The first family wins a tie in the number of recognised tensors. */
 static const rvit_family families[] = {
     {"timm", "", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_TIMM}},
+    {"naflexvit", "", "blocks.", GRID, {TIMM_NAFLEX_EMBEDDING, TIMM_BODY, QKV, FC, SCALES_TIMM}},
     {"deit3", "", "blocks.", 0, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "reg_token", SCALES_DEIT3}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV, FC, [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
     {"dinov2", "", "blocks.", FREE, {TIMM, QKV, MLP("mlp.w12", "mlp.w3"), [RVIT_ROLE_REGISTERS] = "register_tokens", SCALES_TIMM}},
@@ -256,7 +263,7 @@ static const struct {
     {"storage_tokens", 1, RVIT_FEATURE_META_NAMES},
     {"pre_logits.", 1, RVIT_FEATURE_PRE_LOGITS},
     {"patch_embed.backbone.", 1, RVIT_FEATURE_CONV_STEM},
-    {"embeds.", 1, RVIT_FEATURE_PATCH_ORDER},
+    {"embeds.pos_embed_y", 1, RVIT_FEATURE_FACTORED},
 };
 
 static void note(rvit_obstacles *obstacles, rvit_feature feature, const char *name)

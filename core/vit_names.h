@@ -96,7 +96,9 @@ enum {
     RVIT_FAMILY_FREE_REGISTERS = 4,   /* the position table has no rows for registers, but has one for CLS */
     RVIT_FAMILY_FLAT = 8,             /* the CLS token is [dim], the position table [positions, dim] */
     RVIT_FAMILY_HEAD_TRANSPOSED = 16, /* the head is [dim, n_classes] */
-    RVIT_FAMILY_PROJECTS = 32         /* the head is CLIP's projection */
+    RVIT_FAMILY_PROJECTS = 32,        /* the head is CLIP's projection */
+    RVIT_FAMILY_GRID = 64             /* the position table is [1, lines, columns, dim], without rows for prefix tokens; a patch is a row of
+                                         (y, x, channel) */
 };
 
 typedef struct rvit_family {

@@ -36,6 +36,8 @@ static int lacks_cls(const rvit_geometry *g)
         return 1;
     if (rvit_geometry_has(g, RVIT_ROLE_CLS) || rvit_geometry_has(g, RVIT_ROLE_DIST))
         return 0;
+    if (rvit_geometry_flag(g, RVIT_FAMILY_GRID))
+        return 1; /* the table has no row for it */
     const int64_t n = rvit_geometry_positions(g), n_registers = rvit_geometry_vote(g, RVIT_ROLE_REGISTERS, 3, 1);
     if (!rvit_geometry_has(g, RVIT_ROLE_POSITION))
         return n_registers > 0;

@@ -7,6 +7,7 @@
 #include "core/entry.h"
 #include "core/image_table.h"
 #include "core/vit_dense_trial.h"
+#include "core/vit_native.h"
 
 static rvit_status record(rvit_session *s)
 {
@@ -41,6 +42,7 @@ rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, 
     session->model = model;
     rvit_model_retain(model);
     session->plan = plan;
+    atomic_fetch_add(&model->native_sessions, plan->desc.native);
     session->info = (rvit_session_info)RVIT_SESSION_INFO_INIT;
     session->info.n_stages = plan->schedule.n_stages;
     const rvit_status status = build(session);
@@ -93,9 +95,11 @@ static rvit_status check_pictures_desc(const rvit_model *model, const rvit_sessi
     if (desc->max_picture_bytes == 0)
         return desc->recipe == NULL ? RVIT_OK
                                     : rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: recipe is given, but max_picture_bytes is 0");
-    if (desc->images.buffer != NULL || desc->run_views)
+    if (desc->images.buffer != NULL || desc->run_views || desc->native)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is given beside %s",
-                         desc->run_views ? "run_views" : "images");
+                         desc->native      ? "native"
+                         : desc->run_views ? "run_views"
+                                           : "images");
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(desc->max_images) + (int64_t)desc->max_images * RVIT_IMAGE_ENTRY_WORDS);
     if (desc->max_picture_bytes < least || desc->max_picture_bytes > RVIT_IMAGE_MAX_REGION)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is %lld, expected %lld..%lld",
@@ -108,8 +112,9 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
 {
     if (desc->max_images < 1 || desc->max_images > 1 << 20)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, expected 1..%d", (int)desc->max_images, 1 << 20);
+    RVIT_TRY(rvit_native_check(model, desc));
     const int64_t rows = (int64_t)desc->max_images * model->info.tokens;
-    if (rows > INT32_MAX - 1)
+    if (!desc->native && rows > INT32_MAX - 1)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_images is %d, which at %d tokens an image is more than %d rows",
                          (int)desc->max_images, (int)model->info.tokens, INT32_MAX - 1);
     RVIT_TRY(check_outputs(model, desc));
@@ -131,6 +136,8 @@ static rvit_status complete(const rvit_model *model, const rvit_session_desc *gi
     *desc = (rvit_session_desc)RVIT_SESSION_DESC_INIT;
     if (given != NULL)
         RVIT_TRY(rvit_args_copy(desc, sizeof *desc, given, "session desc"));
+    if (desc->native)
+        rvit_native_complete(model, desc);
     return check_desc(model, desc);
 }
 
@@ -199,6 +206,7 @@ void rvit_session_destroy(rvit_session *session)
     if (session->stream != session->plan->desc.stream)
         rvit_stream_destroy(session->stream);
     rvit_session_free(session);
+    atomic_fetch_sub(&model->native_sessions, session->plan->desc.native);
     rvit_session_plan_destroy(model, session->plan);
     rvit_alloc_free(&model->device->alloc, session);
     rvit_model_destroy(model);
@@ -212,16 +220,28 @@ rvit_status rvit_session_get_info(const rvit_session *session, rvit_session_info
     return rvit_args_return(out_info, &session->info, sizeof session->info, "session info");
 }
 
+/* The layout of the unpruned run, as the masks have it. */
+static const int32_t *run_layout(const rvit_session *s)
+{
+    return rvit_session_host(s, s->plan->desc.native ? s->plan->run_cu_seqlens : s->plan->host_cu_seqlens);
+}
+
+/* The masks of a stage, one image behind another. */
+static const uint8_t *mask_of(const rvit_session *s, const rvit_run_args *args, int32_t stage)
+{
+    return args->keep + (int64_t)stage * run_layout(s)[args->n_images];
+}
+
 /* Without prefix tokens a mask could leave nothing of an image. */
 static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *args)
 {
-    const int32_t tokens = s->model->info.tokens, n_stages = s->plan->schedule.n_stages;
+    const int32_t *cu = run_layout(s), n_stages = s->plan->schedule.n_stages;
     for (int32_t image = 0; image < args->n_images; image++) {
         int32_t left = 0;
-        for (int32_t t = 0; t < tokens && !left; t++) {
+        for (int32_t t = cu[image]; t < cu[image + 1] && !left; t++) {
             left = 1;
             for (int32_t i = 0; i < n_stages && left; i++)
-                left = args->keep[((int64_t)i * args->n_images + image) * tokens + t] != 0;
+                left = mask_of(s, args, i)[t] != 0;
         }
         if (!left)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep leaves no token of image %d", (int)image);
@@ -231,13 +251,13 @@ static rvit_status check_some_left(const rvit_session *s, const rvit_run_args *a
 
 static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
 {
-    const int32_t tokens = s->model->info.tokens, n_prefix = s->model->info.n_prefix;
+    const int32_t *cu = run_layout(s), n_prefix = s->model->info.n_prefix;
     if (args->keep == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep is NULL, the session prunes by a given mask");
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++)
         for (int32_t image = 0; image < args->n_images; image++)
             for (int32_t t = 0; t < n_prefix; t++)
-                if (args->keep[((int64_t)i * args->n_images + image) * tokens + t] == 0)
+                if (mask_of(s, args, i)[cu[image] + t] == 0)
                     return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: keep of stage %d drops prefix token %d of image %d", (int)i, (int)t,
                                      (int)image);
     return n_prefix > 0 ? RVIT_OK : check_some_left(s, args);
@@ -246,34 +266,46 @@ static rvit_status check_masks(const rvit_session *s, const rvit_run_args *args)
 /* A stage's mask is over the tokens that the stages before it left. */
 static void write_masks(const rvit_session *s, const rvit_run_args *args)
 {
-    const int32_t tokens = s->model->info.tokens;
+    const int32_t tokens = run_layout(s)[args->n_images];
     for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
         uint8_t *packed = rvit_session_host(s, s->plan->stages[i].keep_in);
-        for (int32_t image = 0; image < args->n_images; image++) {
-            for (int32_t t = 0; t < tokens; t++) {
-                int present = 1;
-                for (int32_t before = 0; before < i && present; before++)
-                    present = args->keep[((int64_t)before * args->n_images + image) * tokens + t] != 0;
-                if (present)
-                    *packed++ = args->keep[((int64_t)i * args->n_images + image) * tokens + t] != 0;
-            }
+        for (int32_t t = 0; t < tokens; t++) {
+            int present = 1;
+            for (int32_t before = 0; before < i && present; before++)
+                present = mask_of(s, args, before)[t] != 0;
+            if (present)
+                *packed++ = mask_of(s, args, i)[t] != 0;
         }
     }
+}
+
+/* Images, or grids and patches. */
+static rvit_status check_input(const rvit_session *s, const rvit_run_args *args)
+{
+    const int native = s->plan->desc.native;
+    if (native && args->images != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but with session desc's native patches takes its place");
+    if (!native && (args->grids != NULL || args->patches != NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but session desc's native is 0",
+                         args->grids != NULL ? "grids" : "patches");
+    return RVIT_OK;
 }
 
 static rvit_status check_views(const rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_desc *desc = &s->plan->desc;
-    if (args->images != NULL && desc->images.buffer != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but the session takes them from session desc's images");
+    const char *const input = desc->native ? "patches" : "images";
+    const int given = args->images != NULL || args->patches != NULL;
+    if (given && desc->images.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but the session takes them from session desc's images", input);
     if (!desc->run_views) {
         if (args->device_images.buffer != NULL || args->device_logits.buffer != NULL)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but session desc's run_views is 0",
                              args->device_images.buffer != NULL ? "device_images" : "device_logits");
         return RVIT_OK;
     }
-    if (args->images != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but with run_views device_images takes its place");
+    if (given)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but with run_views device_images takes its place", input);
     if (args->n_images > 0 && args->device_images.buffer == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: device_images is absent, but session desc's run_views is 1");
     if (args->n_images > 0 && (args->device_logits.buffer == NULL) != (s->model->info.n_classes == 0))
@@ -303,8 +335,11 @@ static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, i
     if (desc->fixed_batch && args->n_images != desc->max_images)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: n_images is %d, the session was created for batches of exactly %d",
                          (int)args->n_images, (int)desc->max_images);
+    RVIT_TRY(check_input(s, args));
     RVIT_TRY(check_views(s, args));
     RVIT_TRY(check_pictures(s, args));
+    if (desc->native)
+        RVIT_TRY(rvit_native_lay_out(s, args));
     if (masked && args->n_images > 0)
         RVIT_TRY(check_masks(s, args));
     if (!masked && args->keep != NULL)
@@ -319,12 +354,13 @@ static rvit_status cut_of(const rvit_session *s, const rvit_run_args *args, rvit
 {
     rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = s->patchify};
     op.patchify.images = args->device_images;
-    if (!s->plan->desc.fixed_batch)
+    const int native = s->plan->desc.native;
+    if (!s->plan->desc.fixed_batch && !native)
         op.patchify.live_images.offset += 4 * (int64_t)args->n_images;
     /* But on Vulkan the view holds no more than this run's images, and the op reads no more: checked as if the capacity were their number.
      */
     if (s->stream->device->info.backend != RVIT_BACKEND_VULKAN)
-        op.patchify.n_images = args->n_images;
+        op.patchify.n_images = native ? rvit_native_patches(s, args->n_images) : args->n_images;
     RVIT_TRY(rvit_op_check(s->stream->device, &op));
     op.patchify.n_images = s->patchify.n_images;
     *out_op = op;
@@ -395,7 +431,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     const rvit_session_desc *desc = &plan->desc;
     const int masked = plan->schedule.n_stages > 0 && plan->schedule.select == RVIT_SELECT_MASK;
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
-    const int hands_over = masked || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
+    const int hands_over = masked || desc->native || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
     if (session->pending && hands_over)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_enqueue: the run before has not been waited for");
     RVIT_TRY(check_run(session, &args, masked));
@@ -408,6 +444,8 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
     if (desc->max_picture_bytes > 0)
         RVIT_TRY(write_pictures(session, &args));
+    if (desc->native)
+        rvit_native_hand_over(session, &args);
     if (masked)
         write_masks(session, &args);
     RVIT_TRY(launch(session, &args));

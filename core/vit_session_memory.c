@@ -40,6 +40,9 @@ static rvit_status write_tables(const rvit_session *s)
     if (plan->tables.size == 0)
         return RVIT_OK;
     int32_t *live_counts = rvit_session_host(s, plan->live_counts);
+    float *frequencies = rvit_session_host(s, plan->frequencies);
+    if (frequencies != NULL)
+        RVIT_TRY(rvit_rope_frequencies(s->model->rope.coordinates, s->model->rope.base, s->model->info.head_dim, frequencies));
     for (int32_t n = 0; live_counts != NULL && n <= plan->desc.max_images; n++)
         live_counts[n] = n;
     int32_t *anchor_counts = rvit_session_host(s, plan->anchor_counts);
@@ -73,7 +76,7 @@ rvit_status rvit_session_allocate(rvit_session *s)
     RVIT_TRY(create_places(s));
     int32_t *cu_seqlens = rvit_session_host(s, plan->host_cu_seqlens);
     for (int32_t i = 0; i <= plan->desc.max_images; i++)
-        cu_seqlens[i] = i * s->model->info.tokens;
+        cu_seqlens[i] = plan->desc.native ? 0 : i * s->model->info.tokens;
     for (int32_t i = 0; i < plan->schedule.n_stages; i++) {
         int32_t *error = rvit_session_host(s, plan->stages[i].error);
         if (error != NULL)

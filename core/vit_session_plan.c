@@ -4,6 +4,7 @@
 #include "core/args.h"
 #include "core/images.h"
 #include "core/status.h"
+#include "core/vit_native.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
 {
@@ -85,9 +86,15 @@ static int64_t layout(const rvit_session_plan *p)
 }
 
 /* Whether the embedding goes through the spare array. */
-static int embeds_twice(const rvit_model *m)
+static int embeds_twice(const rvit_session_plan *p, const rvit_model *m)
 {
-    return m->info.norm_pre || m->unit_weight.buffer != NULL;
+    return m->info.norm_pre || m->unit_weight.buffer != NULL || p->desc.native;
+}
+
+/* Whether each row of the batch has a line in the table of rotary positions. */
+static int turns(const rvit_session_plan *p, const rvit_model *m)
+{
+    return p->desc.native && rvit_model_rotates(m);
 }
 
 static int gives(const rvit_session_plan *p, rvit_output output)
@@ -105,9 +112,12 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
     return (int64_t)p->desc.max_images * (m->info.pooling == RVIT_POOLING_CLS_MEAN ? 2 : 1);
 }
 
-static int64_t pixels(const rvit_model *m)
+/* Of what a run is given. */
+static int64_t pixels(const rvit_session_plan *p, const rvit_model *m)
 {
-    return (int64_t)m->info.channels * m->info.image_height * m->info.image_width;
+    if (p->desc.native)
+        return p->segments[0].rows * rvit_model_patch_values(m);
+    return (int64_t)p->desc.max_images * m->info.channels * m->info.image_height * m->info.image_width;
 }
 
 static int takes_pictures(const rvit_session_plan *p)
@@ -194,11 +204,31 @@ static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *c
     return len;
 }
 
+/* How many rows a stage leaves at most, and in *out_len how many tokens of an image, where images have lengths of their own. With f(n) what
+   is left of n tokens, the rows are the sum of f over the images: below slope times the tokens, plus for each image what f is above that.
+ */
+static int64_t rows_left(const rvit_prune_schedule *schedule, const int32_t *counts, int32_t n_prefix, int64_t n_images,
+                         const rvit_segment *before, int32_t *out_len)
+{
+    int32_t exact, most = 0;
+    int64_t above = 0;
+    const int64_t longest = before->max_len, slope = tokens_left(schedule, counts, n_prefix, before->max_len, &exact);
+    for (int32_t n = 1; n <= before->max_len; n++) {
+        const int32_t left = tokens_left(schedule, counts, n_prefix, n, &exact);
+        most = left > most ? left : most;
+        above = longest * left - slope * n > above ? longest * left - slope * n : above;
+    }
+    const int64_t by_tokens = (slope * before->rows + n_images * above) / longest, by_images = n_images * most;
+    int64_t rows = before->rows < by_tokens ? before->rows : by_tokens;
+    *out_len = most;
+    return rows < by_images ? rows : by_images;
+}
+
 /* With a fixed batch the host knows how many rows there are, as long as stages are exact; and where they are nearly as many as there can
    be, a dense product over all of them pays. */
-static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int32_t exact)
+static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_t len, int64_t most_rows, int32_t exact)
 {
-    rvit_segment segment = {.max_len = len, .rows = (int64_t)p->desc.max_images * len, .reads_live = 1, .spare_rows = 1};
+    rvit_segment segment = {.max_len = len, .rows = most_rows, .reads_live = 1, .spare_rows = 1};
     if (p->desc.fixed_batch) {
         segment.reads_live = !exact;
         segment.spare_rows = index > 0 && p->schedule.select != RVIT_SELECT_TOP_K;
@@ -208,19 +238,32 @@ static rvit_segment segment_of(const rvit_session_plan *p, int32_t index, int32_
     return segment;
 }
 
+/* Tokens of an image before the first stage, at most. */
+static int32_t unpruned_len(const rvit_model *m, const rvit_session_desc *desc)
+{
+    return desc->native ? desc->max_len : m->info.tokens;
+}
+
 /* Capacities follow from the schedule alone. */
 static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 {
-    int32_t len = m->info.tokens, exact = 1, *next_table = (void *)&p->stages[p->schedule.n_stages];
-    p->segments[0] = segment_of(p, 0, len, exact);
+    const int32_t longest = unpruned_len(m, &p->desc);
+    int32_t len = longest, exact = 1, *next_table = (void *)&p->stages[p->schedule.n_stages];
+    int64_t most_rows = p->desc.native ? p->desc.max_tokens : (int64_t)p->desc.max_images * len;
+    p->segments[0] = segment_of(p, 0, len, most_rows, exact);
     for (int32_t i = 0; i < p->schedule.n_stages; i++) {
         if (ranks(p)) {
             RVIT_TRY(rvit_prune_counts(&p->schedule, i, len, next_table));
             p->stages[i].count_table = next_table;
-            next_table += m->info.tokens + 1;
+            next_table += longest + 1;
         }
-        len = tokens_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, len, &exact);
-        p->segments[i + 1] = segment_of(p, i + 1, len, exact);
+        if (p->desc.native) {
+            most_rows = rows_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, p->desc.max_images, &p->segments[i], &len);
+        } else {
+            len = tokens_left(&p->schedule, p->stages[i].count_table, m->info.n_prefix, len, &exact);
+            most_rows = (int64_t)p->desc.max_images * len;
+        }
+        p->segments[i + 1] = segment_of(p, i + 1, len, most_rows, exact);
     }
     return RVIT_OK;
 }
@@ -346,9 +389,13 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
 {
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
+    if (desc->native) {
+        RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
+        schedule.n_patches = 0; /* each image has its own */
+    }
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
-    const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)model->info.tokens + 1) * sizeof(int32_t) : 0;
+    const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;
     const size_t size = sizeof(rvit_session_plan) + (size_t)schedule.n_stages * (sizeof(rvit_stage_plan) + table_size);
     rvit_session_plan *plan = rvit_alloc_new(&model->device->alloc, size);
     if (plan == NULL)

@@ -35,6 +35,13 @@ static const int32_t *cu_seqlens_of(const rvit_session *s, int32_t stage)
     return rvit_session_host(s, stage < 0 ? s->plan->host_cu_seqlens : s->plan->stages[stage].cu_seqlens);
 }
 
+/* Of the unpruned image. */
+static int32_t tokens_of(const rvit_session *s, int32_t image)
+{
+    const int32_t *cu = cu_seqlens_of(s, -1);
+    return cu[image + 1] - cu[image];
+}
+
 const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage)
 {
     if (!has_stage(session, stage))
@@ -161,7 +168,7 @@ rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_
     if (kept == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_mask: there is no result of stage %d, image %d", (int)stage, (int)image);
     const int32_t *cu = cu_seqlens_of(session, stage);
-    memset(out_mask, 0, (size_t)session->model->info.tokens);
+    memset(out_mask, 0, (size_t)tokens_of(session, image));
     for (int32_t row = 0; row < cu[image + 1] - cu[image]; row++)
         if (kept[row] >= 0)
             out_mask[kept[row]] = 1;
@@ -190,17 +197,18 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_grid: there is no result of image %d", (int)image);
     const rvit_model_info *info = &session->model->info;
     /* For each token, the row it is in: first of the unpruned image, then after each stage. */
-    int32_t *row = rvit_session_host(session, session->plan->token_row), *to = row + info->tokens;
-    for (int32_t t = 0; t < info->tokens; t++)
+    const int32_t tokens = tokens_of(session, image);
+    int32_t *row = rvit_session_host(session, session->plan->token_row), *to = row + tokens;
+    for (int32_t t = 0; t < tokens; t++)
         row[t] = t;
     for (int32_t i = 0; i < session->plan->schedule.n_stages; i++) {
         follow(session, i, image, note_row, to);
-        for (int32_t t = 0; t < info->tokens; t++)
+        for (int32_t t = 0; t < tokens; t++)
             row[t] = row[t] < 0 ? -1 : to[row[t]];
     }
     const int32_t begin = cu_seqlens_of(session, session->plan->schedule.n_stages - 1)[image];
     const float *features = rvit_session_features(session) + (int64_t)begin * info->dim;
-    for (int32_t t = info->n_prefix; t < info->tokens; t++) {
+    for (int32_t t = info->n_prefix; t < tokens; t++) {
         float *out = out_grid + (int64_t)(t - info->n_prefix) * info->dim;
         if (row[t] >= 0)
             memcpy(out, features + (int64_t)row[t] * info->dim, (size_t)info->dim * sizeof *out);
@@ -302,7 +310,7 @@ const int32_t *rvit_session_counts(const rvit_session *session, int32_t stage)
 
 static int64_t rows_of(const rvit_session *s, int32_t stage)
 {
-    return stage < 0 ? (int64_t)s->n_images * s->model->info.tokens : cu_seqlens_of(s, stage)[s->plan->desc.max_images];
+    return cu_seqlens_of(s, stage)[stage < 0 ? s->n_images : s->plan->desc.max_images];
 }
 
 rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data, rvit_dtype *out_dtype,

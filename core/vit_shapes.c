@@ -103,6 +103,8 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
 static const role_shape flat_patch_weight = OF2(ALWAYS, DIM, PATCH_VALUES);
 /* Of families that are RVIT_FAMILY_FLAT, RVIT_FAMILY_HEAD_TRANSPOSED. */
 static const role_shape flat_cls = OF1(ALWAYS, DIM), flat_position = OF2(ALWAYS, POSITIONS, DIM);
+/* Of families that are RVIT_FAMILY_GRID. */
+static const role_shape grid_position = OF4(POSITION_TABLE, ONE, GRID, GRID, DIM);
 static const role_shape transposed_head = OF2(HEAD, HEAD_IN, CLASSES);
 
 enum {
@@ -148,6 +150,10 @@ int64_t rvit_geometry_vote(const rvit_geometry *g, rvit_role role, int32_t rank,
 
 int64_t rvit_geometry_positions(const rvit_geometry *g)
 {
+    if (rvit_geometry_flag(g, RVIT_FAMILY_GRID)) {
+        const int64_t edge = rvit_geometry_vote(g, RVIT_ROLE_POSITION, 4, 1);
+        return edge < 0 || edge > 1 << 15 ? edge : edge * edge;
+    }
     return rvit_geometry_flag(g, RVIT_FAMILY_FLAT) ? rvit_geometry_vote(g, RVIT_ROLE_POSITION, 2, 0)
                                                    : rvit_geometry_vote(g, RVIT_ROLE_POSITION, 3, 1);
 }
@@ -170,6 +176,8 @@ int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_
     const role_shape *wanted = role == RVIT_ROLE_PATCH_WEIGHT && tensor->rank == 2 ? &flat_patch_weight : &shapes[role];
     if (rvit_geometry_flag(g, RVIT_FAMILY_FLAT) && (role == RVIT_ROLE_CLS || role == RVIT_ROLE_POSITION))
         wanted = role == RVIT_ROLE_CLS ? &flat_cls : &flat_position;
+    if (rvit_geometry_flag(g, RVIT_FAMILY_GRID) && role == RVIT_ROLE_POSITION)
+        wanted = &grid_position;
     if (rvit_geometry_flag(g, RVIT_FAMILY_HEAD_TRANSPOSED) && role == RVIT_ROLE_HEAD_WEIGHT)
         wanted = &transposed_head;
     int same = tensor->rank == wanted->rank;

@@ -11,6 +11,7 @@ typedef enum rvit_extent {
     RVIT_EXTENT_TWO,
     RVIT_EXTENT_REGISTERS,
     RVIT_EXTENT_POSITIONS,
+    RVIT_EXTENT_GRID, /* an edge of a position table that is a grid */
     RVIT_EXTENT_CHANNELS,
     RVIT_EXTENT_PATCH,
     RVIT_EXTENT_PATCH_VALUES, /* channels * patch^2 */

@@ -307,6 +307,29 @@ static rvit_status load_block(loader *l, int32_t b)
     return load_mlp(l, b, w);
 }
 
+/* The weight of the patches, for values in the order (y, x, channel) or (channel, y, x), whichever the file's has. */
+static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view *view)
+{
+    const rvit_model *model = l->model;
+    const int64_t dim = model->info.dim, channels = model->info.channels, width = rvit_model_patch_width(model);
+    const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, patch = channels * area;
+    const int32_t stored_last = l->checkpoint->config.patch_rows;
+    if (channels_last == stored_last)
+        return load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, patch}, (int64_t[]){dim, width}, model->dtype, view);
+    RVIT_TRY(place(l, dim * width, model->dtype, view));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * patch, l->more));
+    memset(l->values, 0, (size_t)(dim * width) * sizeof *l->values);
+    for (int64_t row = 0; row < dim; row++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < area; i++) {
+                const int64_t first = c * area + i, last = i * channels + c;
+                l->values[row * width + (channels_last ? last : first)] = l->more[row * patch + (stored_last ? last : first)];
+            }
+    return write(l, dim * width, model->dtype, *view);
+}
+
 static rvit_status load_embedding(loader *l)
 {
     rvit_model *model = l->model;
@@ -583,10 +606,9 @@ static rvit_status walk(loader *l)
 {
     rvit_model *model = l->model;
     const rvit_model_info *info = &model->info;
-    const int64_t patch = (int64_t)info->channels * info->patch_size * info->patch_size;
     l->size = 0;
-    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){info->dim, patch}, (int64_t[]){info->dim, rvit_model_patch_width(model)},
-                         model->dtype, &model->patch_weight));
+    RVIT_TRY(load_patch_weight(l, 0, &model->patch_weight));
+    RVIT_TRY(load_patch_weight(l, 1, &model->row_weight));
     RVIT_TRY(load_embedding(l));
     RVIT_TRY(load_patch_norm(l));
     RVIT_TRY(load_rope_table(l));
@@ -665,60 +687,15 @@ static rvit_status check_dtype(const rvit_device *device, rvit_dtype dtype)
     return RVIT_OK;
 }
 
-/* What sessions have taken for granted. */
-static rvit_status check_same(const rvit_model_info *model, const rvit_model_info *other)
+void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
-#define FIELD(name)                     \
-    {                                   \
-#name, model->name, other->name \
-    }
-    const struct {
-        const char *name;
-        int64_t model, other;
-    } fields[] = {FIELD(image_size),   FIELD(patch_size),  FIELD(channels),  FIELD(dim),          FIELD(n_heads),     FIELD(depth),
-                  FIELD(mlp_dim),      FIELD(n_prefix),    FIELD(n_classes), FIELD(distilled),    FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),     FIELD(activation),  FIELD(rms_norm),  FIELD(position),     FIELD(pooling),     FIELD(final_norm),
-                  FIELD(image_height), FIELD(image_width), FIELD(gated),     FIELD(embedding_dim)};
-#undef FIELD
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (fields[i].model != fields[i].other)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of the checkpoint is %lld, of the model %lld", fields[i].name,
-                             (long long)fields[i].other, (long long)fields[i].model);
-    if (model->eps != other->eps)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: eps of the checkpoint is %g, of the model %g", (double)other->eps,
-                         (double)model->eps);
-    return RVIT_OK;
+    memcpy(model->trained, checkpoint->config.trained, sizeof model->trained);
+    model->rope = checkpoint->config.rope;
+    model->info.resample = checkpoint->config.info.resample;
 }
 
-/* Parts around the blocks that the info does not tell. */
-static rvit_status check_same_parts(const rvit_model *model, const rvit_vit_config *config)
+rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
-    const int maps = model->info.pooling == RVIT_POOLING_MAP;
-    const struct {
-        const char *name;
-        int32_t model, other;
-    } parts[] = {{"fc_norm", model->fc_norm_gamma.buffer != NULL, config->fc_norm},
-                 {"the norm of the patches", model->unit_weight.buffer != NULL, config->patch_norm},
-                 {"the MLP width of the attention pooling", model->map.mlp_dim, maps ? config->map_mlp : 0},
-                 {"the number of heads of the attention pooling", model->map.n_heads, maps ? config->map_heads : 0},
-                 {"the activation of the attention pooling", (int32_t)model->map.activation, maps ? (int32_t)config->map_activation : 0}};
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].model != parts[i].other)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: %s of the checkpoint is %d, of the model %d", parts[i].name,
-                             (int)parts[i].other, (int)parts[i].model);
-    return RVIT_OK;
-}
-
-rvit_status rvit_model_update(rvit_model *model, const rvit_checkpoint *checkpoint)
-{
-    RVIT_ENTRY;
-    if (model == NULL || checkpoint == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: model or checkpoint is NULL");
-    RVIT_TRY(check_runs(checkpoint));
-    RVIT_TRY(check_same(&model->info, &checkpoint->config.info));
-    if (model->attention_norm != checkpoint->config.attention_norm || model->mlp_norm != checkpoint->config.mlp_norm)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other norms inside its blocks than the model");
-    RVIT_TRY(check_same_parts(model, &checkpoint->config));
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
@@ -741,11 +718,13 @@ rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkp
     model->device = device;
     rvit_device_retain(device);
     atomic_init(&model->references, 1);
+    atomic_init(&model->native_sessions, 0);
     model->info = checkpoint->config.info;
     memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
     model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
     model->attention_norm = checkpoint->config.attention_norm;
     model->mlp_norm = checkpoint->config.mlp_norm;
+    rvit_model_take_positions(model, checkpoint);
     model->dtype = desc.dtype;
     /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
     model->x_dtype = RVIT_F32;

@@ -92,9 +92,11 @@ static void families(void **state)
     static const struct {
         const char *config, *tensors[12], *words[6];
     } cases[] = {
-        {"{\"architecture\":\"naflexvit_base_patch16_siglip\"}",
-         {"embeds.proj.weight", "embeds.pos_embed", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "norm.weight"},
-         {"patches as rows of (y, x, channel), which is not supported (tensor 'embeds."}},
+        {"{\"architecture\":\"naflexvit_base_patch16_parfac_gap\"}",
+         {"embeds.proj.weight", "embeds.proj.bias", "embeds.reg_token", "embeds.pos_embed_y", "embeds.pos_embed_x", "blocks.0.norm1.weight",
+          "blocks.0.attn.qkv.weight", "fc_norm.weight"},
+         {"position tables of lines and columns apart, which is not supported (tensor 'embeds.pos_embed_y')",
+          "a position table that keeps its shape, whatever the shape of images, which is not supported (config.json: architecture"}},
         {"{\"architecture\":\"vit_small_patch16_rope_mixed_224\"}",
          {"cls_token", "patch_embed.proj.weight", "rope.freqs", "blocks.0.norm1.weight", "blocks.0.attn.qkv.weight", "norm.weight"},
          {"rotary positions with learned frequencies, which is not supported (tensor 'rope.freqs')"}},

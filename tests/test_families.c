@@ -305,7 +305,7 @@ static void bad_descs(void **state)
         {40, 0, 0, "image_size is 40, expected a multiple of the patch size 16"},
         {-16, 0, 0, "image_size is -16"},
         {1 << 15, 0, 0, "image_size is 32768"},
-        {0, 4, 0, "resample is 4"},
+        {0, 7, 0, "resample is 7"},
         {0, -1, 0, "resample is -1"},
         {0, 0, -1e-6f, "eps is -1e-06"},
         {0, 0, NAN, "eps is"},

@@ -6,7 +6,7 @@
 #include "core/pos_embed.h"
 #include "core/rope_table.h"
 
-static const rvit_resample ways[] = {RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_BILINEAR};
+static const rvit_resample ways[] = {RVIT_RESAMPLE_TIMM, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_BILINEAR, RVIT_RESAMPLE_BILINEAR_ANTIALIAS};
 
 static void weight_vectors(void **state)
 {
@@ -38,6 +38,11 @@ static void weight_vectors(void **state)
         {.how = RVIT_RESAMPLE_TIMM, .n_in = 14, .n_out = 24, .n = 2, .weights = {1.0777414, -0.0777414}},
         {.how = RVIT_RESAMPLE_BICUBIC, .n_in = 14, .n_out = 24, .row = 1, .n = 3, .weights = {0.6396484, 0.4262695, -0.0659180}},
         {.how = RVIT_RESAMPLE_TIMM, .n_in = 14, .n_out = 24, .row = 1, .n = 3, .weights = {0.6778890, 0.3630573, -0.0409463}},
+        {.how = RVIT_RESAMPLE_BILINEAR_ANTIALIAS, .n_in = 4, .n_out = 2, .n = 3, .weights = {3.0 / 7, 3.0 / 7, 1.0 / 7}},
+        {.how = RVIT_RESAMPLE_BILINEAR_ANTIALIAS, .n_in = 4, .n_out = 3, .n = 2, .weights = {0.7, 0.3}},
+        {.how = RVIT_RESAMPLE_BILINEAR_ANTIALIAS, .n_in = 4, .n_out = 3, .row = 1, .n = 3, .weights = {0, 0.5, 0.5}},
+        {.how = RVIT_RESAMPLE_BILINEAR_ANTIALIAS, .n_in = 3, .n_out = 2, .n = 2, .weights = {0.625, 0.375}},
+        {.how = RVIT_RESAMPLE_BILINEAR_ANTIALIAS, .n_in = 2, .n_out = 3, .n = 2, .weights = {1, 0}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         double weights[14 * 24];
@@ -55,10 +60,10 @@ static void grid_vectors(void **state)
 {
     (void)state;
     static const float table[] = {0, 1, 2, 3};
-    static const double corners[] = {0.197368421, 0.260416667, 0};
+    static const double corners[] = {0.197368421, 0.260416667, 0, 0};
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, NULL);
-    for (int w = 0; w < 3; w++) {
+    for (int w = 0; w < 4; w++) {
         float out[9];
         assert_int_equal(rvit_resample_grid(&alloc, ways[w], table, 2, 3, 1, out), RVIT_OK);
         assert_true(fabs(out[0] + corners[w]) < 1e-6);
@@ -79,7 +84,7 @@ static void laws(void **state)
     static const int32_t sizes[][2] = {{1, 1}, {1, 5}, {5, 1}, {2, 40}, {40, 2}, {14, 24}, {24, 14}, {37, 16}, {7, 14}, {14, 7}, {13, 14}};
     rvit_alloc alloc;
     rvit_alloc_init(&alloc, NULL);
-    for (int w = 0; w < 3; w++)
+    for (int w = 0; w < 4; w++)
         for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
             const int32_t n = sizes[s][0], m = sizes[s][1];
             double weights[MOST * MOST];

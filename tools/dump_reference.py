@@ -18,7 +18,8 @@ Needs torch, numpy, safetensors and the library in question from PyPI; for the t
       prints the largest differences. Takes some minutes and 6 GB of memory; the files go to a temporary folder, or to DIR and stay.
 
 How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) / 1024, where mix is the finaliser of splitmix64. The k-th
-tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i).
+tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i). Of images
+of grids of their own that is the order of their patches, each in the order (y, x, channel).
 """
 import argparse
 import copy
@@ -30,6 +31,7 @@ import sys
 import tempfile
 
 import reference_model
+import reference_pruned
 
 
 def arguments():
@@ -114,19 +116,58 @@ def images_of(n, size, channels=3):
     return torch.from_numpy(numpy.stack(values)).reshape(n, channels, height, width).double()
 
 
+def patches_of(grids, patch_size, channels=3):
+    """For each image [lines * columns, patch_size^2 * channels], a patch in the order (y, x, channel)."""
+    width = patch_size * patch_size * channels
+    return [torch.from_numpy(2 * noise(IMAGE_STREAM + i, h * w * width)).reshape(h * w, width).double() for i, (h, w) in enumerate(grids)]
+
+
+def picture_of(patches, grid, patch_size):
+    """The image [1, channels, height, width] that these are the patches of."""
+    cut = patches.reshape(*grid, patch_size, patch_size, -1)
+    return cut.permute(4, 0, 2, 1, 3).reshape(1, -1, grid[0] * patch_size, grid[1] * patch_size)
+
+
+def padded(patches, grids):
+    """Patches of several images as one tensor, with a mask of those that are there."""
+    most = max(len(p) for p in patches)
+    rows = torch.stack([torch.nn.functional.pad(p, (0, 0, 0, most - len(p))) for p in patches])
+    return rows, torch.tensor([[j < h * w for j in range(most)] for h, w in grids])
+
+
 class Dump:
     """A model to be: shapes (name -> shape, as a checkpoint has them), trained_size, build(tensors, images), which makes it in float64, and
     run(model, images)."""
 
     features = False
     config = None
+    grids = ()  # of native resolution: lines and columns of each image
+    prunes = ()  # what to prune by, as rvit_prune_desc has it: policy, blocks, keep, merges
 
     def __init__(self, name, source, n_images=2, dtype="F32", run_at=0, resample=OWN):
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
+    def native(self, *grids, prunes=()):
+        self.grids, self.prunes, self.n_images = grids, prunes, len(grids)
+        return self
+
+    def run_grids(self, tensors, dtype):
+        """Each image by itself."""
+        rows = []
+        for patches, grid in zip(patches_of(self.grids, self.patch_size), self.grids):
+            picture = picture_of(patches, grid, self.patch_size)
+            rows.append(self.run(self.build(tensors, picture).to(dtype), picture.to(dtype)))
+        return torch.cat(rows)
+
     def evaluate(self, tensors):
         """The outputs in float64, and the largest errors of the model itself, turned to 16 bits."""
+        if self.grids:
+            tensors = {key: value.double() for key, value in tensors.items()}
+            with torch.no_grad():
+                outputs = self.run_grids(tensors, torch.float64)
+                return outputs, {name: float(f"{(self.run_grids(tensors, dtype).double() - outputs).abs().max():.3g}")
+                                 for name, dtype in NARROW.items()}
         images = images_of(self.n_images, self.run_at or self.trained_size)
         with torch.no_grad():
             model = self.build({k: v.double() for k, v in tensors.items()}, images)
@@ -143,6 +184,11 @@ class Dump:
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
         text["config"] = self.config
         text["torch_errors"] = errors
+        if self.grids:
+            text["grids"] = self.grids
+        if self.prunes:
+            with torch.no_grad():
+                text["pruned"] = [{**prune, "outputs": self.run_pruned(tensors, prune)} for prune in self.prunes]
         text["outputs"] = outputs.double().tolist()
         return text
 
@@ -168,7 +214,7 @@ class Timm(Dump):
         super().__init__(name, f"timm {timm.__version__}, torch {torch.__version__}", n_images, dtype, run_at, resample)
         self.arch, self.rename, self.kwargs = arch, rename, kwargs
         model = self.create()
-        size = model.patch_embed.img_size
+        self.patch_size, size = model.patch_embed.patch_size[0], model.patch_embed.img_size
         self.trained_size = size[0] if size[0] == size[1] else tuple(size)
         self.features = model.num_classes == 0 and model.global_pool != "map"
         self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
@@ -198,10 +244,31 @@ class Timm(Dump):
         return model.forward_features(images)[:, 0] if self.features else model(images)
 
 
-CONFIGS = ("ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip", "Aimv2Vision",
+class TimmNaFlex(Timm):
+    """timm's NaFlexViT: all images in one padded batch."""
+
+    def __init__(self, name, arch, **kwargs):
+        Dump.__init__(self, name, f"timm {timm.__version__}, torch {torch.__version__}")
+        self.arch, self.kwargs = arch, kwargs
+        model = self.create()
+        self.patch_size = model.embeds.patch_size[0]
+        self.config = {"architecture": arch, "num_classes": model.num_classes, "model_args": kwargs}
+        self.shapes = {key: tuple(value.shape) for key, value in model.state_dict().items()}
+
+    def run_grids(self, tensors, dtype):
+        model = self.create().double()
+        model.load_state_dict(tensors)
+        rows, valid = padded(patches_of(self.grids, self.patch_size), self.grids)
+        cells = torch.zeros((*valid.shape, 2), dtype=torch.int64)
+        for i, (height, width) in enumerate(self.grids):
+            cells[i, : height * width] = torch.tensor([(y, x) for y in range(height) for x in range(width)])
+        return model.to(dtype)({"patches": rows.to(dtype), "patch_coord": cells, "patch_valid": valid})
+
+
+CONFIGS = ("Siglip2Vision", "Siglip2", "ViT", "DeiT", "Dinov2WithRegisters", "Dinov2", "DINOv3ViT", "CLIPVision", "CLIP", "SiglipVision", "Siglip", "Aimv2Vision",
            "Aimv2")
-JOINT = ("CLIPModel", "SiglipModel", "Aimv2Model")  # image and text
-POOLED = ("SiglipVisionModel", "Aimv2VisionModel")  # give a pooled vector, unless they have no head
+JOINT = ("CLIPModel", "SiglipModel", "Siglip2Model", "Aimv2Model")  # image and text
+POOLED = ("SiglipVisionModel", "Siglip2VisionModel", "Aimv2VisionModel")  # give a pooled vector, unless they have no head
 
 
 class HuggingFace(Dump):
@@ -213,8 +280,8 @@ class HuggingFace(Dump):
         config = next(getattr(transformers, f"{name}Config") for name in CONFIGS if kind.startswith(name))
         self.kind, self.shard_size, self.memory = getattr(transformers, kind), shard_size, memory
         self.model_config = config(**kwargs)
-        self.trained_size = getattr(self.model_config, "vision_config", self.model_config).image_size
         vision = getattr(self.model_config, "vision_config", self.model_config)
+        self.trained_size, self.patch_size = getattr(vision, "image_size", None), vision.patch_size
         self.pooled = kind in POOLED and getattr(vision, "vision_use_head", True) and getattr(vision, "use_head", True)
         self.features = kind.endswith("Model") and not self.pooled and kind not in JOINT
         with tempfile.TemporaryDirectory() as folder:
@@ -246,7 +313,7 @@ class HuggingFace(Dump):
     def run(self, model, images):
         # DINOv2's always do, AIMv2's never.
         kind = self.kind.__name__
-        choice = {} if "dino" in kind.lower() or "Aimv2" in kind else {"interpolate_pos_encoding": bool(self.run_at)}
+        choice = {} if "dino" in kind.lower() or "Aimv2" in kind else {"interpolate_pos_encoding": bool(self.run_at or self.grids)}
         if kind in JOINT:
             return model.get_image_features(images, **choice).pooler_output
         out = model(images, **choice)
@@ -262,6 +329,24 @@ class HuggingFace(Dump):
         index = folder / "model.safetensors.index.json"
         assert index.exists() == bool(self.shard_size)
         return index if self.shard_size else folder / "model.safetensors"
+
+
+class HuggingFaceNaFlex(HuggingFace):
+    """SigLIP2 of NaFlex: all images in one padded batch."""
+
+    def run_grids(self, tensors, dtype):
+        rows, valid = padded(patches_of(self.grids, self.patch_size), self.grids)
+        given = {"pixel_values": rows.to(dtype), "pixel_attention_mask": valid.int(), "spatial_shapes": torch.tensor(self.grids)}
+        model = self.load(tensors).to(dtype)
+        if self.kind.__name__ in JOINT:
+            return model.get_image_features(**given).pooler_output
+        out = model(**given)
+        return out.pooler_output if self.pooled else out.logits
+
+    def run_pruned(self, tensors, prune):
+        model = self.load({key: value.double() for key, value in tensors.items()})
+        images = zip(patches_of(self.grids, self.patch_size), self.grids)
+        return [reference_pruned.siglip2(model, patches, grid, prune) for patches, grid in images]
 
 
 class OpenClip(Timm):
@@ -347,7 +432,25 @@ def small_models():
             "max_position_embeddings": 3}
     aimv2 = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 86, "image_size": 56,
              "patch_size": 14}
+    naflex = {**clip_64, "patch_size": 4, "num_patches": 25}
+    naflex.pop("image_size")
+    naflex_small = {"patch_size": 4, "pos_embed_grid_size": [5, 5], **small, "num_heads": 2}
+    prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
+              {"policy": "tome", "blocks": [0, 1], "merges": 3})
     return [
+        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).native((2, 7), (5, 5), (8, 3), (1, 1), (6, 9), prunes=prunes),
+        HuggingFaceNaFlex("naflex_siglip2_joint", "Siglip2Model", text_config={**text, "projection_size": 64}, vision_config=naflex
+                          ).native((3, 4), (7, 6)),
+        HuggingFaceNaFlex("naflex_siglip2_classifier", "Siglip2ForImageClassification", vision_config=naflex, num_labels=10
+                          ).native((3, 4), (7, 6)),
+        TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
+        TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
+        Timm("native_timm_distilled", "deit_tiny_distilled_patch16_224", img_size=64, **small).native((2, 3), (4, 4), (6, 5)),
+        Timm("native_timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}).native((2, 3), (4, 4), (5, 3)),
+        HuggingFace("native_hf_vit", "ViTForImageClassification", **hf).native((2, 3), (3, 3), (5, 4)),
+        HuggingFace("native_hf_clip", "CLIPVisionModelWithProjection", projection_dim=24, **clip_64).native((2, 3), (3, 3), (5, 4)),
+        HuggingFace("native_hf_dinov2", "Dinov2WithRegistersModel", num_register_tokens=3, **dinov2).native((2, 3), (4, 4), (6, 5)),
+        HuggingFace("native_hf_dinov3", "DINOv3ViTModel", num_register_tokens=3, **dinov3).native((2, 3), (4, 4), (6, 5)),
         Timm("timm_plain", "deit_tiny_patch16_224", img_size=64, num_classes=10, **larger),
         Timm("timm_distilled", "deit_tiny_distilled_patch16_224", dtype="F16", img_size=64, **small),
         Timm("timm_patch32", "vit_base_patch32_224", dtype="BF16", img_size=96, **small),

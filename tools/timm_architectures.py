@@ -39,6 +39,7 @@ HEAD = """/* Vision Transformers of timm {version}: what leaves no trace in thei
    names, compute the same: exact GELU, eps 1e-6, a position table and a head on the CLS row.
    NO_NORM(names): those of TIMM without a norm after the last block.
    NO_CLS(names): those without a CLS token.
+   NAFLEX(resample, aspect, names): how the position tables of NaFlexViTs are resampled (rvit_resample); aspect 1: keeping their shape.
    PATCH_NORM(names): those that normalise the patches before their positions are added.
    PREFIX(names): those whose attention pooling reads prefix tokens too, beside those of MAP.
    REGISTERS(n, names): those with register tokens.
@@ -88,6 +89,14 @@ def rotation(model):
             f"{rope.grid_offset:g}", f"{reference[0]:g}", "HALF" if rope.rotate_half else "INTERLEAVED")
 
 
+def resampling(embeds):
+    """How a NaFlexViT's position table is resampled: a row of NAFLEX."""
+    how = {("bicubic", True): "TIMM", ("bilinear", True): "BILINEAR_ANTIALIAS", ("bilinear", False): "BILINEAR"}
+    aspect = int(embeds.pos_embed_ar_preserving)
+    assert aspect or not embeds.pos_embed_align_corners  # those that keep their shape are refused
+    return how[embeds.pos_embed_interp_mode, embeds.pos_embed_antialias], aspect
+
+
 def pooling_heads(model, row):
     """Heads of an EVA model's attention pooling, which has the exact GELU; 0: it has none, or as many as the blocks."""
     pool = getattr(model, "attn_pool", None)
@@ -105,7 +114,8 @@ def facts(name, module, model):
     norm = getattr(block, "norm1", None) or getattr(block, "in_norm", None) or block.attns[0].norm
     # A model whose parts cannot be asked is refused for its blocks.
     activation = ACTIVATIONS.get(type(getattr(mlp, "act", None)).__name__, "GELU" if kind in ("PARALLEL", "OTHER") else None)
-    patch = getattr(getattr(model, "patch_embed", None), "patch_size", None) if module != "vision_transformer_hybrid" else None
+    patch = getattr(getattr(model, "embeds", getattr(model, "patch_embed", None)), "patch_size", None)
+    patch = None if module == "vision_transformer_hybrid" else patch
     return (model.embed_dim, len(model.blocks), patch[0] if patch else 0, attention.num_heads, activation, norm.eps, POOLINGS[model.global_pool], position(model),
             int(type(norm).__name__.startswith("Rms")), kind, colours(name))
 
@@ -132,6 +142,7 @@ def signature(state):
 def survey():
     groups, rotary, plain = collections.defaultdict(list), collections.defaultdict(list), collections.defaultdict(set)
     unnormed, bare, normed, prefixed = [], [], [], []
+    naflex = collections.defaultdict(list)
     pools, registers = collections.defaultdict(list), collections.defaultdict(list)
     for name in sorted(timm.list_models()):
         module = _registry._model_entrypoints[name].__module__.rsplit(".", 1)[1]
@@ -150,14 +161,17 @@ def survey():
         groups[row].append(name if told else f"{name}@{size[0]}")
         if all(isinstance(getattr(model, norm, None), (torch.nn.Identity, type(None))) for norm in ("norm", "fc_norm")):
             unnormed.append(name)
-        if getattr(model, "cls_token", None) is None:
+        tokens = getattr(model, "embeds", model)
+        if getattr(tokens, "cls_token", None) is None:
             bare.append(name)
+        if tokens is not model:
+            naflex[resampling(tokens)].append(name)
         if not isinstance(getattr(getattr(model, "patch_embed", None), "norm", None), (torch.nn.Identity, type(None))):
             normed.append(name)
         if getattr(model, "pool_include_prefix", False) and getattr(model, "attn_pool", None) is not None:
             prefixed.append(name)
-        if getattr(model, "reg_token", None) is not None:
-            registers[model.reg_token.shape[1]].append(name)
+        if getattr(tokens, "reg_token", None) is not None:
+            registers[tokens.reg_token.shape[1]].append(name)
         if module == "eva":
             pools[pooling_heads(model, row)].append(name)
         shape = signature(model.state_dict())
@@ -167,7 +181,7 @@ def survey():
     plain[384, 12, 1536, 16, 0, 0, 0].add((12,))
     # DeiT-III's own names are also those of timm's rotary models with a table.
     rows = {shape: found for shape, found in plain.items() if shape[6] != 2}
-    return groups, rotary, rows, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed, "PREFIX": prefixed}, {"REGISTERS": registers, "MAP": pools}
+    return groups, rotary, rows, naflex, {"NO_NORM": unnormed, "NO_CLS": bare, "PATCH_NORM": normed, "PREFIX": prefixed}, {"REGISTERS": registers, "MAP": pools}
 
 
 def wrapped(names):
@@ -177,7 +191,7 @@ def wrapped(names):
 
 def text():
     warnings.filterwarnings("ignore")
-    groups, rotary, plain, lists, numbered = survey()
+    groups, rotary, plain, naflex, lists, numbered = survey()
     lines = [HEAD.format(version=timm.__version__)]
     for row, names in sorted(groups.items(), key=str):
         dim, depth, patch, heads, activation, eps, pooling, where, rms, kind, colour = row
@@ -186,6 +200,10 @@ def text():
     lines.append("")
     for row, names in sorted(rotary.items()):
         lines.append("ROTARY(" + ", ".join(row) + ",")
+        lines += wrapped(names)
+    lines.append("")
+    for (how, aspect), names in sorted(naflex.items()):
+        lines.append(f"NAFLEX({how}, {aspect},")
         lines += wrapped(names)
     lines.append("")
     for kind, names in lists.items():

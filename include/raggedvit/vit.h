@@ -165,7 +165,7 @@ typedef struct rvit_model_info {
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
                               "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "hf-aimv2",
-                              "open_clip", "torchvision" */
+                              "open_clip", "torchvision", "naflexvit" (timm's) */
     int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
                            last whole patch are not read */
     int32_t patch_size, channels;
@@ -258,8 +258,8 @@ typedef struct rvit_checkpoint_desc {
 
 /* Reads a .safetensors file, or the files named by an index beside them (*.safetensors.index.json).
    Infers the geometry and checks every tensor against it. Known naming schemes: timm's ViT, DeiT,
-   CLIP and EVA, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP, SigLIP,
-   DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
+   CLIP, EVA and NaFlexViT, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP,
+   SigLIP, SigLIP2 (NaFlex too), DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
 
    Weights do not tell everything: neither the number of heads nor the activation, the eps of the
    norms, what the head reads, or whether positions are rotary. These come, the first that knows one
@@ -394,8 +394,9 @@ typedef struct rvit_session_desc {
     rvit_stream *stream; /* the stream of all runs; must outlive the session. NULL: the session
                             creates its own */
     /* Optional: where every run reads its images, f32 [max_images, channels,
-       image_height, image_width], in a buffer of the model's device. They are read when the run executes;
-       rvit_run_args.images must be NULL. */
+       image_height, image_width], in a buffer of the model's device; with native its patches, which the
+       buffer must hold max_tokens of. They are read when the run executes; rvit_run_args.images and
+       patches must be NULL. */
     rvit_view images;
     /* Optional: where every run writes its logits, f32 [max_images, n_classes]. rvit_session_logits
        then returns NULL. */
@@ -410,8 +411,18 @@ typedef struct rvit_session_desc {
     /* The blocks of RVIT_OUTPUT_BLOCK_FEATURES and RVIT_OUTPUT_RECEIVED_ATTENTION: from 0, or, below 0,
        from the end: -1 is the last, -2 the one before. */
     int32_t features_block, received_block;
+    /* 1: native resolution. The images of a run have grids of their own (rvit_run_args.grids), and all of
+       them make one batch without padding. A position table is resampled to the grid of each image, as
+       the model's `resample` says; rotary positions follow the grid. An image gives the same bits in
+       every batch. Policies count what they keep of each image's own patches. Memory follows from the
+       capacities below: see rvit_session_memory.
+       Not with fixed_batch or dense_fallback. UNSUPPORTED: the checkpoint was opened with an image size
+       of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0. */
+    int32_t native;
+    int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
+    int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
     /* Above 0: every run brings pictures of any size in rvit_run_args.pictures, which the device
-       resizes, normalises and cuts in the same dispatch; images above and run_views must be absent. The
+       resizes, normalises and cuts in the same dispatch; images above, run_views and native must be absent. The
        bytes of the region that they travel in: rvit_images_write with a region of NULL, this max_images,
        the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes. */
     int64_t max_picture_bytes;
@@ -420,8 +431,16 @@ typedef struct rvit_session_desc {
 } rvit_session_desc;
 /* clang-format off */
 #define RVIT_SESSION_DESC_INIT \
-    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, NULL}
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL}
 /* clang-format on */
+
+/* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
+   largest scale, found by halving 1e-6..100 until it is known to 1e-5, at which lines * columns is at
+   most max_patches, each side rounded up to whole patches. out_grid, int32 [2]: lines, columns; the
+   picture is then resized to patch_size times these, whatever its shape. INVALID_ARGUMENT: a side is
+   not in 1..2^20, patch_size not in 1..256, or max_patches below 1. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches,
+                                                     int32_t *out_grid);
 
 /* The bytes that a session allocates. */
 typedef struct rvit_memory_info {
@@ -474,6 +493,17 @@ typedef struct rvit_memory_info {
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
                together and not rounded
 
+   With desc.native T is max_len, B T is max_tokens, and B L_i and B M_i are the most rows that all
+   images together have before and after stage i: with f(n) the tokens that a stage leaves of n, p = f(L_i)
+   and c the largest L_i f(n) - p n, the least of the rows before, B times the largest f(n), and
+   (p rows before + B c) / L_i. It also takes
+
+     device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
+               the residual stream has 4 B T D in the place of 4 B M_0 D
+     upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
+               2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
+     host      4 (B + 1)
+
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.
 
@@ -520,15 +550,28 @@ typedef struct rvit_run_args {
        images are already in rvit_session_input or in rvit_session_desc.images. */
     const float *images;
     /* RVIT_PRUNE_MASK: host memory, uint8 [n_stages, n_images, tokens] over the tokens of the
-       unpruned image, nonzero = keep. Prefix tokens must be kept; without any, a token of each image.
+       unpruned image, nonzero = keep. With native [n_stages, tokens of all images], one image behind
+       another. Prefix tokens must be kept; without any, a token of each image.
        A token that an earlier stage dropped stays dropped. */
     const uint8_t *keep;
     /* rvit_session_desc.run_views: buffers of the model's device. device_images: f32 [n_images,
        channels, image_height, image_width], read when the run executes. device_logits: f32 [n_images,
        n_classes], written then; absent for a model without a head. Both may be absent if n_images is
-       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images. The buffer
-       handles are free again on return, the memory once the run has executed. */
+       0. On Vulkan without fixed_batch the buffer of device_images must hold max_images, with native
+       max_tokens patches. The buffer handles are free again on return, the memory once the run has
+       executed. */
     rvit_view device_images, device_logits;
+    /* rvit_session_desc.native, and then required: host memory, int32 [n_images, 2]: lines and columns of
+       each image's grid of patches, 1 to 32767. INVALID_ARGUMENT names the image that is empty or beyond
+       max_len or max_tokens; nothing is enqueued then. */
+    const int32_t *grids;
+    /* The same: host memory, f32 [sum of lines * columns, patch_size * patch_size * channels], normalised:
+       the patches of one image behind those of another, line after line, without padding. The values of a
+       patch are in the order (y, x, channel), as in the pixel_values of transformers' NaFlex processors.
+       NULL: they are in rvit_session_input, which is then f32 [max_tokens, ..] of these, or in
+       rvit_session_desc.images. With run_views device_images holds them; grids stays on the host, so that
+       a run must be waited for before the next. */
+    const float *patches;
     /* rvit_session_desc.max_picture_bytes: [n_images] pictures on the host, without targets of their
        own; the caller sets each struct_size, to the same value. They are copied once, and free again on
        return. */
@@ -552,8 +595,9 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
    [n_images, n_classes] (NULL: no copy). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
-/* Images written here save a copy: f32 [max_images, channels, image_height, image_width]. Do not write
-   while a run is pending. NULL with rvit_session_desc.images, run_views or max_picture_bytes. */
+/* Images written here save a copy: f32 [max_images, channels, image_height, image_width]; with native
+   patches, as rvit_run_args.patches. Do not write while a run is pending. NULL with
+   rvit_session_desc.images, run_views or max_picture_bytes. */
 RVIT_API float *rvit_session_input(rvit_session *session);
 
 /* Results of the last run waited for: borrowed, and overwritten by the next enqueue. Stage -1 is
@@ -573,7 +617,7 @@ RVIT_API const int32_t *rvit_session_kept(const rvit_session *session, int32_t s
 /* tome: for each row of an image after a stage, the number of tokens of which it is the mean: f32
    [cu[image + 1] - cu[image]], one image behind another. NULL for other policies. */
 RVIT_API const float *rvit_session_sizes(const rvit_session *session, int32_t stage, int32_t image);
-/* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens], 1 = kept. */
+/* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens of that image], 1 = kept. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_t image, uint8_t *out_mask);
 /* RVIT_OUTPUT_FEATURES: f32 [rows, dim], image after image, laid out by rvit_session_cu_seqlens of
    the last stage (-1 without stages). The CLS row of an image comes first. NULL without that

@@ -700,7 +700,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 488 bytes
+class rvit_session_desc(Struct):  # 496 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -715,8 +715,11 @@ class rvit_session_desc(Struct):  # 488 bytes
         ("run_views", c_int32),  # 456
         ("features_block", c_int32),  # 460
         ("received_block", c_int32),  # 464
-        ("max_picture_bytes", c_int64),  # 472
-        ("recipe", c_void_p),  # 480
+        ("native", c_int32),  # 468
+        ("max_tokens", c_int32),  # 472
+        ("max_len", c_int32),  # 476
+        ("max_picture_bytes", c_int64),  # 480
+        ("recipe", c_void_p),  # 488
     ]
 
 
@@ -741,7 +744,7 @@ class rvit_session_info(Struct):  # 32 bytes
     ]
 
 
-class rvit_run_args(Struct):  # 72 bytes
+class rvit_run_args(Struct):  # 88 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
@@ -749,7 +752,9 @@ class rvit_run_args(Struct):  # 72 bytes
         ("keep", c_void_p),  # 24
         ("device_images", rvit_view),  # 32
         ("device_logits", rvit_view),  # 48
-        ("pictures", c_void_p),  # 64
+        ("grids", c_void_p),  # 64
+        ("patches", c_void_p),  # 72
+        ("pictures", c_void_p),  # 80
     ]
 
 
@@ -1058,6 +1063,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_model_destroy": (None, [c_void_p], False),
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
+    "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),

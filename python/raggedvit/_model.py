@@ -9,7 +9,7 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Iterator, Sequence, overload
+from typing import TYPE_CHECKING, Any, Generic, Iterator, Literal, Sequence, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from ._forward import Forward, as_float32, converted, host_tensor, host_view, re
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
+from ._native import Native
 from ._outputs import Outputs
 from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 DTYPES = {"f32": CONSTANTS["RVIT_F32"], "f16": CONSTANTS["RVIT_F16"], "bf16": CONSTANTS["RVIT_BF16"]}
 RESAMPLES = {"timm": CONSTANTS["RVIT_RESAMPLE_TIMM"], "bicubic": CONSTANTS["RVIT_RESAMPLE_BICUBIC"],
-             "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"]}
+             "bilinear": CONSTANTS["RVIT_RESAMPLE_BILINEAR"],
+             "bilinear_antialias": CONSTANTS["RVIT_RESAMPLE_BILINEAR_ANTIALIAS"]}
 ACTIVATIONS = {"gelu": CONSTANTS["RVIT_ACTIVATION_GELU"], "gelu_tanh": CONSTANTS["RVIT_ACTIVATION_GELU_TANH"],
                "quick_gelu": CONSTANTS["RVIT_ACTIVATION_QUICK_GELU"], "silu": CONSTANTS["RVIT_ACTIVATION_SILU"]}
 POOLINGS = {name: value for name, value in named("RVIT_POOLING_").items() if value != 0}
@@ -250,11 +252,42 @@ class Model:
         """Where the model is, as PyTorch names it: "cpu", "cuda:0"; "vulkan:0", which PyTorch does not have."""
         return self.device.backend if self.device.backend == "cpu" else f"{self.device.backend}:{self.device.index}"
 
+    @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> Forward:
-        """forward with its policy settled: a function of images."""
-        return Forward(self, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block))
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                native: Literal[False] = False) -> Forward: ...
+
+    @overload
+    def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
+                max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                received_attention: int | None = None) -> Native: ...
+
+    def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                native: bool = False, max_images: int = 1, max_tokens: int | None = None,
+                max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                received_attention: int | None = None) -> Any:
+        """forward with its policy settled: a function of images.
+
+        native: a function of (patches, grids) in its place, for images of grids of their own in one batch: see Native. max_images: how many
+        there are at most; max_len: tokens of an image, prefix tokens among them (None: info.tokens); max_tokens: of all images of a batch
+        (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
+        as in classify.
+        """
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        if _checks.flag("native", native):
+            return Native(self, prune, outputs, max_images, max_tokens, max_len)
+        if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
+            raise invalid("capacities or outputs are given, but native is False")
+        return Forward(self, prune)
 
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
@@ -482,7 +515,7 @@ class Model:
                 result.sizes.append(_by_image(sizes, cu, np.float32))
 
         def rows(stage: int) -> int:
-            return int(result.cu_seqlens[stage][-1]) if stage >= 0 else n * self.info.tokens
+            return int(result.cu_seqlens[stage][-1] if stage >= 0 else copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)[-1])
 
         def laid_out(call: Any, width: int) -> tuple[int, np.ndarray]:
             stage = ctypes.c_int32(-1)

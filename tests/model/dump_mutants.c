@@ -50,8 +50,15 @@ static void roll(int64_t rows, int64_t columns, int64_t by, float *values)
 /* The pixels of a patch in the order (y, x, channel). */
 static void patch_order(const char *name, int32_t rank, const int64_t *shape, float *values)
 {
-    (void)name;
-    if (rank != 4)
+    static const char *const rows[] = {"patch_embedding.weight", "embeds.proj.weight", NULL};
+    if (rank == 2 && has(name, rows)) { /* of (channel, y, x): the first channel last */
+        const float *row = copy_of(values, shape[0] * shape[1]);
+        const int64_t area = (int64_t)info.patch_size * info.patch_size;
+        for (int64_t i = 0; i < shape[0] * shape[1]; i++)
+            values[i] = row[i / shape[1] * shape[1] + i % shape[1] % info.channels * area + i % shape[1] / info.channels];
+        n_changed++;
+    }
+    if (rank != 4 || strstr(name, "pos_embed") != NULL)
         return;
     const int64_t pixels = shape[2] * shape[3], row = shape[1] * pixels;
     const float *old = copy_of(values, shape[0] * row);
@@ -215,6 +222,34 @@ static int wrong_facts(const json_t *dump)
     return n;
 }
 
+/* Mistakes in how positions follow the grids of images: other filters, lines for columns. */
+static int wrong_grids(const json_t *dump)
+{
+    const int32_t has_table = info.position == RVIT_POSITION_TABLE || info.position == RVIT_POSITION_BOTH;
+    int n = 0;
+    if (json_object_get(dump, "grids") == NULL)
+        return 0;
+    for (int how = RVIT_RESAMPLE_BICUBIC; has_table && how <= RVIT_RESAMPLE_NEAREST; how++) {
+        rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+        desc.resample = (rvit_resample)how;
+        if (desc.resample == info.resample)
+            continue;
+        expect_shown(dump, "another way to resample positions", &desc);
+        n++;
+    }
+    json_t *other = json_deep_copy(dump), *grid;
+    size_t index;
+    json_array_foreach(json_object_get(other, "grids"), index, grid)
+    {
+        const json_int_t lines = json_integer_value(json_array_get(grid, 0));
+        assert_int_equal(json_array_set(grid, 0, json_array_get(grid, 1)), 0);
+        assert_int_equal(json_array_set_new(grid, 1, json_integer(lines)), 0);
+    }
+    expect_shown(other, "lines for columns", NULL);
+    json_decref(other);
+    return n + 1;
+}
+
 /* Mistakes in the order of values. */
 static int wrong_orders(const json_t *dump)
 {
@@ -256,7 +291,7 @@ static int mutants_of(const char *file_name)
         if (strcmp(name, "rotary pairs") == 0)
             interleaved = strcmp(value, "interleaved") == 0;
     rvit_checkpoint_destroy(checkpoint);
-    int n = wrong_facts(dump) + wrong_orders(dump);
+    int n = wrong_facts(dump) + wrong_grids(dump) + wrong_orders(dump);
     for (size_t i = 0; i < sizeof swaps / sizeof *swaps; i++) {
         json_t *other = json_deep_copy(dump);
         if (rename_tensors(other, swaps[i]) > 0) {

@@ -79,8 +79,7 @@ static double largest_difference_of(const json_t *dump, const rvit_model_info *i
 
 static double run_pooled(const json_t *dump, const rvit_model_info *info, rvit_model *model)
 {
-    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.max_images = (int32_t)dump_integer(dump, "n_images");
+    rvit_session_desc desc = dump_session_desc(dump, info);
     desc.outputs = RVIT_OUTPUT_POOLED | (info->embedding_dim > 0 ? RVIT_OUTPUT_PROJECTED : 0);
     rvit_session *session = NULL;
     if (info->pooling == RVIT_POOLING_UNKNOWN || info->pooling == RVIT_POOLING_NONE) {
@@ -88,14 +87,11 @@ static double run_pooled(const json_t *dump, const rvit_model_info *info, rvit_m
         return 0;
     }
     expect_ok(rvit_session_create(model, &desc, &session));
-    dump_images(info, desc.max_images, rvit_session_input(session));
-    rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.n_images = desc.max_images;
-    expect_ok(rvit_session_run(session, &args, NULL));
+    dump_run_all(dump, info, session);
     const double largest = largest_difference_of(dump, info, session);
     if (info->embedding_dim > 0)
         assert_memory_equal(rvit_session_projected(session), rvit_session_logits(session),
-                            (size_t)(args.n_images * info->embedding_dim) * sizeof(float));
+                            (size_t)(desc.max_images * info->embedding_dim) * sizeof(float));
     rvit_session_destroy(session);
     return largest;
 }

@@ -129,6 +129,72 @@ void dump_images(const rvit_model_info *info, int32_t n_images, float *images)
             images[n * pixels + i] = 2 * noise((uint64_t)IMAGE_STREAM + (uint64_t)n, (uint64_t)i);
 }
 
+int32_t *dump_grids(const json_t *dump)
+{
+    const json_t *grids = json_object_get(dump, "grids");
+    const int32_t n = (int32_t)json_array_size(grids);
+    int32_t *out = grids == NULL ? NULL : scratch(2 * (size_t)n * sizeof *out);
+    for (int32_t i = 0; out != NULL && i < 2 * n; i++)
+        out[i] = (int32_t)json_integer_value(json_array_get(json_array_get(grids, (size_t)i / 2), (size_t)i % 2));
+    return out;
+}
+
+float *dump_patches(const json_t *dump, const rvit_model_info *info)
+{
+    const int32_t *grids = dump_grids(dump), n_images = (int32_t)dump_integer(dump, "n_images");
+    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
+    int64_t n = 0;
+    for (int32_t i = 0; i < n_images; i++)
+        n += grids[2 * i] * grids[2 * i + 1] * width;
+    float *patches = scratch((size_t)n * sizeof *patches), *at = patches;
+    for (int32_t i = 0; i < n_images; i++)
+        for (int64_t j = 0; j < grids[2 * i] * grids[2 * i + 1] * width; j++)
+            *at++ = 2 * noise((uint64_t)IMAGE_STREAM + (uint64_t)i, (uint64_t)j);
+    return patches;
+}
+
+rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    const int32_t *grids = dump_grids(dump);
+    desc.max_images = (int32_t)dump_integer(dump, "n_images");
+    desc.outputs = dump_integer(dump, "features") ? RVIT_OUTPUT_FEATURES : 0;
+    desc.native = grids != NULL;
+    for (int32_t i = 0; grids != NULL && i < desc.max_images; i++) {
+        const int32_t len = info->n_prefix + grids[2 * i] * grids[2 * i + 1];
+        desc.max_tokens += len;
+        desc.max_len = len > desc.max_len ? len : desc.max_len;
+    }
+    return desc;
+}
+
+void dump_run_all(const json_t *dump, const rvit_model_info *info, rvit_session *session)
+{
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = (int32_t)dump_integer(dump, "n_images");
+    args.grids = dump_grids(dump);
+    if (args.grids != NULL)
+        args.patches = dump_patches(dump, info);
+    else
+        dump_images(info, args.n_images, rvit_session_input(session));
+    expect_ok(rvit_session_run(session, &args, NULL));
+}
+
+double dump_difference(const json_t *wanted, const float *rows, int32_t width, const int32_t *from)
+{
+    double largest = 0;
+    for (int32_t n = 0; n < (int32_t)json_array_size(wanted); n++) {
+        const json_t *row = json_array_get(wanted, (size_t)n);
+        assert_int_equal(json_array_size(row), width);
+        const float *got = rows + (int64_t)(from == NULL ? n : from[n]) * width;
+        for (int32_t c = 0; c < width; c++) {
+            const double difference = fabs(got[c] - json_number_value(json_array_get(row, (size_t)c)));
+            largest = difference <= largest ? largest : difference;
+        }
+    }
+    return largest;
+}
+
 double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype)
 {
     rvit_model_desc model_desc = RVIT_MODEL_DESC_INIT;
@@ -137,31 +203,18 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
     expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, &model_desc, &model));
     rvit_model_info info = RVIT_MODEL_INFO_INIT;
     expect_ok(rvit_model_get_info(model, &info));
-    const int32_t n_images = (int32_t)dump_integer(dump, "n_images"), with_features = (int32_t)dump_integer(dump, "features");
-    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    desc.max_images = n_images;
-    desc.outputs = with_features ? RVIT_OUTPUT_FEATURES : 0;
+    const int32_t with_features = (int32_t)dump_integer(dump, "features");
+    const rvit_session_desc desc = dump_session_desc(dump, &info);
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
-    dump_images(&info, n_images, rvit_session_input(session));
-    rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    args.n_images = n_images;
-    expect_ok(rvit_session_run(session, &args, NULL));
-
+    dump_run_all(dump, &info, session);
     const int32_t width = with_features ? info.dim : info.n_classes;
     const float *got = with_features ? rvit_session_features(session) : rvit_session_logits(session);
     assert_non_null(got);
     assert_true(width > 0 && with_features == (info.n_classes == 0));
-    double largest = 0;
-    for (int32_t n = 0; n < n_images; n++) {
-        const json_t *wanted = json_array_get(json_object_get(dump, "outputs"), (size_t)n);
-        assert_int_equal(json_array_size(wanted), width);
-        const float *row = got + (int64_t)n * (with_features ? info.tokens : 1) * width;
-        for (int32_t c = 0; c < width; c++) {
-            const double difference = fabs(row[c] - json_number_value(json_array_get(wanted, (size_t)c)));
-            largest = difference <= largest ? largest : difference; /* NaN passes through */
-        }
-    }
+    assert_int_equal(json_array_size(json_object_get(dump, "outputs")), desc.max_images);
+    const double largest =
+        dump_difference(json_object_get(dump, "outputs"), got, width, with_features ? rvit_session_cu_seqlens(session, -1) : NULL);
     rvit_session_destroy(session);
     rvit_model_destroy(model);
     return largest;

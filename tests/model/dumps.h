@@ -24,11 +24,21 @@ rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *desc)
 /* The values of a tensor of a float32 dump, in scratch memory. */
 double *dump_tensor(const json_t *dump, const char *name);
 void dump_images(const rvit_model_info *info, int32_t n_images, float *images);
+/* Of a dump of native resolution: the grids [n_images, 2], and the patches of all images, in scratch memory. NULL: it is of another kind.
+ */
+int32_t *dump_grids(const json_t *dump);
+float *dump_patches(const json_t *dump, const rvit_model_info *info);
+/* A session for the images of a dump; of native resolution exactly large enough. */
+rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info);
+/* Runs all images of a dump. */
+void dump_run_all(const json_t *dump, const rvit_model_info *info, rvit_session *session);
+/* The largest difference of the rows from those in `wanted`, an array for each image; of image n from[n], or n, is the row. NaN passes. */
+double dump_difference(const json_t *wanted, const float *rows, int32_t width, const int32_t *from);
 /* Runs the model and returns the largest difference from the dump's outputs: logits, or the features of the CLS token. */
 double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtype dtype);
 /* The largest absolute value of the dump's outputs. */
 double dump_largest(const json_t *dump);
 
-extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite;
+extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_native_suite;
 
 #endif

@@ -174,6 +174,9 @@ static void bad_pictures_are_refused(void **state)
     desc.run_views = 1;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "run_views");
     desc.run_views = 0;
+    desc.native = 1;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "native");
+    desc.native = 0;
     recipe.width = SIDE + PATCH;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "width");
     recipe.width = SIDE;

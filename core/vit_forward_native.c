@@ -1,0 +1,132 @@
+/* The beginning of a forward over images of any grids: their layout, the patches by their weight, and the positions of each image. */
+#include "core/vit_forward.h"
+
+/* The rows of all patches, without prefix tokens. */
+static rvit_rows patch_rows(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    return (rvit_rows){.capacity = plan->segments[0].rows, .live = at(view(f, plan->patch_cu_seqlens), (int64_t)plan->desc.max_images * 4)};
+}
+
+static rvit_status lay_out(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    rvit_grid_layout_args args = RVIT_GRID_LAYOUT_ARGS_INIT;
+    args.n_images = plan->desc.max_images;
+    args.n_prefix = f->model->info.n_prefix;
+    args.max_len = f->max_len;
+    args.rows = f->rows.capacity;
+    args.live_images = view(f, plan->live_images);
+    args.grids = view(f, plan->grids);
+    args.cu_seqlens = f->cu_seqlens;
+    args.patch_cu_seqlens = view(f, plan->patch_cu_seqlens);
+    args.cells = view(f, plan->cells);
+    return rvit_grid_layout(f->stream, &args);
+}
+
+/* Patches as rows of the model's type. To patchify, each is an image of one patch, whatever the order of its values. */
+static rvit_status cut(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    const rvit_model *model = f->model;
+    rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = RVIT_PATCHIFY_ARGS_INIT};
+    op.patchify.dtype = model->dtype;
+    op.patchify.n_images = (int32_t)f->rows.capacity;
+    op.patchify.live_images = view(f, plan->live_patches);
+    op.patchify.channels = model->info.channels;
+    op.patchify.image_size = op.patchify.patch_size = model->info.patch_size;
+    op.patchify.out_stride = rvit_model_patch_width(model);
+    op.patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
+    op.patchify.out = f->wide;
+    f->session->patchify = op.patchify;
+    return rvit_forward_add_outer(f, &op);
+}
+
+/* The patches by their weight, to the spare array; with a norm of them, normalised. *out: where they are. */
+static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype)
+{
+    const rvit_model *model = f->model;
+    rvit_linear_args args = RVIT_LINEAR_ARGS_INIT;
+    args.dtype = model->dtype;
+    args.out_dtype = *out_dtype = model->x_dtype;
+    args.rows = patch_rows(f);
+    args.in_features = rvit_model_patch_width(model);
+    args.out_features = model->info.dim;
+    args.x = f->wide;
+    args.weight = model->row_weight;
+    /* The table has the bias; without a table the rows of the embedding are nothing else. */
+    if (model->unit_weight.buffer != NULL)
+        args.bias = model->patch_bias;
+    else if (!rvit_model_has_table(model))
+        args.bias = rvit_model_table(model);
+    args.out = *out = f->spare;
+    RVIT_TRY(rvit_forward_add_linear(f, &args, absent));
+    if (model->unit_weight.buffer == NULL)
+        return RVIT_OK;
+    *out = f->normed;
+    *out_dtype = model->dtype;
+    return rvit_forward_norm(f, args.rows, f->spare, model->patch_norm_gamma, model->patch_norm_beta, model->dtype, f->normed);
+}
+
+static rvit_status place(const forward *f, rvit_view patches, rvit_dtype dtype)
+{
+    const rvit_session_plan *plan = f->plan;
+    const rvit_model *model = f->model;
+    rvit_embed_args args = RVIT_EMBED_ARGS_INIT;
+    args.dtype = dtype;
+    args.rows = f->rows;
+    args.patch_rows = f->rows.capacity;
+    args.dim = model->info.dim;
+    args.n_prefix = model->info.n_prefix;
+    args.cells = view(f, plan->cells);
+    args.patches = patches;
+    if (model->info.n_prefix > 0)
+        args.prefix = model->embedding;
+    if (rvit_model_has_table(model)) {
+        args.resample = model->info.resample;
+        args.table_height = model->trained[0];
+        args.table_width = model->trained[1];
+        args.table = rvit_model_table(model);
+    }
+    args.out = f->x;
+    return rvit_embed(f->stream, &args);
+}
+
+/* How queries and keys turn: a line for each row of the batch. */
+static rvit_status turn(const forward *f)
+{
+    const rvit_model *model = f->model;
+    rvit_grid_rope_args args = RVIT_GRID_ROPE_ARGS_INIT;
+    if (!rvit_model_rotates(model))
+        return RVIT_OK;
+    args.rows = f->rows;
+    args.head_dim = model->info.head_dim;
+    args.coordinates = model->rope.coordinates;
+    args.order = model->rope.order;
+    args.offset = (float)model->rope.offset;
+    args.reference_height = (float)model->rope.reference[0];
+    args.reference_width = (float)model->rope.reference[1];
+    args.cells = view(f, f->plan->cells);
+    args.frequencies = view(f, f->plan->frequencies);
+    args.out = view(f, f->plan->rope_table);
+    return rvit_grid_rope(f->stream, &args);
+}
+
+rvit_status rvit_forward_embed_native(forward *f)
+{
+    const rvit_model *model = f->model;
+    rvit_view patches;
+    rvit_dtype dtype;
+    RVIT_TRY(lay_out(f));
+    RVIT_TRY(cut(f));
+    RVIT_TRY(weigh(f, &patches, &dtype));
+    RVIT_TRY(place(f, patches, dtype));
+    RVIT_TRY(turn(f));
+    if (!model->info.norm_pre)
+        return RVIT_OK;
+    RVIT_TRY(rvit_forward_norm(f, f->rows, f->x, model->norm_pre_gamma, model->norm_pre_beta, model->x_dtype, f->spare));
+    const rvit_view x = f->spare;
+    f->spare = f->x;
+    f->x = x;
+    return RVIT_OK;
+}

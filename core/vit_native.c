@@ -1,0 +1,159 @@
+#include "core/vit_native.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "core/entry.h"
+#include "core/status.h"
+
+/* What the ops on grids take. */
+enum { MAX_TABLE_SIDE = 512, MAX_SIDE = INT16_MAX };
+
+/* Patches that a side takes at a scale. */
+static double patches_at(double scale, int32_t side, int32_t patch_size)
+{
+    return fmax(ceil(side * scale / patch_size), 1);
+}
+
+rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches, int32_t *out_grid)
+{
+    RVIT_ENTRY;
+    enum { MAX_PIXELS = 1 << 20, MAX_PATCH = 256 };
+    if (out_grid == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_naflex_grid: out_grid is NULL");
+    if (height < 1 || width < 1 || height > MAX_PIXELS || width > MAX_PIXELS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_naflex_grid: a picture of %d x %d pixels, expected 1 to %d a side", (int)height,
+                         (int)width, MAX_PIXELS);
+    if (patch_size < 1 || patch_size > MAX_PATCH || max_patches < 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_naflex_grid: patch_size is %d, expected 1 to %d, and max_patches %d, expected 1 or more", (int)patch_size,
+                         MAX_PATCH, (int)max_patches);
+    double least = 1e-5 / 10, most = 100;
+    while (most - least >= 1e-5) {
+        const double scale = (least + most) / 2;
+        if (patches_at(scale, height, patch_size) * patches_at(scale, width, patch_size) <= max_patches)
+            least = scale;
+        else
+            most = scale;
+    }
+    out_grid[0] = (int32_t)patches_at(least, height, patch_size);
+    out_grid[1] = (int32_t)patches_at(least, width, patch_size);
+    return RVIT_OK;
+}
+
+void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc)
+{
+    if (desc->max_len == 0)
+        desc->max_len = model->info.tokens;
+    if (desc->max_tokens == 0 && (int64_t)desc->max_images * desc->max_len < INT32_MAX)
+        desc->max_tokens = desc->max_images * desc->max_len;
+}
+
+/* The position table must be that of the file: it is resampled for each image, and once only. */
+static rvit_status check_table(const rvit_model *model)
+{
+    const rvit_model_info *info = &model->info;
+    const int32_t height = info->image_height / info->patch_size, width = info->image_width / info->patch_size;
+    if (!rvit_model_has_table(model))
+        return RVIT_OK;
+    if (height != model->trained[0] || width != model->trained[1])
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: native is 1, but the checkpoint was opened with another image size than that of its position table "
+                         "(%d x %d patches, not %d x %d): leave checkpoint desc's image_size 0",
+                         (int)height, (int)width, (int)model->trained[0], (int)model->trained[1]);
+    if (height > MAX_TABLE_SIDE || width > MAX_TABLE_SIDE)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: native is 1, but the position table has %d x %d patches, more than %d a side",
+                         (int)height, (int)width, MAX_TABLE_SIDE);
+    return RVIT_OK;
+}
+
+rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc)
+{
+    const int32_t least = model->info.n_prefix + 1;
+    if (!desc->native) {
+        if (desc->max_tokens != 0 || desc->max_len != 0)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but native is 0",
+                             desc->max_tokens != 0 ? "max_tokens" : "max_len");
+        return RVIT_OK;
+    }
+    if (desc->native != 1)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: native is %d, expected 0 or 1", (int)desc->native);
+    if (desc->fixed_batch || desc->dense_fallback)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is 1, but with native a batch has no rows that are known beforehand",
+                         desc->fixed_batch ? "fixed_batch" : "dense_fallback");
+    if (desc->max_len < least)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_len is %d, an image has %d tokens or more", (int)desc->max_len,
+                         (int)least);
+    if (desc->max_tokens < desc->max_len || desc->max_tokens >= INT32_MAX)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_tokens is %d, expected max_len (%d) or more, below %d",
+                         (int)desc->max_tokens, (int)desc->max_len, INT32_MAX);
+    return check_table(model);
+}
+
+rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule)
+{
+    const char *name = schedule->policy->info.name;
+    if (schedule->n_stages > 0 && schedule->select == RVIT_SELECT_SAMPLE && desc->n_samples == 0)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: native is 1, where %s has no number of samples of its own: give prune desc's n_samples", name);
+    if (schedule->object_block >= 0)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: native is 1, but %s needs the neighbours of a patch, in a grid that is the same for all images",
+                         name);
+    if (schedule->n_stages > 1 && schedule->policy->count == RVIT_POLICY_POWER)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: native is 1, but %s counts the patches of the unpruned image in each of its %d stages, of which "
+                         "lengths tell only the first: give one block",
+                         name, (int)schedule->n_stages);
+    return RVIT_OK;
+}
+
+rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args)
+{
+    const rvit_session_desc *desc = &s->plan->desc;
+    int32_t *cu = rvit_session_host(s, s->plan->run_cu_seqlens);
+    int64_t tokens = 0;
+    if (args->n_images > 0 && args->grids == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids is NULL, but session desc's native is 1");
+    for (int32_t i = 0; i < args->n_images; i++) {
+        const int32_t height = args->grids[2 * i], width = args->grids[2 * i + 1];
+        if (height < 1 || width < 1 || height > MAX_SIDE || width > MAX_SIDE)
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids: image %d has %d x %d patches, expected 1 to %d a side", (int)i,
+                             (int)height, (int)width, MAX_SIDE);
+        const int64_t len = s->model->info.n_prefix + (int64_t)height * width;
+        if (len > desc->max_len)
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "run args: grids: image %d has %d x %d patches and so %lld tokens, the session's max_len is %d", (int)i,
+                             (int)height, (int)width, (long long)len, (int)desc->max_len);
+        cu[i] = (int32_t)tokens;
+        tokens += len;
+        if (tokens > desc->max_tokens)
+            return rvit_fail(
+                RVIT_INVALID_ARGUMENT,
+                "run args: grids: with image %d, of %d x %d patches, the batch has %lld tokens, the session's max_tokens is %d", (int)i,
+                (int)height, (int)width, (long long)tokens, (int)desc->max_tokens);
+    }
+    for (int32_t i = args->n_images; i <= desc->max_images; i++)
+        cu[i] = (int32_t)tokens;
+    return RVIT_OK;
+}
+
+int32_t rvit_native_patches(const rvit_session *s, int32_t n_images)
+{
+    const int32_t *cu = rvit_session_host(s, s->plan->run_cu_seqlens);
+    return cu[n_images] - n_images * s->model->info.n_prefix;
+}
+
+void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
+{
+    const rvit_session_plan *plan = s->plan;
+    const int32_t patches = rvit_native_patches(s, args->n_images);
+    int32_t *live_patches = rvit_session_host(s, plan->live_patches);
+    *live_patches = patches;
+    if (args->n_images > 0)
+        memcpy(rvit_session_host(s, plan->grids), args->grids, 2 * (size_t)args->n_images * sizeof *args->grids);
+    if (args->patches != NULL)
+        memcpy(rvit_session_host(s, plan->images), args->patches,
+               (size_t)patches * (size_t)rvit_model_patch_values(s->model) * sizeof *args->patches);
+    memcpy(rvit_session_host(s, plan->host_cu_seqlens), rvit_session_host(s, plan->run_cu_seqlens), (size_t)plan->run_cu_seqlens.size);
+}

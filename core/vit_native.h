@@ -1,0 +1,20 @@
+/* Sessions of native resolution: images of any grids in one batch. */
+#ifndef RVIT_CORE_VIT_NATIVE_H
+#define RVIT_CORE_VIT_NATIVE_H
+
+#include "core/vit_session.h"
+
+/* Fills in the capacities that the desc leaves open. */
+void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc);
+/* Whether the model can run images of any grids, and what the desc says fits. */
+rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc);
+/* Whether the policy counts by an image's length alone. */
+rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule);
+/* Checks the grids of a run against the capacities and lays out its rows: run_cu_seqlens. */
+rvit_status rvit_native_lay_out(const rvit_session *session, const rvit_run_args *args);
+/* Writes what the run takes from the host. */
+void rvit_native_hand_over(rvit_session *session, const rvit_run_args *args);
+/* Patches of the run that was laid out. */
+int32_t rvit_native_patches(const rvit_session *session, int32_t n_images);
+
+#endif

@@ -1,0 +1,96 @@
+"""Images of grids of their own in one batch."""
+
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+import raggedvit
+from raggedvit import RaggedVitError, Status
+
+
+def patches_of(image, size):
+    """Of an image [channels, height, width] the patches [n, size * size * channels], a patch in the order (y, x, channel)."""
+    channels, height, width = image.shape
+    cut = image.reshape(channels, height // size, size, width // size, size)
+    return cut.transpose(1, 3, 2, 4, 0).reshape(-1, size * size * channels)
+
+
+class DemoTest(unittest.TestCase):
+    """The demo's DeiT, which needs no other library."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        cls.images = support.tiles(2)
+        cls.patches = [patches_of(image, 16) for image in cls.images]
+
+    def test_own_size(self):
+        """On the grid of the position table it is what classify gives, up to the order of sums."""
+        native = self.model.prepare("evit", keep=0.6, native=True, max_images=2, features=True)
+        result = native(np.concatenate(self.patches), [(14, 14)] * 2)
+        wanted = self.model.classify(self.images, "evit", keep=0.6, features=True)
+        np.testing.assert_allclose(result.logits, wanted.logits, atol=1e-3)
+        np.testing.assert_array_equal(result.cu_seqlens, wanted.cu_seqlens)
+        np.testing.assert_array_equal(np.concatenate(result.kept[-1]), np.concatenate(wanted.kept[-1]))
+        self.assertEqual(result.features.shape, wanted.features.shape)
+
+    def test_alone_as_in_a_batch(self):
+        native = self.model.prepare("l2", native=True, max_images=3, max_tokens=400, max_len=300, block_features=0)
+        grids = [(3, 5), (14, 14), (1, 9)]
+        parts = [self.patches[0][:15], self.patches[1], self.patches[0][:9]]
+        result = native(np.concatenate(parts), np.array(grids))
+        self.assertEqual((result.block_stage, len(result.block_features)), (-1, 3 + 15 + 196 + 9))
+        for i, (patches, grid) in enumerate(zip(parts, grids)):
+            one = native(patches, [grid])
+            np.testing.assert_array_equal(one.logits[0], result.logits[i])
+            np.testing.assert_array_equal(one.kept[0][0], result.kept[0][i])
+            self.assertEqual(len(one.kept[0][0]), max(1, (1 + len(patches)) // 2))
+
+    def test_refusals(self):
+        native = self.model.prepare(native=True, max_images=2, max_tokens=60, max_len=40)
+        row = self.patches[0]
+        for patches, grids, word in ((row[:20], [(0, 4), (4, 5)], "image 0 has 0 x 4 patches"),
+                                     (row[:49], [(7, 7)], "image 0 has 7 x 7 patches and so 50 tokens, the session's max_len is 40"),
+                                     (row[:60], [(5, 6), (5, 6)], "with image 1, of 5 x 6 patches, the batch has 62 tokens"),
+                                     (row[:3], [(1, 1)] * 3, "n_images is 3"), (row[:3], [(2, 2)], "3 rows, but the grids are of 4 patches"),
+                                     (row[:4, :9], [(2, 2)], "expected floating point"), (row[:4], [2, 2], "expected integers"),
+                                     (row[:4], [(2**40, 2)], "x 2 patches, expected 1 to 32767 a side")):
+            with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word) as caught:
+                native(patches, grids)
+            self.assertEqual(caught.exception.status, Status.INVALID_ARGUMENT)
+        for options, word in ((dict(max_tokens=9), "native is False"), (dict(features=True), "native is False"),
+                              (dict(native=True, max_len=1), "max_len is 1"), (dict(native=True, policy="mask"), "not supported with native"),
+                              (dict(native=2), "native is 2")):
+            with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
+                self.model.prepare(**options)
+
+
+class NaFlexTest(unittest.TestCase):
+    """SigLIP2's NaFlex of transformers, which pads."""
+
+    def test_siglip2(self):
+        import modules  # skips without PyTorch
+
+        torch = modules.torch
+        try:
+            from transformers import Siglip2VisionConfig, Siglip2VisionModel
+        except ImportError:
+            raise unittest.SkipTest("transformers has no Siglip2VisionModel")
+        config = Siglip2VisionConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2, patch_size=4, num_patches=16)
+        module = modules.randomize(Siglip2VisionModel(config))
+        grids = torch.tensor([(3, 5), (4, 4), (7, 2)])
+        rows, mask = torch.randn(3, 16, 48), torch.arange(16) < grids.prod(1)[:, None]
+        with torch.no_grad():
+            wanted = module(pixel_values=rows, pixel_attention_mask=mask.int(), spatial_shapes=grids).pooler_output
+        with tempfile.TemporaryDirectory() as folder:
+            module.save_pretrained(folder)
+            model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend="cpu", n_threads=2)
+        result = model.prepare(native=True, max_images=3)(rows[mask], grids)
+        np.testing.assert_allclose(result.logits, wanted, atol=2e-5 * (1 + float(wanted.abs().max())))
+
+
+if __name__ == "__main__":
+    unittest.main()

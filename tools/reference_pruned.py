@@ -1,0 +1,69 @@
+"""SigLIP2 of NaFlex on one image, pruned, written out in plain PyTorch over the modules of transformers: what raggedvit's policies are held
+against. Part of dump_reference.py."""
+import math
+
+import torch
+
+
+def attend(layer, x, sizes):
+    """What attention adds to x; the probabilities [heads, rows, rows]; the keys [heads, rows, head_dim]."""
+    attention = layer.self_attn
+    heads = attention.num_heads
+    normed = layer.layer_norm1(x)
+    q, k, v = (project(normed).reshape(len(x), heads, -1).transpose(0, 1)
+               for project in (attention.q_proj, attention.k_proj, attention.v_proj))
+    probs = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(q.shape[-1]) + sizes.log(), -1)
+    return attention.out_proj((probs @ v).transpose(0, 1).reshape(len(x), -1)), probs, k
+
+
+def best(scores, keep):
+    """The rows of the best trunc(keep * n) scores, at least one, in their order."""
+    n = max(1, math.trunc(len(scores) * keep))
+    return torch.sort(torch.topk(scores, n).indices).values
+
+
+def merge(x, sizes, keys, merges):
+    """ToMe: rows of even place join the row of odd place that they resemble most; there are no prefix tokens."""
+    metric = torch.nn.functional.normalize(keys.sum(0), dim=-1)
+    even, odd = torch.arange(0, len(x), 2), torch.arange(1, len(x), 2)
+    merges = min(merges, len(x) // 2)
+    if merges == 0:
+        return x, sizes
+    likeness, partner = (metric[even] @ metric[odd].T).max(-1)
+    joins = set(torch.topk(likeness, merges).indices.tolist())
+    sums, counts = x[odd] * sizes[odd, None], sizes[odd].clone()
+    for i in joins:
+        sums[partner[i]] += x[even[i]] * sizes[even[i]]
+        counts[partner[i]] += sizes[even[i]]
+    stay = torch.tensor([int(even[i]) for i in range(len(even)) if i not in joins], dtype=torch.int64)
+    return torch.cat([x[stay], sums / counts[:, None]]), torch.cat([sizes[stay], counts])
+
+
+def pool(head, x, sizes):
+    attention = head.attention
+    heads, dim = attention.num_heads, x.shape[-1]
+    q, k, v = (torch.nn.functional.linear(value, weight, bias).reshape(-1, heads, dim // heads).transpose(0, 1) for value, weight, bias in
+               zip((head.probe[0], x, x), attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)))
+    probs = torch.softmax(q @ k.transpose(1, 2) / math.sqrt(dim // heads) + sizes.log(), -1)
+    pooled = attention.out_proj((probs @ v).transpose(0, 1).reshape(1, dim))
+    return pooled + head.mlp(head.layernorm(pooled))
+
+
+def siglip2(model, patches, grid, prune):
+    """The pooled row of a Siglip2VisionModel in float64, as a list."""
+    x = model.embeddings(patches[None], torch.tensor([grid]))[0]
+    sizes = torch.ones(len(x), dtype=x.dtype)
+    for index, layer in enumerate(model.encoder.layers):
+        policy = prune["policy"] if index in prune["blocks"] else None
+        added, probs, keys = attend(layer, x, sizes)
+        x = x + added
+        if policy == "received":
+            left = best(probs.mean((0, 1)), prune["keep"])
+            x, sizes = x[left], sizes[left]
+        elif policy == "tome":
+            x, sizes = merge(x, sizes, keys, prune["merges"])
+        x = x + layer.mlp(layer.layer_norm2(x))
+        if policy == "l2":
+            left = best(x.square().sum(-1), prune["keep"])
+            x, sizes = x[left], sizes[left]
+    return pool(model.head, model.post_layernorm(x), sizes)[0].tolist()
