@@ -10,6 +10,7 @@
 
 #include "backend_cpu/kernels.h"
 #include "core/backend.h"
+#include "core/resample.h"
 
 typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
@@ -95,6 +96,20 @@ static inline void rvit_cpu_sum_counts(int32_t *cu_seqlens, int64_t n_images, in
     }
 }
 
+/* A patch's place in its image, and the image's grid. In the grid, whatever the cell holds. */
+#define RVIT_CPU_MAX_SIDE 32767 /* of a grid */
+typedef struct rvit_cpu_cell {
+    int32_t y, x, height, width;
+} rvit_cpu_cell;
+
+static inline rvit_cpu_cell rvit_cpu_cell_of(const int32_t *cell)
+{
+    const int64_t height = rvit_cpu_clamp(cell[3] >> 16, 1, RVIT_CPU_MAX_SIDE),
+                  width = rvit_cpu_clamp(cell[3] & 65535, 1, RVIT_CPU_MAX_SIDE);
+    const int64_t y = rvit_cpu_clamp(cell[2] >> 16, 0, height - 1), x = rvit_cpu_clamp(cell[2] & 65535, 0, width - 1);
+    return (rvit_cpu_cell){(int32_t)y, (int32_t)x, (int32_t)height, (int32_t)width};
+}
+
 /* The row after `row` in a list of merge that begins at `first`; -1 at its end. Rows after the first must ascend, so the list ends whatever
    next_rows holds. */
 static inline int64_t rvit_cpu_next_row(const int32_t *next_rows, int64_t first, int64_t row, int64_t x_rows)
@@ -157,6 +172,8 @@ void rvit_cpu_oracle_attention(rvit_cpu_device *device, const rvit_attention_arg
 void rvit_cpu_oracle_attention_backward(rvit_cpu_device *device, const rvit_attention_backward_args *args);
 void rvit_cpu_oracle_received(rvit_cpu_device *device, const rvit_received_args *args);
 void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float *cosines, rvit_dtype dtype);
+void rvit_cpu_oracle_embed(const float *table, int64_t table_width, int64_t dim, const rvit_taps *y, const rvit_taps *x,
+                           const float *patches, int64_t n, float *out);
 void rvit_cpu_oracle_head(rvit_cpu_device *device, const rvit_head_args *args);
 void rvit_cpu_oracle_pool(rvit_cpu_device *device, const rvit_pool_args *args);
 void rvit_cpu_oracle_probe(rvit_cpu_device *device, const rvit_probe_args *args);

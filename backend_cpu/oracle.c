@@ -194,6 +194,24 @@ void rvit_cpu_oracle_rope(void *heads, int64_t first, int64_t pairs, const float
     }
 }
 
+/* Embed: columns of one row. */
+
+void rvit_cpu_oracle_embed(const float *table, int64_t table_width, int64_t dim, const rvit_taps *y, const rvit_taps *x,
+                           const float *patches, int64_t n, float *out)
+{
+    for (int64_t c = 0; c < n; c++) {
+        double sum = 0;
+        for (int32_t i = 0; i < y->n; i++) {
+            const float *entries = table + rvit_taps_entry(y, i) * table_width * dim + c;
+            double line = 0;
+            for (int32_t j = 0; j < x->n; j++)
+                line += rvit_taps_weight(x, j) * entries[rvit_taps_entry(x, j) * dim];
+            sum += rvit_taps_weight(y, i) * line;
+        }
+        out[c] = (float)(patches[c] + sum);
+    }
+}
+
 /* Head. */
 
 static void head_images(void *context, int64_t begin, int64_t end, int thread)

@@ -34,6 +34,44 @@ typedef struct rvit_cu_patchify_params {
     int32_t unused;
 } rvit_cu_patchify_params;
 
+#define RVIT_CU_GRID_THREADS 256
+#define RVIT_CU_MAX_SIDE 32767 /* of a grid */
+#define RVIT_CU_MAX_TABLE 512  /* side of a position table */
+
+/* A CTA takes per_cta of the n_images + 1 entries of the layouts. */
+typedef struct rvit_cu_grid_layout_params {
+    const int32_t *grids, *live_images; /* live_images or NULL */
+    int32_t *cu_seqlens;
+    int32_t *patch_cu_seqlens, *cells; /* or NULL */
+    int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, per_cta;
+    int32_t unused;
+} rvit_cu_grid_layout_params;
+
+/* The numbers of rvit_resample; any other is bilinear. */
+#define RVIT_CU_BICUBIC 1
+#define RVIT_CU_BICUBIC_ANTIALIAS 3
+#define RVIT_CU_BILINEAR_ANTIALIAS 4
+#define RVIT_CU_ALIGN_CORNERS 5
+#define RVIT_CU_NEAREST 6
+
+typedef struct rvit_cu_embed_params {
+    const int32_t *cells;
+    const void *patches;
+    const float *prefix, *table; /* or NULL */
+    float *out;
+    rvit_cu_rows rows;
+    int32_t patch_rows, dim, n_prefix, resample, table_height, table_width;
+} rvit_cu_embed_params;
+
+typedef struct rvit_cu_grid_rope_params {
+    const int32_t *cells;
+    const float *frequencies;
+    float *out;
+    rvit_cu_rows rows;
+    int32_t head_dim, centred, xy;
+    float offset, reference_height, reference_width;
+} rvit_cu_grid_rope_params;
+
 #define RVIT_CU_SIGMOID_SQUARE 16384.0f /* RVIT_SIGMOID_SQUARE */
 
 typedef struct rvit_cu_linear_params {

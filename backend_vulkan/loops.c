@@ -137,6 +137,30 @@ static double received_loops(const rvit_received_args *a)
     return steps(len, RVIT_RECEIVED_QUERIES) * (1.0 + steps(a->head_dim / 4, 8.0));
 }
 
+/* Entries of a table's axis that a line of a grid is made of; how many of an antialiased one depends on the grid. */
+static double taps_of(const rvit_embed_args *a, double side)
+{
+    const int grows = a->resample == RVIT_RESAMPLE_TIMM || a->resample == RVIT_RESAMPLE_BILINEAR_ANTIALIAS;
+    return grows || side < 4.0 ? side : 4.0;
+}
+
+static double embed_loops(const rvit_embed_args *a)
+{
+    const double columns = steps(a->dim / 4, THREADS);
+    if (a->table.buffer == NULL)
+        return columns;
+    const double down = taps_of(a, a->table_height), across = taps_of(a, a->table_width);
+    const double weights = steps(down, THREADS) * (2.0 + down) + steps(across, THREADS) * (2.0 + across);
+    return weights + columns * (1.0 + down * (1.0 + across));
+}
+
+static double grid_layout_loops(const rvit_grid_layout_args *a)
+{
+    const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MOST_GROUPS) + 1.0;
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), cells = a->cells.buffer != NULL ? steps(len, THREADS) : 0.0;
+    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells);
+}
+
 static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
 {
     const double len = a->mode == RVIT_POOL_FIRST ? 1.0 : (double)(a->max_len < a->rows ? a->max_len : a->rows);
@@ -169,6 +193,10 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = attention_loops(device, &op->attention);
     else if (op->type == RVIT_OP_RECEIVED)
         n = received_loops(&op->received);
+    else if (op->type == RVIT_OP_GRID_LAYOUT)
+        n = grid_layout_loops(&op->grid_layout);
+    else if (op->type == RVIT_OP_EMBED)
+        n = embed_loops(&op->embed);
     else if (op->type == RVIT_OP_POOL)
         n = pool_loops(device, &op->pool);
     else if (op->type == RVIT_OP_PROBE)

@@ -20,6 +20,7 @@
 
 #include "backend_vulkan/functions.h"
 #include "core/backend.h"
+#include "shaders/common/interface_grids.h"
 #include "shaders/common/interface_prune.h"
 #include "vulkan_shaders.h"
 

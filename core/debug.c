@@ -94,6 +94,49 @@ static rvit_status check_gather(rvit_stream *stream, const char *op, const rvit_
     return check_numbers(stream, rows, &(number_rule){op, "src_rows", src_rows, source_rows, flags});
 }
 
+/* Tokens of an image of this grid; negative: the grid breaks a rule. */
+static int64_t tokens_of(const rvit_grid_layout_args *a, const int32_t *grid)
+{
+    if (grid[0] < 0 || grid[1] < 0 || grid[0] > INT16_MAX || grid[1] > INT16_MAX || grid[0] % a->merge != 0 || grid[1] % a->merge != 0)
+        return -1;
+    const int64_t patches = (int64_t)grid[0] * grid[1];
+    return patches == 0 ? 0 : patches + a->n_prefix;
+}
+
+static rvit_status check_grid_list(const rvit_grid_layout_args *a, const int32_t *grids, int64_t n_images)
+{
+    int64_t rows = 0, patch_rows = 0;
+    for (int64_t i = 0; i < n_images; i++) {
+        const int64_t tokens = tokens_of(a, grids + 2 * i);
+        if (tokens < 0 || tokens > a->max_len)
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "grid_layout: grids[%lld] is %d x %d, expected sides of 0..32767, multiples of %d, and at most "
+                             "%d tokens (max_len)",
+                             (long long)i, (int)grids[2 * i], (int)grids[2 * i + 1], (int)a->merge, (int)a->max_len);
+        rows += tokens;
+        patch_rows += tokens == 0 ? 0 : tokens - a->n_prefix;
+        if (rows > a->rows || patch_rows > a->patch_rows)
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "grid_layout: grids[0..%lld] have %lld tokens and %lld patches, expected at most %lld (rows) and "
+                             "%lld (patch_rows)",
+                             (long long)i, (long long)rows, (long long)patch_rows, (long long)a->rows, (long long)a->patch_rows);
+    }
+    return RVIT_OK;
+}
+
+static rvit_status check_grids(rvit_stream *stream, const rvit_grid_layout_args *a)
+{
+    int64_t n_images;
+    RVIT_TRY(read_live(stream, &(rvit_rows){.capacity = a->n_images, .live = a->live_images}, &n_images));
+    if (n_images == 0)
+        return RVIT_OK;
+    int32_t *grids;
+    RVIT_TRY(read_ints(stream, a->grids, 2 * n_images, &grids));
+    const rvit_status status = check_grid_list(a, grids, n_images);
+    rvit_alloc_free(&stream->device->alloc, grids);
+    return status;
+}
+
 rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
 {
     const char *name = rvit_op_name(op->type);
@@ -127,6 +170,8 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_ROPE:
         return check_numbers(stream, &op->rope.rows,
                              &(number_rule){name, "positions", op->rope.positions, op->rope.n_positions, OR_NEGATIVE});
+    case RVIT_OP_GRID_LAYOUT:
+        return check_grids(stream, &op->grid_layout);
     case RVIT_OP_POSITIONS:
         return check_gather(stream, name, &op->positions.rows, op->positions.src_rows, op->positions.source_rows, OR_NEGATIVE);
     case RVIT_OP_PACK:

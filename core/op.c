@@ -354,6 +354,66 @@ static rvit_status prepare_rope(rvit_op *op)
     return check_stride(op, "k_stride", &a->k_stride, width, 8);
 }
 
+/* Sides of a position table, and prefix tokens: what a group of a GPU keeps in shared memory, and what no model exceeds. */
+enum { MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024 };
+
+static rvit_status prepare_grid_layout(rvit_op *op)
+{
+    rvit_grid_layout_args *a = &op->grid_layout;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    if (a->merge == 0)
+        a->merge = 1;
+    if (a->patch_rows == 0)
+        a->patch_rows = a->rows;
+    return RVIT_OK;
+}
+
+static rvit_status prepare_embed(rvit_op *op)
+{
+    rvit_embed_args *a = &op->embed;
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    RVIT_TRY(check_dim(op, "dim", a->dim));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
+    if (a->n_prefix == 0 && a->prefix.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "embed: prefix is given, but n_prefix is 0");
+    if (a->table.buffer == NULL)
+        return RVIT_OK;
+    RVIT_TRY(check_range(op, "resample", a->resample, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_NEAREST));
+    RVIT_TRY(check_range(op, "table_height", a->table_height, 1, MAX_TABLE_SIDE));
+    return check_range(op, "table_width", a->table_width, 1, MAX_TABLE_SIDE);
+}
+
+/* A coordinate's offset, or a side of the grid that it refers to. */
+static rvit_status check_coordinate(const rvit_op *op, const char *name, float value, float least)
+{
+    if (!isfinite(value) || value < least)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %g, expected a finite value%s", rvit_op_name(op->type), name, (double)value,
+                         least == 0 ? " of 0 or more" : "");
+    return RVIT_OK;
+}
+
+static rvit_status prepare_grid_rope(rvit_op *op)
+{
+    const rvit_grid_rope_args *a = &op->grid_rope;
+    RVIT_TRY(check_live_rows(op, "rows.capacity", &a->rows));
+    RVIT_TRY(check_head_dim(op, 1, a->head_dim));
+    RVIT_TRY(check_range(op, "coordinates", a->coordinates, RVIT_ROPE_INDEX, RVIT_ROPE_CENTRED));
+    RVIT_TRY(check_range(op, "order", a->order, RVIT_ROPE_YX, RVIT_ROPE_XY));
+    RVIT_TRY(check_coordinate(op, "offset", a->offset, -INFINITY));
+    RVIT_TRY(check_coordinate(op, "reference_height", a->reference_height, 0));
+    RVIT_TRY(check_coordinate(op, "reference_width", a->reference_width, 0));
+    if (a->coordinates == RVIT_ROPE_CENTRED && (a->reference_height > 0 || a->reference_width > 0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "grid_rope: reference_height or reference_width is given, but centred coordinates have none");
+    return RVIT_OK;
+}
+
 /* Checks the arrays and sizes that a score is computed from. */
 static rvit_status prepare_score(rvit_op *op)
 {

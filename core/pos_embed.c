@@ -1,65 +1,17 @@
 #include "core/pos_embed.h"
 
-#include <math.h>
 #include <string.h>
 
+#include "core/resample.h"
 #include "core/status.h"
-
-/* Keys's cubic kernel. */
-static double cubic(double x, double a)
-{
-    x = fabs(x);
-    if (x <= 1)
-        return ((a + 2) * x - (a + 3)) * x * x + 1;
-    if (x < 2)
-        return (((x - 5) * x + 8) * x - 4) * a;
-    return 0;
-}
-
-/* When shrinking, the kernel widens with the factor. Weights outside the image are left out. */
-static void antialiased(int32_t n_in, double scale, int32_t i, double *row)
-{
-    const double stretch = scale > 1 ? scale : 1, support = 2 * stretch, centre = scale * (i + 0.5);
-    const double low = trunc(centre - support + 0.5), high = trunc(centre + support + 0.5);
-    const int32_t begin = low > 0 ? (int32_t)low : 0, end = high < n_in ? (int32_t)high : n_in;
-    double sum = 0;
-    for (int32_t j = begin; j < end; j++)
-        sum += row[j] = cubic((j - centre + 0.5) / stretch, -0.5);
-    for (int32_t j = begin; j < end; j++)
-        row[j] /= sum;
-}
-
-/* Taps outside the image repeat its edge. */
-static void bicubic(int32_t n_in, double scale, int32_t i, double *row)
-{
-    const double source = (i + 0.5) * scale - 0.5, base = floor(source), t = source - base;
-    for (int32_t tap = -1; tap <= 2; tap++) {
-        const double j = base + tap;
-        row[j < 0 ? 0 : j > n_in - 1 ? n_in - 1 : (int32_t)j] += cubic(t - tap, -0.75);
-    }
-}
-
-static void bilinear(int32_t n_in, double scale, int32_t i, double *row)
-{
-    const double source = fmax((i + 0.5) * scale - 0.5, 0);
-    const int32_t j = (int32_t)source;
-    const double t = source - j;
-    row[j] += 1 - t;
-    row[j + 1 < n_in ? j + 1 : j] += t;
-}
 
 void rvit_resample_weights(rvit_resample how, int32_t n_in, int32_t n_out, double *weights)
 {
-    const double scale = (double)n_in / n_out;
     memset(weights, 0, (size_t)n_in * (size_t)n_out * sizeof *weights);
     for (int32_t i = 0; i < n_out; i++) {
-        double *row = weights + (int64_t)i * n_in;
-        if (how == RVIT_RESAMPLE_TIMM)
-            antialiased(n_in, scale, i, row);
-        else if (how == RVIT_RESAMPLE_BICUBIC)
-            bicubic(n_in, scale, i, row);
-        else
-            bilinear(n_in, scale, i, row);
+        const rvit_taps taps = rvit_taps_of(how, n_in, n_out, i);
+        for (int32_t tap = 0; tap < taps.n; tap++)
+            weights[(int64_t)i * n_in + rvit_taps_entry(&taps, tap)] += rvit_taps_weight(&taps, tap);
     }
 }
 

@@ -3,9 +3,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/entry.h"
+#include "core/status.h"
+
+static const double two_pi = 6.283185307179586477;
+
 static double coordinate(const rvit_rope_config *rope, int32_t i, int32_t n, double reference)
 {
-    static const double two_pi = 6.283185307179586477;
     if (rope->coordinates == RVIT_ROPE_CENTRED)
         return two_pi * (2 * ((i + 0.5 + rope->offset) / n) - 1);
     const double at = i + rope->offset;
@@ -39,4 +43,23 @@ void rvit_rope_to_half(const float *from, int32_t n_heads, int32_t head_dim, int
     for (int32_t h = 0; h < n_heads; h++)
         for (int32_t i = 0; i < head_dim; i++, to += row)
             memcpy(to, from + ((int64_t)h * head_dim + (i < head_dim / 2 ? 2 * i : 2 * i - head_dim + 1)) * row, (size_t)row * sizeof *to);
+}
+
+rvit_status rvit_rope_frequencies(rvit_rope_coordinates coordinates, double base, int32_t head_dim, float *out)
+{
+    RVIT_ENTRY;
+    if (coordinates != RVIT_ROPE_INDEX && coordinates != RVIT_ROPE_CENTRED)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rope_frequencies: coordinates is %d, expected 0..1", (int)coordinates);
+    if (!(base > 0) || !isfinite(base))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rope_frequencies: base is %g, expected a finite value above 0", base);
+    if (head_dim < 8 || head_dim > 128 || head_dim % 8 != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rope_frequencies: head_dim is %d, expected a multiple of 8, 8..128", (int)head_dim);
+    if (out == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rope_frequencies: out is NULL");
+    for (int32_t j = 0; j < head_dim / 4; j++) {
+        const double radians = pow(base, -4.0 * j / head_dim), turns = coordinates == RVIT_ROPE_INDEX ? radians / two_pi : radians;
+        out[2 * j] = (float)turns;
+        out[2 * j + 1] = (float)(turns - out[2 * j]);
+    }
+    return RVIT_OK;
 }

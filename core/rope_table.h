@@ -2,16 +2,7 @@
 #ifndef RVIT_CORE_ROPE_TABLE_H
 #define RVIT_CORE_ROPE_TABLE_H
 
-#include <stdint.h>
-
-/* What the coordinates of a patch are. */
-typedef enum rvit_rope_coordinates {
-    RVIT_ROPE_INDEX,  /* its row and column, plus offset; with a reference grid brought to that one's size */
-    RVIT_ROPE_CENTRED /* its centre, plus offset, from -1 to 1 in the image, times 2 pi */
-} rvit_rope_coordinates;
-
-/* The axis that the first half of the angles belongs to, then the other. */
-typedef enum rvit_rope_order { RVIT_ROPE_YX, RVIT_ROPE_XY } rvit_rope_order;
+#include <raggedvit/grids.h>
 
 /* Which elements of a head are turned together: i and i + head_dim / 2, or 2 i and 2 i + 1. */
 typedef enum rvit_rope_layout { RVIT_ROPE_HALF, RVIT_ROPE_INTERLEAVED } rvit_rope_layout;

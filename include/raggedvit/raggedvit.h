@@ -8,7 +8,8 @@
    whatever the lengths, on CUDA, Vulkan or the CPU.
 
    Three levels, each usable alone:
-     ragged.h, prune.h  single ops on your own buffers and stream: rvit_attention, rvit_select, ...
+     ragged.h, prune.h, single ops on your own buffers and stream: rvit_attention, rvit_select, ...
+     grids.h
      device.h           a recorded program of ops: rvit_record_begin, rvit_program_launch
      vit.h              a model and a session: from checkpoint and images to logits and kept tokens
 
@@ -34,6 +35,7 @@
 #define RAGGEDVIT_RAGGEDVIT_H
 
 #include <raggedvit/device.h>
+#include <raggedvit/grids.h>
 #include <raggedvit/prune.h>
 #include <raggedvit/ragged.h>
 #include <raggedvit/status.h>

@@ -3,6 +3,7 @@
 #ifndef RAGGEDVIT_VIT_H
 #define RAGGEDVIT_VIT_H
 
+#include <raggedvit/grids.h>
 #include <raggedvit/prune.h>
 
 #ifdef __cplusplus
@@ -136,16 +137,6 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_head(rvit_stream *stream, const rvit_he
 /* A checkpoint, independent of any device; `raggedvit inspect` shows one. Immutable; threads may
    share it. */
 typedef struct rvit_checkpoint rvit_checkpoint;
-
-/* How a position table is resampled to another grid. */
-typedef enum rvit_resample {
-    RVIT_RESAMPLE_DEFAULT = 0,  /* as the code that the tensors' names belong to */
-    RVIT_RESAMPLE_BICUBIC = 1,  /* bicubic (a = -0.75), as in Hugging Face and the original code of
-                                   DeiT and EViT */
-    RVIT_RESAMPLE_BILINEAR = 2, /* bilinear, as in the original code of DynamicViT and ATS */
-    RVIT_RESAMPLE_TIMM = 3      /* antialiased bicubic (a = -0.5), as in timm and in Hugging Face's
-                                   DINOv2 with registers */
-} rvit_resample;
 
 /* How a model makes the input of its head, or its one vector of an image, from its rows. */
 typedef enum rvit_pooling {

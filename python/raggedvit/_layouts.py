@@ -257,6 +257,58 @@ class rvit_unpack_args(Struct):  # 152 bytes
     ]
 
 
+class rvit_grid_layout_args(Struct):  # 120 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("n_images", c_int32),  # 8
+        ("n_prefix", c_int32),  # 12
+        ("max_len", c_int32),  # 16
+        ("merge", c_int32),  # 20
+        ("rows", c_int64),  # 24
+        ("patch_rows", c_int64),  # 32
+        ("live_images", rvit_view),  # 40
+        ("grids", rvit_view),  # 56
+        ("cu_seqlens", rvit_view),  # 72
+        ("patch_cu_seqlens", rvit_view),  # 88
+        ("cells", rvit_view),  # 104
+    ]
+
+
+class rvit_embed_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("dtype", c_int),  # 8
+        ("rows", rvit_rows),  # 16
+        ("patch_rows", c_int64),  # 48
+        ("dim", c_int32),  # 56
+        ("n_prefix", c_int32),  # 60
+        ("resample", c_int),  # 64
+        ("table_height", c_int32),  # 68
+        ("table_width", c_int32),  # 72
+        ("cells", rvit_view),  # 80
+        ("patches", rvit_view),  # 96
+        ("prefix", rvit_view),  # 112
+        ("table", rvit_view),  # 128
+        ("out", rvit_view),  # 144
+    ]
+
+
+class rvit_grid_rope_args(Struct):  # 112 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("rows", rvit_rows),  # 8
+        ("head_dim", c_int32),  # 40
+        ("coordinates", c_int),  # 44
+        ("order", c_int),  # 48
+        ("offset", c_float),  # 52
+        ("reference_height", c_float),  # 56
+        ("reference_width", c_float),  # 60
+        ("cells", rvit_view),  # 64
+        ("frequencies", rvit_view),  # 80
+        ("out", rvit_view),  # 96
+    ]
+
+
 class rvit_select_args(Struct):  # 344 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -686,6 +738,9 @@ TYPES: dict[str, Any] = {
     "rvit_layernorm_args": rvit_layernorm_args,
     "rvit_pack_args": rvit_pack_args,
     "rvit_unpack_args": rvit_unpack_args,
+    "rvit_grid_layout_args": rvit_grid_layout_args,
+    "rvit_embed_args": rvit_embed_args,
+    "rvit_grid_rope_args": rvit_grid_rope_args,
     "rvit_select_args": rvit_select_args,
     "rvit_mean_args": rvit_mean_args,
     "rvit_match_args": rvit_match_args,
@@ -747,6 +802,15 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_unpack_args": {
         "struct_size": sizeof(rvit_unpack_args),
+    },
+    "rvit_grid_layout_args": {
+        "struct_size": sizeof(rvit_grid_layout_args),
+    },
+    "rvit_embed_args": {
+        "struct_size": sizeof(rvit_embed_args),
+    },
+    "rvit_grid_rope_args": {
+        "struct_size": sizeof(rvit_grid_rope_args),
     },
     "rvit_select_args": {
         "struct_size": sizeof(rvit_select_args),
@@ -870,6 +934,10 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_unpack": (c_int, [c_void_p, c_void_p], True),
     "rvit_cu_seqlens_check": (c_int, [c_void_p, c_int32, c_int32, c_int64], True),
     "rvit_layout_from_mask": (c_int, [c_void_p, c_int32, c_int32, c_int32, c_void_p, c_void_p], True),
+    "rvit_grid_layout": (c_int, [c_void_p, c_void_p], True),
+    "rvit_embed": (c_int, [c_void_p, c_void_p], True),
+    "rvit_grid_rope": (c_int, [c_void_p, c_void_p], True),
+    "rvit_rope_frequencies": (c_int, [c_int, c_double, c_int32, c_void_p], True),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
     "rvit_match": (c_int, [c_void_p, c_void_p], True),

@@ -93,7 +93,7 @@ static rvit_status call_with_ints(const good_op *op, const char *name, const arr
 static void bad_row_numbers_on_a_checking_device(void)
 {
     static const op_name gathers[] = {LAYERNORM, MERGE, PACK, UNPACK},
-                         with_live[] = {LINEAR, LAYERNORM, MERGE, PACK, UNPACK, ROPE, POSITIONS};
+                         with_live[] = {LINEAR, LAYERNORM, MERGE, PACK, UNPACK, ROPE, POSITIONS, EMBED, GRID_ROPE};
     static const struct {
         int at;
         int32_t value;
@@ -141,11 +141,43 @@ static void bad_row_numbers_on_a_checking_device(void)
     arrays_fetch(DEVICE);
 }
 
+/* The good grids are those of two images that are present, of 4 and 5 tokens of at most 6, and of one that is not. */
+static void bad_grids_on_a_checking_device(void)
+{
+    static const struct {
+        int32_t grids[6], merge;
+        const char *names;
+    } bad[] = {{{1, 3, -1, 1}, 1, "grids[1]"},         {{32768, 0, 2, 2}, 1, "grids[0]"},
+               {{1, 3, 6, 1}, 1, "grids[1] is 6 x 1"}, {{2, 2, 3, 1}, 2, "grids[1]"},
+               {{1, 5, 1, 3}, 1, "10 tokens"},         {{1, 3, 2, 2}, 1, NULL},
+               {{1, 3, 2, 2, -1, -1}, 1, NULL},        {{0, 9, 2, 2}, 1, NULL}};
+    good_op ops[N_GOOD_OPS];
+    good_ops(ops);
+    good_op *op = &ops[GRID_LAYOUT];
+    array *grids = array_input("grids", 24);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        memcpy(grids->host, bad[i].grids, 24);
+        arrays_upload();
+        op->args.grid_layout.merge = bad[i].merge;
+        op->args.grid_layout.rows = bad[i].names && !strcmp(bad[i].names, "10 tokens") ? 9 : GOOD_ROWS;
+        const rvit_status status = call_with_ints(op, "grids", grids);
+        if (!bad[i].names)
+            (void)supported(DEVICE, "grid_layout", status);
+        else {
+            expect_status(status, RVIT_INVALID_ARGUMENT, "grid_layout");
+            if (!strstr(rvit_status_detail(), bad[i].names))
+                fail_msg("the detail does not say \"%s\": %s", bad[i].names, rvit_status_detail());
+        }
+    }
+    arrays_fetch(DEVICE);
+}
+
 static void debug_checks(void **state)
 {
     (void)state;
     with_debug_checks(bad_lengths_on_a_checking_device);
     with_debug_checks(bad_row_numbers_on_a_checking_device);
+    with_debug_checks(bad_grids_on_a_checking_device);
 }
 
 SUITE(bad_lengths_suite, TEST(cu_seqlens_check), TEST(debug_checks));

@@ -276,6 +276,42 @@ static void draft_probe(rvit_op *op, choices *c)
     a->logits_stride = stride(c, a->n_heads);
 }
 
+static void draft_grid_layout(rvit_op *op, choices *c)
+{
+    rvit_grid_layout_args *a = &op->grid_layout;
+    a->n_images = choose_int(c, 0, 6);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->max_len = choose_int(c, 0, 40);
+    a->merge = choose_int(c, 0, 2);
+    a->rows = choose_int(c, 0, 60);
+    a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
+}
+
+static void draft_embed(rvit_op *op, choices *c)
+{
+    rvit_embed_args *a = &op->embed;
+    a->dtype = dtype(c);
+    rows(c, &a->rows);
+    a->patch_rows = choose_int(c, 0, 40);
+    a->dim = dim(c);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->resample = (rvit_resample)choose_int(c, RVIT_RESAMPLE_BICUBIC, RVIT_RESAMPLE_NEAREST);
+    a->table_height = choose_int(c, 1, 9);
+    a->table_width = choose_int(c, 1, 9);
+}
+
+static void draft_grid_rope(rvit_op *op, choices *c)
+{
+    rvit_grid_rope_args *a = &op->grid_rope;
+    rows(c, &a->rows);
+    a->head_dim = multiple(c, 8, 1, 16);
+    a->coordinates = (rvit_rope_coordinates)choose_int(c, RVIT_ROPE_INDEX, RVIT_ROPE_CENTRED);
+    a->order = (rvit_rope_order)choose_int(c, RVIT_ROPE_YX, RVIT_ROPE_XY);
+    a->offset = choose(c, 2) ? 0 : choose_float(c);
+    a->reference_height = choose(c, 2) ? 0 : choose_float(c);
+    a->reference_width = choose(c, 2) ? 0 : choose_float(c);
+}
+
 /* An op without a draft of its own: words, most of them small, wherever its args hold no view. */
 static void draft_any(rvit_op *op, choices *c)
 {
@@ -308,6 +344,9 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_POSITIONS] = draft_positions,
     [RVIT_OP_POOL] = draft_pool,
     [RVIT_OP_PROBE] = draft_probe,
+    [RVIT_OP_GRID_LAYOUT] = draft_grid_layout,
+    [RVIT_OP_EMBED] = draft_embed,
+    [RVIT_OP_GRID_ROPE] = draft_grid_rope,
 };
 
 void draft_op(draft *d, rvit_op_type type, choices *c)

@@ -10,7 +10,7 @@
 
 #include "scene.h"
 
-enum { BATCH = 32, MOST_SCENES = 114, EPOCH = 32 * BATCH /* cases, then other scenes */, REPORT = 20 * EPOCH };
+enum { BATCH = 32, MOST_SCENES = 132, EPOCH = 32 * BATCH /* cases, then other scenes */, REPORT = 20 * EPOCH };
 
 static long n_cases, first_case;
 static long batch_begin = -1; /* of the batch under way */

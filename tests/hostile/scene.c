@@ -72,6 +72,15 @@ static void stretch(rvit_op *op)
     case RVIT_OP_POSITIONS:
         rows = &op->positions.rows.capacity, more = &op->positions.source_rows;
         break;
+    case RVIT_OP_GRID_LAYOUT:
+        n_images = &op->grid_layout.n_images, max_len = &op->grid_layout.max_len, rows = &op->grid_layout.rows;
+        break;
+    case RVIT_OP_EMBED:
+        rows = &op->embed.rows.capacity, more = &op->embed.patch_rows;
+        break;
+    case RVIT_OP_GRID_ROPE:
+        rows = &op->grid_rope.rows.capacity;
+        break;
     case RVIT_OP_UNPACK:
         rows = &op->unpack.rows.capacity, more = &op->unpack.destination_rows.capacity;
         break;
@@ -92,8 +101,8 @@ static scene_content content_of(const rvit_access *access)
     static const struct {
         const char *name;
         scene_content content;
-    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS}, {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK},
-                 {"keep", MASK},          {"positions", ROW_NUMBERS}};
+    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS},  {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK},
+                 {"keep", MASK},          {"positions", ROW_NUMBERS}, {"grids", GRIDS},     {"cells", CELLS}};
     if (access->live)
         return LIVE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -136,6 +145,12 @@ static int64_t rows_of(const rvit_op *op)
         return op->positions.source_rows;
     case RVIT_OP_UNPACK:
         return op->unpack.destination_rows.capacity;
+    case RVIT_OP_GRID_LAYOUT:
+        return op->grid_layout.rows;
+    case RVIT_OP_EMBED:
+        return op->embed.patch_rows;
+    case RVIT_OP_GRID_ROPE:
+        return op->grid_rope.rows.capacity;
     default:
         return 0;
     }
@@ -146,6 +161,12 @@ static int64_t capacity_of(const rvit_op *op, const char *name)
     switch (op->type) {
     case RVIT_OP_PATCHIFY:
         return op->patchify.n_images;
+    case RVIT_OP_GRID_LAYOUT:
+        return op->grid_layout.n_images;
+    case RVIT_OP_EMBED:
+        return op->embed.rows.capacity;
+    case RVIT_OP_GRID_ROPE:
+        return op->grid_rope.rows.capacity;
     case RVIT_OP_LINEAR:
         return op->linear.rows.capacity;
     case RVIT_OP_LAYERNORM:
@@ -334,6 +355,19 @@ static void fill_valid(const scene *s, const scene_array *a, uint8_t *bytes)
         for (int64_t i = 0; i < a->size; i++)
             bytes[i] = (uint8_t)random_below(2);
         break;
+    case GRIDS:
+        for (int64_t i = 0; i < n; i++)
+            set(bytes, i, random_below(7));
+        break;
+    case CELLS:
+        for (int64_t i = 0; i + 4 <= n; i += 4) {
+            const int32_t height = 1 + random_below(20), width = 1 + random_below(20);
+            set(bytes, i, a->limit > 0 && random_below(6) ? random_below(a->limit) : -1 - random_below(2));
+            set(bytes, i + 1, 0);
+            set(bytes, i + 2, random_below(height) * 65536 + random_below(width));
+            set(bytes, i + 3, height * 65536 + width);
+        }
+        break;
     case DATA:
         break;
     }
@@ -487,6 +521,9 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_LAYERNORM,
                                          RVIT_OP_LINEAR,
                                          RVIT_OP_PATCHIFY,
+                                         RVIT_OP_GRID_LAYOUT,
+                                         RVIT_OP_EMBED,
+                                         RVIT_OP_GRID_ROPE,
                                          RVIT_OP_ATTENTION_BACKWARD,
                                          RVIT_OP_ATTENTION_BACKWARD};
     static rvit_buffer marks[MAX_VIEWS];

@@ -6,8 +6,8 @@
 #include "fuzz/drafts.h"
 #include "harness.h"
 
-/* What an array holds: LENGTHS, ROW_NUMBERS, LINKS (next_rows), COUNTS, LIVE and MASK are written for each call. */
-typedef enum scene_content { DATA, LENGTHS, ROW_NUMBERS, LINKS, COUNTS, LIVE, MASK } scene_content;
+/* What an array holds: LENGTHS, ROW_NUMBERS, LINKS (next_rows), COUNTS, LIVE, MASK, GRIDS and CELLS are written for each call. */
+typedef enum scene_content { DATA, LENGTHS, ROW_NUMBERS, LINKS, COUNTS, LIVE, MASK, GRIDS, CELLS } scene_content;
 
 typedef struct scene_array {
     const char *name;

@@ -5,6 +5,6 @@
 #include "pipeline.h"
 
 extern const suite batch_suite, replay_suite, cost_suite, many_images_suite, many_images_prune_suite, garbage_suite, thread_suite,
-    programs_suite;
+    programs_suite, grids_suite;
 
 #endif

@@ -5,6 +5,6 @@ int main(int argc, char **argv)
 {
     const suite *const suites[] = {&batch_suite,   &replay_suite,      &programs_suite,
                                    &cost_suite,    &many_images_suite, &many_images_prune_suite,
-                                   &garbage_suite, &thread_suite};
+                                   &garbage_suite, &thread_suite,      &grids_suite};
     return harness_main(argc, argv, 0, suites, sizeof suites / sizeof suites[0]);
 }

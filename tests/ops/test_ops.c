@@ -15,6 +15,7 @@ int main(int argc, char **argv)
         &predictor_vectors_suite,
         &tome_vectors_suite,
         &memory_suite,
-        &activation_vectors_suite};
+        &activation_vectors_suite,
+        &embed_vectors_suite};
     return harness_main(argc, argv, 1, suites, sizeof suites / sizeof suites[0]);
 }

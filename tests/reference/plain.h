@@ -5,6 +5,7 @@
 
 #include <stdint.h>
 
+#include <raggedvit/grids.h>
 #include <raggedvit/ragged.h>
 
 typedef struct linear_problem {
@@ -132,5 +133,15 @@ typedef struct merge_problem {
 } merge_problem;
 void merge_f64(const merge_problem *p, double *row, double *size, double *key_bias);
 void merge_f32(const merge_problem *p, float *row, float *size, float *key_bias);
+
+/* A position table at a place of a grid, added to a patch: resampled as torch.nn.functional.interpolate does it, with rounded sources. */
+typedef struct embed_problem {
+    rvit_resample resample;
+    int32_t table_height, table_width, dim;
+    int32_t height, width, y, x;
+    const float *table, *patch;
+} embed_problem;
+void embed_f64(const embed_problem *p, double *out);
+void embed_f32(const embed_problem *p, float *out);
 
 #endif

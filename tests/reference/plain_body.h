@@ -329,3 +329,85 @@ void NAME(merge)(const merge_problem *p, REAL *row, REAL *size, REAL *key_bias)
     *size = total;
     *key_bias = LOG(total);
 }
+
+static REAL cubic(REAL x, REAL a)
+{
+    x = x < 0 ? -x : x;
+    if (x <= 1)
+        return ((a + 2) * x - (a + 3)) * x * x + 1;
+    return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
+static int32_t floored(REAL x)
+{
+    const int32_t below = (int32_t)x;
+    return below > x ? below - 1 : below;
+}
+
+/* The weights of one axis, [side], of a kernel that widens when the table shrinks. */
+static void antialiased(int is_cubic, int32_t side, int32_t grid, int32_t i, REAL *weights)
+{
+    const REAL scale = (REAL)side / (REAL)grid, stretch = scale > 1 ? scale : 1, centre = scale * ((REAL)i + (REAL)0.5);
+    REAL sum = 0;
+    for (int32_t j = 0; j < side; j++) {
+        const REAL x = ((REAL)j - centre + (REAL)0.5) / stretch, distance = x < 0 ? -x : x;
+        weights[j] = is_cubic ? cubic(x, (REAL)-0.5) : distance < 1 ? 1 - distance : 0;
+        sum += weights[j];
+    }
+    for (int32_t j = 0; j < side; j++)
+        weights[j] /= sum;
+}
+
+static void tap(int32_t side, int32_t j, REAL weight, REAL *weights)
+{
+    weights[j < 0 ? 0 : j < side ? j : side - 1] += weight;
+}
+
+static void resample(rvit_resample how, int32_t side, int32_t grid, int32_t i, REAL *weights)
+{
+    for (int32_t j = 0; j < side; j++)
+        weights[j] = 0;
+    REAL source = ((REAL)i + (REAL)0.5) * ((REAL)side / (REAL)grid) - (REAL)0.5;
+    if (side == grid || how == RVIT_RESAMPLE_NEAREST) {
+        weights[(int64_t)i * side / grid] = 1;
+        return;
+    }
+    if (how == RVIT_RESAMPLE_TIMM || how == RVIT_RESAMPLE_BILINEAR_ANTIALIAS) {
+        antialiased(how == RVIT_RESAMPLE_TIMM, side, grid, i, weights);
+        return;
+    }
+    if (how == RVIT_RESAMPLE_ALIGN_CORNERS)
+        source = grid > 1 ? (REAL)i * ((REAL)(side - 1) / (REAL)(grid - 1)) : 0;
+    if (how != RVIT_RESAMPLE_BICUBIC && source < 0)
+        source = 0;
+    const int32_t below = floored(source);
+    const REAL past = source - (REAL)below;
+    if (how == RVIT_RESAMPLE_BICUBIC)
+        for (int32_t j = -1; j <= 2; j++)
+            tap(side, below + j, cubic(past - (REAL)j, (REAL)-0.75), weights);
+    else {
+        tap(side, below, 1 - past, weights);
+        tap(side, below + 1, past, weights);
+    }
+}
+
+void NAME(embed)(const embed_problem *p, REAL *out)
+{
+    REAL *down = malloc((size_t)p->table_height * sizeof *down), *across = malloc((size_t)p->table_width * sizeof *across);
+    resample(p->resample, p->table_height, p->height, p->y, down);
+    resample(p->resample, p->table_width, p->width, p->x, across);
+    for (int32_t c = 0; c < p->dim; c++) {
+        REAL sum = 0;
+        for (int32_t i = 0; i < p->table_height; i++) {
+            REAL line = 0;
+            for (int32_t j = 0; j < p->table_width; j++)
+                if (across[j] != 0)
+                    line += across[j] * (REAL)p->table[((int64_t)i * p->table_width + j) * p->dim + c];
+            if (down[i] != 0)
+                sum += down[i] * line;
+        }
+        out[c] = (REAL)p->patch[c] + sum;
+    }
+    free(down);
+    free(across);
+}

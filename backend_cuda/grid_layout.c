@@ -1,0 +1,24 @@
+#include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_grid_layout(rvit_cu_queue *queue, const rvit_grid_layout_args *args)
+{
+    /* Each CTA reads the grids before its own: with more of them than the device runs at a time they would only read more. */
+    const int64_t entries = args->n_images + (int64_t)1;
+    const int32_t most = rvit_cu_tile_ctas(&queue->device->machine, entries, 1, 4);
+    const int64_t per_cta = (entries + most - 1) / most, ctas = (entries + per_cta - 1) / per_cta;
+    rvit_cu_grid_layout_params params = {
+        .grids = rvit_cu_at(args->grids),
+        .live_images = rvit_cu_at(args->live_images),
+        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
+        .patch_cu_seqlens = rvit_cu_at(args->patch_cu_seqlens),
+        .cells = rvit_cu_at(args->cells),
+        .n_images = args->n_images,
+        .n_prefix = args->n_prefix,
+        .max_len = args->max_len,
+        .merge = args->merge,
+        .rows = (int32_t)args->rows,
+        .patch_rows = (int32_t)args->patch_rows,
+        .per_cta = (int32_t)per_cta,
+    };
+    return rvit_cu_launch(queue, RVIT_CU_grid_layout, ctas, RVIT_CU_GRID_THREADS, 0, &params);
+}

@@ -1,0 +1,302 @@
+/* What follows from the grids of a batch: its layout, its first rows, the angles of its rotary positions. */
+#ifndef RVIT_GRIDS_CUH
+#define RVIT_GRIDS_CUH
+
+#include "elements.cuh"
+
+#include "../tile.h"
+
+/* What is above `most` counts as that much, so that no sum overflows. */
+RVIT_DEVICE int sum_up_to(int a, int b, int most)
+{
+    return (int)min((unsigned)a + (unsigned)b, (unsigned)most);
+}
+
+struct image_size {
+    int height, width, patches, tokens;
+};
+
+RVIT_DEVICE int grid_side(int given, int merge)
+{
+    const int side = min(max(given, 0), RVIT_CU_MAX_SIDE);
+    return side - side % merge;
+}
+
+RVIT_DEVICE image_size size_of_image(const rvit_cu_grid_layout_params &params, int image)
+{
+    const int2 grid = *reinterpret_cast<const int2 *>(params.grids + 2LL * image);
+    image_size size;
+    size.height = grid_side(grid.x, params.merge), size.width = grid_side(grid.y, params.merge);
+    const int patches = size.height * size.width;
+    size.tokens = patches == 0 ? 0 : min(patches + params.n_prefix, params.max_len);
+    size.patches = min(patches, params.patch_rows);
+    return size;
+}
+
+/* The rows begin .. end - 1 of an image. */
+RVIT_DEVICE void fill_cells(const rvit_cu_grid_layout_params &params, image_size size, int image, int begin, int end, int patch_row)
+{
+    const int merge = params.merge, area = merge * merge, blocks = size.width / merge, grid = size.height << 16 | size.width;
+    for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
+        const int patch = row - begin - params.n_prefix;
+        int4 cell = {-1 - (row - begin), image, 0, grid};
+        if (patch >= 0) {
+            const int block = patch / area, inner = patch - block * area, line = block / blocks, in_line = inner / merge;
+            const int y = line * merge + in_line, x = (block - line * blocks) * merge + inner - in_line * merge;
+            cell.x = patch_row + patch, cell.z = y << 16 | x;
+        }
+        reinterpret_cast<int4 *>(params.cells)[row] = cell;
+    }
+}
+
+/* Sums over the CTA. */
+RVIT_DEVICE void sum_sizes(const rvit_cu_grid_layout_params &params, int &tokens, int &patches)
+{
+    RVIT_SHARED int2 sums[RVIT_CU_GRID_THREADS / 32];
+    const int warp = threadIdx.x / 32;
+    for (int mask = 16; mask > 0; mask /= 2) {
+        tokens = sum_up_to(tokens, shuffle_xor(tokens, mask), params.rows);
+        patches = sum_up_to(patches, shuffle_xor(patches, mask), params.patch_rows);
+    }
+    if (threadIdx.x % 32 == 0)
+        sums[warp] = make_int2(tokens, patches);
+    block_sync();
+    tokens = patches = 0;
+    for (int w = 0; w < RVIT_CU_GRID_THREADS / 32; w++) {
+        tokens = sum_up_to(tokens, sums[w].x, params.rows);
+        patches = sum_up_to(patches, sums[w].y, params.patch_rows);
+    }
+}
+
+/* A CTA takes some images, and adds up those before by itself: that costs less than to wait for other CTAs. */
+RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
+{
+    const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
+    const long long first = (long long)blockIdx.x * params.per_cta;
+    int row = 0, patch_row = 0;
+    for (long long i = threadIdx.x; i < min(first, (long long)n); i += blockDim.x) {
+        const image_size size = size_of_image(params, (int)i);
+        row = sum_up_to(row, size.tokens, params.rows);
+        patch_row = sum_up_to(patch_row, size.patches, params.patch_rows);
+    }
+    sum_sizes(params, row, patch_row);
+    const int past = (int)min(first + params.per_cta, params.n_images + 1LL);
+    for (int image = (int)first; image < past; image++) {
+        if (threadIdx.x == 0) {
+            params.cu_seqlens[image] = row;
+            if (params.patch_cu_seqlens != nullptr)
+                params.patch_cu_seqlens[image] = patch_row;
+        }
+        if (image >= n)
+            continue;
+        const image_size size = size_of_image(params, image);
+        const int end = sum_up_to(row, size.tokens, params.rows);
+        if (params.cells != nullptr)
+            fill_cells(params, size, image, row, end, patch_row);
+        row = end;
+        patch_row = sum_up_to(patch_row, size.patches, params.patch_rows);
+    }
+}
+
+/* A patch's place, inside its grid whatever the cell holds. */
+struct patch_place {
+    int y, x, height, width;
+};
+
+RVIT_DEVICE patch_place place_of(int4 cell)
+{
+    patch_place place;
+    place.height = min(max(cell.w >> 16, 1), RVIT_CU_MAX_SIDE), place.width = min(max(cell.w & 65535, 1), RVIT_CU_MAX_SIDE);
+    place.y = min(max(cell.z >> 16, 0), place.height - 1), place.x = min(max(cell.z & 65535, 0), place.width - 1);
+    return place;
+}
+
+/* One line or column of a resampled table: core/resample.h. */
+struct table_taps {
+    int how, side, first, n, at, step, unit;
+    bool is_summed; /* weights are divided by their sum */
+};
+
+RVIT_DEVICE int floor_ratio(int a, int b)
+{
+    return a >= 0 ? a / b : -((b - 1 - a) / b);
+}
+
+RVIT_DEVICE table_taps taps_of(int how, int side, int grid, int i)
+{
+    table_taps taps = {how, side, i, 1, 0, 1, 1, false};
+    if (side == grid)
+        return taps;
+    if (how == RVIT_CU_NEAREST) {
+        taps.first = i * side / grid;
+        return taps;
+    }
+    if (how == RVIT_CU_BICUBIC_ANTIALIAS || how == RVIT_CU_BILINEAR_ANTIALIAS) {
+        const int centre = (2 * i + 1) * side, support = (how == RVIT_CU_BICUBIC_ANTIALIAS ? 4 : 2) * max(side, grid);
+        taps.first = max(floor_ratio(centre - support - grid, 2 * grid) + 1, 0);
+        taps.n = min(-floor_ratio(grid - centre - support, 2 * grid), side) - taps.first;
+        taps.at = centre - (2 * taps.first + 1) * grid;
+        taps.step = 2 * grid;
+        taps.unit = 2 * max(side, grid);
+        taps.is_summed = true;
+        return taps;
+    }
+    const bool aligned = how == RVIT_CU_ALIGN_CORNERS, wide = how == RVIT_CU_BICUBIC;
+    int source = aligned ? i * (side - 1) : (2 * i + 1) * side - grid;
+    taps.unit = taps.step = aligned ? max(grid - 1, 1) : 2 * grid;
+    if (!wide)
+        source = max(source, 0);
+    const int below = floor_ratio(source, taps.unit), past = source - below * taps.unit;
+    taps.first = wide ? below - 1 : below;
+    taps.n = wide ? 4 : past > 0 ? 2 : 1;
+    taps.at = wide ? past + taps.unit : past;
+    return taps;
+}
+
+RVIT_DEVICE int tap_entry(const table_taps &taps, int tap)
+{
+    return min(max(taps.first + tap, 0), taps.side - 1);
+}
+
+/* The kernel at a tap; a linear one times unit, which makes it a whole number. */
+RVIT_DEVICE float kernel_at(const table_taps &taps, int tap)
+{
+    const int distance = abs(taps.at - tap * taps.step);
+    if (taps.how != RVIT_CU_BICUBIC && taps.how != RVIT_CU_BICUBIC_ANTIALIAS)
+        return (float)max(taps.unit - distance, 0);
+    const float x = (float)distance / (float)taps.unit, a = taps.how == RVIT_CU_BICUBIC ? -0.75f : -0.5f;
+    if (x <= 1.0f)
+        return ((a + 2.0f) * x - (a + 3.0f)) * x * x + 1.0f;
+    return x < 2.0f ? a * (x - 1.0f) * (x - 2.0f) * (x - 2.0f) : 0.0f;
+}
+
+RVIT_DEVICE float tap_weight(const table_taps &taps, int tap)
+{
+    if (taps.n == 1)
+        return 1.0f;
+    float sum = taps.how == RVIT_CU_BICUBIC ? 1.0f : (float)taps.unit;
+    if (taps.is_summed) {
+        sum = 0.0f;
+        for (int i = 0; i < taps.n; i++)
+            sum += kernel_at(taps, i);
+    }
+    return kernel_at(taps, tap) / sum;
+}
+
+RVIT_DEVICE void add_product(float4 &sum, float weight, float4 x)
+{
+    sum.x += weight * x.x, sum.y += weight * x.y, sum.z += weight * x.z, sum.w += weight * x.w;
+}
+
+RVIT_DEVICE float4 times(float weight, float4 x)
+{
+    return make_float4(weight * x.x, weight * x.y, weight * x.z, weight * x.w);
+}
+
+/* Four columns of the resampled table. */
+RVIT_DEVICE float4 position_at(const rvit_cu_embed_params &params, const table_taps &down, const table_taps &across, const float *weights,
+                               int column)
+{
+    const float *table = params.table + column;
+    float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int i = 0; i < down.n; i++) {
+        const float *entries = table + (long long)tap_entry(down, i) * params.table_width * params.dim;
+        float4 line = times(weights[RVIT_CU_MAX_TABLE], load_4(entries + (long long)tap_entry(across, 0) * params.dim));
+        for (int j = 1; j < across.n; j++)
+            add_product(line, weights[RVIT_CU_MAX_TABLE + j], load_4(entries + (long long)tap_entry(across, j) * params.dim));
+        if (i == 0)
+            sum = times(weights[0], line);
+        else
+            add_product(sum, weights[i], line);
+    }
+    return sum;
+}
+
+/* A CTA takes a row at a time. */
+template <typename T> RVIT_DEVICE void embed_rows(const rvit_cu_embed_params &params)
+{
+    RVIT_SHARED float weights[2 * RVIT_CU_MAX_TABLE];
+    const int rows = live_rows(params.rows), dim = params.dim;
+    for (long long row = blockIdx.x; row < rows; row += gridDim.x) {
+        const int4 cell = reinterpret_cast<const int4 *>(params.cells)[row];
+        float *out = params.out + row * dim;
+        if (cell.x < 0 || params.patch_rows == 0) {
+            const float *prefix = params.prefix + (long long)min(~cell.x, params.n_prefix - 1) * dim;
+            const bool is_there = cell.x < 0 && params.n_prefix > 0;
+            for (int column = (int)threadIdx.x * 4; column < dim; column += blockDim.x * 4)
+                store_4(out + column, is_there ? load_4(prefix + column) : make_float4(0.0f, 0.0f, 0.0f, 0.0f));
+            continue;
+        }
+        const patch_place place = place_of(cell);
+        const table_taps down = taps_of(params.resample, params.table_height, place.height, place.y);
+        const table_taps across = taps_of(params.resample, params.table_width, place.width, place.x);
+        if (params.table != nullptr) {
+            block_sync();
+            for (int tap = threadIdx.x; tap < down.n + across.n; tap += blockDim.x) {
+                if (tap < down.n)
+                    weights[tap] = tap_weight(down, tap);
+                else
+                    weights[RVIT_CU_MAX_TABLE + tap - down.n] = tap_weight(across, tap - down.n);
+            }
+            block_sync();
+        }
+        const T *patch = static_cast<const T *>(params.patches) + (long long)min(cell.x, params.patch_rows - 1) * dim;
+        for (int column = (int)threadIdx.x * 4; column < dim; column += blockDim.x * 4) {
+            float4 x = load_4(patch + column);
+            if (params.table != nullptr) {
+                const float4 position = position_at(params, down, across, weights, column);
+                x.x += position.x, x.y += position.y, x.z += position.z, x.w += position.w;
+            }
+            store_4(out + column, x);
+        }
+    }
+}
+
+/* Cosine and sine of (high + low) turns: the nearest quarter turn is taken off first, exactly. */
+RVIT_DEVICE float2 turn(float high, float low)
+{
+    const float rest = high - rintf(high), quarter = rintf(4.0f * rest);
+    const float u = ((rest - 0.25f * quarter) + low) * 6.283185307f, square = u * u;
+    const float sine =
+        u + u * square * (-1.666666667e-1f + square * (8.333333333e-3f + square * (-1.984126984e-4f + square * 2.755731922e-6f)));
+    const float cosine =
+        1.0f +
+        square * (-0.5f + square * (4.166666667e-2f + square * (-1.388888889e-3f + square * (2.480158730e-5f - square * 2.755731922e-7f))));
+    if (quarter == 1.0f)
+        return make_float2(-sine, cosine);
+    if (quarter == -1.0f)
+        return make_float2(sine, -cosine);
+    return quarter == 0.0f ? make_float2(cosine, sine) : make_float2(-cosine, -sine);
+}
+
+/* A warp takes a row, a lane a pair at a time. Products and quotients keep what their rounding loses. */
+RVIT_DEVICE void fill_turns(const rvit_cu_grid_rope_params &params)
+{
+    const int rows = live_rows(params.rows), pairs = params.head_dim / 2, warps = (int)blockDim.x / 32;
+    for (long long row = (long long)blockIdx.x * warps + (int)threadIdx.x / 32; row < rows; row += (long long)gridDim.x * warps) {
+        const int4 cell = reinterpret_cast<const int4 *>(params.cells)[row];
+        const patch_place place = place_of(cell);
+        float *out = params.out + row * params.head_dim;
+        for (int pair = threadIdx.x & 31; pair < pairs; pair += 32) {
+            const bool is_second = pair >= pairs / 2, is_x = is_second != (params.xy != 0);
+            const int i = is_x ? place.x : place.y, side = is_x ? place.width : place.height;
+            const float reference = is_x ? params.reference_width : params.reference_height;
+            float over = 1.0f, at = (float)i + params.offset, lost = 0.0f;
+            if (params.centred)
+                at = (float)(2 * i + 1 - side) + 2.0f * params.offset, over = (float)side;
+            else if (reference > 0.0f) {
+                const float index = at;
+                at = index * reference, lost = fmaf(index, reference, -at), over = (float)side;
+            }
+            const float2 frequency = load_2(params.frequencies + 2 * (is_second ? pair - pairs / 2 : pair));
+            const float high = at / over, low = (fmaf(-high, over, at) + lost) / over;
+            const float turns = high * frequency.x;
+            const float rest = fmaf(high, frequency.x, -turns) + (high * frequency.y + low * frequency.x);
+            const float2 angle = cell.x < 0 ? make_float2(1.0f, 0.0f) : turn(turns, rest);
+            out[pair] = angle.x;
+            out[pair + pairs] = angle.y;
+        }
+    }
+}
+
+#endif

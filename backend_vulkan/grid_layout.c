@@ -1,0 +1,32 @@
+/* The grid_layout op. */
+#include "backend_vulkan/vulkan.h"
+
+rvit_status rvit_vk_record_grid_layout(rvit_vk_recorder *recorder, const rvit_grid_layout_args *args)
+{
+    /* Each group reads the grids before its own: with very many of them they would only read more. */
+    const int64_t entries = args->n_images + (int64_t)1, per_group = (entries - 1) / RVIT_GRID_LAYOUT_MOST_GROUPS + 1;
+    struct rvit_grid_layout_push push = {.n_images = args->n_images,
+                                         .n_prefix = args->n_prefix,
+                                         .max_len = args->max_len,
+                                         .merge = args->merge,
+                                         .rows = (int)args->rows,
+                                         .patch_rows = (int)args->patch_rows,
+                                         .per_group = (int)per_group};
+    rvit_vk_dispatch dispatch = {
+        .shader = RVIT_VK_GRID_LAYOUT_VK,
+        .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                  [RVIT_GRID_LAYOUT_FLAGS] = (args->live_images.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_LIVE : 0) |
+                                             (args->patch_cu_seqlens.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_PATCHES : 0) |
+                                             (args->cells.buffer != NULL ? RVIT_GRID_LAYOUT_HAS_CELLS : 0)},
+        .n_specs = RVIT_GRID_LAYOUT_N_SPECS,
+        .push = &push,
+        .push_size = sizeof push,
+        .groups = {.rows = entries, .multiply = 1, .divide = per_group, .times = 1}};
+    push.grids_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_GRIDS, RVIT_SLOT(grid_layout, grids), 8);
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_CU_SEQLENS, RVIT_SLOT(grid_layout, cu_seqlens), 4);
+    push.patch_cu_seqlens_at =
+        rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS, RVIT_SLOT(grid_layout, patch_cu_seqlens), 4);
+    push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_CELLS, RVIT_SLOT(grid_layout, cells), 16);
+    push.live_at = rvit_vk_bind(recorder, &dispatch, RVIT_GRID_LAYOUT_LIVE, RVIT_SLOT(grid_layout, live_images), 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

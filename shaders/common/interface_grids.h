@@ -1,0 +1,67 @@
+/* The same as interface.h for the shaders that follow from the grids of images: grid_layout, embed, grid_rope. */
+#ifndef RVIT_SHADERS_INTERFACE_GRIDS_H
+#define RVIT_SHADERS_INTERFACE_GRIDS_H
+
+#include "interface.h"
+
+#define RVIT_GRID_MAX_SIDE 32767 /* of an image's grid */
+
+/* grid_layout.comp: a group takes per_group of the n_images + 1 entries of the layouts, and adds up the images before by itself. */
+#define RVIT_GRID_LAYOUT_FLAGS 1
+#define RVIT_GRID_LAYOUT_N_SPECS 2
+#define RVIT_GRID_LAYOUT_HAS_LIVE 1
+#define RVIT_GRID_LAYOUT_HAS_PATCHES 2
+#define RVIT_GRID_LAYOUT_HAS_CELLS 4
+#define RVIT_GRID_LAYOUT_MOST_GROUPS 256
+#define RVIT_GRID_LAYOUT_GRIDS 0
+#define RVIT_GRID_LAYOUT_CU_SEQLENS 1
+#define RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS 2
+#define RVIT_GRID_LAYOUT_CELLS 3
+#define RVIT_GRID_LAYOUT_LIVE 4
+#define RVIT_GRID_LAYOUT_N_BINDINGS 5
+struct rvit_grid_layout_push {
+    int n_images, live_at;
+    int n_prefix, max_len, merge, rows, patch_rows, per_group;
+    int grids_at, cu_seqlens_at, patch_cu_seqlens_at, cells_at; /* grids_at in pairs, cells_at in fours */
+};
+
+/* embed.comp: a group takes a row. */
+#define RVIT_EMBED_RESAMPLE 1 /* as rvit_resample; 0: no table. Any that has no name here is bilinear */
+#define RVIT_EMBED_N_SPECS 2
+#define RVIT_EMBED_BICUBIC 1
+#define RVIT_EMBED_BICUBIC_ANTIALIAS 3
+#define RVIT_EMBED_BILINEAR_ANTIALIAS 4
+#define RVIT_EMBED_ALIGN_CORNERS 5
+#define RVIT_EMBED_NEAREST 6
+#define RVIT_EMBED_MAX_TABLE 512 /* side of a table */
+#define RVIT_EMBED_CELLS 0
+#define RVIT_EMBED_PATCHES 1
+#define RVIT_EMBED_PREFIX 2
+#define RVIT_EMBED_TABLE 3
+#define RVIT_EMBED_OUT 4
+#define RVIT_EMBED_LIVE 5
+#define RVIT_EMBED_N_BINDINGS 6
+struct rvit_embed_push {
+    int rows, live_at;
+    int patch_rows, dim4, n_prefix, table_height, table_width; /* dim4: dim / 4 */
+    int cells_at, patches_at, prefix_at, table_at, out_at;
+};
+
+/* grid_rope.comp: a thread makes a cosine and its sine. */
+#define RVIT_GRID_ROPE_FLAGS 1
+#define RVIT_GRID_ROPE_N_SPECS 2
+#define RVIT_GRID_ROPE_IS_CENTRED 1
+#define RVIT_GRID_ROPE_IS_XY 2
+#define RVIT_GRID_ROPE_CELLS 0
+#define RVIT_GRID_ROPE_FREQUENCIES 1
+#define RVIT_GRID_ROPE_OUT 2
+#define RVIT_GRID_ROPE_LIVE 3
+#define RVIT_GRID_ROPE_N_BINDINGS 4
+struct rvit_grid_rope_push {
+    int rows, live_at;
+    int pairs; /* head_dim / 2 */
+    float offset, reference_height, reference_width;
+    int cells_at, frequencies_at, out_at; /* frequencies_at in pairs */
+};
+
+#endif
