@@ -187,6 +187,39 @@ static void attention_choices(void **state)
     assert_int_equal(rvit_cu_tile_attention(hopper, &size).shape, RVIT_CU_ATTENTION_d64_3_warps);
 }
 
+/* Which kernel serves long images is decided by the most rows of one, the head and what is asked for: never by how many there are. */
+static void long_attention_choices(void **state)
+{
+    (void)state;
+    rvit_cu_machine hopper = machines[1];
+    hopper.warpgroups = 1;
+    static const int32_t lens[] = {1, 511, 512, 577, 1535, 1536, 4097};
+    for (int32_t dim = 8; dim <= 128; dim += 8)
+        for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
+            for (int64_t images = 1; images <= 256; images *= 16) {
+                rvit_cu_attention_size size = {2, dim, 12, images, images * lens[l], lens[l], 0};
+                const rvit_cu_attention_long_tile t = rvit_cu_tile_attention_long(&hopper, &size);
+                rvit_cu_attention_long_shape expected = RVIT_CU_N_ATTENTION_LONGS;
+                if (lens[l] >= 512 && dim > 32 && dim <= 64)
+                    expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64 : RVIT_CU_ATTENTION_long_d64_tall;
+                else if (lens[l] >= 512 && dim > 64)
+                    expected = dim <= 80 ? RVIT_CU_ATTENTION_long_d80 : dim > 96 ? RVIT_CU_ATTENTION_long_d128 : RVIT_CU_N_ATTENTION_LONGS;
+                assert_int_equal(t.shape, expected);
+                if (expected == RVIT_CU_N_ATTENTION_LONGS)
+                    continue;
+                const int32_t rows = t.shape == RVIT_CU_ATTENTION_long_d64_tall ? 192 : 128;
+                assert_int_equal(t.row_blocks, divide_up(lens[l], rows));
+                assert_true(t.shared <= hopper.max_shared - 1024);
+                assert_true(t.threads > 256 || 2 * (t.shared + 1024) <= hopper.sm_shared); /* those without copiers: two on an SM */
+                size.extras = 1;
+                assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
+                size.extras = 0, size.element_size = 4;
+                assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
+                size.element_size = 2;
+                assert_int_equal(rvit_cu_tile_attention_long(&machines[1], &size).shape, RVIT_CU_N_ATTENTION_LONGS);
+            }
+}
+
 static void linear_covers_and_fits(void **state)
 {
     (void)state;
@@ -329,8 +362,8 @@ static void products(void **state)
 }
 
 SUITE(tile_suite, TEST(attention_covers_and_fits), TEST(backward_and_received_cover_and_fit), TEST(attention_choices),
-      TEST(linear_covers_and_fits), TEST(linear_choices), TEST(images_are_shared), TEST(products), TEST(small_choices),
-      TEST(buckets_are_close));
+      TEST(long_attention_choices), TEST(linear_covers_and_fits), TEST(linear_choices), TEST(images_are_shared), TEST(products),
+      TEST(small_choices), TEST(buckets_are_close));
 
 int main(int argc, char **argv)
 {
