@@ -21,7 +21,7 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-SECTIONS = ["demo", "accuracy", "attention", "host", "forwards", "stages", "eager", "compile"]
+SECTIONS = ["demo", "accuracy", "attention", "long", "host", "forwards", "stages", "eager", "compile"]
 PREPARED = ["models", "extension", "kernels", "flex"]
 
 
@@ -195,6 +195,10 @@ def measure(options, library, place, clock, zoo, names, budget):
         large = points.tiny()[:1] if dry else points.sweep((64, 256), (197,))
         report["attention_cold"] = attention.cold(place, clock, large, budget, **sizes)
 
+    def run_long(rows):
+        for heads, head_dim in ((2, 64),) if dry else ((12, 64), (9, 80), (6, 128)):
+            attention.gpu(place, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows)
+
     def run_host(rows):
         chosen = points.tiny()[:1] if dry else points.sweep((1,), (21,)) + points.sweep((4,), (21,))
         rows += attention.host(place, clock, chosen, load_extension(options), **({"heads": 2} if dry else {}))
@@ -222,7 +226,7 @@ def measure(options, library, place, clock, zoo, names, budget):
         print(f"{section}:", flush=True)
         report[section] = []
         try:
-            {"demo": run_demo, "accuracy": run_accuracy, "attention": run_attention, "host": run_host, "forwards": run_forwards,
+            {"demo": run_demo, "accuracy": run_accuracy, "attention": run_attention, "long": run_long, "host": run_host, "forwards": run_forwards,
              "stages": run_stages, "eager": run_eager, "compile": run_compile}[section](report[section])
         except Exception as error:
             import traceback

@@ -76,7 +76,7 @@ def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16
         times = clock.gpu_us({name: call for name, (call, _) in rivals.items()}, **({"calls": 5, "turns": 10} if large else {}))
         times |= {name: {"skipped": reason} for name, reason in reasons.items()}
         bytes_moved = 4 * point.rows * heads * head_dim * batch.qkv.element_size()
-        rows.append({"point": point.name, "batch": point.batch, "rows": point.rows, "longest": point.longest, "swept": point.swept,
+        rows.append({"point": point.name, "heads": heads, "head_dim": head_dim, "batch": point.batch, "rows": point.rows, "longest": point.longest, "swept": point.swept,
                      "bytes": bytes_moved, "gpu_us": times, "errors": errors, "triton_tiles": tiles})
         print("  " + _line(rows[-1]), flush=True)
         del rivals, batch

@@ -47,6 +47,12 @@ def ragged():
     ]
 
 
+def long_images():
+    mixed = _uniform(16, 100, 1024)
+    return [Point("B=16 uniform 100..1024", mixed, max(mixed), False)] + [
+        Point(f"B={b} S={s}", [s] * b, s, True) for b, s in ((8, 1024), (64, 577), (256, 577), (4, 4096))]
+
+
 def tiny():
     return [Point("B=2 S=5", [5, 5], 9, True), Point("B=3 ragged", [9, 1, 4], 9, False)]
 
