@@ -196,7 +196,7 @@ def measure(options, library, place, clock, zoo, names, budget):
         report["attention_cold"] = attention.cold(place, clock, large, budget, **sizes)
 
     def run_long(rows):
-        for heads, head_dim in ((2, 64),) if dry else ((12, 64), (9, 80), (6, 128)):
+        for heads, head_dim in ((2, 64),) if dry else ((12, 64), (6, 128), (9, 80)):
             attention.gpu(place, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows)
 
     def run_host(rows):

@@ -171,6 +171,11 @@ def main():
 
     random, results = numpy.random.default_rng(1), []
     batches = [2] if options.dry_run else [int(b) for b in options.batches.split(",")]
+    report = {"benchmark": "pictures", "backend": options.backend, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+              "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(),
+              "device": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu", "torch": torch.__version__,
+              "torchvision": torchvision.__version__, "results": results}
+    pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
     for name, sizes in SIZES.items():
         for batch in batches:
             pictures = [numpy.ascontiguousarray(random.integers(0, 256, (*sizes[i % len(sizes)][::-1], 3), numpy.uint8)) for i in range(batch)]
@@ -183,10 +188,7 @@ def main():
                    "torchvision": torchvision_us(pictures, options.seconds, True), "differ": differ(pictures[0])}
             results.append(row)
             print(json.dumps(row), flush=True)
-    out = {"machine": platform.node(), "backend": options.backend, "device": torch.cuda.get_device_name(0) if torch.cuda.is_available() else "cpu",
-           "torch": torch.__version__, "torchvision": torchvision.__version__, "date": time.strftime("%Y-%m-%d"), "results": results}
-    pathlib.Path(options.out).mkdir(parents=True, exist_ok=True)
-    pathlib.Path(options.out, "pictures.json").write_text(json.dumps(out, indent=1) + "\n")
+            pathlib.Path(options.out, "pictures.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

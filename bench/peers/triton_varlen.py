@@ -102,6 +102,8 @@ def prebuilt(batch, tile):
 
 def tune(clock, batch):
     """The fastest tile for a batch by GPU time, and the time of each."""
+    if batch.head_dim & (batch.head_dim - 1):
+        raise RuntimeError(f"tl.arange needs a power of two, head_dim is {batch.head_dim}")
     rivals = {}
     for tile in TILES:
         if tile[0] < 2 * batch.point.longest or tile[0] == 16:
