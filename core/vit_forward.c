@@ -216,7 +216,7 @@ static rvit_patchify_args patchify_of(const forward *f)
     return patchify;
 }
 
-static rvit_status preprocess(const forward *f)
+rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
 {
     const rvit_session_plan *plan = f->plan;
     rvit_preprocess_args args = RVIT_PREPROCESS_ARGS_INIT;
@@ -230,7 +230,7 @@ static rvit_status preprocess(const forward *f)
     if (plan->staged_pictures.place != RVIT_PLACE_NONE)
         args.staging = view(f, plan->staged_pictures);
     args.out = f->wide;
-    args.cu_seqlens = f->cu_seqlens;
+    args.cu_seqlens = cu_seqlens;
     return rvit_preprocess(f->stream, &args);
 }
 
@@ -272,7 +272,7 @@ static rvit_status embed(forward *f)
 {
     const rvit_model *model = f->model;
     if (f->plan->desc.max_picture_bytes > 0) {
-        RVIT_TRY(preprocess(f));
+        RVIT_TRY(rvit_forward_preprocess(f, f->cu_seqlens));
     } else {
         rvit_op patchify = {.type = RVIT_OP_PATCHIFY, .patchify = patchify_of(f)};
         f->session->patchify = patchify.patchify;

@@ -56,6 +56,8 @@ rvit_status rvit_forward_finish_gather(forward *f);
 /* Normalises rows of x's type from one array to another. */
 rvit_status rvit_forward_norm(const forward *f, rvit_rows rows, rvit_view x, rvit_view gamma, rvit_view beta, rvit_dtype out_dtype,
                               rvit_view out);
+/* The run's pictures as rows of patches, in wide. */
+rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens);
 /* The embedding of images of any grids, to x. */
 rvit_status rvit_forward_embed_native(forward *f);
 /* The op that reads the images, or writes the logits. */

@@ -53,7 +53,8 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     args.in_features = rvit_model_patch_width(model);
     args.out_features = model->info.dim;
     args.x = f->wide;
-    args.weight = model->row_weight;
+    /* The op on pictures has the values of a patch channel after channel. */
+    args.weight = f->plan->desc.max_picture_bytes > 0 ? model->patch_weight : model->row_weight;
     /* The table has the bias; without a table the rows of the embedding are nothing else. */
     if (model->unit_weight.buffer != NULL)
         args.bias = model->patch_bias;
@@ -118,7 +119,7 @@ rvit_status rvit_forward_embed_native(forward *f)
     rvit_view patches;
     rvit_dtype dtype;
     RVIT_TRY(lay_out(f));
-    RVIT_TRY(cut(f));
+    RVIT_TRY(f->plan->desc.max_picture_bytes > 0 ? rvit_forward_preprocess(f, absent) : cut(f));
     RVIT_TRY(weigh(f, &patches, &dtype));
     RVIT_TRY(place(f, patches, dtype));
     RVIT_TRY(turn(f));

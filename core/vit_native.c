@@ -1,9 +1,11 @@
 #include "core/vit_native.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "core/entry.h"
+#include "core/image_table.h"
 #include "core/status.h"
 
 /* What the ops on grids take. */
@@ -108,30 +110,41 @@ rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_pru
     return RVIT_OK;
 }
 
+/* Lines and columns of patches of an image: given, or of the size that a picture is resized to, as rvit_images_write has left it. */
+static const int32_t *grid_of(const rvit_session *s, const rvit_run_args *args, int32_t image)
+{
+    if (args->pictures == NULL)
+        return &args->grids[2 * image];
+    const int32_t *region = rvit_session_host(s, s->plan->pictures);
+    const int32_t *entry = region + RVIT_IMAGE_ENTRIES(s->plan->desc.max_images) + (int64_t)image * RVIT_IMAGE_ENTRY_WORDS;
+    return &((const rvit_image_entry *)(const void *)entry)->grid_height;
+}
+
+_Static_assert(offsetof(rvit_image_entry, grid_width) == offsetof(rvit_image_entry, grid_height) + sizeof(int32_t), "a grid");
+
 rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_desc *desc = &s->plan->desc;
     int32_t *cu = rvit_session_host(s, s->plan->run_cu_seqlens);
     int64_t tokens = 0;
-    if (args->n_images > 0 && args->grids == NULL)
+    if (args->n_images > 0 && args->grids == NULL && args->pictures == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids is NULL, but session desc's native is 1");
     for (int32_t i = 0; i < args->n_images; i++) {
-        const int32_t height = args->grids[2 * i], width = args->grids[2 * i + 1];
+        const int32_t *grid = grid_of(s, args, i), height = grid[0], width = grid[1];
         if (height < 1 || width < 1 || height > MAX_SIDE || width > MAX_SIDE)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids: image %d has %d x %d patches, expected 1 to %d a side", (int)i,
                              (int)height, (int)width, MAX_SIDE);
         const int64_t len = s->model->info.n_prefix + (int64_t)height * width;
         if (len > desc->max_len)
             return rvit_fail(RVIT_INVALID_ARGUMENT,
-                             "run args: grids: image %d has %d x %d patches and so %lld tokens, the session's max_len is %d", (int)i,
-                             (int)height, (int)width, (long long)len, (int)desc->max_len);
+                             "run args: image %d has %d x %d patches and so %lld tokens, the session's max_len is %d", (int)i, (int)height,
+                             (int)width, (long long)len, (int)desc->max_len);
         cu[i] = (int32_t)tokens;
         tokens += len;
         if (tokens > desc->max_tokens)
-            return rvit_fail(
-                RVIT_INVALID_ARGUMENT,
-                "run args: grids: with image %d, of %d x %d patches, the batch has %lld tokens, the session's max_tokens is %d", (int)i,
-                (int)height, (int)width, (long long)tokens, (int)desc->max_tokens);
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "run args: with image %d, of %d x %d patches, the batch has %lld tokens, the session's max_tokens is %d",
+                             (int)i, (int)height, (int)width, (long long)tokens, (int)desc->max_tokens);
     }
     for (int32_t i = args->n_images; i <= desc->max_images; i++)
         cu[i] = (int32_t)tokens;
@@ -150,8 +163,9 @@ void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
     const int32_t patches = rvit_native_patches(s, args->n_images);
     int32_t *live_patches = rvit_session_host(s, plan->live_patches);
     *live_patches = patches;
-    if (args->n_images > 0)
-        memcpy(rvit_session_host(s, plan->grids), args->grids, 2 * (size_t)args->n_images * sizeof *args->grids);
+    int32_t *grids = rvit_session_host(s, plan->grids);
+    for (int32_t i = 0; i < args->n_images; i++)
+        memcpy(&grids[2 * i], grid_of(s, args, i), 2 * sizeof *grids);
     if (args->patches != NULL)
         memcpy(rvit_session_host(s, plan->images), args->patches,
                (size_t)patches * (size_t)rvit_model_patch_values(s->model) * sizeof *args->patches);

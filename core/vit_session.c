@@ -95,11 +95,9 @@ static rvit_status check_pictures_desc(const rvit_model *model, const rvit_sessi
     if (desc->max_picture_bytes == 0)
         return desc->recipe == NULL ? RVIT_OK
                                     : rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: recipe is given, but max_picture_bytes is 0");
-    if (desc->images.buffer != NULL || desc->run_views || desc->native)
+    if (desc->images.buffer != NULL || desc->run_views)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is given beside %s",
-                         desc->native      ? "native"
-                         : desc->run_views ? "run_views"
-                                           : "images");
+                         desc->run_views ? "run_views" : "images");
     const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(desc->max_images) + (int64_t)desc->max_images * RVIT_IMAGE_ENTRY_WORDS);
     if (desc->max_picture_bytes < least || desc->max_picture_bytes > RVIT_IMAGE_MAX_REGION)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is %lld, expected %lld..%lld",
@@ -319,13 +317,35 @@ static rvit_status check_pictures(const rvit_session *s, const rvit_run_args *ar
     const int takes = s->plan->desc.max_picture_bytes > 0;
     if (!takes && args->pictures != NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: pictures is given, but session desc's max_picture_bytes is 0");
-    if (takes && args->images != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: images is given, but with max_picture_bytes pictures takes its place");
+    if (takes && (args->images != NULL || args->patches != NULL || args->grids != NULL))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but with max_picture_bytes pictures takes its place",
+                         args->images != NULL    ? "images"
+                         : args->patches != NULL ? "patches"
+                                                 : "grids");
     if (takes && args->n_images > 0 && args->pictures == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: pictures is NULL, but session desc's max_picture_bytes is above 0");
     return RVIT_OK;
 }
 
+/* To the region that the device reads: no run is pending that does. */
+static rvit_status write_pictures(const rvit_session *s, const rvit_run_args *args)
+{
+    const rvit_session_plan *plan = s->plan;
+    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    images.recipe = &plan->recipe;
+    images.images = args->pictures;
+    images.n_images = args->n_images;
+    images.max_images = plan->desc.max_images;
+    images.max_rows = plan->segments[0].rows;
+    images.patch_size = s->model->info.patch_size;
+    /* The rows of prefix tokens are left out where each image has a grid of its own: the positions bring them. */
+    images.n_prefix = plan->desc.native ? 0 : s->model->info.n_prefix;
+    images.one_target = !plan->desc.native;
+    int64_t size;
+    return rvit_images_write(&images, rvit_session_host(s, plan->pictures), plan->pictures.size, &size);
+}
+
+/* Checks the arguments, and lays out what the host hands over. */
 static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, int masked)
 {
     const rvit_session_desc *desc = &s->plan->desc;
@@ -338,6 +358,8 @@ static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, i
     RVIT_TRY(check_input(s, args));
     RVIT_TRY(check_views(s, args));
     RVIT_TRY(check_pictures(s, args));
+    if (desc->max_picture_bytes > 0)
+        RVIT_TRY(write_pictures(s, args));
     if (desc->native)
         RVIT_TRY(rvit_native_lay_out(s, args));
     if (masked && args->n_images > 0)
@@ -392,22 +414,6 @@ static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args 
 }
 
 /* Into mapped memory. */
-static rvit_status write_pictures(const rvit_session *s, const rvit_run_args *args)
-{
-    const rvit_session_plan *plan = s->plan;
-    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
-    images.recipe = &plan->recipe;
-    images.images = args->pictures;
-    images.n_images = args->n_images;
-    images.max_images = plan->desc.max_images;
-    images.max_rows = plan->segments[0].rows;
-    images.patch_size = s->model->info.patch_size;
-    images.n_prefix = s->model->info.n_prefix;
-    images.one_target = 1;
-    int64_t size;
-    return rvit_images_write(&images, rvit_session_host(s, plan->pictures), plan->pictures.size, &size);
-}
-
 static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
 {
     if (!s->plan->desc.run_views)
@@ -442,8 +448,6 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     if (args.images != NULL)
         memcpy(rvit_session_host(session, plan->images), args.images,
                (size_t)args.n_images * (size_t)info->channels * (size_t)info->image_height * (size_t)info->image_width * sizeof(float));
-    if (desc->max_picture_bytes > 0)
-        RVIT_TRY(write_pictures(session, &args));
     if (desc->native)
         rvit_native_hand_over(session, &args);
     if (masked)

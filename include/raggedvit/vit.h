@@ -422,9 +422,11 @@ typedef struct rvit_session_desc {
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
     /* Above 0: every run brings pictures of any size in rvit_run_args.pictures, which the device
-       resizes, normalises and cuts in the same dispatch; images above, run_views and native must be absent. The
+       resizes, normalises and cuts in the same dispatch; images above and run_views must be absent. The
        bytes of the region that they travel in: rvit_images_write with a region of NULL, this max_images,
-       the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes. */
+       the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes;
+       with native n_prefix 0 and max_rows of max_tokens, and each picture may have a target of its own
+       (rvit_naflex_grid), whose patches are its grid. */
     int64_t max_picture_bytes;
     const rvit_image_recipe *recipe; /* of the pictures, used during the call only; its height and width are the model's. NULL:
                                         rvit_image_recipe_of_model */
@@ -561,7 +563,7 @@ typedef struct rvit_run_args {
        max_tokens patches. The buffer handles are free again on return, the memory once the run has
        executed. */
     rvit_view device_images, device_logits;
-    /* rvit_session_desc.native, and then required: host memory, int32 [n_images, 2]: lines and columns of
+    /* rvit_session_desc.native, and then required without pictures: host memory, int32 [n_images, 2]: lines and columns of
        each image's grid of patches, 1 to 32767. INVALID_ARGUMENT names the image that is empty or beyond
        max_len or max_tokens; nothing is enqueued then. */
     const int32_t *grids;
@@ -573,8 +575,8 @@ typedef struct rvit_run_args {
        a run must be waited for before the next. */
     const float *patches;
     /* rvit_session_desc.max_picture_bytes: [n_images] pictures on the host, without targets of their
-       own; the caller sets each struct_size, to the same value. They are copied once, and free again on
-       return. */
+       own unless the session is native; the caller sets each struct_size, to the same value. They are
+       copied once, and free again on return. With native grids and patches are NULL. */
     const rvit_image *pictures;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)

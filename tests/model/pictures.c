@@ -1,4 +1,6 @@
 /* Sessions that take pictures of any size: the bits of sessions that are given what the pictures become. */
+#include <math.h>
+
 #include "model.h"
 
 enum { N_IMAGES = 4, SIDE = 32, PATCH = 8, CLASSES = 6, RUNS = 12, ROOM = 90000 };
@@ -174,9 +176,6 @@ static void bad_pictures_are_refused(void **state)
     desc.run_views = 1;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "run_views");
     desc.run_views = 0;
-    desc.native = 1;
-    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "native");
-    desc.native = 0;
     recipe.width = SIDE + PATCH;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "width");
     recipe.width = SIDE;
@@ -201,5 +200,137 @@ static void bad_pictures_are_refused(void **state)
     assert_memory_equal(got, run_session(plain, m, planes_of(pictures, 2, &recipe), 2, NULL), sizeof got);
 }
 
+/* What the op makes of one picture, in the order that run args' patches have: lines of patches, each (y, x, channel). */
+static void patches_of(const rvit_image *picture, const rvit_image_recipe *recipe, float *patches)
+{
+    enum { WIDTH = 3 * PATCH * PATCH };
+    const int32_t rows = picture->target_height / PATCH * (picture->target_width / PATCH);
+    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
+    rvit_buffer *source, *out;
+    images.recipe = recipe;
+    images.images = picture;
+    images.n_images = images.max_images = op.n_images = 1;
+    images.max_rows = op.rows = rows;
+    images.patch_size = op.patch_size = PATCH;
+    expect_ok(rvit_images_write(&images, NULL, 0, &op.source_size));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], op.source_size, RVIT_BUFFER_UPLOAD, &source));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], (int64_t)rows * WIDTH * 4, RVIT_BUFFER_READBACK, &out));
+    expect_ok(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size));
+    op.source.buffer = source;
+    op.out.buffer = out;
+    expect_ok(rvit_preprocess(H.stream[DEVICE], &op));
+    expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+    const float *from = rvit_buffer_host(out);
+    for (int32_t row = 0; row < rows; row++)
+        for (int i = 0; i < WIDTH; i++)
+            patches[row * WIDTH + i] = from[row * WIDTH + i % 3 * PATCH * PATCH + i / 3];
+    rvit_buffer_destroy(source);
+    rvit_buffer_destroy(out);
+}
+
+/* Pictures with targets of their own: what patches and grids give, up to the order of a sum, and the bits of each picture alone. */
+static void native_pictures(void **state)
+{
+    (void)state;
+    enum { MOST = 5, MAX_LEN = 2 + MOST * MOST, MAX_TOKENS = 60, VALUES = 3 * PATCH * PATCH };
+    static const int32_t block = 1;
+    random_seed(20);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_HF);
+    for (int pruned = 0; pruned < 2; pruned++) {
+        rvit_session_desc desc = session_desc(N_IMAGES, pruned ? RVIT_PRUNE_L2 : RVIT_PRUNE_NONE, pruned ? 0.6 : -1, &block, pruned);
+        desc.native = 1;
+        desc.max_tokens = MAX_TOKENS;
+        desc.max_len = MAX_LEN;
+        rvit_session *plain = open_session(model, &desc);
+        desc.max_picture_bytes = ROOM;
+        desc.recipe = &recipe;
+        rvit_session *session = open_session(model, &desc);
+        assert_null(rvit_session_input(session));
+        for (int run = 0; run < (H.is_slow ? 3 : RUNS); run++) {
+            rvit_image pictures[N_IMAGES];
+            int32_t grids[2 * N_IMAGES], tokens = 0;
+            float got[N_IMAGES * CLASSES], alone[CLASSES], wanted[N_IMAGES * CLASSES];
+            float *patches = scratch(MAX_TOKENS * VALUES * sizeof *patches), *end = patches;
+            rvit_run_args args = RVIT_RUN_ARGS_INIT;
+            for (const int32_t most = 1 + random_below(N_IMAGES); args.n_images < most; args.n_images++) {
+                rvit_image *picture = &pictures[args.n_images];
+                int32_t *grid = &grids[2 * args.n_images];
+                *picture = random_picture();
+                grid[0] = 1 + random_below(MOST), grid[1] = 1 + random_below(MOST);
+                if (tokens + 2 + grid[0] * grid[1] > MAX_TOKENS)
+                    break;
+                tokens += 2 + grid[0] * grid[1];
+                picture->target_height = grid[0] * PATCH, picture->target_width = grid[1] * PATCH;
+                patches_of(picture, &recipe, end);
+                end += grid[0] * grid[1] * VALUES;
+            }
+            args.pictures = pictures;
+            const rvit_stats before = stats_of(session);
+            expect_ok(rvit_session_run(session, &args, got));
+            const rvit_stats after = stats_of(session);
+            assert_int_equal(after.host_allocations, before.host_allocations);
+            assert_int_equal(after.device_allocations, before.device_allocations);
+            assert_int_equal(after.submits, before.submits + 1);
+            assert_int_equal(rvit_session_cu_seqlens(session, -1)[args.n_images], tokens);
+            const int32_t n = args.n_images;
+            if (!pruned) { /* a norm that differs in its last bits may keep another token */
+                args.pictures = NULL;
+                args.grids = grids;
+                args.patches = patches;
+                expect_ok(rvit_session_run(plain, &args, wanted));
+                for (int32_t i = 0; i < n * CLASSES; i++)
+                    if (!(fabsf(got[i] - wanted[i]) <= 2e-5f * (1 + fabsf(wanted[i]))))
+                        fail_msg("image %d: %.9g from a picture, %.9g from patches", (int)(i / CLASSES), got[i], wanted[i]);
+            }
+            for (int32_t i = 0; i < n; i++) {
+                rvit_run_args one = RVIT_RUN_ARGS_INIT;
+                one.n_images = 1;
+                one.pictures = &pictures[i];
+                expect_ok(rvit_session_run(session, &one, alone));
+                assert_memory_equal(alone, &got[i * CLASSES], sizeof alone);
+            }
+        }
+    }
+}
+
+static void bad_native_pictures(void **state)
+{
+    (void)state;
+    random_seed(21);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
+    rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+    desc.native = 1;
+    desc.max_len = 2 + 16;
+    desc.max_tokens = 2 * desc.max_len - 4;
+    desc.max_picture_bytes = ROOM;
+    desc.recipe = &recipe;
+    rvit_session *session = open_session(model, &desc);
+    rvit_image pictures[2] = {random_picture(), random_picture()};
+    const int32_t grids[4] = {1, 1, 1, 1};
+    float got[2 * CLASSES], again[CLASSES];
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = 2;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "pictures");
+    args.pictures = pictures;
+    args.grids = grids;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "grids is given");
+    args.grids = NULL;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1"); /* two of the recipe's size: too many tokens */
+    pictures[1].target_height = 4 * PATCH, pictures[1].target_width = 5 * PATCH;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1");
+    pictures[1].target_height = 3 * PATCH + 1;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: its target");
+    pictures[1].target_height = 2 * PATCH;
+    expect_ok(rvit_session_run(session, &args, got));
+    args.n_images = 1;
+    expect_ok(rvit_session_run(session, &args, again));
+    assert_memory_equal(again, got, sizeof again);
+}
+
 SUITE(pictures_suite, MODEL_TEST(pictures_equal_their_planes), MODEL_TEST(planar_pictures_run_beside_others),
-      MODEL_TEST(bad_pictures_are_refused));
+      MODEL_TEST(bad_pictures_are_refused), MODEL_TEST(native_pictures), MODEL_TEST(bad_native_pictures));
