@@ -43,36 +43,45 @@ static rvit_image random_picture(void)
     return image;
 }
 
+/* The rows that the op makes of one picture, f32 [n_rows, 3 * PATCH * PATCH], alone. */
+static const float *rows_of(const rvit_image *picture, const rvit_image_recipe *recipe, int32_t n_rows)
+{
+    const size_t size = (size_t)n_rows * 3 * PATCH * PATCH * sizeof(float);
+    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
+    rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
+    rvit_buffer *source, *out;
+    images.recipe = recipe;
+    images.images = picture;
+    images.n_images = images.max_images = op.n_images = 1;
+    images.max_rows = op.rows = n_rows;
+    images.patch_size = op.patch_size = PATCH;
+    expect_ok(rvit_images_write(&images, NULL, 0, &op.source_size));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], op.source_size, RVIT_BUFFER_UPLOAD, &source));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], (int64_t)size, RVIT_BUFFER_READBACK, &out));
+    expect_ok(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size));
+    op.source.buffer = source;
+    op.out.buffer = out;
+    expect_ok(rvit_preprocess(H.stream[DEVICE], &op));
+    expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
+    float *rows = scratch(size);
+    memcpy(rows, rvit_buffer_host(out), size);
+    rvit_buffer_destroy(source);
+    rvit_buffer_destroy(out);
+    return rows;
+}
+
 /* What the op makes of them alone, as planes of float32: [n, 3, SIDE, SIDE]. */
 static float *planes_of(const rvit_image *pictures, int32_t n, const rvit_image_recipe *recipe)
 {
+    enum { LINE = SIDE / PATCH };
     float *planes = scratch((size_t)(n + 1) * 3 * SIDE * SIDE * sizeof *planes);
-    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
-    rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
-    enum { LINE = SIDE / PATCH, ROWS = LINE * LINE };
-    rvit_buffer *source, *out;
-    images.recipe = recipe;
-    images.n_images = images.max_images = op.n_images = 1;
-    images.max_rows = op.rows = ROWS;
-    images.patch_size = op.patch_size = PATCH;
     for (int32_t i = 0; i < n; i++) {
-        images.images = &pictures[i];
-        expect_ok(rvit_images_write(&images, NULL, 0, &op.source_size));
-        expect_ok(rvit_buffer_create(H.device[DEVICE], op.source_size, RVIT_BUFFER_UPLOAD, &source));
-        expect_ok(rvit_buffer_create(H.device[DEVICE], 3 * SIDE * SIDE * 4, RVIT_BUFFER_READBACK, &out));
-        expect_ok(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size));
-        op.source.buffer = source;
-        op.out.buffer = out;
-        expect_ok(rvit_preprocess(H.stream[DEVICE], &op));
-        expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
-        const float *rows = rvit_buffer_host(out);
+        const float *rows = rows_of(&pictures[i], recipe, LINE * LINE);
         for (int c = 0; c < 3; c++)
             for (int y = 0; y < SIDE; y++)
                 for (int x = 0; x < SIDE; x++)
                     planes[((i * 3 + c) * SIDE + y) * SIDE + x] =
                         rows[((y / PATCH * LINE + x / PATCH) * 3 + c) * PATCH * PATCH + y % PATCH * PATCH + x % PATCH];
-        rvit_buffer_destroy(source);
-        rvit_buffer_destroy(out);
     }
     return planes;
 }
@@ -204,29 +213,11 @@ static void bad_pictures_are_refused(void **state)
 static void patches_of(const rvit_image *picture, const rvit_image_recipe *recipe, float *patches)
 {
     enum { WIDTH = 3 * PATCH * PATCH };
-    const int32_t rows = picture->target_height / PATCH * (picture->target_width / PATCH);
-    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
-    rvit_preprocess_args op = RVIT_PREPROCESS_ARGS_INIT;
-    rvit_buffer *source, *out;
-    images.recipe = recipe;
-    images.images = picture;
-    images.n_images = images.max_images = op.n_images = 1;
-    images.max_rows = op.rows = rows;
-    images.patch_size = op.patch_size = PATCH;
-    expect_ok(rvit_images_write(&images, NULL, 0, &op.source_size));
-    expect_ok(rvit_buffer_create(H.device[DEVICE], op.source_size, RVIT_BUFFER_UPLOAD, &source));
-    expect_ok(rvit_buffer_create(H.device[DEVICE], (int64_t)rows * WIDTH * 4, RVIT_BUFFER_READBACK, &out));
-    expect_ok(rvit_images_write(&images, rvit_buffer_host(source), op.source_size, &op.source_size));
-    op.source.buffer = source;
-    op.out.buffer = out;
-    expect_ok(rvit_preprocess(H.stream[DEVICE], &op));
-    expect_ok(rvit_stream_synchronize(H.stream[DEVICE]));
-    const float *from = rvit_buffer_host(out);
-    for (int32_t row = 0; row < rows; row++)
+    const int32_t n_rows = picture->target_height / PATCH * (picture->target_width / PATCH);
+    const float *rows = rows_of(picture, recipe, n_rows);
+    for (int32_t row = 0; row < n_rows; row++)
         for (int i = 0; i < WIDTH; i++)
-            patches[row * WIDTH + i] = from[row * WIDTH + i % 3 * PATCH * PATCH + i / 3];
-    rvit_buffer_destroy(source);
-    rvit_buffer_destroy(out);
+            patches[row * WIDTH + i] = rows[row * WIDTH + i % 3 * PATCH * PATCH + i / 3];
 }
 
 /* Pictures with targets of their own: what patches and grids give, up to the order of a sum, and the bits of each picture alone. */
