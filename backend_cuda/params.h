@@ -63,6 +63,17 @@ typedef struct rvit_cu_grid_layout_params {
     int32_t unused;
 } rvit_cu_grid_layout_params;
 
+/* A CTA takes every parts-th of an image's cells; with sources parts is 1, and it takes them all, diagonal by diagonal. */
+typedef struct rvit_cu_pixelprune_params {
+    const int32_t *cu_seqlens, *cells;
+    const float *pixels;
+    uint8_t *keep;
+    int32_t *sources; /* or NULL: cells are predicted from pixels themselves */
+    int64_t stride;
+    float limits[4];
+    int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, columns, channels, interleaved, parts;
+} rvit_cu_pixelprune_params;
+
 /* The numbers of rvit_resample; any other is bilinear. */
 #define RVIT_CU_BICUBIC 1
 #define RVIT_CU_BICUBIC_ANTIALIAS 3

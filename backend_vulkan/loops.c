@@ -161,6 +161,17 @@ static double grid_layout_loops(const rvit_grid_layout_args *a)
     return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells);
 }
 
+static double pixelprune_loops(const rvit_pixelprune_args *a)
+{
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), area = a->merge * (double)a->merge;
+    const double teams = THREADS / RVIT_PIXELPRUNE_TEAM, cells = ceil(len / area);
+    const double cell = 1.0 + area * (1.0 + steps(a->columns / 4, RVIT_PIXELPRUNE_TEAM)), prefix = steps(a->n_prefix, THREADS);
+    if (!rvit_pixelprune_reconstructs(a))
+        return prefix + (RVIT_PIXELPRUNE_TURNS + 1.0) * cell;
+    /* A line of patches has as many diagonals as cells. */
+    return prefix + 2.0 * cells + (cells + steps(cells, teams)) * cell;
+}
+
 static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
 {
     const double len = a->mode == RVIT_POOL_FIRST ? 1.0 : (double)(a->max_len < a->rows ? a->max_len : a->rows);
@@ -197,6 +208,8 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = grid_layout_loops(&op->grid_layout);
     else if (op->type == RVIT_OP_EMBED)
         n = embed_loops(&op->embed);
+    else if (op->type == RVIT_OP_PIXELPRUNE)
+        n = pixelprune_loops(&op->pixelprune);
     else if (op->type == RVIT_OP_POOL)
         n = pool_loops(device, &op->pool);
     else if (op->type == RVIT_OP_PROBE)

@@ -170,6 +170,8 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_ROPE:
         return check_numbers(stream, &op->rope.rows,
                              &(number_rule){name, "positions", op->rope.positions, op->rope.n_positions, OR_NEGATIVE});
+    case RVIT_OP_PIXELPRUNE:
+        return check_layout(stream, op->pixelprune.cu_seqlens, op->pixelprune.n_images, op->pixelprune.max_len, op->pixelprune.rows);
     case RVIT_OP_GRID_LAYOUT:
         return check_grids(stream, &op->grid_layout);
     case RVIT_OP_POSITIONS:

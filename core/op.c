@@ -417,6 +417,34 @@ static rvit_status check_coordinate(const rvit_op *op, const char *name, float v
     return RVIT_OK;
 }
 
+static rvit_status prepare_pixelprune(rvit_op *op)
+{
+    rvit_pixelprune_args *a = &op->pixelprune;
+    const int32_t most_channels = sizeof a->limits / sizeof *a->limits;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    RVIT_TRY(check_dim(op, "columns", a->columns));
+    RVIT_TRY(check_stride(op, "stride", &a->stride, a->columns, 4));
+    RVIT_TRY(check_range(op, "interleaved", a->interleaved, 0, 1));
+    if (a->merge == 0)
+        a->merge = 1;
+    if (a->patch_rows == 0)
+        a->patch_rows = a->rows;
+    if (a->channels == 0)
+        a->channels = 1;
+    RVIT_TRY(check_range(op, "channels", a->channels, 1, most_channels));
+    RVIT_TRY(check_multiple(op, "columns", a->columns, a->channels));
+    for (int32_t c = 0; c < most_channels; c++)
+        if (!(a->limits[c] >= 0.0f && isfinite(a->limits[c])) || (c >= a->channels && a->limits[c] != 0.0f))
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "pixelprune: limits[%d] is %g, expected %s", (int)c, (double)a->limits[c],
+                             c < a->channels ? "a finite value of 0 or more" : "0 past the last channel");
+    return RVIT_OK;
+}
+
 static rvit_status prepare_grid_rope(rvit_op *op)
 {
     const rvit_grid_rope_args *a = &op->grid_rope;

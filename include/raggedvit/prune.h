@@ -224,6 +224,45 @@ typedef struct rvit_positions_args {
 #define RVIT_POSITIONS_ARGS_INIT RVIT_INIT(rvit_positions_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_positions(rvit_stream *stream, const rvit_positions_args *args);
 
+/* Marks the patches of which the pixels tell nothing new (PixelPrune, arXiv 2604.00886), before
+   anything is computed of them. A cell is a patch, or with merge 2 a block of 2 x 2 patches. Two cells
+   are similar if each value of one equals that of the other, or differs from it by at most the limit
+   of its channel: |a - b| in float32; NaN is never similar. Of each cell of an image, line after line,
+   with A the cell on its left, B the one above, C the one above A:
+       the prediction is B if C is similar to A but not to B, or if there is no A; else A
+       the cell is kept, with all its rows, unless it is similar to its prediction
+   The first cell of an image is kept, and so are prefix tokens.
+
+   With all limits 0, A, B and C are the pixels themselves, so that what is dropped can be copied
+   back from what is kept, bit for bit. Otherwise they are what the kept cells reconstruct: a dropped cell is
+   the reconstruction of its prediction, a kept one is its own, so that none is further off than the
+   limits. All backends mark the same cells.
+
+   rvit_select with RVIT_SELECT_MASK makes the layout of what is kept. */
+typedef struct rvit_pixelprune_args {
+    size_t struct_size;
+    int32_t n_images;
+    int32_t n_prefix;    /* 0..1024 */
+    int32_t max_len;     /* maximum length of an image, in tokens */
+    int32_t merge;       /* as rvit_grid_layout's: 0 or 1, or 2 */
+    int64_t rows;        /* maximum number of tokens of a batch */
+    int64_t patch_rows;  /* maximum number of patches of a batch; 0: rows */
+    int32_t columns;     /* values of a patch; multiple of 4 */
+    int32_t channels;    /* 1..4; must divide columns. 0: 1 */
+    int32_t interleaved; /* the values of a patch. 0: channel after channel; 1: those of a pixel together */
+    float limits[4];     /* 0 or more, finite: of each channel, in the units of pixels; 0 past the last channel */
+    int64_t stride;      /* elements between rows of pixels, a multiple of 4; 0: columns */
+    rvit_view cu_seqlens; /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view cells;      /* int32 [rows, 4], as rvit_grid_layout writes it */
+    rvit_view pixels;     /* f32 [patch_rows, columns] */
+    rvit_view keep;       /* out: uint8 [rows], 1 = kept; rows past the last one are not written */
+    /* Out: int32 [patch_rows]: at the first patch row of each cell, the first patch row of the kept cell
+       that reconstructs it; the rest is undefined. Absent if all limits are 0 */
+    rvit_view sources;
+} rvit_pixelprune_args;
+#define RVIT_PIXELPRUNE_ARGS_INIT RVIT_INIT(rvit_pixelprune_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_pixelprune(rvit_stream *stream, const rvit_pixelprune_args *args);
+
 typedef enum rvit_count_rule {
     RVIT_COUNT_FLOOR = 0, /* trunc(n * keep) */
     RVIT_COUNT_CEIL = 1   /* ceil(keep * n) */
@@ -300,7 +339,11 @@ typedef enum rvit_prune_type {
        trunc(T / 5)) tokens that receive most in object_block, and their four neighbours in the grid
        (rvit_select_args.anchors), come first; round is to even. Needs no CLS token; prunes in one
        block alone; saves nothing in the blocks before. keep 0.5, alpha 0.1. */
-    RVIT_PRUNE_HIPRUNE = 16
+    RVIT_PRUNE_HIPRUNE = 16,
+    /* "pixelprune". PixelPrune (arXiv 2604.00886): before block 0, drops the patches whose pixels their
+       neighbours predict up to tau (rvit_pixelprune). Only the pictures tell how many stay. Needs
+       rvit_session_desc.native. tau 0. */
+    RVIT_PRUNE_PIXELPRUNE = 17
 } rvit_prune_type;
 
 #define RVIT_PRUNE_MAX_STAGES 64
@@ -326,10 +369,15 @@ typedef struct rvit_prune_desc {
                              negative: the policy's default */
     int32_t object_block; /* 0-based, at most the block that prunes; negative: the policy's default */
     int32_t reserved_int; /* must be 0 */
-    int64_t reserved[6];  /* must be 0. Room for new fields: this struct is embedded in others */
+    /* 0..1: how far a pixel may be from its prediction, with pixels of 0..1. 0: not at all. Else an
+       additional thousandth of tau (2^-10) allows for the rounding of normalised pixels, so that n / 255
+       allows n levels of 8 bits. The limit of a channel is tau (1 + 2^-10) / std in float32: std is that
+       of the session's recipe, or without pictures of rvit_model_info. */
+    double tau;
+    int64_t reserved[5];  /* must be 0. Room for new fields: this struct is embedded in others */
 } rvit_prune_desc;
 /* clang-format off */
-#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, {0}}
+#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, 0.0, {0}}
 /* clang-format on */
 
 /* The fields of rvit_prune_desc that a policy uses. Setting another field to a value that is not
@@ -343,7 +391,8 @@ typedef enum rvit_prune_parameter {
     RVIT_PRUNE_MERGES = 32,
     RVIT_PRUNE_SEED = 64,
     RVIT_PRUNE_ALPHA = 128,
-    RVIT_PRUNE_OBJECT_BLOCK = 256
+    RVIT_PRUNE_OBJECT_BLOCK = 256,
+    RVIT_PRUNE_TAU = 512
 } rvit_prune_parameter;
 
 /* A description of a policy, for listings. */
@@ -366,6 +415,7 @@ typedef struct rvit_prune_info {
     double default_alpha;       /* negative: none */
     double default_object_part; /* object_block, counted from 1, is this part of the model's blocks,
                                    rounded half up, but at most the block that prunes; negative: none */
+    double default_tau;         /* negative: none */
 } rvit_prune_info;
 #define RVIT_PRUNE_INFO_INIT RVIT_INIT(rvit_prune_info)
 /* Policy number `index`, from 0. INVALID_ARGUMENT past the last one. */
