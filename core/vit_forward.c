@@ -231,6 +231,11 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
         args.staging = view(f, plan->staged_pictures);
     args.out = f->wide;
     args.cu_seqlens = cu_seqlens;
+    if (rvit_prune_by_pixels(&plan->schedule)) {
+        args.dtype = RVIT_F32;
+        args.out_stride = 0;
+        args.out = view(f, plan->patch_pixels);
+    }
     return rvit_preprocess(f->stream, &args);
 }
 

@@ -435,7 +435,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     RVIT_TRY(rvit_args_copy(&args, sizeof args, given, "run args"));
     const rvit_session_plan *plan = session->plan;
     const rvit_session_desc *desc = &plan->desc;
-    const int masked = plan->schedule.n_stages > 0 && plan->schedule.select == RVIT_SELECT_MASK;
+    const int masked = rvit_prune_takes_mask(&plan->schedule);
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
     const int hands_over = masked || desc->native || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
     if (session->pending && hands_over)

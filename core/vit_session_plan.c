@@ -35,12 +35,17 @@ static int merges(const rvit_session_plan *p)
 
 static int masks(const rvit_session_plan *p)
 {
-    return prunes(p) && p->schedule.select == RVIT_SELECT_MASK;
+    return rvit_prune_takes_mask(&p->schedule);
+}
+
+static int reads_pixels(const rvit_session_plan *p)
+{
+    return rvit_prune_by_pixels(&p->schedule);
 }
 
 static int scores(const rvit_session_plan *p)
 {
-    return prunes(p) && !merges(p) && !masks(p);
+    return prunes(p) && !merges(p) && p->schedule.select != RVIT_SELECT_MASK;
 }
 
 static int scores_by(const rvit_session_plan *p, rvit_policy_probs probs)
@@ -367,6 +372,45 @@ rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc
     return RVIT_OK;
 }
 
+/* How far values may be apart, in the units of normalised pixels, where 8 bits may round by as much as 2^-10 of a step. */
+static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, rvit_pixelprune_args *args)
+{
+    const int32_t most_channels = sizeof args->limits / sizeof *args->limits;
+    const double tau = p->schedule.tau;
+    const float *std = takes_pictures(p) ? p->recipe.std : m->info.std;
+    args->channels = 1;
+    if (tau == 0.0)
+        return RVIT_OK;
+    args->channels = m->info.channels;
+    if (args->channels > most_channels)
+        return rvit_fail(RVIT_UNSUPPORTED, "prune desc: tau is %g, but the model takes %d channels, above 0 there may be %d", tau,
+                         (int)args->channels, (int)most_channels);
+    for (int32_t c = 0; c < args->channels; c++) {
+        const float of_channel = c < 3 ? std[c] : 0.0f;
+        if (!(of_channel > 0.0f))
+            return rvit_fail(RVIT_UNSUPPORTED,
+                             "prune desc: tau is %g, but no file beside the model tells the std of its pictures, which the units of tau "
+                             "need: give 0, or pictures and a recipe",
+                             tau);
+        args->limits[c] = (float)(tau * (1.0 + 1.0 / 1024.0) / (double)of_channel);
+    }
+    return RVIT_OK;
+}
+
+static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
+{
+    rvit_pixelprune_args args = RVIT_PIXELPRUNE_ARGS_INIT;
+    args.n_images = p->desc.max_images;
+    args.n_prefix = m->info.n_prefix;
+    args.max_len = p->segments[0].max_len;
+    args.rows = p->segments[0].rows;
+    args.columns = (int32_t)rvit_model_patch_values(m);
+    args.interleaved = !takes_pictures(p);
+    RVIT_TRY(plan_limits(m, p, &args));
+    p->pixelprune = args;
+    return RVIT_OK;
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -380,6 +424,8 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);
+    if (reads_pixels(p))
+        RVIT_TRY(plan_pixelprune(m, p));
     p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);
     place_arrays(m, p);
     return RVIT_OK;
@@ -389,6 +435,9 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
 {
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
+    if (!desc->native && rvit_prune_by_pixels(&schedule))
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: native is 0, but %s prunes at native resolution alone: set native to 1",
+                         schedule.policy->info.name);
     if (desc->native) {
         RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */

@@ -141,6 +141,7 @@ class Dump:
 
     features = False
     config = None
+    preprocessor = None  # a preprocessor_config.json
     grids = ()  # of native resolution: lines and columns of each image
     prunes = ()  # what to prune by, as rvit_prune_desc has it: policy, blocks, keep, merges
 
@@ -148,8 +149,8 @@ class Dump:
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
-    def native(self, *grids, prunes=()):
-        self.grids, self.prunes, self.n_images = grids, prunes, len(grids)
+    def native(self, *grids, prunes=(), preprocessor=None):
+        self.grids, self.prunes, self.n_images, self.preprocessor = grids, prunes, len(grids), preprocessor
         return self
 
     def run_grids(self, tensors, dtype):
@@ -183,12 +184,14 @@ class Dump:
         text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
         text["config"] = self.config
+        if self.preprocessor:
+            text["preprocessor"] = self.preprocessor
         text["torch_errors"] = errors
         if self.grids:
             text["grids"] = self.grids
         if self.prunes:
             with torch.no_grad():
-                text["pruned"] = [{**prune, "outputs": self.run_pruned(tensors, prune)} for prune in self.prunes]
+                text["pruned"] = [{**prune, **self.run_pruned(tensors, prune)} for prune in self.prunes]
         text["outputs"] = outputs.double().tolist()
         return text
 
@@ -346,7 +349,8 @@ class HuggingFaceNaFlex(HuggingFace):
     def run_pruned(self, tensors, prune):
         model = self.load({key: value.double() for key, value in tensors.items()})
         images = zip(patches_of(self.grids, self.patch_size), self.grids)
-        return [reference_pruned.siglip2(model, patches, grid, prune) for patches, grid in images]
+        rows, left = zip(*(reference_pruned.siglip2(model, patches, grid, prune) for patches, grid in images))
+        return {"left": left, "outputs": rows}
 
 
 class OpenClip(Timm):
@@ -436,9 +440,12 @@ def small_models():
     naflex.pop("image_size")
     naflex_small = {"patch_size": 4, "pos_embed_grid_size": [5, 5], **small, "num_heads": 2}
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
-              {"policy": "tome", "blocks": [0, 1], "merges": 3})
+              {"policy": "tome", "blocks": [0, 1], "merges": 3},
+              {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 3], "step": 0.0},
+              {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     return [
-        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).native((2, 7), (5, 5), (8, 3), (1, 1), (6, 9), prunes=prunes),
+        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).native(
+            (2, 7), (5, 5), (8, 3), (1, 1), (6, 9), prunes=prunes, preprocessor={"image_mean": [0.5] * 3, "image_std": [0.5] * 3}),
         HuggingFaceNaFlex("naflex_siglip2_joint", "Siglip2Model", text_config={**text, "projection_size": 64}, vision_config=naflex
                           ).native((3, 4), (7, 6)),
         HuggingFaceNaFlex("naflex_siglip2_classifier", "Siglip2ForImageClassification", vision_config=naflex, num_labels=10

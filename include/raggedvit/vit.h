@@ -501,6 +501,7 @@ typedef struct rvit_memory_info {
    (p rows before + B c) / L_i. It also takes
 
      device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
+               pixelprune: 4 B T channels patch_size^2 and B T; with tau above 0 also 4 B T
                the residual stream has 4 B T D in the place of 4 B M_0 D
      upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
                2 head_dim. With desc.run_views of these, and of those above, the images alone are left out

@@ -118,6 +118,11 @@ const char *dump_checkpoint(const json_t *dump)
     const char *path = temporary_path("model.safetensors");
     write_checkpoint(dump, path);
     assert_int_equal(json_dump_file(json_object_get(dump, "config"), temporary_path("config.json"), 0), 0);
+    const char *preprocessor = temporary_path("preprocessor_config.json");
+    if (json_object_get(dump, "preprocessor") != NULL)
+        assert_int_equal(json_dump_file(json_object_get(dump, "preprocessor"), preprocessor, 0), 0);
+    else
+        (void)remove(preprocessor); /* of a dump before */
     return path;
 }
 
@@ -168,13 +173,40 @@ rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *i
     return desc;
 }
 
+/* As repeating() in tools/reference_pruned.py. */
+void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches)
+{
+    const json_t *tile = json_object_get(prune, "tile");
+    if (tile == NULL)
+        return;
+    const int32_t *grids = dump_grids(dump), n_images = (int32_t)dump_integer(dump, "n_images");
+    const int32_t high = (int32_t)json_integer_value(json_array_get(tile, 0)), wide = (int32_t)json_integer_value(json_array_get(tile, 1));
+    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
+    const float step = (float)json_number_value(json_object_get(prune, "step"));
+    float *image = patches;
+    for (int32_t i = 0; i < n_images; i++) {
+        const int32_t columns = grids[2 * i + 1], n = grids[2 * i] * columns;
+        for (int32_t p = n - 1; p >= 0; p--) { /* the first of a tile last: the others are made from it */
+            const int32_t y = p / columns, x = p % columns, source = (y - y % high) * columns + x - x % wide;
+            for (int64_t j = 0; j < width; j++)
+                image[p * width + j] = image[source * width + j] + step * (float)((y + x) % 3);
+        }
+        image += n * width;
+    }
+}
+
 void dump_run_all(const json_t *dump, const rvit_model_info *info, rvit_session *session)
+{
+    dump_run_patches(dump, info, session, dump_grids(dump) == NULL ? NULL : dump_patches(dump, info));
+}
+
+void dump_run_patches(const json_t *dump, const rvit_model_info *info, rvit_session *session, const float *patches)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = (int32_t)dump_integer(dump, "n_images");
     args.grids = dump_grids(dump);
     if (args.grids != NULL)
-        args.patches = dump_patches(dump, info);
+        args.patches = patches;
     else
         dump_images(info, args.n_images, rvit_session_input(session));
     expect_ok(rvit_session_run(session, &args, NULL));
