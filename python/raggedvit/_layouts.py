@@ -416,6 +416,28 @@ class rvit_positions_args(Struct):  # 120 bytes
     ]
 
 
+class rvit_pixelprune_args(Struct):  # 160 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("n_images", c_int32),  # 8
+        ("n_prefix", c_int32),  # 12
+        ("max_len", c_int32),  # 16
+        ("merge", c_int32),  # 20
+        ("rows", c_int64),  # 24
+        ("patch_rows", c_int64),  # 32
+        ("columns", c_int32),  # 40
+        ("channels", c_int32),  # 44
+        ("interleaved", c_int32),  # 48
+        ("limits", array(c_float, 4)),  # 52
+        ("stride", c_int64),  # 72
+        ("cu_seqlens", rvit_view),  # 80
+        ("cells", rvit_view),  # 96
+        ("pixels", rvit_view),  # 112
+        ("keep", rvit_view),  # 128
+        ("sources", rvit_view),  # 144
+    ]
+
+
 class rvit_prune_desc(Struct):  # 384 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -431,11 +453,12 @@ class rvit_prune_desc(Struct):  # 384 bytes
         ("alpha", c_double),  # 320
         ("object_block", c_int32),  # 328
         ("reserved_int", c_int32),  # 332
-        ("reserved", array(c_int64, 6)),  # 336
+        ("tau", c_double),  # 336
+        ("reserved", array(c_int64, 5)),  # 344
     ]
 
 
-class rvit_prune_info(Struct):  # 120 bytes
+class rvit_prune_info(Struct):  # 128 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("type", c_int),  # 8
@@ -453,6 +476,7 @@ class rvit_prune_info(Struct):  # 120 bytes
         ("default_merges", c_int32),  # 100
         ("default_alpha", c_double),  # 104
         ("default_object_part", c_double),  # 112
+        ("default_tau", c_double),  # 120
     ]
 
 
@@ -822,6 +846,7 @@ TYPES: dict[str, Any] = {
     "rvit_match_args": rvit_match_args,
     "rvit_merge_args": rvit_merge_args,
     "rvit_positions_args": rvit_positions_args,
+    "rvit_pixelprune_args": rvit_pixelprune_args,
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
     "rvit_image": rvit_image,
@@ -906,6 +931,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_positions_args": {
         "struct_size": sizeof(rvit_positions_args),
+    },
+    "rvit_pixelprune_args": {
+        "struct_size": sizeof(rvit_pixelprune_args),
     },
     "rvit_prune_desc": {
         "struct_size": sizeof(rvit_prune_desc),
@@ -1035,6 +1063,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_match": (c_int, [c_void_p, c_void_p], True),
     "rvit_merge": (c_int, [c_void_p, c_void_p], True),
     "rvit_positions": (c_int, [c_void_p, c_void_p], True),
+    "rvit_pixelprune": (c_int, [c_void_p, c_void_p], True),
     "rvit_count_table": (c_int, [c_int, c_double, c_int32, c_int32, c_void_p], True),
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),

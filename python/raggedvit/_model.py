@@ -255,13 +255,13 @@ class Model:
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: Literal[False] = False) -> Forward: ...
 
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
@@ -269,7 +269,7 @@ class Model:
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
@@ -281,7 +281,7 @@ class Model:
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
         as in classify.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if _checks.flag("native", native):
             return Native(self, prune, outputs, max_images, max_tokens, max_len)
@@ -292,16 +292,16 @@ class Model:
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> TensorT: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> TensorT: ...
 
     @overload
     def forward(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> NDArray[np.float32]: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> NDArray[np.float32]: ...
 
     def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> Any:
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> Any:
         """Logits of a batch, float32 [B, n_classes]: an array for an array, a tensor for a PyTorch tensor, on its device.
 
         images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
@@ -310,15 +310,15 @@ class Model:
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
         caller's must outlive the model. The forward cannot be captured into another CUDA graph.
         """
-        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         try:
             forward = self._forwards.get(key)
         except TypeError:  # a list of blocks
             return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
-                                seed=seed, alpha=alpha, object_block=object_block)(images)
+                                seed=seed, alpha=alpha, object_block=object_block, tau=tau)(images)
         if forward is None:
             # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
-            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block))
+            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau))
             if len(self._forwards) >= 64:
                 self._forwards.clear()
             self._forwards[key] = forward
@@ -329,7 +329,7 @@ class Model:
     @overload
     def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[TensorT]: ...
@@ -337,14 +337,14 @@ class Model:
     @overload
     def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[NDArray[np.float32]]: ...
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[Any]:
@@ -355,7 +355,7 @@ class Model:
         they are: a list of files and of uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width, 3]; they are
         read on threads and prepared by the model's recipe (raggedvit.images), and one that cannot be is named. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
-        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block: its parameters; None is its default. mask: for policy "mask",
+        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
         features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
@@ -367,7 +367,7 @@ class Model:
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
         checkpoint has no weights for, and for an output that the model does not have.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)

@@ -49,6 +49,23 @@ class DemoTest(unittest.TestCase):
             np.testing.assert_array_equal(one.kept[0][0], result.kept[0][i])
             self.assertEqual(len(one.kept[0][0]), max(1, (1 + len(patches)) // 2))
 
+    def test_pixelprune(self):
+        info = next(policy for policy in raggedvit.policies() if policy.name == "pixelprune")
+        self.assertEqual((info.parameters, info.tau, info.blocks), (("tau",), 0.0, (0,)))
+        first, step = self.patches[0][:1], np.float32(0.01)
+        patches = np.concatenate([np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32), self.patches[1][:6]])
+        grids = [(3, 4), (2, 3)]
+        for tau, kept in ((0, [1, 2, 5, 6, 9, 10]), (0.02 * 0.5, [1])):
+            result = self.model.prepare("pixelprune", tau=tau, native=True, max_images=2)(patches, grids)
+            self.assertTrue(np.isfinite(result.logits).all())
+            self.assertEqual(result.kept[0][1].tolist()[0], 0)
+        exact = self.model.prepare("pixelprune", native=True, max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
+        self.assertEqual(exact.kept[0][0].tolist(), [0, 1])
+        with self.assertRaisesRegex(RaggedVitError, "tau is 1.5, expected 0..1"):
+            self.model.prepare("pixelprune", tau=1.5, native=True)
+        with self.assertRaisesRegex(RaggedVitError, "tau is given, but the policy l2"):
+            self.model.prepare("l2", tau=0.1, native=True)
+
     def test_refusals(self):
         native = self.model.prepare(native=True, max_images=2, max_tokens=60, max_len=40)
         row = self.patches[0]

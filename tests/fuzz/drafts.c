@@ -299,6 +299,23 @@ static void draft_grid_layout(rvit_op *op, choices *c)
     a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
 }
 
+static void draft_pixelprune(rvit_op *op, choices *c)
+{
+    rvit_pixelprune_args *a = &op->pixelprune;
+    a->n_images = choose_int(c, 0, 6);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->max_len = choose_int(c, 0, 40);
+    a->merge = choose_int(c, 0, 2);
+    a->rows = choose_int(c, 0, 60);
+    a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
+    a->channels = choose_int(c, 0, 4);
+    a->columns = 12 * choose_int(c, 1, 5);
+    a->interleaved = choose_int(c, 0, 1);
+    a->stride = stride(c, a->columns);
+    for (int32_t i = 0; i < 4; i++)
+        a->limits[i] = i >= a->channels || choose(c, 2) ? 0 : choose_float(c);
+}
+
 static void draft_embed(rvit_op *op, choices *c)
 {
     rvit_embed_args *a = &op->embed;
@@ -358,6 +375,7 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_POOL] = draft_pool,
     [RVIT_OP_PROBE] = draft_probe,
     [RVIT_OP_GRID_LAYOUT] = draft_grid_layout,
+    [RVIT_OP_PIXELPRUNE] = draft_pixelprune,
     [RVIT_OP_EMBED] = draft_embed,
     [RVIT_OP_GRID_ROPE] = draft_grid_rope,
 };

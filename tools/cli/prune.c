@@ -12,6 +12,7 @@ const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
     {RVIT_PRUNE_KEEP, "keep"}, {RVIT_PRUNE_BLOCKS, "blocks"},   {RVIT_PRUNE_THRESHOLD, "threshold"},
     {RVIT_PRUNE_MASS, "mass"}, {RVIT_PRUNE_SAMPLES, "samples"}, {RVIT_PRUNE_MERGES, "merge"},
     {RVIT_PRUNE_SEED, "seed"}, {RVIT_PRUNE_ALPHA, "alpha"},     {RVIT_PRUNE_OBJECT_BLOCK, "object-block"},
+    {RVIT_PRUNE_TAU, "tau"},
 };
 
 const char *prune_name(int index)
@@ -125,6 +126,8 @@ static double value_of(const struct prune *self, rvit_prune_parameter parameter)
         return desc->alpha >= 0 ? desc->alpha : policy->default_alpha;
     case RVIT_PRUNE_OBJECT_BLOCK:
         return desc->object_block;
+    case RVIT_PRUNE_TAU:
+        return desc->tau;
     case RVIT_PRUNE_SEED:
     case RVIT_PRUNE_BLOCKS:
         break;
