@@ -85,6 +85,11 @@ static int64_t patch_elements(const rvit_patchify_args *a)
     return patch_rows(a) * a->out_stride;
 }
 
+static int64_t units_of(const rvit_grid_layout_args *a)
+{
+    return a->merge > 1 ? a->rows / (a->merge * a->merge) : a->rows;
+}
+
 static int64_t residual_rows(const rvit_linear_args *a)
 {
     return a->residual_period == 0 ? a->rows.capacity : a->residual_period;
@@ -374,7 +379,7 @@ static rvit_status prepare_rope(rvit_op *op)
 }
 
 /* Sides of a position table, and prefix tokens: what a group of a GPU keeps in shared memory, and what no model exceeds. */
-enum { MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024 };
+enum { MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
 
 static rvit_status prepare_grid_layout(rvit_op *op)
 {
@@ -385,10 +390,24 @@ static rvit_status prepare_grid_layout(rvit_op *op)
     RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
+    RVIT_TRY(check_range(op, "window", a->window, 0, MAX_WINDOW));
+    RVIT_TRY(check_range(op, "max_windows", a->max_windows, 0, 1 << 30));
     if (a->merge == 0)
         a->merge = 1;
     if (a->patch_rows == 0)
         a->patch_rows = a->rows;
+    if (a->window == 0 && a->window_cu_seqlens.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: window_cu_seqlens is given, but window is 0");
+    if (a->window == 0 && a->unit_cu_seqlens.buffer == NULL && a->unit_rows.buffer == NULL)
+        return RVIT_OK;
+    if (a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: rows of prefix tokens belong to no unit",
+                         a->window > 0 ? "window is above 0" : "units are asked for", (int)a->n_prefix);
+    const int32_t area = a->merge * a->merge;
+    a->max_len -= a->max_len % area;
+    a->rows -= a->rows % area;
+    a->patch_rows -= a->patch_rows % area;
     return RVIT_OK;
 }
 

@@ -5,6 +5,7 @@
 #include "core/images.h"
 #include "core/status.h"
 #include "core/vit_native.h"
+#include "core/vit_windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
 {
@@ -74,6 +75,12 @@ static int64_t rows(const rvit_session_plan *p)
     return p->segments[0].rows;
 }
 
+/* Squares of patches that are merged. */
+static int64_t units(const rvit_session_plan *p, const rvit_model *m)
+{
+    return m->info.merge == 0 ? 0 : rows(p) / (m->info.merge * m->info.merge);
+}
+
 static int64_t last_rows(const rvit_session_plan *p)
 {
     return p->segments[p->schedule.n_stages].rows;
@@ -116,7 +123,7 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
 static int64_t pixels(const rvit_session_plan *p, const rvit_model *m)
 {
     if (p->desc.native)
-        return p->segments[0].rows * rvit_model_patch_values(m);
+        return p->segments[0].rows * rvit_model_row_values(m);
     return (int64_t)p->desc.max_images * m->info.channels * m->info.image_height * m->info.image_width;
 }
 
@@ -132,7 +139,7 @@ static int64_t picture_bytes(const rvit_session_plan *p)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_patch_width(m);
+    const int64_t patch = rvit_model_row_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
     const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
@@ -380,6 +387,7 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);
+    rvit_plan_windows(m, p);
     p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);
     place_arrays(m, p);
     return RVIT_OK;
@@ -393,6 +401,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
         RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
+    RVIT_TRY(rvit_native_check_units(model, &schedule));
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

@@ -6,7 +6,7 @@
 
 #include "core/args.h"
 #include "core/entry.h"
-#include "core/vit_session.h"
+#include "core/vit_native.h"
 
 float *rvit_session_input(rvit_session *session)
 {
@@ -209,7 +209,7 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
     const int32_t begin = cu_seqlens_of(session, session->plan->schedule.n_stages - 1)[image];
     const float *features = rvit_session_features(session) + (int64_t)begin * info->dim;
     for (int32_t t = info->n_prefix; t < tokens; t++) {
-        float *out = out_grid + (int64_t)(t - info->n_prefix) * info->dim;
+        float *out = out_grid + (int64_t)rvit_native_place(session, image, t - info->n_prefix) * info->dim;
         if (row[t] >= 0)
             memcpy(out, features + (int64_t)row[t] * info->dim, (size_t)info->dim * sizeof *out);
         for (int32_t d = 0; d < info->dim && row[t] < 0; d++)
@@ -246,6 +246,19 @@ const float *rvit_session_block_features(const rvit_session *session, int32_t *o
         return NULL;
     *out_stage = rvit_stage_of_output(&session->plan->schedule, session->plan->desc.features_block);
     return rvit_session_host(session, session->plan->block_features);
+}
+
+const float *rvit_session_merged(const rvit_session *session)
+{
+    return session == NULL || !session->has_results ? NULL : rvit_session_host(session, session->plan->merged);
+}
+
+const float *rvit_session_deepstack(const rvit_session *session, int32_t index)
+{
+    if (session == NULL || !session->has_results || index < 0 || index >= session->model->info.n_deepstack)
+        return NULL;
+    const float *all = rvit_session_host(session, session->plan->deepstack);
+    return all == NULL ? NULL : all + session->plan->deepstack.size / 4 / session->model->info.n_deepstack * index;
 }
 
 const float *rvit_session_pooled(const rvit_session *session, int32_t *out_width)
