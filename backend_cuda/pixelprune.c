@@ -11,6 +11,7 @@ rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args 
     rvit_cu_pixelprune_params params = {
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
         .cells = rvit_cu_at(args->cells),
+        .unit_rows = rvit_cu_at(args->unit_rows),
         .pixels = rvit_cu_at(args->pixels),
         .keep = rvit_cu_at(args->keep),
         .sources = reconstructs ? rvit_cu_at(args->sources) : NULL,
@@ -25,6 +26,7 @@ rvit_status rvit_cu_pixelprune(rvit_cu_queue *queue, const rvit_pixelprune_args 
         .columns = args->columns,
         .channels = args->channels,
         .interleaved = args->interleaved,
+        .patch_merge = args->patch_merge,
         .parts = reconstructs ? 1 : (int32_t)(wanted < most ? wanted : most),
     };
     return rvit_cu_launch(queue, RVIT_CU_pixelprune, (int64_t)args->n_images * params.parts, WARPS * 32, 0, &params);

@@ -59,7 +59,11 @@ static double score_loops(const rvit_select_args *a, double len)
         return 0.0;
     case RVIT_SCORE_CLS_ATTENTION:
     case RVIT_SCORE_POSITION:
-        return steps(len, THREADS) * (1.0 + a->n_heads);
+        return steps(len, THREADS) * (1.0 + (1.0 + a->n_heads) * a->unit);
+    case RVIT_SCORE_L2:
+        if (a->unit > 1)
+            return steps(len / a->unit + 1.0, THREADS / 8.0) * (1.0 + 2.0 * a->unit + a->unit * (steps(a->dim / 4, 96.0) + 5.0));
+        /* fall through */
     default:
         return steps(len, THREADS / 8.0) * (1.0 + steps(a->dim / 4, 96.0) + 5.0 + a->n_heads);
     }

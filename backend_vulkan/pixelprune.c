@@ -31,7 +31,9 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
     rvit_vk_dispatch dispatch = {.shader = RVIT_VK_PIXELPRUNE_VK,
                                  .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                                            [RVIT_PIXELPRUNE_FLAGS] = (reconstructs ? RVIT_PIXELPRUNE_RECONSTRUCTS : 0) |
-                                                                     (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0)},
+                                                                     (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0) |
+                                                                     (args->patch_merge == 1 ? RVIT_PIXELPRUNE_BY_LINES : 0) |
+                                                                     (args->unit_rows.buffer != NULL ? RVIT_PIXELPRUNE_HAS_UNIT_ROWS : 0)},
                                  .n_specs = RVIT_PIXELPRUNE_N_SPECS,
                                  .push = &push,
                                  .push_size = sizeof push,
@@ -41,5 +43,6 @@ rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pix
     push.pixels_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_PIXELS, RVIT_SLOT(pixelprune, pixels), 16);
     push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_KEEP, RVIT_SLOT(pixelprune, keep), 4);
     push.sources_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_SOURCES, RVIT_SLOT(pixelprune, sources), 4);
+    push.unit_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_UNIT_ROWS, RVIT_SLOT(pixelprune, unit_rows), 4);
     return rvit_vk_record_dispatch(recorder, &dispatch);
 }

@@ -151,6 +151,9 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
         return check_layout(stream, op->received.cu_seqlens, op->received.n_images, op->received.max_len, op->received.rows);
     case RVIT_OP_SELECT:
         return check_layout(stream, op->select.cu_seqlens, op->select.n_images, op->select.max_len, op->select.rows);
+    case RVIT_OP_REGROUP:
+        RVIT_TRY(check_layout(stream, op->regroup.cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows));
+        return check_layout(stream, op->regroup.out_cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows);
     case RVIT_OP_MEAN:
         return check_layout(stream, op->mean.cu_seqlens, op->mean.n_images, op->mean.max_len, op->mean.rows);
     case RVIT_OP_MATCH:

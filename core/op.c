@@ -85,6 +85,11 @@ static int64_t patch_elements(const rvit_patchify_args *a)
     return patch_rows(a) * a->out_stride;
 }
 
+static int64_t units_of(const rvit_grid_layout_args *a)
+{
+    return a->merge > 1 ? a->rows / (a->merge * a->merge) : a->rows;
+}
+
 static int64_t residual_rows(const rvit_linear_args *a)
 {
     return a->residual_period == 0 ? a->rows.capacity : a->residual_period;
@@ -374,7 +379,7 @@ static rvit_status prepare_rope(rvit_op *op)
 }
 
 /* Sides of a position table, and prefix tokens: what a group of a GPU keeps in shared memory, and what no model exceeds. */
-enum { MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024 };
+enum { MAX_UNIT = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
 
 static rvit_status prepare_grid_layout(rvit_op *op)
 {
@@ -385,10 +390,24 @@ static rvit_status prepare_grid_layout(rvit_op *op)
     RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
+    RVIT_TRY(check_range(op, "window", a->window, 0, MAX_WINDOW));
+    RVIT_TRY(check_range(op, "max_windows", a->max_windows, 0, 1 << 30));
     if (a->merge == 0)
         a->merge = 1;
     if (a->patch_rows == 0)
         a->patch_rows = a->rows;
+    if (a->window == 0 && a->window_cu_seqlens.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: window_cu_seqlens is given, but window is 0");
+    if (a->window == 0 && a->unit_cu_seqlens.buffer == NULL && a->unit_rows.buffer == NULL)
+        return RVIT_OK;
+    if (a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: rows of prefix tokens belong to no unit",
+                         a->window > 0 ? "window is above 0" : "units are asked for", (int)a->n_prefix);
+    const int32_t area = a->merge * a->merge;
+    a->max_len -= a->max_len % area;
+    a->rows -= a->rows % area;
+    a->patch_rows -= a->patch_rows % area;
     return RVIT_OK;
 }
 
@@ -432,6 +451,10 @@ static rvit_status prepare_pixelprune(rvit_op *op)
     RVIT_TRY(check_range(op, "interleaved", a->interleaved, 0, 1));
     if (a->merge == 0)
         a->merge = 1;
+    RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
+    if (a->unit_rows.buffer != NULL && a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "pixelprune: unit_rows is given, but n_prefix is %d: rows of prefix tokens belong to no unit", (int)a->n_prefix);
     if (a->patch_rows == 0)
         a->patch_rows = a->rows;
     if (a->channels == 0)
@@ -474,9 +497,31 @@ static rvit_status prepare_score(rvit_op *op)
     return check_stride(op, "x_stride", &a->x_stride, a->dim, 4);
 }
 
+/* Rows that belong together are scored alike, and chosen by nothing else. */
+static rvit_status prepare_units(rvit_op *op)
+{
+    rvit_select_args *a = &op->select;
+    RVIT_TRY(check_range(op, "unit", a->unit, 0, MAX_UNIT));
+    if (a->unit == 0)
+        a->unit = 1;
+    if (a->unit == 1)
+        return RVIT_OK;
+    if (a->mode != RVIT_SELECT_TOP_K && a->mode != RVIT_SELECT_THRESHOLD)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only TOP_K and THRESHOLD choose units of rows", (int)a->unit);
+    if (a->score != RVIT_SCORE_L2 && a->score != RVIT_SCORE_CLS_ATTENTION)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only L2 and CLS_ATTENTION score units of rows", (int)a->unit);
+    if (a->n_prefix > 0 || a->anchors.buffer != NULL || a->fuse_x.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but %s given, which units of rows do not go with", (int)a->unit,
+                         a->n_prefix > 0             ? "n_prefix is"
+                         : a->anchors.buffer != NULL ? "anchors is"
+                                                     : "fuse_x is");
+    return RVIT_OK;
+}
+
 static rvit_status prepare_select(rvit_op *op)
 {
     const rvit_select_args *a = &op->select;
+    RVIT_TRY(prepare_units(op));
     RVIT_TRY(check_range(op, "mode", a->mode, RVIT_SELECT_TOP_K, RVIT_SELECT_MASS));
     RVIT_TRY(check_images(op, a->n_images));
     RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
@@ -514,6 +559,16 @@ static rvit_status prepare_select(rvit_op *op)
         RVIT_TRY(check_dim(op, "fuse_dim", a->fuse_dim));
     }
     return a->mode == RVIT_SELECT_MASK ? RVIT_OK : prepare_score(op);
+}
+
+static rvit_status prepare_regroup(rvit_op *op)
+{
+    const rvit_regroup_args *a = &op->regroup;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "unit", a->unit, 1, MAX_UNIT));
+    return check_rows(op, "rows", a->rows);
 }
 
 static rvit_status prepare_mean(rvit_op *op)

@@ -296,7 +296,7 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved[%d] is not 0", (int)i);
     if (desc.reserved_int != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved_int is not 0");
-    rvit_prune_schedule schedule = {.n_patches = n_patches, .seed = desc.seed};
+    rvit_prune_schedule schedule = {.unit = 1, .n_patches = n_patches, .seed = desc.seed};
     RVIT_TRY(find_policy(desc.type, &schedule.policy));
     const rvit_prune_info *info = &schedule.policy->info;
     RVIT_TRY(check_fraction("keep", desc.keep));
@@ -329,7 +329,7 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     return RVIT_OK;
 }
 
-rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
+static rvit_status count_rows(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
 {
     switch (schedule->policy->count) {
     case RVIT_POLICY_FLOOR:
@@ -344,6 +344,15 @@ rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage
     const int32_t k = (int32_t)trunc((double)schedule->n_patches * pow(schedule->keep, (double)stage + 1.0));
     for (int32_t n = 0; n <= max_n; n++)
         out_counts[n] = k < 1 && n > 0 ? 1 : k < n ? k : n;
+    return RVIT_OK;
+}
+
+rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
+{
+    RVIT_TRY(count_rows(schedule, stage, max_n / schedule->unit, out_counts));
+    /* From the end on, so that what is read has not been written. */
+    for (int32_t n = max_n; schedule->unit > 1 && n >= 0; n--)
+        out_counts[n] = schedule->unit * out_counts[n / schedule->unit];
     return RVIT_OK;
 }
 
@@ -373,7 +382,7 @@ void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage
     uint64_t seed = schedule->seed, state = next_random(&seed) + (uint64_t)stage;
     state = next_random(&state);
     for (int32_t i = 0; i < n; i++)
-        out_scores[i] = (float)(next_random(&state) >> 40); /* 24 bits make a float */
+        out_scores[i] = i % schedule->unit > 0 ? out_scores[i - 1] : (float)(next_random(&state) >> 40); /* 24 bits make a float */
 }
 
 rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts)

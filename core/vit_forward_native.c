@@ -1,5 +1,6 @@
 /* The beginning of a forward over images of any grids: their layout, the patches by their weight, and the positions of each image. */
 #include "core/vit_forward.h"
+#include "core/vit_windows.h"
 
 /* The rows of all patches, without prefix tokens. */
 static rvit_rows patch_rows(const forward *f)
@@ -16,6 +17,7 @@ static rvit_status lay_out(const forward *f)
     args.n_prefix = f->model->info.n_prefix;
     args.max_len = f->max_len;
     args.rows = f->rows.capacity;
+    rvit_forward_lay_out_units(f, &args);
     args.live_images = view(f, plan->live_images);
     args.grids = view(f, plan->grids);
     args.cu_seqlens = f->cu_seqlens;
@@ -32,9 +34,11 @@ static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
     args.dtype = model->dtype;
     args.n_images = (int32_t)f->rows.capacity;
     args.live_images = view(f, f->plan->live_patches);
-    args.channels = model->info.channels;
+    /* The op on pictures gives one frame. */
+    const int pictures = f->plan->desc.max_picture_bytes > 0;
+    args.channels = pictures ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
     args.image_size = args.patch_size = model->info.patch_size;
-    args.out_stride = rvit_model_patch_width(model);
+    args.out_stride = pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model);
     args.images = patches;
     args.out = f->wide;
     return args;
@@ -74,11 +78,12 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     args.dtype = model->dtype;
     args.out_dtype = *out_dtype = model->x_dtype;
     args.rows = patch_rows(f);
-    args.in_features = rvit_model_patch_width(model);
+    /* The op on pictures has the values of a patch channel after channel, and of one frame. */
+    const int pictures = f->plan->desc.max_picture_bytes > 0;
+    args.in_features = pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model);
     args.out_features = model->info.dim;
     args.x = f->wide;
-    /* The op on pictures has the values of a patch channel after channel. */
-    args.weight = f->plan->desc.max_picture_bytes > 0 ? model->patch_weight : model->row_weight;
+    args.weight = pictures ? model->patch_weight : model->row_weight;
     /* The table has the bias; without a table the rows of the embedding are nothing else. */
     if (model->unit_weight.buffer != NULL)
         args.bias = model->patch_bias;

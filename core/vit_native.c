@@ -71,8 +71,12 @@ static rvit_status check_table(const rvit_model *model)
 
 rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc)
 {
-    const int32_t least = model->info.n_prefix + 1;
+    const int32_t side = model->info.merge, least = side > 0 ? side * side : model->info.n_prefix + 1;
     if (!desc->native) {
+        if (side > 0)
+            return rvit_fail(RVIT_UNSUPPORTED,
+                             "session desc: native is 0, but the model merges squares of patches of images of any grid: it runs with "
+                             "native 1 alone");
         if (desc->max_tokens != 0 || desc->max_len != 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but native is 0",
                              desc->max_tokens != 0 ? "max_tokens" : "max_len");
@@ -90,6 +94,27 @@ rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_tokens is %d, expected max_len (%d) or more, below %d",
                          (int)desc->max_tokens, (int)desc->max_len, INT32_MAX);
     return check_table(model);
+}
+
+rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule)
+{
+    const rvit_policy *policy = schedule->policy;
+    const int32_t side = model->info.merge, is_l2 = policy->score == RVIT_SCORE_L2 && schedule->select == RVIT_SELECT_TOP_K;
+    if (side == 0 || schedule->n_stages == 0)
+        return RVIT_OK;
+    if (!is_l2 && policy->info.type != RVIT_PRUNE_RECEIVED && policy->info.type != RVIT_PRUNE_RANDOM && !policy->by_pixels)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: prune: %s drops single patches, but the model merges squares of %d x %d of them: l2, received, "
+                         "random and pixelprune drop whole squares",
+                         policy->info.name, (int)side, (int)side);
+    for (int32_t i = 0; i < schedule->n_stages && rvit_policy_reads(policy, RVIT_PROBS_RECEIVED); i++)
+        if (rvit_model_has_windows(model, schedule->blocks[i]))
+            return rvit_fail(RVIT_UNSUPPORTED,
+                             "session desc: prune: %s would prune in block %d, whose attention is within windows, so that what tokens "
+                             "receive cannot be compared: give a block with attention over the whole image, such as %d",
+                             policy->info.name, (int)schedule->blocks[i],
+                             (int)(model->merge.full_blocks.n > 0 ? model->merge.full_blocks.blocks[model->merge.full_blocks.n - 1] : -1));
+    return RVIT_OK;
 }
 
 rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule)
@@ -134,6 +159,11 @@ rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args
         if (height < 1 || width < 1 || height > MAX_SIDE || width > MAX_SIDE)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids: image %d has %d x %d patches, expected 1 to %d a side", (int)i,
                              (int)height, (int)width, MAX_SIDE);
+        const int32_t side = s->model->info.merge;
+        if (side > 0 && (height % side != 0 || width % side != 0))
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "run args: image %d has %d x %d patches, expected multiples of %d a side: the model merges squares of them",
+                             (int)i, (int)height, (int)width, (int)side);
         const int64_t len = s->model->info.n_prefix + (int64_t)height * width;
         if (len > desc->max_len)
             return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -157,6 +187,16 @@ int32_t rvit_native_patches(const rvit_session *s, int32_t n_images)
     return cu[n_images] - n_images * s->model->info.n_prefix;
 }
 
+int32_t rvit_native_place(const rvit_session *s, int32_t image, int32_t patch)
+{
+    const int32_t side = s->model->info.merge;
+    if (side == 0)
+        return patch;
+    const int32_t *grids = rvit_session_host(s, s->plan->grids);
+    const int32_t width = grids[2 * image + 1], unit = patch / (side * side), inner = patch % (side * side), across = width / side;
+    return (unit / across * side + inner / side) * width + unit % across * side + inner % side;
+}
+
 void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_plan *plan = s->plan;
@@ -168,6 +208,6 @@ void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
         memcpy(&grids[2 * i], grid_of(s, args, i), 2 * sizeof *grids);
     if (args->patches != NULL)
         memcpy(rvit_session_host(s, plan->images), args->patches,
-               (size_t)patches * (size_t)rvit_model_patch_values(s->model) * sizeof *args->patches);
+               (size_t)patches * (size_t)rvit_model_row_values(s->model) * sizeof *args->patches);
     memcpy(rvit_session_host(s, plan->host_cu_seqlens), rvit_session_host(s, plan->run_cu_seqlens), (size_t)plan->run_cu_seqlens.size);
 }

@@ -1,5 +1,6 @@
 /* The prune stages of a forward: they score rows, then select or merge them. */
 #include "core/vit_forward.h"
+#include "core/vit_windows.h"
 
 int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site)
 {
@@ -130,6 +131,7 @@ static rvit_status mark_by_pixels(const forward *f)
     args.pixels = view(f, plan->patch_pixels);
     args.keep = view(f, plan->pixel_marks);
     args.sources = view(f, plan->pixel_sources);
+    args.unit_rows = f->unit_rows;
     return rvit_pixelprune(f->stream, &args);
 }
 
@@ -153,6 +155,7 @@ static rvit_status select_rows(forward *f)
         RVIT_TRY(rvit_forward_trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
     f->gathers = 1;
     rvit_forward_enter_segment(f, f->stage + 1);
+    RVIT_TRY(rvit_forward_regroup(f));
     return carry_positions(f);
 }
 

@@ -5,6 +5,7 @@
 #include "core/images.h"
 #include "core/status.h"
 #include "core/vit_native.h"
+#include "core/vit_windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
 {
@@ -79,6 +80,12 @@ static int64_t rows(const rvit_session_plan *p)
     return p->segments[0].rows;
 }
 
+/* Squares of patches that are merged. */
+static int64_t units(const rvit_session_plan *p, const rvit_model *m)
+{
+    return m->info.merge == 0 ? 0 : rows(p) / (m->info.merge * m->info.merge);
+}
+
 static int64_t last_rows(const rvit_session_plan *p)
 {
     return p->segments[p->schedule.n_stages].rows;
@@ -121,7 +128,7 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
 static int64_t pixels(const rvit_session_plan *p, const rvit_model *m)
 {
     if (p->desc.native)
-        return p->segments[0].rows * rvit_model_patch_values(m);
+        return p->segments[0].rows * rvit_model_row_values(m);
     return (int64_t)p->desc.max_images * m->info.channels * m->info.image_height * m->info.image_width;
 }
 
@@ -137,7 +144,7 @@ static int64_t picture_bytes(const rvit_session_plan *p)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_patch_width(m);
+    const int64_t patch = rvit_model_row_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
     const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
@@ -274,12 +281,14 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 }
 
 /* What the policy's score is made from. */
-static void plan_score(const rvit_model *m, const rvit_policy *policy, rvit_select_args *args)
+static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t unit, rvit_select_args *args)
 {
     args->score = policy->score;
     args->dtype = m->x_dtype;
     args->dim = m->info.dim;
     args->n_heads = m->info.n_heads;
+    if (policy->score == RVIT_SCORE_L2 || policy->score == RVIT_SCORE_CLS_ATTENTION)
+        args->unit = unit;
     if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION) {
         args->dtype = m->dtype;
         args->x_stride = 3 * (int64_t)m->info.dim;
@@ -313,7 +322,7 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
     args.mass = schedule->mass;
     args.anchor_columns = m->info.image_width / m->info.patch_size;
     if (args.mode != RVIT_SELECT_MASK)
-        plan_score(m, schedule->policy, &args);
+        plan_score(m, schedule->policy, schedule->unit, &args);
     if (schedule->policy->fuses) {
         args.fuse_dtype = m->x_dtype;
         args.fuse_dim = m->info.dim;
@@ -404,8 +413,10 @@ static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
     args.n_prefix = m->info.n_prefix;
     args.max_len = p->segments[0].max_len;
     args.rows = p->segments[0].rows;
-    args.columns = (int32_t)rvit_model_patch_values(m);
-    args.interleaved = !takes_pictures(p);
+    args.columns = takes_pictures(p) ? rvit_model_patch_values(m) : rvit_model_row_values(m);
+    args.interleaved = !takes_pictures(p) && m->info.merge == 0; /* rows of other towers have channel after channel */
+    args.merge = m->info.merge;
+    args.patch_merge = takes_pictures(p);
     RVIT_TRY(plan_limits(m, p, &args));
     p->pixelprune = args;
     return RVIT_OK;
@@ -424,6 +435,7 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);
+    rvit_plan_windows(m, p);
     if (reads_pixels(p))
         RVIT_TRY(plan_pixelprune(m, p));
     p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);
@@ -442,6 +454,9 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
         RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
+    RVIT_TRY(rvit_native_check_units(model, &schedule));
+    if (model->info.merge > 0)
+        schedule.unit = model->info.merge * model->info.merge;
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

@@ -53,6 +53,7 @@ typedef struct rvit_session_plan {
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
 #include "core/vit_session_arrays.def"
+    int32_t max_windows, window_len; /* windows of attention, of a batch at most; their rows at most. 0: there are none */
     int64_t trace_stride;
     rvit_session_array tables, tables_upload;     /* all of RVIT_PLACE_TABLES: on the device, and where it is copied from */
     rvit_session_array results, results_readback; /* all of RVIT_PLACE_RESULTS: on the device, and where it is copied to */

@@ -330,6 +330,62 @@ static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view
     return write(l, dim * width, model->dtype, *view);
 }
 
+/* The weight of patches of several frames: as it is, and summed over the frames for those whose frames are equal. */
+static rvit_status load_frame_weights(loader *l)
+{
+    rvit_model *model = l->model;
+    const int64_t dim = model->info.dim, channels = model->info.channels, frames = l->checkpoint->config.frames;
+    const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, width = rvit_model_patch_width(model);
+    const int64_t all = channels * frames * area;
+    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, all}, (int64_t[]){dim, rvit_model_row_width(model)}, model->dtype,
+                         &model->row_weight));
+    RVIT_TRY(place(l, dim * width, model->dtype, &model->patch_weight));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * all, l->more));
+    memset(l->values, 0, (size_t)(dim * width) * sizeof *l->values);
+    for (int64_t row = 0; row < dim; row++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < area; i++) {
+                double sum = 0;
+                for (int64_t t = 0; t < frames; t++)
+                    sum += (double)l->more[row * all + (c * frames + t) * area + i];
+                l->values[row * width + c * area + i] = (float)sum;
+            }
+    return write(l, dim * width, model->dtype, model->patch_weight);
+}
+
+/* first: the role of the norm's gamma; beta, fc1 and fc2 follow. norm: its width. */
+static rvit_status load_merger(loader *l, rvit_role first, int32_t index, int64_t norm, rvit_merger_weights *w)
+{
+    const int64_t unit = l->checkpoint->config.unit_dim, merged = l->model->info.merged_dim;
+    const rvit_dtype dtype = l->model->dtype;
+    RVIT_TRY(load_norm_of(l, first, (rvit_role)(first + 1), index, norm, norm, &w->norm_gamma, &w->norm_beta));
+    RVIT_TRY(load(l, (rvit_role)(first + 2), index, unit * unit, dtype, &w->fc1_weight));
+    RVIT_TRY(load(l, (rvit_role)(first + 3), index, unit, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(load(l, (rvit_role)(first + 4), index, merged * unit, dtype, &w->fc2_weight));
+    return load(l, (rvit_role)(first + 5), index, merged, RVIT_F32, &w->fc2_bias);
+}
+
+static rvit_status load_mergers(loader *l)
+{
+    rvit_model *model = l->model;
+    if (!l->checkpoint->config.merges)
+        return RVIT_OK;
+    RVIT_TRY(load_merger(l, RVIT_ROLE_MERGER_NORM_GAMMA, 0, model->info.dim, &model->merger));
+    for (int32_t i = 0; i < model->info.n_deepstack; i++)
+        RVIT_TRY(load_merger(l, RVIT_ROLE_DEEPSTACK_NORM_GAMMA, i, l->checkpoint->config.unit_dim, &model->deepstack[i]));
+    return RVIT_OK;
+}
+
+static rvit_status load_patch_weights(loader *l)
+{
+    if (l->checkpoint->config.merges)
+        return load_frame_weights(l);
+    RVIT_TRY(load_patch_weight(l, 0, &l->model->patch_weight));
+    return load_patch_weight(l, 1, &l->model->row_weight);
+}
+
 static rvit_status load_embedding(loader *l)
 {
     rvit_model *model = l->model;
@@ -388,7 +444,7 @@ static rvit_status load_rope_table(loader *l)
     const rvit_model_info *info = &model->info;
     const int32_t height = info->image_height / info->patch_size, width = info->image_width / info->patch_size;
     const int64_t n = (int64_t)info->tokens * info->head_dim;
-    if (!rvit_model_rotates(model))
+    if (!rvit_model_rotates(model) || info->merge > 0) /* which run at native resolution alone */
         return RVIT_OK;
     RVIT_TRY(place(l, n, RVIT_F32, &model->rope_table));
     if (l->stream == NULL)
@@ -607,8 +663,7 @@ static rvit_status walk(loader *l)
     rvit_model *model = l->model;
     const rvit_model_info *info = &model->info;
     l->size = 0;
-    RVIT_TRY(load_patch_weight(l, 0, &model->patch_weight));
-    RVIT_TRY(load_patch_weight(l, 1, &model->row_weight));
+    RVIT_TRY(load_patch_weights(l));
     RVIT_TRY(load_embedding(l));
     RVIT_TRY(load_patch_norm(l));
     RVIT_TRY(load_rope_table(l));
@@ -622,6 +677,7 @@ static rvit_status walk(loader *l)
         RVIT_TRY(load_norm(l, RVIT_ROLE_FC_NORM_GAMMA, RVIT_ROLE_FC_NORM_BETA, 0, &model->fc_norm_gamma, &model->fc_norm_beta));
     if (info->pooling == RVIT_POOLING_MAP)
         RVIT_TRY(load_map(l));
+    RVIT_TRY(load_mergers(l));
     for (int32_t p = 0; p < info->n_predictors; p++)
         RVIT_TRY(load_predictor(l, p));
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
@@ -692,6 +748,7 @@ void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpo
     memcpy(model->trained, checkpoint->config.trained, sizeof model->trained);
     model->rope = checkpoint->config.rope;
     model->info.resample = checkpoint->config.info.resample;
+    model->merge = checkpoint->config.merge;
 }
 
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint)

@@ -13,6 +13,7 @@ const bool RECONSTRUCTS = (FLAGS & RVIT_PIXELPRUNE_RECONSTRUCTS) != 0;
 layout(push_constant) uniform Push { rvit_pixelprune_push push; };
 layout(binding = RVIT_PIXELPRUNE_CELLS) readonly buffer Cells { ivec4 cells[]; };
 layout(binding = RVIT_PIXELPRUNE_PIXELS) readonly buffer Pixels { uvec4 pixels[]; };
+layout(binding = RVIT_PIXELPRUNE_UNIT_ROWS) readonly buffer UnitRows { int unit_rows[]; };
 layout(binding = RVIT_PIXELPRUNE_SOURCES) coherent buffer Sources { int sources[]; };
 #define KEEP_BINDING RVIT_PIXELPRUNE_KEEP
 #include "common/images.glsl"
@@ -55,13 +56,30 @@ uvec4 pixel(int patch_row, uint i)
     return pixels[uint(push.pixels_at) + uint(patch_row) * uint(push.stride4) + i];
 }
 
+// Where the patch rows of an image's cells lie, from the first of a cell on.
+struct patch_order {
+    int line;   // from the first patch row of a line of the cell to that of the next
+    int left;   // back to the cell there
+    int above;
+    int most;   // the last patch row that a cell can begin with; below 0: there is none
+};
+
+patch_order order_of(rvit_place place)
+{
+    const int m = push.merge;
+    if ((FLAGS & RVIT_PIXELPRUNE_BY_LINES) != 0)
+        return patch_order(place.width, m, m * place.width, push.patch_rows - (m - 1) * place.width - m);
+    return patch_order(m, m * m, m * m * max(place.width / m, 1), push.patch_rows - m * m);
+}
+
 // Which of the four pairs of cells, given by their first patch rows, differ. All threads must call it.
-uint differing(bool live, int own, int left, int above, int corner)
+uint differing(bool live, patch_order order, int own, int left, int above, int corner)
 {
     const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
     const uint team = gl_LocalInvocationIndex / RVIT_PIXELPRUNE_TEAM;
     uint pairs = 0;
-    for (int row = 0; live && row < push.merge * push.merge; row++)
+    for (int patch_number = 0; live && patch_number < push.merge * push.merge; patch_number++) {
+        const int row = patch_number / push.merge * order.line + patch_number % push.merge;
         for (uint i = lane; i < uint(push.columns4); i += RVIT_PIXELPRUNE_TEAM) {
             const vec4 limits = RECONSTRUCTS ? vec4(limit_of(i * 4), limit_of(i * 4 + 1), limit_of(i * 4 + 2), limit_of(i * 4 + 3))
                                              : vec4(0.0);
@@ -72,6 +90,7 @@ uint differing(bool live, int own, int left, int above, int corner)
             pairs |= (values_differ(c, a, limits) ? CORNER_LEFT : 0) | (values_differ(c, b, limits) ? CORNER_ABOVE : 0) |
                      (values_differ(x, a, limits) ? OWN_LEFT : 0) | (values_differ(x, b, limits) ? OWN_ABOVE : 0);
         }
+    }
     if (lane == 0)
         team_pairs[team] = 0;
     barrier();
@@ -83,13 +102,11 @@ uint differing(bool live, int own, int left, int above, int corner)
     return pairs;
 }
 
-// The first patch row of what reconstructs the cell `back` cells before this one.
-int reconstruction(int patch_row, int back)
+// The first patch row of what reconstructs the cell that begins at this patch row.
+int reconstruction(patch_order order, int patch_row)
 {
-    const int area = push.merge * push.merge;
-    const int most = push.patch_rows - area;
-    const int at = clamp(patch_row - back * area, 0, most);
-    return RECONSTRUCTS ? clamp(sources[uint(push.sources_at) + uint(at)], 0, most) : at;
+    const int at = clamp(patch_row, 0, order.most);
+    return RECONSTRUCTS ? clamp(sources[uint(push.sources_at) + uint(at)], 0, order.most) : at;
 }
 
 void set_mark(uint row, bool kept)
@@ -107,23 +124,36 @@ void mark_cell(bool live, uint row, uint past)
     const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
     const ivec4 cell = live ? cells[uint(push.cells_at) + row] : ivec4(0);
     const rvit_place place = place_of(cell);
-    const int own = clamp(cell.x, 0, push.patch_rows - area);
-    const int line = max(place.width / merge, 1);
-    const bool on_left = place.x >= merge;
-    const bool above = place.y >= merge;
+    const patch_order order = order_of(place);
+    const bool has_pixels = order.most >= 0;
+    const int own = clamp(cell.x, 0, max(order.most, 0));
+    const bool on_left = has_pixels && place.x >= merge;
+    const bool above = has_pixels && place.y >= merge;
     const bool has_both = on_left && above;
-    const int a = live ? reconstruction(own, on_left ? 1 : line) : 0;
-    const int b = live && has_both ? reconstruction(own, line) : a;
-    const int c = live && has_both ? reconstruction(own, line + 1) : a;
-    const uint pairs = differing(live && (on_left || above), own, a, b, c);
+    const bool compares = live && (on_left || above);
+    const int a = compares ? reconstruction(order, own - (on_left ? order.left : order.above)) : 0;
+    const int b = compares && has_both ? reconstruction(order, own - order.above) : a;
+    const int c = compares && has_both ? reconstruction(order, own - order.above - order.left) : a;
+    const uint pairs = differing(compares, order, own, a, b, c);
     const bool takes_b = (pairs & CORNER_LEFT) == 0 && (pairs & CORNER_ABOVE) != 0;
     const bool kept = !(on_left || above) || (pairs & (takes_b ? OWN_ABOVE : OWN_LEFT)) != 0;
     if (!live)
         return;
-    if (RECONSTRUCTS && lane == 0)
+    if (RECONSTRUCTS && has_pixels && lane == 0)
         sources[uint(push.sources_at) + uint(own)] = kept ? own : takes_b ? b : a;
     if (lane < uint(area) && row + lane < past)
         set_mark(row + lane, kept);
+}
+
+// The first row of a cell by its number in the image, line after line.
+uint row_of_cell(uint first, uint past, uint number)
+{
+    const uint area = uint(push.merge * push.merge);
+    const uint row = first + number * area;
+    if ((FLAGS & RVIT_PIXELPRUNE_HAS_UNIT_ROWS) == 0 || row / area >= uint(push.rows) / area)
+        return row;
+    const int unit = clamp(unit_rows[uint(push.unit_rows_at) + row / area], 0, push.rows / int(area));
+    return clamp(uint(unit) * area, first, past - 1);
 }
 
 void main()
@@ -136,12 +166,11 @@ void main()
     const rvit_sequence rows = image_rows(image);
     const uint first = rows.begin + prefix_end(rows);
     const uint past = rows.begin + rows.len;
-    const bool has_pixels = uint(push.patch_rows) >= area;
     if (part == 0)
-        for (uint row = rows.begin + gl_LocalInvocationIndex; row < (has_pixels ? first : past); row += THREADS)
+        for (uint row = rows.begin + gl_LocalInvocationIndex; row < first; row += THREADS)
             set_mark(row, true);
     const uint n = (past - first + area - 1) / area;
-    if (!has_pixels || n == 0)
+    if (n == 0)
         return;
     const uint team = gl_LocalInvocationIndex / RVIT_PIXELPRUNE_TEAM;
     const uint teams = THREADS / RVIT_PIXELPRUNE_TEAM;
@@ -158,7 +187,7 @@ void main()
         for (uint start = diagonal < columns ? 0 : diagonal - columns + 1; start < end; start += teams) {
             const uint y = start + team;
             const uint unit = y * columns + diagonal - y;
-            mark_cell(y < end && unit < n, first + unit * area, past);
+            mark_cell(y < end && unit < n, y < end && unit < n ? row_of_cell(first, past, unit) : first, past);
         }
         memoryBarrierBuffer();
         barrier();

@@ -19,7 +19,7 @@ Needs torch, numpy, safetensors and the library in question from PyPI; for the t
 
 How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) / 1024, where mix is the finaliser of splitmix64. The k-th
 tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i). Of images
-of grids of their own that is the order of their patches, each in the order (y, x, channel).
+of grids of their own that is the order of their patches, each in the order (y, x, channel); of Qwen's the rows of pixel_values.
 """
 import argparse
 import copy
@@ -58,6 +58,7 @@ if OPTIONS.timm or OPTIONS.transformers:  # which need fewer libraries than the 
 
 try:
     import numpy
+    import reference_qwen
     import safetensors.torch
     import timm
     import torch
@@ -353,6 +354,52 @@ class HuggingFaceNaFlex(HuggingFace):
         return {"left": left, "outputs": rows}
 
 
+class HuggingFaceQwen(Dump):
+    """A vision tower of Qwen's. kind: a class of transformers, of the tower alone. prefix: of its tensors in a file, which then has others
+    beside them; its config is that of a published file. rows: whether the dump has
+    every third of those of the last block too."""
+
+    def __init__(self, name, kind, prefix="", dtype="F32", rows=False, **kwargs):
+        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", dtype=dtype)
+        import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as old, transformers.models.qwen3_vl.modeling_qwen3_vl as new
+        self.kind = getattr(old if hasattr(old, kind) else new, kind)
+        self.prefix, self.rows = prefix, rows
+        self.model_config = self.kind.config_class(**kwargs)
+        self.patch_size = kwargs["patch_size"]
+        self.shapes = {prefix + key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
+        model_type = self.model_config.model_type.removesuffix("_vision")
+        self.config = {"model_type": model_type, "vision_config": {"model_type": model_type, "in_chans": 3, **kwargs}}
+        if not prefix:
+            self.config = {"model_type": self.model_config.model_type, **kwargs}
+        elif prefix == "visual.":
+            self.shapes.update({"model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
+        else:
+            self.shapes.update({"model.language_model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
+
+    def run_tower(self, tensors, dtype):
+        model = self.kind(self.model_config).to(next(iter(tensors.values())).dtype).eval()
+        model.load_state_dict({key[len(self.prefix):]: value for key, value in tensors.items()
+                               if key.startswith(self.prefix) and key[len(self.prefix):] in model.state_dict()})
+        patches = torch.cat(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size))
+        return reference_qwen.run(model.to(dtype), patches.to(dtype), self.grids)
+
+    def run_grids(self, tensors, dtype):
+        return self.run_tower(tensors, dtype)[0]
+
+    def describe(self, tensors):
+        text = super().describe(tensors)
+        with torch.no_grad():
+            _, deepstack, rows = self.run_tower({key: value.double() for key, value in tensors.items()}, torch.float64)
+        outputs = text.pop("outputs")
+        text["merged"] = 1
+        if deepstack:
+            text["deepstack"] = [[[round(value, 7) for value in row] for row in one.tolist()] for one in deepstack]
+        if self.rows:
+            text["rows"] = [[round(value, 7) for value in row] for row in rows.tolist()[::3]]
+        text["outputs"] = outputs
+        return text
+
+
 class OpenClip(Timm):
     """A tower of open_clip's: its names, which timm's own filter reads."""
 
@@ -439,6 +486,11 @@ def small_models():
     naflex = {**clip_64, "patch_size": 4, "num_patches": 25}
     naflex.pop("image_size")
     naflex_small = {"patch_size": 4, "pos_embed_grid_size": [5, 5], **small, "num_heads": 2}
+    qwen = {"patch_size": 4, "hidden_size": 32, "num_heads": 2, "depth": 3, "out_hidden_size": 12}
+    qwen2_5 = {**qwen, "intermediate_size": 44, "window_size": 16, "fullatt_block_indexes": [1]}
+    qwen3 = {**qwen, "intermediate_size": 44, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
+    tower2_5, tower3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
+    mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
               {"policy": "tome", "blocks": [0, 1], "merges": 3},
               {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 3], "step": 0.0},
@@ -452,6 +504,14 @@ def small_models():
                           ).native((3, 4), (7, 6)),
         TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
         TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
+        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, **qwen2_5).native(*mixed),
+        HuggingFaceQwen("qwen2_5_vl_bare", tower2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
+        HuggingFaceQwen("qwen2_5_vl_heads_80", tower2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
+                        "fullatt_block_indexes": [0]}).native((6, 4), (2, 4)),
+        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, **qwen3).native(*mixed),
+        HuggingFaceQwen("qwen3_vl_bare", tower3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
+        HuggingFaceQwen("qwen3_vl_heads_72", tower3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
+                        ).native((6, 4), (2, 4)),
         Timm("native_timm_distilled", "deit_tiny_distilled_patch16_224", img_size=64, **small).native((2, 3), (4, 4), (6, 5)),
         Timm("native_timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}).native((2, 3), (4, 4), (5, 3)),
         HuggingFace("native_hf_vit", "ViTForImageClassification", **hf).native((2, 3), (3, 3), (5, 4)),

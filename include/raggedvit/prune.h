@@ -125,9 +125,42 @@ typedef struct rvit_select_args {
     int32_t anchor_columns; /* with anchors: 1 or more */
     rvit_view anchors;      /* optional, TOP_K by CLS_ATTENTION: uint8 [rows], nonzero = anchor, such
                                as keep of another call on the same rows */
+    /* TOP_K and THRESHOLD by L2 or CLS_ATTENTION, without prefix, anchors and fuse_x: so many rows
+       belong together, 2..64, the first of an image and so on. Each gets the mean of their scores: the
+       sum in their order, times the float32 value of 1 / unit. What a unit lacks at an image's end counts
+       0. Units stay whole as long as counts has multiples of unit. 0, 1: every row by itself */
+    int32_t unit;
 } rvit_select_args;
 #define RVIT_SELECT_ARGS_INIT RVIT_INIT(rvit_select_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args);
+
+/* The units and windows of rvit_grid_layout after a selection of whole units. A unit is `unit` rows of
+   an image. With src_rows and out_cu_seqlens as rvit_select has written them, of a batch whose layout
+   is cu_seqlens:
+
+     unit_cu_seqlens     out_cu_seqlens / unit
+     out_window_cu_seqlens[w]   the first row of window w: how many rows before window_cu_seqlens[w] are left
+     out_unit_rows       of the units that are left, in the order of unit_rows, their numbers among the
+                         rows that are left */
+typedef struct rvit_regroup_args {
+    size_t struct_size;
+    int32_t n_images;
+    int32_t n_windows;
+    int32_t max_len;                 /* maximum length of an image before the selection, in rows */
+    int32_t unit;                    /* rows of a unit, 1..64 */
+    int64_t rows;                    /* maximum number of rows before the selection: capacity of src_rows, too */
+    rvit_view cu_seqlens;            /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view out_cu_seqlens;        /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view src_rows;              /* int32 [rows], ascending */
+    rvit_view keep;                  /* uint8 [rows]; with unit_rows */
+    rvit_view window_cu_seqlens;     /* optional: int32 [n_windows + 1], 4-byte aligned */
+    rvit_view unit_rows;             /* optional: int32 [rows / unit] */
+    rvit_view unit_cu_seqlens;       /* out: int32 [n_images + 1], 4-byte aligned */
+    rvit_view out_window_cu_seqlens; /* out, with window_cu_seqlens: the same size */
+    rvit_view out_unit_rows;         /* out, with unit_rows: the same size */
+} rvit_regroup_args;
+#define RVIT_REGROUP_ARGS_INIT RVIT_INIT(rvit_regroup_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_regroup(rvit_stream *stream, const rvit_regroup_args *args);
 
 /* In each image, replaces columns first_column .. dim-1 of every row by their mean over the image's
    rows past the prefix (0 if there are none): the global feature of DynamicViT's predictor. */
@@ -242,16 +275,16 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_positions(rvit_stream *stream, const rv
 typedef struct rvit_pixelprune_args {
     size_t struct_size;
     int32_t n_images;
-    int32_t n_prefix;    /* 0..1024 */
-    int32_t max_len;     /* maximum length of an image, in tokens */
-    int32_t merge;       /* as rvit_grid_layout's: 0 or 1, or 2 */
-    int64_t rows;        /* maximum number of tokens of a batch */
-    int64_t patch_rows;  /* maximum number of patches of a batch; 0: rows */
-    int32_t columns;     /* values of a patch; multiple of 4 */
-    int32_t channels;    /* 1..4; must divide columns. 0: 1 */
-    int32_t interleaved; /* the values of a patch. 0: channel after channel; 1: those of a pixel together */
-    float limits[4];     /* 0 or more, finite: of each channel, in the units of pixels; 0 past the last channel */
-    int64_t stride;      /* elements between rows of pixels, a multiple of 4; 0: columns */
+    int32_t n_prefix;     /* 0..1024 */
+    int32_t max_len;      /* maximum length of an image, in tokens */
+    int32_t merge;        /* as rvit_grid_layout's: 0 or 1, or 2 */
+    int64_t rows;         /* maximum number of tokens of a batch */
+    int64_t patch_rows;   /* maximum number of patches of a batch; 0: rows */
+    int32_t columns;      /* values of a patch; multiple of 4 */
+    int32_t channels;     /* 1..4; must divide columns. 0: 1 */
+    int32_t interleaved;  /* the values of a patch. 0: channel after channel; 1: those of a pixel together */
+    float limits[4];      /* 0 or more, finite: of each channel, in the units of pixels; 0 past the last channel */
+    int64_t stride;       /* elements between rows of pixels, a multiple of 4; 0: columns */
     rvit_view cu_seqlens; /* int32 [n_images + 1], 4-byte aligned */
     rvit_view cells;      /* int32 [rows, 4], as rvit_grid_layout writes it */
     rvit_view pixels;     /* f32 [patch_rows, columns] */
@@ -259,6 +292,10 @@ typedef struct rvit_pixelprune_args {
     /* Out: int32 [patch_rows]: at the first patch row of each cell, the first patch row of the kept cell
        that reconstructs it; the rest is undefined. Absent if all limits are 0 */
     rvit_view sources;
+    int32_t patch_merge; /* order of the patch rows, as rvit_grid_layout's */
+    /* Optional: int32 [rows / merge^2], as rvit_grid_layout writes it; n_prefix is then 0. Needed where
+       rows are ordered by windows and a limit is above 0. Not used otherwise */
+    rvit_view unit_rows;
 } rvit_pixelprune_args;
 #define RVIT_PIXELPRUNE_ARGS_INIT RVIT_INIT(rvit_pixelprune_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_pixelprune(rvit_stream *stream, const rvit_pixelprune_args *args);
@@ -374,7 +411,7 @@ typedef struct rvit_prune_desc {
        allows n levels of 8 bits. The limit of a channel is tau (1 + 2^-10) / std in float32: std is that
        of the session's recipe, or without pictures of rvit_model_info. */
     double tau;
-    int64_t reserved[5];  /* must be 0. Room for new fields: this struct is embedded in others */
+    int64_t reserved[5]; /* must be 0. Room for new fields: this struct is embedded in others */
 } rvit_prune_desc;
 /* clang-format off */
 #define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, 0.0, {0}}

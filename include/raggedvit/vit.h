@@ -165,7 +165,8 @@ typedef struct rvit_model_info {
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
                               "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "hf-aimv2",
-                              "open_clip", "torchvision", "naflexvit" (timm's) */
+                              "open_clip", "torchvision", "naflexvit" (timm's), "hf-qwen2.5-vl",
+                              "hf-qwen3-vl" */
     int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
                            last whole patch are not read */
     int32_t patch_size, channels;
@@ -218,6 +219,14 @@ typedef struct rvit_model_info {
     int32_t fill[3];                           /* colour beyond a picture's edges, 0..255 */
     int32_t processor_height, processor_width; /* the input that Hugging Face's processor makes; 0: not told.
                                                   The model takes image_height and image_width */
+    /* Towers that merge squares of patches, as Qwen2.5-VL's and Qwen3-VL's do; all 0 of others. They run
+       in sessions with rvit_session_desc.native alone; image_height and image_width are then no more
+       than the default of max_len. */
+    int32_t merge;        /* patches a side of a square that becomes one row */
+    int32_t merged_dim;   /* width of such a row */
+    int32_t n_deepstack;  /* blocks whose rows are merged too: RVIT_OUTPUT_DEEPSTACK */
+    int32_t window;       /* side of the windows of attention, in squares; 0: there are none */
+    int32_t patch_frames; /* frames of a patch: those of a still are equal */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
@@ -373,7 +382,11 @@ typedef enum rvit_output {
     RVIT_OUTPUT_BLOCK_FEATURES = 32,
     /* The attention that each row receives in block rvit_session_desc.received_block: see
        rvit_received */
-    RVIT_OUTPUT_RECEIVED_ATTENTION = 64
+    RVIT_OUTPUT_RECEIVED_ATTENTION = 64,
+    /* What becomes of each square of patches after the last block (Qwen's merger) */
+    RVIT_OUTPUT_MERGED = 128,
+    /* The same of the rows that earlier blocks leave, each by its own merger (Qwen3-VL's deepstack) */
+    RVIT_OUTPUT_DEEPSTACK = 256
 } rvit_output;
 
 typedef struct rvit_session_desc {
@@ -647,6 +660,13 @@ RVIT_API const float *rvit_session_block_features(const rvit_session *session, i
 /* RVIT_OUTPUT_RECEIVED_ATTENTION: f32 [rows, n_heads], with the rows of the block's attention;
  *out_stage is the stage whose layout they have. NULL without that output. */
 RVIT_API const float *rvit_session_received_attention(const rvit_session *session, int32_t *out_stage);
+/* RVIT_OUTPUT_MERGED: f32 [rows / merge^2, merged_dim], image after image, the squares of an image line after
+   line: those of image i are cu[i] / merge^2 .. cu[i + 1] / merge^2 - 1, cu of rvit_session_cu_seqlens of the
+   last stage. NULL without that output. */
+RVIT_API const float *rvit_session_merged(const rvit_session *session);
+/* RVIT_OUTPUT_DEEPSTACK: the same of merger `index`, 0 .. n_deepstack - 1, in the order of their blocks. NULL
+   without that output, or if there is no such merger. */
+RVIT_API const float *rvit_session_deepstack(const rvit_session *session, int32_t index);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
 
 #ifdef __cplusplus

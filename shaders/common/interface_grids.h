@@ -55,17 +55,20 @@ struct rvit_embed_push {
 #define RVIT_PIXELPRUNE_N_SPECS 2
 #define RVIT_PIXELPRUNE_RECONSTRUCTS 1
 #define RVIT_PIXELPRUNE_IS_INTERLEAVED 2
+#define RVIT_PIXELPRUNE_BY_LINES 4 /* patch rows are line after line, whatever cells there are */
+#define RVIT_PIXELPRUNE_HAS_UNIT_ROWS 8
 #define RVIT_PIXELPRUNE_CU_SEQLENS 0
 #define RVIT_PIXELPRUNE_CELLS 1
 #define RVIT_PIXELPRUNE_PIXELS 2
 #define RVIT_PIXELPRUNE_KEEP 3
 #define RVIT_PIXELPRUNE_SOURCES 4
-#define RVIT_PIXELPRUNE_N_BINDINGS 5
+#define RVIT_PIXELPRUNE_UNIT_ROWS 5
+#define RVIT_PIXELPRUNE_N_BINDINGS 6
 struct rvit_pixelprune_push {
     int n_images, n_prefix, max_len, rows;
     int patch_rows, merge, columns4, stride4, channels, parts;
     float limit_0, limit_1, limit_2, limit_3;
-    int cu_seqlens_at, cells_at, pixels_at, keep_at, sources_at;
+    int cu_seqlens_at, cells_at, pixels_at, keep_at, sources_at, unit_rows_at;
 };
 
 /* grid_rope.comp: a thread makes a cosine and its sine. */

@@ -46,10 +46,10 @@ static void write_all(FILE *file, const void *bytes, size_t size)
 
 static void change(const json_t *tensor, float *values)
 {
-    int64_t shape[4] = {0};
+    int64_t shape[5] = {0};
     const json_t *extents = json_array_get(tensor, 1);
     const int32_t rank = (int32_t)json_array_size(extents);
-    assert_true(rank <= 4);
+    assert_true(rank <= 5);
     for (int32_t i = 0; i < rank; i++)
         shape[i] = json_integer_value(json_array_get(extents, (size_t)i));
     dump_change(json_string_value(json_array_get(tensor, 0)), rank, shape, values);
@@ -147,7 +147,7 @@ int32_t *dump_grids(const json_t *dump)
 float *dump_patches(const json_t *dump, const rvit_model_info *info)
 {
     const int32_t *grids = dump_grids(dump), n_images = (int32_t)dump_integer(dump, "n_images");
-    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
+    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size * (info->merge > 0 ? info->patch_frames : 1);
     int64_t n = 0;
     for (int32_t i = 0; i < n_images; i++)
         n += grids[2 * i] * grids[2 * i + 1] * width;
@@ -163,7 +163,7 @@ rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *i
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     const int32_t *grids = dump_grids(dump);
     desc.max_images = (int32_t)dump_integer(dump, "n_images");
-    desc.outputs = dump_integer(dump, "features") ? RVIT_OUTPUT_FEATURES : 0;
+    desc.outputs = dump_integer(dump, "features") ? RVIT_OUTPUT_FEATURES : info->merge > 0 ? RVIT_OUTPUT_MERGED : 0;
     desc.native = grids != NULL;
     for (int32_t i = 0; grids != NULL && i < desc.max_images; i++) {
         const int32_t len = info->n_prefix + grids[2 * i] * grids[2 * i + 1];
@@ -240,11 +240,14 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     dump_run_all(dump, &info, session);
-    const int32_t width = with_features ? info.dim : info.n_classes;
-    const float *got = with_features ? rvit_session_features(session) : rvit_session_logits(session);
+    const int32_t width = with_features ? info.dim : info.merge > 0 ? info.merged_dim : info.n_classes;
+    const float *got = with_features    ? rvit_session_features(session)
+                       : info.merge > 0 ? rvit_session_merged(session)
+                                        : rvit_session_logits(session);
     assert_non_null(got);
-    assert_true(width > 0 && with_features == (info.n_classes == 0));
-    assert_int_equal(json_array_size(json_object_get(dump, "outputs")), desc.max_images);
+    assert_true(width > 0 && (with_features || info.merge > 0) == (info.n_classes == 0));
+    assert_int_equal(json_array_size(json_object_get(dump, "outputs")),
+                     info.merge > 0 ? rvit_session_cu_seqlens(session, -1)[desc.max_images] / (info.merge * info.merge) : desc.max_images);
     const double largest =
         dump_difference(json_object_get(dump, "outputs"), got, width, with_features ? rvit_session_cu_seqlens(session, -1) : NULL);
     rvit_session_destroy(session);

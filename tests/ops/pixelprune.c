@@ -4,7 +4,7 @@
 #include <math.h>
 
 typedef struct prune_case {
-    int32_t n_images, n_prefix, merge, columns, channels, interleaved, spare_rows, spare_stride;
+    int32_t n_images, n_prefix, merge, columns, channels, interleaved, spare_rows, spare_stride, patch_merge, window;
     float limits[4];
     const int32_t *grids;
     const char *pixels; /* a letter a cell, from which its values are made; NULL: made at random */
@@ -75,7 +75,7 @@ static void set_int(uint8_t *to, int64_t at, int32_t value)
 }
 
 typedef struct prune_arrays {
-    array *cu, *cells, *pixels, *keep, *sources;
+    array *cu, *cells, *pixels, *keep, *sources, *unit_rows;
     int64_t rows, patch_rows; /* in use */
     uint8_t *wanted;
     int32_t *wanted_sources;
@@ -100,22 +100,38 @@ static void fill_image(const prune_case *c, prune_arrays *a, int32_t image, int6
     g.pixels = pixels;
     expected(&g);
     const int64_t first = row + c->n_prefix;
+    int32_t *order = scratch(((size_t)n + 1) * sizeof *order); /* of each cell, its number among the rows */
+    const int32_t window = c->window > 0 ? c->window : n + 1;
+    int32_t next = 0;
+    for (int32_t top = 0; top < g.height; top += window)
+        for (int32_t left = 0; left < g.width; left += window)
+            for (int32_t y = top; y < top + window && y < g.height; y++)
+                for (int32_t x = left; x < left + window && x < g.width; x++)
+                    order[y * g.width + x] = next++;
+    assert_int_equal(next, n);
     memset(a->wanted + row, 1, (size_t)c->n_prefix);
     for (int32_t k = 0; n > 0 && k < c->n_prefix; k++)
         set_int(a->cells->host, 4 * (row + k), -1 - k);
-    for (int32_t cell = 0; cell < n; cell++)
+    for (int32_t cell = 0; cell < n; cell++) {
+        const int32_t top = cell / g.width * merge, left = cell % g.width * merge, width = g.width * merge;
+        if (a->unit_rows != NULL)
+            set_int(a->unit_rows->host, row / area + cell, (int32_t)(row / area) + order[cell]);
         for (int32_t p = 0; p < area; p++) {
-            const int64_t at = cell * area + p;
-            const int32_t y = cell / g.width * merge + p / merge, x = cell % g.width * merge + p % merge;
-            set_int(a->cells->host, 4 * (first + at), (int32_t)(patch_row + at));
-            set_int(a->cells->host, 4 * (first + at) + 1, image);
-            set_int(a->cells->host, 4 * (first + at) + 2, y * 65536 + x);
-            set_int(a->cells->host, 4 * (first + at) + 3, c->grids[2 * image] * 65536 + c->grids[2 * image + 1]);
-            a->wanted[first + at] = g.keep[cell];
-            a->wanted_sources[patch_row + at] = p == 0 ? (int32_t)(patch_row + g.source[cell] * area) : -1;
-            memcpy(a->pixels->host + (patch_row + at) * (c->columns + c->spare_stride) * 4, pixels + cell * cell_values(c) + p * c->columns,
+            const int64_t at = first + (int64_t)order[cell] * area + p;
+            const int32_t y = top + p / merge, x = left + p % merge;
+            const int64_t patch = patch_row + (c->patch_merge ? y * width + x : cell * area + p);
+            const int32_t of = g.source[cell];
+            const int32_t first_of = c->patch_merge ? of / g.width * merge * width + of % g.width * merge : of * area;
+            set_int(a->cells->host, 4 * at, (int32_t)patch);
+            set_int(a->cells->host, 4 * at + 1, image);
+            set_int(a->cells->host, 4 * at + 2, y * 65536 + x);
+            set_int(a->cells->host, 4 * at + 3, c->grids[2 * image] * 65536 + c->grids[2 * image + 1]);
+            a->wanted[at] = g.keep[cell];
+            a->wanted_sources[patch] = p == 0 ? (int32_t)patch_row + first_of : -1;
+            memcpy(a->pixels->host + patch * (c->columns + c->spare_stride) * 4, pixels + cell * cell_values(c) + p * c->columns,
                    (size_t)c->columns * 4);
         }
+    }
     if (*pattern != NULL)
         *pattern += n;
 }
@@ -139,6 +155,8 @@ static rvit_pixelprune_args args_of(const prune_case *c, const prune_arrays *a, 
     args.pixels = array_view(a->pixels, s);
     args.keep = array_view(a->keep, s);
     args.sources = array_view(a->sources, s);
+    args.patch_merge = c->patch_merge;
+    args.unit_rows = array_view(a->unit_rows, s);
     return args;
 }
 
@@ -159,6 +177,7 @@ static int64_t run(const prune_case *c)
     a.pixels = array_input("pixels", patch_rows * (c->columns + c->spare_stride) * 4);
     a.keep = array_output("keep", rows);
     a.sources = is_reconstructed(c) ? array_output("sources", 4 * patch_rows) : NULL;
+    a.unit_rows = c->window > 0 ? array_input("unit_rows", 4 * (rows / (c->merge * c->merge))) : NULL;
     a.wanted = scratch((size_t)rows + 1);
     a.wanted_sources = scratch(((size_t)patch_rows + 1) * sizeof *a.wanted_sources);
     memcpy(a.cu->host, cu, 4 * ((size_t)c->n_images + 1));
@@ -218,6 +237,8 @@ static void pixelprune_random(void **state)
                                     .grids = grids[0]};
                     if (leaves_out(l + m + i + p, 2))
                         continue;
+                    c.patch_merge = (l + p) % 2;
+                    c.window = c.n_prefix > 0 ? 0 : 3 * i;
                     memcpy(c.limits, limits[l], sizeof c.limits);
                     kept += run(&c);
                     patches += 60 + 4 + 36 + 32 + 64 + 280;
@@ -340,6 +361,8 @@ static void pixelprune_refuses(void **state)
     REFUSED("channels", args.channels = 5);
     REFUSED("channels", args.channels = -1);
     REFUSED("interleaved", args.interleaved = 2);
+    REFUSED("patch_merge", args.patch_merge = 2);
+    REFUSED("unit_rows", args.n_prefix = 1, args.unit_rows = args.cells);
     REFUSED("stride", args.stride = 4);
     REFUSED("stride", args.stride = 10);
     REFUSED("limits", args.limits[0] = -1);
