@@ -9,7 +9,7 @@ void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc);
 /* Whether the model can run images of any grids, and what the desc says fits. */
 rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc);
 /* Whether the policy leaves whole the squares of patches that the model merges. */
-rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule);
+rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_desc *prune);
 /* Whether the policy counts by an image's length alone. */
 rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule);
 /* Checks the grids of a run against the capacities and lays out its rows: run_cu_seqlens. */

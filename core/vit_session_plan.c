@@ -396,12 +396,12 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
 rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session_desc *desc, const rvit_session_plan **out_plan)
 {
     rvit_prune_schedule schedule;
+    RVIT_TRY(rvit_native_check_units(model, &desc->prune));
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
     if (desc->native) {
         RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
-    RVIT_TRY(rvit_native_check_units(model, &schedule));
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

@@ -153,6 +153,14 @@ float *dump_patches(const json_t *dump, const rvit_model_info *info)
     return patches;
 }
 
+const uint8_t *dump_picture(int32_t i, int64_t n)
+{
+    uint8_t *bytes = scratch((size_t)n);
+    for (int64_t j = 0; j < n; j++)
+        bytes[j] = (uint8_t)((noise((uint64_t)IMAGE_STREAM + 1000 + (uint64_t)i, (uint64_t)j) + 1) * 128);
+    return bytes;
+}
+
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
