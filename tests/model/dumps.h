@@ -42,6 +42,6 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
 double dump_largest(const json_t *dump);
 
 extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_native_suite, dump_qwen_suite,
-    dump_qwen_batches_suite;
+    dump_qwen_batches_suite, dump_qwen_files_suite;
 
 #endif
