@@ -162,7 +162,9 @@ static double grid_layout_loops(const rvit_grid_layout_args *a)
 {
     const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MOST_GROUPS) + 1.0;
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), cells = a->cells.buffer != NULL ? steps(len, THREADS) : 0.0;
-    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells);
+    const double units = a->unit_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
+    const double windows = a->window_cu_seqlens.buffer != NULL ? steps(a->max_windows + 1.0, THREADS) : 0.0;
+    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells + units + windows);
 }
 
 static double pixelprune_loops(const rvit_pixelprune_args *a)

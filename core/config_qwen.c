@@ -115,6 +115,5 @@ rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *visio
         RVIT_TRY(read_blocks(r, vision, "deepstack_visual_indexes", &class->deepstack, RVIT_FACT_DEEPSTACK));
     else
         rvit_facts_set_blocks(r->facts, RVIT_FACT_DEEPSTACK, &class->deepstack, where);
-    rvit_facts_set(r->facts, RVIT_FACT_FINAL_NORM, 0, where);
     return read_rotation(r, vision, model_type);
 }

@@ -79,6 +79,7 @@ rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_fa
     }
     RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "a width of merged rows of"));
     RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "a number of frames of a patch of"));
+    rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, "no model with these tensors has one");
     RVIT_TRY(settle_side(path, config, facts, obstacles));
     RVIT_TRY(settle_windows(path, config, facts));
     RVIT_TRY(settle_deepstack(path, config, facts, obstacles));

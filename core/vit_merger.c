@@ -13,7 +13,7 @@ static rvit_rows units(const forward *f)
 static rvit_status give_units(const forward *f, rvit_view rows, int64_t row_size, rvit_view destination)
 {
     const rvit_rows live = units(f);
-    if (f->plan->unit_rows.place == RVIT_PLACE_NONE) {
+    if (f->unit_rows.buffer == NULL) {
         rvit_copy_args copy = RVIT_COPY_ARGS_INIT;
         copy.source = rows;
         copy.destination = destination;
@@ -33,7 +33,7 @@ static rvit_status give_units(const forward *f, rvit_view rows, int64_t row_size
 rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination)
 {
     const int32_t side = f->model->merge.side;
-    if (f->plan->unit_rows.place != RVIT_PLACE_NONE)
+    if (f->unit_rows.buffer != NULL)
         return give_units(f, rows, side * side * row_size, view(f, destination));
     rvit_copy_args args = RVIT_COPY_ARGS_INIT;
     args.source = rows;

@@ -62,7 +62,7 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
     int32_t after = 0;
     if (next_rows == NULL) {
         /* Windows order the rows of the device, not those of what a session gives. */
-        const int32_t *unit_rows = rvit_session_host(s, index == 0 ? s->plan->unit_rows : stage[-1].unit_rows);
+        const int32_t *unit_rows = rvit_session_host(s, index == 0 ? s->plan->first_unit_rows : stage[-1].unit_rows);
         const int32_t area = s->model->info.merge * s->model->info.merge;
         for (int32_t row = 0; row < n; row++) {
             const int32_t at = unit_rows == NULL ? row : unit_rows[(begin + row) / area] * area + row % area - begin;

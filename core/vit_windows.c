@@ -32,9 +32,9 @@ void rvit_forward_lay_out_units(const forward *f, rvit_grid_layout_args *args)
     args->patch_merge = plan->desc.max_picture_bytes > 0; /* pictures are cut line after line */
     args->window = merge->window;
     args->max_windows = plan->max_windows;
-    args->unit_cu_seqlens = view(f, plan->unit_cu_seqlens);
-    args->window_cu_seqlens = view(f, plan->window_cu_seqlens);
-    args->unit_rows = view(f, plan->unit_rows);
+    args->unit_cu_seqlens = f->unit_cu_seqlens;
+    args->window_cu_seqlens = f->window_cu_seqlens;
+    args->unit_rows = f->unit_rows;
 }
 
 rvit_status rvit_forward_regroup(forward *f)

@@ -123,6 +123,12 @@ def patches_of(grids, patch_size, channels=3):
     return [torch.from_numpy(2 * noise(IMAGE_STREAM + i, h * w * width)).reshape(h * w, width).double() for i, (h, w) in enumerate(grids)]
 
 
+def bytes_of(i, size):
+    """Picture i, [height, width, 3] in 8 bits."""
+    values = numpy.floor((noise(IMAGE_STREAM + 1000 + i, 3 * size[0] * size[1]) + 1) * 128)
+    return values.astype(numpy.uint8).reshape(*size, 3)
+
+
 def picture_of(patches, grid, patch_size):
     """The image [1, channels, height, width] that these are the patches of."""
     cut = patches.reshape(*grid, patch_size, patch_size, -1)
@@ -357,29 +363,34 @@ class HuggingFaceNaFlex(HuggingFace):
 class HuggingFaceQwen(Dump):
     """A vision tower of Qwen's. kind: a class of transformers, of the tower alone. prefix: of its tensors in a file, which then has others
     beside them; its config is that of a published file. rows: whether the dump has
-    every third of those of the last block too."""
+    every third of those of the last block too. sizes: of pictures, height and width, that it has the outputs of."""
 
-    def __init__(self, name, kind, prefix="", dtype="F32", rows=False, **kwargs):
+    def __init__(self, name, kind, prefix="", dtype="F32", rows=False, sizes=(), **kwargs):
         super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", dtype=dtype)
         import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as old, transformers.models.qwen3_vl.modeling_qwen3_vl as new
         self.kind = getattr(old if hasattr(old, kind) else new, kind)
-        self.prefix, self.rows = prefix, rows
+        self.prefix, self.rows, self.sizes = prefix, rows, sizes
         self.model_config = self.kind.config_class(**kwargs)
         self.patch_size = kwargs["patch_size"]
         self.shapes = {prefix + key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
         model_type = self.model_config.model_type.removesuffix("_vision")
         self.config = {"model_type": model_type, "vision_config": {"model_type": model_type, "in_chans": 3, **kwargs}}
         if not prefix:
-            self.config = {"model_type": self.model_config.model_type, **kwargs}
+            noise_of = ("transformers_version", "dtype", "initializer_range")
+            self.config = {key: value for key, value in json.loads(self.model_config.to_json_string()).items() if key not in noise_of}
         elif prefix == "visual.":
             self.shapes.update({"model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
         else:
             self.shapes.update({"model.language_model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
 
-    def run_tower(self, tensors, dtype):
+    def load(self, tensors):
         model = self.kind(self.model_config).to(next(iter(tensors.values())).dtype).eval()
         model.load_state_dict({key[len(self.prefix):]: value for key, value in tensors.items()
                                if key.startswith(self.prefix) and key[len(self.prefix):] in model.state_dict()})
+        return model
+
+    def run_tower(self, tensors, dtype):
+        model = self.load(tensors)
         patches = torch.cat(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size))
         return reference_qwen.run(model.to(dtype), patches.to(dtype), self.grids)
 
@@ -394,6 +405,13 @@ class HuggingFaceQwen(Dump):
         text["merged"] = 1
         if deepstack:
             text["deepstack"] = [[[round(value, 7) for value in row] for row in one.tolist()] for one in deepstack]
+        if self.sizes:
+            colours = {"mean": [0.4814, 0.4578, 0.4082], "std": [0.2686, 0.2613, 0.2757]}
+            pictures = [bytes_of(i, size) for i, size in enumerate(self.sizes)]
+            values, grids, processor = reference_qwen.prepare(pictures, self.patch_size, **colours, least=256, most=2048)
+            with torch.no_grad():
+                made = reference_qwen.run(self.load({key: value.double() for key, value in tensors.items()}), values.double(), grids)[0]
+            text["pictures"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": made.tolist()}
         if self.rows:
             text["rows"] = [[round(value, 7) for value in row] for row in rows.tolist()[::3]]
         text["outputs"] = outputs
@@ -490,6 +508,7 @@ def small_models():
     qwen2_5 = {**qwen, "intermediate_size": 44, "window_size": 16, "fullatt_block_indexes": [1]}
     qwen3 = {**qwen, "intermediate_size": 44, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
     tower2_5, tower3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
+    sizes = ((30, 50), (7, 40), (90, 61))
     mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
               {"policy": "tome", "blocks": [0, 1], "merges": 3},
@@ -504,11 +523,11 @@ def small_models():
                           ).native((3, 4), (7, 6)),
         TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
         TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
-        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, **qwen2_5).native(*mixed),
+        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed),
         HuggingFaceQwen("qwen2_5_vl_bare", tower2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
         HuggingFaceQwen("qwen2_5_vl_heads_80", tower2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
                         "fullatt_block_indexes": [0]}).native((6, 4), (2, 4)),
-        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, **qwen3).native(*mixed),
+        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed),
         HuggingFaceQwen("qwen3_vl_bare", tower3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
         HuggingFaceQwen("qwen3_vl_heads_72", tower3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
                         ).native((6, 4), (2, 4)),

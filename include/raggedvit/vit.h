@@ -227,6 +227,7 @@ typedef struct rvit_model_info {
     int32_t n_deepstack;  /* blocks whose rows are merged too: RVIT_OUTPUT_DEEPSTACK */
     int32_t window;       /* side of the windows of attention, in squares; 0: there are none */
     int32_t patch_frames; /* frames of a patch: those of a still are equal */
+    int64_t min_pixels, max_pixels; /* of pictures after the resize, for rvit_qwen_grid; 0: not told */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
@@ -456,6 +457,14 @@ typedef struct rvit_session_desc {
    not in 1..2^20, patch_size not in 1..256, or max_patches below 1. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches,
                                                      int32_t *out_grid);
+
+/* The grid that Qwen2.5-VL and Qwen3-VL bring a picture of this many pixels to, as transformers' processor does:
+   each side rounded to the nearest multiple of merge * patch_size, halves to even; where that is more than
+   max_pixels, or less than min_pixels, the sides scaled by the square root of the ratio and rounded down, or up.
+   out_grid as above. INVALID_ARGUMENT: a side is not in 1..2^20, or more than 200 times the other; patch_size is
+   not in 1..256, merge not in 1..16; or not 1 <= min_pixels <= max_pixels <= 2^40. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, int32_t merge, int64_t min_pixels,
+                                                   int64_t max_pixels, int32_t *out_grid);
 
 /* The bytes that a session allocates. */
 typedef struct rvit_memory_info {

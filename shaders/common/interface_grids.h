@@ -12,17 +12,25 @@
 #define RVIT_GRID_LAYOUT_HAS_LIVE 1
 #define RVIT_GRID_LAYOUT_HAS_PATCHES 2
 #define RVIT_GRID_LAYOUT_HAS_CELLS 4
+#define RVIT_GRID_LAYOUT_HAS_UNITS 8
+#define RVIT_GRID_LAYOUT_HAS_WINDOWS 16
+#define RVIT_GRID_LAYOUT_HAS_UNIT_ROWS 32
+#define RVIT_GRID_LAYOUT_LINE_BY_LINE 64 /* the patch rows are, whatever merge */
 #define RVIT_GRID_LAYOUT_MOST_GROUPS 256
 #define RVIT_GRID_LAYOUT_GRIDS 0
 #define RVIT_GRID_LAYOUT_CU_SEQLENS 1
 #define RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS 2
 #define RVIT_GRID_LAYOUT_CELLS 3
 #define RVIT_GRID_LAYOUT_LIVE 4
-#define RVIT_GRID_LAYOUT_N_BINDINGS 5
+#define RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS 5
+#define RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS 6
+#define RVIT_GRID_LAYOUT_UNIT_ROWS 7
+#define RVIT_GRID_LAYOUT_N_BINDINGS 8
 struct rvit_grid_layout_push {
     int n_images, live_at;
     int n_prefix, max_len, merge, rows, patch_rows, per_group;
     int grids_at, cu_seqlens_at, patch_cu_seqlens_at, cells_at; /* grids_at in pairs, cells_at in fours */
+    int window, max_windows, unit_cu_seqlens_at, window_cu_seqlens_at, unit_rows_at;
 };
 
 /* embed.comp: a group takes a row. */

@@ -118,11 +118,6 @@ const char *dump_checkpoint(const json_t *dump)
     const char *path = temporary_path("model.safetensors");
     write_checkpoint(dump, path);
     assert_int_equal(json_dump_file(json_object_get(dump, "config"), temporary_path("config.json"), 0), 0);
-    const char *preprocessor = temporary_path("preprocessor_config.json");
-    if (json_object_get(dump, "preprocessor") != NULL)
-        assert_int_equal(json_dump_file(json_object_get(dump, "preprocessor"), preprocessor, 0), 0);
-    else
-        (void)remove(preprocessor); /* of a dump before */
     return path;
 }
 
@@ -156,6 +151,14 @@ float *dump_patches(const json_t *dump, const rvit_model_info *info)
         for (int64_t j = 0; j < grids[2 * i] * grids[2 * i + 1] * width; j++)
             *at++ = 2 * noise((uint64_t)IMAGE_STREAM + (uint64_t)i, (uint64_t)j);
     return patches;
+}
+
+const uint8_t *dump_picture(int32_t i, int64_t n)
+{
+    uint8_t *bytes = scratch((size_t)n);
+    for (int64_t j = 0; j < n; j++)
+        bytes[j] = (uint8_t)((noise((uint64_t)IMAGE_STREAM + 1000 + (uint64_t)i, (uint64_t)j) + 1) * 128);
+    return bytes;
 }
 
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info)
@@ -296,7 +299,13 @@ rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *given
     if (desc.resample == RVIT_RESAMPLE_DEFAULT)
         desc.resample = (rvit_resample)dump_integer(dump, "resample");
     rvit_checkpoint *checkpoint = NULL;
+    const json_t *preprocessor = json_object_get(dump, "preprocessor");
+    const char *beside = temporary_path("preprocessor_config.json");
+    if (preprocessor != NULL)
+        assert_int_equal(json_dump_file(preprocessor, beside, 0), 0);
     expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
+    if (preprocessor != NULL)
+        (void)remove(beside);
     return checkpoint;
 }
 
