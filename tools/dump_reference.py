@@ -58,6 +58,7 @@ if OPTIONS.timm or OPTIONS.transformers:  # which need fewer libraries than the 
 
 try:
     import numpy
+    import reference_pruned_qwen
     import reference_qwen
     import safetensors.torch
     import timm
@@ -397,6 +398,15 @@ class HuggingFaceQwen(Dump):
     def run_grids(self, tensors, dtype):
         return self.run_tower(tensors, dtype)[0]
 
+    def run_pruned(self, tensors, prune):
+        model = self.load({key: value.double() for key, value in tensors.items()})
+        images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
+        merged, deepstack, left = zip(*(reference_pruned_qwen.tower(model, patches, grid, prune) for patches, grid in images))
+        found = {"left": left, "outputs": torch.cat(merged).tolist()}
+        if deepstack[0]:
+            found["deepstack"] = [[[round(value, 7) for value in row] for row in torch.cat(one).tolist()] for one in zip(*deepstack)]
+        return found
+
     def describe(self, tensors):
         text = super().describe(tensors)
         with torch.no_grad():
@@ -510,6 +520,10 @@ def small_models():
     tower2_5, tower3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
     sizes = ((30, 50), (7, 40), (90, 61))
     mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
+    of_squares = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "l2", "blocks": [0, 1], "keep": 0.7},
+                  {"policy": "received", "blocks": [1], "keep": 0.5},
+                  {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 2], "step": 0.0},
+                  {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
               {"policy": "tome", "blocks": [0, 1], "merges": 3},
               {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 3], "step": 0.0},
@@ -523,11 +537,11 @@ def small_models():
                           ).native((3, 4), (7, 6)),
         TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
         TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
-        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed),
+        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed, prunes=of_squares),
         HuggingFaceQwen("qwen2_5_vl_bare", tower2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
         HuggingFaceQwen("qwen2_5_vl_heads_80", tower2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
                         "fullatt_block_indexes": [0]}).native((6, 4), (2, 4)),
-        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed),
+        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed, prunes=of_squares),
         HuggingFaceQwen("qwen3_vl_bare", tower3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
         HuggingFaceQwen("qwen3_vl_heads_72", tower3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
                         ).native((6, 4), (2, 4)),

@@ -28,23 +28,6 @@ static void close_subject(subject *s)
     json_decref(s->dump);
 }
 
-static rvit_prune_desc prune_of(const json_t *prune)
-{
-    rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
-    const json_t *blocks = json_object_get(prune, "blocks");
-    expect_ok(rvit_prune_from_name(dump_text(prune, "policy"), &desc.type));
-    desc.n_blocks = (int32_t)json_array_size(blocks);
-    for (int32_t i = 0; i < desc.n_blocks; i++)
-        desc.blocks[i] = (int32_t)json_integer_value(json_array_get(blocks, (size_t)i));
-    if (json_object_get(prune, "keep") != NULL)
-        desc.keep = json_number_value(json_object_get(prune, "keep"));
-    if (json_object_get(prune, "merges") != NULL)
-        desc.merges = (int32_t)dump_integer(prune, "merges");
-    if (json_object_get(prune, "tau") != NULL)
-        desc.tau = json_number_value(json_object_get(prune, "tau"));
-    return desc;
-}
-
 /* What is left of each image after the last stage. */
 static void expect_left(const json_t *left, const rvit_session *session)
 {
@@ -65,7 +48,7 @@ static void pruned(void **state)
     json_array_foreach(json_object_get(s.dump, "pruned"), index, prune)
     {
         rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
-        desc.prune = prune_of(prune);
+        desc.prune = dump_prune(prune);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(s.model, &desc, &session));
         float *patches = dump_patches(s.dump, &s.info);

@@ -176,7 +176,24 @@ rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *i
     return desc;
 }
 
-/* As repeating() in tools/reference_pruned.py. */
+rvit_prune_desc dump_prune(const json_t *prune)
+{
+    rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
+    const json_t *blocks = json_object_get(prune, "blocks");
+    expect_ok(rvit_prune_from_name(dump_text(prune, "policy"), &desc.type));
+    desc.n_blocks = (int32_t)json_array_size(blocks);
+    for (int32_t i = 0; i < desc.n_blocks; i++)
+        desc.blocks[i] = (int32_t)json_integer_value(json_array_get(blocks, (size_t)i));
+    if (json_object_get(prune, "keep") != NULL)
+        desc.keep = json_number_value(json_object_get(prune, "keep"));
+    if (json_object_get(prune, "merges") != NULL)
+        desc.merges = (int32_t)dump_integer(prune, "merges");
+    if (json_object_get(prune, "tau") != NULL)
+        desc.tau = json_number_value(json_object_get(prune, "tau"));
+    return desc;
+}
+
+/* As repeating() in tools/reference_pruned.py; of towers that merge squares of patches, squares in the place of patches. */
 void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches)
 {
     const json_t *tile = json_object_get(prune, "tile");
@@ -184,11 +201,12 @@ void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info 
         return;
     const int32_t *grids = dump_grids(dump), n_images = (int32_t)dump_integer(dump, "n_images");
     const int32_t high = (int32_t)json_integer_value(json_array_get(tile, 0)), wide = (int32_t)json_integer_value(json_array_get(tile, 1));
-    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
+    const int32_t edge = info->merge > 0 ? info->merge : 1, frames = info->patch_frames > 0 ? info->patch_frames : 1;
+    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size * frames * edge * edge;
     const float step = (float)json_number_value(json_object_get(prune, "step"));
     float *image = patches;
     for (int32_t i = 0; i < n_images; i++) {
-        const int32_t columns = grids[2 * i + 1], n = grids[2 * i] * columns;
+        const int32_t columns = grids[2 * i + 1] / edge, n = grids[2 * i] / edge * columns;
         for (int32_t p = n - 1; p >= 0; p--) { /* the first of a tile last: the others are made from it */
             const int32_t y = p / columns, x = p % columns, source = (y - y % high) * columns + x - x % wide;
             for (int64_t j = 0; j < width; j++)

@@ -32,6 +32,8 @@ float *dump_patches(const json_t *dump, const rvit_model_info *info);
 const uint8_t *dump_picture(int32_t i, int64_t n);
 /* A session for the images of a dump; of native resolution exactly large enough. */
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info);
+/* What the dump says of a policy. */
+rvit_prune_desc dump_prune(const json_t *prune);
 /* Makes pictures of equal blocks of patches, where a prune asks for such. */
 void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches);
 /* Runs all images of a dump; or, of native resolution, other patches of the same grids. */
@@ -45,6 +47,6 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
 double dump_largest(const json_t *dump);
 
 extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_native_suite, dump_pixels_suite,
-    dump_qwen_suite, dump_qwen_batches_suite, dump_qwen_files_suite;
+    dump_qwen_suite, dump_qwen_batches_suite, dump_qwen_files_suite, dump_qwen_pruned_suite;
 
 #endif
