@@ -191,7 +191,7 @@ static void pictures(void **state)
             desc.recipe = &recipe;
             desc.prune.type = RVIT_PRUNE_PIXELPRUNE;
             desc.prune.tau = 2 * tau / 255.0;
-            int32_t wanted[2][16] = {{0}}, n_wanted[2] = {0};
+            int32_t wanted[2][32] = {{0}}, n_wanted[2] = {0};
             for (int32_t i = 0; i < 2; i++) {
                 const int32_t height = grids[2 * i] * patch, width = grids[2 * i + 1] * patch;
                 uint8_t *data = scratch((size_t)(3 * height * width));
