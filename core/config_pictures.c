@@ -37,13 +37,22 @@ static const struct rvit_processor_class {
     rvit_filter filter;
     double mean[3], std[3];
     int32_t edge;
-    int32_t crop;     /* 0: none */
-    int32_t shortest; /* 1: a size of one number is that of the shorter edge, not of both */
+    int32_t crop;      /* 0: none */
+    int32_t shortest;  /* 1: a size of one number is that of the shorter edge, not of both */
     int64_t pixels[2]; /* at least and at most, where a picture's size follows from its own; 0: it does not */
 } classes[] = {
     {"ViT", " vit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, {0, 0}},
     {"DeiT", " deit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, {0, 0}},
-    {"CLIP", " clip clip_vision_model aimv2 aimv2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, {0, 0}},
+    {"CLIP",
+     " clip clip_vision_model aimv2 aimv2_vision_model ",
+     RVIT_PROCESSOR_HF,
+     RVIT_FILTER_BICUBIC,
+     CLIP_MEAN,
+     CLIP_STD,
+     224,
+     224,
+     1,
+     {0, 0}},
     {"Bit", " dinov2 dinov2_with_registers ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, {0, 0}},
     {"Siglip", " siglip siglip_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0, {0, 0}},
     {"DINOv3ViT", " dinov3_vit ", RVIT_PROCESSOR_HF_FLOAT, RVIT_FILTER_BILINEAR, IMAGENET_MEAN, IMAGENET_STD, 224, 0, 0, {0, 0}},

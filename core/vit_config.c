@@ -103,9 +103,9 @@ static int ignorable(const rvit_geometry *g, const char *name)
  * change the results. */
 static int belongs(const rvit_geometry *g, const char *name)
 {
-    static const char *const computed[] = {"embeddings.",  "embeds.",    "patch_embed.",    "pos_embed", "norm.",   "layernorm.",
-                                           "visual.head.", "attn_pool.", "head.attention.", "head.mlp.", "fc_norm.",
-                                           "merger.",      RVIT_DEEPSTACK_NAME};
+    static const char *const computed[] = {"embeddings.", "embeds.",      "patch_embed.",     "pos_embed",       "norm.",
+                                           "layernorm.",  "visual.head.", "attn_pool.",       "head.attention.", "head.mlp.",
+                                           "fc_norm.",    "merger.",      RVIT_DEEPSTACK_NAME};
     char blocks[RVIT_NAME_SIZE];
     snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
     if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))

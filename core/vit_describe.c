@@ -294,8 +294,9 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                            (needed[i].fact == RVIT_FACT_POOL_PREFIX && !(maps && config->info.n_prefix > 0)) ||
                            (needed[i].fact == RVIT_FACT_MAP_ACTIVATION && !(maps && config->map_mlp > 0));
         const int told = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
-        const int of_merging = needed[i].option == NULL && (!config->merges || (needed[i].fact == RVIT_FACT_FULL_BLOCKS &&
-                                                                                facts->of[RVIT_FACT_WINDOW].given && !config->merge.window));
+        const int of_merging =
+            needed[i].option == NULL &&
+            (!config->merges || (needed[i].fact == RVIT_FACT_FULL_BLOCKS && facts->of[RVIT_FACT_WINDOW].given && !config->merge.window));
         if (facts->of[needed[i].fact].given || unread || told || of_merging)
             continue;
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);

@@ -65,8 +65,8 @@ static rvit_status infer_patch(rvit_geometry *g)
     if (patch < 1) {
         char shape[RVIT_SHOWN_SHAPE];
         rvit_format_shape(shape, tensor->rank, tensor->shape);
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels,%s patch, patch], found %s",
-                         g->path, name, g->extents[RVIT_EXTENT_DIM], g->has[RVIT_PART_MERGER] ? " frames," : "", shape);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels,%s patch, patch], found %s", g->path,
+                         name, g->extents[RVIT_EXTENT_DIM], g->has[RVIT_PART_MERGER] ? " frames," : "", shape);
     }
     RVIT_TRY(set_extent(g, RVIT_EXTENT_CHANNELS, channels, MAX_CHANNELS, "number of channels", RVIT_ROLE_PATCH_WEIGHT));
     RVIT_TRY(set_extent(g, RVIT_EXTENT_FRAMES, frames, MAX_FRAMES, "number of frames of a patch", RVIT_ROLE_PATCH_WEIGHT));

@@ -1,5 +1,5 @@
-/* What towers that merge squares of patches give: a row for each square. The rows of a square follow each other, so that [rows, dim] is also
-   [units, unit's width]. */
+/* What towers that merge squares of patches give: a row for each square. The rows of a square follow each other, so that [rows, dim] is
+   also [units, unit's width]. */
 #include "core/vit_forward.h"
 
 /* The squares of the batch. */

@@ -69,10 +69,10 @@ struct rvit_model {
     rvit_map_weights map;                                    /* where info.pooling is MAP */
     rvit_merge_config merge;                                 /* all 0 where info.merge is */
     rvit_merger_weights merger, deepstack[RVIT_MAX_DEEPSTACK];
-    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
-    int32_t trained[2];                                      /* grid of the file's position table: lines, columns */
-    rvit_rope_config rope;                                   /* where rvit_model_rotates */
-    char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
+    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS]; /* info.n_predictors of them */
+    int32_t trained[2];                                     /* grid of the file's position table: lines, columns */
+    rvit_rope_config rope;                                  /* where rvit_model_rotates */
+    char missing_predictor[RVIT_NAME_SIZE];                 /* the first tensor that keeps the next predictor from being complete */
 };
 
 static inline int rvit_has_cls(const rvit_model_info *info)
@@ -89,6 +89,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
+/* Makes the memory of a new model, and reads the weights into it. */
+rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint);
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 

@@ -60,8 +60,9 @@ rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, in
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: a picture of %d x %d pixels, expected 1 to %d a side", (int)height,
                          (int)width, MAX_PIXELS);
     if ((int64_t)height > (int64_t)MAX_RATIO * width || (int64_t)width > (int64_t)MAX_RATIO * height)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: a picture of %d x %d pixels, a side of which is more than %d times the other",
-                         (int)height, (int)width, MAX_RATIO);
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_qwen_grid: a picture of %d x %d pixels, a side of which is more than %d times the other", (int)height,
+                         (int)width, MAX_RATIO);
     if (patch_size < 1 || patch_size > MAX_PATCH || merge < 1 || merge > MAX_MERGE)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: patch_size is %d, expected 1 to %d, and merge %d, expected 1 to %d",
                          (int)patch_size, MAX_PATCH, (int)merge, MAX_MERGE);

@@ -15,11 +15,12 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
     const struct {
         const char *name;
         int64_t model, other;
-    } fields[] = {FIELD(image_size),   FIELD(patch_size),  FIELD(channels),  FIELD(dim),          FIELD(n_heads),     FIELD(depth),
-                  FIELD(mlp_dim),      FIELD(n_prefix),    FIELD(n_classes), FIELD(distilled),    FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),     FIELD(activation),  FIELD(rms_norm),  FIELD(position),     FIELD(pooling),     FIELD(final_norm),
-                  FIELD(image_height), FIELD(image_width), FIELD(gated),     FIELD(embedding_dim),
-                  FIELD(merge),        FIELD(merged_dim),  FIELD(n_deepstack), FIELD(window),      FIELD(patch_frames)};
+    } fields[] = {FIELD(image_size),  FIELD(patch_size),    FIELD(channels),   FIELD(dim),          FIELD(n_heads),
+                  FIELD(depth),       FIELD(mlp_dim),       FIELD(n_prefix),   FIELD(n_classes),    FIELD(distilled),
+                  FIELD(n_registers), FIELD(n_predictors),  FIELD(norm_pre),   FIELD(activation),   FIELD(rms_norm),
+                  FIELD(position),    FIELD(pooling),       FIELD(final_norm), FIELD(image_height), FIELD(image_width),
+                  FIELD(gated),       FIELD(embedding_dim), FIELD(merge),      FIELD(merged_dim),   FIELD(n_deepstack),
+                  FIELD(window),      FIELD(patch_frames)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)

@@ -257,7 +257,7 @@ class rvit_unpack_args(Struct):  # 152 bytes
     ]
 
 
-class rvit_grid_layout_args(Struct):  # 120 bytes
+class rvit_grid_layout_args(Struct):  # 184 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
@@ -271,6 +271,12 @@ class rvit_grid_layout_args(Struct):  # 120 bytes
         ("cu_seqlens", rvit_view),  # 72
         ("patch_cu_seqlens", rvit_view),  # 88
         ("cells", rvit_view),  # 104
+        ("patch_merge", c_int32),  # 120
+        ("window", c_int32),  # 124
+        ("max_windows", c_int32),  # 128
+        ("unit_cu_seqlens", rvit_view),  # 136
+        ("window_cu_seqlens", rvit_view),  # 152
+        ("unit_rows", rvit_view),  # 168
     ]
 
 
@@ -612,7 +618,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 320 bytes
+class rvit_model_info(Struct):  # 360 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -661,6 +667,13 @@ class rvit_model_info(Struct):  # 320 bytes
         ("fill", array(c_int32, 3)),  # 300
         ("processor_height", c_int32),  # 312
         ("processor_width", c_int32),  # 316
+        ("merge", c_int32),  # 320
+        ("merged_dim", c_int32),  # 324
+        ("n_deepstack", c_int32),  # 328
+        ("window", c_int32),  # 332
+        ("patch_frames", c_int32),  # 336
+        ("min_pixels", c_int64),  # 344
+        ("max_pixels", c_int64),  # 352
     ]
 
 
@@ -1064,6 +1077,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
+    "rvit_qwen_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),
@@ -1085,6 +1099,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_projected": (c_void_p, [c_void_p], False),
     "rvit_session_block_features": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_received_attention": (c_void_p, [c_void_p, c_void_p], False),
+    "rvit_session_merged": (c_void_p, [c_void_p], False),
+    "rvit_session_deepstack": (c_void_p, [c_void_p, c_int32], False),
     "rvit_session_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),

@@ -29,8 +29,8 @@ static double largest_of(const json_t *rows)
     double largest = 1;
     size_t row, column;
     json_t *values, *value;
-    json_array_foreach((json_t *)rows, row, values)
-        json_array_foreach(values, column, value) largest = fmax(largest, fabs(json_number_value(value)));
+    json_array_foreach((json_t *)rows, row, values) json_array_foreach(values, column, value) largest =
+        fmax(largest, fabs(json_number_value(value)));
     return largest;
 }
 
@@ -204,10 +204,17 @@ static void size_rule(void **state)
         int32_t height, width, patch_size;
         int64_t least, most;
         int32_t grid[2];
-    } cases[] = {{480, 640, 14, 3136, 1003520, {34, 46}},   {1080, 1920, 14, 3136, 1003520, {52, 94}}, {480, 640, 16, 65536, 16777216, {30, 40}},
-                 {5, 7, 14, 3136, 1003520, {4, 6}},         {42, 70, 14, 3136, 1003520, {4, 4}},       {14, 98, 14, 1, 1003520, {2, 2}},
-                 {2000, 11, 16, 65536, 16777216, {216, 2}}, {4000, 6000, 14, 3136, 1003520, {58, 86}}, {3, 500, 4, 64, 4096, {2, 26}},
-                 {20, 20, 4, 64, 4096, {4, 4}},             {12, 36, 4, 64, 4096, {4, 8}}};
+    } cases[] = {{480, 640, 14, 3136, 1003520, {34, 46}},
+                 {1080, 1920, 14, 3136, 1003520, {52, 94}},
+                 {480, 640, 16, 65536, 16777216, {30, 40}},
+                 {5, 7, 14, 3136, 1003520, {4, 6}},
+                 {42, 70, 14, 3136, 1003520, {4, 4}},
+                 {14, 98, 14, 1, 1003520, {2, 2}},
+                 {2000, 11, 16, 65536, 16777216, {216, 2}},
+                 {4000, 6000, 14, 3136, 1003520, {58, 86}},
+                 {3, 500, 4, 64, 4096, {2, 26}},
+                 {20, 20, 4, 64, 4096, {4, 4}},
+                 {12, 36, 4, 64, 4096, {4, 8}}};
     int32_t grid[2];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         expect_ok(rvit_qwen_grid(cases[i].height, cases[i].width, cases[i].patch_size, 2, cases[i].least, cases[i].most, grid));
@@ -245,12 +252,18 @@ static void mistakes(void **state)
     static const struct {
         const char *file_name, *key, *value;
         int deepstack; /* 1: in the rows of earlier blocks alone */
-    } wrong[] = {{old, "fullatt_block_indexes", "[0, 1, 2]", 0}, {old, "fullatt_block_indexes", "[]", 0},
-                 {old, "fullatt_block_indexes", "[2]", 0},       {old, "window_size", "8", 0},
-                 {old, "window_size", "24", 0},                  {old, "rope_theta", "100", 0},
-                 {old, "hidden_act", "\"gelu\"", 0},             {new, "deepstack_visual_indexes", "[1, 2]", 1},
-                 {new, "rope_theta", "100", 0},                  {new, "hidden_act", "\"silu\"", 0},
-                 {old, NULL, NULL, 0},                           {new, NULL, NULL, 0}};
+    } wrong[] = {{old, "fullatt_block_indexes", "[0, 1, 2]", 0},
+                 {old, "fullatt_block_indexes", "[]", 0},
+                 {old, "fullatt_block_indexes", "[2]", 0},
+                 {old, "window_size", "8", 0},
+                 {old, "window_size", "24", 0},
+                 {old, "rope_theta", "100", 0},
+                 {old, "hidden_act", "\"gelu\"", 0},
+                 {new, "deepstack_visual_indexes", "[1, 2]", 1},
+                 {new, "rope_theta", "100", 0},
+                 {new, "hidden_act", "\"silu\"", 0},
+                 {old, NULL, NULL, 0},
+                 {new, NULL, NULL, 0}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         json_t *dump = dump_load(dump_folder, wrong[i].file_name);
         json_t *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
@@ -269,7 +282,8 @@ static void mistakes(void **state)
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(model, &desc, &session));
         dump_run_all(dump, &info, session);
-        const json_t *wanted = wrong[i].deepstack ? json_array_get(json_object_get(dump, "deepstack"), 0) : json_object_get(dump, "outputs");
+        const json_t *wanted =
+            wrong[i].deepstack ? json_array_get(json_object_get(dump, "deepstack"), 0) : json_object_get(dump, "outputs");
         const float *got = wrong[i].deepstack ? rvit_session_deepstack(session, 0) : rvit_session_merged(session);
         const double difference = dump_difference(wanted, got, info.merged_dim, NULL);
         if (!(difference >= 1e-3))
@@ -288,7 +302,8 @@ static void refused_sessions(void **state)
     qwen_tower old = qwen_open("qwen2_5_vl.json"), new = qwen_open("qwen3_vl.json");
     rvit_session *session = NULL;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED, "native is 0, but the model merges squares of patches");
+    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
+                  "native is 0, but the model merges squares of patches");
     desc.native = 1;
     desc.max_len = 3;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_len is 3, an image has 4 tokens or more");
@@ -297,11 +312,12 @@ static void refused_sessions(void **state)
     for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
         desc.prune.type = policy.type;
         if (policy.type != RVIT_PRUNE_NONE)
-            expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED, "policies drop single patches, but the model merges squares");
+            expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
+                          "policies drop single patches, but the model merges squares");
     }
     desc.prune.type = RVIT_PRUNE_NONE;
     desc.outputs = RVIT_OUTPUT_DEEPSTACK;
-    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "merged rows of blocks, but the model merges those of none");
+    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "but the model merges those of none");
     desc.outputs = 2 * RVIT_OUTPUT_DEEPSTACK;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs is 512");
     desc.outputs = RVIT_OUTPUT_POOLED;

@@ -215,7 +215,8 @@ static void views(void **state)
 static void updates(void **state)
 {
     (void)state;
-    static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"}, *const keys[] = {"fullatt_block_indexes", "deepstack_visual_indexes"};
+    static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"}, *const keys[] = {"fullatt_block_indexes",
+                                                                                              "deepstack_visual_indexes"};
     static const char *const words[] = {"other blocks without windows", "other blocks whose rows are merged too"};
     for (int d = 0; d < 2; d++) {
         qwen_tower t = qwen_open(names[d]);

@@ -25,7 +25,8 @@ static void configurations(void **state)
         {old, "spatial_merge_size", "0", RVIT_BAD_FILE, "vision_config.spatial_merge_size is 0, expected 1 to"},
         {old, "out_hidden_size", "16", RVIT_BAD_FILE, "the tensors have a width of merged rows of 12, but it is 16 in config.json"},
         {old, "temporal_patch_size", "1", RVIT_BAD_FILE, "a number of frames of a patch of 2, but it is 1"},
-        {old, "window_size", "7", RVIT_BAD_FILE, "windows are of 7 pixels in config.json: vision_config.window_size, expected 1 to 16384 times"},
+        {old, "window_size", "7", RVIT_BAD_FILE,
+         "windows are of 7 pixels in config.json: vision_config.window_size, expected 1 to 16384 times"},
         {old, "window_size", "\"wide\"", RVIT_BAD_FILE, "window_size is not an integer"},
         {old, "fullatt_block_indexes", "1", RVIT_BAD_FILE, "fullatt_block_indexes is not a list of blocks"},
         {old, "fullatt_block_indexes", "[1.5]", RVIT_BAD_FILE, "fullatt_block_indexes is not a list of blocks"},
@@ -36,7 +37,8 @@ static void configurations(void **state)
         {old, "hidden_act", "\"mish\"", RVIT_UNSUPPORTED, "hidden_act is 'mish', which is not known here"},
         {old, "rope_parameters", "{\"rope_type\": \"yarn\"}", RVIT_UNSUPPORTED, "rope_parameters.rope_type is not understood"},
         {old, "rope_parameters", "{\"rope_theta\": 0.5}", RVIT_BAD_FILE, "the base of the rotary positions is 0.5"},
-        {new, "deepstack_visual_indexes", "[0]", RVIT_BAD_FILE, "the tensors have 2 deepstack mergers, but config.json: vision_config.deepstack_visual_indexes lists 1 blocks"},
+        {new, "deepstack_visual_indexes", "[0]", RVIT_BAD_FILE,
+         "the tensors have 2 deepstack mergers, but config.json: vision_config.deepstack_visual_indexes lists 1 blocks"},
         {new, "deepstack_visual_indexes", "null", RVIT_BAD_FILE, "deepstack_visual_indexes (default) lists 3 blocks"},
         {new, "deepstack_visual_indexes", "[0, 3]", RVIT_BAD_FILE, "lists block 3, but the model has 3 blocks"},
         {new, "deepstack_visual_indexes", "[1, 0]", RVIT_UNSUPPORTED, "lists block 0 behind block 1, which is not supported"},
@@ -74,8 +76,9 @@ static void model_types(void **state)
     rvit_checkpoint *checkpoint = NULL;
     const char *path = dump_checkpoint(dump);
     (void)unlink(temporary_path("config.json"));
-    expect_status(rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_UNSUPPORTED,
-                  "how many patches are merged, the windows of attention, the blocks without windows, the blocks whose rows are merged too");
+    expect_status(
+        rvit_checkpoint_open(path, NULL, &checkpoint), RVIT_UNSUPPORTED,
+        "how many patches are merged, the windows of attention, the blocks without windows, the blocks whose rows are merged too");
     json_decref(dump);
     /* Another model that holds the tower. */
     dump = dump_load(dump_folder, new);
@@ -89,9 +92,8 @@ static json_t *find_tensor(const json_t *dump, const char *name)
 {
     size_t index;
     json_t *tensor;
-    json_array_foreach(json_object_get(dump, "tensors"), index, tensor)
-        if (strcmp(json_string_value(json_array_get(tensor, 0)), name) == 0)
-            return tensor;
+    json_array_foreach(json_object_get(dump, "tensors"), index,
+                       tensor) if (strcmp(json_string_value(json_array_get(tensor, 0)), name) == 0) return tensor;
     fail_msg("there is no tensor %s", name);
     return NULL;
 }
@@ -108,8 +110,10 @@ static void tensors(void **state)
         {old, "visual.merger.mlp.2.bias", "elsewhere", NULL, RVIT_BAD_FILE, "tensor 'visual.merger.mlp.2.bias' is missing"},
         {old, "visual.merger.mlp.0.weight", NULL, "[128, 127]", RVIT_BAD_FILE, "expected the shape [128, 128], found [128, 127]"},
         {old, "visual.merger.ln_q.weight", NULL, "[33]", RVIT_BAD_FILE, "'visual.merger.ln_q.weight': expected the shape [32], found [33]"},
-        {old, "visual.patch_embed.proj.weight", NULL, "[32, 3, 4, 4]", RVIT_BAD_FILE, "expected the shape [32, channels, frames, patch, patch]"},
-        {old, "visual.blocks.1.mlp.up_proj.bias", NULL, "[43]", RVIT_BAD_FILE, "'visual.blocks.1.mlp.up_proj.bias': expected the shape [44]"},
+        {old, "visual.patch_embed.proj.weight", NULL, "[32, 3, 4, 4]", RVIT_BAD_FILE,
+         "expected the shape [32, channels, frames, patch, patch]"},
+        {old, "visual.blocks.1.mlp.up_proj.bias", NULL, "[43]", RVIT_BAD_FILE,
+         "'visual.blocks.1.mlp.up_proj.bias': expected the shape [44]"},
         {old, "lm_head.weight", "visual.more", NULL, RVIT_BAD_FILE, "tensor 'visual.more' is unknown (1 unknown in all), and belongs"},
         {old, "lm_head.weight", "another", NULL, RVIT_BAD_FILE, "tensor 'another' is unknown"},
         {old, "lm_head.weight", "visual.blocks.0.attn.q_norm.weight", NULL, RVIT_UNSUPPORTED, "normalised queries and keys"},
@@ -170,11 +174,11 @@ static void facts(void **state)
     (void)state;
     json_t *dump = dump_load(dump_folder, old), *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
     expect_fact(dump, "window", "16", "config.json: vision_config.window_size");
-    expect_fact(dump, "blocks without windows", "1", "config.json: vision_config.fullatt_block_indexes");
+    expect_fact(dump, "full attention", "1", "config.json: vision_config.fullatt_block_indexes");
     expect_fact(dump, "deepstack blocks", "none", "the default of model_type 'qwen2_5_vl_vision'");
-    expect_fact(dump, "patches merged, a side", "2", "spatial_merge_size (default)");
+    expect_fact(dump, "merge", "2", "spatial_merge_size (default)");
     assert_int_equal(json_object_del(vision, "fullatt_block_indexes"), 0);
-    expect_fact(dump, "blocks without windows", "7, 15, 23, 31", "fullatt_block_indexes (default)");
+    expect_fact(dump, "full attention", "7, 15, 23, 31", "fullatt_block_indexes (default)");
     json_decref(dump);
     dump = dump_load(dump_folder, new);
     expect_fact(dump, "window", "0", "the default of model_type 'qwen3_vl_vision'");
@@ -196,8 +200,8 @@ static void processors(void **state)
         int64_t least, most;
         const char *word; /* of a refusal */
     } cases[] = {{"{\"image_processor_type\":\"Qwen2VLImageProcessor\",\"min_pixels\":3136,\"max_pixels\":12845056}", 3136, 12845056, NULL},
-                 {"{\"image_processor_type\":\"Qwen2VLImageProcessorFast\",\"size\":{\"shortest_edge\":65536,\"longest_edge\":16777216}}", 65536,
-                  16777216, NULL},
+                 {"{\"image_processor_type\":\"Qwen2VLImageProcessorFast\",\"size\":{\"shortest_edge\":65536,\"longest_edge\":16777216}}",
+                  65536, 16777216, NULL},
                  {"{\"patch_size\":14}", 3136, 1003520, NULL},
                  {"{\"min_pixels\":99,\"max_pixels\":98}", 0, 0, "pictures have at least 99 pixels and at most 98"},
                  {"{\"min_pixels\":0}", 0, 0, "min_pixels is 0, expected 1 to"}};
