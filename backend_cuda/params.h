@@ -58,7 +58,7 @@ typedef struct rvit_cu_preprocess_params {
 typedef struct rvit_cu_grid_layout_params {
     const int32_t *grids, *live_images; /* live_images or NULL */
     int32_t *cu_seqlens;
-    int32_t *patch_cu_seqlens, *cells;                         /* or NULL */
+    int32_t *patch_cu_seqlens, *cells;                        /* or NULL */
     int32_t *unit_cu_seqlens, *window_cu_seqlens, *unit_rows; /* or NULL */
     int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, per_cta;
     int32_t line_by_line; /* 1: the patch rows are, whatever merge */

@@ -6,7 +6,7 @@
 #include "core/rope_table.h"
 #include "core/status.h"
 
-/* What the classes take for fields that are absent. Their sequence is that of rvit_config_qwen's. */
+/* What the classes take for fields that are absent. */
 typedef struct defaults {
     const char *model_type;
     int32_t window;
@@ -74,8 +74,10 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     const char *kind = NULL;
     RVIT_TRY(rvit_config_object(r, vision, "rope_parameters", &rope));
     if (rope != NULL) {
+        char section[64];
         rvit_config_reader inner = *r;
-        inner.section = "vision_config.rope_parameters.";
+        snprintf(section, sizeof section, "%srope_parameters.", r->section);
+        inner.section = section;
         RVIT_TRY(rvit_config_number_fact(&inner, rope, "rope_theta", RVIT_FACT_ROPE_BASE));
         RVIT_TRY(rvit_config_string(&inner, rope, "rope_type", &kind));
         if (kind != NULL && strcmp(kind, "axial") != 0 && strcmp(kind, "default") != 0)

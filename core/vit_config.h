@@ -19,20 +19,20 @@ typedef struct rvit_vit_config {
     int32_t qkv_bias, patch_bias; /* 0: there is none */
     int32_t patch_rows;           /* 1: the file's patches are rows of (y, x, channel) */
     int32_t proj_bias, mlp_bias, norm_beta;
-    int32_t attention_norm, mlp_norm; /* 1: a norm before proj, before fc2 */
-    int32_t cls_and_mean;             /* 1: the head has columns for CLS row and mean */
-    int32_t cls, fc_norm;             /* 1: there is a CLS token, a norm between pooling and head */
-    int32_t own_head;                 /* 0: info.n_classes is the width of what is pooled */
-    int32_t map, map_mlp;             /* 1: there is attention pooling; the width of its MLP, 0: it has none */
-    int32_t map_heads, map_bias;      /* map_bias: where keys and values have weights apart, 1: and biases */
-    rvit_activation map_activation;   /* where map_mlp > 0 */
-    int32_t patch_norm;               /* 1: a norm of the patches before their positions */
-    int32_t merges, unit_dim;         /* 1: squares of patches become one row after the last block; the width of their rows together */
-    int32_t frames;                   /* of a patch */
-    rvit_merge_config merge;          /* where merges is 1 */
-    int32_t no_table;                 /* 1: there is no position table, so the tensors do not tell the image size */
-    rvit_rope_config rope;            /* where info.position says that there are rotary positions */
-    int32_t position_prefix;          /* rows of the position table for prefix tokens: the first of it, of the first of them */
+    int32_t attention_norm, mlp_norm;           /* 1: a norm before proj, before fc2 */
+    int32_t cls_and_mean;                       /* 1: the head has columns for CLS row and mean */
+    int32_t cls, fc_norm;                       /* 1: there is a CLS token, a norm between pooling and head */
+    int32_t own_head;                           /* 0: info.n_classes is the width of what is pooled */
+    int32_t map, map_mlp;                       /* 1: there is attention pooling; the width of its MLP, 0: it has none */
+    int32_t map_heads, map_bias;                /* map_bias: where keys and values have weights apart, 1: and biases */
+    rvit_activation map_activation;             /* where map_mlp > 0 */
+    int32_t patch_norm;                         /* 1: a norm of the patches before their positions */
+    int32_t merges, unit_dim;                   /* 1: squares of patches become one row; the width of a square's rows together */
+    int32_t frames;                             /* of a patch */
+    rvit_merge_config merge;                    /* where merges is 1 */
+    int32_t no_table;                           /* 1: there is no position table, so the tensors do not tell the image size */
+    rvit_rope_config rope;                      /* where info.position says that there are rotary positions */
+    int32_t position_prefix;                    /* rows of the position table for prefix tokens: the first of it, of the first of them */
     int32_t position_rows, position_choices[2]; /* rows of the table, and what position_prefix may be */
     int32_t trained[2];                         /* its grid: lines, columns */
     char missing_predictor[RVIT_NAME_SIZE];     /* the tensor that keeps predictor info.n_predictors from being complete */

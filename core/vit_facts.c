@@ -45,11 +45,11 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_REGISTERS] = "registers",
                                                    [RVIT_FACT_CLS] = "CLS token",
                                                    [RVIT_FACT_PATCH_NORM] = "norm of the patches",
-                                                   [RVIT_FACT_MERGE] = "patches merged, a side",
+                                                   [RVIT_FACT_MERGE] = "merge",
                                                    [RVIT_FACT_MERGED] = "merged width",
                                                    [RVIT_FACT_FRAMES] = "frames of a patch",
                                                    [RVIT_FACT_WINDOW] = "window",
-                                                   [RVIT_FACT_FULL_BLOCKS] = "blocks without windows",
+                                                   [RVIT_FACT_FULL_BLOCKS] = "full attention",
                                                    [RVIT_FACT_DEEPSTACK] = "deepstack blocks"};
 
 static const char *const activations[] = {"none", "GELU", "GELU (tanh)", "quick GELU", "SiLU"};

@@ -89,6 +89,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
+/* Makes the memory of a new model, and reads the weights into it. */
+rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint);
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 

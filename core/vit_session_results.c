@@ -258,10 +258,11 @@ const float *rvit_session_merged(const rvit_session *session)
     return session == NULL || !session->has_results ? NULL : rvit_session_host(session, session->plan->merged);
 }
 
-const float *rvit_session_deepstack(const rvit_session *session, int32_t index)
+const float *rvit_session_deepstack(const rvit_session *session, int32_t index, int32_t *out_stage)
 {
-    if (session == NULL || !session->has_results || index < 0 || index >= session->model->info.n_deepstack)
+    if (!gives(session, out_stage, RVIT_OUTPUT_DEEPSTACK) || index < 0 || index >= session->model->info.n_deepstack)
         return NULL;
+    *out_stage = rvit_stage_of_output(&session->plan->schedule, session->model->merge.deepstack.blocks[index]);
     const float *all = rvit_session_host(session, session->plan->deepstack);
     return all == NULL ? NULL : all + session->plan->deepstack.size / 4 / session->model->info.n_deepstack * index;
 }

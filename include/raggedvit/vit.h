@@ -222,11 +222,11 @@ typedef struct rvit_model_info {
     /* Towers that merge squares of patches, as Qwen2.5-VL's and Qwen3-VL's do; all 0 of others. They run
        in sessions with rvit_session_desc.native alone; image_height and image_width are then no more
        than the default of max_len. */
-    int32_t merge;        /* patches a side of a square that becomes one row */
-    int32_t merged_dim;   /* width of such a row */
-    int32_t n_deepstack;  /* blocks whose rows are merged too: RVIT_OUTPUT_DEEPSTACK */
-    int32_t window;       /* side of the windows of attention, in squares; 0: there are none */
-    int32_t patch_frames; /* frames of a patch: those of a still are equal */
+    int32_t merge;                  /* patches a side of a square that becomes one row */
+    int32_t merged_dim;             /* width of such a row */
+    int32_t n_deepstack;            /* blocks whose rows are merged too: RVIT_OUTPUT_DEEPSTACK */
+    int32_t window;                 /* side of the windows of attention, in squares; 0: there are none */
+    int32_t patch_frames;           /* frames of a patch: those of a still are equal */
     int64_t min_pixels, max_pixels; /* of pictures after the resize, for rvit_qwen_grid; 0: not told */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
@@ -269,7 +269,8 @@ typedef struct rvit_checkpoint_desc {
 /* Reads a .safetensors file, or the files named by an index beside them (*.safetensors.index.json).
    Infers the geometry and checks every tensor against it. Known naming schemes: timm's ViT, DeiT,
    CLIP, EVA and NaFlexViT, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP,
-   SigLIP, SigLIP2 (NaFlex too), DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
+   SigLIP, SigLIP2 (NaFlex too), DINOv3 and AIMv2, open_clip and torchvision, and the vision towers of
+   Hugging Face's Qwen2.5-VL and Qwen3-VL, alone or in the files of the whole model. desc may be NULL.
 
    Weights do not tell everything: neither the number of heads nor the activation, the eps of the
    norms, what the head reads, or whether positions are rotary. These come, the first that knows one
@@ -431,7 +432,13 @@ typedef struct rvit_session_desc {
        every batch. Policies count what they keep of each image's own patches. Memory follows from the
        capacities below: see rvit_session_memory.
        Not with fixed_batch or dense_fallback. UNSUPPORTED: the checkpoint was opened with an image size
-       of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0. */
+       of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0.
+
+       Towers that merge squares of patches (rvit_model_info.merge) run so alone. Both sides of a
+       grid are multiples of merge. l2, received, random and pixelprune prune them by whole squares; other
+       policies are UNSUPPORTED, and so is received in a block whose attention is within windows. The tokens of an image are in the order of
+       their processor: squares line after line, the patches of a square line after line. So are all results, whatever the order that
+       windows of attention give the rows inside. An image is a picture, or a pair of frames of a video. */
     int32_t native;
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
@@ -529,6 +536,13 @@ typedef struct rvit_memory_info {
                2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
      host      4 (B + 1)
 
+   With merge m, that is B T / m^2 = U squares, and window w, where W is the lesser of U and (U + (w - 1) B) / w:
+
+     device    4 (B + 1); with windows 4 (W + 1), 4 U; merged or deepstack: 4 U merged_dim; received attention in
+               a tower with windows 4 B T H. The cut patches have patch_frames times as many columns
+     upload    4 B T channels patch_frames patch_size^2 in the place of the images
+     readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack
+
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.
 
@@ -593,6 +607,9 @@ typedef struct rvit_run_args {
     /* The same: host memory, f32 [sum of lines * columns, patch_size * patch_size * channels], normalised:
        the patches of one image behind those of another, line after line, without padding. The values of a
        patch are in the order (y, x, channel), as in the pixel_values of transformers' NaFlex processors.
+       With rvit_model_info.merge: [sum of lines * columns, channels * patch_frames * patch_size * patch_size],
+       squares line after line and the patches of a square line after line, the values of a patch in the
+       order (channel, frame, y, x): the pixel_values of transformers' processor.
        NULL: they are in rvit_session_input, which is then f32 [max_tokens, ..] of these, or in
        rvit_session_desc.images. With run_views device_images holds them; grids stays on the host, so that
        a run must be waited for before the next. */
@@ -651,7 +668,7 @@ RVIT_API const float *rvit_session_features(const rvit_session *session);
 /* The features of an image's patches in their original grid positions: out_grid f32 [tokens -
    n_prefix, dim], `fill` where a patch was dropped. A merged token (tome) fills the positions of
    all tokens it stands for; a fused token has no position. UNSUPPORTED without
-   RVIT_OUTPUT_FEATURES. */
+   RVIT_OUTPUT_FEATURES. The grid is line after line, whatever the order of the tokens. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float fill, float *out_grid);
 /* RVIT_OUTPUT_CLS_ATTENTION: f32 [rows, n_heads], with the rows of the last block's attention;
  *out_stage is the stage whose layout they have. NULL without that output. */
@@ -673,9 +690,10 @@ RVIT_API const float *rvit_session_received_attention(const rvit_session *sessio
    line: those of image i are cu[i] / merge^2 .. cu[i + 1] / merge^2 - 1, cu of rvit_session_cu_seqlens of the
    last stage. NULL without that output. */
 RVIT_API const float *rvit_session_merged(const rvit_session *session);
-/* RVIT_OUTPUT_DEEPSTACK: the same of merger `index`, 0 .. n_deepstack - 1, in the order of their blocks. NULL
-   without that output, or if there is no such merger. */
-RVIT_API const float *rvit_session_deepstack(const rvit_session *session, int32_t index);
+/* RVIT_OUTPUT_DEEPSTACK: the same of merger `index`, 0 .. n_deepstack - 1, in the order of their blocks;
+ *out_stage is the stage whose layout the rows have, as rvit_session_block_features says. NULL without
+   that output, or if there is no such merger. */
+RVIT_API const float *rvit_session_deepstack(const rvit_session *session, int32_t index, int32_t *out_stage);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
 
 #ifdef __cplusplus

@@ -99,6 +99,13 @@ class ModelInfo:
     embedding_dim: int
     image_height: int
     image_width: int
+    merge: int
+    merged_dim: int
+    n_deepstack: int
+    window: int
+    patch_frames: int
+    min_pixels: int
+    max_pixels: int
 
     @property
     def image_shape(self) -> tuple[int, int, int]:

@@ -665,7 +665,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 344 bytes
+class rvit_model_info(Struct):  # 360 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -719,6 +719,8 @@ class rvit_model_info(Struct):  # 344 bytes
         ("n_deepstack", c_int32),  # 328
         ("window", c_int32),  # 332
         ("patch_frames", c_int32),  # 336
+        ("min_pixels", c_int64),  # 344
+        ("max_pixels", c_int64),  # 352
     ]
 
 
@@ -1132,6 +1134,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
+    "rvit_qwen_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),
@@ -1154,7 +1157,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_block_features": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_received_attention": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_merged": (c_void_p, [c_void_p], False),
-    "rvit_session_deepstack": (c_void_p, [c_void_p, c_int32], False),
+    "rvit_session_deepstack": (c_void_p, [c_void_p, c_int32, c_void_p], False),
     "rvit_session_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),

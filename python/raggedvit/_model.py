@@ -92,6 +92,13 @@ class Result(Generic[ArrayT]):
     #: block_stage.
     received_attention: ArrayT | None = None
     received_stage: int | None = None
+    #: float32 [squares, info.merged_dim], if asked for: what becomes of each square of info.merge * info.merge patches, image after image, the
+    #: squares of an image line after line.
+    merged: ArrayT | None = None
+    #: info.n_deepstack of the same, if asked for: of the rows that earlier blocks leave. deepstack_stages: for each the stage whose
+    #: cu_seqlens and kept its rows have; -1: those of all tokens.
+    deepstack: list[ArrayT] | None = None
+    deepstack_stages: list[int] | None = None
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         logits: Any = self.logits
@@ -265,7 +272,7 @@ class Model:
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> Native: ...
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Native: ...
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
@@ -273,16 +280,17 @@ class Model:
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> Any:
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Any:
         """forward with its policy settled: a function of images.
 
         native: a function of (patches, grids) in its place, for images of grids of their own in one batch: see Native. max_images: how many
         there are at most; max_len: tokens of an image, prefix tokens among them (None: info.tokens); max_tokens: of all images of a batch
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
-        as in classify.
+        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone.
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
-        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention,
+                             merged, deepstack)
         if _checks.flag("native", native):
             return Native(self, prune, outputs, max_images, max_tokens, max_len)
         if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
@@ -536,6 +544,16 @@ class Model:
             result.block_stage, result.block_features = laid_out(lib.rvit_session_block_features, self.info.dim)
         if outputs.received_attention is not None:
             result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
+        if outputs.merged:
+            shape = (rows(stages - 1) // self.info.merge**2, self.info.merged_dim)
+            result.merged = copied(lib.rvit_session_merged(session), shape, np.float32)
+        if outputs.deepstack:
+            result.deepstack, result.deepstack_stages = [], []
+            for k in range(self.info.n_deepstack):
+                stage = ctypes.c_int32(-1)
+                address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
+                result.deepstack_stages.append(stage.value)
+                result.deepstack.append(copied(address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim), np.float32))
         return result
 
 

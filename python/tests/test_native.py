@@ -109,5 +109,58 @@ class NaFlexTest(unittest.TestCase):
         np.testing.assert_allclose(result.logits, wanted, atol=2e-5 * (1 + float(wanted.abs().max())))
 
 
+class QwenTest(unittest.TestCase):
+    """Vision towers of transformers that merge squares of patches."""
+
+    sizes = dict(patch_size=4, hidden_size=32, num_heads=2, depth=3, out_hidden_size=12, intermediate_size=44)
+
+    def tower(self, name, **more):
+        import modules  # skips without PyTorch
+
+        try:
+            import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as old
+            import transformers.models.qwen3_vl.modeling_qwen3_vl as new
+        except ImportError:
+            raise unittest.SkipTest("transformers has not the towers of Qwen2.5-VL and Qwen3-VL")
+        kind = getattr(old if hasattr(old, name) else new, name)
+        module = modules.randomize(kind(kind.config_class(**self.sizes, **more)))
+        with tempfile.TemporaryDirectory() as folder:
+            module.save_pretrained(folder)
+            return module, raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend="cpu", n_threads=2)
+
+    def check(self, module, model):
+        import torch
+
+        grids = torch.tensor([(1, 4, 6), (2, 6, 4), (1, 2, 10)])
+        rows = torch.randn(int(grids.prod(1).sum()), 3 * 2 * 4 * 4)
+        with torch.no_grad():
+            wanted = module(rows, grid_thw=grids)
+        found = dict(merged=True, deepstack=model.info.n_deepstack > 0, features=True)
+        native = model.prepare(native=True, max_images=4, max_tokens=92, max_len=24, **found)
+        result = native(rows, [(4, 6), (6, 4), (6, 4), (2, 10)])  # the second is a video
+        np.testing.assert_allclose(result.merged, wanted.pooler_output, atol=2e-5 * (1 + float(wanted.pooler_output.abs().max())))
+        self.assertEqual(result.features.shape, (92, 32))
+        return wanted, result
+
+    def test_qwen2_5(self):
+        module, model = self.tower("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1])
+        self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
+        self.check(module, model)
+        for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
+                              (dict(native=True, policy="l2"), "policies drop single patches")):
+            with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
+                model.prepare(**options)
+        with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
+            model.prepare(native=True)(np.zeros((12, 96), np.float32), [(3, 4)])
+        with self.assertRaisesRegex(RaggedVitError, "it runs with native 1 alone"):
+            model.classify(np.zeros((1, *model.info.image_shape), np.float32))
+
+    def test_qwen3(self):
+        module, model = self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1])
+        wanted, result = self.check(module, model)
+        for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
+
+
 if __name__ == "__main__":
     unittest.main()

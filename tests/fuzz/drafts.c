@@ -297,6 +297,11 @@ static void draft_grid_layout(rvit_op *op, choices *c)
     a->merge = choose_int(c, 0, 2);
     a->rows = choose_int(c, 0, 60);
     a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
+    a->patch_merge = choose_int(c, 0, 1);
+    a->window = choose(c, 2) ? 0 : choose_int(c, 0, 5);
+    a->max_windows = choose_int(c, 0, 40);
+    if (choose(c, 2)) /* which go together with units and windows alone */
+        a->n_prefix = 0;
 }
 
 static void draft_pixelprune(rvit_op *op, choices *c)

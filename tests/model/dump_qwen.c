@@ -60,14 +60,16 @@ static void outputs(void **state)
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
         assert_null(rvit_session_merged(session));
+        int32_t stage = 0;
         dump_run_all(t.dump, &t.info, session);
         expect_rows(&t, "merged", json_object_get(t.dump, "outputs"), rvit_session_merged(session), t.info.merged_dim, NULL);
         for (int32_t k = 0; k < t.info.n_deepstack; k++)
-            expect_rows(&t, "deepstack", json_array_get(deepstack, (size_t)k), rvit_session_deepstack(session, k), t.info.merged_dim, NULL);
-        assert_null(rvit_session_deepstack(session, -1));
-        assert_null(rvit_session_deepstack(session, t.info.n_deepstack));
+            expect_rows(&t, "deepstack", json_array_get(deepstack, (size_t)k), rvit_session_deepstack(session, k, &stage),
+                        t.info.merged_dim, NULL);
+        assert_null(rvit_session_deepstack(session, -1, &stage));
+        assert_null(rvit_session_deepstack(session, t.info.n_deepstack, &stage));
         if (rows != NULL) {
-            int32_t *from = scratch(json_array_size(rows) * sizeof *from), stage = 0;
+            int32_t *from = scratch(json_array_size(rows) * sizeof *from);
             for (int32_t i = 0; i < (int32_t)json_array_size(rows); i++)
                 from[i] = 3 * i;
             expect_rows(&t, "rows", rows, rvit_session_features(session), t.info.dim, from);
@@ -284,7 +286,8 @@ static void mistakes(void **state)
         dump_run_all(dump, &info, session);
         const json_t *wanted =
             wrong[i].deepstack ? json_array_get(json_object_get(dump, "deepstack"), 0) : json_object_get(dump, "outputs");
-        const float *got = wrong[i].deepstack ? rvit_session_deepstack(session, 0) : rvit_session_merged(session);
+        int32_t stage = 0;
+        const float *got = wrong[i].deepstack ? rvit_session_deepstack(session, 0, &stage) : rvit_session_merged(session);
         const double difference = dump_difference(wanted, got, info.merged_dim, NULL);
         if (!(difference >= 1e-3))
             fail_msg("%s: a wrong %s (%s) changes the outputs by %g alone", wrong[i].file_name,
@@ -336,8 +339,7 @@ static void refused_sessions(void **state)
                   "received would prune in block 0, whose attention is within windows");
     desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
     desc.outputs = RVIT_OUTPUT_DEEPSTACK;
-    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED,
-                  "merged rows of blocks, but the model merges those of none");
+    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "but the model merges those of none");
     desc.outputs = 2 * RVIT_OUTPUT_DEEPSTACK;
     expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs is 512");
     desc.outputs = RVIT_OUTPUT_POOLED;

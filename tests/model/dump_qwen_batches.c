@@ -27,6 +27,7 @@ static const void *copy_of(const void *data, int64_t size)
 
 static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
 {
+    int32_t stage = 0;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = b->n_images;
     args.grids = b->grids;
@@ -37,7 +38,7 @@ static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
     a.units = a.cu[b->n_images] / 4;
     a.values[0] = copy_of(rvit_session_merged(session), 4 * a.units * a.width[0]);
     if (t->info.n_deepstack > 0)
-        a.values[1] = copy_of(rvit_session_deepstack(session, t->info.n_deepstack - 1), 4 * a.units * a.width[1]);
+        a.values[1] = copy_of(rvit_session_deepstack(session, t->info.n_deepstack - 1, &stage), 4 * a.units * a.width[1]);
     a.values[2] = copy_of(rvit_session_features(session), 4 * a.units * a.width[2]);
     return a;
 }

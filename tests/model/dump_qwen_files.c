@@ -174,11 +174,11 @@ static void facts(void **state)
     (void)state;
     json_t *dump = dump_load(dump_folder, old), *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
     expect_fact(dump, "window", "16", "config.json: vision_config.window_size");
-    expect_fact(dump, "blocks without windows", "1", "config.json: vision_config.fullatt_block_indexes");
+    expect_fact(dump, "full attention", "1", "config.json: vision_config.fullatt_block_indexes");
     expect_fact(dump, "deepstack blocks", "none", "the default of model_type 'qwen2_5_vl_vision'");
-    expect_fact(dump, "patches merged, a side", "2", "spatial_merge_size (default)");
+    expect_fact(dump, "merge", "2", "spatial_merge_size (default)");
     assert_int_equal(json_object_del(vision, "fullatt_block_indexes"), 0);
-    expect_fact(dump, "blocks without windows", "7, 15, 23, 31", "fullatt_block_indexes (default)");
+    expect_fact(dump, "full attention", "7, 15, 23, 31", "fullatt_block_indexes (default)");
     json_decref(dump);
     dump = dump_load(dump_folder, new);
     expect_fact(dump, "window", "0", "the default of model_type 'qwen3_vl_vision'");

@@ -73,8 +73,12 @@ static void pruned(void **state)
                 assert_int_equal(cu[image + 1] - cu[image], json_integer_value(left));
             expect_rows(&t, dump_text(prune, "policy"), json_object_get(prune, "outputs"), rvit_session_merged(session));
             assert_int_equal(json_array_size(deepstack), t.info.n_deepstack);
-            for (int32_t k = 0; k < t.info.n_deepstack; k++)
-                expect_rows(&t, "deepstack", json_array_get(deepstack, (size_t)k), rvit_session_deepstack(session, k));
+            for (int32_t k = 0; k < t.info.n_deepstack; k++) {
+                int32_t stage = -2;
+                const json_t *wanted = json_array_get(deepstack, (size_t)k);
+                expect_rows(&t, "deepstack", wanted, rvit_session_deepstack(session, k, &stage));
+                assert_int_equal(rvit_session_cu_seqlens(session, stage)[desc.max_images], 4 * json_array_size(wanted));
+            }
             expect_squares(session, desc.max_images);
             rvit_session_destroy(session);
             n++;

@@ -180,8 +180,8 @@ static void grid_windows_capacity(void **state)
 static void grid_windows_limits(void **state)
 {
     (void)state;
-    static const int32_t grids[] = {4, 6, 7, 9, 12, 2, 2, 2}, limits[][3] = {{1000, 60, 100}, {22, 200, 100}, {1000, 200, 3}, {3, 200, 9},
-                                                                           {1000, 3, 0},   {23, 45, 1}};
+    static const int32_t grids[] = {4, 6, 7, 9, 12, 2, 2, 2},
+                         limits[][3] = {{1000, 60, 100}, {22, 200, 100}, {1000, 200, 3}, {3, 200, 9}, {1000, 3, 0}, {23, 45, 1}};
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++)
         for (int32_t window = 0; window <= 2; window += 2)
             run(&(windows_case){.n_images = 4,
@@ -235,10 +235,10 @@ static void grid_windows_refused(void **state)
     good.grids = array_view(grids, DEVICE);
     good.cu_seqlens = array_view(cu, DEVICE);
     good.window_cu_seqlens = array_view(more, DEVICE);
-#define REFUSED(word, change)                                                                 \
-    do {                                                                                      \
-        rvit_grid_layout_args args = good;                                                    \
-        change;                                                                               \
+#define REFUSED(word, change)                                                                  \
+    do {                                                                                       \
+        rvit_grid_layout_args args = good;                                                     \
+        change;                                                                                \
         expect_status(rvit_grid_layout(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
     } while (0)
     REFUSED("window", args.window = -1);
