@@ -530,7 +530,8 @@ typedef struct rvit_memory_info {
    (p rows before + B c) / L_i. It also takes
 
      device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
-               pixelprune: 4 B T channels patch_size^2 and B T; with tau above 0 also 4 B T
+               pixelprune: 4 B T values and B T, values of a patch as a run gives it; with tau above 0
+               also 4 B T
                the residual stream has 4 B T D in the place of 4 B M_0 D
      upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
                2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
@@ -538,10 +539,10 @@ typedef struct rvit_memory_info {
 
    With merge m, that is B T / m^2 = U squares, and window w, where W is the lesser of U and (U + (w - 1) B) / w:
 
-     device    4 (B + 1); with windows 4 (W + 1), 4 U; merged or deepstack: 4 U merged_dim; received attention in
-               a tower with windows 4 B T H. The cut patches have patch_frames times as many columns
-     upload    4 B T channels patch_frames patch_size^2 in the place of the images
-     readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack
+     device    4 (B + 1); with windows 4 (W + 1), 4 U (with stages in the results); merged or deepstack: 4 U merged_dim; received attention
+   in a tower with windows 4 B T H. The cut patches have patch_frames times as many columns upload    4 B T channels patch_frames
+   patch_size^2 in the place of the images each stage: 4 (B + 1); with windows 4 (W + 1) each stage's results, with windows: B L_i / m^2
+   squares, 4 each; 4 U once readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack; what is in the results, again
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.

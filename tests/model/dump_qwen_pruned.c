@@ -242,4 +242,51 @@ static void pictures(void **state)
         }
 }
 
-SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(alone), TEST(pictures));
+static int64_t in_256s(int64_t size)
+{
+    return (size + 255) / 256 * 256;
+}
+
+/* What a stage adds to a session's memory, as vit.h says. */
+static void memory(void **state)
+{
+    (void)state;
+    enum { B = 4, BT = 200, LEN = 80 };
+    for (int d = 0; d < N_TOWERS; d++)
+        for (int by_pixels = 0; by_pixels < 2; by_pixels++) {
+            qwen_tower t = qwen_open(names[d]);
+            rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, pruned = RVIT_MEMORY_INFO_INIT;
+            rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+            desc.native = 1;
+            desc.max_images = B;
+            desc.max_tokens = BT;
+            desc.max_len = LEN;
+            desc.outputs = RVIT_OUTPUT_MERGED;
+            expect_ok(rvit_session_memory(t.model, &desc, &plain));
+            desc.prune.type = by_pixels ? RVIT_PRUNE_PIXELPRUNE : RVIT_PRUNE_L2;
+            desc.prune.n_blocks = !by_pixels;
+            expect_ok(rvit_session_memory(t.model, &desc, &pruned));
+            int64_t left = BT; /* half of the squares, and for each image what rounding may add */
+            if (!by_pixels) {
+                int64_t above = 0, slope = 4 * (LEN / 4 / 2);
+                for (int64_t n = 1; n <= LEN; n++) {
+                    const int64_t f = n < 4 ? 0 : n < 8 ? 4 : 4 * (n / 4 / 2);
+                    above = LEN * f - slope * n > above ? LEN * f - slope * n : above;
+                }
+                left = (slope * BT + B * above) / LEN;
+            }
+            const int64_t values = (int64_t)t.info.channels * t.info.patch_frames * t.info.patch_size * t.info.patch_size;
+            const int64_t units = BT / 4, w = t.info.window, most = w == 0 ? 0 : (units + (w - 1) * B) / w,
+                          windows = most < units ? most : units;
+            const int64_t results = in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * units) : 0);
+            const int64_t device = in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) +
+                                   (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * units) : 0) +
+                                   (by_pixels ? in_256s(4 * BT * values) + in_256s(BT) : in_256s(4 * BT) + in_256s(4 * (LEN + 1)));
+            assert_int_equal(pruned.device_size - plain.device_size, device + results);
+            assert_int_equal(pruned.readback_size - plain.readback_size, results + in_256s(4));
+            assert_int_equal(pruned.upload_size - plain.upload_size, by_pixels ? 0 : in_256s(4 * (LEN + 1)));
+            qwen_close(&t);
+        }
+}
+
+SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(alone), TEST(pictures), TEST(memory));
