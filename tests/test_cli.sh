@@ -21,8 +21,7 @@ for option in backend device tier threads prune keep blocks threshold mass sampl
 done
 for command in devices classify verify bench inspect policies; do
     expect 0 $command --help
-    out '^pixelprune +--tau 0 +before the block +arXiv 2604\.00886$'
-awk 'length > 100 {exit 1}' "$folder/out" || fail "help wider than 100 columns ($what)"
+    awk 'length > 100 {exit 1}' "$folder/out" || fail "help wider than 100 columns ($what)"
 done
 expect 0 --version
 out '^raggedvit [0-9]+\.[0-9]+\.[0-9]+$'
@@ -130,6 +129,7 @@ out '^fastervlm +--keep 0\.5 --blocks last-1 +after the block +arXiv 2412\.01818
 out '^map-probe +--keep 0\.5 --blocks last +after the block '
 out '^hiprune +--keep 0\.5 --blocks last-1 +after the block +arXiv 2508\.00553$'
 out '^ +--alpha 0\.1 \[--object-block B\]$'
+out '^pixelprune +--tau 0 +before the block +arXiv 2604\.00886$'
 awk 'length > 100 {exit 1}' "$folder/out" || fail "the table is wider than 100 columns"
 expect 0 policies --json
 json policies "$(wc -w <<<"$policies")"

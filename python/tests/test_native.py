@@ -53,12 +53,10 @@ class DemoTest(unittest.TestCase):
         info = next(policy for policy in raggedvit.policies() if policy.name == "pixelprune")
         self.assertEqual((info.parameters, info.tau, info.blocks), (("tau",), 0.0, (0,)))
         first, step = self.patches[0][:1], np.float32(0.01)
-        patches = np.concatenate([np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32), self.patches[1][:6]])
-        grids = [(3, 4), (2, 3)]
-        for tau, kept in ((0, [1, 2, 5, 6, 9, 10]), (0.02 * 0.5, [1])):
-            result = self.model.prepare("pixelprune", tau=tau, native=True, max_images=2)(patches, grids)
-            self.assertTrue(np.isfinite(result.logits).all())
-            self.assertEqual(result.kept[0][1].tolist()[0], 0)
+        patches = np.concatenate([first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)])
+        for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns in turn, of which one line tells all
+            result = self.model.prepare("pixelprune", tau=tau, native=True, max_images=2)(patches, [(2, 3), (3, 4)])
+            self.assertEqual([rows.tolist() for rows in result.kept[0]], [[0, 1], kept])
         exact = self.model.prepare("pixelprune", native=True, max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
         self.assertEqual(exact.kept[0][0].tolist(), [0, 1])
         with self.assertRaisesRegex(RaggedVitError, "tau is 1.5, expected 0..1"):
@@ -147,7 +145,8 @@ class QwenTest(unittest.TestCase):
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
         for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
-                              (dict(native=True, policy="l2"), "policies drop single patches")):
+                              (dict(native=True, policy="tome"), "tome drops single patches"),
+                              (dict(native=True, policy="received", blocks=[0]), "whose attention is within windows")):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 model.prepare(**options)
         with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
@@ -160,6 +159,14 @@ class QwenTest(unittest.TestCase):
         wanted, result = self.check(module, model)
         for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
             np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
+        rows = np.random.default_rng(1).standard_normal((40, 3 * 2 * 4 * 4), np.float32)
+        pruned = model.prepare("l2", keep=0.5, blocks=[0], native=True, max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
+        result = pruned(rows, [(4, 6), (4, 4)])
+        self.assertEqual([len(kept) for kept in result.kept[0]], [12, 8])
+        for kept in result.kept[0]:  # whole squares
+            np.testing.assert_array_equal(kept.reshape(-1, 4), kept[::4, None] // 4 * 4 + np.arange(4))
+        self.assertEqual((result.merged.shape, [len(part) for part in result.deepstack], result.deepstack_stages),
+                         ((5, model.info.merged_dim), [10, 5], [-1, 0]))
 
 
 if __name__ == "__main__":

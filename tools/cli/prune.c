@@ -89,10 +89,11 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
 {
     const rvit_prune_info *policy = &self->policy;
     rvit_prune_desc *desc = &self->desc;
-    if (desc->n_blocks == 0 && policy->n_default_blocks < 0)
+    const bool wants_blocks = policy->parameters & RVIT_PRUNE_BLOCKS && desc->n_blocks == 0;
+    if (wants_blocks && policy->n_default_blocks < 0)
         for (int32_t block = policy->default_blocks[0]; block < model->depth && desc->n_blocks < RVIT_PRUNE_MAX_STAGES; block++)
             desc->blocks[desc->n_blocks++] = block;
-    else if (desc->n_blocks == 0)
+    else if (wants_blocks)
         for (; desc->n_blocks < policy->n_default_blocks; desc->n_blocks++)
             desc->blocks[desc->n_blocks] =
                 policy->default_blocks[desc->n_blocks] + (policy->default_blocks[desc->n_blocks] < 0 ? model->depth : 0);
