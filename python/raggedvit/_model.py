@@ -547,8 +547,9 @@ class Model:
             if outputs.merged:
                 result.merged = copied(lib.rvit_session_merged(session), shape, np.float32)
             if outputs.deepstack:
-                result.deepstack = np.stack([copied(lib.rvit_session_deepstack(session, k), shape, np.float32)
-                                             for k in range(self.info.n_deepstack)])
+                result.deepstack = np.empty((self.info.n_deepstack, *shape), np.float32)
+                for k in range(self.info.n_deepstack if result.deepstack.size else 0):
+                    ctypes.memmove(result.deepstack[k].ctypes.data, lib.rvit_session_deepstack(session, k), result.deepstack[k].nbytes)
         return result
 
 
