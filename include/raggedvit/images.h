@@ -98,6 +98,9 @@ typedef struct rvit_image_recipe {
     int32_t resize_height, resize_width; /* before the crop: see rvit_model_info. 0: height and width */
     float mean[3], std[3];               /* std above 0 */
     int32_t fill[3];                     /* colour beyond a picture's edges, 0..255 */
+    /* Of NaFlex: the most patches that the model's processor gives a picture; 0: not told. Not used
+       here: whoever runs pictures at their own shape sets their targets (rvit_naflex_grid). */
+    int32_t max_patches;
 } rvit_image_recipe;
 #define RVIT_IMAGE_RECIPE_INIT RVIT_INIT(rvit_image_recipe)
 

@@ -218,11 +218,14 @@ typedef struct rvit_model_info {
     int32_t fill[3];                           /* colour beyond a picture's edges, 0..255 */
     int32_t processor_height, processor_width; /* the input that Hugging Face's processor makes; 0: not told.
                                                   The model takes image_height and image_width */
+    int32_t max_patches;                       /* NaFlex: the most patches that a picture is given, the max_patches of
+                                                  rvit_naflex_grid; 0: not told */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
 /* How the files beside a model prepare pictures. Where they do not tell: crop, bicubic, Pillow's
-   resize, and nine tenths of the picture, all of it from 384 pixels on. UNSUPPORTED: fit or filter is
+   resize, and nine tenths of the picture, all of it from 384 pixels on. A NaFlex processor is a squash
+   with max_patches above 0. UNSUPPORTED: fit or filter is
    OTHER, the processor resizes in float32, mean and std are not told, or the model does not have three
    channels. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_image_recipe_of_model(const rvit_model_info *info, rvit_image_recipe *out_recipe);

@@ -473,7 +473,7 @@ class rvit_image(Struct):  # 80 bytes
     ]
 
 
-class rvit_image_recipe(Struct):  # 72 bytes
+class rvit_image_recipe(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("fit", c_int),  # 8
@@ -486,6 +486,7 @@ class rvit_image_recipe(Struct):  # 72 bytes
         ("mean", array(c_float, 3)),  # 36
         ("std", array(c_float, 3)),  # 48
         ("fill", array(c_int32, 3)),  # 60
+        ("max_patches", c_int32),  # 72
     ]
 
 
@@ -612,7 +613,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 320 bytes
+class rvit_model_info(Struct):  # 328 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -661,6 +662,7 @@ class rvit_model_info(Struct):  # 320 bytes
         ("fill", array(c_int32, 3)),  # 300
         ("processor_height", c_int32),  # 312
         ("processor_width", c_int32),  # 316
+        ("max_patches", c_int32),  # 320
     ]
 
 
