@@ -26,9 +26,10 @@ CHUNK = 1 << 20  # bytes that one thread copies at a time
 MOST_TABLES = 64
 ALIGNMENT = 64
 MOST_SIDE = CONSTANTS["RVIT_IMAGE_MAX_SIDE"]
-#: Formats of pictures -> what the library calls them, and the bytes of a pixel (of nv12 those of its luma).
-FORMATS = {"rgb": (CONSTANTS["RVIT_IMAGE_RGB8"], 3), "bgr": (CONSTANTS["RVIT_IMAGE_BGR8"], 3), "rgba": (CONSTANTS["RVIT_IMAGE_RGBA8"], 4),
-           "gray": (CONSTANTS["RVIT_IMAGE_GRAY8"], 1), "nv12": (CONSTANTS["RVIT_IMAGE_NV12"], 1)}
+#: Formats of pictures as the library has them, and the bytes of a pixel (of nv12 those of its luma).
+FORMATS = {"rgb": CONSTANTS["RVIT_IMAGE_RGB8"], "bgr": CONSTANTS["RVIT_IMAGE_BGR8"], "rgba": CONSTANTS["RVIT_IMAGE_RGBA8"],
+           "gray": CONSTANTS["RVIT_IMAGE_GRAY8"], "nv12": CONSTANTS["RVIT_IMAGE_NV12"]}
+PIXEL_SIZES = {"rgb": 3, "bgr": 3, "rgba": 4, "gray": 1, "nv12": 1}
 
 Shapes = tuple[tuple[int, ...], ...]
 

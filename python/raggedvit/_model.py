@@ -26,6 +26,7 @@ from ._layouts import new
 from ._library import Handle, Library, library
 from ._native import Native
 from ._outputs import Outputs
+from ._picture_slots import PictureSlot
 from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
@@ -315,6 +316,20 @@ class Model:
         if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
             raise invalid("capacities or outputs are given, but native is False")
         return Forward(self, prune)
+
+    def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                     threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                     seed: int | None = None, alpha: float | None = None, object_block: int | None = None, max_images: int = 1,
+                     max_bytes: int = 1 << 24, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                     projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                     received_attention: int | None = None) -> PictureSlot:
+        """Memory for the pictures of one batch, which callers decode into and the device reads, and a forward of them: pictures come to the
+        device without a copy on the host. max_images and max_bytes: how many pictures, and how many bytes of them, a batch has at most.
+        fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        return PictureSlot(self, prune, outputs, _checks.integer("max_images", max_images, 1, 1 << 20),
+                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32), bool(_checks.flag("fixed_batch", fixed_batch)))
 
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,

@@ -152,7 +152,7 @@ def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
 
 
 def _is_pil(picture: Any) -> bool:
-    return "PIL.Image" in sys.modules and isinstance(picture, sys.modules["PIL.Image"].Image)
+    return isinstance(picture, getattr(sys.modules.get("PIL.Image"), "Image", ()))
 
 
 def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
