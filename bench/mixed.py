@@ -9,8 +9,11 @@ Weights are random, of the true size, in f16. Writes OUT/mixed.json, saved after
 brought to a grid of patches: by NaFlex's rule, which makes all of them about as long, or at its own size where that fits. tiny_347 is the case
 of vit-pytorch's issue 347: 512 pictures 16 pixels high and 32 to 80 wide.
 
-What is timed takes patches in device memory, but `from_host`, which takes float32 on the host and gives logits there: Model.prepare(native=
-True) from Python, and PyTorch's copy and forward. `single_runs_equal`: every image of the batch gives the bits it gives alone.
+`from_pictures` begins with uint8 pictures in host memory: two sessions, the pictures in their memory or copied by the run, beside torchvision's
+resize on the GPU of pinned pictures and the packed forward; `pictures_error` compares with the rows that transformers' processor makes, whose
+values lie in another order in a patch. The rest takes patches in device memory, but `from_host_ms`, which takes them as float32 on the host and gives
+logits there: Model.prepare(native=True) from Python, and PyTorch's copy and forward. `single_runs_equal`: every image of the batch gives the
+bits it gives alone in the same session. `kernels`: microseconds of a run by kernel.
 """
 
 import argparse
@@ -100,20 +103,40 @@ def relative(got, wanted):
 
 
 def single_runs(torch, naflex, model, batch):
-    """Every image by itself, in one session whose capacity is one image."""
-    most = model.place.empty(batch.longest, batch.patches.shape[1], dtype=torch.float32)
-    rows = []
-    sessions = {}
+    """A batch, and every image of it by itself, in one session: logits of both."""
+    given = model.place.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
+    given.copy_(batch.patches)
+    session = naflex.Native("", model, given, batch.grids)
+    session.enqueue()
+    session.wait()
+    together, rows = session.logits[0].clone(), []
+    session._run.n_images = 1
     for i, grid in enumerate(batch.grids):
-        if grid not in sessions:
-            sessions[grid] = naflex.Native("", model, most, [grid])
-        most[:batch.lengths[i]].copy_(batch.patches_of(i))
-        sessions[grid].enqueue()
-        sessions[grid].wait()
-        rows.append(sessions[grid].logits[0].clone())
-    for session in sessions.values():
-        session.close()
-    return torch.cat(rows)
+        given[:batch.lengths[i]].copy_(batch.patches_of(i))
+        session.grids[0] = grid
+        session.enqueue()
+        session.wait()
+        rows.append(session.logits[0][:1].clone())
+    session.close()
+    return together, torch.cat(rows)
+
+
+def kernels_of(torch, rival, runs=5):
+    """Microseconds of a run by kernel, the longest first; without a GPU none."""
+    if not torch.cuda.is_available():
+        return {}
+    rival.enqueue()
+    rival.wait()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(runs):
+            rival.enqueue()
+            rival.wait()
+        torch.cuda.synchronize()
+    found = {}
+    for event in profile.key_averages():
+        found[event.key[:120]] = found.get(event.key[:120], 0) + event.self_device_time_total / runs
+    longest = sorted(found.items(), key=lambda item: -item[1])[:16]
+    return {name: round(us, 1) for name, us in longest if us > 0} | {"all": round(sum(found.values()), 1)}
 
 
 def host_rates(torch, raggedvit, batch, path, device, dtype, rival, seconds):
@@ -141,6 +164,31 @@ def host_rates(torch, raggedvit, batch, path, device, dtype, rival, seconds):
     return found, logits
 
 
+def pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options):
+    """The same sizes as uint8 pictures on the host: the whole way in, and its check."""
+    from peers.sessions import Call, measure
+
+    pictures = naflex.random_pictures(sizes)
+    rivals = [naflex.Pictures("raggedvit, pictures in place", model, pictures, grids, PATCH, True),
+              naflex.Pictures("raggedvit, pictures copied", model, pictures, grids, PATCH, False)]
+    made = naflex.patches_of_pictures(pictures, grids, PATCH)
+    patches = place.empty(*made.shape, dtype=torch.float32)
+    patches.copy_(made)
+    wanted = naflex.Native("", model, patches, grids)
+    for session in (*rivals, wanted):
+        session.enqueue()
+        session.wait()
+    row["pictures_error"] = [relative(rival.logits(model.info.n_classes), wanted.logits[0].cpu()) for rival in rivals]
+    rivals.append(Call("torchvision, pytorch packed eager, positions given",
+                       naflex.torchvision_packed(packed, place, pictures, grids, PATCH, kind), clock))
+    times = measure(rivals, clock, len(grids), 0.05 if options.dry_run else options.seconds)
+    row["from_pictures"] = {"bytes": sum(picture.nbytes for picture in pictures), "times": times,
+                            "images_per_second": {name: found["images_per_second"] for name, found in times.items()}}
+    row["images_per_second_from_pictures"] = row["from_pictures"]["images_per_second"]
+    for session in (*rivals[:2], wanted):
+        session.close()
+
+
 def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
     from peers import naflex
     from peers.sessions import Call, Graph, Model, measure
@@ -163,7 +211,9 @@ def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
     positions = packed.positions(batch)
     row["error"] = relative(ours.logits[0], reference)
     row["pytorch_error"] = relative(packed(batch.half, batch), reference)
-    row["single_runs_equal"] = bool(torch.equal(ours.logits[0], single_runs(torch, naflex, model, batch)))
+    together, alone = single_runs(torch, naflex, model, batch)
+    row["single_runs_equal"] = bool(torch.equal(together, alone)) and bool(torch.equal(together, ours.logits[0]))
+    pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options)
     row["from_host_ms"], logits = host_rates(torch, raggedvit, batch, path, "cpu" if dry else "cuda", "f32" if dry else "f16",
                                              lambda half: packed(half, batch), options.seconds)
     row["from_host_equal"] = bool((torch.from_numpy(logits) == ours.logits[0].cpu()).all())
@@ -192,6 +242,8 @@ def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
         fast = naflex.Packed(theirs, batch).compiled()
         add(Call, "pytorch packed compiled, positions given", lambda: lambda: fast(batch.half, batch, positions))
         add(Graph, "pytorch packed compiled graph, positions given", lambda: lambda: fast(batch.half, batch, positions))
+    row["kernels"] = {rival.name: kernels_of(torch, rival) for rival in rivals if rival.name in (
+        "raggedvit", "pytorch packed eager, positions given", "pytorch packed compiled, positions given")}
     row["times"] = measure(rivals, clock, len(grids), 0.05 if dry else options.seconds)
     rates = {rival: found["images_per_second"] for rival, found in row["times"].items()}
     row["images_per_second"] = rates
@@ -237,7 +289,7 @@ def main():
                 row = {"point": name, "failed": str(failure)[:300]}
             row["took"] = round(time.perf_counter() - begin, 1)
             report["rows"].append(row)
-            print(json.dumps({key: value for key, value in row.items() if key != "times"}), flush=True)
+            print(json.dumps({key: value for key, value in row.items() if key not in ("times", "kernels", "from_pictures")}), flush=True)
             (out / "mixed.json").write_text(json.dumps(report, indent=1) + "\n")
             if not dry:
                 torch.cuda.synchronize()

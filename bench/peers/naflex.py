@@ -231,3 +231,109 @@ def by_size(packed, place, batch):
         part.half = torch.cat([batch.half[batch.bounds[i]:batch.bounds[i + 1]] for i in members])
         parts.append((part, packed.positions(part)))
     return lambda: [packed(part.half, part, positions) for part, positions in parts]
+
+
+def random_pictures(sizes, seed=2):
+    """uint8 [height, width, 3] of each (width, height)."""
+    random = numpy.random.default_rng(seed)
+    return [random.integers(0, 256, (height, width, 3), numpy.uint8) for width, height in sizes]
+
+
+class Pictures:
+    """Packed native sessions that take uint8 pictures of any size from host memory; logits come back there. in_place: the pictures lie in the
+    sessions' memory, where a decoder would write them; else a run copies them."""
+
+    def __init__(self, name, model, pictures, grids, patch, in_place, n=2):
+        library, constants = model.library, CONSTANTS
+        self.name, self.library, self.keeps = name, library, pictures
+        tokens = [lines * columns for lines, columns in grids]
+        side = model.info.image_height
+        self.recipe = new("rvit_image_recipe", fit=constants["RVIT_FIT_SQUASH"], filter=constants["RVIT_FILTER_BILINEAR"],
+                          processor=constants["RVIT_PROCESSOR_HF"], height=side, width=side, mean=(0.5,) * 3, std=(0.5,) * 3)
+        self.images = [self._images_of(pictures, grids, patch) for _ in range(n)]
+        args = new("rvit_images_args", n_images=len(grids), max_images=len(grids), max_rows=sum(tokens), patch_size=patch)
+        args.recipe, args.images = ctypes.addressof(self.recipe), ctypes.addressof(self.images[0])
+        size = ctypes.c_int64()
+        library.rvit_images_write(ctypes.byref(args), None, 0, ctypes.byref(size))
+        desc = new("rvit_session_desc", native=1, max_images=len(grids), max_tokens=sum(tokens), max_len=max(tokens),
+                   max_picture_bytes=size.value + 128 * (len(grids) + 1))
+        desc.recipe = ctypes.addressof(self.recipe)
+        self.handles = [library.make("rvit_session_create", model.handle, ctypes.byref(desc)) for _ in range(n)]
+        self.runs = [new("rvit_run_args", n_images=len(grids)) for _ in range(n)]
+        for handle, run, images in zip(self.handles, self.runs, self.images):
+            run.pictures = ctypes.addressof(images)
+            if in_place:
+                self._fill(handle, images)
+        self._enqueue, self._wait = library.raw.rvit_session_enqueue, library.raw.rvit_session_wait
+
+    @staticmethod
+    def _images_of(pictures, grids, patch):
+        from raggedvit._layouts import TYPES
+
+        images = (TYPES["rvit_image"] * len(pictures))()
+        for image, picture, (lines, columns) in zip(images, pictures, grids):
+            filled = new("rvit_image", data=picture.ctypes.data, height=picture.shape[0], width=picture.shape[1],
+                         target_height=lines * patch, target_width=columns * patch)
+            ctypes.memmove(ctypes.byref(image), ctypes.byref(filled), ctypes.sizeof(filled))
+        return images
+
+    def _fill(self, handle, images):
+        at = self.library.rvit_session_picture_memory(handle, None)
+        at = ctypes.cast(at, ctypes.c_void_p).value
+        for image, picture in zip(images, self.keeps):
+            ctypes.memmove(at, picture.ctypes.data, picture.nbytes)
+            image.data = at
+            at += (picture.nbytes + 63) // 64 * 64
+
+    def enqueue(self, i=0):
+        if self._enqueue(self.handles[i], ctypes.byref(self.runs[i])):
+            raise RuntimeError(self.library.raw.rvit_status_detail().decode())
+
+    def wait(self, i=0):
+        if self._wait(self.handles[i]):
+            raise RuntimeError(self.library.raw.rvit_status_detail().decode())
+
+    def logits(self, n_classes):
+        address = self.library.rvit_session_logits(self.handles[0])
+        values = ctypes.cast(address, ctypes.POINTER(ctypes.c_float * (self.runs[0].n_images * n_classes))).contents
+        return torch.from_numpy(numpy.frombuffer(values, numpy.float32).reshape(-1, n_classes).copy())
+
+    def close(self):
+        for handle in self.handles:
+            self.library.rvit_session_destroy(handle)
+
+
+def patches_of_pictures(pictures, grids, patch):
+    """The rows that transformers' processor makes, float32 on the host: torchvision's resize of 8-bit pictures, then mean and std 0.5."""
+    from torchvision.transforms.v2 import functional as V
+
+    rows = []
+    for picture, (lines, columns) in zip(pictures, grids):
+        tensor = V.resize(torch.from_numpy(picture).permute(2, 0, 1), [lines * patch, columns * patch], V.InterpolationMode.BILINEAR, antialias=True)
+        values = (tensor.float() - 127.5) / 127.5
+        rows.append(values.reshape(3, lines, patch, columns, patch).permute(1, 3, 2, 4, 0).reshape(lines * columns, -1))
+    return torch.cat(rows)
+
+
+def torchvision_packed(packed, place, pictures, grids, patch, kind):
+    """The packed forward from pinned pictures: those of one size are copied, resized, normalised and cut together. Positions are given."""
+    from torchvision.transforms.v2 import functional as V
+
+    groups = {}
+    for picture, grid in zip(pictures, grids):
+        groups.setdefault((picture.shape, grid), []).append(torch.from_numpy(picture).permute(2, 0, 1))
+    stacks = [(grid, torch.stack(members)) for (_, grid), members in groups.items()]
+    if place.torch_device.type == "cuda":
+        stacks = [(grid, stack.pin_memory()) for grid, stack in stacks]
+    batch = Batch(place, [grid for grid, stack in stacks for _ in range(len(stack))], 3 * patch * patch)
+    positions = packed.positions(batch)
+
+    def call():
+        rows = []
+        for (lines, columns), stack in stacks:
+            there = stack.to(batch.device, non_blocking=True)
+            made = V.resize(there, [lines * patch, columns * patch], V.InterpolationMode.BILINEAR, antialias=True).to(kind) / 127.5 - 1
+            rows.append(made.reshape(-1, 3, lines, patch, columns, patch).permute(0, 2, 4, 3, 5, 1).reshape(-1, 3 * patch * patch))
+        return packed(torch.cat(rows), batch, positions)
+
+    return call
