@@ -8,7 +8,7 @@ forward from device memory and beside PyTorch with torchvision's transforms on t
 Weights are random, in float16. Writes OUT/way_in.json, each row as it is measured. Images per second of
   classify   Model.classify(list of numpy arrays), one call after another
   map        Model.prepare().map(batches): the same arrays, the next batch copied while one runs
-  in_place   two PictureSlots in turn, whose pictures lie in their memory already: what a decoder leaves there
+  in_place   three PictureSlots in turn, whose pictures lie in their memory already: what a decoder leaves there
   device     the same forward from device memory: float32 images, of NaFlex patches; calls enqueued one behind another, and one wait
   pytorch    pinned uint8, a copy on a stream of its own, torchvision v2 (resize with antialiasing, crop, float16, normalise), timm's or
              transformers' model in float16 with SDPA in a CUDA graph, logits to pinned memory; two batches under way
@@ -40,6 +40,7 @@ def parse():
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--batches", default="1,16,64")
     parser.add_argument("--ways", default="classify,map,in_place,device,pytorch")
+    parser.add_argument("--slots", type=int, default=3, help="picture slots that take turns")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
@@ -93,17 +94,17 @@ def rate(run, batch, seconds):
     return best
 
 
-def in_place(raggedvit, model, pictures, fixed, seconds):
-    """Two slots in turn, filled once. Logits of the batch, and images per second."""
+def in_place(raggedvit, model, pictures, fixed, n_slots, seconds):
+    """Slots in turn, filled once. Logits of the batch, and images per second."""
     batch = len(pictures)
-    slots = [model.picture_slot(max_images=batch, max_bytes=sum(p.nbytes + 64 for p in pictures), fixed_batch=fixed) for _ in range(2)]
+    slots = [model.picture_slot(max_images=batch, max_bytes=sum(p.nbytes + 64 for p in pictures), fixed_batch=fixed) for _ in range(n_slots)]
     for slot in slots:
         for picture in pictures:
             slot.add(*picture.shape[:2])[:] = picture
 
     def run(n):
         for i in range(n):
-            slot = slots[i % 2]
+            slot = slots[i % n_slots]
             if slot.pending:
                 slot.finish()
             slot.start()
@@ -290,7 +291,7 @@ def main():
     report = {"benchmark": "way_in", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": raggedvit.version(),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(),
               "cores": len(os.sched_getaffinity(0)), "device": torch.cuda.get_device_name(0) if cuda else "cpu", "torch": torch.__version__,
-              "torchvision": torchvision.__version__, "host_to_device": copy_rate(torch, 64 * 640 * 480 * 3, 0.3) if cuda else None, "rows": rows}
+              "torchvision": torchvision.__version__, "slots": options.slots, "host_to_device": copy_rate(torch, 64 * 640 * 480 * 3, 0.3) if cuda else None, "rows": rows}
     random = numpy.random.default_rng(1)
     batches = [1, 3] if dry else [int(b) for b in options.batches.split(",")]
 
@@ -325,7 +326,7 @@ def main():
                         forward = model.prepare()
                         found["map"] = rate(lambda n: [None for _ in forward.map(pictures for _ in range(n))], batch, seconds)
                     if "in_place" in ways:
-                        logits, found["in_place"] = in_place(raggedvit, model, pictures, not native, seconds)
+                        logits, found["in_place"] = in_place(raggedvit, model, pictures, not native, options.slots, seconds)
                         row["in_place_difference"] = float(numpy.abs(logits - wanted).max()) / scale
                     if "pytorch" in ways:
                         with torch.inference_mode():

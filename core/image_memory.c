@@ -63,10 +63,10 @@ static rvit_status check_data(const rvit_image_writer *w, rvit_picture *p)
     if (p->image.data == NULL)
         return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data is NULL");
     const uintptr_t data = (uintptr_t)p->image.data, region = (uintptr_t)w->region;
-    p->in_place = data >= region ? data - region < (uintptr_t)w->size : region - data < (uintptr_t)p->size;
+    p->in_place = data >= region && data - region < (uintptr_t)w->size;
     if (!p->in_place)
         return RVIT_OK;
-    const int64_t first = rvit_images_table_size(w->args.max_images), begin = data >= region ? (int64_t)(data - region) : -1;
+    const int64_t first = rvit_images_table_size(w->args.max_images), begin = (int64_t)(data - region);
     if (begin < first || begin % 4 != 0 || p->size > w->size - begin)
         return refuse(
             RVIT_INVALID_ARGUMENT, p,

@@ -132,8 +132,8 @@ typedef struct rvit_images_args {
    place is changed but the table.
 
    INVALID_ARGUMENT: a size, a stride, a format or a target is wrong, a picture is in the region but not
-   as above, the rows are more than max_rows, or the region is too small. UNSUPPORTED: the picture is too thin to be resized, or the processor does
-   not do this. The detail names the picture ("image 3"). */
+   as above, the rows are more than max_rows, or the region is too small. UNSUPPORTED: the picture is too
+   thin to be resized, or the processor does not do this. The detail names the picture ("image 3"). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size);
 /* The bytes at a region's begin that rvit_images_write keeps for itself, a multiple of 64: where
    pictures in place may begin. */

@@ -425,11 +425,12 @@ typedef struct rvit_session_desc {
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
     /* Above 0: every run brings pictures of any size in rvit_run_args.pictures, which the device
-       resizes, normalises and cuts in the same dispatch; images above and run_views must be absent. The
-       bytes of the region that they travel in: rvit_images_write with a region of NULL, this max_images,
-       the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes;
-       with native n_prefix 0 and max_rows of max_tokens, and each picture may have a target of its own
-       (rvit_naflex_grid), whose patches are its grid. */
+       resizes, normalises and cuts in the same dispatch (on CUDA a copy engine sends them before);
+       images above and run_views must be absent. The bytes of the region that they travel in:
+       rvit_images_write with a region of NULL, this max_images, the model's patch_size and n_prefix and
+       max_rows of max_images * tokens tells what a run takes; with native n_prefix 0 and max_rows of
+       max_tokens, and each picture may have a target of its own (rvit_naflex_grid), whose patches are its
+       grid. */
     int64_t max_picture_bytes;
     const rvit_image_recipe *recipe; /* of the pictures, used during the call only; its height and width are the model's. NULL:
                                         rvit_image_recipe_of_model */
@@ -591,7 +592,8 @@ typedef struct rvit_run_args {
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
-/* Enqueues a run: one dispatch, without allocation or waiting. args->images may be reused on
+/* Enqueues a run: one dispatch (with pictures on CUDA: a transfer before it), without allocation or
+   waiting. args->images may be reused on
    return.
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the

@@ -1,6 +1,9 @@
 /* Sessions that take pictures of any size: the bits of sessions that are given what the pictures become. */
 #include <math.h>
 
+#include <raggedvit/cuda.h>
+#include <raggedvit/vulkan.h>
+
 #include "model.h"
 
 enum { N_IMAGES = 4, SIDE = 32, PATCH = 8, CLASSES = 6, RUNS = 12, ROOM = 90000 };
@@ -312,15 +315,40 @@ static int64_t move_picture(rvit_image *picture, uint8_t *memory, int64_t at, rv
     return (at + (n_lines - 1) * stride + line + 3) / 4 * 4;
 }
 
+/* The memory of a buffer, as a caller's that is wrapped: a pointer of CUDA's, a VkBuffer, host memory on the CPU. */
+static rvit_buffer *wrapped(rvit_buffer *own, int64_t size)
+{
+    rvit_buffer *out = NULL;
+    rvit_vulkan_buffer_desc desc = RVIT_VULKAN_BUFFER_DESC_INIT;
+    uint64_t address = 0;
+    switch (H.info.backend) {
+    case RVIT_BACKEND_CUDA:
+        expect_ok(rvit_cuda_buffer_address(own, &address));
+        expect_ok(rvit_cuda_buffer_wrap(H.device[DEVICE], address, size, &out));
+        break;
+    case RVIT_BACKEND_VULKAN:
+        expect_ok(rvit_vulkan_buffer_handle(own, &desc.buffer, &desc.offset));
+        desc.buffer_size = desc.offset + (size + 15) / 16 * 16;
+        desc.size = size;
+        desc.usage = 0x20; /* VK_BUFFER_USAGE_STORAGE_BUFFER_BIT */
+        expect_ok(rvit_vulkan_buffer_wrap(H.device[DEVICE], &desc, &out));
+        break;
+    default:
+        expect_ok(rvit_buffer_wrap(H.device[DEVICE], rvit_buffer_host(own), size, &out));
+    }
+    return out;
+}
+
 /* Pictures where the session has its own, on the device, and elsewhere, in one batch: the bits of all of them elsewhere. */
 static void run_places(const toy *m, rvit_model *model, int native)
 {
     const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
     rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
-    rvit_buffer *pixels;
+    rvit_buffer *own;
     (void)m;
-    expect_ok(rvit_buffer_create(H.device[DEVICE], 16 + PIXELS, RVIT_BUFFER_UPLOAD, &pixels));
-    uint8_t *device = (uint8_t *)rvit_buffer_host(pixels) + 16;
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 16 + PIXELS, RVIT_BUFFER_UPLOAD, &own));
+    uint8_t *device = (uint8_t *)rvit_buffer_host(own) + 16;
+    rvit_buffer *pixels = wrapped(own, 16 + PIXELS);
     desc.native = native;
     desc.max_picture_bytes = ROOM;
     desc.recipe = &recipe;
@@ -367,6 +395,7 @@ static void run_places(const toy *m, rvit_model *model, int native)
     }
     rvit_session_destroy(session);
     rvit_buffer_destroy(pixels);
+    rvit_buffer_destroy(own);
 }
 
 static void pictures_are_read_where_they_lie(void **state)
