@@ -43,7 +43,8 @@ static const struct rvit_processor_class {
 } classes[] = {
     {"ViT", " vit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, 0},
     {"DeiT", " deit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, 0},
-    {"CLIP", " clip clip_vision_model aimv2 aimv2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, 0},
+    {"CLIP", " clip clip_vision_model aimv2 aimv2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1,
+     0},
     {"Bit", " dinov2 dinov2_with_registers ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, 0},
     {"Siglip", " siglip siglip_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0, 0},
     {"Siglip2", " siglip2 siglip2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 0, 0, 0, 256},

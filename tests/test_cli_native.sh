@@ -117,15 +117,15 @@ paste "$folder/way8" "$folder/way21" | awk '{d = $1 - $2; if (d < 0) d = -d; if 
 
 # capacities
 native 1 "$cat" "$turned" --max-tokens 100
-err "^raggedvit: .*chelsea.png: 451 x 300 pixels are 38 x 57 patches and 2167 tokens, more than the 100 of --max-tokens; --max-patches resizes"
+err "^raggedvit: .*chelsea.png: 451 x 300 pixels are 38 x 57 patches and 2167 tokens, more than the 100 of --max-tokens; --max-patches"
 out '"n_images": 1, .*"exit_code": 1'
 native 4 "$cat" --max-tokens 100
 native 0 "$cat" "$turned" --max-tokens 100 --max-patches 99
 native 2 "$cat" --max-tokens 100 --max-patches 100
 err "pictures of 100 patches, with 1 prefix token, are more than the 100 of --max-tokens"
-for arguments in "--max-tokens 100" "--max-patches 100" "--native --tiles 8" "--native --grid --features $folder/f.npy" "--native --fit crop" \
-    "--native --crop 0.5" "--native --prune mask --mask $folder/mask" "--native --prepare host" "--timings --prepare host" \
-    "--native --max-tokens 0" "--native --max-patches -3" "--prepare cloud" "--timings"; do
+for arguments in "--max-tokens 100" "--max-patches 100" "--native --tiles 8" "--native --grid --features $folder/f.npy" \
+    "--native --fit crop" "--native --crop 0.5" "--native --prune mask --mask $folder/mask" "--native --prepare host" \
+    "--timings --prepare host" "--native --max-tokens 0" "--native --max-patches -3" "--prepare cloud" "--timings"; do
     # shellcheck disable=SC2086
     small_run 2 "$cat" $arguments
     err "^raggedvit: (--|unknown)"

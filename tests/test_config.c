@@ -369,8 +369,9 @@ static void naflex_processors(void **state)
     (void)state;
     bare(&deit_tiny);
     write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
-    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":729,\"patch_size\":16,"
-                                             "\"resample\":2,\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}");
+    write_beside("preprocessor_config.json",
+                 "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":729,\"patch_size\":16,"
+                 "\"resample\":2,\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}");
     rvit_model_info info = loaded(NULL);
     rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
     assert_int_equal(info.max_patches, 729);
@@ -477,7 +478,8 @@ int main(void)
         cmocka_unit_test(images_that_are_not_square),
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
-        cmocka_unit_test(preparation_of_pictures), cmocka_unit_test(naflex_processors),
+        cmocka_unit_test(preparation_of_pictures),
+        cmocka_unit_test(naflex_processors),
         cmocka_unit_test(bad_configs),
         cmocka_unit_test(given_config),
     };

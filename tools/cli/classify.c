@@ -153,10 +153,9 @@ static int run_batches(struct classify *self)
             return classify_run_failed(status);
         if (self->options->overlay && self->report.n_images == 0) {
             struct image picture = inputs_take_first(&self->inputs);
-            code = classify_overlay(
-                self, self->sessions[0], &picture,
-                preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
-                info->image_height / info->patch_size, info->image_width / info->patch_size);
+            code = classify_overlay(self, self->sessions[0], &picture,
+                                    preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
+                                    info->image_height / info->patch_size, info->image_width / info->patch_size);
             if (code == EXIT_FAULT)
                 return code;
         }
@@ -170,9 +169,10 @@ static int run_batches(struct classify *self)
 static int32_t settle_batch(const struct classify *self)
 {
     const struct inputs *inputs = &self->inputs;
-    const int32_t wanted = self->options->batch ? self->options->batch : inputs->video           ? DEFAULT_LIVE_BATCH
-                                                : self->options->native ? DEFAULT_NATIVE_BATCH
-                                                                        : DEFAULT_BATCH;
+    const int32_t wanted = self->options->batch    ? self->options->batch
+                           : inputs->video         ? DEFAULT_LIVE_BATCH
+                           : self->options->native ? DEFAULT_NATIVE_BATCH
+                                                   : DEFAULT_BATCH;
     if (inputs->video && inputs->total == 0) /* as many as come */
         return wanted;
     return wanted <= inputs->total ? wanted : inputs->total > 0 ? (int32_t)inputs->total : 1;
@@ -222,8 +222,9 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         complain(NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
         return EXIT_USAGE;
     }
-    code = self->on_device ? classify_pictures_open(self)
-                           : engine_session(&self->engine, &self->prune.desc, self->batch, false, classify_outputs(self), &self->sessions[0]);
+    code = self->on_device
+               ? classify_pictures_open(self)
+               : engine_session(&self->engine, &self->prune.desc, self->batch, false, classify_outputs(self), &self->sessions[0]);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
     /* The CPU backend has the processors to itself while it computes. */
@@ -274,8 +275,7 @@ int run_classify(const struct options *options)
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
-                     rvit_session_n_stages(self.sessions[0]), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch,
-                     &self.plan);
+                     rvit_session_n_stages(self.sessions[0]), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch, &self.plan);
         code = self.on_device ? classify_pictures_run(&self) : run_batches(&self);
         progress_end();
         code = judge(&self, code);

@@ -165,8 +165,7 @@ static bool load_reduced(struct picture_job *job)
     struct image_error *error = &job->work.error;
     int32_t width, height;
     struct image picture;
-    if (!image_load_size(job->work.input.path, &width, &height, error) ||
-        !picture_target_of(plan, width, height, &job->target, error))
+    if (!image_load_size(job->work.input.path, &width, &height, error) || !picture_target_of(plan, width, height, &job->target, error))
         return false;
     const struct preprocess_geometry whole = picture_geometry(plan, width, height, false, job->target);
     const int64_t least_width = REDUCED_LEAST * whole.width, least_height = REDUCED_LEAST * whole.height;

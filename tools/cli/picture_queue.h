@@ -1,5 +1,5 @@
-/* Batches of pictures that threads decode straight into the memory of sessions. A batch closes when its images, its tokens or its memory are
-   used up. Pictures keep their order; so do batches. */
+/* Batches of pictures that threads decode straight into the memory of sessions. A batch closes when its images, its tokens or its memory
+   are used up. Pictures keep their order; so do batches. */
 #ifndef RVIT_CLI_PICTURE_QUEUE_H
 #define RVIT_CLI_PICTURE_QUEUE_H
 

@@ -4,8 +4,8 @@
 
 #include "classify.h"
 
-/* After a run of all pictures: the rate of decoding alone, of the same pictures by the same threads, and that of everything but decoding, of
-   the first batches repeated, into the report. Prints a message on failure; returns an exit code. */
+/* After a run of all pictures: the rate of decoding alone, of the same pictures by the same threads, and that of everything but decoding,
+   of the first batches repeated, into the report. Prints a message on failure; returns an exit code. */
 int picture_timings_measure(struct classify *self);
 
 /* The pictures of a batch that can be used: out [batch->n_images]. Returns their number. */

@@ -16,8 +16,8 @@ struct report {
     const struct zero_shot *texts; /* NULL: the classes are the model's */
     int32_t n_classes, n_stages;
     int32_t max_tokens, max_patches; /* native */
-    bool compact;                   /* one line per image */
-    bool has_overlay, has_features; /* whether they were written */
+    bool compact;                    /* one line per image */
+    bool has_overlay, has_features;  /* whether they were written */
     int32_t n_top;
     int32_t n_failures; /* printed so far, with --ndjson */
     /* sums over the images so far */
@@ -26,7 +26,7 @@ struct report {
     double start;
     double elapsed;                                  /* of the whole run; 0: until now */
     double decoded_per_second, undecoded_per_second; /* of --timings; else 0 */
-    double all_tokens; /* of the unpruned images */
+    double all_tokens;                               /* of the unpruned images */
     double tokens[RVIT_PRUNE_MAX_STAGES];
     int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
 };
@@ -40,8 +40,8 @@ struct report_image {
     const float *logits;         /* [n_classes]; NULL: the model has no head, and there are no texts */
     const rvit_session *session; /* its last run has this image at `index` */
     int32_t index;
-    int32_t tokens;          /* of the unpruned image */
-    int32_t lines, columns;  /* of its patches, native; else 0 */
+    int32_t tokens;         /* of the unpruned image */
+    int32_t lines, columns; /* of its patches, native; else 0 */
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
 };
 
