@@ -526,7 +526,7 @@ class rvit_image(Struct):  # 80 bytes
     ]
 
 
-class rvit_image_recipe(Struct):  # 72 bytes
+class rvit_image_recipe(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("fit", c_int),  # 8
@@ -539,6 +539,7 @@ class rvit_image_recipe(Struct):  # 72 bytes
         ("mean", array(c_float, 3)),  # 36
         ("std", array(c_float, 3)),  # 48
         ("fill", array(c_int32, 3)),  # 60
+        ("max_patches", c_int32),  # 72
     ]
 
 
@@ -714,11 +715,12 @@ class rvit_model_info(Struct):  # 360 bytes
         ("fill", array(c_int32, 3)),  # 300
         ("processor_height", c_int32),  # 312
         ("processor_width", c_int32),  # 316
-        ("merge", c_int32),  # 320
-        ("merged_dim", c_int32),  # 324
-        ("n_deepstack", c_int32),  # 328
-        ("window", c_int32),  # 332
-        ("patch_frames", c_int32),  # 336
+        ("max_patches", c_int32),  # 320
+        ("merge", c_int32),  # 324
+        ("merged_dim", c_int32),  # 328
+        ("n_deepstack", c_int32),  # 332
+        ("window", c_int32),  # 336
+        ("patch_frames", c_int32),  # 340
         ("min_pixels", c_int64),  # 344
         ("max_pixels", c_int64),  # 352
     ]
@@ -760,7 +762,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 496 bytes
+class rvit_session_desc(Struct):  # 520 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -780,6 +782,8 @@ class rvit_session_desc(Struct):  # 496 bytes
         ("max_len", c_int32),  # 476
         ("max_picture_bytes", c_int64),  # 480
         ("recipe", c_void_p),  # 488
+        ("pixels", rvit_view),  # 496
+        ("pixels_size", c_int64),  # 512
     ]
 
 
@@ -1109,6 +1113,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_images_table_size": (c_int64, [c_int32], False),
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
@@ -1143,6 +1148,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_wait": (c_int, [c_void_p], True),
     "rvit_session_run": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_input": (c_void_p, [c_void_p], False),
+    "rvit_session_picture_memory": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_logits": (c_void_p, [c_void_p], False),
     "rvit_session_n_stages": (c_int32, [c_void_p], False),
     "rvit_session_cu_seqlens": (c_void_p, [c_void_p, c_int32], False),

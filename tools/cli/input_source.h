@@ -41,5 +41,7 @@ bool input_source_next(struct input_source *self, struct input_work *out);
    work->error says why. */
 bool input_work_prepare(const struct inputs *inputs, struct input_work *work, float *out_values, struct image *out_picture);
 void input_work_free(struct input_work *work);
+/* The pixels of a tile, in its sheet. */
+struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work);
 
 #endif
