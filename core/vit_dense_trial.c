@@ -33,7 +33,8 @@ static rvit_session_desc timed_desc(const rvit_session_desc *given)
     desc.stream = NULL;
     desc.max_picture_bytes = 0;
     desc.recipe = NULL;
-    desc.images = desc.logits = (rvit_view){NULL, 0};
+    desc.pixels_size = 0;
+    desc.images = desc.logits = desc.pixels = (rvit_view){NULL, 0};
     return desc;
 }
 

@@ -363,6 +363,7 @@ void rvit_describe_pictures(rvit_model_info *info, const rvit_facts *facts)
     }
     info->processor_height = rvit_facts_integer(facts, RVIT_FACT_PROCESSED);
     info->processor_width = (int32_t)facts->of[RVIT_FACT_PROCESSED].value[1];
+    info->max_patches = rvit_facts_integer(facts, RVIT_FACT_MAX_PATCHES);
     for (int i = 0; i < 3; i++) {
         info->mean[i] = (float)facts->of[RVIT_FACT_MEAN].value[i];
         info->std[i] = (float)facts->of[RVIT_FACT_STD].value[i];

@@ -34,6 +34,7 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_PROCESSOR] = "processor",
                                                    [RVIT_FACT_FILL] = "fill",
                                                    [RVIT_FACT_PROCESSED] = "processed",
+                                                   [RVIT_FACT_MAX_PATCHES] = "most patches",
                                                    [RVIT_FACT_DIM] = "width",
                                                    [RVIT_FACT_DEPTH] = "depth",
                                                    [RVIT_FACT_MLP] = "mlp",

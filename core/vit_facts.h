@@ -37,7 +37,8 @@ typedef enum rvit_fact {
     RVIT_FACT_CROP,      /* share; Hugging Face: also the edge that is resized, and what is cut out of it */
     RVIT_FACT_PROCESSOR, /* rvit_processor */
     RVIT_FACT_FILL,
-    RVIT_FACT_PROCESSED, /* height, width of what a processor makes */
+    RVIT_FACT_PROCESSED,   /* height, width of what a processor makes */
+    RVIT_FACT_MAX_PATCHES, /* of a picture, NaFlex */
     /* What tensors tell too. */
     RVIT_FACT_DIM,
     RVIT_FACT_DEPTH,

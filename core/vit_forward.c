@@ -225,10 +225,13 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.rows = plan->segments[0].rows;
     args.patch_size = f->model->info.patch_size;
     args.out_stride = rvit_model_patch_width(f->model);
-    args.source = view(f, plan->pictures);
+    /* Each run has had them copied to staged_pictures, or the op does it. */
+    args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
     args.source_size = plan->pictures.size;
-    if (plan->staged_pictures.place != RVIT_PLACE_NONE)
+    if (plan->staged_pictures.place != RVIT_PLACE_NONE && !f->stream->device->transfers)
         args.staging = view(f, plan->staged_pictures);
+    args.pixels = plan->desc.pixels;
+    args.pixels_size = plan->desc.pixels_size;
     args.out = f->wide;
     args.cu_seqlens = cu_seqlens;
     return rvit_preprocess(f->stream, &args);

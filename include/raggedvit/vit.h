@@ -218,11 +218,14 @@ typedef struct rvit_model_info {
     int32_t fill[3];                           /* colour beyond a picture's edges, 0..255 */
     int32_t processor_height, processor_width; /* the input that Hugging Face's processor makes; 0: not told.
                                                   The model takes image_height and image_width */
+    int32_t max_patches;                       /* NaFlex: the most patches that a picture is given, the max_patches of
+                                                  rvit_naflex_grid; 0: not told */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
 /* How the files beside a model prepare pictures. Where they do not tell: crop, bicubic, Pillow's
-   resize, and nine tenths of the picture, all of it from 384 pixels on. UNSUPPORTED: fit or filter is
+   resize, and nine tenths of the picture, all of it from 384 pixels on. A NaFlex processor is a squash
+   with max_patches above 0. UNSUPPORTED: fit or filter is
    OTHER, the processor resizes in float32, mean and std are not told, or the model does not have three
    channels. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_image_recipe_of_model(const rvit_model_info *info, rvit_image_recipe *out_recipe);
@@ -422,18 +425,24 @@ typedef struct rvit_session_desc {
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
     /* Above 0: every run brings pictures of any size in rvit_run_args.pictures, which the device
-       resizes, normalises and cuts in the same dispatch; images above and run_views must be absent. The
-       bytes of the region that they travel in: rvit_images_write with a region of NULL, this max_images,
-       the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes;
-       with native n_prefix 0 and max_rows of max_tokens, and each picture may have a target of its own
-       (rvit_naflex_grid), whose patches are its grid. */
+       resizes, normalises and cuts in the same dispatch (on CUDA a copy engine sends them before);
+       images above and run_views must be absent. The bytes of the region that they travel in:
+       rvit_images_write with a region of NULL, this max_images, the model's patch_size and n_prefix and
+       max_rows of max_images * tokens tells what a run takes; with native n_prefix 0 and max_rows of
+       max_tokens, and each picture may have a target of its own (rvit_naflex_grid), whose patches are its
+       grid. */
     int64_t max_picture_bytes;
     const rvit_image_recipe *recipe; /* of the pictures, used during the call only; its height and width are the model's. NULL:
                                         rvit_image_recipe_of_model */
+    /* Optional, with max_picture_bytes: memory of the model's device, pixels_size bytes from a multiple of
+       16 on, in which pictures of runs may lie (rvit_image.view). A buffer of any kind, the caller's own
+       wrapped (cuda.h, vulkan.h) too, which must outlive the session. */
+    rvit_view pixels;
+    int64_t pixels_size;
 } rvit_session_desc;
 /* clang-format off */
 #define RVIT_SESSION_DESC_INIT \
-    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL}
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL, {NULL, 0}, 0}
 /* clang-format on */
 
 /* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
@@ -574,14 +583,17 @@ typedef struct rvit_run_args {
        rvit_session_desc.images. With run_views device_images holds them; grids stays on the host, so that
        a run must be waited for before the next. */
     const float *patches;
-    /* rvit_session_desc.max_picture_bytes: [n_images] pictures on the host, without targets of their
-       own unless the session is native; the caller sets each struct_size, to the same value. They are
-       copied once, and free again on return. With native grids and patches are NULL. */
+    /* rvit_session_desc.max_picture_bytes: [n_images] pictures, without targets of their own unless the
+       session is native; the caller sets each struct_size, to the same value. Those of the host are
+       copied once, and free again on return; but those in rvit_session_picture_memory are not copied, and
+       stay as they are until the run has been waited for. Those on the device lie in session desc's
+       pixels, and are read when the run executes. With native grids and patches are NULL. */
     const rvit_image *pictures;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
-/* Enqueues a run: one dispatch, without allocation or waiting. args->images may be reused on
+/* Enqueues a run: one dispatch (with pictures on CUDA: a transfer before it), without allocation or
+   waiting. args->images may be reused on
    return.
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the
@@ -601,6 +613,18 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, cons
    patches, as rvit_run_args.patches. Do not write while a run is pending. NULL with
    rvit_session_desc.images, run_views or max_picture_bytes. */
 RVIT_API float *rvit_session_input(rvit_session *session);
+
+/* Where pictures save the copy: memory of the session that callers, decoders for example, write to
+   themselves, *out_size bytes, 64-byte aligned, as long as the session lives. A picture of
+   rvit_run_args.pictures whose data lies in it, at a multiple of 4 from its begin, is not copied. What
+   does not lie in it, and the weights of the resize, are written behind the last picture in it, which
+   therefore leaves room; rvit_images_write tells how much. Fill it from its begin on: all up to there
+   travels.
+
+   Neither write nor read it while a run is pending; runs leave what lies before the end of the last
+   picture in place. On a GPU it is memory that the device reads over the bus (CUDA: pinned); on Vulkan
+   reading it may be slow. NULL and 0 without max_picture_bytes. out_size may be NULL. */
+RVIT_API uint8_t *rvit_session_picture_memory(rvit_session *session, int64_t *out_size);
 
 /* Results of the last run waited for: borrowed, and overwritten by the next enqueue. Stage -1 is
    the unpruned image. */

@@ -473,7 +473,7 @@ class rvit_image(Struct):  # 80 bytes
     ]
 
 
-class rvit_image_recipe(Struct):  # 72 bytes
+class rvit_image_recipe(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("fit", c_int),  # 8
@@ -486,6 +486,7 @@ class rvit_image_recipe(Struct):  # 72 bytes
         ("mean", array(c_float, 3)),  # 36
         ("std", array(c_float, 3)),  # 48
         ("fill", array(c_int32, 3)),  # 60
+        ("max_patches", c_int32),  # 72
     ]
 
 
@@ -612,7 +613,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 320 bytes
+class rvit_model_info(Struct):  # 328 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -661,6 +662,7 @@ class rvit_model_info(Struct):  # 320 bytes
         ("fill", array(c_int32, 3)),  # 300
         ("processor_height", c_int32),  # 312
         ("processor_width", c_int32),  # 316
+        ("max_patches", c_int32),  # 320
     ]
 
 
@@ -700,7 +702,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 496 bytes
+class rvit_session_desc(Struct):  # 520 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -720,6 +722,8 @@ class rvit_session_desc(Struct):  # 496 bytes
         ("max_len", c_int32),  # 476
         ("max_picture_bytes", c_int64),  # 480
         ("recipe", c_void_p),  # 488
+        ("pixels", rvit_view),  # 496
+        ("pixels_size", c_int64),  # 512
     ]
 
 
@@ -1039,6 +1043,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_images_table_size": (c_int64, [c_int32], False),
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
@@ -1072,6 +1077,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_wait": (c_int, [c_void_p], True),
     "rvit_session_run": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_input": (c_void_p, [c_void_p], False),
+    "rvit_session_picture_memory": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_logits": (c_void_p, [c_void_p], False),
     "rvit_session_n_stages": (c_int32, [c_void_p], False),
     "rvit_session_cu_seqlens": (c_void_p, [c_void_p, c_int32], False),

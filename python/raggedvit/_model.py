@@ -19,12 +19,14 @@ from . import images as pictures
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
+from ._feed import MOST_SIDE, Shapes, Spec, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
 from ._native import Native
 from ._outputs import Outputs
+from ._picture_slots import PictureSlot
 from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
@@ -217,9 +219,10 @@ class Model:
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
         self._recipe: pictures.Recipe | None = None
+        self._rooms: dict[tuple[Spec, Shapes], int] = {}
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
-        self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
+        self._sessions = Sessions(lib, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
         self._idle: list[Pipeline] = []  # for batches of the host
@@ -246,6 +249,31 @@ class Model:
         if size != self.info.image_shape:
             raise invalid(f"the recipe makes images of {list(size)}, the model takes {list(self.info.image_shape)}")
         self._recipe = recipe
+
+    @property
+    def spec(self) -> Spec:
+        """What the device does with pictures."""
+        return Spec(self.recipe, self.recipe.max_patches)
+
+    def _room(self, spec: Spec, shapes: Shapes) -> int:
+        """Bytes that pictures of these shapes take."""
+        found = self._rooms.get((spec, shapes))
+        if found is None:
+            if len(self._rooms) >= 64:
+                self._rooms.clear()
+            found = self._rooms[spec, shapes] = room_of(self._lib, self.info, spec, shapes)
+        return found
+
+    def _pictures(self, images: Any) -> Any:
+        """A batch of pictures: as a list of arrays where the device prepares them, else as the model's input."""
+        spec = self.spec
+        found = pictures.read(images)
+        on_device = spec.on_device(self.info) and all(max(picture.shape) <= MOST_SIDE for picture in found)
+        if on_device and found:
+            return found
+        if spec.max_patches:
+            raise RaggedVitError(Status.UNSUPPORTED, f"pictures of more than {MOST_SIDE} pixels a side are not handled at their own shape")
+        return pictures.prepare(spec.recipe, found)
 
     @property
     def place(self) -> str:
@@ -288,6 +316,20 @@ class Model:
         if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
             raise invalid("capacities or outputs are given, but native is False")
         return Forward(self, prune)
+
+    def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                     threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                     seed: int | None = None, alpha: float | None = None, object_block: int | None = None, max_images: int = 1,
+                     max_bytes: int = 1 << 24, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                     projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                     received_attention: int | None = None) -> PictureSlot:
+        """Memory for the pictures of one batch, which callers decode into and the device reads, and a forward of them: pictures come to the
+        device without a copy on the host. max_images and max_bytes: how many pictures, and how many bytes of them, a batch has at most.
+        fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        return PictureSlot(self, prune, outputs, _checks.integer("max_images", max_images, 1, 1 << 20),
+                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32), bool(_checks.flag("fixed_batch", fixed_batch)))
 
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
@@ -372,7 +414,9 @@ class Model:
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
         if pictures.are_pictures(images):
-            images = pictures.prepare(self.recipe, images)
+            images = self._pictures(images)
+            if isinstance(images, list):
+                return self._classify_in_slot(images, prune, mask, outputs)
         found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
         in_turns = self.cuda_index >= 0 and len(found) > 0
         result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)
@@ -388,7 +432,7 @@ class Model:
             self._lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
             return self._result(session.handle, logits, n, outputs)
 
-    def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs) -> Result:
+    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], prune: Prune, mask: Any, outputs: Outputs) -> Result:
         with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
             return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
                             for logits, session in parts])
@@ -489,6 +533,8 @@ class Model:
             if mask is not None:
                 raise invalid(f"a mask is given, but the policy is {prune.policy!r}; expected 'mask'")
             return None
+        if session.feed is not None and self.spec.max_patches > 0:
+            raise invalid("the policy is 'mask', which is not supported with pictures at their own shape")
         if mask is None:
             raise invalid(f"the policy is 'mask', but no mask is given; expected [{n_images}, {self.info.tokens}]")
         stages = self._lib.rvit_session_n_stages(session.handle)

@@ -106,7 +106,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-static int32_t usable_processors(void)
+int32_t input_queue_usual_threads(void)
 {
     cpu_set_t mask;
     const int n = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
@@ -142,7 +142,7 @@ int input_queue_create(const struct inputs *inputs, int32_t n_threads, bool over
     self->keeps_first = keeps_first;
     self->first_number = INT64_MAX;
     if (n_threads == 0)
-        n_threads = usable_processors();
+        n_threads = input_queue_usual_threads();
     if (inputs->total > 0 && n_threads > inputs->total)
         n_threads = (int32_t)inputs->total;
     self->image_length = 3 * (size_t)inputs->recipe->width * (size_t)inputs->recipe->height;

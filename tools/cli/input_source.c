@@ -191,7 +191,7 @@ bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder
 
 /* Preparing */
 
-static struct image_view tile_view(const struct inputs *inputs, const struct input_work *work)
+struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work)
 {
     struct image_view view = image_whole(&work->sheet->picture);
     const int32_t columns = view.width / inputs->tiles;
@@ -245,7 +245,7 @@ bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *deco
     if (work->is_bad)
         return false;
     if (work->sheet) {
-        const struct image_view view = tile_view(inputs, work);
+        const struct image_view view = input_work_tile(inputs, work);
         return preprocess_picture(view, inputs->recipe, true, out_values, NULL, &work->error) &&
                (!out_picture || copy_view(view, out_picture, &work->error));
     }

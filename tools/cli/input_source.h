@@ -42,5 +42,7 @@ bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder
 bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, float *out_values,
                         struct image *out_picture);
 void input_work_free(struct input_work *work);
+/* The pixels of a tile, in its sheet. */
+struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work);
 
 #endif

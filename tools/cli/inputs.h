@@ -61,6 +61,9 @@ void inputs_close(struct inputs *in);
 /* Takes the next image, prepared by the recipe: out_values f32 [3, height, width]. A file that is unreadable, or a frame that is cut off,
    is reported, recorded in failures and skipped. waits: for a frame that has not come yet. */
 enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, struct input *out);
+/* Reports and records a failure, as inputs_next does it. False: out of memory. */
+struct input_work;
+bool inputs_note_failure(struct inputs *in, const struct input_work *work);
 /* The picture of the first image that inputs_next gave, once; the caller frees it. */
 struct image inputs_take_first(struct inputs *in);
 

@@ -244,10 +244,10 @@ static bool grow(struct nvjpeg_decoder *self, int64_t size)
            rvit_buffer_create(self->shared->device, size, RVIT_BUFFER_READBACK, &self->readback) == RVIT_OK;
 }
 
-static struct outcome decode_to_host(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, struct image *out)
+/* The pixels are in readback then. */
+static struct outcome decode_to_host(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg)
 {
     const int64_t size = 3 * (int64_t)jpeg->width * jpeg->height;
-    struct image_error error;
     struct outcome outcome = {NVJPEG_BY_OTHERS, "the device", NVJPEG_ALLOCATOR_FAILURE};
     if (size > 3 * MOST_PIXELS)
         return (struct outcome){.way = NVJPEG_BY_OTHERS};
@@ -263,35 +263,65 @@ static struct outcome decode_to_host(struct nvjpeg_decoder *self, const void *da
     outcome.status = NVJPEG_EXECUTION_FAILED;
     if (rvit_copy(self->stream, &copy) != RVIT_OK || rvit_stream_synchronize(self->stream) != RVIT_OK)
         return outcome;
-    outcome.status = NVJPEG_ALLOCATOR_FAILURE;
-    if (!image_create(jpeg->width, jpeg->height, out, &error))
-        return outcome;
-    memcpy(out->pixels, rvit_buffer_host(self->readback), (size_t)size);
     return decoded;
 }
 
-bool nvjpeg_load(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, struct image *out, struct image_error *error)
+static bool hand_over(const uint8_t *pixels, int32_t width, int32_t height, const struct image_taker *taker, struct image_error *error)
+{
+    uint8_t *out = taker->take(taker->user, width, height, error);
+    if (out)
+        memcpy(out, pixels, 3 * (size_t)width * (size_t)height);
+    return out != NULL;
+}
+
+static bool hand_over_upright(const uint8_t *pixels, const struct plain_jpeg *jpeg, int orientation, const struct image_taker *taker,
+                              struct image_error *error)
+{
+    struct image picture;
+    if (orientation == 1)
+        return hand_over(pixels, jpeg->width, jpeg->height, taker, error);
+    if (!image_create(jpeg->width, jpeg->height, &picture, error))
+        return false;
+    memcpy(picture.pixels, pixels, 3 * (size_t)jpeg->width * (size_t)jpeg->height);
+    const bool ok =
+        orientation_apply(orientation, &picture, error) && hand_over(picture.pixels, picture.width, picture.height, taker, error);
+    image_free(&picture);
+    return ok;
+}
+
+bool nvjpeg_load_to(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, const struct image_taker *taker,
+                    struct image_error *error)
 {
     struct plain_jpeg jpeg;
     struct outcome outcome = {.way = NVJPEG_BY_OTHERS};
-    struct image picture;
     char *data = NULL;
     size_t size = 0;
     if (!image_read_file(path, &data, &size, error))
         return false;
     if (plain_jpeg_read((const uint8_t *)data, size, &jpeg))
-        outcome = decode_to_host(self, data, &jpeg, &picture);
-    bool ok;
-    if (outcome.way == NVJPEG_BY_OTHERS) {
-        ok = image_decode(data, size, out, error);
-    } else {
-        ok = orientation_apply(orientation_of_jpeg((const uint8_t *)data, size), &picture, error);
-        if (ok)
-            *out = picture;
-        else
-            image_free(&picture);
-    }
-    free(data);
+        outcome = decode_to_host(self, data, &jpeg);
     count(shared, outcome);
+    const bool ok = outcome.way == NVJPEG_BY_OTHERS ? image_decode_to(data, size, taker, error)
+                                                    : hand_over_upright(rvit_buffer_host(self->readback), &jpeg,
+                                                                        orientation_of_jpeg((const uint8_t *)data, size), taker, error);
+    free(data);
+    return ok;
+}
+
+static uint8_t *create(void *user, int32_t width, int32_t height, struct image_error *error)
+{
+    struct image *picture = user;
+    return image_create(width, height, picture, error) ? picture->pixels : NULL;
+}
+
+bool nvjpeg_load(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, struct image *out, struct image_error *error)
+{
+    struct image picture = {0};
+    const struct image_taker taker = {create, &picture};
+    const bool ok = nvjpeg_load_to(shared, self, path, &taker, error);
+    if (ok)
+        *out = picture;
+    else
+        image_free(&picture);
     return ok;
 }

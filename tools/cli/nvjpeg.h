@@ -37,7 +37,9 @@ void nvjpeg_decoder_destroy(struct nvjpeg_decoder *self);
    cannot, and the contents are undefined. */
 bool nvjpeg_decode(struct nvjpeg_decoder *self, const void *data, const struct plain_jpeg *jpeg, rvit_view out);
 
-/* As image_load. The decoder may be NULL. */
+/* As image_load and image_load_to. The decoder may be NULL. */
 bool nvjpeg_load(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, struct image *out, struct image_error *error);
+bool nvjpeg_load_to(struct nvjpeg *shared, struct nvjpeg_decoder *self, const char *path, const struct image_taker *taker,
+                    struct image_error *error);
 
 #endif
