@@ -51,6 +51,17 @@ counts 7 0 0 0
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits when work is done late"
 RVIT_EMU_PROTECT=1 nvjpeg 0 "$good"
 counts 7 0 0 0
+# threads resize them too, and each runs at its own shape
+classify 0 "$good" --prepare host
+logits 7 >"$folder/host"
+nvjpeg 0 "$good" --prepare host
+counts 7 0 0 0
+logits 7 | cmp - "$folder/host" || fail "other logits where threads resize"
+classify 0 "$good" --native --max-patches 40
+logits 7 >"$folder/native"
+nvjpeg 0 "$good" --native --max-patches 40
+counts 7 0 0 0
+logits 7 | cmp - "$folder/native" || fail "other logits at native resolution"
 # its pictures are used, turned upright
 RVIT_EMU_NVJPEG_SWAP=1 nvjpeg 0 "$good"
 ! logits 7 | cmp -s - "$folder/libjpeg" || fail "pictures of nvJPEG are not used"
@@ -100,8 +111,8 @@ json decoder.first_failure '.*out of memory'
 logits 7 | cmp - "$folder/libjpeg" || fail "other logits without memory"
 # memory of the device that runs out somewhere: an answer, or a sentence and a code
 for n in $(seq 1 3 90); do
-    LD_LIBRARY_PATH=$nvjpeg/emulated:$cuda RVIT_EMU_FAIL_ALLOC=$n timeout 60 "$tool" classify "$model" "$good" --decoder nvjpeg --backend cuda \
-        --threads 2 --json >"$folder/out" 2>"$folder/err" </dev/null
+    LD_LIBRARY_PATH=$nvjpeg/emulated:$cuda RVIT_EMU_FAIL_ALLOC=$n timeout 60 "$tool" classify "$model" "$good" --decoder nvjpeg \
+        --backend cuda --threads 2 --json >"$folder/out" 2>"$folder/err" </dev/null
     code=$?
     what="allocation $n fails"
     right
@@ -142,7 +153,7 @@ RVIT_EMU_NVJPEG_CREATE=5 on emulated 3 classify "$model" "$cat" --decoder nvjpeg
 err '^raggedvit: --decoder nvjpeg: libnvjpeg.so.13: nvjpegCreateEx failed: out of memory .5.$'
 on none 3 classify "$model" "$cat" --decoder nvjpeg
 err '^raggedvit: --decoder nvjpeg: .*libnvjpeg.so.13: file too short$'
-if ! ldconfig -p | grep -q libnvjpeg && [ ! -e /usr/local/cuda/lib64/libnvjpeg.so.13 ] && [ ! -e /usr/local/cuda/lib64/libnvjpeg.so.12 ]; then
+if ! ldconfig -p | grep -q libnvjpeg && ! ls /usr/local/cuda/lib64/libnvjpeg.so.1[23] >/dev/null 2>&1; then
     on no_folder 3 classify "$model" "$cat" --decoder nvjpeg
     err '^raggedvit: --decoder nvjpeg: neither libnvjpeg.so.13 nor libnvjpeg.so.12 is in the library path or in /usr/local/cuda/lib64/'
 fi
