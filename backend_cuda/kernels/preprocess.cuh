@@ -195,7 +195,8 @@ template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess
             for (int c = 0; c < 3 && x < across && y < down; c++) {
                 const float *levels = reinterpret_cast<const float *>(params.words + RVIT_IMAGE_LEVELS + 256 * c);
                 store_1(out + (c * patch + in_y + y) * patch + in_x + x,
-                        planar ? load_planar(e, found ? from.memory : nullptr, from.plane, c, left + x, top + y) : levels[value >> 8 * c & 255u]);
+                        planar ? load_planar(e, found ? from.memory : nullptr, from.plane, c, left + x, top + y)
+                               : levels[value >> 8 * c & 255u]);
             }
         }
         block_sync();

@@ -21,7 +21,7 @@ class Native:
 
     def __init__(self, name, model, patches, grids, n=1):
         place, library = model.place, model.library
-        self.name, self.library = name, library
+        self.name, self.library, self.patches = name, library, patches  # which the sessions read
         self.grids = numpy.ascontiguousarray(grids, numpy.int32)
         tokens = self.grids.prod(axis=1)
         self.logits = [place.empty(len(grids), model.info.n_classes, dtype=torch.float32) for _ in range(n)]

@@ -394,8 +394,10 @@ class Model:
 
         images: floating point [B, channels, image_height, image_width], normalised as the checkpoint was trained; an array or what numpy can
         make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. Or pictures, as
-        they are: a list of files and of uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width, 3]; they are
-        read on threads and prepared by the model's recipe (raggedvit.images), and one that cannot be is named. NaN or
+        they are: a list of files, Pillow's pictures and uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width,
+        3]. Files are read on threads; the device resizes, crops and normalises by the model's recipe, to the bits of raggedvit.images.prepare,
+        and what it does not do the host does. With recipe.max_patches (NaFlex) each picture keeps its own shape. One that cannot be prepared
+        is named. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed, alpha, object_block: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)

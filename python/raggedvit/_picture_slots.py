@@ -50,12 +50,14 @@ class PictureSlot:
         # Weights of the resize take a small part of what pictures take, unless they are very thin.
         room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
         desc = new("rvit_session_desc", max_images=max_images, max_picture_bytes=room, fixed_batch=int(fixed_batch))
-        desc.recipe = ctypes.addressof(recipe)
+        self.stream = self._lib.own("stream", model._device, keeps=(model._device,))  # Model.update waits for it
+        desc.recipe, desc.stream = ctypes.addressof(recipe), self.stream.pointer.value
         if spec.max_patches:
             desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
         outputs.fill(desc)
         prune.fill(self._lib, desc.prune)
-        self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=(model._handle,))
+        self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=(self.stream, model._handle))
+        model._slots.add(self)
         self._feed = Feed(self._lib, self._session)
         self._table = np.zeros(max_images, IMAGE)
         self._table["struct_size"] = IMAGE.itemsize

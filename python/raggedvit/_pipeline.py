@@ -1,6 +1,6 @@
-"""Batches of the host through a CUDA device: pinned staging memory that several threads fill in chunks, each chunk copied by the device while
-the next ones are filled, and two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
-computed."""
+"""Batches of the host through two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
+computed. Pictures are copied by several threads to where a session has its own, which the device reads. Images, on a CUDA device, go through
+pinned staging memory that several threads fill in chunks, each chunk copied by the device while the next ones are filled."""
 
 from __future__ import annotations
 

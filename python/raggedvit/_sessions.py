@@ -164,8 +164,10 @@ class Sessions:
         old = group.exact.get(n) if fixed else group.shared
         if fixed:
             capacity = n
-        elif self.max_batch or old is not None and n <= old.capacity:
-            capacity = self.max_batch or old.capacity
+        elif self.max_batch is not None:
+            capacity = self.max_batch
+        elif old is not None and n <= old.capacity:
+            capacity = old.capacity
         else:
             capacity = max(1, 2 * old.capacity if old is not None else 0, 1 << (n - 1).bit_length() if n else 1)
         if old is not None and not fixed:

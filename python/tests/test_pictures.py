@@ -97,6 +97,18 @@ class PicturesTest(unittest.TestCase):
         np.testing.assert_array_equal(np.concatenate([found[0], found[1], found[3]]), wanted.logits)
         np.testing.assert_array_equal(found[2], wanted.logits[[3, 3]])
 
+    def test_copies_by_threads(self):
+        from raggedvit import _feed
+        found = [*noise((700, 900), (1, 1), (333, 1001), (64, 64)), noise((500, 1200))[0][:, ::2], noise((400, 600))[0].transpose(1, 0, 2)]
+        for core in {_feed.core, None}:
+            for chunk in (1 << 20, 1 << 12, 1000):
+                with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(_feed, core=core, CHUNK=chunk):
+                    for batch in (found, found[:4], found[1:2], []):
+                        places = [np.zeros(picture.shape, np.uint8) for picture in batch]
+                        _feed.fill(places, batch)
+                        for place, picture in zip(places, batch):
+                            np.testing.assert_array_equal(place, picture)
+
     def test_memory_grows_by_doubling_and_is_kept(self):
         rooms = lambda: sorted(session.room for session in self.model._sessions if session.feed is not None)
         self.model.classify(self.pictures[:1])

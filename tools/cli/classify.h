@@ -8,7 +8,8 @@
 #include "picture_queue.h"
 #include "report.h"
 
-enum { CLASSIFY_SESSIONS = 2 };
+/* One runs, one is filled, and one waits for its turn or is reported. */
+enum { CLASSIFY_SESSIONS = 3 };
 
 struct classify {
     const struct options *options;
@@ -22,7 +23,7 @@ struct classify {
     int32_t *expected; /* [inputs.n_given]; NULL: unknown */
     struct mask mask;  /* used with --prune mask, else empty */
     int32_t batch;
-    rvit_session *sessions[CLASSIFY_SESSIONS]; /* the second of pictures alone */
+    rvit_session *sessions[CLASSIFY_SESSIONS]; /* the others of pictures alone */
     struct report_image *images;               /* [batch], of the current run */
     int64_t *positions;                        /* [batch]: positions of these images among all given ones */
     uint8_t *keep;                             /* [n_stages, batch, tokens], with a mask */
