@@ -4,7 +4,9 @@
 #ifndef RVIT_PREPROCESS_CUH
 #define RVIT_PREPROCESS_CUH
 
-#include "preprocess_lines.cuh"
+#include "elements.cuh"
+
+#include "core/image_table.h"
 
 /* The part of the region that is used. */
 RVIT_DEVICE void fetch_units(const rvit_cu_fetch_params &params)
@@ -27,14 +29,137 @@ RVIT_DEVICE void fetch_units(const rvit_cu_fetch_params &params)
     }
 }
 
+enum { PREPROCESS_TILE = 16, PREPROCESS_THREADS = 256, PREPROCESS_LINES = 64 };
+
+/* Outputs begin .. begin + n of one axis, whose words begin at number at. */
+struct image_axis {
+    int at, n_axis, begin, n, in_size, bits;
+};
+
+struct image_taps {
+    int first, count;
+    int weights; /* words, n_axis apart */
+};
+
+RVIT_DEVICE image_taps taps_of(const rvit_cu_preprocess_params &params, const image_axis &axis, int i)
+{
+    const int here = axis.at + axis.begin + i, left = params.n_words - here - 2 * axis.n_axis;
+    image_taps taps;
+    taps.first = min(max(params.words[here], 0), axis.in_size - 1);
+    const int held = left <= 0 ? 0 : (left - 1) / axis.n_axis + 1;
+    taps.count = min(max(params.words[here + axis.n_axis], 0), min(held, axis.in_size - taps.first));
+    taps.weights = here + 2 * axis.n_axis;
+    return taps;
+}
+
+/* Whether its words are there. */
+RVIT_DEVICE bool axis_of(const rvit_cu_preprocess_params &params, int at, int n_axis, int begin, int n, int in_size, int bits,
+                         image_axis &out)
+{
+    out = {at, n_axis, begin, n, in_size, min(max(bits, 1), 30)};
+    return at >= 0 && n_axis >= 1 && at < params.n_words && n_axis <= (params.n_words - at) / 2;
+}
+
+/* The first pixel of a picture whose pixels lie inside of their memory, else null. */
+RVIT_DEVICE const uint8_t *pixels_of(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, long long &plane)
+{
+    const long long most = 1ll << 40;
+    const long long begin = (long long)((unsigned long long)e.offset_high << 32 | e.offset_low);
+    const long long size = e.on_device ? params.pixels_size : 4ll * params.n_words;
+    const uint8_t *memory = e.on_device ? params.pixels : reinterpret_cast<const uint8_t *>(params.words);
+    plane = (long long)((unsigned long long)e.plane_high << 32 | e.plane_low);
+    if (memory == nullptr || begin < 0 || begin > size || plane < 0 || plane > most || e.width < 1 || e.height < 1 ||
+        e.width > RVIT_IMAGE_ENTRY_SIDE || e.height > RVIT_IMAGE_ENTRY_SIDE || e.stride < 0 || e.pixel_size < 1 || e.pixel_size > 4)
+        return nullptr;
+    long long end = (long long)e.stride * (e.height - 1) + (long long)e.width * e.pixel_size;
+    if (e.read == RVIT_IMAGE_READ_NV12) {
+        end = max(end, plane + (long long)e.stride * ((e.height + 1) / 2 - 1) + (e.width + 1) / 2 * 2);
+    } else if (e.read == RVIT_IMAGE_READ_F32 || e.read == RVIT_IMAGE_READ_F16) {
+        end += 2 * plane;
+        if (e.pixel_size != (e.read == RVIT_IMAGE_READ_F16 ? 2 : 4) || (begin | plane | e.stride) % e.pixel_size != 0)
+            return nullptr;
+    } else if (e.read != RVIT_IMAGE_READ_PACKED || (unsigned)e.red >= (unsigned)e.pixel_size ||
+               (unsigned)e.green >= (unsigned)e.pixel_size || (unsigned)e.blue >= (unsigned)e.pixel_size) {
+        return nullptr;
+    }
+    return end <= size - begin ? memory + begin : nullptr;
+}
+
+RVIT_DEVICE unsigned image_byte(unsigned sum, int bits)
+{
+    return (unsigned)min(max((int)sum >> bits, 0), 255);
+}
+
+/* Three 8-bit values in a word. */
+RVIT_DEVICE unsigned load_nv12(const rvit_image_entry &e, const uint8_t *memory, long long plane, int x, int y)
+{
+    const uint8_t *chroma = memory + plane + (long long)(y / 2) * e.stride + x / 2 * 2;
+    const unsigned luma = ((unsigned)memory[(long long)y * e.stride + x] - (unsigned)e.luma_zero) * (unsigned)e.luma_gain + 32768u;
+    const unsigned cb = (unsigned)chroma[0] - 128u, cr = (unsigned)chroma[1] - 128u;
+    return image_byte(luma + cr * (unsigned)e.red_cr, 16) |
+           image_byte(luma + cb * (unsigned)e.green_cb + cr * (unsigned)e.green_cr, 16) << 8 |
+           image_byte(luma + cb * (unsigned)e.blue_cb, 16) << 16;
+}
+
+/* The first pass over lines block .. stop; with the vertical pass first, `lines` are columns. A thread makes an output of EACH lines at a
+   time, so that it reads a weight once for them. */
+template <bool NV12, int EACH>
+RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
+                           const image_axis &axis, int block, int stop, uint32_t (*lines)[PREPROCESS_TILE])
+{
+    enum { STEP = PREPROCESS_THREADS / PREPROCESS_TILE };
+    const int i = (int)threadIdx.x % PREPROCESS_TILE;
+    if (i >= axis.n)
+        return;
+    const image_taps taps = taps_of(params, axis, i);
+    const bool down = e.down_first != 0;
+    const int step = down ? e.stride : e.pixel_size, red = e.red, green = e.green, blue = e.blue;
+    const long long across = down ? e.pixel_size : e.stride, far = across * STEP;
+    for (int line = block + (int)threadIdx.x / PREPROCESS_TILE; line < stop; line += EACH * STEP) {
+        const uint8_t *pixel = memory + line * across + (long long)taps.first * step;
+        const int32_t *at = params.words + taps.weights;
+        unsigned sums[EACH][3];
+#pragma unroll
+        for (int r = 0; r < EACH; r++)
+            sums[r][0] = sums[r][1] = sums[r][2] = 1u << (axis.bits - 1);
+#pragma unroll 1
+        for (int k = 0; k < taps.count; k++, at += axis.n_axis, pixel += step) {
+            const unsigned weight = (unsigned)*at;
+#pragma unroll
+            for (int r = 0; r < EACH; r++) {
+                if (line + r * STEP >= stop)
+                    continue;
+                if (NV12) {
+                    const int here = taps.first + k, there = line + r * STEP;
+                    const unsigned value = load_nv12(e, memory, plane, down ? there : here, down ? here : there);
+                    sums[r][0] += weight * (value & 255u);
+                    sums[r][1] += weight * (value >> 8 & 255u);
+                    sums[r][2] += weight * (value >> 16);
+                } else {
+                    const uint8_t *p = pixel + r * far;
+                    sums[r][0] += weight * p[red];
+                    sums[r][1] += weight * p[green];
+                    sums[r][2] += weight * p[blue];
+                }
+            }
+        }
+#pragma unroll
+        for (int r = 0; r < EACH; r++)
+            if (line + r * STEP < stop)
+                lines[line + r * STEP - block][i] =
+                    image_byte(sums[r][0], axis.bits) | image_byte(sums[r][1], axis.bits) << 8 | image_byte(sums[r][2], axis.bits) << 16;
+    }
+}
+
 /* Writes what the picture covers of the tile at (x, y) into made. Every thread calls it. */
 RVIT_DEVICE void resize_tile(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, int x, int y, int width, int height,
-                             uint4 *stage, uint32_t (*lines)[PREPROCESS_TILE], uint32_t (*made)[PREPROCESS_TILE])
+                             uint32_t (*lines)[PREPROCESS_TILE], uint32_t (*made)[PREPROCESS_TILE])
 {
     const int x0 = max(x, e.left), x1 = min(x + width, e.right), y0 = max(y, e.top), y1 = min(y + height, e.bottom);
-    image_pixels from;
+    long long plane;
+    const uint8_t *memory = pixels_of(params, e, plane);
     image_axis across, down;
-    if (!pixels_of(params, e, from) || x0 >= x1 || y0 >= y1 ||
+    if (memory == nullptr || x0 >= x1 || y0 >= y1 ||
         !axis_of(params, e.x_axis, e.right - e.left, x0 - e.left, x1 - x0, e.width, e.x_bits, across) ||
         !axis_of(params, e.y_axis, e.bottom - e.top, y0 - e.top, y1 - y0, e.height, e.y_bits, down))
         return;
@@ -45,22 +170,12 @@ RVIT_DEVICE void resize_tile(const rvit_cu_preprocess_params &params, const rvit
     const image_taps last = taps_of(params, second, second.n - 1);
     const int begin = taps_of(params, second, 0).first, end = last.first + last.count;
     unsigned sums[3] = {1u << (second.bits - 1), 1u << (second.bits - 1), 1u << (second.bits - 1)};
-    const image_taps far = taps_of(params, first, first.n - 1);
-    const int column = taps_of(params, first, 0).first, columns = far.first + far.count - column, pitch = (columns + 3) / 4 * 4;
-    /* Wider inputs, and those of the vertical pass first, are read where they lie. */
-    const bool staged = !turned && columns >= 1 && columns <= PREPROCESS_COLUMNS;
-    const int step = staged ? min((int)PREPROCESS_LINES, PREPROCESS_STAGE / pitch) : (int)PREPROCESS_LINES;
-    for (int block = begin; block < end; block += step) {
-        const int stop = min(end, block + step);
-        if (staged) {
-            stage_block(e, from, column, columns, pitch, block, stop, stage);
-            block_sync();
-            sum_staged(params, first, column, columns, pitch, block, stop, stage, lines);
-        } else if (e.read == RVIT_IMAGE_READ_NV12) {
-            sum_block<true, 1>(params, e, from, first, block, stop, lines);
-        } else {
-            sum_block<false, 4>(params, e, from, first, block, stop, lines);
-        }
+    for (int block = begin; block < end; block += PREPROCESS_LINES) {
+        const int stop = min(end, block + (int)PREPROCESS_LINES);
+        if (e.read == RVIT_IMAGE_READ_NV12)
+            sum_block<true, 1>(params, e, memory, plane, first, block, stop, lines);
+        else
+            sum_block<false, 4>(params, e, memory, plane, first, block, stop, lines);
         block_sync();
         /* Looked up anew for each block, so that it takes no registers through the first pass. */
         const image_taps taps = taps_of(params, second, min(j, second.n - 1));
@@ -107,13 +222,10 @@ RVIT_DEVICE int image_row_start(const rvit_cu_preprocess_params &params, int ima
     return min(max(params.words[RVIT_IMAGE_ROW_STARTS + image], 0), params.rows);
 }
 
-/* The last image that begins at or before the row. Most batches have images of one length. */
+/* The last image that begins at or before the row. */
 RVIT_DEVICE int image_of_row(const rvit_cu_preprocess_params &params, int n_images, int row)
 {
     int low = 0, high = n_images - 1;
-    const int guess = min(row / max(image_row_start(params, 1), 1), high);
-    if (image_row_start(params, guess) <= row && (guess == high || row < image_row_start(params, guess + 1)))
-        return guess;
     while (low < high) {
         const int middle = low + (high - low + 1) / 2;
         if (image_row_start(params, middle) <= row)
@@ -156,7 +268,6 @@ RVIT_DEVICE void write_image_layout(const rvit_cu_preprocess_params &params, int
 
 template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess_params &params)
 {
-    RVIT_SHARED uint4 stage[PREPROCESS_STAGE / 4];
     RVIT_SHARED uint32_t lines[PREPROCESS_LINES][PREPROCESS_TILE];
     RVIT_SHARED uint32_t made[PREPROCESS_TILE][PREPROCESS_TILE];
     RVIT_SHARED rvit_image_entry e;
@@ -184,19 +295,18 @@ template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess
             const int left = (int)(number % e.grid_width) * patch + in_x, top = (int)(number / e.grid_width) * patch + in_y;
             const int across = min(patch - in_x, (int)PREPROCESS_TILE), down = min(patch - in_y, (int)PREPROCESS_TILE);
             const bool planar = e.read == RVIT_IMAGE_READ_F32 || e.read == RVIT_IMAGE_READ_F16;
-            image_pixels from;
-            const bool found = planar && pixels_of(params, e, from);
+            long long plane = 0;
+            const uint8_t *memory = planar ? pixels_of(params, e, plane) : nullptr;
             made[y][x] = e.fill;
             block_sync();
             if (!planar)
-                resize_tile(params, e, left, top, across, down, stage, lines, made);
+                resize_tile(params, e, left, top, across, down, lines, made);
             block_sync();
             const unsigned value = made[y][x];
             for (int c = 0; c < 3 && x < across && y < down; c++) {
                 const float *levels = reinterpret_cast<const float *>(params.words + RVIT_IMAGE_LEVELS + 256 * c);
                 store_1(out + (c * patch + in_y + y) * patch + in_x + x,
-                        planar ? load_planar(e, found ? from.memory : nullptr, from.plane, c, left + x, top + y)
-                               : levels[value >> 8 * c & 255u]);
+                        planar ? load_planar(e, memory, plane, c, left + x, top + y) : levels[value >> 8 * c & 255u]);
             }
         }
         block_sync();

@@ -262,7 +262,7 @@ static const struct option_row option_rows[] = {
     {"decoder", "NAME",
      "who decodes JPEGs: %s (libjpeg). nvjpeg: the GPU of --backend cuda, by the CUDA toolkit's library, of which version 12 or 13 must be "
      "in "
-     "the library path; faster, and colours differ a little. libjpeg decodes what it does not take",
+     "the library path; colours differ a little. libjpeg decodes what it does not take",
      OPTION_CHOICE(T, decoder, decoder, DECODER_LIBJPEG, DECODER_NVJPEG), .commands = RUNS},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
