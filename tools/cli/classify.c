@@ -202,6 +202,9 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
     self->inputs.reduces = options->fast_decode;
+    if (code == EXIT_OK)
+        code = engine_decoder(&self->engine, options);
+    self->inputs.nvjpeg = self->engine.nvjpeg;
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
     const bool is_endless = self->inputs.video && self->inputs.total == 0;
@@ -286,10 +289,10 @@ int run_classify(const struct options *options)
     classify_pictures_close(&self);
     for (int i = 0; i < CLASSIFY_SESSIONS; i++)
         rvit_session_destroy(self.sessions[i]);
+    inputs_close(&self.inputs);
     engine_close(&self.engine);
     labels_free(&self.labels);
     zero_shot_free(&self.texts);
-    inputs_close(&self.inputs);
     free(self.expected);
     free(self.images);
     free(self.positions);

@@ -53,10 +53,17 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     return EXIT_OK;
 }
 
+int engine_decoder(struct engine *self, const struct options *options)
+{
+    return options->decoder == DECODER_NVJPEG ? nvjpeg_open(self->device, &self->nvjpeg) : EXIT_OK;
+}
+
 void engine_close(struct engine *self)
 {
+    nvjpeg_close(self->nvjpeg);
     rvit_model_destroy(self->model);
     rvit_device_destroy(self->device);
+    self->nvjpeg = NULL;
     self->model = NULL;
     self->device = NULL;
 }

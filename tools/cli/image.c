@@ -339,11 +339,16 @@ bool image_decode(const void *data, size_t size, struct image *out, struct image
     return decode(data, size, (struct wanted){0}, out, error);
 }
 
+bool image_read_file(const char *path, char **out_data, size_t *out_size, struct image_error *error)
+{
+    return regular_file_read(path, MAX_FILE_SIZE, out_data, out_size, error->text, sizeof error->text) == REGULAR_FILE_READ;
+}
+
 static bool load(const char *path, struct wanted wanted, struct image *out, struct image_error *error)
 {
     char *data = NULL;
     size_t size = 0;
-    if (regular_file_read(path, MAX_FILE_SIZE, &data, &size, error->text, sizeof error->text) != REGULAR_FILE_READ)
+    if (!image_read_file(path, &data, &size, error))
         return false;
     const bool ok = decode(data, size, wanted, out, error);
     free(data);
@@ -353,6 +358,11 @@ static bool load(const char *path, struct wanted wanted, struct image *out, stru
 bool image_load(const char *path, struct image *out, struct image_error *error)
 {
     return load(path, (struct wanted){0}, out, error);
+}
+
+bool image_decode_to(const void *data, size_t size, const struct image_taker *taker, struct image_error *error)
+{
+    return decode(data, size, (struct wanted){.taker = taker}, NULL, error);
 }
 
 bool image_load_to(const char *path, const struct image_taker *taker, struct image_error *error)

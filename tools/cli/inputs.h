@@ -4,6 +4,7 @@
 #define RVIT_CLI_INPUTS_H
 
 #include "cli.h"
+#include "nvjpeg.h"
 #include "preprocess.h"
 #include "video.h"
 
@@ -21,6 +22,7 @@ struct inputs {
     const struct preprocess *recipe;
     const struct video *video; /* of the frames on standard input; NULL: there are files */
     bool reduces;              /* JPEGs far larger than what they are resized to are not decoded in full */
+    struct nvjpeg *nvjpeg;     /* decodes JPEGs; borrowed, set before inputs_start. NULL: libjpeg does */
     int32_t tiles;             /* pixels; 0: whole images */
     int64_t limit;             /* INT64_MAX: none */
     int64_t total;   /* number of images or tiles according to the headers, at most the limit; of frames the limit, or 0: unknown */

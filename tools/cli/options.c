@@ -149,6 +149,11 @@ static const char *filter(int value)
     return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
 }
 
+static const char *decoder(int value)
+{
+    return value == DECODER_NVJPEG ? "nvjpeg" : "libjpeg";
+}
+
 /* The name of a shape, by its number of attention heads. */
 static const char *shape(int value)
 {
@@ -254,6 +259,11 @@ static const struct option_row option_rows[] = {
      "times "
      "the size that they are resized to: faster, and colours differ by about 1 of 255 in the mean",
      OPTION_FLAG(T, fast_decode), .commands = CLASSIFY},
+    {"decoder", "NAME",
+     "who decodes JPEGs: %s (libjpeg). nvjpeg: the GPU of --backend cuda, by the CUDA toolkit's library, of which version 12 or 13 must be "
+     "in "
+     "the library path; colours differ a little. libjpeg decodes what it does not take",
+     OPTION_CHOICE(T, decoder, decoder, DECODER_LIBJPEG, DECODER_NVJPEG), .commands = RUNS},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
     {"size", "WxH", "of the frames on standard input, as 640x480", OPTION_TEXT(T, video_size), .commands = CLASSIFY, .given = GIVEN_VIDEO},
@@ -347,6 +357,10 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--timings is of pictures that the device prepares: it excludes --prepare host");
     else if (options->text_tensor && !options->text_embeddings)
         complain(NULL, "--text-tensor needs --text-embeddings");
+    else if (options->decoder == DECODER_NVJPEG && options->fast_decode)
+        complain(NULL, "--fast-decode is of libjpeg: it excludes --decoder nvjpeg");
+    else if (options->decoder == DECODER_NVJPEG && command == VERIFY && !options->images)
+        complain(NULL, "--decoder needs --images");
     else if (options->tiles && command == VERIFY && !options->images)
         complain(NULL, "--tiles needs --images");
     else if (options->reference &&
@@ -378,8 +392,8 @@ static bool check_video(struct options *options)
         complain(NULL, "--size: %s", error.text);
     else if (options->given & GIVEN_YUV && options->video.format != VIDEO_NV12 && options->video.format != VIDEO_YUV420P)
         complain(NULL, "--matrix and --range are of nv12 and yuv420p, not of %s", video_format_name(options->video.format));
-    else if (options->tiles || options->expect || options->timings)
-        complain(NULL, "frames on standard input (-) exclude --tiles, --expect and --timings");
+    else if (options->tiles || options->expect || options->timings || options->decoder == DECODER_NVJPEG)
+        complain(NULL, "frames on standard input (-) exclude --tiles, --expect, --timings and --decoder");
     else
         return true;
     return false;

@@ -36,6 +36,7 @@ struct picture_queue {
 struct picture_job {
     struct picture_queue *queue;
     int64_t number;
+    struct nvjpeg_decoder *decoder; /* the thread's, of inputs->nvjpeg; else NULL */
     struct input_work work;
     struct picture_item *item; /* its place; NULL: it has none yet */
     struct picture_batch *batch;
@@ -241,6 +242,7 @@ static bool load(struct picture_job *job, struct image *out_first)
     }
     const bool ok = job->work.frame   ? load_frame(job)
                     : inputs->reduces ? load_reduced(job)
+                    : inputs->nvjpeg  ? nvjpeg_load_to(inputs->nvjpeg, job->decoder, job->work.input.path, &taker, error)
                                       : image_load_to(job->work.input.path, &taker, error);
     if (!ok)
         return false;
@@ -260,10 +262,10 @@ static bool load(struct picture_job *job, struct image *out_first)
     return copy_view((struct image_view){job->item->image.data, stride, job->item->width, job->item->height}, out_first);
 }
 
-static bool take_work(struct picture_queue *self, struct picture_job *out)
+static bool take_work(struct picture_queue *self, struct nvjpeg_decoder *decoder, struct picture_job *out)
 {
     bool any = false;
-    *out = (struct picture_job){.queue = self};
+    *out = (struct picture_job){.queue = self, .decoder = decoder};
     pthread_mutex_lock(&self->source_lock);
     pthread_mutex_lock(&self->lock);
     while (!self->stops && !self->overlaps && !self->waited_for)
@@ -271,7 +273,7 @@ static bool take_work(struct picture_queue *self, struct picture_job *out)
     const bool stops = self->stops;
     pthread_mutex_unlock(&self->lock);
     if (!stops)
-        any = input_source_next(&self->source, &out->work);
+        any = input_source_next(&self->source, decoder, &out->work);
     pthread_mutex_lock(&self->lock);
     if (any) {
         out->number = self->n_taken++;
@@ -287,8 +289,9 @@ static bool take_work(struct picture_queue *self, struct picture_job *out)
 static void *work(void *argument)
 {
     struct picture_queue *self = argument;
+    struct nvjpeg_decoder *decoder = self->inputs->nvjpeg ? nvjpeg_decoder_create(self->inputs->nvjpeg) : NULL;
     struct picture_job job;
-    while (take_work(self, &job)) {
+    while (take_work(self, decoder, &job)) {
         struct image picture = {0};
         pthread_mutex_lock(&self->lock);
         const bool is_first = self->keeps_first && job.number < self->first_number;
@@ -314,6 +317,7 @@ static void *work(void *argument)
         pthread_mutex_unlock(&self->lock);
         image_free(&picture);
     }
+    nvjpeg_decoder_destroy(decoder);
     return NULL;
 }
 

@@ -252,6 +252,15 @@ void report_add(struct report *self, const struct inputs *inputs, const struct r
     }
 }
 
+static json_t *json_decoder(struct nvjpeg *nvjpeg)
+{
+    const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "library", nvjpeg_name(nvjpeg), "engines",
+                     (json_int_t)counts.pictures[NVJPEG_BY_ENGINE], "kernels", (json_int_t)counts.pictures[NVJPEG_BY_KERNELS], "others",
+                     (json_int_t)counts.pictures[NVJPEG_BY_OTHERS], "failures", (json_int_t)counts.n_failures, "first_failure",
+                     counts.n_failures ? json_text(counts.first_failure) : json_null());
+}
+
 static double elapsed_of(const struct report *self)
 {
     return self->elapsed > 0 ? self->elapsed : now() - self->start;
@@ -266,6 +275,8 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
                                json_number(self->seconds), "images_per_second",
                                self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
                                json_number(elapsed_of(self)), "exit_code", code);
+    if (inputs->nvjpeg)
+        json_object_set_new(object, "decoder", json_decoder(inputs->nvjpeg));
     if (self->decoded_per_second > 0)
         json_object_set_new(object, "timings",
                             json_pack("{s:f, s:f, s:f}", "decoding", self->decoded_per_second, "everything",
@@ -288,7 +299,17 @@ void report_flush(const struct report *self)
         fflush(stdout);
 }
 
-static void print_epilogue(const struct report *self)
+static void print_decoder(struct nvjpeg *nvjpeg)
+{
+    const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
+    const long long engines = counts.pictures[NVJPEG_BY_ENGINE], kernels = counts.pictures[NVJPEG_BY_KERNELS];
+    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; libjpeg and libpng: %lld\n", nvjpeg_name(nvjpeg),
+           engines + kernels, engines + kernels == 1 ? "" : "s", engines, (long long)counts.pictures[NVJPEG_BY_OTHERS]);
+    if (counts.n_failures > 0)
+        printf("             nvJPEG failed on %lld of these, first with \"%s\"\n", (long long)counts.n_failures, counts.first_failure);
+}
+
+static void print_epilogue(const struct report *self, const struct inputs *inputs)
 {
     const double n = (double)self->n_images;
     if (!self->options->quiet)
@@ -310,6 +331,8 @@ static void print_epilogue(const struct report *self)
     if (self->decoded_per_second > 0)
         printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);
+    if (inputs->nvjpeg)
+        print_decoder(inputs->nvjpeg);
     if (self->has_overlay)
         print_line("overlay      ", self->options->overlay);
     if (self->has_features)
@@ -325,6 +348,6 @@ void report_end(struct report *self, const struct inputs *inputs, int code)
     } else if (self->options->json) {
         print_json_epilogue(self, inputs, code);
     } else if (self->n_images) {
-        print_epilogue(self);
+        print_epilogue(self, inputs);
     }
 }
