@@ -67,7 +67,7 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
 {
     const rvit_model_info *info = &model->info;
     const int32_t outputs = desc->outputs;
-    if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_RECEIVED_ATTENTION)
+    if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_DEEPSTACK)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)outputs);
     if ((outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(info))
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
@@ -85,6 +85,10 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
             "its projection nor a SigLIP with its attention pooling");
     if ((outputs & RVIT_OUTPUT_NORMALIZED) && !(outputs & RVIT_OUTPUT_PROJECTED))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs has RVIT_OUTPUT_NORMALIZED without RVIT_OUTPUT_PROJECTED");
+    if ((outputs & RVIT_OUTPUT_MERGED) && info->merge == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows, but the model merges none");
+    if ((outputs & RVIT_OUTPUT_DEEPSTACK) && info->n_deepstack == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows of blocks, but the model merges those of none");
     if (outputs & RVIT_OUTPUT_BLOCK_FEATURES)
         RVIT_TRY(check_block(model, "features_block", desc->features_block));
     return outputs & RVIT_OUTPUT_RECEIVED_ATTENTION ? check_block(model, "received_block", desc->received_block) : RVIT_OK;
@@ -387,7 +391,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     RVIT_TRY(rvit_args_copy(&args, sizeof args, given, "run args"));
     const rvit_session_plan *plan = session->plan;
     const rvit_session_desc *desc = &plan->desc;
-    const int masked = plan->schedule.n_stages > 0 && plan->schedule.select == RVIT_SELECT_MASK;
+    const int masked = rvit_prune_takes_mask(&plan->schedule);
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
     const int hands_over = masked || desc->native || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
     if (session->pending && hands_over)

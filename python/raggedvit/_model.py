@@ -94,6 +94,13 @@ class Result(Generic[ArrayT]):
     #: block_stage.
     received_attention: ArrayT | None = None
     received_stage: int | None = None
+    #: float32 [squares, info.merged_dim], if asked for: what becomes of each square of info.merge * info.merge patches, image after image, the
+    #: squares of an image line after line.
+    merged: ArrayT | None = None
+    #: info.n_deepstack of the same, if asked for: of the rows that earlier blocks leave. deepstack_stages: for each the stage whose
+    #: cu_seqlens and kept its rows have; -1: those of all tokens.
+    deepstack: list[ArrayT] | None = None
+    deepstack_stages: list[int] | None = None
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         logits: Any = self.logits
@@ -283,34 +290,35 @@ class Model:
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: Literal[False] = False) -> Forward: ...
 
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> Native: ...
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Native: ...
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> Any:
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Any:
         """forward with its policy settled: a function of images.
 
         native: a function of (patches, grids) in its place, for images of grids of their own in one batch: see Native. max_images: how many
         there are at most; max_len: tokens of an image, prefix tokens among them (None: info.tokens); max_tokens: of all images of a batch
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
-        as in classify.
+        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
-        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention,
+                             merged, deepstack)
         if _checks.flag("native", native):
             return Native(self, prune, outputs, max_images, max_tokens, max_len)
         if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
@@ -334,16 +342,16 @@ class Model:
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> TensorT: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> TensorT: ...
 
     @overload
     def forward(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> NDArray[np.float32]: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> NDArray[np.float32]: ...
 
     def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> Any:
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> Any:
         """Logits of a batch, float32 [B, n_classes]: an array for an array, a tensor for a PyTorch tensor, on its device.
 
         images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
@@ -352,15 +360,15 @@ class Model:
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
         caller's must outlive the model. The forward cannot be captured into another CUDA graph.
         """
-        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         try:
             forward = self._forwards.get(key)
         except TypeError:  # a list of blocks
             return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
-                                seed=seed, alpha=alpha, object_block=object_block)(images)
+                                seed=seed, alpha=alpha, object_block=object_block, tau=tau)(images)
         if forward is None:
             # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
-            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block))
+            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau))
             if len(self._forwards) >= 64:
                 self._forwards.clear()
             self._forwards[key] = forward
@@ -371,7 +379,7 @@ class Model:
     @overload
     def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[TensorT]: ...
@@ -379,14 +387,14 @@ class Model:
     @overload
     def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[NDArray[np.float32]]: ...
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[Any]:
@@ -399,7 +407,7 @@ class Model:
         and what it does not do the host does. With recipe.max_patches (NaFlex) each picture keeps its own shape. One that cannot be prepared
         is named. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
-        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block: its parameters; None is its default. mask: for policy "mask",
+        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
         features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
@@ -411,7 +419,7 @@ class Model:
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
         checkpoint has no weights for, and for an output that the model does not have.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
@@ -584,6 +592,16 @@ class Model:
             result.block_stage, result.block_features = laid_out(lib.rvit_session_block_features, self.info.dim)
         if outputs.received_attention is not None:
             result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
+        if outputs.merged:
+            shape = (rows(stages - 1) // self.info.merge**2, self.info.merged_dim)
+            result.merged = copied(lib.rvit_session_merged(session), shape, np.float32)
+        if outputs.deepstack:
+            result.deepstack, result.deepstack_stages = [], []
+            for k in range(self.info.n_deepstack):
+                stage = ctypes.c_int32(-1)
+                address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
+                result.deepstack_stages.append(stage.value)
+                result.deepstack.append(copied(address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim), np.float32))
         return result
 
 

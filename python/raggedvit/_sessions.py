@@ -33,24 +33,25 @@ class Prune(NamedTuple):
     seed: int | None = None
     alpha: float | None = None
     object_block: int | None = None
+    tau: float | None = None
 
     @classmethod
     def of(cls, policy: Any = "none", keep: Any = None, blocks: Any = None, threshold: Any = None, mass: Any = None, n_samples: Any = None,
-           merges: Any = None, seed: Any = None, alpha: Any = None, object_block: Any = None) -> Prune:
+           merges: Any = None, seed: Any = None, alpha: Any = None, object_block: Any = None, tau: Any = None) -> Prune:
         """The same, checked. A negative parameter would stand for its default."""
         optional, integer, number = _checks.optional, _checks.integer, _checks.number
         return cls(_checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
                    optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
                    optional(integer, "n_samples", n_samples, 0, _checks.INT32_MAX), optional(integer, "merges", merges, 0, _checks.INT32_MAX),
                    optional(integer, "seed", seed, 0, _checks.UINT64_MAX), optional(number, "alpha", alpha, 0.0),
-                   optional(integer, "object_block", object_block, 0, _checks.INT32_MAX))
+                   optional(integer, "object_block", object_block, 0, _checks.INT32_MAX), optional(number, "tau", tau, 0.0))
 
     def fill(self, lib: Library, desc: Any) -> None:
         """Stores them in a rvit_prune_desc."""
         kind = ctypes.c_int()
         lib.rvit_prune_from_name(self.policy.encode(), ctypes.byref(kind))
         desc.type = kind.value
-        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block"):
+        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau"):
             value = getattr(self, name)
             if value is not None:
                 setattr(desc, name, value)

@@ -55,7 +55,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->max_images = (1 << 20) + 1;
         return 1;
     case 253:
-        desc->outputs = 128;
+        desc->outputs = 512;
         return 1;
     case 252:
         desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_HIPRUNE + 1);
