@@ -260,9 +260,8 @@ static const struct option_row option_rows[] = {
      "the size that they are resized to: faster, and colours differ by about 1 of 255 in the mean",
      OPTION_FLAG(T, fast_decode), .commands = CLASSIFY},
     {"decoder", "NAME",
-     "who decodes JPEGs: %s (libjpeg). nvjpeg: the GPU of --backend cuda, by the CUDA toolkit's library, of which version 12 or 13 must be "
-     "in "
-     "the library path; colours differ a little. libjpeg decodes what it does not take",
+     "who decodes JPEGs: %s (libjpeg). nvjpeg: the GPU of --backend cuda, by the CUDA toolkit's library, of which version 12.1 or "
+     "later must be in the library path; colours differ a little. libjpeg decodes what it does not take",
      OPTION_CHOICE(T, decoder, decoder, DECODER_LIBJPEG, DECODER_NVJPEG), .commands = RUNS},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
