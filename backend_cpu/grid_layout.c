@@ -1,16 +1,46 @@
 /* Grid layout: the rows of each image, from its grid. */
 #include "backend_cpu/cpu.h"
 
+/* Sides of an image: in patches, and in units. */
 typedef struct grid {
-    int64_t height, width;
+    int64_t height, width, unit_height, unit_width;
 } grid;
 
 /* Of image i, whatever the array holds. */
 static grid grid_of(const rvit_grid_layout_args *a, const int32_t *grids, int64_t i)
 {
-    const int64_t height = rvit_cpu_clamp(grids[2 * i], 0, RVIT_CPU_MAX_SIDE),
-                  width = rvit_cpu_clamp(grids[2 * i + 1], 0, RVIT_CPU_MAX_SIDE);
-    return (grid){height - height % a->merge, width - width % a->merge};
+    const int64_t height = rvit_cpu_clamp(grids[2 * i], 0, RVIT_CPU_MAX_SIDE) / a->merge,
+                  width = rvit_cpu_clamp(grids[2 * i + 1], 0, RVIT_CPU_MAX_SIDE) / a->merge;
+    return (grid){height * a->merge, width * a->merge, height, width};
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The line and the column of a unit of an image, by its number among the rows. */
+static void place_of_unit(const rvit_grid_layout_args *a, grid g, int64_t unit, int64_t *y, int64_t *x)
+{
+    const int64_t w = a->window;
+    *y = unit / g.unit_width;
+    *x = unit % g.unit_width;
+    if (w == 0)
+        return;
+    const int64_t top = unit / (w * g.unit_width) * w, lines = least(w, g.unit_height - top), in_band = unit - top * g.unit_width;
+    const int64_t left = in_band / (lines * w) * w, columns = least(w, g.unit_width - left), inner = in_band - left * lines;
+    *y = top + inner / columns;
+    *x = left + inner % columns;
+}
+
+/* The reverse. */
+static int64_t unit_at(const rvit_grid_layout_args *a, grid g, int64_t y, int64_t x)
+{
+    const int64_t w = a->window;
+    if (w == 0)
+        return y * g.unit_width + x;
+    const int64_t top = y / w * w, left = x / w * w, lines = least(w, g.unit_height - top), columns = least(w, g.unit_width - left);
+    return top * g.unit_width + left * lines + (y - top) * columns + x - left;
 }
 
 static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, int64_t patch_row, int64_t begin, int64_t end, int32_t *cells)
@@ -19,28 +49,55 @@ static void fill_cells(const rvit_grid_layout_args *a, grid g, int64_t image, in
     for (int64_t row = begin; row < end; row++) {
         const int64_t patch = row - begin - a->n_prefix;
         int32_t *cell = cells + 4 * row;
-        cell[0] = (int32_t)(patch < 0 ? -1 - (row - begin) : patch_row + patch);
+        cell[0] = (int32_t)(-1 - (row - begin));
         cell[1] = (int32_t)image;
         cell[2] = 0;
         cell[3] = (int32_t)(g.height << 16 | g.width);
-        if (patch >= 0) {
-            const int64_t block = patch / (m * m), inner = patch % (m * m), blocks = g.width / m;
-            cell[2] = (int32_t)((block / blocks * m + inner / m) << 16 | (block % blocks * m + inner % m));
-        }
+        if (patch < 0)
+            continue;
+        const int64_t inner = patch % (m * m);
+        int64_t unit_y, unit_x;
+        place_of_unit(a, g, patch / (m * m), &unit_y, &unit_x);
+        const int64_t y = unit_y * m + inner / m, x = unit_x * m + inner % m;
+        const int64_t in_image = a->patch_merge == 1 ? y * g.width + x : (unit_y * g.unit_width + unit_x) * m * m + inner;
+        cell[0] = (int32_t)(patch_row + in_image);
+        cell[2] = (int32_t)(y << 16 | x);
     }
+}
+
+/* Of an image whose units are begin .. end - 1 of the batch. */
+static void fill_unit_rows(const rvit_grid_layout_args *a, grid g, int64_t begin, int64_t end, int32_t *unit_rows)
+{
+    for (int64_t i = begin; i < end; i++)
+        unit_rows[i] = (int32_t)least(begin + unit_at(a, g, (i - begin) / g.unit_width, (i - begin) % g.unit_width), end - 1);
+}
+
+/* Of an image whose windows begin with number `window`, and whose rows are begin .. end - 1; returns the number of its windows. */
+static int64_t fill_windows(const rvit_grid_layout_args *a, grid g, int64_t window, int64_t begin, int64_t end, int32_t *window_cu_seqlens)
+{
+    const int64_t w = a->window, down = (g.unit_height + w - 1) / w, across = (g.unit_width + w - 1) / w, n = down * across;
+    for (int64_t i = 0; i < n && window + i <= a->max_windows; i++) {
+        const int64_t unit = unit_at(a, g, i / across * w, i % across * w);
+        window_cu_seqlens[window + i] = (int32_t)least(begin + unit * a->merge * a->merge, end);
+    }
+    return n;
 }
 
 void rvit_cpu_grid_layout(rvit_cpu_device *device, const rvit_grid_layout_args *a)
 {
     (void)device;
     const int32_t *live = rvit_cpu_at(a->live_images), *grids = rvit_cpu_at(a->grids);
-    const int64_t n_images = live == NULL ? a->n_images : rvit_cpu_clamp(*live, 0, a->n_images);
+    const int64_t n_images = live == NULL ? a->n_images : rvit_cpu_clamp(*live, 0, a->n_images), area = (int64_t)a->merge * a->merge;
     int32_t *cu_seqlens = rvit_cpu_at(a->cu_seqlens), *patch_cu_seqlens = rvit_cpu_at(a->patch_cu_seqlens), *cells = rvit_cpu_at(a->cells);
-    int64_t row = 0, patch_row = 0;
+    int32_t *unit_cu_seqlens = rvit_cpu_at(a->unit_cu_seqlens), *window_cu_seqlens = rvit_cpu_at(a->window_cu_seqlens),
+            *unit_rows = rvit_cpu_at(a->unit_rows);
+    int64_t row = 0, patch_row = 0, window = 0;
     for (int64_t i = 0; i <= a->n_images; i++) {
         cu_seqlens[i] = (int32_t)row;
         if (patch_cu_seqlens != NULL)
             patch_cu_seqlens[i] = (int32_t)patch_row;
+        if (unit_cu_seqlens != NULL)
+            unit_cu_seqlens[i] = (int32_t)(row / area);
         if (i >= n_images)
             continue;
         const grid g = grid_of(a, grids, i);
@@ -48,7 +105,13 @@ void rvit_cpu_grid_layout(rvit_cpu_device *device, const rvit_grid_layout_args *
         const int64_t end = rvit_cpu_clamp(row + rvit_cpu_clamp(tokens, 0, a->max_len), 0, a->rows);
         if (cells != NULL)
             fill_cells(a, g, i, patch_row, row, end, cells);
+        if (unit_rows != NULL)
+            fill_unit_rows(a, g, row / area, end / area, unit_rows);
+        if (window_cu_seqlens != NULL)
+            window += fill_windows(a, g, window, row, end, window_cu_seqlens);
         row = end;
         patch_row = rvit_cpu_clamp(patch_row + patches, 0, a->patch_rows);
     }
+    for (; window_cu_seqlens != NULL && window <= a->max_windows; window++)
+        window_cu_seqlens[window] = (int32_t)row;
 }

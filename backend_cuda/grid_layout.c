@@ -12,6 +12,9 @@ rvit_status rvit_cu_grid_layout(rvit_cu_queue *queue, const rvit_grid_layout_arg
         .cu_seqlens = rvit_cu_at(args->cu_seqlens),
         .patch_cu_seqlens = rvit_cu_at(args->patch_cu_seqlens),
         .cells = rvit_cu_at(args->cells),
+        .unit_cu_seqlens = rvit_cu_at(args->unit_cu_seqlens),
+        .window_cu_seqlens = rvit_cu_at(args->window_cu_seqlens),
+        .unit_rows = rvit_cu_at(args->unit_rows),
         .n_images = args->n_images,
         .n_prefix = args->n_prefix,
         .max_len = args->max_len,
@@ -19,6 +22,9 @@ rvit_status rvit_cu_grid_layout(rvit_cu_queue *queue, const rvit_grid_layout_arg
         .rows = (int32_t)args->rows,
         .patch_rows = (int32_t)args->patch_rows,
         .per_cta = (int32_t)per_cta,
+        .line_by_line = args->patch_merge == 1,
+        .window = args->window,
+        .max_windows = args->max_windows,
     };
     return rvit_cu_launch(queue, RVIT_CU_grid_layout, ctas, RVIT_CU_GRID_THREADS, 0, &params);
 }

@@ -58,10 +58,24 @@ typedef struct rvit_cu_preprocess_params {
 typedef struct rvit_cu_grid_layout_params {
     const int32_t *grids, *live_images; /* live_images or NULL */
     int32_t *cu_seqlens;
-    int32_t *patch_cu_seqlens, *cells; /* or NULL */
+    int32_t *patch_cu_seqlens, *cells;                        /* or NULL */
+    int32_t *unit_cu_seqlens, *window_cu_seqlens, *unit_rows; /* or NULL */
     int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, per_cta;
-    int32_t unused;
+    int32_t line_by_line; /* 1: the patch rows are, whatever merge */
+    int32_t window, max_windows;
 } rvit_cu_grid_layout_params;
+
+/* A CTA takes every parts-th of an image's cells; with sources parts is 1, and it takes them all, diagonal by diagonal. */
+typedef struct rvit_cu_pixelprune_params {
+    const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows: or NULL */
+    const float *pixels;
+    uint8_t *keep;
+    int32_t *sources; /* or NULL: cells are predicted from pixels themselves */
+    int64_t stride;
+    float limits[4];
+    int32_t n_images, n_prefix, max_len, merge, rows, patch_rows, columns, channels, interleaved, patch_merge, parts;
+    int32_t unused;
+} rvit_cu_pixelprune_params;
 
 /* The numbers of rvit_resample; any other is bilinear. */
 #define RVIT_CU_BICUBIC 1
@@ -272,8 +286,17 @@ typedef struct rvit_cu_select_params {
     uint32_t mass; /* 2^32 times it; all_mass: it is 1 */
     int32_t all_mass, fuse_dtype, fuse_dim, anchor_columns;
     float threshold, factor; /* factor: 1 / n_heads */
-    int32_t unused;
+    int32_t unit;            /* rows that share the mean of their scores */
 } rvit_cu_select_params;
+
+typedef struct rvit_cu_regroup_params {
+    const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows;
+    const int32_t *window_cu_seqlens, *unit_rows; /* or NULL */
+    const uint8_t *keep;
+    int32_t *unit_cu_seqlens, *out_window_cu_seqlens, *out_unit_rows;
+    int32_t n_images, n_windows, max_len, unit, rows;
+    int32_t unused;
+} rvit_cu_regroup_params;
 
 typedef struct rvit_cu_mean_params {
     void *x;

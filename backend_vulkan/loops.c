@@ -59,7 +59,11 @@ static double score_loops(const rvit_select_args *a, double len)
         return 0.0;
     case RVIT_SCORE_CLS_ATTENTION:
     case RVIT_SCORE_POSITION:
-        return steps(len, THREADS) * (1.0 + a->n_heads);
+        return steps(len, THREADS) * (1.0 + (1.0 + a->n_heads) * a->unit);
+    case RVIT_SCORE_L2:
+        if (a->unit > 1)
+            return steps(len / a->unit + 1.0, THREADS / 8.0) * (1.0 + 2.0 * a->unit + a->unit * (steps(a->dim / 4, 96.0) + 5.0));
+        /* fall through */
     default:
         return steps(len, THREADS / 8.0) * (1.0 + steps(a->dim / 4, 96.0) + 5.0 + a->n_heads);
     }
@@ -158,7 +162,20 @@ static double grid_layout_loops(const rvit_grid_layout_args *a)
 {
     const double per_group = floor(a->n_images / (double)RVIT_GRID_LAYOUT_MOST_GROUPS) + 1.0;
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), cells = a->cells.buffer != NULL ? steps(len, THREADS) : 0.0;
-    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells);
+    const double units = a->unit_rows.buffer != NULL ? steps(len / (a->merge * a->merge), THREADS) : 0.0;
+    const double windows = a->window_cu_seqlens.buffer != NULL ? steps(a->max_windows + 1.0, THREADS) : 0.0;
+    return steps(a->n_images, THREADS) + 9.0 + per_group * (1.0 + cells + units + windows);
+}
+
+static double pixelprune_loops(const rvit_pixelprune_args *a)
+{
+    const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows), area = a->merge * (double)a->merge;
+    const double teams = THREADS / RVIT_PIXELPRUNE_TEAM, cells = ceil(len / area);
+    const double cell = 1.0 + area * (1.0 + steps(a->columns / 4, RVIT_PIXELPRUNE_TEAM)), prefix = steps(a->n_prefix, THREADS);
+    if (!rvit_pixelprune_reconstructs(a))
+        return prefix + (RVIT_PIXELPRUNE_TURNS + 1.0) * cell;
+    /* A line of patches has as many diagonals as cells. */
+    return prefix + 2.0 * cells + (cells + steps(cells, teams)) * cell;
 }
 
 static double pool_loops(const rvit_vk_device *device, const rvit_pool_args *a)
@@ -197,6 +214,8 @@ const char *rvit_vk_loops_fit(const rvit_vk_device *device, const rvit_op *op)
         n = grid_layout_loops(&op->grid_layout);
     else if (op->type == RVIT_OP_EMBED)
         n = embed_loops(&op->embed);
+    else if (op->type == RVIT_OP_PIXELPRUNE)
+        n = pixelprune_loops(&op->pixelprune);
     else if (op->type == RVIT_OP_POOL)
         n = pool_loops(device, &op->pool);
     else if (op->type == RVIT_OP_PROBE)

@@ -77,6 +77,8 @@ static int grid_fits(const rvit_vk_device *device, const rvit_op *op)
         groups = (double)op->probe.n_images * op->probe.n_heads;
     } else if (op->type == RVIT_OP_PREPROCESS) {
         groups = (double)rvit_vk_preprocess_groups(&op->preprocess);
+    } else if (op->type == RVIT_OP_PIXELPRUNE) {
+        groups = (double)op->pixelprune.n_images * (double)rvit_vk_pixelprune_parts(&op->pixelprune);
     } else if (op->type == RVIT_OP_POOL) {
         groups = (double)op->pool.n_images * (op->pool.dim / 4 / RVIT_POOL_PLAIN_COLUMNS + 1);
     }

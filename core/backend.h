@@ -26,6 +26,7 @@ struct rvit_device {
     atomic_llong working_size;       /* current bytes of device memory in streams and programs; counted by the backend */
     int32_t debug_checks;
     int32_t takes_ops; /* set by the backend: programs may hold ops with by_launch */
+    int32_t transfers; /* set by the backend: copies from mapped memory that are enqueued run beside the kernels of other streams */
 };
 
 struct rvit_buffer {

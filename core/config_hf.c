@@ -39,6 +39,13 @@ static const model_type types[] = {
      RVIT_RESAMPLE_DEFAULT},
     {"aimv2_vision_model", "aimv2", 1024, 2816, 24, 8, 224, 14, RVIT_ACTIVATION_SILU, 1e-5, RVIT_POOLING_MAP, RVIT_POSITION_TABLE, 1,
      RVIT_RESAMPLE_BICUBIC},
+    /* The class of the first says 3584 columns; no published tower has them. */
+    {"qwen2_5_vl_vision", "qwen2_5_vl", 0, 3420, 32, 16, 0, 14, RVIT_ACTIVATION_SILU, 1e-6, RVIT_POOLING_NONE, RVIT_POSITION_ROPE, 1,
+     RVIT_RESAMPLE_DEFAULT},
+    {"qwen3_vl_vision", "qwen3_vl", 1152, 4304, 27, 16, 0, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_NONE, RVIT_POSITION_BOTH, 0,
+     RVIT_RESAMPLE_ALIGN_CORNERS},
+    {"qwen3_vl_moe_vision", "qwen3_vl_moe", 1152, 4304, 27, 16, 0, 16, RVIT_ACTIVATION_GELU_TANH, 1e-6, RVIT_POOLING_NONE,
+     RVIT_POSITION_BOTH, 0, RVIT_RESAMPLE_ALIGN_CORNERS},
 };
 
 static const model_type *find_type(const char *name, int outer)
@@ -76,18 +83,21 @@ static void set_defaults(const rvit_config_reader *r, const model_type *type)
     set_default(r, RVIT_FACT_POOLING, type->pooling, where);
     rvit_facts_set(r->facts, RVIT_FACT_POSITION, type->position, where);
     rvit_facts_set(r->facts, RVIT_FACT_RMS_NORM, type->rms_norm, where);
-    rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0, where);
+    rvit_facts_set(r->facts, RVIT_FACT_GATED, strcmp(type->name, "aimv2_vision_model") == 0 || strcmp(type->name, "qwen2_5_vl_vision") == 0,
+                   where);
     rvit_facts_set(r->facts, RVIT_FACT_PATCH_NORM, strcmp(type->name, "aimv2_vision_model") == 0, where);
-    rvit_facts_set(r->facts, RVIT_FACT_CLS, type->pooling != RVIT_POOLING_MAP, where);
+    rvit_facts_set(r->facts, RVIT_FACT_CLS, type->pooling != RVIT_POOLING_MAP && type->pooling != RVIT_POOLING_NONE, where);
     rvit_facts_set(r->facts, RVIT_FACT_BLOCK, RVIT_BLOCK_PRE_NORM, where);
     rvit_facts_set(r->facts, RVIT_FACT_ROWS, strcmp(type->name, "siglip2_vision_model") == 0, where);
 }
 
-/* DINOv3's are rotated so; rope_theta alone is the file's. */
+/* DINOv3's are rotated so; rope_theta alone is the file's. Qwen's have fields of their own. */
 static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
 {
     static const double none[2];
     char where[RVIT_FACT_WHERE];
+    if (rvit_config_is_qwen(type->name))
+        return rvit_config_qwen(r, vision, type->name);
     if (type->position != RVIT_POSITION_ROPE)
         return RVIT_OK;
     RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
@@ -101,21 +111,23 @@ static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *v
     return RVIT_OK;
 }
 
-/* SigLIP2's tells the patches of the position table, which is a square, in place of an image size. */
+/* SigLIP2's and Qwen3-VL's tell the patches of the position table, which is a square, in place of an image size. */
 static rvit_status read_num_patches(const rvit_config_reader *r, const rvit_json *vision, const model_type *type)
 {
     char where[RVIT_FACT_WHERE];
-    int64_t n = 256, edge = 1;
-    if (strcmp(type->name, "siglip2_vision_model") != 0)
+    const int siglip = strcmp(type->name, "siglip2_vision_model") == 0, qwen = type->resample == RVIT_RESAMPLE_ALIGN_CORNERS;
+    const char *field = siglip ? "num_patches" : "num_position_embeddings";
+    int64_t n = siglip ? 256 : 2304, edge = 1;
+    if (!siglip && !qwen)
         return RVIT_OK;
-    RVIT_TRY(rvit_config_integer(r, vision, "num_patches", 1, 1 << 20, &n));
+    RVIT_TRY(rvit_config_integer(r, vision, field, 1, 1 << 20, &n));
     while (edge < 1 << 12 && edge * edge < n)
         edge++;
     if (edge * edge != n)
-        return rvit_fail(RVIT_BAD_FILE, "%s: %snum_patches is %d, expected a square", r->path, r->section, (int)n);
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is %d, expected a square", r->path, r->section, field, (int)n);
     const double patch = r->facts->of[RVIT_FACT_PATCH].given ? r->facts->of[RVIT_FACT_PATCH].value[0] : type->patch;
     const double size[2] = {(double)edge * patch, (double)edge * patch};
-    rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where_default(r, vision, "num_patches", where));
+    rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, size, 2, rvit_config_where_default(r, vision, field, where));
     return RVIT_OK;
 }
 
@@ -139,6 +151,8 @@ static rvit_status read_common(const rvit_config_reader *r, const rvit_json *vis
         RVIT_TRY(rvit_config_integer_fact(r, vision, integers[i].key, integers[i].fact));
     }
     RVIT_TRY(read_num_patches(r, vision, type));
+    if (rvit_config_is_qwen(type->name))
+        return RVIT_OK; /* which have neither */
     RVIT_TRY(rvit_config_size_fact(r, vision, "image_size", RVIT_FACT_IMAGE));
     return rvit_config_number_fact(r, vision, type->rms_norm ? "rms_norm_eps" : "layer_norm_eps", RVIT_FACT_EPS);
 }
@@ -206,6 +220,8 @@ rvit_status rvit_config_hf(const rvit_config_reader *reader, const rvit_json *ro
         RVIT_TRY(rvit_config_string(&r, vision, "model_type", &own));
         if (own != NULL && type == NULL)
             type = find_type(own, 0);
+        if (own != NULL && type == NULL)
+            type = find_type(own, 1); /* older files name both alike */
     } else {
         vision = root;
         if (type == NULL)

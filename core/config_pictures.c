@@ -37,15 +37,39 @@ static const struct rvit_processor_class {
     rvit_filter filter;
     double mean[3], std[3];
     int32_t edge;
-    int32_t crop;     /* 0: none */
-    int32_t shortest; /* 1: a size of one number is that of the shorter edge, not of both */
+    int32_t crop;      /* 0: none */
+    int32_t shortest;  /* 1: a size of one number is that of the shorter edge, not of both */
+    int32_t patches;   /* NaFlex: the most of a picture, whose size follows; else 0 */
+    int64_t pixels[2]; /* at least and at most, where a picture's size follows from its own; 0: it does not */
 } classes[] = {
-    {"ViT", " vit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0},
-    {"DeiT", " deit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0},
-    {"CLIP", " clip clip_vision_model aimv2 aimv2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1},
-    {"Bit", " dinov2 dinov2_with_registers ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1},
-    {"Siglip", " siglip siglip_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0},
-    {"DINOv3ViT", " dinov3_vit ", RVIT_PROCESSOR_HF_FLOAT, RVIT_FILTER_BILINEAR, IMAGENET_MEAN, IMAGENET_STD, 224, 0, 0},
+    {"ViT", " vit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 224, 0, 0, 0, {0, 0}},
+    {"DeiT", " deit ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 256, 224, 0, 0, {0, 0}},
+    {"CLIP",
+     " clip clip_vision_model aimv2 aimv2_vision_model ",
+     RVIT_PROCESSOR_HF,
+     RVIT_FILTER_BICUBIC,
+     CLIP_MEAN,
+     CLIP_STD,
+     224,
+     224,
+     1,
+     0,
+     {0, 0}},
+    {"Bit", " dinov2 dinov2_with_registers ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, CLIP_MEAN, CLIP_STD, 224, 224, 1, 0, {0, 0}},
+    {"Siglip", " siglip siglip_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BICUBIC, HALF, HALF, 224, 0, 0, 0, {0, 0}},
+    {"Siglip2", " siglip2 siglip2_vision_model ", RVIT_PROCESSOR_HF, RVIT_FILTER_BILINEAR, HALF, HALF, 0, 0, 0, 256, {0, 0}},
+    {"DINOv3ViT", " dinov3_vit ", RVIT_PROCESSOR_HF_FLOAT, RVIT_FILTER_BILINEAR, IMAGENET_MEAN, IMAGENET_STD, 224, 0, 0, 0, {0, 0}},
+    {"Qwen2VL",
+     " qwen2_5_vl qwen2_5_vl_vision qwen3_vl qwen3_vl_vision qwen3_vl_moe qwen3_vl_moe_vision ",
+     RVIT_PROCESSOR_HF,
+     RVIT_FILTER_BICUBIC,
+     CLIP_MEAN,
+     CLIP_STD,
+     0,
+     0,
+     0,
+     0,
+     {56 * 56, 28 * 28 * 1280}},
 };
 enum { N_CLASSES = sizeof classes / sizeof *classes };
 
@@ -193,6 +217,37 @@ static rvit_status read_crop(const rvit_config_reader *r, const rvit_json *root,
     return RVIT_OK;
 }
 
+/* Each picture is squashed to a size of its own, of so many pixels. */
+static rvit_status read_pixels(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class)
+{
+    static const double whole[3] = {1, 0, 0};
+    char where[RVIT_FACT_WHERE];
+    const rvit_json *size = NULL;
+    int64_t least = class->pixels[0], most = class->pixels[1];
+    int32_t resizes = 1;
+    const int64_t limit = (int64_t)1 << 40;
+    rvit_config_reader inner = *r;
+    inner.section = "size.";
+    RVIT_TRY(rvit_config_bool(r, root, "do_resize", &resizes));
+    if (!resizes)
+        set_other(r, "do_resize", "not resized");
+    RVIT_TRY(rvit_config_object(r, root, "size", &size));
+    if (size != NULL) {
+        RVIT_TRY(rvit_config_integer(&inner, size, "shortest_edge", 1, limit, &least));
+        RVIT_TRY(rvit_config_integer(&inner, size, "longest_edge", 1, limit, &most));
+    }
+    RVIT_TRY(rvit_config_integer(r, root, "min_pixels", 1, limit, &least));
+    RVIT_TRY(rvit_config_integer(r, root, "max_pixels", 1, limit, &most));
+    if (least > most)
+        return rvit_fail(RVIT_BAD_FILE, "%s: pictures have at least %lld pixels and at most %lld", r->path, (long long)least,
+                         (long long)most);
+    rvit_config_where(r, "size", where);
+    rvit_facts_set_several(r->facts, RVIT_FACT_PIXELS, (double[]){(double)least, (double)most}, 2, where);
+    rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, where);
+    rvit_facts_set_several(r->facts, RVIT_FACT_CROP, whole, 1, where);
+    return RVIT_OK;
+}
+
 static void set_crop(const rvit_config_reader *r, const struct sizes *sizes, double edge)
 {
     char where[RVIT_FACT_WHERE];
@@ -227,6 +282,33 @@ static void set_fit(const rvit_config_reader *r, const struct sizes *sizes, cons
     rvit_facts_set_several(r->facts, RVIT_FACT_PROCESSED, made, 2, rvit_config_where(r, sizes->crops ? "crop_size" : "size", where));
 }
 
+/* NaFlex: both edges are resized to whole patches, as many as max_num_patches allows. */
+static rvit_status read_patches(const rvit_config_reader *r, const rvit_json *root, const struct rvit_processor_class *class,
+                                const struct sizes *sizes)
+{
+    char where[RVIT_FACT_WHERE];
+    int64_t most = class->patches;
+    /* Patches of a size that is not the model's are a contradiction, which is found when the tensors are known. */
+    RVIT_TRY(rvit_config_integer_fact(r, root, "patch_size", RVIT_FACT_PATCH));
+    RVIT_TRY(rvit_config_integer(r, root, "max_num_patches", 1, 1 << 20, &most));
+    if (!sizes->resizes)
+        set_other(r, "do_resize", "not resized");
+    else if (rvit_config_get(root, "size") != NULL)
+        set_other(r, "size", "a size beside max_num_patches");
+    else if (sizes->crops)
+        set_other(r, "do_center_crop", "a crop beside max_num_patches");
+    if (r->facts->of[RVIT_FACT_FIT].given)
+        return RVIT_OK;
+    if (rvit_config_get(root, "max_num_patches") != NULL)
+        rvit_config_where(r, "max_num_patches", where);
+    else
+        snprintf(where, sizeof where, "%s: what %sImageProcessor takes", r->name, class->name);
+    rvit_facts_set(r->facts, RVIT_FACT_MAX_PATCHES, (double)most, where);
+    rvit_facts_set(r->facts, RVIT_FACT_FIT, RVIT_FIT_SQUASH, where);
+    rvit_facts_set(r->facts, RVIT_FACT_CROP, 1, where); /* no weaker file may cut */
+    return RVIT_OK;
+}
+
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root)
 {
     char where[RVIT_FACT_WHERE], text[RVIT_FACT_TEXT], shown[SHOWN_NAME];
@@ -236,8 +318,14 @@ rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_jso
     RVIT_TRY(find_class(r, root, &name, &class));
     RVIT_TRY(read_colours(r, root, class));
     RVIT_TRY(read_filter(r, root, class));
+    if (class != NULL && class->pixels[1] > 0) {
+        RVIT_TRY(read_pixels(r, root, class));
+        rvit_facts_set(r->facts, RVIT_FACT_PROCESSOR, class->processor, rvit_config_where(r, "image_processor_type", where));
+        return RVIT_OK;
+    }
     RVIT_TRY(rvit_config_bool(r, root, "do_resize", &sizes.resizes));
-    RVIT_TRY(read_size(r, root, class, &sizes));
+    if (class == NULL || class->patches == 0)
+        RVIT_TRY(read_size(r, root, class, &sizes));
     RVIT_TRY(read_crop(r, root, class, &sizes));
     /* A class that is not in the list may do anything with these fields. */
     if (name != NULL && class == NULL) {
@@ -245,7 +333,10 @@ rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_jso
         snprintf(text, sizeof text, "by %s, not known here", shown);
         set_other(r, name[0] == 0 || strstr(name, "Extractor") != NULL ? "feature_extractor_type" : "image_processor_type", text);
     }
-    set_fit(r, &sizes, class);
+    if (class != NULL && class->patches > 0)
+        RVIT_TRY(read_patches(r, root, class, &sizes));
+    else
+        set_fit(r, &sizes, class);
     rvit_facts_set(r->facts, RVIT_FACT_PROCESSOR, class != NULL ? class->processor : RVIT_PROCESSOR_HF,
                    rvit_config_where(r, name == NULL ? "size" : "image_processor_type", where));
     return RVIT_OK;

@@ -47,6 +47,9 @@ void rvit_config_not_understood(const rvit_config_reader *r, const char *field);
 /* Each format; root: the file's object. */
 rvit_status rvit_config_timm(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_hf(const rvit_config_reader *r, const rvit_json *root);
+/* What towers of Qwen's have beside the fields of others; vision: the vision_config. */
+int rvit_config_is_qwen(const char *model_type);
+rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *vision, const char *model_type);
 rvit_status rvit_config_open_clip(const rvit_config_reader *r, const rvit_json *root);
 rvit_status rvit_config_preprocessor(const rvit_config_reader *r, const rvit_json *root);
 /* The class of Hugging Face's processors that goes with a model_type; NULL: none is known here. */

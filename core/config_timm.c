@@ -1,6 +1,7 @@
 /* timm's config.json. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/config_read.h"
@@ -261,6 +262,19 @@ static rvit_status read_notes(const rvit_config_reader *r, const rvit_json *cfg,
     return RVIT_OK;
 }
 
+/* timm's NaFlexViT are used with as many patches as their input size has: no file tells another number. */
+static void set_most_patches(const rvit_config_reader *r, const double size[2], const char *architecture)
+{
+    char where[RVIT_FACT_WHERE];
+    const char *named = strstr(architecture, "_patch");
+    double patch = named != NULL ? strtod(named + strlen("_patch"), NULL) : 0;
+    if (r->facts->of[RVIT_FACT_PATCH].given)
+        patch = r->facts->of[RVIT_FACT_PATCH].value[0];
+    if (strncmp(architecture, "naflexvit_", strlen("naflexvit_")) == 0 && patch >= 1 && size[0] >= patch && size[1] >= patch)
+        rvit_facts_set(r->facts, RVIT_FACT_MAX_PATCHES, floor(size[0] / patch) * floor(size[1] / patch),
+                       rvit_config_where(r, "input_size", where));
+}
+
 static rvit_status read_pretrained(const rvit_config_reader *reader, const rvit_json *cfg, const char *architecture)
 {
     rvit_config_reader r = *reader;
@@ -276,6 +290,8 @@ static rvit_status read_pretrained(const rvit_config_reader *reader, const rvit_
     if (given)
         rvit_facts_set_several(r.facts, size[0] != size[1] ? RVIT_FACT_IMAGE : RVIT_FACT_INPUT, size, 2,
                                rvit_config_where(&r, "input_size", where));
+    if (given)
+        set_most_patches(&r, size, architecture);
     return read_notes(&r, cfg, architecture);
 }
 

@@ -151,6 +151,9 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
         return check_layout(stream, op->received.cu_seqlens, op->received.n_images, op->received.max_len, op->received.rows);
     case RVIT_OP_SELECT:
         return check_layout(stream, op->select.cu_seqlens, op->select.n_images, op->select.max_len, op->select.rows);
+    case RVIT_OP_REGROUP:
+        RVIT_TRY(check_layout(stream, op->regroup.cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows));
+        return check_layout(stream, op->regroup.out_cu_seqlens, op->regroup.n_images, op->regroup.max_len, op->regroup.rows);
     case RVIT_OP_MEAN:
         return check_layout(stream, op->mean.cu_seqlens, op->mean.n_images, op->mean.max_len, op->mean.rows);
     case RVIT_OP_MATCH:
@@ -170,6 +173,8 @@ rvit_status rvit_op_check_lengths(rvit_stream *stream, const rvit_op *op)
     case RVIT_OP_ROPE:
         return check_numbers(stream, &op->rope.rows,
                              &(number_rule){name, "positions", op->rope.positions, op->rope.n_positions, OR_NEGATIVE});
+    case RVIT_OP_PIXELPRUNE:
+        return check_layout(stream, op->pixelprune.cu_seqlens, op->pixelprune.n_images, op->pixelprune.max_len, op->pixelprune.rows);
     case RVIT_OP_GRID_LAYOUT:
         return check_grids(stream, &op->grid_layout);
     case RVIT_OP_POSITIONS:

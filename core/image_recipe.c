@@ -67,6 +67,7 @@ rvit_status rvit_image_recipe_of_model(const rvit_model_info *given, rvit_image_
     recipe.width = info.image_width;
     recipe.resize_height = info.resize_height;
     recipe.resize_width = info.resize_width;
+    recipe.max_patches = info.max_patches;
     if (recipe.resize_height == 0 || info.fit == RVIT_FIT_UNKNOWN) {
         const double crop = recipe.fit == RVIT_FIT_CROP ? usual_crop(&info) : 1;
         recipe.resize_height = (int32_t)floor(info.image_height / crop);

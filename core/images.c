@@ -9,103 +9,19 @@
 #include "core/args.h"
 #include "core/device.h"
 #include "core/entry.h"
-#include "core/image_table.h"
-#include "core/resize_axis.h"
+#include "core/image_writer.h"
 
 _Static_assert(sizeof(rvit_image_entry) == RVIT_IMAGE_ENTRY_WORDS * 4, "an entry has other words than its readers think");
 _Static_assert(RVIT_IMAGE_ENTRY_SIDE == RVIT_IMAGE_MAX_SIDE, "pictures may be larger than their readers think");
 
-enum { MAX_TARGET = RVIT_IMAGE_MAX_TARGET, REMEMBERED = 8 };
+#define refuse rvit_image_refuse
+#define words rvit_image_words
 
-/* Outputs start .. start + n_outputs - 1 of an axis, as they are written. */
-typedef struct window {
-    rvit_resize_axis axis;
-    int64_t start;
-    int32_t n_outputs;
-} window;
+enum { MAX_TARGET = RVIT_IMAGE_MAX_TARGET, REMEMBERED = RVIT_IMAGE_REMEMBERED };
 
-typedef struct remembered {
-    window window;
-    int32_t at, bits;
-} remembered;
-
-typedef struct writer {
-    rvit_images_args args;
-    rvit_image_recipe recipe;
-    uint8_t *region; /* NULL: nothing is written */
-    int64_t size, at;
-    int64_t rows;
-    remembered axes[REMEMBERED]; /* the last ones */
-    int32_t n_axes;              /* in all */
-} writer;
-
-/* A picture, and what becomes of it: it is resized to width x height, of which the target begins at (left, top), which may be negative. */
-typedef struct picture {
-    rvit_image image;
-    int32_t index;
-    int64_t line_size, plane_offset, size; /* bytes, from its first to its last */
-    int32_t target_width, target_height;
-    int64_t width, height, left, top;
-    rvit_image_entry entry;
-} picture;
-
-#define refuse(status, p, format, ...) rvit_fail((status), "image %d: " format, (int)(p)->index, __VA_ARGS__)
-
-static int is_planar(rvit_image_format format)
-{
-    return format == RVIT_IMAGE_PLANAR_F32 || format == RVIT_IMAGE_PLANAR_F16;
-}
-
-static int32_t pixel_size(rvit_image_format format)
-{
-    static const int32_t sizes[] = {[RVIT_IMAGE_RGB8] = 3, [RVIT_IMAGE_BGR8] = 3,       [RVIT_IMAGE_RGBA8] = 4,     [RVIT_IMAGE_GRAY8] = 1,
-                                    [RVIT_IMAGE_NV12] = 1, [RVIT_IMAGE_PLANAR_F32] = 4, [RVIT_IMAGE_PLANAR_F16] = 2};
-    return sizes[format];
-}
-
-static rvit_status check_memory(picture *p)
-{
-    rvit_image *image = &p->image;
-    const int32_t element = pixel_size(image->format), nv12 = image->format == RVIT_IMAGE_NV12;
-    p->line_size = nv12 ? (image->width + 1) / 2 * 2 : (int64_t)image->width * element;
-    if (image->stride == 0)
-        image->stride = p->line_size;
-    if (image->stride < p->line_size || image->stride > INT32_MAX)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected %lld..%d: the bytes of a line of %d pixels",
-                      (long long)image->stride, (long long)p->line_size, INT32_MAX, (int)image->width);
-    if (is_planar(image->format) && image->stride % element != 0)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "stride is %lld, expected a multiple of %d", (long long)image->stride, (int)element);
-    const int64_t plane = image->stride * (image->height - 1) + p->line_size;
-    p->size = plane;
-    if (!nv12 && !is_planar(image->format)) {
-        if (image->plane_offset != 0)
-            return refuse(RVIT_INVALID_ARGUMENT, p, "plane_offset is %lld, expected 0: the format has one plane",
-                          (long long)image->plane_offset);
-        return RVIT_OK;
-    }
-    p->plane_offset = image->plane_offset != 0 ? image->plane_offset : image->stride * image->height;
-    if (p->plane_offset < plane || p->plane_offset > INT64_MAX / 8 || (is_planar(image->format) && p->plane_offset % element != 0))
-        return refuse(RVIT_INVALID_ARGUMENT, p, "plane_offset is %lld: planes of %lld bytes overlap, or an element is cut",
-                      (long long)image->plane_offset, (long long)plane);
-    p->size = nv12 ? p->plane_offset + image->stride * ((image->height + 1) / 2 - 1) + p->line_size : 2 * p->plane_offset + plane;
-    return RVIT_OK;
-}
-
-static rvit_status check_place(const writer *w, const picture *p)
-{
-    const rvit_image *image = &p->image;
-    if (image->data != NULL && image->view.buffer != NULL)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data and view are both given");
-    if (image->view.buffer == NULL)
-        return image->data != NULL || w->region == NULL ? RVIT_OK : refuse(RVIT_INVALID_ARGUMENT, p, "%s", "data is NULL");
-    if (image->view.buffer != w->args.pixels.buffer)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "%s", "view is in another buffer than pixels");
-    const int64_t begin = image->view.offset - w->args.pixels.offset;
-    if (image->view.offset < w->args.pixels.offset || begin % 4 != 0 || begin > w->args.pixels_size - p->size)
-        return refuse(RVIT_INVALID_ARGUMENT, p, "view is at offset %lld with %lld bytes, expected a multiple of 4 inside of pixels",
-                      (long long)image->view.offset, (long long)p->size);
-    return RVIT_OK;
-}
+typedef rvit_image_writer writer;
+typedef rvit_image_window window;
+typedef rvit_picture picture;
 
 static rvit_status check_image(const writer *w, picture *p)
 {
@@ -118,8 +34,7 @@ static rvit_status check_image(const writer *w, picture *p)
     if ((int)image->matrix < 0 || image->matrix > RVIT_IMAGE_BT709 || image->full_range < 0 || image->full_range > 1)
         return refuse(RVIT_INVALID_ARGUMENT, p, "matrix is %d and full_range %d, expected 0 or 1", (int)image->matrix,
                       (int)image->full_range);
-    RVIT_TRY(check_memory(p));
-    return check_place(w, p);
+    return rvit_image_check_memory(w, p);
 }
 
 /* Where a crop begins: odd margins are rounded half to even by timm, as Python does it, and down by transformers. */
@@ -156,7 +71,7 @@ static rvit_status find_geometry(const writer *w, picture *p)
                       (int)image->target_width, (int)image->target_height, patch, (int)MAX_TARGET);
     p->width = own ? p->target_width : recipe->resize_width;
     p->height = own ? p->target_height : recipe->resize_height;
-    if (is_planar(image->format)) {
+    if (rvit_image_is_planar(image->format)) {
         if (image->width != p->target_width || image->height != p->target_height)
             return refuse(RVIT_INVALID_ARGUMENT, p, "it has %d x %d pixels, but planar ones are not resized: expected %d x %d",
                           (int)image->width, (int)image->height, (int)p->target_width, (int)p->target_height);
@@ -184,12 +99,6 @@ static rvit_status find_geometry(const writer *w, picture *p)
 static int32_t clamp(int64_t value, int32_t most)
 {
     return (int32_t)(value < 0 ? 0 : value > most ? most : value);
-}
-
-/* Words from the region's begin, as they are written; NULL past its end, or without one. */
-static int32_t *words(const writer *w, int64_t at, int64_t n)
-{
-    return w->region == NULL || at + 4 * n > w->size ? NULL : (int32_t *)(void *)(w->region + at);
 }
 
 static void write_nearest(const window *wanted, int32_t *out)
@@ -246,7 +155,7 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
         write_weights(wanted, bits, out);
     *out_at = (int32_t)(w->at / 4);
     *out_bits = bits;
-    w->axes[w->n_axes % REMEMBERED] = (remembered){*wanted, *out_at, bits};
+    w->axes[w->n_axes % REMEMBERED] = (rvit_image_axis){*wanted, *out_at, bits};
     w->n_axes++;
     w->at += (n + 3) / 4 * 16;
     return w->at <= RVIT_IMAGE_MAX_REGION ? RVIT_OK
@@ -298,7 +207,7 @@ static void set_reading(picture *p)
               : format == RVIT_IMAGE_PLANAR_F32 ? RVIT_IMAGE_READ_F32
               : format == RVIT_IMAGE_PLANAR_F16 ? RVIT_IMAGE_READ_F16
                                                 : RVIT_IMAGE_READ_PACKED;
-    e->pixel_size = pixel_size(format);
+    e->pixel_size = rvit_image_pixel_size(format);
     e->green = format == RVIT_IMAGE_GRAY8 ? 0 : 1;
     e->red = format == RVIT_IMAGE_BGR8 ? 2 : 0;
     e->blue = format == RVIT_IMAGE_BGR8 || format == RVIT_IMAGE_GRAY8 ? 0 : 2;
@@ -306,63 +215,37 @@ static void set_reading(picture *p)
         set_colours(&p->image, e);
 }
 
-/* One copy where lines lie close together. Reads no byte past a picture's last. */
-static void copy_lines(const uint8_t *from, int64_t stride, int64_t line_size, int64_t n, uint8_t *to)
+static rvit_status read_image(const writer *w, int32_t index, picture *p)
 {
-    if (stride == line_size) {
-        memcpy(to, from, (size_t)(line_size * n));
-        return;
-    }
-    for (int64_t i = 0; i < n; i++)
-        memcpy(to + i * line_size, from + i * stride, (size_t)line_size);
-}
-
-/* Pixels of the host, without what lies between lines and planes. */
-static void write_pixels(writer *w, picture *p)
-{
-    const rvit_image *image = &p->image;
-    const int64_t plane = p->line_size * image->height, n_second = (image->height + 1) / 2;
-    const int32_t n_planes = is_planar(image->format) ? 3 : 1;
-    const int64_t size = image->format == RVIT_IMAGE_NV12 ? plane + p->line_size * n_second : plane * n_planes;
-    const uint8_t *data = image->data;
-    const int64_t units = (size + 15) / 16;
-    if (data != NULL && words(w, w->at, 4 * units) != NULL) {
-        memset(w->region + w->at + 16 * (units - 1), 0, 16); /* no byte of the region is left undefined */
-        for (int32_t i = 0; i < n_planes; i++)
-            copy_lines(data + i * p->plane_offset, image->stride, p->line_size, image->height, w->region + w->at + i * plane);
-        if (image->format == RVIT_IMAGE_NV12)
-            copy_lines(data + p->plane_offset, image->stride, p->line_size, n_second, w->region + w->at + plane);
-    }
-    p->entry.stride = (int32_t)p->line_size;
-    p->plane_offset = plane;
-    p->entry.offset_low = (uint32_t)w->at;
-    p->entry.offset_high = (uint32_t)(w->at >> 32);
-    w->at += 16 * units;
-}
-
-static void set_place(writer *w, picture *p)
-{
-    rvit_image_entry *e = &p->entry;
-    if (p->image.view.buffer == NULL) {
-        write_pixels(w, p);
-    } else {
-        const int64_t begin = p->image.view.offset - w->args.pixels.offset;
-        e->on_device = 1;
-        e->stride = (int32_t)p->image.stride;
-        e->offset_low = (uint32_t)begin;
-        e->offset_high = (uint32_t)(begin >> 32);
-    }
-    e->plane_low = (uint32_t)p->plane_offset;
-    e->plane_high = (uint32_t)(p->plane_offset >> 32);
-}
-
-static rvit_status write_image(writer *w, int32_t index, const char *given)
-{
-    picture p = {.index = index};
+    const size_t step = w->args.images->struct_size;
+    const char *given = (const char *)w->args.images + step * (size_t)index;
     char name[32];
+    size_t own;
+    memcpy(&own, given, sizeof own);
+    if (own != step)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: struct_size is %zu, but that of image 0 is %zu", (int)index, own, step);
     snprintf(name, sizeof name, "image %d", (int)index);
-    RVIT_TRY(rvit_args_copy(&p.image, sizeof p.image, given, name));
-    RVIT_TRY(check_image(w, &p));
+    *p = (picture){.index = index};
+    RVIT_TRY(rvit_args_copy(&p->image, sizeof p->image, given, name));
+    return check_image(w, p);
+}
+
+/* Weights and copied pictures come behind the last one that lies in the region already. */
+static rvit_status pass_pictures(writer *w)
+{
+    picture p;
+    for (int32_t i = 0; i < w->args.n_images && w->region != NULL; i++) {
+        RVIT_TRY(read_image(w, i, &p));
+        const int64_t end = p.in_place ? (const uint8_t *)p.image.data - w->region + p.size : 0;
+        w->at = end > w->at ? (end + 15) / 16 * 16 : w->at;
+    }
+    return RVIT_OK;
+}
+
+static rvit_status write_image(writer *w, int32_t index)
+{
+    picture p;
+    RVIT_TRY(read_image(w, index, &p));
     RVIT_TRY(find_geometry(w, &p));
     const int32_t patch = w->args.patch_size;
     rvit_image_entry *e = &p.entry;
@@ -376,9 +259,9 @@ static rvit_status write_image(writer *w, int32_t index, const char *given)
     e->bottom = clamp(p.height - p.top, e->grid_height * patch);
     e->fill = (uint32_t)w->recipe.fill[0] | (uint32_t)w->recipe.fill[1] << 8 | (uint32_t)w->recipe.fill[2] << 16;
     set_reading(&p);
-    if (!is_planar(p.image.format))
+    if (!rvit_image_is_planar(p.image.format))
         RVIT_TRY(write_axes(w, &p));
-    set_place(w, &p);
+    rvit_image_place(w, &p);
     int32_t *row_start = words(w, 4 * (RVIT_IMAGE_ROW_STARTS + (int64_t)index), 1);
     int32_t *entry =
         words(w, 4 * (RVIT_IMAGE_ENTRIES(w->args.max_images) + (int64_t)index * RVIT_IMAGE_ENTRY_WORDS), RVIT_IMAGE_ENTRY_WORDS);
@@ -457,6 +340,12 @@ static rvit_status check_args(const writer *w)
     return RVIT_OK;
 }
 
+int64_t rvit_images_table_size(int32_t max_images)
+{
+    const int64_t n = max_images < 0 ? 0 : max_images;
+    return (4 * (RVIT_IMAGE_ENTRIES(n) + n * RVIT_IMAGE_ENTRY_WORDS) + 63) / 64 * 64;
+}
+
 rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size)
 {
     RVIT_ENTRY;
@@ -468,15 +357,9 @@ rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_
     RVIT_TRY(rvit_image_recipe_check(&w.recipe));
     RVIT_TRY(check_args(&w));
     RVIT_TRY(write_table(&w));
-    const size_t step = w.args.n_images > 0 ? w.args.images->struct_size : 0;
-    for (int32_t i = 0; i < w.args.n_images; i++) {
-        const char *given = (const char *)w.args.images + step * (size_t)i;
-        size_t own;
-        memcpy(&own, given, sizeof own);
-        if (own != step)
-            return rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: struct_size is %zu, but that of image 0 is %zu", (int)i, own, step);
-        RVIT_TRY(write_image(&w, i, given));
-    }
+    RVIT_TRY(pass_pictures(&w));
+    for (int32_t i = 0; i < w.args.n_images; i++)
+        RVIT_TRY(write_image(&w, i));
     end_table(&w);
     *out_size = w.at;
     return RVIT_OK;

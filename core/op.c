@@ -85,6 +85,11 @@ static int64_t patch_elements(const rvit_patchify_args *a)
     return patch_rows(a) * a->out_stride;
 }
 
+static int64_t units_of(const rvit_grid_layout_args *a)
+{
+    return a->merge > 1 ? a->rows / (a->merge * a->merge) : a->rows;
+}
+
 static int64_t residual_rows(const rvit_linear_args *a)
 {
     return a->residual_period == 0 ? a->rows.capacity : a->residual_period;
@@ -374,7 +379,7 @@ static rvit_status prepare_rope(rvit_op *op)
 }
 
 /* Sides of a position table, and prefix tokens: what a group of a GPU keeps in shared memory, and what no model exceeds. */
-enum { MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024 };
+enum { MAX_UNIT = 64, MAX_TABLE_SIDE = 512, MAX_PREFIX = 1024, MAX_WINDOW = 1 << 14 };
 
 static rvit_status prepare_grid_layout(rvit_op *op)
 {
@@ -385,10 +390,24 @@ static rvit_status prepare_grid_layout(rvit_op *op)
     RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
     RVIT_TRY(check_rows(op, "rows", a->rows));
     RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
+    RVIT_TRY(check_range(op, "window", a->window, 0, MAX_WINDOW));
+    RVIT_TRY(check_range(op, "max_windows", a->max_windows, 0, 1 << 30));
     if (a->merge == 0)
         a->merge = 1;
     if (a->patch_rows == 0)
         a->patch_rows = a->rows;
+    if (a->window == 0 && a->window_cu_seqlens.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: window_cu_seqlens is given, but window is 0");
+    if (a->window == 0 && a->unit_cu_seqlens.buffer == NULL && a->unit_rows.buffer == NULL)
+        return RVIT_OK;
+    if (a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "grid_layout: %s, but n_prefix is %d: rows of prefix tokens belong to no unit",
+                         a->window > 0 ? "window is above 0" : "units are asked for", (int)a->n_prefix);
+    const int32_t area = a->merge * a->merge;
+    a->max_len -= a->max_len % area;
+    a->rows -= a->rows % area;
+    a->patch_rows -= a->patch_rows % area;
     return RVIT_OK;
 }
 
@@ -414,6 +433,38 @@ static rvit_status check_coordinate(const rvit_op *op, const char *name, float v
     if (!isfinite(value) || value < least)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is %g, expected a finite value%s", rvit_op_name(op->type), name, (double)value,
                          least == 0 ? " of 0 or more" : "");
+    return RVIT_OK;
+}
+
+static rvit_status prepare_pixelprune(rvit_op *op)
+{
+    rvit_pixelprune_args *a = &op->pixelprune;
+    const int32_t most_channels = sizeof a->limits / sizeof *a->limits;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, MAX_PREFIX));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "merge", a->merge, 0, 2));
+    RVIT_TRY(check_rows(op, "rows", a->rows));
+    RVIT_TRY(check_rows(op, "patch_rows", a->patch_rows));
+    RVIT_TRY(check_dim(op, "columns", a->columns));
+    RVIT_TRY(check_stride(op, "stride", &a->stride, a->columns, 4));
+    RVIT_TRY(check_range(op, "interleaved", a->interleaved, 0, 1));
+    if (a->merge == 0)
+        a->merge = 1;
+    RVIT_TRY(check_range(op, "patch_merge", a->patch_merge, 0, 1));
+    if (a->unit_rows.buffer != NULL && a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "pixelprune: unit_rows is given, but n_prefix is %d: rows of prefix tokens belong to no unit", (int)a->n_prefix);
+    if (a->patch_rows == 0)
+        a->patch_rows = a->rows;
+    if (a->channels == 0)
+        a->channels = 1;
+    RVIT_TRY(check_range(op, "channels", a->channels, 1, most_channels));
+    RVIT_TRY(check_multiple(op, "columns", a->columns, a->channels));
+    for (int32_t c = 0; c < most_channels; c++)
+        if (!(a->limits[c] >= 0.0f && isfinite(a->limits[c])) || (c >= a->channels && a->limits[c] != 0.0f))
+            return rvit_fail(RVIT_INVALID_ARGUMENT, "pixelprune: limits[%d] is %g, expected %s", (int)c, (double)a->limits[c],
+                             c < a->channels ? "a finite value of 0 or more" : "0 past the last channel");
     return RVIT_OK;
 }
 
@@ -446,9 +497,31 @@ static rvit_status prepare_score(rvit_op *op)
     return check_stride(op, "x_stride", &a->x_stride, a->dim, 4);
 }
 
+/* Rows that belong together are scored alike, and chosen by nothing else. */
+static rvit_status prepare_units(rvit_op *op)
+{
+    rvit_select_args *a = &op->select;
+    RVIT_TRY(check_range(op, "unit", a->unit, 0, MAX_UNIT));
+    if (a->unit == 0)
+        a->unit = 1;
+    if (a->unit == 1)
+        return RVIT_OK;
+    if (a->mode != RVIT_SELECT_TOP_K && a->mode != RVIT_SELECT_THRESHOLD)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only TOP_K and THRESHOLD choose units of rows", (int)a->unit);
+    if (a->score != RVIT_SCORE_L2 && a->score != RVIT_SCORE_CLS_ATTENTION)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but only L2 and CLS_ATTENTION score units of rows", (int)a->unit);
+    if (a->n_prefix > 0 || a->anchors.buffer != NULL || a->fuse_x.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "select: unit is %d, but %s given, which units of rows do not go with", (int)a->unit,
+                         a->n_prefix > 0             ? "n_prefix is"
+                         : a->anchors.buffer != NULL ? "anchors is"
+                                                     : "fuse_x is");
+    return RVIT_OK;
+}
+
 static rvit_status prepare_select(rvit_op *op)
 {
     const rvit_select_args *a = &op->select;
+    RVIT_TRY(prepare_units(op));
     RVIT_TRY(check_range(op, "mode", a->mode, RVIT_SELECT_TOP_K, RVIT_SELECT_MASS));
     RVIT_TRY(check_images(op, a->n_images));
     RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
@@ -486,6 +559,16 @@ static rvit_status prepare_select(rvit_op *op)
         RVIT_TRY(check_dim(op, "fuse_dim", a->fuse_dim));
     }
     return a->mode == RVIT_SELECT_MASK ? RVIT_OK : prepare_score(op);
+}
+
+static rvit_status prepare_regroup(rvit_op *op)
+{
+    const rvit_regroup_args *a = &op->regroup;
+    RVIT_TRY(check_images(op, a->n_images));
+    RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
+    RVIT_TRY(check_range(op, "max_len", a->max_len, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "unit", a->unit, 1, MAX_UNIT));
+    return check_rows(op, "rows", a->rows);
 }
 
 static rvit_status prepare_mean(rvit_op *op)
@@ -649,87 +732,6 @@ int rvit_op_has_dtype(const rvit_op *op, rvit_dtype dtype)
 int rvit_op_accesses(const rvit_op *op, rvit_access out[RVIT_OP_MAX_ACCESSES])
 {
     return ops[op->type].list(op, out);
-}
-
-static rvit_status check_access(const rvit_device *device, const rvit_op *op, const rvit_access *access)
-{
-    const char *op_name = rvit_op_name(op->type);
-    const rvit_view view = access->view;
-    if (view.buffer == NULL)
-        return access->optional || op->by_launch ? RVIT_OK : rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is missing", op_name, access->name);
-    if (view.buffer->device != device)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is in a buffer of another device", op_name, access->name);
-    if (view.offset < 0 || view.offset % access->alignment != 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is at offset %lld, expected a multiple of %d", op_name, access->name,
-                         (long long)view.offset, (int)access->alignment);
-    if (access->size > view.buffer->size || view.offset > view.buffer->size - access->size)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s needs %lld bytes from offset %lld, its buffer holds %lld", op_name, access->name,
-                         (long long)access->size, (long long)view.offset, (long long)view.buffer->size);
-    return RVIT_OK;
-}
-
-static int overlap(const rvit_access *a, const rvit_access *b)
-{
-    return a->view.buffer != NULL && a->view.buffer == b->view.buffer &&
-           rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
-}
-
-/* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
-static int64_t woven_stride(const rvit_op *op, int slot)
-{
-    if (op->type == RVIT_OP_ROPE)
-        return slot == RVIT_SLOT(rope, q) ? op->rope.q_stride : slot == RVIT_SLOT(rope, k) ? op->rope.k_stride : 0;
-    if (op->type != RVIT_OP_ATTENTION_BACKWARD)
-        return 0;
-    const rvit_attention_backward_args *a = &op->attention_backward;
-    return slot == RVIT_SLOT(attention_backward, d_q)   ? a->d_q_stride
-           : slot == RVIT_SLOT(attention_backward, d_k) ? a->d_k_stride
-           : slot == RVIT_SLOT(attention_backward, d_v) ? a->d_v_stride
-                                                        : 0;
-}
-
-/* Bytes of a row of such a slot without the gap behind it; size: of an element. */
-static int64_t woven_width(const rvit_op *op, int64_t *out_size)
-{
-    const int ropes = op->type == RVIT_OP_ROPE;
-    *out_size = rvit_dtype_size(ropes ? op->rope.dtype : op->attention_backward.dtype);
-    return *out_size * (ropes ? (int64_t)op->rope.n_heads * op->rope.head_dim : backward_width(&op->attention_backward));
-}
-
-/* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
-static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
-{
-    const int64_t stride = woven_stride(op, i);
-    if (stride == 0 || stride != woven_stride(op, j))
-        return 0;
-    int64_t size;
-    const int64_t width = woven_width(op, &size), period = stride * size;
-    const int64_t distance = (accesses[j].view.offset - accesses[i].view.offset) % period;
-    const int64_t ahead = distance < 0 ? distance + period : distance;
-    return ahead >= width && ahead <= period - width;
-}
-
-rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
-{
-    const char *name = rvit_op_name(op->type);
-    RVIT_TRY(rvit_op_prepare(op));
-    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
-    const int n = rvit_op_accesses(op, accesses);
-    for (int i = 0; i < n; i++)
-        RVIT_TRY(check_access(device, op, &accesses[i]));
-    for (int i = 0; i < n; i++) {
-        if (!accesses[i].writes)
-            continue;
-        for (int j = 0; j < n; j++) {
-            const int allowed = accesses[i].in_place == j && accesses[i].view.offset == accesses[j].view.offset;
-            if (j != i && !allowed && overlap(&accesses[i], &accesses[j]) && !woven(op, accesses, i, j))
-                return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s overlaps %s", name, accesses[i].name, accesses[j].name);
-        }
-    }
-    const char *reason = device->api->supports(device, op);
-    if (reason != NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s", name, reason);
-    return RVIT_OK;
 }
 
 int64_t rvit_attention_backward_workspace(const rvit_attention_backward_args *args)

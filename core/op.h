@@ -68,6 +68,12 @@ static inline int64_t rvit_linear_columns(const rvit_linear_args *a)
     return a->gated ? 2 * (int64_t)a->out_features : a->out_features;
 }
 
+/* Whether cells are predicted from reconstructions: a copy of equal pixels is the pixels themselves. */
+static inline int rvit_pixelprune_reconstructs(const rvit_pixelprune_args *a)
+{
+    return a->limits[0] > 0.0f || a->limits[1] > 0.0f || a->limits[2] > 0.0f || a->limits[3] > 0.0f;
+}
+
 /* Activations of the form x sigmoid(x (slope + cubic x^2)); neither factor: one of another form. The tanh GELU is of it, because
    (1 + tanh u) / 2 = sigmoid(2 u). A backend takes x^2 as RVIT_SIGMOID_SQUARE at most: the sigmoid is 0 or 1 by then, and 0 times a square
    that has overflown would be NaN. */

@@ -13,10 +13,10 @@
 #define INFO(type_, name_, source_, summary_) \
     .struct_size = sizeof(rvit_prune_info), .type = type_, .name = name_, .source = source_, .summary = summary_
 /* Below 0: none. */
-#define DEFAULTS(keep_, threshold_, mass_) ALL_DEFAULTS(keep_, threshold_, mass_, -1.0, -1.0)
-#define ALL_DEFAULTS(keep_, threshold_, mass_, alpha_, object_part_)                                        \
+#define DEFAULTS(keep_, threshold_, mass_) ALL_DEFAULTS(keep_, threshold_, mass_, -1.0, -1.0, -1.0)
+#define ALL_DEFAULTS(keep_, threshold_, mass_, alpha_, object_part_, tau_)                                  \
     .default_keep = keep_, .default_threshold = threshold_, .default_mass = mass_, .default_alpha = alpha_, \
-    .default_object_part = object_part_
+    .default_object_part = object_part_, .default_tau = tau_
 #define AFTER_BLOCK "after the block"
 #define BEFORE_BLOCK "before the block"
 #define INSIDE_BLOCK "between attention and MLP"
@@ -124,12 +124,19 @@ static const rvit_policy policies[] = {
                    "the tokens all tokens attend to most in the last block but one, and before them some that they attend to most in a "
                    "middle block, with their neighbours; for what reads its output, saves nothing before"),
               .site = AFTER_BLOCK, .parameters = RVIT_PRUNE_KEEP | RVIT_PRUNE_BLOCKS | RVIT_PRUNE_ALPHA | RVIT_PRUNE_OBJECT_BLOCK,
-              ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375), FROM_THE_END(2)}, /* 9 of the 24 blocks of CLIP L/14 */
+              ALL_DEFAULTS(0.5, -1.0, -1.0, 0.1, 0.375, -1.0), FROM_THE_END(2)}, /* 9 of the 24 blocks of CLIP L/14 */
      .site = RVIT_SITE_AFTER_BLOCK,
      .select = RVIT_SELECT_TOP_K,
      .score = RVIT_SCORE_CLS_ATTENTION,
      .probs = RVIT_PROBS_RECEIVED,
      .count = RVIT_POLICY_FLOOR},
+    {.info = {INFO(RVIT_PRUNE_PIXELPRUNE, "pixelprune", "arXiv 2604.00886",
+                   "the patches whose pixels their neighbours do not predict; each image has its own number; at native resolution"),
+              .site = BEFORE_BLOCK, .parameters = RVIT_PRUNE_TAU, ALL_DEFAULTS(-1.0, -1.0, -1.0, -1.0, -1.0, 0.0), .n_default_blocks = 1,
+              .default_blocks = {0}},
+     .site = RVIT_SITE_BEFORE_BLOCK,
+     .select = RVIT_SELECT_MASK,
+     .by_pixels = 1},
 };
 enum { N_POLICIES = sizeof policies / sizeof policies[0] };
 
@@ -189,6 +196,7 @@ static rvit_status check_parameters(const rvit_policy *policy, const rvit_prune_
         /* Programs built with older headers leave 0 in these. */
         {RVIT_PRUNE_ALPHA, !(desc->alpha <= 0.0), "alpha"},
         {RVIT_PRUNE_OBJECT_BLOCK, desc->object_block > 0, "object_block"},
+        {RVIT_PRUNE_TAU, desc->tau != 0.0, "tau"},
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].given && (policy->info.parameters & (int32_t)fields[i].parameter) == 0)
@@ -288,13 +296,16 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
             return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved[%d] is not 0", (int)i);
     if (desc.reserved_int != 0)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: reserved_int is not 0");
-    rvit_prune_schedule schedule = {.n_patches = n_patches, .seed = desc.seed};
+    rvit_prune_schedule schedule = {.unit = 1, .n_patches = n_patches, .seed = desc.seed};
     RVIT_TRY(find_policy(desc.type, &schedule.policy));
     const rvit_prune_info *info = &schedule.policy->info;
     RVIT_TRY(check_fraction("keep", desc.keep));
     RVIT_TRY(check_fraction("mass", desc.mass));
     RVIT_TRY(check_fraction("alpha", desc.alpha));
     RVIT_TRY(check_parameters(schedule.policy, &desc));
+    if (!(desc.tau >= 0.0 && desc.tau <= 1.0))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "prune desc: tau is %g, expected 0..1", desc.tau);
+    schedule.tau = desc.tau;
     schedule.select = schedule.policy->select;
     schedule.keep = desc.keep < 0.0 ? info->default_keep : desc.keep;
     if (schedule.select == RVIT_SELECT_MASS && schedule.keep >= 0.0) {
@@ -318,7 +329,7 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *given, int32_t depth, int3
     return RVIT_OK;
 }
 
-rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
+static rvit_status count_rows(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
 {
     switch (schedule->policy->count) {
     case RVIT_POLICY_FLOOR:
@@ -333,6 +344,15 @@ rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage
     const int32_t k = (int32_t)trunc((double)schedule->n_patches * pow(schedule->keep, (double)stage + 1.0));
     for (int32_t n = 0; n <= max_n; n++)
         out_counts[n] = k < 1 && n > 0 ? 1 : k < n ? k : n;
+    return RVIT_OK;
+}
+
+rvit_status rvit_prune_counts(const rvit_prune_schedule *schedule, int32_t stage, int32_t max_n, int32_t *out_counts)
+{
+    RVIT_TRY(count_rows(schedule, stage, max_n / schedule->unit, out_counts));
+    /* From the end on, so that what is read has not been written. */
+    for (int32_t n = max_n; schedule->unit > 1 && n >= 0; n--)
+        out_counts[n] = schedule->unit * out_counts[n / schedule->unit];
     return RVIT_OK;
 }
 
@@ -362,7 +382,7 @@ void rvit_prune_random_scores(const rvit_prune_schedule *schedule, int32_t stage
     uint64_t seed = schedule->seed, state = next_random(&seed) + (uint64_t)stage;
     state = next_random(&state);
     for (int32_t i = 0; i < n; i++)
-        out_scores[i] = (float)(next_random(&state) >> 40); /* 24 bits make a float */
+        out_scores[i] = i % schedule->unit > 0 ? out_scores[i - 1] : (float)(next_random(&state) >> 40); /* 24 bits make a float */
 }
 
 rvit_status rvit_count_table(rvit_count_rule rule, double keep, int32_t k_min, int32_t max_n, int32_t *out_counts)

@@ -32,8 +32,9 @@ typedef struct rvit_policy {
     rvit_policy_probs probs;
     int32_t prefix_competes;
     rvit_policy_count count;
-    int32_t fuses;  /* 1: what is dropped leaves a fused token */
-    int32_t merges; /* 1: rows are merged (rvit_match, rvit_merge), not selected */
+    int32_t by_pixels; /* 1: the mask is made from the pixels of patches, by rvit_pixelprune */
+    int32_t fuses;     /* 1: what is dropped leaves a fused token */
+    int32_t merges;    /* 1: rows are merged (rvit_match, rvit_merge), not selected */
 } rvit_policy;
 
 /* A policy with its parameters settled for a model, and the blocks that it prunes in. n_stages 0: no pruning. */
@@ -44,9 +45,10 @@ typedef struct rvit_prune_schedule {
     float threshold; /* of the scores */
     int32_t k_min;
     int32_t n_samples, merges;
-    double alpha;
+    double alpha, tau;
     int32_t object_block; /* where anchors are chosen; -1: nowhere */
     uint64_t seed;
+    int32_t unit;      /* rows that stay or go together, 1 or more: of a square of patches that the model merges */
     int32_t n_patches; /* 0: each image has its own, and there is one stage if the policy counts by them */
     int32_t n_stages;
     int32_t blocks[RVIT_PRUNE_MAX_STAGES];
@@ -59,6 +61,18 @@ rvit_status rvit_prune_resolve(const rvit_prune_desc *desc, int32_t depth, int32
 static inline int rvit_policy_reads(const rvit_policy *policy, rvit_policy_probs probs)
 {
     return policy->probs == probs && (policy->score == RVIT_SCORE_CLS_ATTENTION || policy->score == RVIT_SCORE_CLS_NORM);
+}
+
+/* Whether runs bring the mask. */
+static inline int rvit_prune_takes_mask(const rvit_prune_schedule *schedule)
+{
+    return schedule->n_stages > 0 && schedule->select == RVIT_SELECT_MASK && !schedule->policy->by_pixels;
+}
+
+/* Whether patches are dropped by their pixels. */
+static inline int rvit_prune_by_pixels(const rvit_prune_schedule *schedule)
+{
+    return schedule->n_stages > 0 && schedule->policy->by_pixels;
 }
 
 /* out_counts [max_n + 1] of a stage that takes the k best. */

@@ -36,7 +36,7 @@ static rvit_status check_tensor(const rvit_geometry *g, rvit_role role, int32_t 
     char name[RVIT_NAME_SIZE];
     const rvit_file_tensor *tensor = rvit_geometry_find(g, role, block, name);
     int32_t rank;
-    int64_t shape[4];
+    int64_t shape[RVIT_MAX_RANK];
     if (!rvit_geometry_shape(g, role, tensor, &rank, shape)) {
         char want[RVIT_SHOWN_SHAPE], found[RVIT_SHOWN_SHAPE];
         rvit_format_shape(want, rank, shape);
@@ -58,7 +58,7 @@ static int32_t count_predictors(const rvit_geometry *g, char missing[RVIT_NAME_S
     for (int32_t i = 0; i < RVIT_MAX_PREDICTORS; i++)
         for (int role = (int)RVIT_FIRST_PREDICTOR_ROLE; role < (int)RVIT_ROLE_COUNT; role++) {
             int32_t rank;
-            int64_t shape[4];
+            int64_t shape[RVIT_MAX_RANK];
             const rvit_file_tensor *tensor = rvit_geometry_find(g, (rvit_role)role, i, missing);
             if (narrow || tensor == NULL || tensor->dtype < 0 || !rvit_geometry_shape(g, (rvit_role)role, tensor, &rank, shape))
                 return i;
@@ -82,6 +82,9 @@ static int begins_with(const char *text, const char *start)
    half of CLIP and of SigLIP. */
 static int ignorable(const rvit_geometry *g, const char *name)
 {
+    /* The language model that the tower's rows are for. */
+    if (g->has[RVIT_PART_MERGER] && g->family->prefix[0] != '\0')
+        return begins_with(name, "model.") || begins_with(name, "lm_head.");
     static const char *const text[] = {"text_model.",          "text_projection", "logit_scale",  "logit_bias", "token_embedding.",
                                        "positional_embedding", "ln_final.",       "transformer.", "text."};
     if (begins_with(name, "score_predictor.") || ends_with(name, "mask_token") || ends_with(name, "pooler.dense.weight") ||
@@ -100,8 +103,9 @@ static int ignorable(const rvit_geometry *g, const char *name)
  * change the results. */
 static int belongs(const rvit_geometry *g, const char *name)
 {
-    static const char *const computed[] = {"embeddings.",  "embeds.",    "patch_embed.",    "pos_embed", "norm.",   "layernorm.",
-                                           "visual.head.", "attn_pool.", "head.attention.", "head.mlp.", "fc_norm."};
+    static const char *const computed[] = {"embeddings.", "embeds.",      "patch_embed.",     "pos_embed",       "norm.",
+                                           "layernorm.",  "visual.head.", "attn_pool.",       "head.attention.", "head.mlp.",
+                                           "fc_norm.",    "merger.",      RVIT_DEEPSTACK_NAME};
     char blocks[RVIT_NAME_SIZE];
     snprintf(blocks, sizeof blocks, "%s%s", g->family->prefix, g->family->blocks);
     if (begins_with(name, blocks) || (g->family->prefix[0] != '\0' && begins_with(name, g->family->prefix)))
@@ -242,6 +246,11 @@ static rvit_status check_shapes(rvit_geometry *g, int32_t lenient, uint8_t *used
     config->map_mlp = (int32_t)g->extents[RVIT_EXTENT_MAP_MLP];
     config->map_bias = g->has[RVIT_PART_MAP_KV_BIAS];
     config->patch_norm = g->has[RVIT_PART_PATCH_NORM];
+    config->merges = g->has[RVIT_PART_MERGER];
+    config->frames = (int32_t)g->extents[RVIT_EXTENT_FRAMES];
+    config->unit_dim = (int32_t)g->extents[RVIT_EXTENT_UNIT];
+    config->info.merged_dim = (int32_t)g->extents[RVIT_EXTENT_MERGED];
+    config->info.n_deepstack = g->n_deepstack;
     config->measured = 1;
     config->info.n_predictors = count_predictors(g, config->missing_predictor);
     return RVIT_OK;
@@ -258,6 +267,7 @@ rvit_status rvit_vit_config_infer(const rvit_tensor_set *set, int32_t lenient, u
     snprintf(config->info.family, sizeof config->info.family, "%s", g.family->name);
     count_dtypes(&g, &config->info);
     RVIT_TRY(rvit_geometry_count_blocks(&g));
+    rvit_geometry_count_deepstack(&g);
     config->info.depth = g.depth;
     rvit_family_features(set, g.family, obstacles);
     find_together(&g, obstacles);

@@ -3,11 +3,13 @@
 #define RVIT_CORE_VIT_CONFIG_H
 
 #include "core/rope_table.h"
+#include "core/vit_merge.h"
 #include "core/vit_names.h"
 
 #include <raggedvit/vit.h>
 
 #define RVIT_MAX_PREDICTORS 8
+#define RVIT_MAX_DEEPSTACK 8
 
 typedef struct rvit_vit_config {
     const rvit_family *family;
@@ -25,6 +27,9 @@ typedef struct rvit_vit_config {
     int32_t map_heads, map_bias;                /* map_bias: where keys and values have weights apart, 1: and biases */
     rvit_activation map_activation;             /* where map_mlp > 0 */
     int32_t patch_norm;                         /* 1: a norm of the patches before their positions */
+    int32_t merges, unit_dim;                   /* 1: squares of patches become one row; the width of a square's rows together */
+    int32_t frames;                             /* of a patch */
+    rvit_merge_config merge;                    /* where merges is 1 */
     int32_t no_table;                           /* 1: there is no position table, so the tensors do not tell the image size */
     rvit_rope_config rope;                      /* where info.position says that there are rotary positions */
     int32_t position_prefix;                    /* rows of the position table for prefix tokens: the first of it, of the first of them */

@@ -33,7 +33,8 @@ static rvit_session_desc timed_desc(const rvit_session_desc *given)
     desc.stream = NULL;
     desc.max_picture_bytes = 0;
     desc.recipe = NULL;
-    desc.images = desc.logits = (rvit_view){NULL, 0};
+    desc.pixels_size = 0;
+    desc.images = desc.logits = desc.pixels = (rvit_view){NULL, 0};
     return desc;
 }
 
@@ -45,7 +46,7 @@ rvit_status rvit_dense_trial_sessions(const rvit_model *model, const rvit_sessio
         return RVIT_OK;
     const rvit_session_plan *plan = NULL;
     RVIT_TRY(rvit_session_plan_create(model, desc, &plan));
-    const int has_trial = plan->schedule.n_stages > 0 && plan->schedule.select != RVIT_SELECT_MASK;
+    const int has_trial = plan->schedule.n_stages > 0 && !rvit_prune_takes_mask(&plan->schedule);
     rvit_session_plan_destroy(model, plan);
     if (!has_trial)
         return RVIT_OK;

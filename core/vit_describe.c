@@ -279,7 +279,11 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                   {RVIT_FACT_POOL_PREFIX, "whether the attention pooling reads the prefix tokens", "--architecture"},
                   {RVIT_FACT_POSITION, "whether positions are rotary", "--position"},
                   {RVIT_FACT_IMAGE, "the image size", "--image-size"},
-                  {RVIT_FACT_RESAMPLE, "how the position table is resampled", "--resample"}};
+                  {RVIT_FACT_RESAMPLE, "how the position table is resampled", "--resample"},
+                  {RVIT_FACT_MERGE, "how many patches are merged", NULL},
+                  {RVIT_FACT_WINDOW, "the windows of attention", NULL},
+                  {RVIT_FACT_FULL_BLOCKS, "the blocks without windows", NULL},
+                  {RVIT_FACT_DEEPSTACK, "the blocks whose rows are merged too", NULL}};
     char what[480] = "", options[180] = "";
     size_t at = 0, used = 0;
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
@@ -290,10 +294,14 @@ static void note_unknown(const rvit_vit_config *config, const rvit_facts *facts,
                            (needed[i].fact == RVIT_FACT_POOL_PREFIX && !(maps && config->info.n_prefix > 0)) ||
                            (needed[i].fact == RVIT_FACT_MAP_ACTIVATION && !(maps && config->map_mlp > 0));
         const int told = needed[i].fact == RVIT_FACT_IMAGE && !(config->measured && config->no_table);
-        if (facts->of[needed[i].fact].given || unread || told)
+        const int of_merging =
+            needed[i].option == NULL &&
+            (!config->merges || (needed[i].fact == RVIT_FACT_FULL_BLOCKS && facts->of[RVIT_FACT_WINDOW].given && !config->merge.window));
+        if (facts->of[needed[i].fact].given || unread || told || of_merging)
             continue;
         at += (size_t)snprintf(what + at, sizeof what - at, "%s%s", at > 0 ? ", " : "", needed[i].what);
-        used += (size_t)snprintf(options + used, sizeof options - used, "%s%s", used > 0 ? ", " : "", needed[i].option);
+        if (needed[i].option != NULL)
+            used += (size_t)snprintf(options + used, sizeof options - used, "%s%s", used > 0 ? ", " : "", needed[i].option);
     }
     if (is_rotary(facts) && !rotation_known(facts) && !obstacles->seen[RVIT_FEATURE_MIXED_ROPE])
         at += (size_t)snprintf(what + at, sizeof what - at, "%show its rotary positions turn", at > 0 ? ", " : "");
@@ -363,6 +371,9 @@ void rvit_describe_pictures(rvit_model_info *info, const rvit_facts *facts)
     }
     info->processor_height = rvit_facts_integer(facts, RVIT_FACT_PROCESSED);
     info->processor_width = (int32_t)facts->of[RVIT_FACT_PROCESSED].value[1];
+    info->max_patches = rvit_facts_integer(facts, RVIT_FACT_MAX_PATCHES);
+    info->min_pixels = (int64_t)facts->of[RVIT_FACT_PIXELS].value[0];
+    info->max_pixels = (int64_t)facts->of[RVIT_FACT_PIXELS].value[1];
     for (int i = 0; i < 3; i++) {
         info->mean[i] = (float)facts->of[RVIT_FACT_MEAN].value[i];
         info->std[i] = (float)facts->of[RVIT_FACT_STD].value[i];
@@ -441,6 +452,8 @@ rvit_status rvit_describe(const char *path, rvit_vit_config *config, rvit_facts 
         if (config->patch_norm && info->n_prefix > 0)
             rvit_obstacles_feature(obstacles, RVIT_FEATURE_PATCH_NORM, weights);
     }
+    if (config->measured)
+        RVIT_TRY(rvit_settle_merge(path, config, facts, obstacles));
     facts->of[RVIT_FACT_INPUT].given = 0;
     RVIT_TRY(settle_rotation(path, facts, &config->rope));
     set_usual(config, facts);

@@ -6,7 +6,7 @@
 
 #include "core/status.h"
 
-enum { MAX_EXTENT = 1 << 20, MAX_CHANNELS = 64, MAX_PATCH = 256, MAX_IMAGE = 1 << 14, MAX_REGISTERS = 256 };
+enum { MAX_EXTENT = 1 << 20, MAX_CHANNELS = 64, MAX_PATCH = 256, MAX_IMAGE = 1 << 14, MAX_REGISTERS = 256, MAX_FRAMES = 16 };
 
 /* What two of three say, else the first that says anything: so that one misshaped tensor is the one that is named. */
 static int64_t majority(int64_t a, int64_t b, int64_t c)
@@ -48,8 +48,14 @@ static rvit_status infer_patch(rvit_geometry *g)
 {
     char name[RVIT_NAME_SIZE];
     const rvit_file_tensor *tensor = rvit_geometry_find(g, RVIT_ROLE_PATCH_WEIGHT, 0, name);
-    int64_t channels = 3, patch = -1;
-    if (tensor->rank == 4 && tensor->shape[2] == tensor->shape[3]) {
+    int64_t channels = 3, patch = -1, frames = 1;
+    if (g->has[RVIT_PART_MERGER]) {
+        if (tensor->rank == 5 && tensor->shape[3] == tensor->shape[4]) {
+            channels = tensor->shape[1];
+            frames = tensor->shape[2];
+            patch = tensor->shape[3];
+        }
+    } else if (tensor->rank == 4 && tensor->shape[2] == tensor->shape[3]) {
         channels = tensor->shape[1];
         patch = tensor->shape[2];
     } else if (tensor->rank == 2 && tensor->shape[1] % 3 == 0) {
@@ -59,10 +65,11 @@ static rvit_status infer_patch(rvit_geometry *g)
     if (patch < 1) {
         char shape[RVIT_SHOWN_SHAPE];
         rvit_format_shape(shape, tensor->rank, tensor->shape);
-        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels, patch, patch], found %s", g->path,
-                         name, g->extents[RVIT_EXTENT_DIM], shape);
+        return rvit_fail(RVIT_BAD_FILE, "%s: tensor '%s': expected the shape [%" PRId64 ", channels,%s patch, patch], found %s", g->path,
+                         name, g->extents[RVIT_EXTENT_DIM], g->has[RVIT_PART_MERGER] ? " frames," : "", shape);
     }
     RVIT_TRY(set_extent(g, RVIT_EXTENT_CHANNELS, channels, MAX_CHANNELS, "number of channels", RVIT_ROLE_PATCH_WEIGHT));
+    RVIT_TRY(set_extent(g, RVIT_EXTENT_FRAMES, frames, MAX_FRAMES, "number of frames of a patch", RVIT_ROLE_PATCH_WEIGHT));
     RVIT_TRY(set_extent(g, RVIT_EXTENT_PATCH, patch, MAX_PATCH, "patch size", RVIT_ROLE_PATCH_WEIGHT));
     g->extents[RVIT_EXTENT_PATCH_VALUES] = channels * patch * patch;
     return RVIT_OK;
@@ -115,6 +122,19 @@ static rvit_status infer_mlp(rvit_geometry *g)
     return set_extent(g, RVIT_EXTENT_MAP_MLP, pooling, MAX_EXTENT, "width of the pooling's MLP", RVIT_ROLE_MAP_FC1_WEIGHT);
 }
 
+static rvit_status infer_merger(rvit_geometry *g)
+{
+    if (!g->has[RVIT_PART_MERGER])
+        return RVIT_OK;
+    const int64_t unit =
+        majority(rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC1_WEIGHT, 2, 0), rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC1_BIAS, 1, 0),
+                 rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_WEIGHT, 2, 1));
+    const int64_t merged =
+        majority(rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_WEIGHT, 2, 0), rvit_geometry_vote(g, RVIT_ROLE_MERGER_FC2_BIAS, 1, 0), -1);
+    RVIT_TRY(set_extent(g, RVIT_EXTENT_UNIT, unit, MAX_EXTENT, "width of the rows that are merged", RVIT_ROLE_MERGER_FC1_WEIGHT));
+    return set_extent(g, RVIT_EXTENT_MERGED, merged, MAX_EXTENT, "width of merged rows", RVIT_ROLE_MERGER_FC2_WEIGHT);
+}
+
 rvit_status rvit_geometry_infer(rvit_geometry *g)
 {
     g->extents[RVIT_EXTENT_ONE] = 1;
@@ -127,6 +147,7 @@ rvit_status rvit_geometry_infer(rvit_geometry *g)
     if (g->has[RVIT_PART_POSITION_TABLE])
         RVIT_TRY(infer_grid(g, g->has[RVIT_PART_CLS_TOKEN] + g->has[RVIT_PART_DIST_TOKEN] + (int32_t)g->extents[RVIT_EXTENT_REGISTERS]));
     RVIT_TRY(infer_mlp(g));
+    RVIT_TRY(infer_merger(g));
     if (!g->has[RVIT_PART_HEAD])
         return RVIT_OK;
     const int32_t transposed = rvit_geometry_flag(g, RVIT_FAMILY_HEAD_TRANSPOSED);

@@ -34,6 +34,8 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_PROCESSOR] = "processor",
                                                    [RVIT_FACT_FILL] = "fill",
                                                    [RVIT_FACT_PROCESSED] = "processed",
+                                                   [RVIT_FACT_MAX_PATCHES] = "most patches",
+                                                   [RVIT_FACT_PIXELS] = "pixels",
                                                    [RVIT_FACT_DIM] = "width",
                                                    [RVIT_FACT_DEPTH] = "depth",
                                                    [RVIT_FACT_MLP] = "mlp",
@@ -43,7 +45,13 @@ static const char *const names[RVIT_FACT_COUNT] = {[RVIT_FACT_ARCHITECTURE] = "n
                                                    [RVIT_FACT_CLASSES] = "classes",
                                                    [RVIT_FACT_REGISTERS] = "registers",
                                                    [RVIT_FACT_CLS] = "CLS token",
-                                                   [RVIT_FACT_PATCH_NORM] = "norm of the patches"};
+                                                   [RVIT_FACT_PATCH_NORM] = "norm of the patches",
+                                                   [RVIT_FACT_MERGE] = "merge",
+                                                   [RVIT_FACT_MERGED] = "merged width",
+                                                   [RVIT_FACT_FRAMES] = "frames of a patch",
+                                                   [RVIT_FACT_WINDOW] = "window",
+                                                   [RVIT_FACT_FULL_BLOCKS] = "full attention",
+                                                   [RVIT_FACT_DEEPSTACK] = "deepstack blocks"};
 
 static const char *const activations[] = {"none", "GELU", "GELU (tanh)", "quick GELU", "SiLU"};
 static const char *const poolings[] = {"unknown",
@@ -151,11 +159,34 @@ void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, co
     snprintf(f->where, sizeof f->where, "%s", where);
 }
 
+static rvit_block_list *list_of(rvit_facts *facts, rvit_fact fact)
+{
+    return fact == RVIT_FACT_FULL_BLOCKS ? &facts->full_blocks : fact == RVIT_FACT_DEEPSTACK ? &facts->deepstack : NULL;
+}
+
+void rvit_facts_set_blocks(rvit_facts *facts, rvit_fact fact, const rvit_block_list *list, const char *where)
+{
+    char text[RVIT_FACT_TEXT] = "none";
+    size_t at = 0;
+    if (facts->of[fact].given)
+        return;
+    for (int32_t i = 0; i < list->n && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, i == 0 ? "%d" : ", %d", (int)list->blocks[i]);
+    rvit_facts_set_text(facts, fact, text, where);
+    *list_of(facts, fact) = *list;
+}
+
 void rvit_facts_join(rvit_facts *facts, const rvit_facts *others)
 {
-    for (int i = 0; i < RVIT_FACT_COUNT; i++)
-        if (!facts->of[i].given)
-            facts->of[i] = others->of[i];
+    for (int i = 0; i < RVIT_FACT_COUNT; i++) {
+        if (facts->of[i].given)
+            continue;
+        facts->of[i] = others->of[i];
+        if (i == RVIT_FACT_FULL_BLOCKS)
+            facts->full_blocks = others->full_blocks;
+        if (i == RVIT_FACT_DEEPSTACK)
+            facts->deepstack = others->deepstack;
+    }
 }
 
 int32_t rvit_facts_integer(const rvit_facts *facts, rvit_fact fact)

@@ -37,7 +37,9 @@ typedef enum rvit_fact {
     RVIT_FACT_CROP,      /* share; Hugging Face: also the edge that is resized, and what is cut out of it */
     RVIT_FACT_PROCESSOR, /* rvit_processor */
     RVIT_FACT_FILL,
-    RVIT_FACT_PROCESSED, /* height, width of what a processor makes */
+    RVIT_FACT_PROCESSED,   /* height, width of what a processor makes */
+    RVIT_FACT_PIXELS,      /* at least, at most: of pictures whose size follows from their own */
+    RVIT_FACT_MAX_PATCHES, /* of a picture, NaFlex */
     /* What tensors tell too. */
     RVIT_FACT_DIM,
     RVIT_FACT_DEPTH,
@@ -49,6 +51,13 @@ typedef enum rvit_fact {
     RVIT_FACT_REGISTERS,
     RVIT_FACT_CLS,        /* 1: there is a CLS token */
     RVIT_FACT_PATCH_NORM, /* 1: there is a norm of the patches before their positions */
+    /* Of towers that merge squares of patches. */
+    RVIT_FACT_MERGE,       /* patches a side of such a square */
+    RVIT_FACT_MERGED,      /* width of what becomes of one */
+    RVIT_FACT_FRAMES,      /* of a patch */
+    RVIT_FACT_WINDOW,      /* pixels a side of the windows of attention; 0: there are none */
+    RVIT_FACT_FULL_BLOCKS, /* those whose attention is over the whole image: rvit_facts.full_blocks */
+    RVIT_FACT_DEEPSTACK,   /* those whose rows are merged too: rvit_facts.deepstack */
     RVIT_FACT_COUNT
 } rvit_fact;
 
@@ -70,14 +79,23 @@ typedef struct rvit_fact_value {
     char where[RVIT_FACT_WHERE]; /* "config.json: hidden_act" */
 } rvit_fact_value;
 
+/* Numbers of blocks, from 0, in ascending order. */
+enum { RVIT_BLOCK_LIST = 64 };
+typedef struct rvit_block_list {
+    int32_t n, blocks[RVIT_BLOCK_LIST];
+} rvit_block_list;
+
 typedef struct rvit_facts {
     rvit_fact_value of[RVIT_FACT_COUNT];
+    rvit_block_list full_blocks, deepstack;
 } rvit_facts;
 
 /* The first that says something about a fact is believed: whoever is to be believed most speaks first. */
 void rvit_facts_set(rvit_facts *facts, rvit_fact fact, double value, const char *where);
 void rvit_facts_set_several(rvit_facts *facts, rvit_fact fact, const double *values, int32_t n, const char *where);
 void rvit_facts_set_text(rvit_facts *facts, rvit_fact fact, const char *text, const char *where);
+/* fact: FULL_BLOCKS or DEEPSTACK. */
+void rvit_facts_set_blocks(rvit_facts *facts, rvit_fact fact, const rvit_block_list *list, const char *where);
 /* Takes over what `facts` lacks. */
 void rvit_facts_join(rvit_facts *facts, const rvit_facts *others);
 /* 0 if it is not given. */

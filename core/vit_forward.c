@@ -1,5 +1,6 @@
 /* The forward of a ViT as ops. */
 #include "core/vit_forward.h"
+#include "core/vit_windows.h"
 
 rvit_status rvit_forward_add_linear(const forward *f, const rvit_linear_args *args, rvit_view narrow_bias)
 {
@@ -147,16 +148,17 @@ static rvit_status attention(const forward *f)
     const int64_t dim = model->info.dim, element = rvit_dtype_size(model->dtype);
     rvit_attention_args args = RVIT_ATTENTION_ARGS_INIT;
     args.dtype = model->dtype;
-    args.n_images = f->plan->desc.max_images;
+    const rvit_reach reach = rvit_forward_reach(f);
+    args.n_images = reach.n;
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
-    args.max_len = f->max_len;
+    args.max_len = reach.max_len;
     args.rows = f->rows.capacity;
     args.q = f->wide;
     args.k = at(f->wide, dim * element);
     args.v = at(f->wide, 2 * dim * element);
     args.q_stride = args.k_stride = args.v_stride = 3 * dim;
-    args.cu_seqlens = f->cu_seqlens;
+    args.cu_seqlens = reach.cu_seqlens;
     args.key_bias = f->key_bias;
     args.out = f->normed;
     args.cls_probs = f->cls_probs;
@@ -225,12 +227,20 @@ rvit_status rvit_forward_preprocess(const forward *f, rvit_view cu_seqlens)
     args.rows = plan->segments[0].rows;
     args.patch_size = f->model->info.patch_size;
     args.out_stride = rvit_model_patch_width(f->model);
-    args.source = view(f, plan->pictures);
+    /* Each run has had them copied to staged_pictures, or the op does it. */
+    args.source = view(f, f->stream->device->transfers ? plan->staged_pictures : plan->pictures);
     args.source_size = plan->pictures.size;
-    if (plan->staged_pictures.place != RVIT_PLACE_NONE)
+    if (plan->staged_pictures.place != RVIT_PLACE_NONE && !f->stream->device->transfers)
         args.staging = view(f, plan->staged_pictures);
+    args.pixels = plan->desc.pixels;
+    args.pixels_size = plan->desc.pixels_size;
     args.out = f->wide;
     args.cu_seqlens = cu_seqlens;
+    if (rvit_prune_by_pixels(&plan->schedule)) {
+        args.dtype = RVIT_F32;
+        args.out_stride = 0;
+        args.out = view(f, plan->patch_pixels);
+    }
     return rvit_preprocess(f->stream, &args);
 }
 
@@ -302,10 +312,22 @@ static rvit_status embed(forward *f)
     return RVIT_OK;
 }
 
+/* Where windows order the rows, by way of an array of the device's. */
+static rvit_status give_received(const forward *f)
+{
+    if (f->plan->received_rows.place == RVIT_PLACE_NONE)
+        return rvit_forward_received(f, view(f, f->plan->received));
+    const rvit_view rows = view(f, f->plan->received_rows);
+    RVIT_TRY(rvit_forward_received(f, rows));
+    return rvit_forward_give_rows(f, rows, 4 * (int64_t)f->model->info.n_heads, f->plan->received);
+}
+
 static rvit_status block(forward *f, int32_t index)
 {
     const rvit_model_info *info = &f->model->info;
     const rvit_block_weights *w = &f->model->blocks[index];
+    const int32_t deepstack = rvit_block_place(&f->model->merge.deepstack, index);
+    f->block = index;
     if (rvit_forward_prunes_at(f, index, RVIT_SITE_BEFORE_BLOCK))
         RVIT_TRY(rvit_forward_prune(f));
     RVIT_TRY(layernorm(f, w->norm1_gamma, w->norm1_beta));
@@ -324,7 +346,7 @@ static rvit_status block(forward *f, int32_t index)
     if (scores_received)
         RVIT_TRY(rvit_forward_received(f, view(f, f->plan->probs)));
     if (gives_received)
-        RVIT_TRY(rvit_forward_received(f, view(f, f->plan->received)));
+        RVIT_TRY(give_received(f));
     if (anchors)
         RVIT_TRY(rvit_forward_find_anchors(f));
     rvit_view attended = f->normed, products = f->wide;
@@ -343,6 +365,8 @@ static rvit_status block(forward *f, int32_t index)
     RVIT_TRY(trace_x(f, index + 1));
     if (rvit_forward_gives(f, RVIT_OUTPUT_BLOCK_FEATURES, f->plan->desc.features_block == index))
         RVIT_TRY(rvit_forward_block_features(f));
+    if (rvit_forward_gives(f, RVIT_OUTPUT_DEEPSTACK, deepstack >= 0))
+        RVIT_TRY(rvit_forward_merge_units(f, deepstack));
     return after ? rvit_forward_prune(f) : RVIT_OK;
 }
 
@@ -374,6 +398,9 @@ rvit_status rvit_forward_record(rvit_session *session)
     f.spare = view(&f, plan->spare);
     f.normed = view(&f, plan->normed);
     f.wide = view(&f, plan->wide);
+    f.unit_cu_seqlens = view(&f, plan->unit_cu_seqlens);
+    f.window_cu_seqlens = view(&f, plan->window_cu_seqlens);
+    f.unit_rows = view(&f, plan->schedule.n_stages > 0 ? plan->first_unit_rows : plan->unit_rows);
     rvit_forward_enter_segment(&f, 0);
     RVIT_TRY(plan->desc.native ? rvit_forward_embed_native(&f) : embed(&f));
     RVIT_TRY(trace_x(&f, 0));

@@ -17,10 +17,12 @@ typedef struct forward {
     int32_t spare_rows; /* of the segment */
     int32_t max_len;
     rvit_view cu_seqlens;
+    int32_t block;       /* the one being recorded */
     int32_t gathers;     /* 1: the last stage has selected, but x still holds the rows before it; the next layernorm gathers */
     rvit_view cls_probs; /* of this block's attention, where they are asked for */
     rvit_view lse;       /* the same, of what received attention is made from */
     rvit_view key_bias;  /* of merged tokens; absent until some are */
+    rvit_view unit_cu_seqlens, window_cu_seqlens, unit_rows; /* of towers that merge squares of patches: of the rows as they are */
     rvit_view positions; /* of the rows, where queries and keys are rotated; absent before the first stage */
 } forward;
 
@@ -82,6 +84,10 @@ static inline int rvit_forward_gives(const forward *f, rvit_output output, int h
 rvit_status rvit_forward_received(const forward *f, rvit_view out);
 /* x, as a block has left it. */
 rvit_status rvit_forward_block_features(const forward *f);
+/* Rows of f->rows, row_size bytes each, to an array that the host reads, in the order that it is told of. */
+rvit_status rvit_forward_give_rows(const forward *f, rvit_view rows, int64_t row_size, rvit_session_array destination);
+/* The squares of patches of f->x as one row each; deepstack: of which merger, -1: the last. */
+rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack);
 /* After the last block: features, pooling, head. */
 rvit_status rvit_forward_outputs(forward *f);
 

@@ -1,5 +1,6 @@
 /* The beginning of a forward over images of any grids: their layout, the patches by their weight, and the positions of each image. */
 #include "core/vit_forward.h"
+#include "core/vit_windows.h"
 
 /* The rows of all patches, without prefix tokens. */
 static rvit_rows patch_rows(const forward *f)
@@ -16,6 +17,7 @@ static rvit_status lay_out(const forward *f)
     args.n_prefix = f->model->info.n_prefix;
     args.max_len = f->max_len;
     args.rows = f->rows.capacity;
+    rvit_forward_lay_out_units(f, &args);
     args.live_images = view(f, plan->live_images);
     args.grids = view(f, plan->grids);
     args.cu_seqlens = f->cu_seqlens;
@@ -25,21 +27,47 @@ static rvit_status lay_out(const forward *f)
 }
 
 /* Patches as rows of the model's type. To patchify, each is an image of one patch, whatever the order of its values. */
+static rvit_patchify_args patchify_of(const forward *f, rvit_view patches)
+{
+    const rvit_model *model = f->model;
+    rvit_patchify_args args = RVIT_PATCHIFY_ARGS_INIT;
+    args.dtype = model->dtype;
+    args.n_images = (int32_t)f->rows.capacity;
+    args.live_images = view(f, f->plan->live_patches);
+    /* The op on pictures gives one frame. */
+    const int pictures = f->plan->desc.max_picture_bytes > 0;
+    args.channels = pictures ? model->info.channels : rvit_model_row_values(model) / (model->info.patch_size * model->info.patch_size);
+    args.image_size = args.patch_size = model->info.patch_size;
+    args.out_stride = pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model);
+    args.images = patches;
+    args.out = f->wide;
+    return args;
+}
+
+/* The patches that a run is given. */
 static rvit_status cut(const forward *f)
 {
     const rvit_session_plan *plan = f->plan;
-    const rvit_model *model = f->model;
-    rvit_op op = {.type = RVIT_OP_PATCHIFY, .patchify = RVIT_PATCHIFY_ARGS_INIT};
-    op.patchify.dtype = model->dtype;
-    op.patchify.n_images = (int32_t)f->rows.capacity;
-    op.patchify.live_images = view(f, plan->live_patches);
-    op.patchify.channels = model->info.channels;
-    op.patchify.image_size = op.patchify.patch_size = model->info.patch_size;
-    op.patchify.out_stride = rvit_model_patch_width(model);
-    op.patchify.images = plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images);
-    op.patchify.out = f->wide;
+    rvit_op op = {.type = RVIT_OP_PATCHIFY,
+                  .patchify = patchify_of(f, plan->desc.images.buffer != NULL ? plan->desc.images : view(f, plan->images))};
+    if (rvit_prune_by_pixels(&plan->schedule)) {
+        op.patchify.dtype = RVIT_F32;
+        op.patchify.out_stride = 0;
+        op.patchify.out = view(f, plan->patch_pixels);
+    }
     f->session->patchify = op.patchify;
     return rvit_forward_add_outer(f, &op);
+}
+
+/* Patches of pictures or given ones; where they are compared first, by way of rows that have every bit of them. */
+static rvit_status fill_wide(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    RVIT_TRY(plan->desc.max_picture_bytes > 0 ? rvit_forward_preprocess(f, absent) : cut(f));
+    if (!rvit_prune_by_pixels(&plan->schedule))
+        return RVIT_OK;
+    const rvit_patchify_args args = patchify_of(f, view(f, plan->patch_pixels));
+    return rvit_patchify(f->stream, &args);
 }
 
 /* The patches by their weight, to the spare array; with a norm of them, normalised. *out: where they are. */
@@ -50,11 +78,12 @@ static rvit_status weigh(const forward *f, rvit_view *out, rvit_dtype *out_dtype
     args.dtype = model->dtype;
     args.out_dtype = *out_dtype = model->x_dtype;
     args.rows = patch_rows(f);
-    args.in_features = rvit_model_patch_width(model);
+    /* The op on pictures has the values of a patch channel after channel, and of one frame. */
+    const int pictures = f->plan->desc.max_picture_bytes > 0;
+    args.in_features = pictures ? rvit_model_patch_width(model) : rvit_model_row_width(model);
     args.out_features = model->info.dim;
     args.x = f->wide;
-    /* The op on pictures has the values of a patch channel after channel. */
-    args.weight = f->plan->desc.max_picture_bytes > 0 ? model->patch_weight : model->row_weight;
+    args.weight = pictures ? model->patch_weight : model->row_weight;
     /* The table has the bias; without a table the rows of the embedding are nothing else. */
     if (model->unit_weight.buffer != NULL)
         args.bias = model->patch_bias;
@@ -119,7 +148,7 @@ rvit_status rvit_forward_embed_native(forward *f)
     rvit_view patches;
     rvit_dtype dtype;
     RVIT_TRY(lay_out(f));
-    RVIT_TRY(f->plan->desc.max_picture_bytes > 0 ? rvit_forward_preprocess(f, absent) : cut(f));
+    RVIT_TRY(fill_wide(f));
     RVIT_TRY(weigh(f, &patches, &dtype));
     RVIT_TRY(place(f, patches, dtype));
     RVIT_TRY(turn(f));

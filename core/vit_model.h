@@ -32,6 +32,12 @@ typedef struct rvit_map_weights {
     int32_t mlp_dim, mlp_width; /* 0: there is neither norm nor MLP after it; width: padded with zeros to a multiple of 8 */
 } rvit_map_weights;
 
+/* What makes one row of the rows of a unit (vit_merge.h), which lie side by side: fc2(gelu(fc1(norm))). */
+typedef struct rvit_merger_weights {
+    rvit_view norm_gamma, norm_beta; /* the last merger's of each row, a deepstack merger's of the unit */
+    rvit_view fc1_weight, fc1_bias, fc2_weight, fc2_bias;
+} rvit_merger_weights;
+
 #define RVIT_PREDICTOR_EPS 1e-5f
 
 struct rvit_model {
@@ -45,7 +51,9 @@ struct rvit_model {
     rvit_dtype x_dtype;               /* of the residual stream and the embedding added to it */
     rvit_buffer *weights;             /* all of them */
     rvit_view patch_weight;           /* [dim, rvit_model_patch_width], for values in the order of rvit_patchify: (channel, y, x) */
-    rvit_view row_weight;             /* the same for values in the order (y, x, channel) */
+    /* [dim, rvit_model_row_width]: for the values that native sessions are given: (y, x, channel); of towers that merge patches (channel,
+       frame, y, x), patch_weight then being the sum over the frames. */
+    rvit_view row_weight;
     /* [tokens, dim] of x_dtype, the residual of the patch product: token + position for the prefix rows, patch bias + position for the
        others. So the patch embedding is one product and the prefix costs nothing. */
     rvit_view embedding;
@@ -59,10 +67,12 @@ struct rvit_model {
                                                                 norms have no beta */
     rvit_view fc_norm_gamma, fc_norm_beta;                   /* of a norm between pooling and head; absent without it */
     rvit_map_weights map;                                    /* where info.pooling is MAP */
-    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS];  /* info.n_predictors of them */
-    int32_t trained[2];                                      /* grid of the file's position table: lines, columns */
-    rvit_rope_config rope;                                   /* where rvit_model_rotates */
-    char missing_predictor[RVIT_NAME_SIZE];                  /* the first tensor that keeps the next predictor from being complete */
+    rvit_merge_config merge;                                 /* all 0 where info.merge is */
+    rvit_merger_weights merger, deepstack[RVIT_MAX_DEEPSTACK];
+    rvit_predictor_weights predictors[RVIT_MAX_PREDICTORS]; /* info.n_predictors of them */
+    int32_t trained[2];                                     /* grid of the file's position table: lines, columns */
+    rvit_rope_config rope;                                  /* where rvit_model_rotates */
+    char missing_predictor[RVIT_NAME_SIZE];                 /* the first tensor that keeps the next predictor from being complete */
 };
 
 static inline int rvit_has_cls(const rvit_model_info *info)
@@ -79,6 +89,8 @@ static inline int32_t rvit_pooled_width(const rvit_model_info *info)
 void rvit_model_retain(rvit_model *model);
 /* What native sessions know of positions. */
 void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint);
+/* Makes the memory of a new model, and reads the weights into it. */
+rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint);
 /* Reads the weights of a checkpoint of the same geometry into the model's memory. */
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint);
 
@@ -92,6 +104,24 @@ static inline int32_t rvit_model_patch_values(const rvit_model *m)
 static inline int32_t rvit_model_patch_width(const rvit_model *m)
 {
     return (rvit_model_patch_values(m) + 7) / 8 * 8;
+}
+
+/* Values of a patch as native sessions are given them; those of a still are there once for each frame. */
+static inline int32_t rvit_model_row_values(const rvit_model *m)
+{
+    return rvit_model_patch_values(m) * (m->info.patch_frames > 0 ? m->info.patch_frames : 1);
+}
+
+/* The same, padded with zeros. */
+static inline int32_t rvit_model_row_width(const rvit_model *m)
+{
+    return (rvit_model_row_values(m) + 7) / 8 * 8;
+}
+
+/* Whether the attention of a block is within windows. */
+static inline int rvit_model_has_windows(const rvit_model *m, int32_t block)
+{
+    return m->merge.window > 0 && rvit_block_place(&m->merge.full_blocks, block) < 0;
 }
 
 /* Whether there is a position table. */

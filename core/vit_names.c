@@ -169,6 +169,25 @@ enum { SHOWN_NAME = 96 };
     [RVIT_ROLE_PROJ_WEIGHT] = "self_attention.out_proj.weight", [RVIT_ROLE_PROJ_BIAS] = "self_attention.out_proj.bias",           \
     [RVIT_ROLE_NORM2_GAMMA] = "ln_2.weight", [RVIT_ROLE_NORM2_BETA] = "ln_2.bias"
 
+/* The vision towers of Qwen2.5-VL and Qwen3-VL. */
+#define MERGER(norm, fc1, fc2)                                                                                                  \
+    [RVIT_ROLE_MERGER_NORM_GAMMA] = "merger." norm ".weight",                                                                   \
+    [RVIT_ROLE_MERGER_FC1_WEIGHT] = "merger." fc1 ".weight", [RVIT_ROLE_MERGER_FC1_BIAS] = "merger." fc1 ".bias",               \
+    [RVIT_ROLE_MERGER_FC2_WEIGHT] = "merger." fc2 ".weight", [RVIT_ROLE_MERGER_FC2_BIAS] = "merger." fc2 ".bias"
+#define QWEN                                                                                                                    \
+    QKV, [RVIT_ROLE_PATCH_WEIGHT] = "patch_embed.proj.weight",                                                                  \
+    [RVIT_ROLE_NORM1_GAMMA] = "norm1.weight", [RVIT_ROLE_NORM2_GAMMA] = "norm2.weight",                                         \
+    [RVIT_ROLE_PROJ_WEIGHT] = "attn.proj.weight", [RVIT_ROLE_PROJ_BIAS] = "attn.proj.bias"
+#define HF_QWEN2_5 QWEN, GATE_UP_DOWN, MERGER("ln_q", "mlp.0", "mlp.2")
+#define HF_QWEN3                                                                                                                \
+    QWEN, MLP("mlp.linear_fc1", "mlp.linear_fc2"), MERGER("norm", "linear_fc1", "linear_fc2"),                                  \
+    [RVIT_ROLE_PATCH_BIAS] = "patch_embed.proj.bias", [RVIT_ROLE_POSITION] = "pos_embed.weight",                                \
+    [RVIT_ROLE_NORM1_BETA] = "norm1.bias", [RVIT_ROLE_NORM2_BETA] = "norm2.bias",                                               \
+    [RVIT_ROLE_MERGER_NORM_BETA] = "merger.norm.bias",                                                                          \
+    [RVIT_ROLE_DEEPSTACK_NORM_GAMMA] = "norm.weight", [RVIT_ROLE_DEEPSTACK_NORM_BETA] = "norm.bias",                            \
+    [RVIT_ROLE_DEEPSTACK_FC1_WEIGHT] = "linear_fc1.weight", [RVIT_ROLE_DEEPSTACK_FC1_BIAS] = "linear_fc1.bias",                 \
+    [RVIT_ROLE_DEEPSTACK_FC2_WEIGHT] = "linear_fc2.weight", [RVIT_ROLE_DEEPSTACK_FC2_BIAS] = "linear_fc2.bias"
+
 enum {
     HF_FLAG = RVIT_FAMILY_HF,
     DIST_FLAG = RVIT_FAMILY_HF | RVIT_FAMILY_ALWAYS_DIST,
@@ -228,6 +247,12 @@ static const rvit_family families[] = {
     {"hf-siglip", "", "encoder.layers.", TOWER, {HF_SIGLIP}},
     {"hf-aimv2", "", "encoder.layers.", TOWER, {HF_AIMV2}},
     {"hf-aimv2", "vision_model.", "encoder.layers.", TOWER, {HF_AIMV2, [RVIT_ROLE_HEAD_WEIGHT] = "/visual_projection.weight"}},
+    {"hf-qwen2.5-vl", "visual.", "blocks.", TOWER, {HF_QWEN2_5}},
+    {"hf-qwen2.5-vl", "model.visual.", "blocks.", TOWER, {HF_QWEN2_5}},
+    {"hf-qwen2.5-vl", "", "blocks.", TOWER, {HF_QWEN2_5}},
+    {"hf-qwen3-vl", "visual.", "blocks.", TOWER, {HF_QWEN3}},
+    {"hf-qwen3-vl", "model.visual.", "blocks.", TOWER, {HF_QWEN3}},
+    {"hf-qwen3-vl", "", "blocks.", TOWER, {HF_QWEN3}},
     {"open_clip", "visual.", "transformer.resblocks.", OPEN, {OPEN_CLIP}},
     {"open_clip", "", "transformer.resblocks.", OPEN, {OPEN_CLIP}},
     {"torchvision", "", "encoder.layers.encoder_layer_", 0, {TORCHVISION,
@@ -297,6 +322,8 @@ const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t 
         snprintf(out, RVIT_NAME_SIZE, "%s", name + 1);
     else if (role >= RVIT_FIRST_PREDICTOR_ROLE)
         snprintf(out, RVIT_NAME_SIZE, "score_predictor.%d.%s", (int)index, name);
+    else if (role >= RVIT_FIRST_DEEPSTACK_ROLE)
+        snprintf(out, RVIT_NAME_SIZE, "%s" RVIT_DEEPSTACK_NAME "%d.%s", family->prefix, (int)index, name);
     else if (role >= RVIT_FIRST_BLOCK_ROLE)
         snprintf(out, RVIT_NAME_SIZE, "%s%s%d.%s", family->prefix, family->blocks, (int)index, name);
     else
@@ -304,7 +331,7 @@ const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t 
     return out;
 }
 
-/* The number of tensors, outside the blocks and in the first block, that have this family's names. */
+/* The number of tensors, outside the blocks and in the first block and deepstack merger, that have this family's names. */
 static int32_t n_named(const rvit_tensor_set *set, const rvit_family *family)
 {
     int32_t n = 0;

@@ -45,6 +45,13 @@ typedef enum rvit_role {
     RVIT_ROLE_MAP_FC1_BIAS,
     RVIT_ROLE_MAP_FC2_WEIGHT,
     RVIT_ROLE_MAP_FC2_BIAS,
+    /* Of what makes one row of each square of patches, after the last block. */
+    RVIT_ROLE_MERGER_NORM_GAMMA,
+    RVIT_ROLE_MERGER_NORM_BETA,
+    RVIT_ROLE_MERGER_FC1_WEIGHT,
+    RVIT_ROLE_MERGER_FC1_BIAS,
+    RVIT_ROLE_MERGER_FC2_WEIGHT,
+    RVIT_ROLE_MERGER_FC2_BIAS,
     /* Of each block. */
     RVIT_ROLE_NORM1_GAMMA,
     RVIT_ROLE_NORM1_BETA,
@@ -72,6 +79,13 @@ typedef enum rvit_role {
     RVIT_ROLE_FC2_WEIGHT,
     RVIT_ROLE_FC2_BIAS,
     RVIT_ROLE_SCALE2,
+    /* Of each of the mergers of earlier blocks' rows. */
+    RVIT_ROLE_DEEPSTACK_NORM_GAMMA,
+    RVIT_ROLE_DEEPSTACK_NORM_BETA,
+    RVIT_ROLE_DEEPSTACK_FC1_WEIGHT,
+    RVIT_ROLE_DEEPSTACK_FC1_BIAS,
+    RVIT_ROLE_DEEPSTACK_FC2_WEIGHT,
+    RVIT_ROLE_DEEPSTACK_FC2_BIAS,
     /* Of each of DynamicViT's predictors. */
     RVIT_ROLE_PREDICTOR_NORM_GAMMA,
     RVIT_ROLE_PREDICTOR_NORM_BETA,
@@ -87,6 +101,7 @@ typedef enum rvit_role {
 } rvit_role;
 
 #define RVIT_FIRST_BLOCK_ROLE RVIT_ROLE_NORM1_GAMMA
+#define RVIT_FIRST_DEEPSTACK_ROLE RVIT_ROLE_DEEPSTACK_NORM_GAMMA
 #define RVIT_FIRST_PREDICTOR_ROLE RVIT_ROLE_PREDICTOR_NORM_GAMMA
 
 /* What a family's tensors have in common beside their names. OR of these. */
@@ -116,7 +131,9 @@ typedef struct rvit_family {
 rvit_status rvit_family_detect(const rvit_tensor_set *set, const rvit_family **out_family);
 /* Notes the parts of the model that names of tensors show, but that the forward does not run. */
 void rvit_family_features(const rvit_tensor_set *set, const rvit_family *family, rvit_obstacles *obstacles);
-/* The full name of a tensor; NULL if the family has none. index: of the block or predictor. */
+/* What precedes the number of a merger of an earlier block's rows. */
+#define RVIT_DEEPSTACK_NAME "deepstack_merger_list."
+/* The full name of a tensor; NULL if the family has none. index: of the block, predictor or deepstack merger. */
 const char *rvit_family_name(const rvit_family *family, rvit_role role, int32_t index, char out[RVIT_NAME_SIZE]);
 
 #endif

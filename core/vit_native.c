@@ -43,6 +43,49 @@ rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, 
     return RVIT_OK;
 }
 
+/* Units that a side takes at a scale, as Python's round, floor or ceil counts them. */
+static double units_at(double side, double (*rounded)(double), int32_t unit)
+{
+    return fmax(rounded(side / unit), 1);
+}
+
+rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, int32_t merge, int64_t min_pixels, int64_t max_pixels,
+                           int32_t *out_grid)
+{
+    RVIT_ENTRY;
+    enum { MAX_PIXELS = 1 << 20, MAX_PATCH = 256, MAX_MERGE = 16, MAX_RATIO = 200 };
+    if (out_grid == NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: out_grid is NULL");
+    if (height < 1 || width < 1 || height > MAX_PIXELS || width > MAX_PIXELS)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: a picture of %d x %d pixels, expected 1 to %d a side", (int)height,
+                         (int)width, MAX_PIXELS);
+    if ((int64_t)height > (int64_t)MAX_RATIO * width || (int64_t)width > (int64_t)MAX_RATIO * height)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "rvit_qwen_grid: a picture of %d x %d pixels, a side of which is more than %d times the other", (int)height,
+                         (int)width, MAX_RATIO);
+    if (patch_size < 1 || patch_size > MAX_PATCH || merge < 1 || merge > MAX_MERGE)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: patch_size is %d, expected 1 to %d, and merge %d, expected 1 to %d",
+                         (int)patch_size, MAX_PATCH, (int)merge, MAX_MERGE);
+    if (min_pixels < 1 || max_pixels < min_pixels || max_pixels > (int64_t)1 << 40)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_qwen_grid: min_pixels is %lld and max_pixels %lld, expected 1 or more, in this order",
+                         (long long)min_pixels, (long long)max_pixels);
+    const int32_t unit = patch_size * merge;
+    const double pixels = (double)height * width, area = (double)unit * unit;
+    double lines = rint((double)height / unit), columns = rint((double)width / unit);
+    if (lines * columns * area > (double)max_pixels) {
+        const double scale = sqrt(pixels / (double)max_pixels);
+        lines = units_at(height / scale, floor, unit);
+        columns = units_at(width / scale, floor, unit);
+    } else if (lines * columns * area < (double)min_pixels) {
+        const double scale = sqrt((double)min_pixels / pixels);
+        lines = units_at(height * scale, ceil, unit);
+        columns = units_at(width * scale, ceil, unit);
+    }
+    out_grid[0] = (int32_t)lines * merge;
+    out_grid[1] = (int32_t)columns * merge;
+    return RVIT_OK;
+}
+
 void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc)
 {
     if (desc->max_len == 0)
@@ -71,8 +114,12 @@ static rvit_status check_table(const rvit_model *model)
 
 rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc)
 {
-    const int32_t least = model->info.n_prefix + 1;
+    const int32_t side = model->info.merge, least = side > 0 ? side * side : model->info.n_prefix + 1;
     if (!desc->native) {
+        if (side > 0)
+            return rvit_fail(RVIT_UNSUPPORTED,
+                             "session desc: native is 0, but the model merges squares of patches of images of any grid: it runs with "
+                             "native 1 alone");
         if (desc->max_tokens != 0 || desc->max_len != 0)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but native is 0",
                              desc->max_tokens != 0 ? "max_tokens" : "max_len");
@@ -90,6 +137,27 @@ rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_tokens is %d, expected max_len (%d) or more, below %d",
                          (int)desc->max_tokens, (int)desc->max_len, INT32_MAX);
     return check_table(model);
+}
+
+rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule)
+{
+    const rvit_policy *policy = schedule->policy;
+    const int32_t side = model->info.merge, is_l2 = policy->score == RVIT_SCORE_L2 && schedule->select == RVIT_SELECT_TOP_K;
+    if (side == 0 || schedule->n_stages == 0)
+        return RVIT_OK;
+    if (!is_l2 && policy->info.type != RVIT_PRUNE_RECEIVED && policy->info.type != RVIT_PRUNE_RANDOM && !policy->by_pixels)
+        return rvit_fail(RVIT_UNSUPPORTED,
+                         "session desc: prune: %s drops single patches, but the model merges squares of %d x %d of them: l2, received, "
+                         "random and pixelprune drop whole squares",
+                         policy->info.name, (int)side, (int)side);
+    for (int32_t i = 0; i < schedule->n_stages && rvit_policy_reads(policy, RVIT_PROBS_RECEIVED); i++)
+        if (rvit_model_has_windows(model, schedule->blocks[i]))
+            return rvit_fail(RVIT_UNSUPPORTED,
+                             "session desc: prune: %s would prune in block %d, whose attention is within windows, so that what tokens "
+                             "receive cannot be compared: give a block with attention over the whole image, such as %d",
+                             policy->info.name, (int)schedule->blocks[i],
+                             (int)(model->merge.full_blocks.n > 0 ? model->merge.full_blocks.blocks[model->merge.full_blocks.n - 1] : -1));
+    return RVIT_OK;
 }
 
 rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule)
@@ -134,6 +202,11 @@ rvit_status rvit_native_lay_out(const rvit_session *s, const rvit_run_args *args
         if (height < 1 || width < 1 || height > MAX_SIDE || width > MAX_SIDE)
             return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: grids: image %d has %d x %d patches, expected 1 to %d a side", (int)i,
                              (int)height, (int)width, MAX_SIDE);
+        const int32_t side = s->model->info.merge;
+        if (side > 0 && (height % side != 0 || width % side != 0))
+            return rvit_fail(RVIT_INVALID_ARGUMENT,
+                             "run args: image %d has %d x %d patches, expected multiples of %d a side: the model merges squares of them",
+                             (int)i, (int)height, (int)width, (int)side);
         const int64_t len = s->model->info.n_prefix + (int64_t)height * width;
         if (len > desc->max_len)
             return rvit_fail(RVIT_INVALID_ARGUMENT,
@@ -157,6 +230,16 @@ int32_t rvit_native_patches(const rvit_session *s, int32_t n_images)
     return cu[n_images] - n_images * s->model->info.n_prefix;
 }
 
+int32_t rvit_native_place(const rvit_session *s, int32_t image, int32_t patch)
+{
+    const int32_t side = s->model->info.merge;
+    if (side == 0)
+        return patch;
+    const int32_t *grids = rvit_session_host(s, s->plan->grids);
+    const int32_t width = grids[2 * image + 1], unit = patch / (side * side), inner = patch % (side * side), across = width / side;
+    return (unit / across * side + inner / side) * width + unit % across * side + inner % side;
+}
+
 void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
 {
     const rvit_session_plan *plan = s->plan;
@@ -168,6 +251,6 @@ void rvit_native_hand_over(rvit_session *s, const rvit_run_args *args)
         memcpy(&grids[2 * i], grid_of(s, args, i), 2 * sizeof *grids);
     if (args->patches != NULL)
         memcpy(rvit_session_host(s, plan->images), args->patches,
-               (size_t)patches * (size_t)rvit_model_patch_values(s->model) * sizeof *args->patches);
+               (size_t)patches * (size_t)rvit_model_row_values(s->model) * sizeof *args->patches);
     memcpy(rvit_session_host(s, plan->host_cu_seqlens), rvit_session_host(s, plan->run_cu_seqlens), (size_t)plan->run_cu_seqlens.size);
 }

@@ -8,6 +8,8 @@
 void rvit_native_complete(const rvit_model *model, rvit_session_desc *desc);
 /* Whether the model can run images of any grids, and what the desc says fits. */
 rvit_status rvit_native_check(const rvit_model *model, const rvit_session_desc *desc);
+/* Whether the policy leaves whole the squares of patches that the model merges. */
+rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_schedule *schedule);
 /* Whether the policy counts by an image's length alone. */
 rvit_status rvit_native_check_policy(const rvit_prune_desc *desc, const rvit_prune_schedule *schedule);
 /* Checks the grids of a run against the capacities and lays out its rows: run_cu_seqlens. */
@@ -16,5 +18,8 @@ rvit_status rvit_native_lay_out(const rvit_session *session, const rvit_run_args
 void rvit_native_hand_over(rvit_session *session, const rvit_run_args *args);
 /* Patches of the run that was laid out. */
 int32_t rvit_native_patches(const rvit_session *session, int32_t n_images);
+
+/* The place of a patch of an image of the last run in its grid, line after line. */
+int32_t rvit_native_place(const rvit_session *session, int32_t image, int32_t patch);
 
 #endif

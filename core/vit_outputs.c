@@ -1,5 +1,6 @@
 /* What the forward gives beside what a policy leaves: rows, pooled rows, attention, logits. */
 #include "core/vit_forward.h"
+#include "core/vit_windows.h"
 
 /* How many tokens the rows stand for; absent unless some were merged. */
 static rvit_view sizes_of(const forward *f)
@@ -143,7 +144,7 @@ static rvit_status features(forward *f)
     if (model->info.final_norm)
         return rvit_forward_layernorm(f, model->norm_gamma, model->norm_beta, model->info.eps, RVIT_F32, out);
     RVIT_TRY(rvit_forward_finish_gather(f));
-    return copy(f, f->x, f->plan->features);
+    return rvit_forward_give_rows(f, f->x, 4 * (int64_t)model->info.dim, f->plan->features);
 }
 
 /* Whether the head has a norm of the rows that it reads: its own, or the one after the last block. */
@@ -252,15 +253,16 @@ rvit_status rvit_forward_received(const forward *f, rvit_view out)
     const rvit_model *model = f->model;
     rvit_received_args args = RVIT_RECEIVED_ARGS_INIT;
     args.dtype = model->dtype;
-    args.n_images = f->plan->desc.max_images;
+    const rvit_reach reach = rvit_forward_reach(f);
+    args.n_images = reach.n;
     args.n_heads = model->info.n_heads;
     args.head_dim = model->info.head_dim;
-    args.max_len = f->max_len;
+    args.max_len = reach.max_len;
     args.rows = f->rows.capacity;
     args.q = f->wide;
     args.k = at(f->wide, model->info.dim * rvit_dtype_size(model->dtype));
     args.q_stride = args.k_stride = 3 * (int64_t)model->info.dim;
-    args.cu_seqlens = f->cu_seqlens;
+    args.cu_seqlens = reach.cu_seqlens;
     args.key_bias = f->key_bias;
     args.lse = f->lse;
     args.out = out;
@@ -269,7 +271,7 @@ rvit_status rvit_forward_received(const forward *f, rvit_view out)
 
 rvit_status rvit_forward_block_features(const forward *f)
 {
-    return copy(f, f->x, f->plan->block_features);
+    return rvit_forward_give_rows(f, f->x, 4 * (int64_t)f->model->info.dim, f->plan->block_features);
 }
 
 rvit_status rvit_forward_outputs(forward *f)
@@ -280,6 +282,8 @@ rvit_status rvit_forward_outputs(forward *f)
         RVIT_TRY(features(f));
     if (info->n_classes == 0 || info->pooling != RVIT_POOLING_MAP)
         RVIT_TRY(rvit_forward_finish_gather(f));
+    if (rvit_forward_gives(f, RVIT_OUTPUT_MERGED, 1))
+        RVIT_TRY(rvit_forward_merge_units(f, -1));
     if (info->n_classes > 0 || pooled)
         RVIT_TRY(pool_rows(f));
     if (pooled)

@@ -72,7 +72,8 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
         rvit_geometry_in_blocks(g, RVIT_ROLE_MLP_NORM_GAMMA) || rvit_geometry_in_blocks(g, RVIT_ROLE_MLP_NORM_BETA);
     g->has[RVIT_PART_MLP_NORM_BETA] = g->has[RVIT_PART_MLP_NORM] && g->has[RVIT_PART_NORM_BETA];
     /* Models that normalise the embedding have no use for it. */
-    g->has[RVIT_PART_PATCH_BIAS] = rvit_geometry_has(g, RVIT_ROLE_PATCH_BIAS) || !g->has[RVIT_PART_NORM_PRE];
+    g->has[RVIT_PART_PATCH_BIAS] =
+        g->family->names[RVIT_ROLE_PATCH_BIAS] != NULL && (rvit_geometry_has(g, RVIT_ROLE_PATCH_BIAS) || !g->has[RVIT_PART_NORM_PRE]);
     g->has[RVIT_PART_QKV_BIAS] = rvit_geometry_in_blocks(g, RVIT_ROLE_QKV_BIAS) || rvit_geometry_in_blocks(g, RVIT_ROLE_Q_BIAS) ||
                                  rvit_geometry_in_blocks(g, RVIT_ROLE_K_BIAS) || rvit_geometry_in_blocks(g, RVIT_ROLE_V_BIAS);
     g->has[RVIT_PART_PROJ_BIAS] = rvit_geometry_in_blocks(g, RVIT_ROLE_PROJ_BIAS);
@@ -86,6 +87,9 @@ rvit_status rvit_geometry_find_parts(rvit_geometry *g)
     g->has[RVIT_PART_DIST_HEAD] = rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_DIST_BIAS);
     g->has[RVIT_PART_HEAD] =
         g->has[RVIT_PART_DIST_HEAD] || rvit_geometry_has(g, RVIT_ROLE_HEAD_WEIGHT) || rvit_geometry_has(g, RVIT_ROLE_HEAD_BIAS);
+    g->has[RVIT_PART_MERGER] = g->family->names[RVIT_ROLE_MERGER_FC1_WEIGHT] != NULL;
+    g->has[RVIT_PART_MERGER_NORM_BETA] = g->has[RVIT_PART_MERGER] && g->has[RVIT_PART_NORM_BETA];
+    g->has[RVIT_PART_DEEPSTACK] = g->n_deepstack > 0;
     g->has[RVIT_PART_LAYER_SCALE] = rvit_geometry_has(g, RVIT_ROLE_SCALE1) || rvit_geometry_has(g, RVIT_ROLE_SCALE2);
     return check_distillation(g, g->has[RVIT_PART_HEAD]);
 }
@@ -124,6 +128,16 @@ rvit_status rvit_geometry_count_blocks(rvit_geometry *g)
         }
     }
     return RVIT_OK;
+}
+
+void rvit_geometry_count_deepstack(rvit_geometry *g)
+{
+    char prefix[RVIT_NAME_SIZE];
+    for (;; g->n_deepstack++) {
+        snprintf(prefix, sizeof prefix, "%s" RVIT_DEEPSTACK_NAME "%d.", g->family->prefix, (int)g->n_deepstack);
+        if (g->family->names[RVIT_ROLE_DEEPSTACK_FC1_WEIGHT] == NULL || rvit_tensor_set_find_prefix(g->set, prefix) < 0)
+            break;
+    }
 }
 
 /* Whether fc1 has a gate's rows and, after them, as many for the values. */

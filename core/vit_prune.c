@@ -1,5 +1,6 @@
 /* The prune stages of a forward: they score rows, then select or merge them. */
 #include "core/vit_forward.h"
+#include "core/vit_windows.h"
 
 int rvit_forward_prunes_at(const forward *f, int32_t block, rvit_prune_site site)
 {
@@ -120,17 +121,33 @@ rvit_status rvit_forward_find_anchors(forward *f)
     return rvit_select(f->stream, &args);
 }
 
+/* Marks the rows that stay by the pixels of their patches. */
+static rvit_status mark_by_pixels(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    rvit_pixelprune_args args = plan->pixelprune;
+    args.cu_seqlens = f->cu_seqlens;
+    args.cells = view(f, plan->cells);
+    args.pixels = view(f, plan->patch_pixels);
+    args.keep = view(f, plan->pixel_marks);
+    args.sources = view(f, plan->pixel_sources);
+    args.unit_rows = f->unit_rows;
+    return rvit_pixelprune(f->stream, &args);
+}
+
 /* Scores and selects; the rows are gathered later. */
 static rvit_status select_rows(forward *f)
 {
     const rvit_stage_plan *stage = &f->plan->stages[f->stage];
     rvit_select_args args = select_of(f, stage);
+    if (f->plan->schedule.policy->by_pixels)
+        RVIT_TRY(mark_by_pixels(f));
     if (args.mode != RVIT_SELECT_MASK)
         RVIT_TRY(fill_score(f, stage, &args));
     if (f->plan->schedule.policy->fuses)
         args.fuse_x = f->x;
     args.counts = view(f, stage->counts);
-    args.keep_in = view(f, stage->keep_in);
+    args.keep_in = view(f, f->plan->schedule.policy->by_pixels ? f->plan->pixel_marks : stage->keep_in);
     args.keep = view(f, stage->keep);
     args.anchors = view(f, f->plan->anchors);
     RVIT_TRY(rvit_select(f->stream, &args));
@@ -138,6 +155,7 @@ static rvit_status select_rows(forward *f)
         RVIT_TRY(rvit_forward_trace(f, args.scores, stage->scores.size, view(f, stage->trace_scores)));
     f->gathers = 1;
     rvit_forward_enter_segment(f, f->stage + 1);
+    RVIT_TRY(rvit_forward_regroup(f));
     return carry_positions(f);
 }
 

@@ -5,9 +5,9 @@
 
 #include "core/args.h"
 #include "core/entry.h"
-#include "core/image_table.h"
 #include "core/vit_dense_trial.h"
 #include "core/vit_native.h"
+#include "core/vit_session_pictures.h"
 
 static rvit_status record(rvit_session *s)
 {
@@ -67,7 +67,7 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
 {
     const rvit_model_info *info = &model->info;
     const int32_t outputs = desc->outputs;
-    if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_RECEIVED_ATTENTION)
+    if (outputs < 0 || outputs >= 2 * RVIT_OUTPUT_DEEPSTACK)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs is %d, which has unknown parts", (int)outputs);
     if ((outputs & RVIT_OUTPUT_CLS_ATTENTION) && !rvit_has_cls(info))
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for the attention of the CLS token, but the model has none");
@@ -85,25 +85,13 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
             "its projection nor a SigLIP with its attention pooling");
     if ((outputs & RVIT_OUTPUT_NORMALIZED) && !(outputs & RVIT_OUTPUT_PROJECTED))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: outputs has RVIT_OUTPUT_NORMALIZED without RVIT_OUTPUT_PROJECTED");
+    if ((outputs & RVIT_OUTPUT_MERGED) && info->merge == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows, but the model merges none");
+    if ((outputs & RVIT_OUTPUT_DEEPSTACK) && info->n_deepstack == 0)
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows of blocks, but the model merges those of none");
     if (outputs & RVIT_OUTPUT_BLOCK_FEATURES)
         RVIT_TRY(check_block(model, "features_block", desc->features_block));
     return outputs & RVIT_OUTPUT_RECEIVED_ATTENTION ? check_block(model, "received_block", desc->received_block) : RVIT_OK;
-}
-
-static rvit_status check_pictures_desc(const rvit_model *model, const rvit_session_desc *desc)
-{
-    if (desc->max_picture_bytes == 0)
-        return desc->recipe == NULL ? RVIT_OK
-                                    : rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: recipe is given, but max_picture_bytes is 0");
-    if (desc->images.buffer != NULL || desc->run_views)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is given beside %s",
-                         desc->run_views ? "run_views" : "images");
-    const int64_t least = 4 * (RVIT_IMAGE_ENTRIES(desc->max_images) + (int64_t)desc->max_images * RVIT_IMAGE_ENTRY_WORDS);
-    if (desc->max_picture_bytes < least || desc->max_picture_bytes > RVIT_IMAGE_MAX_REGION)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: max_picture_bytes is %lld, expected %lld..%lld",
-                         (long long)desc->max_picture_bytes, (long long)least, (long long)RVIT_IMAGE_MAX_REGION);
-    rvit_image_recipe recipe;
-    return rvit_session_recipe(model, desc, &recipe);
 }
 
 static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *desc)
@@ -125,7 +113,7 @@ static rvit_status check_desc(const rvit_model *model, const rvit_session_desc *
     if (desc->run_views && (desc->images.buffer != NULL || desc->logits.buffer != NULL))
         return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but with run_views each run brings its own",
                          desc->images.buffer != NULL ? "images" : "logits");
-    return check_pictures_desc(model, desc);
+    return rvit_session_pictures_check_desc(model, desc);
 }
 
 /* The caller's desc, complete and checked but for what it says of pruning: the plan knows that. */
@@ -312,41 +300,8 @@ static rvit_status check_views(const rvit_session *s, const rvit_run_args *args)
     return RVIT_OK;
 }
 
-static rvit_status check_pictures(const rvit_session *s, const rvit_run_args *args)
-{
-    const int takes = s->plan->desc.max_picture_bytes > 0;
-    if (!takes && args->pictures != NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: pictures is given, but session desc's max_picture_bytes is 0");
-    if (takes && (args->images != NULL || args->patches != NULL || args->grids != NULL))
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: %s is given, but with max_picture_bytes pictures takes its place",
-                         args->images != NULL    ? "images"
-                         : args->patches != NULL ? "patches"
-                                                 : "grids");
-    if (takes && args->n_images > 0 && args->pictures == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "run args: pictures is NULL, but session desc's max_picture_bytes is above 0");
-    return RVIT_OK;
-}
-
-/* To the region that the device reads: no run is pending that does. */
-static rvit_status write_pictures(const rvit_session *s, const rvit_run_args *args)
-{
-    const rvit_session_plan *plan = s->plan;
-    rvit_images_args images = RVIT_IMAGES_ARGS_INIT;
-    images.recipe = &plan->recipe;
-    images.images = args->pictures;
-    images.n_images = args->n_images;
-    images.max_images = plan->desc.max_images;
-    images.max_rows = plan->segments[0].rows;
-    images.patch_size = s->model->info.patch_size;
-    /* The rows of prefix tokens are left out where each image has a grid of its own: the positions bring them. */
-    images.n_prefix = plan->desc.native ? 0 : s->model->info.n_prefix;
-    images.one_target = !plan->desc.native;
-    int64_t size;
-    return rvit_images_write(&images, rvit_session_host(s, plan->pictures), plan->pictures.size, &size);
-}
-
 /* Checks the arguments, and lays out what the host hands over. */
-static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, int masked)
+static rvit_status check_run(rvit_session *s, const rvit_run_args *args, int masked)
 {
     const rvit_session_desc *desc = &s->plan->desc;
     if (args->n_images < 0 || args->n_images > desc->max_images)
@@ -357,9 +312,9 @@ static rvit_status check_run(const rvit_session *s, const rvit_run_args *args, i
                          (int)args->n_images, (int)desc->max_images);
     RVIT_TRY(check_input(s, args));
     RVIT_TRY(check_views(s, args));
-    RVIT_TRY(check_pictures(s, args));
+    RVIT_TRY(rvit_session_pictures_check(s, args));
     if (desc->max_picture_bytes > 0)
-        RVIT_TRY(write_pictures(s, args));
+        RVIT_TRY(rvit_session_pictures_write(s, args));
     if (desc->native)
         RVIT_TRY(rvit_native_lay_out(s, args));
     if (masked && args->n_images > 0)
@@ -416,6 +371,7 @@ static rvit_status launch_with_views(const rvit_session *s, const rvit_run_args 
 /* Into mapped memory. */
 static rvit_status launch(const rvit_session *s, const rvit_run_args *args)
 {
+    RVIT_TRY(rvit_session_pictures_send(s));
     if (!s->plan->desc.run_views)
         return rvit_program_launch(s->program, s->stream);
     if (args->n_images > 0)
@@ -435,7 +391,7 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     RVIT_TRY(rvit_args_copy(&args, sizeof args, given, "run args"));
     const rvit_session_plan *plan = session->plan;
     const rvit_session_desc *desc = &plan->desc;
-    const int masked = plan->schedule.n_stages > 0 && plan->schedule.select == RVIT_SELECT_MASK;
+    const int masked = rvit_prune_takes_mask(&plan->schedule);
     /* A pending run still reads what the host hands over; there is nothing of it where all comes from the device. */
     const int hands_over = masked || desc->native || (!desc->run_views && (!desc->fixed_batch || desc->images.buffer == NULL));
     if (session->pending && hands_over)

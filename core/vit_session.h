@@ -19,6 +19,8 @@ struct rvit_session {
     rvit_patchify_args patchify;
     rvit_head_args head;
 
+    int64_t pictures_size; /* bytes of the region that the last run uses */
+
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
     int32_t has_results, has_kept, has_normalized;

@@ -5,6 +5,7 @@
 #include "core/images.h"
 #include "core/status.h"
 #include "core/vit_native.h"
+#include "core/vit_windows.h"
 
 int32_t rvit_stage_of_output(const rvit_prune_schedule *schedule, int32_t block)
 {
@@ -35,12 +36,17 @@ static int merges(const rvit_session_plan *p)
 
 static int masks(const rvit_session_plan *p)
 {
-    return prunes(p) && p->schedule.select == RVIT_SELECT_MASK;
+    return rvit_prune_takes_mask(&p->schedule);
+}
+
+static int reads_pixels(const rvit_session_plan *p)
+{
+    return rvit_prune_by_pixels(&p->schedule);
 }
 
 static int scores(const rvit_session_plan *p)
 {
-    return prunes(p) && !merges(p) && !masks(p);
+    return prunes(p) && !merges(p) && p->schedule.select != RVIT_SELECT_MASK;
 }
 
 static int scores_by(const rvit_session_plan *p, rvit_policy_probs probs)
@@ -72,6 +78,12 @@ static int finds_anchors(const rvit_session_plan *p)
 static int64_t rows(const rvit_session_plan *p)
 {
     return p->segments[0].rows;
+}
+
+/* Squares of patches that are merged. */
+static int64_t units(const rvit_session_plan *p, const rvit_model *m)
+{
+    return m->info.merge == 0 ? 0 : rows(p) / (m->info.merge * m->info.merge);
 }
 
 static int64_t last_rows(const rvit_session_plan *p)
@@ -116,7 +128,7 @@ static int64_t pooled_rows(const rvit_session_plan *p, const rvit_model *m)
 static int64_t pixels(const rvit_session_plan *p, const rvit_model *m)
 {
     if (p->desc.native)
-        return p->segments[0].rows * rvit_model_patch_values(m);
+        return p->segments[0].rows * rvit_model_row_values(m);
     return (int64_t)p->desc.max_images * m->info.channels * m->info.image_height * m->info.image_width;
 }
 
@@ -132,7 +144,7 @@ static int64_t picture_bytes(const rvit_session_plan *p)
 
 static int64_t widest(const rvit_model *m)
 {
-    const int64_t patch = rvit_model_patch_width(m);
+    const int64_t patch = rvit_model_row_width(m);
     /* A norm's rows lie behind those it normalises, or behind qkv, which policies still read. */
     const int64_t qkv = (m->attention_norm ? 4 : 3) * (int64_t)m->info.dim, own = (m->mlp_norm ? 2 : 1) * (int64_t)m->mlp_width;
     const int64_t mlp = own > m->map.mlp_width ? own : m->map.mlp_width;
@@ -269,12 +281,14 @@ static rvit_status plan_segments(const rvit_model *m, rvit_session_plan *p)
 }
 
 /* What the policy's score is made from. */
-static void plan_score(const rvit_model *m, const rvit_policy *policy, rvit_select_args *args)
+static void plan_score(const rvit_model *m, const rvit_policy *policy, int32_t unit, rvit_select_args *args)
 {
     args->score = policy->score;
     args->dtype = m->x_dtype;
     args->dim = m->info.dim;
     args->n_heads = m->info.n_heads;
+    if (policy->score == RVIT_SCORE_L2 || policy->score == RVIT_SCORE_CLS_ATTENTION)
+        args->unit = unit;
     if (policy->score == RVIT_SCORE_CLS_NORM && policy->site == RVIT_SITE_AFTER_ATTENTION) {
         args->dtype = m->dtype;
         args->x_stride = 3 * (int64_t)m->info.dim;
@@ -308,7 +322,7 @@ static rvit_select_args select_of(const rvit_model *m, const rvit_session_plan *
     args.mass = schedule->mass;
     args.anchor_columns = m->info.image_width / m->info.patch_size;
     if (args.mode != RVIT_SELECT_MASK)
-        plan_score(m, schedule->policy, &args);
+        plan_score(m, schedule->policy, schedule->unit, &args);
     if (schedule->policy->fuses) {
         args.fuse_dtype = m->x_dtype;
         args.fuse_dim = m->info.dim;
@@ -367,6 +381,47 @@ rvit_status rvit_session_recipe(const rvit_model *model, const rvit_session_desc
     return RVIT_OK;
 }
 
+/* How far values may be apart, in the units of normalised pixels, where 8 bits may round by as much as 2^-10 of a step. */
+static rvit_status plan_limits(const rvit_model *m, const rvit_session_plan *p, rvit_pixelprune_args *args)
+{
+    const int32_t most_channels = sizeof args->limits / sizeof *args->limits;
+    const double tau = p->schedule.tau;
+    const float *std = takes_pictures(p) ? p->recipe.std : m->info.std;
+    args->channels = 1;
+    if (tau == 0.0)
+        return RVIT_OK;
+    args->channels = m->info.channels;
+    if (args->channels > most_channels)
+        return rvit_fail(RVIT_UNSUPPORTED, "prune desc: tau is %g, but the model takes %d channels, above 0 there may be %d", tau,
+                         (int)args->channels, (int)most_channels);
+    for (int32_t c = 0; c < args->channels; c++) {
+        const float of_channel = c < 3 ? std[c] : 0.0f;
+        if (!(of_channel > 0.0f))
+            return rvit_fail(RVIT_UNSUPPORTED,
+                             "prune desc: tau is %g, but no file beside the model tells the std of its pictures, which the units of tau "
+                             "need: give 0, or pictures and a recipe",
+                             tau);
+        args->limits[c] = (float)(tau * (1.0 + 1.0 / 1024.0) / (double)of_channel);
+    }
+    return RVIT_OK;
+}
+
+static rvit_status plan_pixelprune(const rvit_model *m, rvit_session_plan *p)
+{
+    rvit_pixelprune_args args = RVIT_PIXELPRUNE_ARGS_INIT;
+    args.n_images = p->desc.max_images;
+    args.n_prefix = m->info.n_prefix;
+    args.max_len = p->segments[0].max_len;
+    args.rows = p->segments[0].rows;
+    args.columns = takes_pictures(p) ? rvit_model_patch_values(m) : rvit_model_row_values(m);
+    args.interleaved = !takes_pictures(p) && m->info.merge == 0; /* rows of other towers have channel after channel */
+    args.merge = m->info.merge;
+    args.patch_merge = takes_pictures(p);
+    RVIT_TRY(plan_limits(m, p, &args));
+    p->pixelprune = args;
+    return RVIT_OK;
+}
+
 /* p is zeroed. */
 static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, const rvit_prune_schedule *schedule, rvit_session_plan *p)
 {
@@ -380,6 +435,9 @@ static rvit_status fill(const rvit_model *m, const rvit_session_desc *desc, cons
     RVIT_TRY(plan_segments(m, p));
     for (int32_t i = 0; i < schedule->n_stages && !merges(p); i++)
         p->stages[i].select = select_of(m, p, i);
+    rvit_plan_windows(m, p);
+    if (reads_pixels(p))
+        RVIT_TRY(plan_pixelprune(m, p));
     p->trace_stride = rounded(rows(p) * m->info.dim * X_DTYPE);
     place_arrays(m, p);
     return RVIT_OK;
@@ -389,10 +447,16 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
 {
     rvit_prune_schedule schedule;
     RVIT_TRY(rvit_prune_resolve(&desc->prune, model->info.depth, model->info.tokens - model->info.n_prefix, &schedule));
+    if (!desc->native && rvit_prune_by_pixels(&schedule))
+        return rvit_fail(RVIT_UNSUPPORTED, "session desc: native is 0, but %s prunes at native resolution alone: set native to 1",
+                         schedule.policy->info.name);
     if (desc->native) {
         RVIT_TRY(rvit_native_check_policy(&desc->prune, &schedule));
         schedule.n_patches = 0; /* each image has its own */
     }
+    RVIT_TRY(rvit_native_check_units(model, &schedule));
+    if (model->info.merge > 0)
+        schedule.unit = model->info.merge * model->info.merge;
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

@@ -49,9 +49,11 @@ typedef struct rvit_session_plan {
     rvit_session_desc desc;   /* complete; blocks counted from 0; without its recipe */
     rvit_image_recipe recipe; /* with desc.max_picture_bytes */
     rvit_prune_schedule schedule;
+    rvit_pixelprune_args pixelprune;                  /* of a schedule by pixels: as recorded, every view empty */
     rvit_segment segments[RVIT_PRUNE_MAX_STAGES + 1]; /* schedule.n_stages + 1 of them */
 #define RVIT_SESSION_ARRAY(place, name, type, when, n) rvit_session_array name;
 #include "core/vit_session_arrays.def"
+    int32_t max_windows, window_len; /* windows of attention, of a batch at most; their rows at most. 0: there are none */
     int64_t trace_stride;
     rvit_session_array tables, tables_upload;     /* all of RVIT_PLACE_TABLES: on the device, and where it is copied from */
     rvit_session_array results, results_readback; /* all of RVIT_PLACE_RESULTS: on the device, and where it is copied to */

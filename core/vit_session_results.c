@@ -6,7 +6,7 @@
 
 #include "core/args.h"
 #include "core/entry.h"
-#include "core/vit_session.h"
+#include "core/vit_native.h"
 
 float *rvit_session_input(rvit_session *session)
 {
@@ -61,8 +61,13 @@ static void follow(const rvit_session *s, int32_t index, int32_t image, follow_f
     const uint8_t *keep = (const uint8_t *)rvit_session_host(s, stage->keep) + begin;
     int32_t after = 0;
     if (next_rows == NULL) {
-        for (int32_t row = 0; row < n; row++)
-            call(context, row, keep[row] ? after++ : -1, keep[row]);
+        /* Windows order the rows of the device, not those of what a session gives. */
+        const int32_t *unit_rows = rvit_session_host(s, index == 0 ? s->plan->first_unit_rows : stage[-1].unit_rows);
+        const int32_t area = s->model->info.merge * s->model->info.merge;
+        for (int32_t row = 0; row < n; row++) {
+            const int32_t at = unit_rows == NULL ? row : unit_rows[(begin + row) / area] * area + row % area - begin;
+            call(context, row, keep[at] ? after++ : -1, keep[at]);
+        }
         return;
     }
     /* The prefix, then what is left of the rows of even place, then of odd place (rvit_match). */
@@ -209,7 +214,7 @@ rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float 
     const int32_t begin = cu_seqlens_of(session, session->plan->schedule.n_stages - 1)[image];
     const float *features = rvit_session_features(session) + (int64_t)begin * info->dim;
     for (int32_t t = info->n_prefix; t < tokens; t++) {
-        float *out = out_grid + (int64_t)(t - info->n_prefix) * info->dim;
+        float *out = out_grid + (int64_t)rvit_native_place(session, image, t - info->n_prefix) * info->dim;
         if (row[t] >= 0)
             memcpy(out, features + (int64_t)row[t] * info->dim, (size_t)info->dim * sizeof *out);
         for (int32_t d = 0; d < info->dim && row[t] < 0; d++)
@@ -246,6 +251,20 @@ const float *rvit_session_block_features(const rvit_session *session, int32_t *o
         return NULL;
     *out_stage = rvit_stage_of_output(&session->plan->schedule, session->plan->desc.features_block);
     return rvit_session_host(session, session->plan->block_features);
+}
+
+const float *rvit_session_merged(const rvit_session *session)
+{
+    return session == NULL || !session->has_results ? NULL : rvit_session_host(session, session->plan->merged);
+}
+
+const float *rvit_session_deepstack(const rvit_session *session, int32_t index, int32_t *out_stage)
+{
+    if (!gives(session, out_stage, RVIT_OUTPUT_DEEPSTACK) || index < 0 || index >= session->model->info.n_deepstack)
+        return NULL;
+    *out_stage = rvit_stage_of_output(&session->plan->schedule, session->model->merge.deepstack.blocks[index]);
+    const float *all = rvit_session_host(session, session->plan->deepstack);
+    return all == NULL ? NULL : all + session->plan->deepstack.size / 4 / session->model->info.n_deepstack * index;
 }
 
 const float *rvit_session_pooled(const rvit_session *session, int32_t *out_width)

@@ -7,7 +7,7 @@
 typedef struct role_shape {
     rvit_part part;
     int32_t rank;
-    rvit_extent shape[4];
+    rvit_extent shape[RVIT_MAX_RANK];
 } role_shape;
 
 /* clang-format off */
@@ -59,6 +59,12 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     SHAPE1(MAP_FC1_BIAS, MAP, MAP_MLP),
     SHAPE2(MAP_FC2_WEIGHT, MAP, DIM, MAP_MLP),
     SHAPE1(MAP_FC2_BIAS, MAP, DIM),
+    SHAPE1(MERGER_NORM_GAMMA, MERGER, DIM),
+    SHAPE1(MERGER_NORM_BETA, MERGER_NORM_BETA, DIM),
+    SHAPE2(MERGER_FC1_WEIGHT, MERGER, UNIT, UNIT),
+    SHAPE1(MERGER_FC1_BIAS, MERGER, UNIT),
+    SHAPE2(MERGER_FC2_WEIGHT, MERGER, MERGED, UNIT),
+    SHAPE1(MERGER_FC2_BIAS, MERGER, MERGED),
 
     SHAPE1(NORM1_GAMMA, ALWAYS, DIM),
     SHAPE1(NORM1_BETA, NORM_BETA, DIM),
@@ -87,6 +93,13 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
     SHAPE1(FC2_BIAS, MLP_BIAS, DIM),
     SHAPE1(SCALE2, LAYER_SCALE, DIM),
 
+    SHAPE1(DEEPSTACK_NORM_GAMMA, DEEPSTACK, UNIT),
+    SHAPE1(DEEPSTACK_NORM_BETA, DEEPSTACK, UNIT),
+    SHAPE2(DEEPSTACK_FC1_WEIGHT, DEEPSTACK, UNIT, UNIT),
+    SHAPE1(DEEPSTACK_FC1_BIAS, DEEPSTACK, UNIT),
+    SHAPE2(DEEPSTACK_FC2_WEIGHT, DEEPSTACK, MERGED, UNIT),
+    SHAPE1(DEEPSTACK_FC2_BIAS, DEEPSTACK, MERGED),
+
     SHAPE1(PREDICTOR_NORM_GAMMA, ALWAYS, DIM),
     SHAPE1(PREDICTOR_NORM_BETA, ALWAYS, DIM),
     SHAPE2(PREDICTOR_IN_WEIGHT, ALWAYS, DIM, DIM),
@@ -101,6 +114,9 @@ static const role_shape shapes[RVIT_ROLE_COUNT] = {
 
 /* The old form of the patch weight: the same values, flat. */
 static const role_shape flat_patch_weight = OF2(ALWAYS, DIM, PATCH_VALUES);
+/* That of a convolution over time too. */
+static const role_shape deep_patch_weight = {
+    RVIT_PART_ALWAYS, 5, {RVIT_EXTENT_DIM, RVIT_EXTENT_CHANNELS, RVIT_EXTENT_FRAMES, RVIT_EXTENT_PATCH, RVIT_EXTENT_PATCH}};
 /* Of families that are RVIT_FAMILY_FLAT, RVIT_FAMILY_HEAD_TRANSPOSED. */
 static const role_shape flat_cls = OF1(ALWAYS, DIM), flat_position = OF2(ALWAYS, POSITIONS, DIM);
 /* Of families that are RVIT_FAMILY_GRID. */
@@ -109,7 +125,8 @@ static const role_shape transposed_head = OF2(HEAD, HEAD_IN, CLASSES);
 
 enum {
     N_MODEL_ROLES = RVIT_FIRST_BLOCK_ROLE,
-    N_BLOCK_ROLES = RVIT_FIRST_PREDICTOR_ROLE - RVIT_FIRST_BLOCK_ROLE,
+    N_BLOCK_ROLES = RVIT_FIRST_DEEPSTACK_ROLE - RVIT_FIRST_BLOCK_ROLE,
+    N_DEEPSTACK_ROLES = RVIT_FIRST_PREDICTOR_ROLE - RVIT_FIRST_DEEPSTACK_ROLE,
 };
 
 const rvit_file_tensor *rvit_geometry_find(const rvit_geometry *g, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE])
@@ -160,20 +177,30 @@ int64_t rvit_geometry_positions(const rvit_geometry *g)
 
 int rvit_geometry_expected(const rvit_geometry *g, int64_t i, int32_t *out_block)
 {
-    const int64_t in_blocks = i - N_MODEL_ROLES;
-    const int role = (int)(i < N_MODEL_ROLES ? i : N_MODEL_ROLES + in_blocks % N_BLOCK_ROLES);
-    *out_block = in_blocks < 0 ? 0 : (int32_t)(in_blocks / N_BLOCK_ROLES);
-    return g->has[shapes[role].part] && g->family->names[role] != NULL ? role : -1;
+    const int64_t in_blocks = i - N_MODEL_ROLES, in_deepstack = in_blocks - (int64_t)g->depth * N_BLOCK_ROLES;
+    int64_t role = i;
+    *out_block = 0;
+    if (in_deepstack >= 0) {
+        role = RVIT_FIRST_DEEPSTACK_ROLE + in_deepstack % N_DEEPSTACK_ROLES;
+        *out_block = (int32_t)(in_deepstack / N_DEEPSTACK_ROLES);
+    } else if (in_blocks >= 0) {
+        role = RVIT_FIRST_BLOCK_ROLE + in_blocks % N_BLOCK_ROLES;
+        *out_block = (int32_t)(in_blocks / N_BLOCK_ROLES);
+    }
+    return g->has[shapes[role].part] && g->family->names[role] != NULL ? (int)role : -1;
 }
 
 int64_t rvit_geometry_n_expected(const rvit_geometry *g)
 {
-    return N_MODEL_ROLES + (int64_t)g->depth * N_BLOCK_ROLES;
+    return N_MODEL_ROLES + (int64_t)g->depth * N_BLOCK_ROLES + (int64_t)g->n_deepstack * N_DEEPSTACK_ROLES;
 }
 
-int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4])
+int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank,
+                        int64_t out_shape[RVIT_MAX_RANK])
 {
     const role_shape *wanted = role == RVIT_ROLE_PATCH_WEIGHT && tensor->rank == 2 ? &flat_patch_weight : &shapes[role];
+    if (role == RVIT_ROLE_PATCH_WEIGHT && g->has[RVIT_PART_MERGER])
+        wanted = &deep_patch_weight;
     if (rvit_geometry_flag(g, RVIT_FAMILY_FLAT) && (role == RVIT_ROLE_CLS || role == RVIT_ROLE_POSITION))
         wanted = role == RVIT_ROLE_CLS ? &flat_cls : &flat_position;
     if (rvit_geometry_flag(g, RVIT_FAMILY_GRID) && role == RVIT_ROLE_POSITION)

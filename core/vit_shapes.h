@@ -15,6 +15,7 @@ typedef enum rvit_extent {
     RVIT_EXTENT_CHANNELS,
     RVIT_EXTENT_PATCH,
     RVIT_EXTENT_PATCH_VALUES, /* channels * patch^2 */
+    RVIT_EXTENT_FRAMES,       /* of a patch, where its weight is that of a convolution over time too */
     RVIT_EXTENT_DIM,
     RVIT_EXTENT_DIM2,
     RVIT_EXTENT_DIM3,
@@ -25,6 +26,8 @@ typedef enum rvit_extent {
     RVIT_EXTENT_CLASSES,
     RVIT_EXTENT_HEAD_IN, /* columns of the head */
     RVIT_EXTENT_MAP_MLP, /* width of the MLP of attention pooling */
+    RVIT_EXTENT_UNIT,    /* width of the rows that are merged, side by side */
+    RVIT_EXTENT_MERGED,  /* and of what becomes of them */
     RVIT_EXTENT_COUNT
 } rvit_extent;
 
@@ -58,6 +61,9 @@ typedef enum rvit_part {
     RVIT_PART_HEAD,
     RVIT_PART_DIST_HEAD,
     RVIT_PART_LAYER_SCALE,
+    RVIT_PART_MERGER,
+    RVIT_PART_MERGER_NORM_BETA,
+    RVIT_PART_DEEPSTACK,
     RVIT_PART_COUNT
 } rvit_part;
 
@@ -67,13 +73,15 @@ typedef struct rvit_geometry {
     const rvit_family *family;
     int32_t has[RVIT_PART_COUNT];
     int32_t depth;
+    int32_t n_deepstack;
     int32_t packed; /* 1: fc1 has the rows of a gate too */
     int64_t extents[RVIT_EXTENT_COUNT];
     int64_t position_prefix, grid; /* grid: 0 if the positions make no square */
     int64_t choices[2];            /* of position_prefix */
 } rvit_geometry;
 
-enum { RVIT_SHOWN_SHAPE = 192 };
+/* RVIT_MAX_RANK: of a tensor that a model has. */
+enum { RVIT_SHOWN_SHAPE = 192, RVIT_MAX_RANK = 5 };
 
 /* The tensor in this role; NULL if it is not there. Its name, "" if the family has none, is left in name. */
 const rvit_file_tensor *rvit_geometry_find(const rvit_geometry *g, rvit_role role, int32_t index, char name[RVIT_NAME_SIZE]);
@@ -87,18 +95,20 @@ int rvit_geometry_flag(const rvit_geometry *g, int32_t flag);
 int64_t rvit_geometry_vote(const rvit_geometry *g, rvit_role role, int32_t rank, int32_t axis);
 /* Rows of the position table; -1 if there is none. */
 int64_t rvit_geometry_positions(const rvit_geometry *g);
-/* The i-th tensor that this model must have: its role and, in *out_block, its block; -1: it does not have the i-th. */
+/* The i-th tensor that this model must have: its role and, in *out_block, its block or deepstack merger; -1: it does not have the i-th. */
 int rvit_geometry_expected(const rvit_geometry *g, int64_t i, int32_t *out_block);
 int64_t rvit_geometry_n_expected(const rvit_geometry *g);
 /* The shape that a role's tensor must have; 1 if it has it. */
-int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank, int64_t out_shape[4]);
+int rvit_geometry_shape(const rvit_geometry *g, rvit_role role, const rvit_file_tensor *tensor, int32_t *out_rank,
+                        int64_t out_shape[RVIT_MAX_RANK]);
 /* "[2, 3]" */
 void rvit_format_shape(char out[RVIT_SHOWN_SHAPE], int32_t rank, const int64_t *shape);
 /* Rounded down. */
 int64_t rvit_integer_root(int64_t n);
 
-/* vit_parts.c: fill depth, packed and has. */
+/* vit_parts.c: fill depth, n_deepstack, packed and has. */
 rvit_status rvit_geometry_count_blocks(rvit_geometry *g);
+void rvit_geometry_count_deepstack(rvit_geometry *g);
 int rvit_geometry_is_packed(const rvit_geometry *g);
 rvit_status rvit_geometry_find_parts(rvit_geometry *g);
 /* vit_extents.c: fills extents, the grid and position_prefix. All expected tensors must be there. */

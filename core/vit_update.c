@@ -1,4 +1,6 @@
 /* Other weights for a model, in place. */
+#include <string.h>
+
 #include "core/checkpoint.h"
 #include "core/entry.h"
 #include "core/vit_model.h"
@@ -13,10 +15,12 @@ static rvit_status check_same(const rvit_model_info *model, const rvit_model_inf
     const struct {
         const char *name;
         int64_t model, other;
-    } fields[] = {FIELD(image_size),   FIELD(patch_size),  FIELD(channels),  FIELD(dim),          FIELD(n_heads),     FIELD(depth),
-                  FIELD(mlp_dim),      FIELD(n_prefix),    FIELD(n_classes), FIELD(distilled),    FIELD(n_registers), FIELD(n_predictors),
-                  FIELD(norm_pre),     FIELD(activation),  FIELD(rms_norm),  FIELD(position),     FIELD(pooling),     FIELD(final_norm),
-                  FIELD(image_height), FIELD(image_width), FIELD(gated),     FIELD(embedding_dim)};
+    } fields[] = {FIELD(image_size),  FIELD(patch_size),    FIELD(channels),   FIELD(dim),          FIELD(n_heads),
+                  FIELD(depth),       FIELD(mlp_dim),       FIELD(n_prefix),   FIELD(n_classes),    FIELD(distilled),
+                  FIELD(n_registers), FIELD(n_predictors),  FIELD(norm_pre),   FIELD(activation),   FIELD(rms_norm),
+                  FIELD(position),    FIELD(pooling),       FIELD(final_norm), FIELD(image_height), FIELD(image_width),
+                  FIELD(gated),       FIELD(embedding_dim), FIELD(merge),      FIELD(merged_dim),   FIELD(n_deepstack),
+                  FIELD(window),      FIELD(patch_frames)};
 #undef FIELD
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         if (fields[i].model != fields[i].other)
@@ -47,7 +51,12 @@ static rvit_status check_same_parts(const rvit_model *model, const rvit_vit_conf
     return RVIT_OK;
 }
 
-/* Native sessions have recorded how positions are resampled, and turn. */
+static int same_blocks(const rvit_block_list *a, const rvit_block_list *b)
+{
+    return a->n == b->n && memcmp(a->blocks, b->blocks, (size_t)a->n * sizeof *a->blocks) == 0;
+}
+
+/* Native sessions have recorded how positions are resampled, and turn, and which blocks have windows. */
 static rvit_status check_same_positions(rvit_model *model, const rvit_vit_config *config)
 {
     const rvit_rope_config *own = &model->rope, *other = &config->rope;
@@ -58,6 +67,11 @@ static rvit_status check_same_positions(rvit_model *model, const rvit_vit_config
     const int same_table =
         !rvit_model_has_table(model) || (model->info.resample == config->info.resample && model->trained[0] == config->trained[0] &&
                                          model->trained[1] == config->trained[1]);
+    const rvit_merge_config *merge = &model->merge, *others = &config->merge;
+    if (atomic_load(&model->native_sessions) > 0 &&
+        (!same_blocks(&merge->full_blocks, &others->full_blocks) || !same_blocks(&merge->deepstack, &others->deepstack)))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_update: the checkpoint has other blocks %s than the model, which has sessions",
+                         same_blocks(&merge->deepstack, &others->deepstack) ? "without windows" : "whose rows are merged too");
     if (atomic_load(&model->native_sessions) == 0 || (same_turn && same_table))
         return RVIT_OK;
     return rvit_fail(RVIT_INVALID_ARGUMENT,

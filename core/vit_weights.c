@@ -330,6 +330,62 @@ static rvit_status load_patch_weight(loader *l, int32_t channels_last, rvit_view
     return write(l, dim * width, model->dtype, *view);
 }
 
+/* The weight of patches of several frames: as it is, and summed over the frames for those whose frames are equal. */
+static rvit_status load_frame_weights(loader *l)
+{
+    rvit_model *model = l->model;
+    const int64_t dim = model->info.dim, channels = model->info.channels, frames = l->checkpoint->config.frames;
+    const int64_t area = (int64_t)model->info.patch_size * model->info.patch_size, width = rvit_model_patch_width(model);
+    const int64_t all = channels * frames * area;
+    RVIT_TRY(load_padded(l, RVIT_ROLE_PATCH_WEIGHT, 0, (int64_t[]){dim, all}, (int64_t[]){dim, rvit_model_row_width(model)}, model->dtype,
+                         &model->row_weight));
+    RVIT_TRY(place(l, dim * width, model->dtype, &model->patch_weight));
+    if (l->stream == NULL)
+        return RVIT_OK;
+    RVIT_TRY(read(l, RVIT_ROLE_PATCH_WEIGHT, 0, dim * all, l->more));
+    memset(l->values, 0, (size_t)(dim * width) * sizeof *l->values);
+    for (int64_t row = 0; row < dim; row++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t i = 0; i < area; i++) {
+                double sum = 0;
+                for (int64_t t = 0; t < frames; t++)
+                    sum += (double)l->more[row * all + (c * frames + t) * area + i];
+                l->values[row * width + c * area + i] = (float)sum;
+            }
+    return write(l, dim * width, model->dtype, model->patch_weight);
+}
+
+/* first: the role of the norm's gamma; beta, fc1 and fc2 follow. norm: its width. */
+static rvit_status load_merger(loader *l, rvit_role first, int32_t index, int64_t norm, rvit_merger_weights *w)
+{
+    const int64_t unit = l->checkpoint->config.unit_dim, merged = l->model->info.merged_dim;
+    const rvit_dtype dtype = l->model->dtype;
+    RVIT_TRY(load_norm_of(l, first, (rvit_role)(first + 1), index, norm, norm, &w->norm_gamma, &w->norm_beta));
+    RVIT_TRY(load(l, (rvit_role)(first + 2), index, unit * unit, dtype, &w->fc1_weight));
+    RVIT_TRY(load(l, (rvit_role)(first + 3), index, unit, RVIT_F32, &w->fc1_bias));
+    RVIT_TRY(load(l, (rvit_role)(first + 4), index, merged * unit, dtype, &w->fc2_weight));
+    return load(l, (rvit_role)(first + 5), index, merged, RVIT_F32, &w->fc2_bias);
+}
+
+static rvit_status load_mergers(loader *l)
+{
+    rvit_model *model = l->model;
+    if (!l->checkpoint->config.merges)
+        return RVIT_OK;
+    RVIT_TRY(load_merger(l, RVIT_ROLE_MERGER_NORM_GAMMA, 0, model->info.dim, &model->merger));
+    for (int32_t i = 0; i < model->info.n_deepstack; i++)
+        RVIT_TRY(load_merger(l, RVIT_ROLE_DEEPSTACK_NORM_GAMMA, i, l->checkpoint->config.unit_dim, &model->deepstack[i]));
+    return RVIT_OK;
+}
+
+static rvit_status load_patch_weights(loader *l)
+{
+    if (l->checkpoint->config.merges)
+        return load_frame_weights(l);
+    RVIT_TRY(load_patch_weight(l, 0, &l->model->patch_weight));
+    return load_patch_weight(l, 1, &l->model->row_weight);
+}
+
 static rvit_status load_embedding(loader *l)
 {
     rvit_model *model = l->model;
@@ -388,7 +444,7 @@ static rvit_status load_rope_table(loader *l)
     const rvit_model_info *info = &model->info;
     const int32_t height = info->image_height / info->patch_size, width = info->image_width / info->patch_size;
     const int64_t n = (int64_t)info->tokens * info->head_dim;
-    if (!rvit_model_rotates(model))
+    if (!rvit_model_rotates(model) || info->merge > 0) /* which run at native resolution alone */
         return RVIT_OK;
     RVIT_TRY(place(l, n, RVIT_F32, &model->rope_table));
     if (l->stream == NULL)
@@ -607,8 +663,7 @@ static rvit_status walk(loader *l)
     rvit_model *model = l->model;
     const rvit_model_info *info = &model->info;
     l->size = 0;
-    RVIT_TRY(load_patch_weight(l, 0, &model->patch_weight));
-    RVIT_TRY(load_patch_weight(l, 1, &model->row_weight));
+    RVIT_TRY(load_patch_weights(l));
     RVIT_TRY(load_embedding(l));
     RVIT_TRY(load_patch_norm(l));
     RVIT_TRY(load_rope_table(l));
@@ -622,6 +677,7 @@ static rvit_status walk(loader *l)
         RVIT_TRY(load_norm(l, RVIT_ROLE_FC_NORM_GAMMA, RVIT_ROLE_FC_NORM_BETA, 0, &model->fc_norm_gamma, &model->fc_norm_beta));
     if (info->pooling == RVIT_POOLING_MAP)
         RVIT_TRY(load_map(l));
+    RVIT_TRY(load_mergers(l));
     for (int32_t p = 0; p < info->n_predictors; p++)
         RVIT_TRY(load_predictor(l, p));
     return info->n_classes > 0 ? load_head(l) : RVIT_OK;
@@ -653,7 +709,7 @@ static rvit_status transfer(rvit_model *model, const rvit_checkpoint *checkpoint
     return status;
 }
 
-static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
+rvit_status rvit_model_load(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     model->blocks = rvit_alloc_array(&model->device->alloc, (size_t)model->info.depth, sizeof *model->blocks);
     if (model->blocks == NULL)
@@ -665,99 +721,10 @@ static rvit_status fill(rvit_model *model, const rvit_checkpoint *checkpoint)
     return transfer(model, checkpoint, l.largest);
 }
 
-/* A checkpoint that was opened to be described may be one that cannot be run. */
-static rvit_status check_runs(const rvit_checkpoint *checkpoint)
-{
-    return rvit_obstacles_status(&checkpoint->obstacles, rvit_tensor_set_path(checkpoint->tensors));
-}
-
-/* Whether the device computes in this type: asked of a small product, which every model has. */
-static rvit_status check_dtype(const rvit_device *device, rvit_dtype dtype)
-{
-    if (rvit_dtype_size(dtype) == 0)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "model desc: dtype: %d is not a valid dtype", (int)dtype);
-    rvit_op op = {.type = RVIT_OP_LINEAR, .linear = RVIT_LINEAR_ARGS_INIT};
-    op.linear.dtype = op.linear.out_dtype = dtype;
-    op.linear.rows.capacity = op.linear.in_features = op.linear.out_features = 16;
-    RVIT_TRY(rvit_op_prepare(&op));
-    const char *reason = device->api->supports(device, &op);
-    if (reason != NULL)
-        return rvit_fail(RVIT_UNSUPPORTED, "model desc: dtype is %s, which the device %s (%s) lacks: %s", rvit_dtype_name(dtype),
-                         device->info.name, rvit_backend_name(device->info.backend), reason);
-    return RVIT_OK;
-}
-
-void rvit_model_take_positions(rvit_model *model, const rvit_checkpoint *checkpoint)
-{
-    memcpy(model->trained, checkpoint->config.trained, sizeof model->trained);
-    model->rope = checkpoint->config.rope;
-    model->info.resample = checkpoint->config.info.resample;
-}
-
 rvit_status rvit_model_reload(rvit_model *model, const rvit_checkpoint *checkpoint)
 {
     /* Places everything where it is, to learn the largest tensor. */
     loader l = {.checkpoint = checkpoint, .model = model};
     RVIT_TRY(walk(&l));
     return transfer(model, checkpoint, l.largest);
-}
-
-rvit_status rvit_model_create(rvit_device *device, const rvit_checkpoint *checkpoint, const rvit_model_desc *given, rvit_model **out_model)
-{
-    RVIT_ENTRY;
-    if (device == NULL || checkpoint == NULL || out_model == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_create: device, checkpoint or out_model is NULL");
-    rvit_model_desc desc = RVIT_MODEL_DESC_INIT;
-    if (given != NULL)
-        RVIT_TRY(rvit_args_copy(&desc, sizeof desc, given, "model desc"));
-    RVIT_TRY(check_dtype(device, desc.dtype));
-    RVIT_TRY(check_runs(checkpoint));
-    rvit_model *model = rvit_alloc_new(&device->alloc, sizeof *model);
-    if (model == NULL)
-        return RVIT_OUT_OF_HOST_MEMORY;
-    model->device = device;
-    rvit_device_retain(device);
-    atomic_init(&model->references, 1);
-    atomic_init(&model->native_sessions, 0);
-    model->info = checkpoint->config.info;
-    memcpy(model->missing_predictor, checkpoint->config.missing_predictor, sizeof model->missing_predictor);
-    model->mlp_width = (model->info.mlp_dim + 7) / 8 * 8;
-    model->attention_norm = checkpoint->config.attention_norm;
-    model->mlp_norm = checkpoint->config.mlp_norm;
-    rvit_model_take_positions(model, checkpoint);
-    model->dtype = desc.dtype;
-    /* With a float16 residual stream the demo's logits are off by 4e-3, with a float32 one by 2.4e-3. */
-    model->x_dtype = RVIT_F32;
-    const rvit_status status = fill(model, checkpoint);
-    if (status != RVIT_OK) {
-        rvit_model_destroy(model);
-        return status;
-    }
-    *out_model = model;
-    return RVIT_OK;
-}
-
-void rvit_model_retain(rvit_model *model)
-{
-    atomic_fetch_add(&model->references, 1);
-}
-
-void rvit_model_destroy(rvit_model *model)
-{
-    RVIT_ENTRY;
-    if (model == NULL || atomic_fetch_sub(&model->references, 1) != 1)
-        return;
-    rvit_device *device = model->device;
-    rvit_buffer_destroy(model->weights);
-    rvit_alloc_free(&device->alloc, model->blocks);
-    rvit_alloc_free(&device->alloc, model);
-    rvit_device_destroy(device);
-}
-
-rvit_status rvit_model_get_info(const rvit_model *model, rvit_model_info *out_info)
-{
-    RVIT_ENTRY;
-    if (model == NULL)
-        return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_model_get_info: model is NULL");
-    return rvit_args_return(out_info, &model->info, sizeof model->info, "model info");
 }

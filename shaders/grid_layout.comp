@@ -11,15 +11,18 @@ layout(binding = RVIT_GRID_LAYOUT_GRIDS) readonly buffer Grids { ivec2 grids[]; 
 layout(binding = RVIT_GRID_LAYOUT_CU_SEQLENS) writeonly buffer CuSeqlens { int cu_seqlens[]; };
 layout(binding = RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS) writeonly buffer PatchCuSeqlens { int patch_cu_seqlens[]; };
 layout(binding = RVIT_GRID_LAYOUT_CELLS) writeonly buffer Cells { ivec4 cells[]; };
+layout(binding = RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
+layout(binding = RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS) writeonly buffer WindowCuSeqlens { int window_cu_seqlens[]; };
+layout(binding = RVIT_GRID_LAYOUT_UNIT_ROWS) writeonly buffer UnitRows { int unit_rows[]; };
 layout(binding = RVIT_GRID_LAYOUT_LIVE) readonly buffer Live { int live[]; };
 layout(push_constant) uniform Push { rvit_grid_layout_push push; };
 
-shared uvec2 sums[THREADS];
+shared uvec3 sums[THREADS];
 
-// Tokens and patch rows. What is above the capacities counts as that much, so that no sum overflows.
-uvec2 add_sizes(uvec2 a, uvec2 b)
+// Tokens, patch rows and windows. What is above the capacities counts as that much, so that no sum overflows.
+uvec3 add_sizes(uvec3 a, uvec3 b)
 {
-    return min(a + b, uvec2(push.rows, push.patch_rows));
+    return min(a + b, uvec3(push.rows, push.patch_rows, push.max_windows + 1));
 }
 
 ivec2 grid_of(int image)
@@ -28,26 +31,84 @@ ivec2 grid_of(int image)
     return grid - grid % push.merge;
 }
 
-uvec2 size_of(ivec2 grid)
+uvec3 size_of(ivec2 grid)
 {
     const int n = grid.x * grid.y;
-    return uvec2(n == 0 ? 0 : min(n + push.n_prefix, push.max_len), min(n, push.patch_rows));
+    int windows = 0;
+    if (push.window > 0) {
+        const ivec2 across = (grid + push.merge * push.window - 1) / (push.merge * push.window);
+        windows = across.x * across.y;
+    }
+    return uvec3(n == 0 ? 0 : min(n + push.n_prefix, push.max_len), min(n, push.patch_rows), windows);
+}
+
+// The line and the column of a unit of an image of so many units, by its number among the rows.
+ivec2 place_of_unit(ivec2 units, int unit)
+{
+    if (push.window == 0)
+        return ivec2(unit / units.y, unit % units.y);
+    const int top = unit / units.y / push.window * push.window;
+    const int lines = min(push.window, units.x - top);
+    const int in_band = unit - top * units.y;
+    const int left = in_band / lines / push.window * push.window;
+    const int columns = min(push.window, units.y - left);
+    const int inner = in_band - left * lines;
+    return ivec2(top + inner / columns, left + inner % columns);
+}
+
+// The reverse.
+int unit_at(ivec2 units, int y, int x)
+{
+    if (push.window == 0)
+        return y * units.y + x;
+    const int top = y / push.window * push.window;
+    const int left = x / push.window * push.window;
+    const int lines = min(push.window, units.x - top);
+    const int columns = min(push.window, units.y - left);
+    return top * units.y + left * lines + (y - top) * columns + x - left;
 }
 
 void fill_cells(ivec2 grid, int image, uint begin, uint end, uint first)
 {
     const int merge = push.merge;
-    const int blocks = grid.y / merge;
+    const ivec2 units = grid / merge;
     for (uint row = begin + gl_LocalInvocationIndex; row < end; row += THREADS) {
         const int token = int(row - begin) - push.n_prefix;
         ivec4 cell = ivec4(-1 - int(row - begin), image, 0, grid.x << 16 | grid.y);
         if (token >= 0) {
-            const int block = token / (merge * merge);
             const int inner = token % (merge * merge);
-            cell.x = int(first) + token;
-            cell.z = (block / blocks * merge + inner / merge) << 16 | (block % blocks * merge + inner % merge);
+            const ivec2 unit = place_of_unit(units, token / (merge * merge));
+            const int y = unit.x * merge + inner / merge;
+            const int x = unit.y * merge + inner % merge;
+            cell.x = int(first) + ((FLAGS & RVIT_GRID_LAYOUT_LINE_BY_LINE) != 0 ? y * grid.y + x
+                                                                               : (unit.x * units.y + unit.y) * merge * merge + inner);
+            cell.z = y << 16 | x;
         }
         cells[uint(push.cells_at) + row] = cell;
+    }
+}
+
+// Of an image whose rows are begin .. end - 1: for each unit, line after line, its number among the rows.
+void fill_unit_rows(ivec2 units, uint begin, uint end)
+{
+    const uint area = uint(push.merge * push.merge);
+    const uint first = begin / area;
+    const uint past = end / area;
+    for (uint i = first + gl_LocalInvocationIndex; i < past; i += THREADS) {
+        const int k = int(i - first);
+        const uint unit = first + uint(unit_at(units, k / units.y, k % units.y));
+        unit_rows[uint(push.unit_rows_at) + i] = int(min(unit, past - 1));
+    }
+}
+
+// The first row of each window of such an image, whose first window is number `window`, and which has n of them.
+void fill_windows(ivec2 units, uint window, uint n, uint begin, uint end)
+{
+    const int across = (units.y + push.window - 1) / push.window;
+    const uint most = min(n, uint(push.max_windows) + 1 - window);
+    for (uint i = gl_LocalInvocationIndex; i < most; i += THREADS) {
+        const uint unit = uint(unit_at(units, int(i) / across * push.window, int(i) % across * push.window));
+        window_cu_seqlens[uint(push.window_cu_seqlens_at) + window + i] = int(min(begin + unit * uint(push.merge * push.merge), end));
     }
 }
 
@@ -59,7 +120,7 @@ void main()
     const uint first = group_index() * uint(push.per_group);
     if (first > uint(push.n_images))
         return;
-    uvec2 before = uvec2(0);
+    uvec3 before = uvec3(0);
     for (uint i = index; i < min(first, uint(n_images)); i += THREADS)
         before = add_sizes(before, size_of(grid_of(int(i))));
     sums[index] = before;
@@ -76,13 +137,23 @@ void main()
             cu_seqlens[uint(push.cu_seqlens_at) + image] = int(before.x);
             if ((FLAGS & RVIT_GRID_LAYOUT_HAS_PATCHES) != 0)
                 patch_cu_seqlens[uint(push.patch_cu_seqlens_at) + image] = int(before.y);
+            if ((FLAGS & RVIT_GRID_LAYOUT_HAS_UNITS) != 0)
+                unit_cu_seqlens[uint(push.unit_cu_seqlens_at) + image] = int(before.x) / (push.merge * push.merge);
         }
+        if (image == uint(push.n_images) && (FLAGS & RVIT_GRID_LAYOUT_HAS_WINDOWS) != 0)
+            for (uint i = before.z + index; i <= uint(push.max_windows); i += THREADS)
+                window_cu_seqlens[uint(push.window_cu_seqlens_at) + i] = int(before.x);
         if (image >= uint(n_images))
             continue;
         const ivec2 grid = grid_of(int(image));
-        const uvec2 after = add_sizes(before, size_of(grid));
+        const uvec3 own = size_of(grid);
+        const uvec3 after = add_sizes(before, own);
         if ((FLAGS & RVIT_GRID_LAYOUT_HAS_CELLS) != 0)
             fill_cells(grid, int(image), before.x, after.x, before.y);
+        if ((FLAGS & RVIT_GRID_LAYOUT_HAS_UNIT_ROWS) != 0)
+            fill_unit_rows(grid / push.merge, before.x, after.x);
+        if ((FLAGS & RVIT_GRID_LAYOUT_HAS_WINDOWS) != 0)
+            fill_windows(grid / push.merge, before.z, own.z, before.x, after.x);
         before = after;
     }
 }

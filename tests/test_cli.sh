@@ -68,6 +68,8 @@ refused "--merge 9" ats tome
 refused "--seed 9" mask random
 refused "--alpha 0.2" received hiprune
 refused "--object-block 2" fastervlm hiprune
+refused "--tau 0.1" l2 pixelprune
+refused "--blocks 3" pixelprune "l2, .*hiprune"
 refused "--threshold 9" evit "l2-threshold, dynamicvit-gate"
 refused "--mask x" evit mask
 expect 2 verify "$model" --backend cpu --prune l2 --mass 0.5
@@ -82,6 +84,10 @@ expect 2 classify "$model" "$cat" --backend cpu --prune hiprune --blocks 5,10
 err "hiprune prunes in one block, n_blocks is 2"
 expect 2 classify "$model" "$cat" --backend cpu --prune hiprune --object-block 11
 err "object_block is 11, expected 0\.\.10: hiprune prunes after block 10"
+expect 3 classify "$model" "$cat" --backend cpu --prune pixelprune
+err "native is 0, but pixelprune prunes at native resolution alone"
+expect 2 classify "$model" "$cat" --backend cpu --prune pixelprune --tau 1.5
+err "tau"
 expect 2 classify "$model" "$cat" --backend cpu --prune dynamicvit --blocks 3,12
 err "block 12.*0\.\.11"
 
@@ -114,7 +120,7 @@ json "devices.$cpu.usable" true
 expect 0 policies
 policies=$(awk '/^[a-z]/ && $1 != "policy" {print $1}' "$folder/out")
 for policy in none l2 l2-threshold evit evit-fused evit-paper dynamicvit dynamicvit-gate ats ats-paper tome random mask received \
-    fastervlm map-probe hiprune; do
+    fastervlm map-probe hiprune pixelprune; do
     out "^$policy "
 done
 out '^evit +--keep 0\.7 --blocks 3,6,9 +between attention and MLP +arXiv 2202\.07800$'
@@ -123,6 +129,7 @@ out '^fastervlm +--keep 0\.5 --blocks last-1 +after the block +arXiv 2412\.01818
 out '^map-probe +--keep 0\.5 --blocks last +after the block '
 out '^hiprune +--keep 0\.5 --blocks last-1 +after the block +arXiv 2508\.00553$'
 out '^ +--alpha 0\.1 \[--object-block B\]$'
+out '^pixelprune +--tau 0 +before the block +arXiv 2604\.00886$'
 awk 'length > 100 {exit 1}' "$folder/out" || fail "the table is wider than 100 columns"
 expect 0 policies --json
 json policies "$(wc -w <<<"$policies")"
@@ -134,6 +141,7 @@ for policy in $policies; do
     done
     [ "$policy" != ats-paper ] || ats_paper=$i
     [ "$policy" != hiprune ] || hiprune=$i
+    [ "$policy" != pixelprune ] || pixelprune=$i
     i=$((i + 1))
 done
 json "policies.$ats_paper.parameters" 3
@@ -144,6 +152,8 @@ json "policies.$ats_paper.blocks_to_last" false
 json "policies.$hiprune.parameters" 4
 json "policies.$hiprune.defaults.alpha" '0\.1'
 json "policies.$hiprune.defaults.object-block" null
+json "policies.$pixelprune.parameters" 1
+json "policies.$pixelprune.defaults.tau" '0(\.0)?'
 expect 3 classify "$model" "$cat" --backend cpu --device 99
 err "^raggedvit: cpu: "
 no_out

@@ -363,6 +363,50 @@ static void preparation_of_pictures(void **state)
     remove_beside();
 }
 
+/* What a NaFlex processor tells: the most patches of a picture, in the place of a size. */
+static void naflex_processors(void **state)
+{
+    (void)state;
+    bare(&deit_tiny);
+    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\"}");
+    write_beside("preprocessor_config.json",
+                 "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":729,\"patch_size\":16,"
+                 "\"resample\":2,\"image_mean\":[0.5,0.5,0.5],\"image_std\":[0.5,0.5,0.5]}");
+    rvit_model_info info = loaded(NULL);
+    rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+    assert_int_equal(info.max_patches, 729);
+    assert_true(info.fit == RVIT_FIT_SQUASH && info.filter == RVIT_FILTER_BILINEAR && info.processor == RVIT_PROCESSOR_HF);
+    expect_fact("most patches", "729", "preprocessor_config.json: max_num_patches");
+    assert_int_equal(rvit_image_recipe_of_model(&info, &recipe), RVIT_OK);
+    assert_int_equal(recipe.max_patches, 729);
+    assert_true(recipe.fit == RVIT_FIT_SQUASH && recipe.resize_height == 224 && recipe.std[2] == 0.5f);
+    /* What the class takes for what is absent. */
+    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessorFast\"}");
+    info = loaded(NULL);
+    assert_true(info.max_patches == 256 && info.filter == RVIT_FILTER_BILINEAR && info.mean[0] == 0.5f);
+    expect_fact("most patches", "256", "what Siglip2ImageProcessor takes");
+    /* Patches of another size than the model's, and numbers that are none. */
+    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"patch_size\":32}");
+    REFUSED(NULL, RVIT_BAD_FILE, "patch size", "preprocessor_config.json: patch_size");
+    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":0}");
+    REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
+    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":\"many\"}");
+    REFUSED(NULL, RVIT_BAD_FILE, "preprocessor_config.json: max_num_patches");
+    /* A size, or no resize, beside it: in a way that is not known here. */
+    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"size\":{\"height\":9,\"width\":9}}");
+    info = loaded(NULL);
+    assert_true(info.fit == RVIT_FIT_OTHER && info.max_patches == 0);
+    expect_fact("fit", "a size beside max_num_patches", "preprocessor_config.json: size");
+    assert_int_equal(rvit_image_recipe_of_model(&info, &recipe), RVIT_UNSUPPORTED);
+    write_beside("preprocessor_config.json", "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"do_resize\":false}");
+    assert_int_equal(loaded(NULL).fit, RVIT_FIT_OTHER);
+    remove_beside();
+    /* timm's tells it by the input size, of a NaFlexViT alone. */
+    write_beside("config.json", "{\"architecture\":\"vit_tiny_patch16_224\",\"pretrained_cfg\":{\"input_size\":[3,224,224]}}");
+    assert_int_equal(loaded(NULL).max_patches, 0);
+    remove_beside();
+}
+
 /* The text of a config, in the place of files. */
 static void given_config(void **state)
 {
@@ -435,6 +479,7 @@ int main(void)
         cmocka_unit_test(all_obstacles),
         cmocka_unit_test(lenient_drops_nothing_computed),
         cmocka_unit_test(preparation_of_pictures),
+        cmocka_unit_test(naflex_processors),
         cmocka_unit_test(bad_configs),
         cmocka_unit_test(given_config),
     };

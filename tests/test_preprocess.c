@@ -229,7 +229,10 @@ static void other_ways_are_not_taken_for_these(void **state)
 {
     (void)state;
     static const char *const preprocessors[] = {
-        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":256}",
+        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":256,\"do_resize\":false}",
+        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"max_num_patches\":256,\"size\":{\"height\":224,\"width\":224}}",
+        "{\"image_processor_type\":\"Siglip2ImageProcessor\",\"do_center_crop\":true,\"crop_size\":224}",
+        "{\"image_processor_type\":\"Siglip3ImageProcessor\",\"max_num_patches\":256}",
         "{\"image_processor_type\":\"ViTImageProcessor\",\"do_resize\":false}",
         "{\"image_processor_type\":\"CLIPImageProcessor\",\"do_center_crop\":false}",
         "{\"image_processor_type\":\"CLIPImageProcessor\",\"size\":{\"longest_edge\":224}}",

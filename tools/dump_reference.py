@@ -19,7 +19,7 @@ Needs torch, numpy, safetensors and the library in question from PyPI; for the t
 
 How values are made: noise(stream, i) = ((mix(stream * 2^32 + i) >> 53) - 1024) / 1024, where mix is the finaliser of splitmix64. The k-th
 tensor of a model is offset + 2^-shift * noise(k, i), in float32, rounded to the file's type; image n is 2 * noise(2^20 + n, i). Of images
-of grids of their own that is the order of their patches, each in the order (y, x, channel).
+of grids of their own that is the order of their patches, each in the order (y, x, channel); of Qwen's the rows of pixel_values.
 """
 import argparse
 import copy
@@ -58,6 +58,8 @@ if OPTIONS.timm or OPTIONS.transformers:  # which need fewer libraries than the 
 
 try:
     import numpy
+    import reference_pruned_qwen
+    import reference_qwen
     import safetensors.torch
     import timm
     import torch
@@ -122,6 +124,12 @@ def patches_of(grids, patch_size, channels=3):
     return [torch.from_numpy(2 * noise(IMAGE_STREAM + i, h * w * width)).reshape(h * w, width).double() for i, (h, w) in enumerate(grids)]
 
 
+def bytes_of(i, size):
+    """Picture i, [height, width, 3] in 8 bits."""
+    values = numpy.floor((noise(IMAGE_STREAM + 1000 + i, 3 * size[0] * size[1]) + 1) * 128)
+    return values.astype(numpy.uint8).reshape(*size, 3)
+
+
 def picture_of(patches, grid, patch_size):
     """The image [1, channels, height, width] that these are the patches of."""
     cut = patches.reshape(*grid, patch_size, patch_size, -1)
@@ -141,6 +149,7 @@ class Dump:
 
     features = False
     config = None
+    preprocessor = None  # a preprocessor_config.json
     grids = ()  # of native resolution: lines and columns of each image
     prunes = ()  # what to prune by, as rvit_prune_desc has it: policy, blocks, keep, merges
 
@@ -148,8 +157,8 @@ class Dump:
         self.name, self.source, self.n_images, self.dtype = name, source, n_images, dtype
         self.run_at, self.resample = run_at, resample
 
-    def native(self, *grids, prunes=()):
-        self.grids, self.prunes, self.n_images = grids, prunes, len(grids)
+    def native(self, *grids, prunes=(), preprocessor=None):
+        self.grids, self.prunes, self.n_images, self.preprocessor = grids, prunes, len(grids), preprocessor
         return self
 
     def run_grids(self, tensors, dtype):
@@ -183,12 +192,14 @@ class Dump:
         text = {"name": self.name, "made_with": self.source, "dtype": self.dtype, "image_size": self.run_at,
                 "resample": self.resample, "n_images": self.n_images, "features": int(self.features)}
         text["config"] = self.config
+        if self.preprocessor:
+            text["preprocessor"] = self.preprocessor
         text["torch_errors"] = errors
         if self.grids:
             text["grids"] = self.grids
         if self.prunes:
             with torch.no_grad():
-                text["pruned"] = [{**prune, "outputs": self.run_pruned(tensors, prune)} for prune in self.prunes]
+                text["pruned"] = [{**prune, **self.run_pruned(tensors, prune)} for prune in self.prunes]
         text["outputs"] = outputs.double().tolist()
         return text
 
@@ -346,7 +357,75 @@ class HuggingFaceNaFlex(HuggingFace):
     def run_pruned(self, tensors, prune):
         model = self.load({key: value.double() for key, value in tensors.items()})
         images = zip(patches_of(self.grids, self.patch_size), self.grids)
-        return [reference_pruned.siglip2(model, patches, grid, prune) for patches, grid in images]
+        rows, left = zip(*(reference_pruned.siglip2(model, patches, grid, prune) for patches, grid in images))
+        return {"left": left, "outputs": rows}
+
+
+class HuggingFaceQwen(Dump):
+    """A vision tower of Qwen's. kind: a class of transformers, of the tower alone. prefix: of its tensors in a file, which then has others
+    beside them; its config is that of a published file. rows: whether the dump has
+    every third of those of the last block too. sizes: of pictures, height and width, that it has the outputs of."""
+
+    def __init__(self, name, kind, prefix="", dtype="F32", rows=False, sizes=(), **kwargs):
+        super().__init__(name, f"transformers {transformers.__version__}, torch {torch.__version__}", dtype=dtype)
+        import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as old, transformers.models.qwen3_vl.modeling_qwen3_vl as new
+        self.kind = getattr(old if hasattr(old, kind) else new, kind)
+        self.prefix, self.rows, self.sizes = prefix, rows, sizes
+        self.model_config = self.kind.config_class(**kwargs)
+        self.patch_size = kwargs["patch_size"]
+        self.shapes = {prefix + key: tuple(value.shape) for key, value in self.kind(self.model_config).state_dict().items()}
+        model_type = self.model_config.model_type.removesuffix("_vision")
+        self.config = {"model_type": model_type, "vision_config": {"model_type": model_type, "in_chans": 3, **kwargs}}
+        if not prefix:
+            noise_of = ("transformers_version", "dtype", "initializer_range")
+            self.config = {key: value for key, value in json.loads(self.model_config.to_json_string()).items() if key not in noise_of}
+        elif prefix == "visual.":
+            self.shapes.update({"model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
+        else:
+            self.shapes.update({"model.language_model.embed_tokens.weight": (3, 4), "lm_head.weight": (3, 4)})
+
+    def load(self, tensors):
+        model = self.kind(self.model_config).to(next(iter(tensors.values())).dtype).eval()
+        model.load_state_dict({key[len(self.prefix):]: value for key, value in tensors.items()
+                               if key.startswith(self.prefix) and key[len(self.prefix):] in model.state_dict()})
+        return model
+
+    def run_tower(self, tensors, dtype):
+        model = self.load(tensors)
+        patches = torch.cat(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size))
+        return reference_qwen.run(model.to(dtype), patches.to(dtype), self.grids)
+
+    def run_grids(self, tensors, dtype):
+        return self.run_tower(tensors, dtype)[0]
+
+    def run_pruned(self, tensors, prune):
+        model = self.load({key: value.double() for key, value in tensors.items()})
+        images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
+        merged, deepstack, left = zip(*(reference_pruned_qwen.tower(model, patches, grid, prune) for patches, grid in images))
+        found = {"left": left, "outputs": torch.cat(merged).tolist()}
+        if deepstack[0]:
+            found["deepstack"] = [[[round(value, 7) for value in row] for row in torch.cat(one).tolist()] for one in zip(*deepstack)]
+        return found
+
+    def describe(self, tensors):
+        text = super().describe(tensors)
+        with torch.no_grad():
+            _, deepstack, rows = self.run_tower({key: value.double() for key, value in tensors.items()}, torch.float64)
+        outputs = text.pop("outputs")
+        text["merged"] = 1
+        if deepstack:
+            text["deepstack"] = [[[round(value, 7) for value in row] for row in one.tolist()] for one in deepstack]
+        if self.sizes:
+            colours = {"mean": [0.4814, 0.4578, 0.4082], "std": [0.2686, 0.2613, 0.2757]}
+            pictures = [bytes_of(i, size) for i, size in enumerate(self.sizes)]
+            values, grids, processor = reference_qwen.prepare(pictures, self.patch_size, **colours, least=256, most=2048)
+            with torch.no_grad():
+                made = reference_qwen.run(self.load({key: value.double() for key, value in tensors.items()}), values.double(), grids)[0]
+            text["pictures"] = {"sizes": self.sizes, "grids": grids, "processor": processor, "outputs": made.tolist()}
+        if self.rows:
+            text["rows"] = [[round(value, 7) for value in row] for row in rows.tolist()[::3]]
+        text["outputs"] = outputs
+        return text
 
 
 class OpenClip(Timm):
@@ -435,16 +514,37 @@ def small_models():
     naflex = {**clip_64, "patch_size": 4, "num_patches": 25}
     naflex.pop("image_size")
     naflex_small = {"patch_size": 4, "pos_embed_grid_size": [5, 5], **small, "num_heads": 2}
+    qwen = {"patch_size": 4, "hidden_size": 32, "num_heads": 2, "depth": 3, "out_hidden_size": 12}
+    qwen2_5 = {**qwen, "intermediate_size": 44, "window_size": 16, "fullatt_block_indexes": [1]}
+    qwen3 = {**qwen, "intermediate_size": 44, "num_position_embeddings": 25, "deepstack_visual_indexes": [0, 1]}
+    tower2_5, tower3 = "Qwen2_5_VisionTransformerPretrainedModel", "Qwen3VLVisionModel"
+    sizes = ((30, 50), (7, 40), (90, 61))
+    mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
+    of_squares = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "l2", "blocks": [0, 1], "keep": 0.7},
+                  {"policy": "received", "blocks": [1], "keep": 0.5},
+                  {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 2], "step": 0.0},
+                  {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},
-              {"policy": "tome", "blocks": [0, 1], "merges": 3})
+              {"policy": "tome", "blocks": [0, 1], "merges": 3},
+              {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 3], "step": 0.0},
+              {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     return [
-        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).native((2, 7), (5, 5), (8, 3), (1, 1), (6, 9), prunes=prunes),
+        HuggingFaceNaFlex("naflex_siglip2", "Siglip2VisionModel", **naflex).native(
+            (2, 7), (5, 5), (8, 3), (1, 1), (6, 9), prunes=prunes, preprocessor={"image_mean": [0.5] * 3, "image_std": [0.5] * 3}),
         HuggingFaceNaFlex("naflex_siglip2_joint", "Siglip2Model", text_config={**text, "projection_size": 64}, vision_config=naflex
                           ).native((3, 4), (7, 6)),
         HuggingFaceNaFlex("naflex_siglip2_classifier", "Siglip2ForImageClassification", vision_config=naflex, num_labels=10
                           ).native((3, 4), (7, 6)),
         TimmNaFlex("naflex_timm_siglip", "naflexvit_base_patch16_siglip", **{**naflex_small, "num_classes": 0}).native((2, 7), (5, 5), (8, 3)),
         TimmNaFlex("naflex_timm_gap", "naflexvit_base_patch16_gap", reg_tokens=3, **naflex_small).native((2, 7), (5, 5), (8, 3)),
+        HuggingFaceQwen("qwen2_5_vl", tower2_5, prefix="visual.", rows=True, sizes=sizes, **qwen2_5).native(*mixed, prunes=of_squares),
+        HuggingFaceQwen("qwen2_5_vl_bare", tower2_5, dtype="BF16", **{**qwen2_5, "window_size": 24}).native((14, 4), (2, 6)),
+        HuggingFaceQwen("qwen2_5_vl_heads_80", tower2_5, prefix="model.visual.", **{**qwen2_5, "num_heads": 1, "hidden_size": 80, "depth": 2,
+                        "fullatt_block_indexes": [0]}).native((6, 4), (2, 4)),
+        HuggingFaceQwen("qwen3_vl", tower3, prefix="model.visual.", rows=True, sizes=sizes, **qwen3).native(*mixed, prunes=of_squares),
+        HuggingFaceQwen("qwen3_vl_bare", tower3, dtype="F16", **{**qwen3, "deepstack_visual_indexes": [1]}).native((14, 4), (2, 6)),
+        HuggingFaceQwen("qwen3_vl_heads_72", tower3, prefix="visual.", **{**qwen3, "num_heads": 1, "hidden_size": 72, "depth": 2}
+                        ).native((6, 4), (2, 4)),
         Timm("native_timm_distilled", "deit_tiny_distilled_patch16_224", img_size=64, **small).native((2, 3), (4, 4), (6, 5)),
         Timm("native_timm_eva02", "eva02_base_patch14_224", mlp_ratio=2.671875, **{**turned, "img_size": 56}).native((2, 3), (4, 4), (5, 3)),
         HuggingFace("native_hf_vit", "ViTForImageClassification", **hf).native((2, 3), (3, 3), (5, 4)),

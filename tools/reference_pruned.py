@@ -49,9 +49,43 @@ def pool(head, x, sizes):
     return pooled + head.mlp(head.layernorm(pooled))
 
 
+def repeating(patches, grid, prune):
+    """Patches of a picture of equal blocks, `tile` patches high and wide, each the one at its top left; with steps to and fro inside."""
+    if "tile" not in prune:
+        return patches
+    tile, width = prune["tile"], grid[1]
+    places = [(y, x) for y in range(grid[0]) for x in range(width)]
+    source = [(y - y % tile[0]) * width + x - x % tile[1] for y, x in places]
+    steps = torch.tensor([prune["step"] * ((y + x) % 3) for y, x in places], dtype=patches.dtype)
+    return patches[source] + steps[:, None]
+
+
+def unpredicted(patches, grid, limit):
+    """PixelPrune, patch by patch: the numbers of those that their neighbours do not predict."""
+    height, width = grid
+    reconstructed, kept = {}, []
+
+    def alike(a, b):
+        return (a - b).abs().max() <= limit
+
+    for y in range(height):
+        for x in range(width):
+            own = patches[y * width + x]
+            left, above, corner = (reconstructed.get(place) for place in ((y, x - 1), (y - 1, x), (y - 1, x - 1)))
+            prediction = above if left is None or (corner is not None and alike(corner, left) and not alike(corner, above)) else left
+            dropped = prediction is not None and alike(own, prediction)
+            reconstructed[y, x] = prediction if dropped else own
+            if not dropped:
+                kept.append(y * width + x)
+    return torch.tensor(kept)
+
+
 def siglip2(model, patches, grid, prune):
-    """The pooled row of a Siglip2VisionModel in float64, as a list."""
+    """The pooled row of a Siglip2VisionModel in float64, as a list, and how many rows are left at the end."""
+    patches = repeating(patches, grid, prune)
     x = model.embeddings(patches[None], torch.tensor([grid]))[0]
+    if prune["policy"] == "pixelprune":
+        x = x[unpredicted(patches, grid, prune["tau"] / prune["std"])]
     sizes = torch.ones(len(x), dtype=x.dtype)
     for index, layer in enumerate(model.encoder.layers):
         policy = prune["policy"] if index in prune["blocks"] else None
@@ -66,4 +100,4 @@ def siglip2(model, patches, grid, prune):
         if policy == "l2":
             left = best(x.square().sum(-1), prune["keep"])
             x, sizes = x[left], sizes[left]
-    return pool(model.head, model.post_layernorm(x), sizes)[0].tolist()
+    return pool(model.head, model.post_layernorm(x), sizes)[0].tolist(), len(x)

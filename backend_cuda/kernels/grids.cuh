@@ -13,7 +13,12 @@ RVIT_DEVICE int sum_up_to(int a, int b, int most)
 }
 
 struct image_size {
-    int height, width, patches, tokens;
+    int height, width, patches, tokens, windows;
+};
+
+/* A batch up to an image. */
+struct batch_size {
+    int rows, patch_rows, windows;
 };
 
 RVIT_DEVICE int grid_side(int given, int merge)
@@ -30,42 +35,98 @@ RVIT_DEVICE image_size size_of_image(const rvit_cu_grid_layout_params &params, i
     const int patches = size.height * size.width;
     size.tokens = patches == 0 ? 0 : min(patches + params.n_prefix, params.max_len);
     size.patches = min(patches, params.patch_rows);
+    size.windows = 0;
+    if (params.window > 0) {
+        const int side = params.merge * params.window;
+        size.windows = ((size.height + side - 1) / side) * ((size.width + side - 1) / side);
+    }
     return size;
+}
+
+RVIT_DEVICE batch_size add_image(const rvit_cu_grid_layout_params &params, batch_size before, int tokens, int patches, int windows)
+{
+    batch_size after;
+    after.rows = sum_up_to(before.rows, tokens, params.rows);
+    after.patch_rows = sum_up_to(before.patch_rows, patches, params.patch_rows);
+    after.windows = sum_up_to(before.windows, windows, params.max_windows + 1);
+    return after;
+}
+
+/* The line and the column of a unit of an image of unit_height x unit_width, by its number among the rows. */
+RVIT_DEVICE int2 place_of_unit(int window, int unit_height, int unit_width, int unit)
+{
+    if (window == 0)
+        return make_int2(unit / unit_width, unit % unit_width);
+    const int top = unit / unit_width / window * window, lines = min(window, unit_height - top), in_band = unit - top * unit_width;
+    const int left = in_band / lines / window * window, columns = min(window, unit_width - left), inner = in_band - left * lines;
+    return make_int2(top + inner / columns, left + inner % columns);
+}
+
+/* The reverse. */
+RVIT_DEVICE int unit_at(int window, int unit_height, int unit_width, int y, int x)
+{
+    if (window == 0)
+        return y * unit_width + x;
+    const int top = y / window * window, left = x / window * window;
+    const int lines = min(window, unit_height - top), columns = min(window, unit_width - left);
+    return top * unit_width + left * lines + (y - top) * columns + x - left;
 }
 
 /* The rows begin .. end - 1 of an image. */
 RVIT_DEVICE void fill_cells(const rvit_cu_grid_layout_params &params, image_size size, int image, int begin, int end, int patch_row)
 {
-    const int merge = params.merge, area = merge * merge, blocks = size.width / merge, grid = size.height << 16 | size.width;
+    const int merge = params.merge, area = merge * merge, grid = size.height << 16 | size.width;
+    const int unit_height = size.height / merge, unit_width = size.width / merge;
     for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
         const int patch = row - begin - params.n_prefix;
         int4 cell = {-1 - (row - begin), image, 0, grid};
         if (patch >= 0) {
-            const int block = patch / area, inner = patch - block * area, line = block / blocks, in_line = inner / merge;
-            const int y = line * merge + in_line, x = (block - line * blocks) * merge + inner - in_line * merge;
-            cell.x = patch_row + patch, cell.z = y << 16 | x;
+            const int unit = patch / area, inner = patch - unit * area, in_line = inner / merge;
+            const int2 place = place_of_unit(params.window, unit_height, unit_width, unit);
+            const int y = place.x * merge + in_line, x = place.y * merge + inner - in_line * merge;
+            cell.x = patch_row + (params.line_by_line ? y * size.width + x : (place.x * unit_width + place.y) * area + inner);
+            cell.z = y << 16 | x;
         }
         reinterpret_cast<int4 *>(params.cells)[row] = cell;
     }
 }
 
-/* Sums over the CTA. */
-RVIT_DEVICE void sum_sizes(const rvit_cu_grid_layout_params &params, int &tokens, int &patches)
+/* Of an image whose rows are begin .. end - 1: for each unit, line after line, its number among the rows. */
+RVIT_DEVICE void fill_unit_rows(const rvit_cu_grid_layout_params &params, image_size size, int begin, int end)
 {
-    RVIT_SHARED int2 sums[RVIT_CU_GRID_THREADS / 32];
+    const int merge = params.merge, area = merge * merge, unit_height = size.height / merge, unit_width = size.width / merge;
+    const int first = begin / area, past = end / area;
+    for (int i = first + (int)threadIdx.x; i < past; i += blockDim.x) {
+        const int y = (i - first) / unit_width, x = (i - first) - y * unit_width;
+        params.unit_rows[i] = min(first + unit_at(params.window, unit_height, unit_width, y, x), past - 1);
+    }
+}
+
+/* The first row of each window of such an image, whose first window is number `window`. */
+RVIT_DEVICE void fill_windows(const rvit_cu_grid_layout_params &params, image_size size, int window, int begin, int end)
+{
+    const int merge = params.merge, side = params.window, unit_height = size.height / merge, unit_width = size.width / merge;
+    const int across = (unit_width + side - 1) / side, most = min(size.windows, params.max_windows + 1 - window);
+    for (int i = (int)threadIdx.x; i < most; i += blockDim.x) {
+        const int unit = unit_at(side, unit_height, unit_width, i / across * side, i % across * side);
+        params.window_cu_seqlens[window + i] = (int)min(begin + (long long)unit * merge * merge, (long long)end);
+    }
+}
+
+/* Sums over the CTA. */
+RVIT_DEVICE batch_size sum_sizes(const rvit_cu_grid_layout_params &params, batch_size own)
+{
+    RVIT_SHARED int4 sums[RVIT_CU_GRID_THREADS / 32];
     const int warp = threadIdx.x / 32;
-    for (int mask = 16; mask > 0; mask /= 2) {
-        tokens = sum_up_to(tokens, shuffle_xor(tokens, mask), params.rows);
-        patches = sum_up_to(patches, shuffle_xor(patches, mask), params.patch_rows);
-    }
+    for (int mask = 16; mask > 0; mask /= 2)
+        own = add_image(params, own, shuffle_xor(own.rows, mask), shuffle_xor(own.patch_rows, mask), shuffle_xor(own.windows, mask));
     if (threadIdx.x % 32 == 0)
-        sums[warp] = make_int2(tokens, patches);
+        sums[warp] = make_int4(own.rows, own.patch_rows, own.windows, 0);
     block_sync();
-    tokens = patches = 0;
-    for (int w = 0; w < RVIT_CU_GRID_THREADS / 32; w++) {
-        tokens = sum_up_to(tokens, sums[w].x, params.rows);
-        patches = sum_up_to(patches, sums[w].y, params.patch_rows);
-    }
+    batch_size all = {0, 0, 0};
+    for (int w = 0; w < RVIT_CU_GRID_THREADS / 32; w++)
+        all = add_image(params, all, sums[w].x, sums[w].y, sums[w].z);
+    return all;
 }
 
 /* A CTA takes some images, and adds up those before by itself: that costs less than to wait for other CTAs. */
@@ -73,28 +134,35 @@ RVIT_DEVICE void lay_out_grids(const rvit_cu_grid_layout_params &params)
 {
     const int n = params.live_images == nullptr ? params.n_images : min(max(*params.live_images, 0), params.n_images);
     const long long first = (long long)blockIdx.x * params.per_cta;
-    int row = 0, patch_row = 0;
+    batch_size at = {0, 0, 0};
     for (long long i = threadIdx.x; i < min(first, (long long)n); i += blockDim.x) {
         const image_size size = size_of_image(params, (int)i);
-        row = sum_up_to(row, size.tokens, params.rows);
-        patch_row = sum_up_to(patch_row, size.patches, params.patch_rows);
+        at = add_image(params, at, size.tokens, size.patches, size.windows);
     }
-    sum_sizes(params, row, patch_row);
+    at = sum_sizes(params, at);
     const int past = (int)min(first + params.per_cta, params.n_images + 1LL);
     for (int image = (int)first; image < past; image++) {
         if (threadIdx.x == 0) {
-            params.cu_seqlens[image] = row;
+            params.cu_seqlens[image] = at.rows;
             if (params.patch_cu_seqlens != nullptr)
-                params.patch_cu_seqlens[image] = patch_row;
+                params.patch_cu_seqlens[image] = at.patch_rows;
+            if (params.unit_cu_seqlens != nullptr)
+                params.unit_cu_seqlens[image] = at.rows / (params.merge * params.merge);
         }
+        if (image == params.n_images && params.window_cu_seqlens != nullptr)
+            for (int i = at.windows + (int)threadIdx.x; i <= params.max_windows; i += blockDim.x)
+                params.window_cu_seqlens[i] = at.rows;
         if (image >= n)
             continue;
         const image_size size = size_of_image(params, image);
-        const int end = sum_up_to(row, size.tokens, params.rows);
+        const batch_size after = add_image(params, at, size.tokens, size.patches, size.windows);
         if (params.cells != nullptr)
-            fill_cells(params, size, image, row, end, patch_row);
-        row = end;
-        patch_row = sum_up_to(patch_row, size.patches, params.patch_rows);
+            fill_cells(params, size, image, at.rows, after.rows, at.patch_rows);
+        if (params.unit_rows != nullptr)
+            fill_unit_rows(params, size, at.rows, after.rows);
+        if (params.window_cu_seqlens != nullptr)
+            fill_windows(params, size, at.windows, at.rows, after.rows);
+        at = after;
     }
 }
 

@@ -31,6 +31,12 @@ template <int AHEAD, bool IS_SQUARE, typename T> RVIT_DEVICE float sum_products(
     return sum;
 }
 
+/* What rows of a unit have, from the sum of their scores. */
+RVIT_DEVICE float share_of_unit(const rvit_cu_select_params &params, float sum)
+{
+    return params.unit == 1 ? sum : mul_rn(sum, 1.0f / (float)params.unit);
+}
+
 RVIT_DEVICE float mean_over_heads(const rvit_cu_select_params &params, long long row)
 {
     const float *probs = params.cls_probs + row * params.n_heads;
@@ -47,26 +53,32 @@ RVIT_DEVICE float log_softmax_of_first(float o0, float o1)
     return d <= 0.0f ? -log1pf(expf(d)) : -(d + log1pf(expf(-d)));
 }
 
-/* The scores that look at a row of x: a warp a row. */
+/* By a warp, whole in lane 0. */
+template <typename T> RVIT_DEVICE float score_of_row(const rvit_cu_select_params &params, int row)
+{
+    const T *x = static_cast<const T *>(params.x) + row * params.x_stride;
+    if (params.score == SCORE_PREDICTOR) {
+        const T *weight = static_cast<const T *>(params.weight);
+        const float o0 = sum_products<6, false>(x, weight, params.dim) + params.bias[0];
+        const float o1 = sum_products<6, false>(x, weight + params.dim, params.dim) + params.bias[1];
+        return log_softmax_of_first(o0, o1);
+    }
+    const float score = sum_products<12, true>(x, x, params.dim);
+    return params.score == SCORE_CLS_NORM && (threadIdx.x & 31) == 0 ? mul_rn(mean_over_heads(params, row), sqrtf(score)) : score;
+}
+
+/* The scores that look at a row of x: a warp a unit. */
 template <typename T> RVIT_DEVICE void score_wide_rows(const rvit_cu_select_params &params, int begin, int end)
 {
     const int lane = threadIdx.x & 31, warps = (int)blockDim.x / 32;
-    for (int row = begin + (int)threadIdx.x / 32; row < end; row += warps) {
-        const T *x = static_cast<const T *>(params.x) + row * params.x_stride;
-        float score;
-        if (params.score == SCORE_PREDICTOR) {
-            const T *weight = static_cast<const T *>(params.weight);
-            const float o0 = sum_products<6, false>(x, weight, params.dim) + params.bias[0];
-            const float o1 = sum_products<6, false>(x, weight + params.dim, params.dim) + params.bias[1];
-            score = log_softmax_of_first(o0, o1);
-        } else {
-            score = sum_products<12, true>(x, x, params.dim);
-        }
-        if (lane == 0) {
-            if (params.score == SCORE_CLS_NORM)
-                score = mul_rn(mean_over_heads(params, row), sqrtf(score));
-            params.scores[row] = score;
-        }
+    for (int unit = begin + (int)threadIdx.x / 32 * params.unit; unit < end; unit += warps * params.unit) {
+        const int past = min(unit + params.unit, end);
+        float sum = score_of_row<T>(params, unit);
+        for (int row = unit + 1; row < past; row++)
+            sum = add_rn(sum, score_of_row<T>(params, row));
+        if (lane == 0)
+            for (int row = unit; row < past; row++)
+                params.scores[row] = share_of_unit(params, sum);
     }
 }
 
@@ -100,7 +112,11 @@ RVIT_DEVICE void score_rows(const rvit_cu_select_params &params, int first, int 
 {
     if (params.score == SCORE_CLS_ATTENTION) {
         for (int row = begin + (int)threadIdx.x; row < end; row += blockDim.x) {
-            const float score = mean_over_heads(params, row);
+            const int unit = row - (row - first) % params.unit, past = min(unit + params.unit, first + len);
+            float sum = mean_over_heads(params, unit);
+            for (int other = unit + 1; other < past; other++)
+                sum = add_rn(sum, mean_over_heads(params, other));
+            const float score = share_of_unit(params, sum);
             params.scores[row] = params.anchors == nullptr ? score : add_rn(score, anchor_bonus(params, first, len, row));
         }
     } else if (params.score == SCORE_POSITION) {

@@ -25,7 +25,8 @@ typedef enum rvit_trace {
     RVIT_TRACE_BLOCK = 1,     /* the output of block `index`: [rows, dim] */
     RVIT_TRACE_SCORES = 2     /* the scores of prune stage `index`: f32 [rows before it] */
 } rvit_trace;
-/* *out_data is borrowed until the next enqueue; *out_rows is the live row count. UNSUPPORTED: the
+/* Rows of a tower with windows of attention (rvit_model_info.window) are in the order of the windows.
+   *out_data is borrowed until the next enqueue; *out_rows is the live row count. UNSUPPORTED: the
    session has no trace. INVALID_ARGUMENT: no such index. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_trace(const rvit_session *session, rvit_trace what, int32_t index, const void **out_data,
                                                        rvit_dtype *out_dtype, int64_t *out_rows);

@@ -25,6 +25,12 @@ extern "C" {
        gh * gw              patch rows
    cu_seqlens and patch_cu_seqlens are the layouts of these two.
 
+   A square of merge * merge patches is a unit. With window, the rows of an image are ordered by windows
+   of window * window units: windows line after line, those at the right and bottom edges smaller; the
+   units of a window line after line (Qwen2.5-VL). Attention within windows takes window_cu_seqlens for
+   its layout, max_windows images and (merge * window)^2 for its max_len. rvit_pack with unit_rows, of
+   merge * merge rows as one, brings rows back to the order of merge.
+
    Whatever grids holds, the layouts fit the capacities and no array is left. A side below 0 counts as
    0, one above 32,767 as 32,767, and one that merge does not divide as the multiple below it. An
    image of more than max_len tokens loses the last of them, but not their patch rows, so that the
@@ -51,6 +57,16 @@ typedef struct rvit_grid_layout_args {
                                      y * 65536 + x, its line and column in the grid; of a prefix token 0
                                      gh * 65536 + gw
                                    Rows past the last token are not written */
+    int32_t patch_merge;        /* order of the patch rows: 0: that of merge, whatever window; 1: line after line */
+    int32_t window;             /* units a side of a window, 0..16384; 0: none. Above 0 n_prefix is 0 */
+    int32_t max_windows;        /* maximum number of windows of a batch, 0..2^30. (rows / merge^2 + (window - 1) * n_images) /
+                                   window are always enough */
+    /* Optional outs; n_prefix is then 0, and max_len, rows and patch_rows count whole units alone. */
+    rvit_view unit_cu_seqlens;   /* int32 [n_images + 1], 4-byte aligned: cu_seqlens / merge^2 */
+    rvit_view window_cu_seqlens; /* int32 [max_windows + 1], 4-byte aligned: the first row of each window; the number of
+                                    rows past the last window. Windows past max_windows do not exist */
+    rvit_view unit_rows;         /* int32 [rows / merge^2]: for each unit, line after line of its image, the number of the
+                                    unit among those of the rows. Units past the last are not written */
 } rvit_grid_layout_args;
 #define RVIT_GRID_LAYOUT_ARGS_INIT RVIT_INIT(rvit_grid_layout_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_grid_layout(rvit_stream *stream, const rvit_grid_layout_args *args);

@@ -67,7 +67,9 @@ typedef enum rvit_image_matrix { RVIT_IMAGE_BT601 = 0, RVIT_IMAGE_BT709 = 1 } rv
 /* A picture in the caller's memory. */
 typedef struct rvit_image {
     size_t struct_size;
-    const void *data; /* on the host, of any alignment; NULL: on the device, at view */
+    /* On the host, of any alignment; NULL: on the device, at view. What lies in the region of
+       rvit_images_write already is not copied: see there. */
+    const void *data;
     /* In the buffer of rvit_images_args.pixels, from its offset on. The view's offset is a multiple of
        4. */
     rvit_view view;
@@ -98,6 +100,9 @@ typedef struct rvit_image_recipe {
     int32_t resize_height, resize_width; /* before the crop: see rvit_model_info. 0: height and width */
     float mean[3], std[3];               /* std above 0 */
     int32_t fill[3];                     /* colour beyond a picture's edges, 0..255 */
+    /* Of NaFlex: the most patches that the model's processor gives a picture; 0: not told. Not used
+       here: whoever runs pictures at their own shape sets their targets (rvit_naflex_grid). */
+    int32_t max_patches;
 } rvit_image_recipe;
 #define RVIT_IMAGE_RECIPE_INIT RVIT_INIT(rvit_image_recipe)
 
@@ -120,10 +125,19 @@ typedef struct rvit_images_args {
    tells what would be, and the pictures' data may be NULL. Every picture takes what it takes alone, or
    less: two of one size share their weights. Allocates nothing.
 
-   INVALID_ARGUMENT: a size, a stride, a format or a target is wrong, the rows are more than max_rows, or
-   the region is too small. UNSUPPORTED: the picture is too thin to be resized, or the processor does
-   not do this. The detail names the picture ("image 3"). */
+   Pictures in place: one whose data lies in the region, from rvit_images_table_size on and at a multiple
+   of 4 from the region's begin, is not copied, and keeps its stride. The weights and the pictures that
+   are copied are written behind the last picture in place, so that there must be room; what travels is
+   all from the region's begin to there, in use or not. Nothing before the end of the last picture in
+   place is changed but the table.
+
+   INVALID_ARGUMENT: a size, a stride, a format or a target is wrong, a picture is in the region but not
+   as above, the rows are more than max_rows, or the region is too small. UNSUPPORTED: the picture is too
+   thin to be resized, or the processor does not do this. The detail names the picture ("image 3"). */
 RVIT_API RVIT_NODISCARD rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size);
+/* The bytes at a region's begin that rvit_images_write keeps for itself, a multiple of 64: where
+   pictures in place may begin. */
+RVIT_API int64_t rvit_images_table_size(int32_t max_images);
 
 /* The rows that the pictures of a region become: of image i first n_prefix rows of zeros, then its
    patches, laid out as rvit_patchify does it. The resize is exact in integers: two passes, each rounded

@@ -125,9 +125,42 @@ typedef struct rvit_select_args {
     int32_t anchor_columns; /* with anchors: 1 or more */
     rvit_view anchors;      /* optional, TOP_K by CLS_ATTENTION: uint8 [rows], nonzero = anchor, such
                                as keep of another call on the same rows */
+    /* TOP_K and THRESHOLD by L2 or CLS_ATTENTION, without prefix, anchors and fuse_x: so many rows
+       belong together, 2..64, the first of an image and so on. Each gets the mean of their scores: the
+       sum in their order, times the float32 value of 1 / unit. What a unit lacks at an image's end counts
+       0. Units stay whole as long as counts has multiples of unit. 0, 1: every row by itself */
+    int32_t unit;
 } rvit_select_args;
 #define RVIT_SELECT_ARGS_INIT RVIT_INIT(rvit_select_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args);
+
+/* The units and windows of rvit_grid_layout after a selection of whole units. A unit is `unit` rows of
+   an image. With src_rows and out_cu_seqlens as rvit_select has written them, of a batch whose layout
+   is cu_seqlens:
+
+     unit_cu_seqlens     out_cu_seqlens / unit
+     out_window_cu_seqlens[w]   the first row of window w: how many rows before window_cu_seqlens[w] are left
+     out_unit_rows       of the units that are left, in the order of unit_rows, their numbers among the
+                         rows that are left */
+typedef struct rvit_regroup_args {
+    size_t struct_size;
+    int32_t n_images;
+    int32_t n_windows;
+    int32_t max_len;                 /* maximum length of an image before the selection, in rows */
+    int32_t unit;                    /* rows of a unit, 1..64 */
+    int64_t rows;                    /* maximum number of rows before the selection: capacity of src_rows, too */
+    rvit_view cu_seqlens;            /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view out_cu_seqlens;        /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view src_rows;              /* int32 [rows], ascending */
+    rvit_view keep;                  /* uint8 [rows]; with unit_rows */
+    rvit_view window_cu_seqlens;     /* optional: int32 [n_windows + 1], 4-byte aligned */
+    rvit_view unit_rows;             /* optional: int32 [rows / unit] */
+    rvit_view unit_cu_seqlens;       /* out: int32 [n_images + 1], 4-byte aligned */
+    rvit_view out_window_cu_seqlens; /* out, with window_cu_seqlens: the same size */
+    rvit_view out_unit_rows;         /* out, with unit_rows: the same size */
+} rvit_regroup_args;
+#define RVIT_REGROUP_ARGS_INIT RVIT_INIT(rvit_regroup_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_regroup(rvit_stream *stream, const rvit_regroup_args *args);
 
 /* In each image, replaces columns first_column .. dim-1 of every row by their mean over the image's
    rows past the prefix (0 if there are none): the global feature of DynamicViT's predictor. */
@@ -224,6 +257,49 @@ typedef struct rvit_positions_args {
 #define RVIT_POSITIONS_ARGS_INIT RVIT_INIT(rvit_positions_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_positions(rvit_stream *stream, const rvit_positions_args *args);
 
+/* Marks the patches of which the pixels tell nothing new (PixelPrune, arXiv 2604.00886), before
+   anything is computed of them. A cell is a patch, or with merge 2 a block of 2 x 2 patches. Two cells
+   are similar if each value of one equals that of the other, or differs from it by at most the limit
+   of its channel: |a - b| in float32; NaN is never similar. Of each cell of an image, line after line,
+   with A the cell on its left, B the one above, C the one above A:
+       the prediction is B if C is similar to A but not to B, or if there is no A; else A
+       the cell is kept, with all its rows, unless it is similar to its prediction
+   The first cell of an image is kept, and so are prefix tokens.
+
+   With all limits 0, A, B and C are the pixels themselves, so that what is dropped can be copied
+   back from what is kept, bit for bit. Otherwise they are what the kept cells reconstruct: a dropped cell is
+   the reconstruction of its prediction, a kept one is its own, so that none is further off than the
+   limits. All backends mark the same cells.
+
+   rvit_select with RVIT_SELECT_MASK makes the layout of what is kept. */
+typedef struct rvit_pixelprune_args {
+    size_t struct_size;
+    int32_t n_images;
+    int32_t n_prefix;     /* 0..1024 */
+    int32_t max_len;      /* maximum length of an image, in tokens */
+    int32_t merge;        /* as rvit_grid_layout's: 0 or 1, or 2 */
+    int64_t rows;         /* maximum number of tokens of a batch */
+    int64_t patch_rows;   /* maximum number of patches of a batch; 0: rows */
+    int32_t columns;      /* values of a patch; multiple of 4 */
+    int32_t channels;     /* 1..4; must divide columns. 0: 1 */
+    int32_t interleaved;  /* the values of a patch. 0: channel after channel; 1: those of a pixel together */
+    float limits[4];      /* 0 or more, finite: of each channel, in the units of pixels; 0 past the last channel */
+    int64_t stride;       /* elements between rows of pixels, a multiple of 4; 0: columns */
+    rvit_view cu_seqlens; /* int32 [n_images + 1], 4-byte aligned */
+    rvit_view cells;      /* int32 [rows, 4], as rvit_grid_layout writes it */
+    rvit_view pixels;     /* f32 [patch_rows, columns] */
+    rvit_view keep;       /* out: uint8 [rows], 1 = kept; rows past the last one are not written */
+    /* Out: int32 [patch_rows]: at the first patch row of each cell, the first patch row of the kept cell
+       that reconstructs it; the rest is undefined. Absent if all limits are 0 */
+    rvit_view sources;
+    int32_t patch_merge; /* order of the patch rows, as rvit_grid_layout's */
+    /* Optional: int32 [rows / merge^2], as rvit_grid_layout writes it; n_prefix is then 0. Needed where
+       rows are ordered by windows and a limit is above 0. Not used otherwise */
+    rvit_view unit_rows;
+} rvit_pixelprune_args;
+#define RVIT_PIXELPRUNE_ARGS_INIT RVIT_INIT(rvit_pixelprune_args)
+RVIT_API RVIT_NODISCARD rvit_status rvit_pixelprune(rvit_stream *stream, const rvit_pixelprune_args *args);
+
 typedef enum rvit_count_rule {
     RVIT_COUNT_FLOOR = 0, /* trunc(n * keep) */
     RVIT_COUNT_CEIL = 1   /* ceil(keep * n) */
@@ -300,7 +376,11 @@ typedef enum rvit_prune_type {
        trunc(T / 5)) tokens that receive most in object_block, and their four neighbours in the grid
        (rvit_select_args.anchors), come first; round is to even. Needs no CLS token; prunes in one
        block alone; saves nothing in the blocks before. keep 0.5, alpha 0.1. */
-    RVIT_PRUNE_HIPRUNE = 16
+    RVIT_PRUNE_HIPRUNE = 16,
+    /* "pixelprune". PixelPrune (arXiv 2604.00886): before block 0, drops the patches whose pixels their
+       neighbours predict up to tau (rvit_pixelprune). Only the pictures tell how many stay. Needs
+       rvit_session_desc.native. tau 0. */
+    RVIT_PRUNE_PIXELPRUNE = 17
 } rvit_prune_type;
 
 #define RVIT_PRUNE_MAX_STAGES 64
@@ -326,10 +406,15 @@ typedef struct rvit_prune_desc {
                              negative: the policy's default */
     int32_t object_block; /* 0-based, at most the block that prunes; negative: the policy's default */
     int32_t reserved_int; /* must be 0 */
-    int64_t reserved[6];  /* must be 0. Room for new fields: this struct is embedded in others */
+    /* 0..1: how far a pixel may be from its prediction, with pixels of 0..1. 0: not at all. Else an
+       additional thousandth of tau (2^-10) allows for the rounding of normalised pixels, so that n / 255
+       allows n levels of 8 bits. The limit of a channel is tau (1 + 2^-10) / std in float32: std is that
+       of the session's recipe, or without pictures of rvit_model_info. */
+    double tau;
+    int64_t reserved[5]; /* must be 0. Room for new fields: this struct is embedded in others */
 } rvit_prune_desc;
 /* clang-format off */
-#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, {0}}
+#define RVIT_PRUNE_DESC_INIT {sizeof(rvit_prune_desc), RVIT_PRUNE_NONE, -1.0, 0, {0}, -1.0, -1.0, 0, -1, 0, -1.0, -1, 0, 0.0, {0}}
 /* clang-format on */
 
 /* The fields of rvit_prune_desc that a policy uses. Setting another field to a value that is not
@@ -343,7 +428,8 @@ typedef enum rvit_prune_parameter {
     RVIT_PRUNE_MERGES = 32,
     RVIT_PRUNE_SEED = 64,
     RVIT_PRUNE_ALPHA = 128,
-    RVIT_PRUNE_OBJECT_BLOCK = 256
+    RVIT_PRUNE_OBJECT_BLOCK = 256,
+    RVIT_PRUNE_TAU = 512
 } rvit_prune_parameter;
 
 /* A description of a policy, for listings. */
@@ -366,6 +452,7 @@ typedef struct rvit_prune_info {
     double default_alpha;       /* negative: none */
     double default_object_part; /* object_block, counted from 1, is this part of the model's blocks,
                                    rounded half up, but at most the block that prunes; negative: none */
+    double default_tau;         /* negative: none */
 } rvit_prune_info;
 #define RVIT_PRUNE_INFO_INIT RVIT_INIT(rvit_prune_info)
 /* Policy number `index`, from 0. INVALID_ARGUMENT past the last one. */

@@ -165,7 +165,8 @@ typedef struct rvit_model_info {
     char family[32];       /* naming scheme of the tensors: "timm", "deit3" (timm's, but with
                               gamma_1 and gamma_2), "dinov2", "hf" (Hugging Face's ViT and DeiT),
                               "hf-dinov2", "hf-dinov3", "hf-clip", "hf-siglip", "hf-aimv2",
-                              "open_clip", "torchvision", "naflexvit" (timm's) */
+                              "open_clip", "torchvision", "naflexvit" (timm's), "hf-qwen2.5-vl",
+                              "hf-qwen3-vl" */
     int32_t image_size; /* 0: images are not square, see image_height; may exceed a multiple of patch_size: the lines and columns past the
                            last whole patch are not read */
     int32_t patch_size, channels;
@@ -218,11 +219,23 @@ typedef struct rvit_model_info {
     int32_t fill[3];                           /* colour beyond a picture's edges, 0..255 */
     int32_t processor_height, processor_width; /* the input that Hugging Face's processor makes; 0: not told.
                                                   The model takes image_height and image_width */
+    int32_t max_patches;                       /* NaFlex: the most patches that a picture is given, the max_patches of
+                                                  rvit_naflex_grid; 0: not told */
+    /* Towers that merge squares of patches, as Qwen2.5-VL's and Qwen3-VL's do; all 0 of others. They run
+       in sessions with rvit_session_desc.native alone; image_height and image_width are then no more
+       than the default of max_len. */
+    int32_t merge;                  /* patches a side of a square that becomes one row */
+    int32_t merged_dim;             /* width of such a row */
+    int32_t n_deepstack;            /* blocks whose rows are merged too: RVIT_OUTPUT_DEEPSTACK */
+    int32_t window;                 /* side of the windows of attention, in squares; 0: there are none */
+    int32_t patch_frames;           /* frames of a patch: those of a still are equal */
+    int64_t min_pixels, max_pixels; /* of pictures after the resize, for rvit_qwen_grid; 0: not told */
 } rvit_model_info;
 #define RVIT_MODEL_INFO_INIT RVIT_INIT(rvit_model_info)
 
 /* How the files beside a model prepare pictures. Where they do not tell: crop, bicubic, Pillow's
-   resize, and nine tenths of the picture, all of it from 384 pixels on. UNSUPPORTED: fit or filter is
+   resize, and nine tenths of the picture, all of it from 384 pixels on. A NaFlex processor is a squash
+   with max_patches above 0. UNSUPPORTED: fit or filter is
    OTHER, the processor resizes in float32, mean and std are not told, or the model does not have three
    channels. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_image_recipe_of_model(const rvit_model_info *info, rvit_image_recipe *out_recipe);
@@ -259,7 +272,8 @@ typedef struct rvit_checkpoint_desc {
 /* Reads a .safetensors file, or the files named by an index beside them (*.safetensors.index.json).
    Infers the geometry and checks every tensor against it. Known naming schemes: timm's ViT, DeiT,
    CLIP, EVA and NaFlexViT, DeiT-III, DINOv2, Hugging Face's ViT, DeiT, DINOv2 (with registers), CLIP,
-   SigLIP, SigLIP2 (NaFlex too), DINOv3 and AIMv2, open_clip and torchvision. desc may be NULL.
+   SigLIP, SigLIP2 (NaFlex too), DINOv3 and AIMv2, open_clip and torchvision, and the vision towers of
+   Hugging Face's Qwen2.5-VL and Qwen3-VL, alone or in the files of the whole model. desc may be NULL.
 
    Weights do not tell everything: neither the number of heads nor the activation, the eps of the
    norms, what the head reads, or whether positions are rotary. These come, the first that knows one
@@ -373,7 +387,11 @@ typedef enum rvit_output {
     RVIT_OUTPUT_BLOCK_FEATURES = 32,
     /* The attention that each row receives in block rvit_session_desc.received_block: see
        rvit_received */
-    RVIT_OUTPUT_RECEIVED_ATTENTION = 64
+    RVIT_OUTPUT_RECEIVED_ATTENTION = 64,
+    /* What becomes of each square of patches after the last block (Qwen's merger) */
+    RVIT_OUTPUT_MERGED = 128,
+    /* The same of the rows that earlier blocks leave, each by its own merger (Qwen3-VL's deepstack) */
+    RVIT_OUTPUT_DEEPSTACK = 256
 } rvit_output;
 
 typedef struct rvit_session_desc {
@@ -417,23 +435,35 @@ typedef struct rvit_session_desc {
        every batch. Policies count what they keep of each image's own patches. Memory follows from the
        capacities below: see rvit_session_memory.
        Not with fixed_batch or dense_fallback. UNSUPPORTED: the checkpoint was opened with an image size
-       of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0. */
+       of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0.
+
+       Towers that merge squares of patches (rvit_model_info.merge) run so alone. Both sides of a
+       grid are multiples of merge. l2, received, random and pixelprune prune them by whole squares; other
+       policies are UNSUPPORTED, and so is received in a block whose attention is within windows. The tokens of an image are in the order of
+       their processor: squares line after line, the patches of a square line after line. So are all results, whatever the order that
+       windows of attention give the rows inside. An image is a picture, or a pair of frames of a video. */
     int32_t native;
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
     /* Above 0: every run brings pictures of any size in rvit_run_args.pictures, which the device
-       resizes, normalises and cuts in the same dispatch; images above and run_views must be absent. The
-       bytes of the region that they travel in: rvit_images_write with a region of NULL, this max_images,
-       the model's patch_size and n_prefix and max_rows of max_images * tokens tells what a run takes;
-       with native n_prefix 0 and max_rows of max_tokens, and each picture may have a target of its own
-       (rvit_naflex_grid), whose patches are its grid. */
+       resizes, normalises and cuts in the same dispatch (on CUDA a copy engine sends them before);
+       images above and run_views must be absent. The bytes of the region that they travel in:
+       rvit_images_write with a region of NULL, this max_images, the model's patch_size and n_prefix and
+       max_rows of max_images * tokens tells what a run takes; with native n_prefix 0 and max_rows of
+       max_tokens, and each picture may have a target of its own (rvit_naflex_grid), whose patches are its
+       grid. */
     int64_t max_picture_bytes;
     const rvit_image_recipe *recipe; /* of the pictures, used during the call only; its height and width are the model's. NULL:
                                         rvit_image_recipe_of_model */
+    /* Optional, with max_picture_bytes: memory of the model's device, pixels_size bytes from a multiple of
+       16 on, in which pictures of runs may lie (rvit_image.view). A buffer of any kind, the caller's own
+       wrapped (cuda.h, vulkan.h) too, which must outlive the session. */
+    rvit_view pixels;
+    int64_t pixels_size;
 } rvit_session_desc;
 /* clang-format off */
 #define RVIT_SESSION_DESC_INIT \
-    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL}
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL, {NULL, 0}, 0}
 /* clang-format on */
 
 /* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
@@ -443,6 +473,14 @@ typedef struct rvit_session_desc {
    not in 1..2^20, patch_size not in 1..256, or max_patches below 1. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_naflex_grid(int32_t height, int32_t width, int32_t patch_size, int32_t max_patches,
                                                      int32_t *out_grid);
+
+/* The grid that Qwen2.5-VL and Qwen3-VL bring a picture of this many pixels to, as transformers' processor does:
+   each side rounded to the nearest multiple of merge * patch_size, halves to even; where that is more than
+   max_pixels, or less than min_pixels, the sides scaled by the square root of the ratio and rounded down, or up.
+   out_grid as above. INVALID_ARGUMENT: a side is not in 1..2^20, or more than 200 times the other; patch_size is
+   not in 1..256, merge not in 1..16; or not 1 <= min_pixels <= max_pixels <= 2^40. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_qwen_grid(int32_t height, int32_t width, int32_t patch_size, int32_t merge, int64_t min_pixels,
+                                                   int64_t max_pixels, int32_t *out_grid);
 
 /* The bytes that a session allocates. */
 typedef struct rvit_memory_info {
@@ -501,10 +539,19 @@ typedef struct rvit_memory_info {
    (p rows before + B c) / L_i. It also takes
 
      device    4 (B + 1), 16 B T; with rotary positions 4 B T head_dim, 2 head_dim
+               pixelprune: 4 B T values and B T, values of a patch as a run gives it; with tau above 0
+               also 4 B T
                the residual stream has 4 B T D in the place of 4 B M_0 D
      upload    4, 8 B; 4 B T channels patch_size^2 in the place of the images; with rotary positions
                2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
      host      4 (B + 1)
+
+   With merge m, that is B T / m^2 = U squares, and window w, where W is the lesser of U and (U + (w - 1) B) / w:
+
+     device    4 (B + 1); with windows 4 (W + 1), 4 U (with stages in the results); merged or deepstack: 4 U merged_dim; received attention
+   in a tower with windows 4 B T H. The cut patches have patch_frames times as many columns upload    4 B T channels patch_frames
+   patch_size^2 in the place of the images each stage: 4 (B + 1); with windows 4 (W + 1) each stage's results, with windows: B L_i / m^2
+   squares, 4 each; 4 U once readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack; what is in the results, again
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.
@@ -570,18 +617,24 @@ typedef struct rvit_run_args {
     /* The same: host memory, f32 [sum of lines * columns, patch_size * patch_size * channels], normalised:
        the patches of one image behind those of another, line after line, without padding. The values of a
        patch are in the order (y, x, channel), as in the pixel_values of transformers' NaFlex processors.
+       With rvit_model_info.merge: [sum of lines * columns, channels * patch_frames * patch_size * patch_size],
+       squares line after line and the patches of a square line after line, the values of a patch in the
+       order (channel, frame, y, x): the pixel_values of transformers' processor.
        NULL: they are in rvit_session_input, which is then f32 [max_tokens, ..] of these, or in
        rvit_session_desc.images. With run_views device_images holds them; grids stays on the host, so that
        a run must be waited for before the next. */
     const float *patches;
-    /* rvit_session_desc.max_picture_bytes: [n_images] pictures on the host, without targets of their
-       own unless the session is native; the caller sets each struct_size, to the same value. They are
-       copied once, and free again on return. With native grids and patches are NULL. */
+    /* rvit_session_desc.max_picture_bytes: [n_images] pictures, without targets of their own unless the
+       session is native; the caller sets each struct_size, to the same value. Those of the host are
+       copied once, and free again on return; but those in rvit_session_picture_memory are not copied, and
+       stay as they are until the run has been waited for. Those on the device lie in session desc's
+       pixels, and are read when the run executes. With native grids and patches are NULL. */
     const rvit_image *pictures;
 } rvit_run_args;
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
-/* Enqueues a run: one dispatch, without allocation or waiting. args->images may be reused on
+/* Enqueues a run: one dispatch (with pictures on CUDA: a transfer before it), without allocation or
+   waiting. args->images may be reused on
    return.
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the
@@ -601,6 +654,18 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, cons
    patches, as rvit_run_args.patches. Do not write while a run is pending. NULL with
    rvit_session_desc.images, run_views or max_picture_bytes. */
 RVIT_API float *rvit_session_input(rvit_session *session);
+
+/* Where pictures save the copy: memory of the session that callers, decoders for example, write to
+   themselves, *out_size bytes, 64-byte aligned, as long as the session lives. A picture of
+   rvit_run_args.pictures whose data lies in it, at a multiple of 4 from its begin, is not copied. What
+   does not lie in it, and the weights of the resize, are written behind the last picture in it, which
+   therefore leaves room; rvit_images_write tells how much. Fill it from its begin on: all up to there
+   travels.
+
+   Neither write nor read it while a run is pending; runs leave what lies before the end of the last
+   picture in place. On a GPU it is memory that the device reads over the bus (CUDA: pinned); on Vulkan
+   reading it may be slow. NULL and 0 without max_picture_bytes. out_size may be NULL. */
+RVIT_API uint8_t *rvit_session_picture_memory(rvit_session *session, int64_t *out_size);
 
 /* Results of the last run waited for: borrowed, and overwritten by the next enqueue. Stage -1 is
    the unpruned image. */
@@ -628,7 +693,7 @@ RVIT_API const float *rvit_session_features(const rvit_session *session);
 /* The features of an image's patches in their original grid positions: out_grid f32 [tokens -
    n_prefix, dim], `fill` where a patch was dropped. A merged token (tome) fills the positions of
    all tokens it stands for; a fused token has no position. UNSUPPORTED without
-   RVIT_OUTPUT_FEATURES. */
+   RVIT_OUTPUT_FEATURES. The grid is line after line, whatever the order of the tokens. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_grid(const rvit_session *session, int32_t image, float fill, float *out_grid);
 /* RVIT_OUTPUT_CLS_ATTENTION: f32 [rows, n_heads], with the rows of the last block's attention;
  *out_stage is the stage whose layout they have. NULL without that output. */
@@ -646,6 +711,14 @@ RVIT_API const float *rvit_session_block_features(const rvit_session *session, i
 /* RVIT_OUTPUT_RECEIVED_ATTENTION: f32 [rows, n_heads], with the rows of the block's attention;
  *out_stage is the stage whose layout they have. NULL without that output. */
 RVIT_API const float *rvit_session_received_attention(const rvit_session *session, int32_t *out_stage);
+/* RVIT_OUTPUT_MERGED: f32 [rows / merge^2, merged_dim], image after image, the squares of an image line after
+   line: those of image i are cu[i] / merge^2 .. cu[i + 1] / merge^2 - 1, cu of rvit_session_cu_seqlens of the
+   last stage. NULL without that output. */
+RVIT_API const float *rvit_session_merged(const rvit_session *session);
+/* RVIT_OUTPUT_DEEPSTACK: the same of merger `index`, 0 .. n_deepstack - 1, in the order of their blocks;
+ *out_stage is the stage whose layout the rows have, as rvit_session_block_features says. NULL without
+   that output, or if there is no such merger. */
+RVIT_API const float *rvit_session_deepstack(const rvit_session *session, int32_t index, int32_t *out_stage);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
 
 #ifdef __cplusplus

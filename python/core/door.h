@@ -104,6 +104,8 @@ PyObject *core_forward(PyObject *module, PyObject *const *arguments, Py_ssize_t 
 
 /* staging.c. _core.stage(stream, staging, images, host, source, size): see Slot in _pipeline.py. */
 PyObject *core_stage(PyObject *module, PyObject *arguments);
+/* The same. _core.gather(pieces, n): see fill in _feed.py. */
+PyObject *core_gather(PyObject *module, PyObject *arguments);
 
 /* torch_ops.c. _core.torch_ops(): registers the kernels of torch.ops.raggedvit that are in C; False: PyTorch is older than 2.10. */
 PyObject *core_torch_ops(PyObject *module, PyObject *unused);

@@ -59,6 +59,7 @@ static PyMethodDef methods[] = {
     {"forward_clear", core_forward_clear, METH_O, NULL},
     {"forward", (PyCFunction)(void (*)(void))core_forward, METH_FASTCALL, NULL},
     {"stage", core_stage, METH_VARARGS, NULL},
+    {"gather", core_gather, METH_VARARGS, NULL},
     {"torch_ops", core_torch_ops, METH_NOARGS, NULL},
     {"take_error", core_take_error, METH_NOARGS, NULL},
     {"last_stream", last_stream, METH_NOARGS, NULL},

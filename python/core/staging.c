@@ -1,5 +1,5 @@
 /* Batches of the host on their way to the device: several threads copy a batch to pinned memory in chunks, and the caller enqueues the
-   device's copy of each chunk as soon as it and those before it are there. */
+   device's copy of each chunk as soon as it and those before it are there. Pictures are copied by the same threads, piece by piece. */
 #include "door.h"
 
 #include <pthread.h>
@@ -10,11 +10,17 @@
 
 enum { MAX_WORKERS = 7, MAX_CHUNKS = 1024, LEAST_CHUNK = 1 << 20 };
 
-/* One batch. Chunks before `next` are taken; `done`: copied. */
+/* What Python gives of a piece of memory to copy: addresses and bytes. */
+typedef struct piece {
+    uint64_t to, from, size;
+} piece;
+
+/* One batch. Chunks before `next` are taken; `done`: copied, n_done of them. */
 typedef struct job {
     char *to;
     const char *from;
-    int64_t size, chunk, n_chunks, next;
+    const piece *pieces; /* NULL: chunks follow each other in to and from */
+    int64_t size, chunk, n_chunks, next, n_done;
     uint8_t done[MAX_CHUNKS];
     struct job *behind;
 } job;
@@ -29,10 +35,15 @@ static void copy_next(job *work)
 {
     const int64_t index = work->next++, at = index * work->chunk;
     const int64_t n = work->size - at < work->chunk ? work->size - at : work->chunk;
+    const piece *one = work->pieces == NULL ? NULL : &work->pieces[index];
     pthread_mutex_unlock(&lock);
-    memcpy(work->to + at, work->from + at, (size_t)n);
+    if (one != NULL)
+        memcpy((void *)(uintptr_t)one->to, (const void *)(uintptr_t)one->from, (size_t)one->size);
+    else
+        memcpy(work->to + at, work->from + at, (size_t)n);
     pthread_mutex_lock(&lock);
     work->done[index] = 1;
+    work->n_done++;
 }
 
 static void *worker(void *unused)
@@ -86,11 +97,9 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forked);
 }
 
-/* Copies all of the job, and has `stream` copy it on from `args`' source to its destination. */
-static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
+/* Takes the lock, and hands the job to the workers. */
+static void begin(job *work)
 {
-    rvit_status status = RVIT_OK;
-    const int64_t base = args->source.offset;
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&lock);
     if (owner != getpid())
@@ -101,28 +110,56 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
     *last = work;
     if (work->n_chunks > 1)
         pthread_cond_broadcast(&more);
+}
+
+/* Of a job that is done. */
+static void end(job *work)
+{
+    job **last = &jobs;
+    while (*last != work)
+        last = &(*last)->behind;
+    *last = work->behind;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Copies all pieces of the job. */
+static void gather(job *work)
+{
+    begin(work);
+    while (work->n_done < work->n_chunks) {
+        if (work->next < work->n_chunks)
+            copy_next(work);
+        else
+            pthread_cond_wait(&copied, &lock);
+    }
+    end(work);
+}
+
+/* Copies all of the job, and has `stream` copy it on from `args`' source to its destination. */
+static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
+{
+    rvit_status status = RVIT_OK;
+    const int64_t base = args->source.offset;
+    begin(work);
     for (int64_t sent = 0; sent < work->n_chunks;) {
         if (work->next < work->n_chunks)
             copy_next(work);
         else if (!work->done[sent])
             pthread_cond_wait(&copied, &lock);
-        int64_t end = sent;
-        while (end < work->n_chunks && work->done[end])
-            end++;
-        if (end == sent)
+        int64_t stop = sent;
+        while (stop < work->n_chunks && work->done[stop])
+            stop++;
+        if (stop == sent)
             continue;
         pthread_mutex_unlock(&lock);
         args->source.offset = args->destination.offset = base + sent * work->chunk;
-        args->size = (end == work->n_chunks ? work->size : end * work->chunk) - sent * work->chunk;
+        args->size = (stop == work->n_chunks ? work->size : stop * work->chunk) - sent * work->chunk;
         if (status == RVIT_OK) /* else what the workers still copy is waited for */
             status = rv.rvit_copy(stream, args);
-        sent = end;
+        sent = stop;
         pthread_mutex_lock(&lock);
     }
-    for (last = &jobs; *last != work;)
-        last = &(*last)->behind;
-    *last = work->behind;
-    pthread_mutex_unlock(&lock);
+    end(work);
     return status;
 }
 
@@ -150,4 +187,20 @@ PyObject *core_stage(PyObject *module, PyObject *arguments)
         failed = core_fail_library(&error, status);
     Py_END_ALLOW_THREADS if (failed) return core_raise(&error);
     Py_RETURN_NONE;
+}
+
+/* gather(pieces, n): copies n pieces of memory, described at address `pieces`: uint64 [n, 3], to, from and bytes of each. */
+PyObject *core_gather(PyObject *module, PyObject *arguments)
+{
+    (void)module;
+    unsigned long long pieces;
+    long long n;
+    if (!PyArg_ParseTuple(arguments, "KL", &pieces, &n))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS for (int64_t at = 0; at < n; at += MAX_CHUNKS)
+    {
+        job work = {.pieces = (const piece *)(uintptr_t)pieces + at, .n_chunks = n - at < MAX_CHUNKS ? n - at : MAX_CHUNKS};
+        gather(&work);
+    }
+    Py_END_ALLOW_THREADS Py_RETURN_NONE;
 }

@@ -17,11 +17,12 @@ from ._info import DeviceInfo, ModelInfo, PolicyInfo, devices, policies
 from ._library import library
 from ._model import Model, Result
 from ._native import Native
+from ._picture_slots import PictureSlot, in_turns
 from ._rows import gather, pack, unpack
 from ._select import Selection, select
 
-__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
-           "attention", "devices", "gather", "images", "pack", "patch", "policies", "select", "unpack", "version"]
+__all__ = ["DeviceInfo", "Forward", "Model", "ModelInfo", "Native", "PictureSlot", "PolicyInfo", "RaggedVitError", "Result", "Selection", "Status",
+           "attention", "devices", "gather", "images", "in_turns", "pack", "patch", "policies", "select", "unpack", "version"]
 
 if _core_loader.core is not None:
     _compile.watch()

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from ._arrays import host_array, is_torch
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
+from .images import are_pictures
 from ._layouts import new
 from ._outputs import LOGITS
 from ._sessions import Prune, Session
@@ -103,7 +104,7 @@ class Forward:
     def _general(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
         if torch is None or not isinstance(images, torch.Tensor):
-            return self._on_host(images)
+            return self._on_host(self.model._pictures(images) if are_pictures(images) else images)
         if not images.is_cuda:
             return torch.from_numpy(self._on_host(images))
         if type(images) is not torch.Tensor:
@@ -145,6 +146,9 @@ class Forward:
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model
+        if isinstance(images, list) and are_pictures(images):
+            with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, self.prune)) as parts:
+                return np.concatenate([logits for logits, _ in parts])
         found = host_view(model, host_tensor(model, images) if is_torch(images) else images)
         if model.cuda_index >= 0 and len(found):
             with model._pipeline() as pipeline, contextlib.closing(pipeline.parts(found, self.prune)) as parts:

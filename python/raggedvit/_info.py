@@ -22,7 +22,8 @@ TIERS = named("RVIT_TIER_")
 PARAMETERS = {"keep": CONSTANTS["RVIT_PRUNE_KEEP"], "blocks": CONSTANTS["RVIT_PRUNE_BLOCKS"],
               "threshold": CONSTANTS["RVIT_PRUNE_THRESHOLD"], "mass": CONSTANTS["RVIT_PRUNE_MASS"],
               "n_samples": CONSTANTS["RVIT_PRUNE_SAMPLES"], "merges": CONSTANTS["RVIT_PRUNE_MERGES"], "seed": CONSTANTS["RVIT_PRUNE_SEED"],
-              "alpha": CONSTANTS["RVIT_PRUNE_ALPHA"], "object_block": CONSTANTS["RVIT_PRUNE_OBJECT_BLOCK"]}
+              "alpha": CONSTANTS["RVIT_PRUNE_ALPHA"], "object_block": CONSTANTS["RVIT_PRUNE_OBJECT_BLOCK"],
+              "tau": CONSTANTS["RVIT_PRUNE_TAU"]}
 
 
 def name_of(table: dict[str, int], value: int) -> str:
@@ -69,6 +70,7 @@ class PolicyInfo:
     merges: int
     alpha: float | None
     object_part: float | None  # of the model's blocks: where the object block is, as include/raggedvit/prune.h says
+    tau: float | None
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,13 @@ class ModelInfo:
     embedding_dim: int
     image_height: int
     image_width: int
+    merge: int
+    merged_dim: int
+    n_deepstack: int
+    window: int
+    patch_frames: int
+    min_pixels: int
+    max_pixels: int
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -145,4 +154,4 @@ def policies() -> list[PolicyInfo]:
             **text, parameters=tuple(name for name, bit in PARAMETERS.items() if info.parameters & bit), keep=given(info.default_keep),
             blocks=tuple(info.default_blocks[: 1 if n < 0 else n]), to_last_block=n < 0, threshold=given(info.default_threshold),
             mass=given(info.default_mass), n_samples=info.default_samples, merges=info.default_merges,
-            alpha=given(info.default_alpha), object_part=given(info.default_object_part)))
+            alpha=given(info.default_alpha), object_part=given(info.default_object_part), tau=given(info.default_tau)))

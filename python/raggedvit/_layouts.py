@@ -257,7 +257,7 @@ class rvit_unpack_args(Struct):  # 152 bytes
     ]
 
 
-class rvit_grid_layout_args(Struct):  # 120 bytes
+class rvit_grid_layout_args(Struct):  # 184 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("n_images", c_int32),  # 8
@@ -271,6 +271,12 @@ class rvit_grid_layout_args(Struct):  # 120 bytes
         ("cu_seqlens", rvit_view),  # 72
         ("patch_cu_seqlens", rvit_view),  # 88
         ("cells", rvit_view),  # 104
+        ("patch_merge", c_int32),  # 120
+        ("window", c_int32),  # 124
+        ("max_windows", c_int32),  # 128
+        ("unit_cu_seqlens", rvit_view),  # 136
+        ("window_cu_seqlens", rvit_view),  # 152
+        ("unit_rows", rvit_view),  # 168
     ]
 
 
@@ -309,7 +315,7 @@ class rvit_grid_rope_args(Struct):  # 112 bytes
     ]
 
 
-class rvit_select_args(Struct):  # 344 bytes
+class rvit_select_args(Struct):  # 352 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("mode", c_int),  # 8
@@ -346,6 +352,27 @@ class rvit_select_args(Struct):  # 344 bytes
         ("error_stays", c_int32),  # 320
         ("anchor_columns", c_int32),  # 324
         ("anchors", rvit_view),  # 328
+        ("unit", c_int32),  # 344
+    ]
+
+
+class rvit_regroup_args(Struct):  # 176 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("n_images", c_int32),  # 8
+        ("n_windows", c_int32),  # 12
+        ("max_len", c_int32),  # 16
+        ("unit", c_int32),  # 20
+        ("rows", c_int64),  # 24
+        ("cu_seqlens", rvit_view),  # 32
+        ("out_cu_seqlens", rvit_view),  # 48
+        ("src_rows", rvit_view),  # 64
+        ("keep", rvit_view),  # 80
+        ("window_cu_seqlens", rvit_view),  # 96
+        ("unit_rows", rvit_view),  # 112
+        ("unit_cu_seqlens", rvit_view),  # 128
+        ("out_window_cu_seqlens", rvit_view),  # 144
+        ("out_unit_rows", rvit_view),  # 160
     ]
 
 
@@ -416,6 +443,30 @@ class rvit_positions_args(Struct):  # 120 bytes
     ]
 
 
+class rvit_pixelprune_args(Struct):  # 184 bytes
+    _fields_ = [
+        ("struct_size", c_size_t),  # 0
+        ("n_images", c_int32),  # 8
+        ("n_prefix", c_int32),  # 12
+        ("max_len", c_int32),  # 16
+        ("merge", c_int32),  # 20
+        ("rows", c_int64),  # 24
+        ("patch_rows", c_int64),  # 32
+        ("columns", c_int32),  # 40
+        ("channels", c_int32),  # 44
+        ("interleaved", c_int32),  # 48
+        ("limits", array(c_float, 4)),  # 52
+        ("stride", c_int64),  # 72
+        ("cu_seqlens", rvit_view),  # 80
+        ("cells", rvit_view),  # 96
+        ("pixels", rvit_view),  # 112
+        ("keep", rvit_view),  # 128
+        ("sources", rvit_view),  # 144
+        ("patch_merge", c_int32),  # 160
+        ("unit_rows", rvit_view),  # 168
+    ]
+
+
 class rvit_prune_desc(Struct):  # 384 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
@@ -431,11 +482,12 @@ class rvit_prune_desc(Struct):  # 384 bytes
         ("alpha", c_double),  # 320
         ("object_block", c_int32),  # 328
         ("reserved_int", c_int32),  # 332
-        ("reserved", array(c_int64, 6)),  # 336
+        ("tau", c_double),  # 336
+        ("reserved", array(c_int64, 5)),  # 344
     ]
 
 
-class rvit_prune_info(Struct):  # 120 bytes
+class rvit_prune_info(Struct):  # 128 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("type", c_int),  # 8
@@ -453,6 +505,7 @@ class rvit_prune_info(Struct):  # 120 bytes
         ("default_merges", c_int32),  # 100
         ("default_alpha", c_double),  # 104
         ("default_object_part", c_double),  # 112
+        ("default_tau", c_double),  # 120
     ]
 
 
@@ -473,7 +526,7 @@ class rvit_image(Struct):  # 80 bytes
     ]
 
 
-class rvit_image_recipe(Struct):  # 72 bytes
+class rvit_image_recipe(Struct):  # 80 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("fit", c_int),  # 8
@@ -486,6 +539,7 @@ class rvit_image_recipe(Struct):  # 72 bytes
         ("mean", array(c_float, 3)),  # 36
         ("std", array(c_float, 3)),  # 48
         ("fill", array(c_int32, 3)),  # 60
+        ("max_patches", c_int32),  # 72
     ]
 
 
@@ -612,7 +666,7 @@ class rvit_head_args(Struct):  # 168 bytes
     ]
 
 
-class rvit_model_info(Struct):  # 320 bytes
+class rvit_model_info(Struct):  # 360 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("architecture", c_char * 64),  # 8
@@ -661,6 +715,14 @@ class rvit_model_info(Struct):  # 320 bytes
         ("fill", array(c_int32, 3)),  # 300
         ("processor_height", c_int32),  # 312
         ("processor_width", c_int32),  # 316
+        ("max_patches", c_int32),  # 320
+        ("merge", c_int32),  # 324
+        ("merged_dim", c_int32),  # 328
+        ("n_deepstack", c_int32),  # 332
+        ("window", c_int32),  # 336
+        ("patch_frames", c_int32),  # 340
+        ("min_pixels", c_int64),  # 344
+        ("max_pixels", c_int64),  # 352
     ]
 
 
@@ -700,7 +762,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 496 bytes
+class rvit_session_desc(Struct):  # 520 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -720,6 +782,8 @@ class rvit_session_desc(Struct):  # 496 bytes
         ("max_len", c_int32),  # 476
         ("max_picture_bytes", c_int64),  # 480
         ("recipe", c_void_p),  # 488
+        ("pixels", rvit_view),  # 496
+        ("pixels_size", c_int64),  # 512
     ]
 
 
@@ -818,10 +882,12 @@ TYPES: dict[str, Any] = {
     "rvit_embed_args": rvit_embed_args,
     "rvit_grid_rope_args": rvit_grid_rope_args,
     "rvit_select_args": rvit_select_args,
+    "rvit_regroup_args": rvit_regroup_args,
     "rvit_mean_args": rvit_mean_args,
     "rvit_match_args": rvit_match_args,
     "rvit_merge_args": rvit_merge_args,
     "rvit_positions_args": rvit_positions_args,
+    "rvit_pixelprune_args": rvit_pixelprune_args,
     "rvit_prune_desc": rvit_prune_desc,
     "rvit_prune_info": rvit_prune_info,
     "rvit_image": rvit_image,
@@ -895,6 +961,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "rvit_select_args": {
         "struct_size": sizeof(rvit_select_args),
     },
+    "rvit_regroup_args": {
+        "struct_size": sizeof(rvit_regroup_args),
+    },
     "rvit_mean_args": {
         "struct_size": sizeof(rvit_mean_args),
     },
@@ -906,6 +975,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     },
     "rvit_positions_args": {
         "struct_size": sizeof(rvit_positions_args),
+    },
+    "rvit_pixelprune_args": {
+        "struct_size": sizeof(rvit_pixelprune_args),
     },
     "rvit_prune_desc": {
         "struct_size": sizeof(rvit_prune_desc),
@@ -1031,14 +1103,17 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_grid_rope": (c_int, [c_void_p, c_void_p], True),
     "rvit_rope_frequencies": (c_int, [c_int, c_double, c_int32, c_void_p], True),
     "rvit_select": (c_int, [c_void_p, c_void_p], True),
+    "rvit_regroup": (c_int, [c_void_p, c_void_p], True),
     "rvit_mean": (c_int, [c_void_p, c_void_p], True),
     "rvit_match": (c_int, [c_void_p, c_void_p], True),
     "rvit_merge": (c_int, [c_void_p, c_void_p], True),
     "rvit_positions": (c_int, [c_void_p, c_void_p], True),
+    "rvit_pixelprune": (c_int, [c_void_p, c_void_p], True),
     "rvit_count_table": (c_int, [c_int, c_double, c_int32, c_int32, c_void_p], True),
     "rvit_prune_list": (c_int, [c_int32, c_void_p], True),
     "rvit_prune_from_name": (c_int, [c_char_p, c_void_p], True),
     "rvit_images_write": (c_int, [c_void_p, c_void_p, c_int64, c_void_p], True),
+    "rvit_images_table_size": (c_int64, [c_int32], False),
     "rvit_preprocess": (c_int, [c_void_p, c_void_p], True),
     "rvit_tensors_open": (c_int, [c_char_p, c_void_p, c_void_p], True),
     "rvit_tensors_destroy": (None, [c_void_p], False),
@@ -1064,6 +1139,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_model_update": (c_int, [c_void_p, c_void_p], True),
     "rvit_model_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_naflex_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_void_p], True),
+    "rvit_qwen_grid": (c_int, [c_int32, c_int32, c_int32, c_int32, c_int64, c_int64, c_void_p], True),
     "rvit_session_memory": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_destroy": (None, [c_void_p], False),
@@ -1072,6 +1148,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_wait": (c_int, [c_void_p], True),
     "rvit_session_run": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_input": (c_void_p, [c_void_p], False),
+    "rvit_session_picture_memory": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_logits": (c_void_p, [c_void_p], False),
     "rvit_session_n_stages": (c_int32, [c_void_p], False),
     "rvit_session_cu_seqlens": (c_void_p, [c_void_p, c_int32], False),
@@ -1085,6 +1162,8 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_projected": (c_void_p, [c_void_p], False),
     "rvit_session_block_features": (c_void_p, [c_void_p, c_void_p], False),
     "rvit_session_received_attention": (c_void_p, [c_void_p, c_void_p], False),
+    "rvit_session_merged": (c_void_p, [c_void_p], False),
+    "rvit_session_deepstack": (c_void_p, [c_void_p, c_int32, c_void_p], False),
     "rvit_session_get_stats": (c_int, [c_void_p, c_void_p], True),
     "rvit_cuda_device_create": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_cuda_device_context": (c_int, [c_void_p, c_void_p], True),

@@ -19,12 +19,14 @@ from . import images as pictures
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._errors import RaggedVitError, Status, invalid
+from ._feed import MOST_SIDE, Shapes, Spec, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
 from ._native import Native
 from ._outputs import Outputs
+from ._picture_slots import PictureSlot
 from ._pipeline import Pipeline
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
@@ -92,6 +94,13 @@ class Result(Generic[ArrayT]):
     #: block_stage.
     received_attention: ArrayT | None = None
     received_stage: int | None = None
+    #: float32 [squares, info.merged_dim], if asked for: what becomes of each square of info.merge * info.merge patches, image after image, the
+    #: squares of an image line after line.
+    merged: ArrayT | None = None
+    #: info.n_deepstack of the same, if asked for: of the rows that earlier blocks leave. deepstack_stages: for each the stage whose
+    #: cu_seqlens and kept its rows have; -1: those of all tokens.
+    deepstack: list[ArrayT] | None = None
+    deepstack_stages: list[int] | None = None
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         logits: Any = self.logits
@@ -217,9 +226,10 @@ class Model:
         #: PyTorch's index of the CUDA device; -1 for other devices.
         self.cuda_index: int = self.device.index if self.device.backend == "cuda" else -1
         self._recipe: pictures.Recipe | None = None
+        self._rooms: dict[tuple[Spec, Shapes], int] = {}
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
-        self._sessions = Sessions(lib, self._handle, *self._limits, on_drop=_weakly(self._forget))
+        self._sessions = Sessions(lib, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
         self._idle: list[Pipeline] = []  # for batches of the host
@@ -248,6 +258,31 @@ class Model:
         self._recipe = recipe
 
     @property
+    def spec(self) -> Spec:
+        """What the device does with pictures."""
+        return Spec(self.recipe, self.recipe.max_patches)
+
+    def _room(self, spec: Spec, shapes: Shapes) -> int:
+        """Bytes that pictures of these shapes take."""
+        found = self._rooms.get((spec, shapes))
+        if found is None:
+            if len(self._rooms) >= 64:
+                self._rooms.clear()
+            found = self._rooms[spec, shapes] = room_of(self._lib, self.info, spec, shapes)
+        return found
+
+    def _pictures(self, images: Any) -> Any:
+        """A batch of pictures: as a list of arrays where the device prepares them, else as the model's input."""
+        spec = self.spec
+        found = pictures.read(images)
+        on_device = spec.on_device(self.info) and all(max(picture.shape) <= MOST_SIDE for picture in found)
+        if on_device and found:
+            return found
+        if spec.max_patches:
+            raise RaggedVitError(Status.UNSUPPORTED, f"pictures of more than {MOST_SIDE} pixels a side are not handled at their own shape")
+        return pictures.prepare(spec.recipe, found)
+
+    @property
     def place(self) -> str:
         """Where the model is, as PyTorch names it: "cpu", "cuda:0"; "vulkan:0", which PyTorch does not have."""
         return self.device.backend if self.device.backend == "cpu" else f"{self.device.backend}:{self.device.index}"
@@ -255,53 +290,68 @@ class Model:
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: Literal[False] = False) -> Forward: ...
 
     @overload
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> Native: ...
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Native: ...
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None) -> Any:
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Any:
         """forward with its policy settled: a function of images.
 
         native: a function of (patches, grids) in its place, for images of grids of their own in one batch: see Native. max_images: how many
         there are at most; max_len: tokens of an image, prefix tokens among them (None: info.tokens); max_tokens: of all images of a batch
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
-        as in classify.
+        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
-        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention,
+                             merged, deepstack)
         if _checks.flag("native", native):
             return Native(self, prune, outputs, max_images, max_tokens, max_len)
         if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
             raise invalid("capacities or outputs are given, but native is False")
         return Forward(self, prune)
 
+    def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+                     threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
+                     seed: int | None = None, alpha: float | None = None, object_block: int | None = None, max_images: int = 1,
+                     max_bytes: int = 1 << 24, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                     projected: bool = False, normalized: bool = False, block_features: int | None = None,
+                     received_attention: int | None = None) -> PictureSlot:
+        """Memory for the pictures of one batch, which callers decode into and the device reads, and a forward of them: pictures come to the
+        device without a copy on the host. max_images and max_bytes: how many pictures, and how many bytes of them, a batch has at most.
+        fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        return PictureSlot(self, prune, outputs, _checks.integer("max_images", max_images, 1, 1 << 20),
+                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32), bool(_checks.flag("fixed_batch", fixed_batch)))
+
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> TensorT: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> TensorT: ...
 
     @overload
     def forward(self, images: ArrayLike, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> NDArray[np.float32]: ...
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> NDArray[np.float32]: ...
 
     def forward(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                seed: int | None = None, alpha: float | None = None, object_block: int | None = None) -> Any:
+                seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None) -> Any:
         """Logits of a batch, float32 [B, n_classes]: an array for an array, a tensor for a PyTorch tensor, on its device.
 
         images: as classify documents them; arrays and CPU tensors for any model. CUDA tensors (float32, float16, bfloat16; of the model's
@@ -310,15 +360,15 @@ class Model:
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
         caller's must outlive the model. The forward cannot be captured into another CUDA graph.
         """
-        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         try:
             forward = self._forwards.get(key)
         except TypeError:  # a list of blocks
             return self.prepare(policy, keep, blocks=blocks, threshold=threshold, mass=mass, n_samples=n_samples, merges=merges,
-                                seed=seed, alpha=alpha, object_block=object_block)(images)
+                                seed=seed, alpha=alpha, object_block=object_block, tau=tau)(images)
         if forward is None:
             # Of a model that lives as long as this: a reference to itself would keep it until the next collection.
-            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block))
+            forward = Forward(self._proxy, Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau))
             if len(self._forwards) >= 64:
                 self._forwards.clear()
             self._forwards[key] = forward
@@ -329,7 +379,7 @@ class Model:
     @overload
     def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[TensorT]: ...
@@ -337,14 +387,14 @@ class Model:
     @overload
     def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[NDArray[np.float32]]: ...
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
-                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None,
+                 seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
                  received_attention: int | None = None) -> Result[Any]:
@@ -352,10 +402,12 @@ class Model:
 
         images: floating point [B, channels, image_height, image_width], normalised as the checkpoint was trained; an array or what numpy can
         make one of, or a PyTorch tensor on the CPU or on the model's CUDA device; float32 and contiguous, it is read in place. Or pictures, as
-        they are: a list of files and of uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width, 3]; they are
-        read on threads and prepared by the model's recipe (raggedvit.images), and one that cannot be is named. NaN or
+        they are: a list of files, Pillow's pictures and uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width,
+        3]. Files are read on threads; the device resizes, crops and normalises by the model's recipe, to the bits of raggedvit.images.prepare,
+        and what it does not do the host does. With recipe.max_patches (NaFlex) each picture keeps its own shape. One that cannot be prepared
+        is named. NaN or
         infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
-        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block: its parameters; None is its default. mask: for policy "mask",
+        blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
         features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
@@ -367,12 +419,14 @@ class Model:
         Raises RaggedVitError: INVALID_ARGUMENT for what breaks a rule and for NaN in the scores, UNSUPPORTED for a policy that the
         checkpoint has no weights for, and for an output that the model does not have.
         """
-        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
+        prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
         if pictures.are_pictures(images):
-            images = pictures.prepare(self.recipe, images)
+            images = self._pictures(images)
+            if isinstance(images, list):
+                return self._classify_in_slot(images, prune, mask, outputs)
         found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
         in_turns = self.cuda_index >= 0 and len(found) > 0
         result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)
@@ -388,7 +442,7 @@ class Model:
             self._lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
             return self._result(session.handle, logits, n, outputs)
 
-    def _classify_in_slot(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs) -> Result:
+    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], prune: Prune, mask: Any, outputs: Outputs) -> Result:
         with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
             return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
                             for logits, session in parts])
@@ -489,6 +543,8 @@ class Model:
             if mask is not None:
                 raise invalid(f"a mask is given, but the policy is {prune.policy!r}; expected 'mask'")
             return None
+        if session.feed is not None and self.spec.max_patches > 0:
+            raise invalid("the policy is 'mask', which is not supported with pictures at their own shape")
         if mask is None:
             raise invalid(f"the policy is 'mask', but no mask is given; expected [{n_images}, {self.info.tokens}]")
         stages = self._lib.rvit_session_n_stages(session.handle)
@@ -536,6 +592,16 @@ class Model:
             result.block_stage, result.block_features = laid_out(lib.rvit_session_block_features, self.info.dim)
         if outputs.received_attention is not None:
             result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
+        if outputs.merged:
+            shape = (rows(stages - 1) // self.info.merge**2, self.info.merged_dim)
+            result.merged = copied(lib.rvit_session_merged(session), shape, np.float32)
+        if outputs.deepstack:
+            result.deepstack, result.deepstack_stages = [], []
+            for k in range(self.info.n_deepstack):
+                stage = ctypes.c_int32(-1)
+                address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
+                result.deepstack_stages.append(stage.value)
+                result.deepstack.append(copied(address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim), np.float32))
         return result
 
 

@@ -46,14 +46,15 @@ class Native:
 
         grids: integers [B, 2], lines and columns of each image's grid of patches. patches: floating point [sum of lines * columns,
         patch_size * patch_size * channels], normalised: those of one image behind those of another, line after line, the values of each in
-        the order (y, x, channel): the rows of a processor's pixel_values that its mask does not leave out. Arrays, or PyTorch tensors,
-        which are copied to the host.
+        the order (y, x, channel): the rows of a processor's pixel_values that its mask does not leave out. Of towers that merge squares
+        of patches they are the pixel_values of their processor, and grids its image_grid_thw without the first column, which is 1; a
+        video of t pairs of frames is t images. Arrays, or PyTorch tensors, which are copied to the host.
 
         Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """
         info = self._model.info
         cells, values = _values("grids", grids), _values("patches", patches)
-        width = info.channels * info.patch_size**2
+        width = info.channels * info.patch_size**2 * max(info.patch_frames, 1)
         if cells.ndim != 2 or cells.shape[1] != 2 or cells.dtype.kind not in "iu":
             raise invalid(f"grids is {cells.dtype} {list(cells.shape)}; expected integers [B, 2]: lines and columns of each image")
         if values.ndim != 2 or values.shape[1] != width or values.dtype.kind != "f":

@@ -19,10 +19,12 @@ class Outputs(NamedTuple):
     normalized: bool = False
     block_features: int | None = None
     received_attention: int | None = None
+    merged: bool = False
+    deepstack: bool = False
 
     @classmethod
     def of(cls, depth: int, features: Any = False, cls_attention: Any = False, pooled: Any = False, projected: Any = False,
-           normalized: Any = False, block_features: Any = None, received_attention: Any = None) -> Outputs:
+           normalized: Any = False, block_features: Any = None, received_attention: Any = None, merged: Any = False, deepstack: Any = False) -> Outputs:
         """The same, checked; a block may be counted from the end of `depth` blocks."""
         flag = _checks.flag
 
@@ -33,7 +35,7 @@ class Outputs(NamedTuple):
 
         found = cls(flag("features", features), flag("cls_attention", cls_attention), flag("pooled", pooled), flag("projected", projected),
                     flag("normalized", normalized), block("block_features", block_features),
-                    block("received_attention", received_attention))
+                    block("received_attention", received_attention), flag("merged", merged), flag("deepstack", deepstack))
         if found.normalized and not found.projected:
             raise invalid("normalized is True, but projected is False: only the projection is normalised")
         return found

@@ -1,6 +1,6 @@
-"""Batches of the host through a CUDA device: pinned staging memory that several threads fill in chunks, each chunk copied by the device while
-the next ones are filled, and two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
-computed."""
+"""Batches of the host through two slots that take turns, so that one batch, or part of a large batch, is copied while the one before is
+computed. Pictures are copied by several threads to where a session has its own, which the device reads. Images, on a CUDA device, go through
+pinned staging memory that several threads fill in chunks, each chunk copied by the device while the next ones are filled."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import collections
 import concurrent.futures
 import ctypes
 import itertools
-import os
 import re
 import sys
-import threading
 from typing import TYPE_CHECKING, Any, Generator, Iterable, Iterator
 
 import numpy as np
 
+from . import images as pictures
 from ._arrays import is_torch
 from ._constants import CONSTANTS
 from ._core_loader import core, ready
 from ._errors import RaggedVitError, Status, invalid
-from ._forward import host_tensor, host_view
+from ._feed import copiers, fill, named
+from ._forward import as_float32, host_tensor, host_view
 from ._layouts import new
 from ._library import Handle
 from ._outputs import LOGITS, Outputs
@@ -33,20 +33,12 @@ CHUNK = 2 << 20  # bytes that one thread copies at a time
 N_SLOTS = 2
 PART = 16 << 20  # bytes, and images, that a part of a batch has at least
 PART_IMAGES = 16
+PART_PICTURES, MOST_PICTURES = 8 << 20, 128 << 20  # bytes that a part of a batch of pictures has at least, and about at most
+
+#: What the host can do instead where a device refuses pictures or the memory for them.
+HOST_HELPS = (Status.UNSUPPORTED, Status.OUT_OF_HOST_MEMORY, Status.OUT_OF_DEVICE_MEMORY)
 
 _numbers = itertools.count()
-_lock = threading.Lock()
-_copiers: concurrent.futures.ThreadPoolExecutor | None = None
-
-
-def copiers() -> concurrent.futures.ThreadPoolExecutor:
-    """The threads that fill staging memory, shared by all models of the process."""
-    global _copiers
-    with _lock:
-        if _copiers is None:
-            usable = len(os.sched_getaffinity(0))
-            _copiers = concurrent.futures.ThreadPoolExecutor(max(1, min(8, usable - 1)), "raggedvit-copy")
-        return _copiers
 
 
 class Slot:
@@ -63,6 +55,7 @@ class Slot:
         self.session: Any = None
         self.n = 0
         self.first = 0  # the number of its first image in the caller's batch
+        self.fed = False  # the batch under way is one of pictures
         self.copy = new("rvit_copy_args")
         self.run = new("rvit_run_args")
 
@@ -82,8 +75,21 @@ class Slot:
 
     def start(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None, first: int = 0) -> None:
         """Enqueues the copy of a batch and its forward."""
-        self.n = n = len(images)
-        self.first = first
+        self.n, self.first, self.held = len(images), first, None
+        if isinstance(images, list):
+            try:
+                return self.feed(images, prune, outputs, mask)
+            except RaggedVitError as error:
+                if error.status not in HOST_HELPS or self.model.spec.max_patches:
+                    raise named(error, first) from None
+            try:
+                images = pictures.prepare(self.model.recipe, images)
+            except RaggedVitError as error:
+                raise named(error, first) from None
+        if self.model.cuda_index < 0:
+            return self.plain(images, prune, outputs, mask)
+        n = self.n
+        self.fed = False
         self.reserve(n)
         self.session = self.model._sessions.get(prune, n, outputs, lambda: self.stream, ("host", self.number))
         masked, pinned = self.model._mask(mask, prune, self.session, n), self.pinned(images)
@@ -95,6 +101,29 @@ class Slot:
         self.run.n_images, self.run.keep = n, None if masked is None else masked.ctypes.data
         with self.session:
             self.lib.rvit_session_enqueue(self.session.handle, ctypes.addressof(self.run))
+
+    def feed(self, images: list[np.ndarray], prune: Prune, outputs: Outputs, mask: Any) -> None:
+        """The same of pictures, which are copied to where the session has its own."""
+        model, spec, shapes = self.model, self.model.spec, tuple(picture.shape for picture in images)
+        room = model._room(spec, shapes)
+        self.fed, self.session = True, model._sessions.get(prune, self.n, outputs, lambda: self.stream, ("pictures", self.number), spec, room)
+        with self.session as session:
+            table, places = session.feed.plan(self.lib, model.info, spec, shapes)
+            fill(places, images)
+            session.run.pictures = table.ctypes.data
+            self.enqueue(session, model._mask(mask, prune, session, self.n))
+
+    def plain(self, images: np.ndarray, prune: Prune, outputs: Outputs, mask: Any) -> None:
+        """The same of images that the session copies itself."""
+        self.fed, self.session = True, self.model._sessions.get(prune, self.n, outputs, place=("host", self.number))
+        images = as_float32(images)
+        with self.session as session:
+            session.run.images = images.ctypes.data
+            self.enqueue(session, self.model._mask(mask, prune, session, self.n))
+
+    def enqueue(self, session: Session, masked: Any) -> None:
+        session.run.n_images, session.run.keep = self.n, None if masked is None else masked.ctypes.data
+        self.lib.rvit_session_enqueue(session.handle, session.pointer)
 
     def pinned(self, images: np.ndarray) -> Handle | None:
         """A batch in memory that the driver knows, as a buffer: the device copies from there."""
@@ -148,11 +177,20 @@ class Slot:
             with self.session:
                 self.lib.rvit_session_wait(self.session.handle)
         except RaggedVitError as error:
-            raise RaggedVitError(error.status, re.sub(r"^image (\d+):", self._image, str(error))) from None
+            raise named(error, self.first) if self.fed else RaggedVitError(error.status, re.sub(r"^image (\d+):", self._image, str(error))) from None
         self.held = None
+        if self.fed:
+            return self.own_logits()
         assert self.logits is not None
         logits = np.empty((self.n, self.model.info.n_classes), np.float32)
         ctypes.memmove(logits.ctypes.data, self.lib.rvit_buffer_host(self.logits), logits.nbytes)
+        return logits
+
+    def own_logits(self) -> np.ndarray:
+        """Of a session that has its logits itself."""
+        logits = np.empty((self.n, self.model.info.n_classes), np.float32)
+        if logits.nbytes:
+            ctypes.memmove(logits.ctypes.data, self.lib.rvit_session_logits(self.session.handle), logits.nbytes)
         return logits
 
     def _image(self, found: re.Match[str]) -> str:
@@ -172,6 +210,16 @@ def _copy(destination: np.ndarray, source: np.ndarray) -> None:
         np.copyto(destination, source, casting="same_kind")
 
 
+def n_parts_of(images: Any) -> int:
+    """In how many parts a batch goes through two slots fastest."""
+    if not isinstance(images, list):
+        return min(4 * images.size // PART, len(images) // PART_IMAGES)
+    size, parts = sum(picture.nbytes for picture in images), 1
+    while 2 * parts <= min(size // PART_PICTURES, len(images) // PART_IMAGES) or (size > parts * MOST_PICTURES and parts < len(images)):
+        parts *= 2
+    return min(parts, len(images))
+
+
 class Pipeline:
     """Slots that take turns; of one caller at a time, who takes it from the model and gives it back."""
 
@@ -179,10 +227,10 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def parts(self, images: np.ndarray, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
+    def parts(self, images: Any, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
         """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
         next part is under way meanwhile."""
-        n_parts = min(4 * images.size // PART, len(images) // PART_IMAGES)
+        n_parts = n_parts_of(images)
         if mask is not None or n_parts < 2 or self.model._sessions.most < N_SLOTS:
             n_parts = 1
         size, busy = -(-len(images) // n_parts), collections.deque[Slot]()
@@ -200,6 +248,12 @@ class Pipeline:
                 slot.abandon()
             raise
 
+    def taken(self, batch: Any) -> Any:
+        """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
+        if pictures.are_pictures(batch):
+            return self.model._pictures(batch)
+        return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
+
     def run(self, batches: Iterable[Any], prune: Prune) -> Iterator[Any]:
         """The logits of each batch, in order; the next batch is under way while one's are used."""
         free = collections.deque(self.slots)
@@ -216,7 +270,7 @@ class Pipeline:
 
         try:
             for batch in batches:
-                images = host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
+                images = self.taken(batch)
                 while not free:  # the batch before last is done, or nearly; the last one is computed while this one is copied
                     yield result()
                 slot = free.popleft() if len(images) else None

@@ -10,6 +10,8 @@ from typing import Any, Callable, NamedTuple
 from . import _checks
 from ._constants import CONSTANTS
 from ._errors import invalid
+from ._feed import Feed, Spec
+from ._info import ModelInfo
 from ._layouts import new
 from ._library import Handle, Library
 from ._outputs import LOGITS, Outputs
@@ -31,24 +33,25 @@ class Prune(NamedTuple):
     seed: int | None = None
     alpha: float | None = None
     object_block: int | None = None
+    tau: float | None = None
 
     @classmethod
     def of(cls, policy: Any = "none", keep: Any = None, blocks: Any = None, threshold: Any = None, mass: Any = None, n_samples: Any = None,
-           merges: Any = None, seed: Any = None, alpha: Any = None, object_block: Any = None) -> Prune:
+           merges: Any = None, seed: Any = None, alpha: Any = None, object_block: Any = None, tau: Any = None) -> Prune:
         """The same, checked. A negative parameter would stand for its default."""
         optional, integer, number = _checks.optional, _checks.integer, _checks.number
         return cls(_checks.text("policy", policy), optional(number, "keep", keep, 0.0), optional(_blocks, "blocks", blocks),
                    optional(number, "threshold", threshold, 0.0), optional(number, "mass", mass, 0.0),
                    optional(integer, "n_samples", n_samples, 0, _checks.INT32_MAX), optional(integer, "merges", merges, 0, _checks.INT32_MAX),
                    optional(integer, "seed", seed, 0, _checks.UINT64_MAX), optional(number, "alpha", alpha, 0.0),
-                   optional(integer, "object_block", object_block, 0, _checks.INT32_MAX))
+                   optional(integer, "object_block", object_block, 0, _checks.INT32_MAX), optional(number, "tau", tau, 0.0))
 
     def fill(self, lib: Library, desc: Any) -> None:
         """Stores them in a rvit_prune_desc."""
         kind = ctypes.c_int()
         lib.rvit_prune_from_name(self.policy.encode(), ctypes.byref(kind))
         desc.type = kind.value
-        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block"):
+        for name in ("keep", "threshold", "mass", "n_samples", "merges", "seed", "alpha", "object_block", "tau"):
             value = getattr(self, name)
             if value is not None:
                 setattr(desc, name, value)
@@ -67,10 +70,11 @@ def _blocks(argument: str, value: Any) -> tuple[int, ...]:
 class Session:
     """A session of the library's, its lock, and what a run of it needs. `alive`: it has not been let go for another."""
 
-    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits")
+    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits", "room", "feed")
 
-    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool) -> None:
+    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None) -> None:
         self.handle, self.prune, self.capacity, self.fixed = handle, prune, capacity, fixed
+        self.room, self.feed = room, feed  # of one that takes pictures: bytes for them, and where they lie
         self.lock, self.alive = threading.Lock(), True
         # When it last ran, and 1 while its lock is held, which the compiled core looks at in place of the lock.
         self.marks = (ctypes.c_int64 * 2)(tick())
@@ -101,10 +105,9 @@ class _Group:
     def all(self) -> list[Session]:
         return [*self.exact.values(), *([] if self.shared is None else [self.shared])]
 
-    def fitting(self, n: int) -> Session | None:
-        if n in self.exact:
-            return self.exact[n]
-        return self.shared if self.shared is not None and n <= self.shared.capacity else None
+    def fitting(self, n: int, room: int) -> Session | None:
+        found = self.exact.get(n, self.shared)
+        return found if found is not None and n <= found.capacity and room <= found.room else None
 
     def drop(self, session: Session) -> None:
         if session is self.shared:
@@ -116,7 +119,9 @@ class _Group:
 class Sessions:
     """At most `most` sessions of a model, the least recently used of which goes first."""
 
-    def __init__(self, lib: Library, model: Handle, most: int, max_batch: int | None, on_drop: Callable[[Session], None]) -> None:
+    def __init__(self, lib: Library, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
+                 on_drop: Callable[[Session], None]) -> None:
+        self.info = info
         self.lib, self.model, self.most, self.max_batch, self.on_drop = lib, model, most, max_batch, on_drop
         self.lock, self.closed = threading.RLock(), False
         self._groups: dict[Any, _Group] = {}
@@ -128,16 +133,17 @@ class Sessions:
     def __len__(self) -> int:
         return sum(len(group.all()) for group in self._groups.values())
 
-    def get(self, prune: Prune, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None) -> Session:
-        """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory; place: what tells
-        it from others."""
+    def get(self, prune: Prune, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None,
+            pictures: Spec | None = None, room: int = 0) -> Session:
+        """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory, unless they bring
+        pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes."""
         with self.lock:
             if self.closed:
                 raise invalid("the model is closed")
-            group = self._groups.setdefault((prune, outputs, place), _Group())
-            session = group.fitting(n)
+            group = self._groups.setdefault((prune, outputs, place, pictures), _Group())
+            session = group.fitting(n, room)
             if session is None:
-                session = self._add(group, prune, n, outputs, stream)
+                session = self._add(group, prune, n, outputs, stream, pictures, room)
             session.marks[0] = tick()
             return session
 
@@ -149,18 +155,30 @@ class Sessions:
                 session.handle.close()
             self._groups.clear()
 
-    def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None) -> Session:
+    def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+             room: int) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
-        fixed = n > 0 and len(group.exact) < N_EXACT and self.max_batch is None
+        native = pictures is not None and pictures.max_patches > 0
+        fixed = n > 0 and (n in group.exact or len(group.exact) < N_EXACT) and self.max_batch is None and not native
+        room = 1 << (room - 1).bit_length() if room else 0
+        old = group.exact.get(n) if fixed else group.shared
         if fixed:
-            session = group.exact[n] = self._create(prune, n, True, outputs, stream)
+            capacity = n
+        elif self.max_batch is not None:
+            capacity = self.max_batch
+        elif old is not None and n <= old.capacity:
+            capacity = old.capacity
         else:
-            before = group.shared.capacity if group.shared is not None else 0
-            capacity = self.max_batch or max(1, 2 * before, 1 << (n - 1).bit_length() if n else 1)
-            session = self._create(prune, capacity, False, outputs, stream)
-            if group.shared is not None:
-                self._drop(group.shared)
+            capacity = max(1, 2 * old.capacity if old is not None else 0, 1 << (n - 1).bit_length() if n else 1)
+        if old is not None and not fixed:
+            room = max(room, old.room)
+        session = self._create(prune, capacity, fixed, outputs, stream, pictures, room)
+        if old is not None:
+            self._drop(old)
+        if fixed:
+            group.exact[n] = session
+        else:
             group.shared = session
         for oldest in list(self)[: -self.most]:
             if oldest is not session:
@@ -174,13 +192,20 @@ class Sessions:
         session.alive = False
         self.on_drop(session)
 
-    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None) -> Session:
+    def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
+                room: int) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
         outputs.fill(desc)
         keeps: tuple[Any, ...] = (self.model,)
         if stream is not None:
             own = stream()
-            desc.run_views, desc.stream = 1, own.pointer.value
+            desc.run_views, desc.stream = int(pictures is None), own.pointer.value
             keeps = (own, self.model)
+        if pictures is not None:
+            recipe = pictures.struct()
+            desc.recipe, desc.max_picture_bytes = ctypes.addressof(recipe), room + self.lib.rvit_images_table_size(capacity)
+            if pictures.max_patches:
+                desc.native, desc.max_len = 1, self.info.n_prefix + pictures.max_patches
         prune.fill(self.lib, desc.prune)
-        return Session(self.lib.own("session", self.model, ctypes.byref(desc), keeps=keeps), prune, capacity, fixed)
+        handle = self.lib.own("session", self.model, ctypes.byref(desc), keeps=keeps)
+        return Session(handle, prune, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle))

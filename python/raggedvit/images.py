@@ -11,6 +11,7 @@ from __future__ import annotations
 import concurrent.futures
 import math
 import os
+import sys
 import threading
 from dataclasses import dataclass
 from typing import Any, Sequence, Union
@@ -25,7 +26,7 @@ from ._resize import resize
 
 __all__ = ["Picture", "Recipe", "load", "prepare"]
 
-#: A file, or uint8 [height, width, 3], RGB.
+#: A file, or uint8 [height, width, 3], RGB; pictures of Pillow's are taken too.
 Picture = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
@@ -44,6 +45,8 @@ class Recipe:
     is cut out) or "border" (they are made to fit into it, the rest is filled); filter: "bilinear" or "bicubic"; processor: whose rounding:
     "timm" (Pillow 13), "hf" (transformers on torchvision), "hf_float" (the same in float32, for "squash" without a crop). resize: (height,
     width) before the crop; if both are equal, "crop" makes it the length of the shorter edge. mean and std are of values from 0 to 1.
+    max_patches: above 0, for NaFlex models: classify runs each picture at its own shape, in at most so many patches; prepare, which makes
+    batches of one shape, squashes them.
     """
 
     height: int
@@ -55,6 +58,7 @@ class Recipe:
     filter: str = "bicubic"
     processor: str = "timm"
     fill: tuple[int, int, int] = (0, 0, 0)
+    max_patches: int = 0
 
     @classmethod
     def of(cls, info: Any) -> Recipe:
@@ -73,7 +77,7 @@ class Recipe:
         told = info.resize_height > 0
         size = (info.resize_height, info.resize_width) if told else (math.floor(height / share), math.floor(width / share))
         return cls(height, width, tuple(info.mean), tuple(info.std), size, fit, filter, processor.replace("unknown", "timm"),
-                   tuple(info.fill))
+                   tuple(info.fill), info.max_patches)
 
     def __post_init__(self) -> None:
         for name, table in (("fit", ("crop", "squash", "border")), ("filter", ("bilinear", "bicubic")),
@@ -81,6 +85,7 @@ class Recipe:
             _checks.choice(name, getattr(self, name), dict.fromkeys(table, 0))
         for name in ("height", "width"):
             _checks.integer(name, getattr(self, name), 1, 65536)
+        _checks.integer("max_patches", self.max_patches, 0, 1 << 20)
         for size in self.resize:
             _checks.integer("resize", size, 1, 1 << 24)
         if len(self.resize) != 2 or any(len(getattr(self, name)) != 3 for name in ("mean", "std", "fill")):
@@ -146,6 +151,10 @@ def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         raise RaggedVitError(Status.BAD_FILE, f"{os.fsdecode(name)}: {why}") from error
 
 
+def _is_pil(picture: Any) -> bool:
+    return isinstance(picture, getattr(sys.modules.get("PIL.Image"), "Image", ()))
+
+
 def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
     """Of picture `number` of a batch."""
     if isinstance(picture, (str, os.PathLike)):
@@ -153,6 +162,8 @@ def _pixels(number: int, picture: Any) -> NDArray[np.uint8]:
             return load(picture)
         except RaggedVitError as error:
             raise RaggedVitError(error.status, f"picture {number}: {error}") from error
+    if _is_pil(picture):
+        picture = picture.convert("RGB")
     found = np.asarray(picture)
     if found.dtype != np.uint8 or found.ndim != 3 or found.shape[2] != 3 or 0 in found.shape or found.size > 3 * MOST_PIXELS:
         raise invalid(f"picture {number} is {found.dtype} {list(found.shape)}; expected a path, or uint8 [height, width, 3], RGB, of at most "
@@ -238,10 +249,18 @@ def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
     return out if len(good) == len(out) else out[good]
 
 
+def read(pictures: Sequence[Picture] | NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
+    """The pixels of each; files are read on threads. Raises for the first that is none, and names it."""
+    if not any(isinstance(one, (str, os.PathLike)) for one in pictures):
+        return [_pixels(number, one) for number, one in enumerate(pictures)]
+    return list(workers().map(_pixels, range(len(pictures)), pictures))
+
+
 def are_pictures(images: Any) -> bool:
     """Whether a batch is one of pictures, rather than of normalised values."""
     if isinstance(images, np.ndarray):
         return images.dtype == np.uint8 and images.ndim == 4 and images.shape[3] == 3
     if not isinstance(images, (list, tuple)):
         return False
-    return any(isinstance(one, (str, os.PathLike)) or (isinstance(one, np.ndarray) and one.dtype == np.uint8) for one in images)
+    return any(isinstance(one, (str, os.PathLike)) or (isinstance(one, np.ndarray) and one.dtype == np.uint8) or _is_pil(one)
+               for one in images)

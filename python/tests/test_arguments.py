@@ -126,6 +126,7 @@ class ModelTest(Refusals):
             ("random", "seed", (2**64, 2**64 + 7, -1, 1.5, "1")),
             ("hiprune", "alpha", ("x", NAN, -0.1)),
             ("hiprune", "object_block", (-1, 2**31, 1.5, "1")),
+            ("pixelprune", "tau", ("x", NAN, -0.1)),
         ]:
             for value in values:
                 self.refused(f"^{name} is .*; expected a", classify, images, policy, **{name: value})

@@ -49,6 +49,21 @@ class DemoTest(unittest.TestCase):
             np.testing.assert_array_equal(one.kept[0][0], result.kept[0][i])
             self.assertEqual(len(one.kept[0][0]), max(1, (1 + len(patches)) // 2))
 
+    def test_pixelprune(self):
+        info = next(policy for policy in raggedvit.policies() if policy.name == "pixelprune")
+        self.assertEqual((info.parameters, info.tau, info.blocks), (("tau",), 0.0, (0,)))
+        first, step = self.patches[0][:1], np.float32(0.01)
+        patches = np.concatenate([first] * 6 + [np.repeat(first, 12, 0) + step * (np.arange(12) % 2)[:, None].astype(np.float32)])
+        for tau, kept in ((0, [0, 1, 2, 3, 4]), (0.01, [0, 1])):  # columns in turn, of which one line tells all
+            result = self.model.prepare("pixelprune", tau=tau, native=True, max_images=2)(patches, [(2, 3), (3, 4)])
+            self.assertEqual([rows.tolist() for rows in result.kept[0]], [[0, 1], kept])
+        exact = self.model.prepare("pixelprune", native=True, max_images=1, max_len=13)(np.repeat(first, 12, 0), [(3, 4)])
+        self.assertEqual(exact.kept[0][0].tolist(), [0, 1])
+        with self.assertRaisesRegex(RaggedVitError, "tau is 1.5, expected 0..1"):
+            self.model.prepare("pixelprune", tau=1.5, native=True)
+        with self.assertRaisesRegex(RaggedVitError, "tau is given, but the policy l2"):
+            self.model.prepare("l2", tau=0.1, native=True)
+
     def test_refusals(self):
         native = self.model.prepare(native=True, max_images=2, max_tokens=60, max_len=40)
         row = self.patches[0]
@@ -90,6 +105,68 @@ class NaFlexTest(unittest.TestCase):
             model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend="cpu", n_threads=2)
         result = model.prepare(native=True, max_images=3)(rows[mask], grids)
         np.testing.assert_allclose(result.logits, wanted, atol=2e-5 * (1 + float(wanted.abs().max())))
+
+
+class QwenTest(unittest.TestCase):
+    """Vision towers of transformers that merge squares of patches."""
+
+    sizes = dict(patch_size=4, hidden_size=32, num_heads=2, depth=3, out_hidden_size=12, intermediate_size=44)
+
+    def tower(self, name, **more):
+        import modules  # skips without PyTorch
+
+        try:
+            import transformers.models.qwen2_5_vl.modeling_qwen2_5_vl as old
+            import transformers.models.qwen3_vl.modeling_qwen3_vl as new
+        except ImportError:
+            raise unittest.SkipTest("transformers has not the towers of Qwen2.5-VL and Qwen3-VL")
+        kind = getattr(old if hasattr(old, name) else new, name)
+        module = modules.randomize(kind(kind.config_class(**self.sizes, **more)))
+        with tempfile.TemporaryDirectory() as folder:
+            module.save_pretrained(folder)
+            return module, raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend="cpu", n_threads=2)
+
+    def check(self, module, model):
+        import torch
+
+        grids = torch.tensor([(1, 4, 6), (2, 6, 4), (1, 2, 10)])
+        rows = torch.randn(int(grids.prod(1).sum()), 3 * 2 * 4 * 4)
+        with torch.no_grad():
+            wanted = module(rows, grid_thw=grids)
+        found = dict(merged=True, deepstack=model.info.n_deepstack > 0, features=True)
+        native = model.prepare(native=True, max_images=4, max_tokens=92, max_len=24, **found)
+        result = native(rows, [(4, 6), (6, 4), (6, 4), (2, 10)])  # the second is a video
+        np.testing.assert_allclose(result.merged, wanted.pooler_output, atol=2e-5 * (1 + float(wanted.pooler_output.abs().max())))
+        self.assertEqual(result.features.shape, (92, 32))
+        return wanted, result
+
+    def test_qwen2_5(self):
+        module, model = self.tower("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1])
+        self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
+        self.check(module, model)
+        for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
+                              (dict(native=True, policy="tome"), "tome drops single patches"),
+                              (dict(native=True, policy="received", blocks=[0]), "whose attention is within windows")):
+            with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
+                model.prepare(**options)
+        with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
+            model.prepare(native=True)(np.zeros((12, 96), np.float32), [(3, 4)])
+        with self.assertRaisesRegex(RaggedVitError, "it runs with native 1 alone"):
+            model.classify(np.zeros((1, *model.info.image_shape), np.float32))
+
+    def test_qwen3(self):
+        module, model = self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1])
+        wanted, result = self.check(module, model)
+        for ours, theirs in zip(result.deepstack, wanted.deepstack_features, strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=2e-5 * (1 + float(theirs.abs().max())))
+        rows = np.random.default_rng(1).standard_normal((40, 3 * 2 * 4 * 4), np.float32)
+        pruned = model.prepare("l2", keep=0.5, blocks=[0], native=True, max_images=2, max_tokens=40, max_len=24, merged=True, deepstack=True)
+        result = pruned(rows, [(4, 6), (4, 4)])
+        self.assertEqual([len(kept) for kept in result.kept[0]], [12, 8])
+        for kept in result.kept[0]:  # whole squares
+            np.testing.assert_array_equal(kept.reshape(-1, 4), kept[::4, None] // 4 * 4 + np.arange(4))
+        self.assertEqual((result.merged.shape, [len(part) for part in result.deepstack], result.deepstack_stages),
+                         ((5, model.info.merged_dim), [10, 5], [-1, 0]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-/* The same as interface.h for the shaders that follow from the grids of images: grid_layout, embed, grid_rope. */
+/* The same as interface.h for the shaders that follow from the grids of images: grid_layout, pixelprune, embed, grid_rope. */
 #ifndef RVIT_SHADERS_INTERFACE_GRIDS_H
 #define RVIT_SHADERS_INTERFACE_GRIDS_H
 
@@ -12,17 +12,25 @@
 #define RVIT_GRID_LAYOUT_HAS_LIVE 1
 #define RVIT_GRID_LAYOUT_HAS_PATCHES 2
 #define RVIT_GRID_LAYOUT_HAS_CELLS 4
+#define RVIT_GRID_LAYOUT_HAS_UNITS 8
+#define RVIT_GRID_LAYOUT_HAS_WINDOWS 16
+#define RVIT_GRID_LAYOUT_HAS_UNIT_ROWS 32
+#define RVIT_GRID_LAYOUT_LINE_BY_LINE 64 /* the patch rows are, whatever merge */
 #define RVIT_GRID_LAYOUT_MOST_GROUPS 256
 #define RVIT_GRID_LAYOUT_GRIDS 0
 #define RVIT_GRID_LAYOUT_CU_SEQLENS 1
 #define RVIT_GRID_LAYOUT_PATCH_CU_SEQLENS 2
 #define RVIT_GRID_LAYOUT_CELLS 3
 #define RVIT_GRID_LAYOUT_LIVE 4
-#define RVIT_GRID_LAYOUT_N_BINDINGS 5
+#define RVIT_GRID_LAYOUT_UNIT_CU_SEQLENS 5
+#define RVIT_GRID_LAYOUT_WINDOW_CU_SEQLENS 6
+#define RVIT_GRID_LAYOUT_UNIT_ROWS 7
+#define RVIT_GRID_LAYOUT_N_BINDINGS 8
 struct rvit_grid_layout_push {
     int n_images, live_at;
     int n_prefix, max_len, merge, rows, patch_rows, per_group;
     int grids_at, cu_seqlens_at, patch_cu_seqlens_at, cells_at; /* grids_at in pairs, cells_at in fours */
+    int window, max_windows, unit_cu_seqlens_at, window_cu_seqlens_at, unit_rows_at;
 };
 
 /* embed.comp: a group takes a row. */
@@ -45,6 +53,30 @@ struct rvit_embed_push {
     int rows, live_at;
     int patch_rows, dim4, n_prefix, table_height, table_width; /* dim4: dim / 4 */
     int cells_at, patches_at, prefix_at, table_at, out_at;
+};
+
+/* pixelprune.comp: a team of threads takes a cell at a time. A group takes every parts-th of an image's cells, PIXELPRUNE_TURNS times as
+   many as it has teams where the image is as long as it may be; or all of them, diagonal by diagonal. */
+#define RVIT_PIXELPRUNE_TEAM 32
+#define RVIT_PIXELPRUNE_TURNS 4
+#define RVIT_PIXELPRUNE_FLAGS 1
+#define RVIT_PIXELPRUNE_N_SPECS 2
+#define RVIT_PIXELPRUNE_RECONSTRUCTS 1
+#define RVIT_PIXELPRUNE_IS_INTERLEAVED 2
+#define RVIT_PIXELPRUNE_BY_LINES 4 /* patch rows are line after line, whatever cells there are */
+#define RVIT_PIXELPRUNE_HAS_UNIT_ROWS 8
+#define RVIT_PIXELPRUNE_CU_SEQLENS 0
+#define RVIT_PIXELPRUNE_CELLS 1
+#define RVIT_PIXELPRUNE_PIXELS 2
+#define RVIT_PIXELPRUNE_KEEP 3
+#define RVIT_PIXELPRUNE_SOURCES 4
+#define RVIT_PIXELPRUNE_UNIT_ROWS 5
+#define RVIT_PIXELPRUNE_N_BINDINGS 6
+struct rvit_pixelprune_push {
+    int n_images, n_prefix, max_len, rows;
+    int patch_rows, merge, columns4, stride4, channels, parts;
+    float limit_0, limit_1, limit_2, limit_3;
+    int cu_seqlens_at, cells_at, pixels_at, keep_at, sources_at, unit_rows_at;
 };
 
 /* grid_rope.comp: a thread makes a cosine and its sine. */

@@ -1,4 +1,4 @@
-/* The same as interface.h for the shaders that choose, list and move rows: select, mean, match, merge, positions, pack, unpack. */
+/* The same as interface.h for the shaders that choose, list and move rows: select, mean, match, merge, positions, pack, unpack, regroup. */
 #ifndef RVIT_SHADERS_INTERFACE_PRUNE_H
 #define RVIT_SHADERS_INTERFACE_PRUNE_H
 
@@ -56,9 +56,33 @@ struct rvit_select_push {
     float inverse_heads;
     int dim4, x_stride4, fuse_dim4; /* elements / 4 */
     int anchor_columns;
+    int unit; /* rows that share the mean of their scores */
+    float inverse_unit;
     int cu_seqlens_at, input_at, keep_at, out_cu_seqlens_at, src_rows_at, counts_at, error_at;
     int x_at, table_at, bias_at, fuse_x_at; /* table_at in floats, but of a weight in fours of elements; bias_at in words */
     int n_grids, grids_at, rules_at;        /* of the grids that depend on the number of rows left; in words past the state */
+};
+
+/* regroup.comp: a group takes an image after the other; threads take windows. */
+#define RVIT_REGROUP_FLAGS 1
+#define RVIT_REGROUP_N_SPECS 2
+#define RVIT_REGROUP_HAS_WINDOWS 1
+#define RVIT_REGROUP_HAS_UNITS 2
+#define RVIT_REGROUP_MOST_GROUPS 1024
+#define RVIT_REGROUP_CU_SEQLENS 0
+#define RVIT_REGROUP_AFTER 1 /* out_cu_seqlens */
+#define RVIT_REGROUP_SRC_ROWS 2
+#define RVIT_REGROUP_KEEP 3
+#define RVIT_REGROUP_WINDOWS 4
+#define RVIT_REGROUP_UNIT_ROWS 5
+#define RVIT_REGROUP_UNIT_CU_SEQLENS 6
+#define RVIT_REGROUP_OUT_WINDOWS 7
+#define RVIT_REGROUP_OUT_UNIT_ROWS 8
+#define RVIT_REGROUP_N_BINDINGS 9
+struct rvit_regroup_push {
+    int n_images, max_len, rows, n_prefix;
+    int n_windows, unit;
+    int cu_seqlens_at, after_at, src_rows_at, keep_at, windows_at, unit_rows_at, unit_cu_seqlens_at, out_windows_at, out_unit_rows_at;
 };
 
 /* mean.comp: a group takes MEAN_COLUMNS fours of columns of one image. */

@@ -65,11 +65,32 @@ bool near_anchor(uint first, uint n, uint i)
     return (i == 0 && any_anchor(first, first + line)) || (i == n - 1 && any_anchor(first + n - line, first + n));
 }
 
+// Rows that share the mean of their scores: the place of the first, and how many there are.
+uint unit_begin(uint place)
+{
+    return place - place % uint(push.unit);
+}
+
+uint unit_len(rvit_sequence image, uint begin)
+{
+    return min(uint(push.unit), image.len - begin);
+}
+
+float share_of_unit(float sum)
+{
+    precise const float mean = sum * push.inverse_unit;
+    return push.unit == 1 ? sum : mean;
+}
+
 // The score of a row at this place of an image: with 2 more, it ranks before all that are not near an anchor.
 float cls_score(rvit_sequence image, uint place)
 {
     const uint prefix = prefix_end(image);
-    precise float score = cls_attention(image.begin + place);
+    const uint unit = unit_begin(place);
+    precise float score = cls_attention(image.begin + unit);
+    for (uint other = 1; other < unit_len(image, unit); other++)
+        score = score + cls_attention(image.begin + unit + other);
+    score = share_of_unit(score);
     if ((FLAGS & RVIT_SELECT_HAS_ANCHORS) != 0 && place >= prefix &&
         near_anchor(image.begin + prefix, image.len - prefix, place - prefix))
         score = score + 2.0;
@@ -129,6 +150,29 @@ uint score_of_parts(uint row, uint first)
     return floatBitsToUint(score);
 }
 
+// The squared norms of units: a team takes a unit, row by row. All threads must call it.
+void score_units(rvit_sequence image)
+{
+    const uint index = gl_LocalInvocationIndex;
+    const uint unit = uint(push.unit);
+    for (uint first = 0; first < image.len; first += THREADS / SCORE_TEAM * unit) {
+        const uint begin = first + index / SCORE_TEAM * unit;
+        precise float sum = 0.0;
+        for (uint row = 0; row < unit; row++) {
+            const bool live = begin + row < image.len;
+            team_sums[index] = live ? row_part(image.begin + begin + row, index % SCORE_TEAM) : vec4(0.0);
+            barrier();
+            if (live && index % SCORE_TEAM == 0) {
+                precise const float score = uintBitsToFloat(score_of_parts(image.begin + begin + row, index));
+                sum = row == 0 ? score : sum + score;
+            }
+            barrier();
+        }
+        for (uint place = begin; index % SCORE_TEAM == 0 && place < min(begin + unit, image.len); place++)
+            scores[uint(push.input_at) + image.begin + place] = floatBitsToUint(share_of_unit(sum));
+    }
+}
+
 // All threads must call it.
 void score_image(rvit_sequence image)
 {
@@ -138,6 +182,10 @@ void score_image(rvit_sequence image)
             scores[uint(push.input_at) + image.begin + place] =
                 SCORE == RVIT_SELECT_POSITION ? position_scores[uint(push.table_at) + place]
                                               : floatBitsToUint(cls_score(image, place));
+        return;
+    }
+    if (SCORE == RVIT_SELECT_L2 && push.unit > 1) {
+        score_units(image);
         return;
     }
     const uint lane = index % SCORE_TEAM;

@@ -174,7 +174,15 @@ static const struct {
                        .threshold = -1,
                        .mass = -1,
                        .n_blocks = 1,
-                       .blocks = {-2}}};
+                       .blocks = {-2}},
+                      {.name = "pixelprune",
+                       .type = RVIT_PRUNE_PIXELPRUNE,
+                       .parameters = RVIT_PRUNE_TAU,
+                       .keep = -1,
+                       .threshold = -1,
+                       .mass = -1,
+                       .n_blocks = 1,
+                       .blocks = {0}}};
 
 static void policies(void **state)
 {
@@ -192,7 +200,8 @@ static void policies(void **state)
                 continue;
             found++;
             assert_int_equal(info.type, known_policies[i].type);
-            assert_int_equal(info.parameters, known_policies[i].parameters | (i > 0 ? RVIT_PRUNE_BLOCKS : 0));
+            assert_int_equal(info.parameters,
+                             known_policies[i].parameters | (i > 0 && info.type != RVIT_PRUNE_PIXELPRUNE ? RVIT_PRUNE_BLOCKS : 0));
             assert_true(info.default_keep == known_policies[i].keep || (info.default_keep < 0 && known_policies[i].keep < 0));
             assert_true(info.default_threshold == known_policies[i].threshold ||
                         (info.default_threshold < 0 && known_policies[i].threshold < 0));
@@ -201,6 +210,7 @@ static void policies(void **state)
             assert_int_equal(info.default_merges, known_policies[i].merges);
             assert_int_equal(info.n_default_blocks, known_policies[i].n_blocks);
             assert_true(info.default_alpha == (info.type == RVIT_PRUNE_HIPRUNE ? 0.1 : -1));
+            assert_true(info.default_tau == (info.type == RVIT_PRUNE_PIXELPRUNE ? 0 : -1));
             assert_true(info.default_object_part == (info.type == RVIT_PRUNE_HIPRUNE ? 0.375 : -1));
             for (int j = 0; j < (known_policies[i].n_blocks < 0 ? 1 : known_policies[i].n_blocks); j++)
                 assert_int_equal(info.default_blocks[j], known_policies[i].blocks[j]);

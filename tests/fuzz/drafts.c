@@ -189,6 +189,8 @@ static void draft_select(rvit_op *op, choices *c)
     a->fuse_dim = dim(c);
     a->error_stays = choose_int(c, 0, 1);
     a->anchor_columns = a->k_min + 1;
+    if (a->n_prefix == 0 && a->mode <= RVIT_SELECT_THRESHOLD && (a->score == RVIT_SCORE_L2 || a->score == RVIT_SCORE_CLS_ATTENTION))
+        a->unit = a->k_min;
 }
 
 static void draft_mean(rvit_op *op, choices *c)
@@ -297,6 +299,39 @@ static void draft_grid_layout(rvit_op *op, choices *c)
     a->merge = choose_int(c, 0, 2);
     a->rows = choose_int(c, 0, 60);
     a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
+    a->patch_merge = choose_int(c, 0, 1);
+    a->window = choose(c, 2) ? 0 : choose_int(c, 0, 5);
+    a->max_windows = choose_int(c, 0, 40);
+    if (choose(c, 2)) /* which go together with units and windows alone */
+        a->n_prefix = 0;
+}
+
+static void draft_pixelprune(rvit_op *op, choices *c)
+{
+    rvit_pixelprune_args *a = &op->pixelprune;
+    a->n_images = choose_int(c, 0, 6);
+    a->n_prefix = choose_int(c, 0, 3);
+    a->max_len = choose_int(c, 0, 40);
+    a->merge = choose_int(c, 0, 2);
+    a->rows = choose_int(c, 0, 60);
+    a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
+    a->channels = choose_int(c, 0, 4);
+    a->columns = 12 * choose_int(c, 1, 5);
+    a->interleaved = choose_int(c, 0, 1);
+    a->patch_merge = choose_int(c, 0, 1);
+    a->stride = stride(c, a->columns);
+    for (int32_t i = 0; i < 4; i++)
+        a->limits[i] = i >= a->channels || choose(c, 2) ? 0 : choose_float(c);
+}
+
+static void draft_regroup(rvit_op *op, choices *c)
+{
+    rvit_regroup_args *a = &op->regroup;
+    a->n_images = choose_int(c, 0, 6);
+    a->n_windows = choose_int(c, 0, 12);
+    a->max_len = choose_int(c, 0, 40);
+    a->unit = choose_int(c, 1, 5);
+    a->rows = choose_int(c, 0, 60);
 }
 
 static void draft_embed(rvit_op *op, choices *c)
@@ -358,6 +393,8 @@ static void (*const drafts[RVIT_OP_COUNT])(rvit_op *, choices *) = {
     [RVIT_OP_POOL] = draft_pool,
     [RVIT_OP_PROBE] = draft_probe,
     [RVIT_OP_GRID_LAYOUT] = draft_grid_layout,
+    [RVIT_OP_PIXELPRUNE] = draft_pixelprune,
+    [RVIT_OP_REGROUP] = draft_regroup,
     [RVIT_OP_EMBED] = draft_embed,
     [RVIT_OP_GRID_ROPE] = draft_grid_rope,
 };

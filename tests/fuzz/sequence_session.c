@@ -55,10 +55,10 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->max_images = (1 << 20) + 1;
         return 1;
     case 253:
-        desc->outputs = 128;
+        desc->outputs = 512;
         return 1;
     case 252:
-        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_HIPRUNE + 1);
+        desc->prune.type = (rvit_prune_type)(RVIT_PRUNE_PIXELPRUNE + 1);
         return 1;
     case 251:
         desc->prune.keep = 1.5;
@@ -78,7 +78,7 @@ static int spoil(world *w, uint8_t how, session_slot *s, rvit_model **model)
         desc->struct_size = 0;
         return 1;
     case 246:
-        desc->prune.reserved[5] = 1;
+        desc->prune.reserved[sizeof desc->prune.reserved / sizeof *desc->prune.reserved - 1] = 1;
         return 1;
     case 245:
         for (int i = 0; i < N_STREAMS; i++)

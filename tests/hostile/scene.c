@@ -75,6 +75,13 @@ static void stretch(rvit_op *op)
     case RVIT_OP_GRID_LAYOUT:
         n_images = &op->grid_layout.n_images, max_len = &op->grid_layout.max_len, rows = &op->grid_layout.rows;
         break;
+    case RVIT_OP_PIXELPRUNE:
+        n_images = &op->pixelprune.n_images, max_len = &op->pixelprune.max_len, rows = &op->pixelprune.rows;
+        more = &op->pixelprune.patch_rows;
+        break;
+    case RVIT_OP_REGROUP:
+        n_images = &op->regroup.n_images, max_len = &op->regroup.max_len, rows = &op->regroup.rows;
+        break;
     case RVIT_OP_EMBED:
         rows = &op->embed.rows.capacity, more = &op->embed.patch_rows;
         break;
@@ -101,8 +108,18 @@ static scene_content content_of(const rvit_access *access)
     static const struct {
         const char *name;
         scene_content content;
-    } known[] = {{"cu_seqlens", LENGTHS}, {"src_rows", ROW_NUMBERS},  {"next_rows", LINKS}, {"counts", COUNTS}, {"keep_in", MASK},
-                 {"keep", MASK},          {"positions", ROW_NUMBERS}, {"grids", GRIDS},     {"cells", CELLS}};
+    } known[] = {{"cu_seqlens", LENGTHS},
+                 {"src_rows", ROW_NUMBERS},
+                 {"next_rows", LINKS},
+                 {"counts", COUNTS},
+                 {"keep_in", MASK},
+                 {"keep", MASK},
+                 {"positions", ROW_NUMBERS},
+                 {"grids", GRIDS},
+                 {"cells", CELLS},
+                 {"out_cu_seqlens", LENGTHS},
+                 {"window_cu_seqlens", LENGTHS},
+                 {"unit_rows", ROW_NUMBERS}};
     if (access->live)
         return LIVE;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -147,6 +164,10 @@ static int64_t rows_of(const rvit_op *op)
         return op->unpack.destination_rows.capacity;
     case RVIT_OP_GRID_LAYOUT:
         return op->grid_layout.rows;
+    case RVIT_OP_PIXELPRUNE:
+        return op->pixelprune.rows;
+    case RVIT_OP_REGROUP:
+        return op->regroup.rows;
     case RVIT_OP_EMBED:
         return op->embed.patch_rows;
     case RVIT_OP_GRID_ROPE:
@@ -205,6 +226,10 @@ static int32_t max_len_of(const rvit_op *op)
         return op->pool.max_len;
     case RVIT_OP_PROBE:
         return op->probe.max_len;
+    case RVIT_OP_PIXELPRUNE:
+        return op->pixelprune.max_len;
+    case RVIT_OP_REGROUP:
+        return op->regroup.max_len;
     default:
         return (int32_t)rows_of(op);
     }
@@ -509,12 +534,15 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_SELECT,
                                          RVIT_OP_SELECT,
                                          RVIT_OP_SELECT,
+                                         RVIT_OP_RECEIVED,
                                          RVIT_OP_MATCH,
                                          RVIT_OP_MATCH,
                                          RVIT_OP_MEAN,
                                          RVIT_OP_MERGE,
                                          RVIT_OP_PACK,
                                          RVIT_OP_UNPACK,
+                                         RVIT_OP_POSITIONS,
+                                         RVIT_OP_ROPE,
                                          RVIT_OP_HEAD,
                                          RVIT_OP_POOL,
                                          RVIT_OP_PROBE,
@@ -522,6 +550,8 @@ void scene_make(scene *s, int number, uint64_t seed)
                                          RVIT_OP_LINEAR,
                                          RVIT_OP_PATCHIFY,
                                          RVIT_OP_GRID_LAYOUT,
+                                         RVIT_OP_PIXELPRUNE,
+                                         RVIT_OP_REGROUP,
                                          RVIT_OP_EMBED,
                                          RVIT_OP_GRID_ROPE,
                                          RVIT_OP_ATTENTION_BACKWARD,

@@ -58,9 +58,9 @@ static void patch_order(const char *name, int32_t rank, const int64_t *shape, fl
             values[i] = row[i / shape[1] * shape[1] + i % shape[1] % info.channels * area + i % shape[1] / info.channels];
         n_changed++;
     }
-    if (rank != 4 || strstr(name, "pos_embed") != NULL)
+    if ((rank != 4 && rank != 5) || strstr(name, "pos_embed") != NULL)
         return;
-    const int64_t pixels = shape[2] * shape[3], row = shape[1] * pixels;
+    const int64_t pixels = elements(rank, shape) / shape[0] / shape[1], row = shape[1] * pixels;
     const float *old = copy_of(values, shape[0] * row);
     for (int64_t d = 0; d < shape[0]; d++)
         for (int64_t c = 0; c < shape[1]; c++)

@@ -28,22 +28,16 @@ static void close_subject(subject *s)
     json_decref(s->dump);
 }
 
-static rvit_prune_desc prune_of(const json_t *prune)
+/* What is left of each image after the last stage. */
+static void expect_left(const json_t *left, const rvit_session *session)
 {
-    rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
-    const json_t *blocks = json_object_get(prune, "blocks");
-    expect_ok(rvit_prune_from_name(dump_text(prune, "policy"), &desc.type));
-    desc.n_blocks = (int32_t)json_array_size(blocks);
-    for (int32_t i = 0; i < desc.n_blocks; i++)
-        desc.blocks[i] = (int32_t)json_integer_value(json_array_get(blocks, (size_t)i));
-    if (json_object_get(prune, "keep") != NULL)
-        desc.keep = json_number_value(json_object_get(prune, "keep"));
-    if (json_object_get(prune, "merges") != NULL)
-        desc.merges = (int32_t)dump_integer(prune, "merges");
-    return desc;
+    const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+    size_t i;
+    json_t *n;
+    json_array_foreach((json_t *)left, i, n) assert_int_equal(cu[i + 1] - cu[i], json_integer_value(n));
 }
 
-/* l2, received attention and ToMe, ragged from the first layer on, against the same in float64. */
+/* l2, received attention, ToMe and PixelPrune, ragged from the first layer on, against the same in float64. */
 static void pruned(void **state)
 {
     (void)state;
@@ -54,10 +48,13 @@ static void pruned(void **state)
     json_array_foreach(json_object_get(s.dump, "pruned"), index, prune)
     {
         rvit_session_desc desc = dump_session_desc(s.dump, &s.info);
-        desc.prune = prune_of(prune);
+        desc.prune = dump_prune(prune);
         rvit_session *session = NULL;
         expect_ok(rvit_session_create(s.model, &desc, &session));
-        dump_run_all(s.dump, &s.info, session);
+        float *patches = dump_patches(s.dump, &s.info);
+        dump_repeat(prune, s.dump, &s.info, patches);
+        dump_run_patches(s.dump, &s.info, session, patches);
+        expect_left(json_object_get(prune, "left"), session);
         const double most = 1e-5 * dump_largest(s.dump);
         const double difference = dump_difference(json_object_get(prune, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL);
         const double unpruned = dump_difference(json_object_get(s.dump, "outputs"), rvit_session_logits(session), s.info.n_classes, NULL);
@@ -66,7 +63,7 @@ static void pruned(void **state)
         rvit_session_destroy(session);
         n++;
     }
-    assert_int_equal(n, 3);
+    assert_int_equal(n, 5);
     close_subject(&s);
 }
 
@@ -135,7 +132,7 @@ static rvit_session *session_of(const subject *s, rvit_prune_type type, int32_t 
     rvit_session_desc desc = dump_session_desc(s->dump, &s->info);
     desc.outputs = RVIT_OUTPUT_FEATURES;
     desc.prune.type = type;
-    if (type != RVIT_PRUNE_NONE) {
+    if (type != RVIT_PRUNE_NONE && type != RVIT_PRUNE_PIXELPRUNE) {
         desc.prune.n_blocks = 1;
         desc.prune.blocks[0] = type == RVIT_PRUNE_MAP_PROBE ? 1 : 0;
     }
@@ -434,18 +431,22 @@ static void refused_sessions(void **state)
 }
 
 /* Patches from wherever a run may have them: the same bits. */
-static void places(void **state)
+static void places_of(rvit_prune_type type)
 {
-    (void)state;
     subject s = open_subject("native_timm_distilled.json");
-    const rvit_session_desc plain = dump_session_desc(s.dump, &s.info);
+    rvit_session_desc plain = dump_session_desc(s.dump, &s.info);
+    json_t *tiles = json_pack("{s:[i, i], s:f}", "tile", 2, 2, "step", 0.0);
+    plain.prune.type = type;
     const int64_t row = (int64_t)s.info.channels * s.info.patch_size * s.info.patch_size * 4,
                   logits_size = plain.max_images * s.info.n_classes * 4;
     const int32_t *grids = dump_grids(s.dump);
     float *logits[4];
     rvit_buffer *patches = NULL, *out = NULL;
     rvit_stream *stream = NULL;
-    const gridded b = grids_of(&s, plain.max_images, grids, dump_patches(s.dump, &s.info));
+    float *values = dump_patches(s.dump, &s.info);
+    dump_repeat(tiles, s.dump, &s.info, values);
+    json_decref(tiles);
+    const gridded b = grids_of(&s, plain.max_images, grids, values);
     expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
     expect_ok(rvit_buffer_create(H.device[DEVICE], plain.max_tokens * row, RVIT_BUFFER_DEVICE, &patches));
     expect_ok(rvit_buffer_create(H.device[DEVICE], logits_size, RVIT_BUFFER_DEVICE, &out));
@@ -476,6 +477,8 @@ static void places(void **state)
             expect_ok(rvit_stream_read(stream, args.device_logits, logits[way], logits_size));
         expect_ok(rvit_stream_synchronize(stream));
         assert_memory_equal(logits[way], logits[0], (size_t)logits_size);
+        if (type != RVIT_PRUNE_NONE)
+            assert_true(rvit_session_cu_seqlens(session, 0)[b.n_images] < plain.max_tokens / 2);
         if (way == 2 || way == 3) {
             args.patches = b.patches;
             expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT,
@@ -490,12 +493,20 @@ static void places(void **state)
     close_subject(&s);
 }
 
+static void places(void **state)
+{
+    (void)state;
+    places_of(RVIT_PRUNE_NONE);
+    places_of(RVIT_PRUNE_PIXELPRUNE);
+}
+
 /* Many small images beside a large one fill every stage; runs allocate nothing. */
 static void small_images(void **state)
 {
     (void)state;
     enum { SMALL = 15 };
-    static const rvit_prune_type policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM};
+    static const rvit_prune_type policies[] = {RVIT_PRUNE_NONE, RVIT_PRUNE_L2,     RVIT_PRUNE_RECEIVED,
+                                               RVIT_PRUNE_TOME, RVIT_PRUNE_RANDOM, RVIT_PRUNE_PIXELPRUNE};
     for (int d = 0; d < N_DUMPS; d += 2)
         for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
             subject s = open_subject(dumps[d]);
@@ -506,7 +517,7 @@ static void small_images(void **state)
             desc.native = 1;
             desc.outputs = RVIT_OUTPUT_FEATURES;
             desc.prune.type = policies[p];
-            desc.prune.n_blocks = policies[p] != RVIT_PRUNE_NONE;
+            desc.prune.n_blocks = policies[p] != RVIT_PRUNE_NONE && policies[p] != RVIT_PRUNE_PIXELPRUNE;
             desc.max_images = SMALL + 1;
             desc.max_len = s.info.n_prefix + 36;
             desc.max_tokens = desc.max_len;

@@ -46,10 +46,10 @@ static void write_all(FILE *file, const void *bytes, size_t size)
 
 static void change(const json_t *tensor, float *values)
 {
-    int64_t shape[4] = {0};
+    int64_t shape[5] = {0};
     const json_t *extents = json_array_get(tensor, 1);
     const int32_t rank = (int32_t)json_array_size(extents);
-    assert_true(rank <= 4);
+    assert_true(rank <= 5);
     for (int32_t i = 0; i < rank; i++)
         shape[i] = json_integer_value(json_array_get(extents, (size_t)i));
     dump_change(json_string_value(json_array_get(tensor, 0)), rank, shape, values);
@@ -142,7 +142,7 @@ int32_t *dump_grids(const json_t *dump)
 float *dump_patches(const json_t *dump, const rvit_model_info *info)
 {
     const int32_t *grids = dump_grids(dump), n_images = (int32_t)dump_integer(dump, "n_images");
-    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size;
+    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size * (info->merge > 0 ? info->patch_frames : 1);
     int64_t n = 0;
     for (int32_t i = 0; i < n_images; i++)
         n += grids[2 * i] * grids[2 * i + 1] * width;
@@ -153,12 +153,20 @@ float *dump_patches(const json_t *dump, const rvit_model_info *info)
     return patches;
 }
 
+const uint8_t *dump_picture(int32_t i, int64_t n)
+{
+    uint8_t *bytes = scratch((size_t)n);
+    for (int64_t j = 0; j < n; j++)
+        bytes[j] = (uint8_t)((noise((uint64_t)IMAGE_STREAM + 1000 + (uint64_t)i, (uint64_t)j) + 1) * 128);
+    return bytes;
+}
+
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     const int32_t *grids = dump_grids(dump);
     desc.max_images = (int32_t)dump_integer(dump, "n_images");
-    desc.outputs = dump_integer(dump, "features") ? RVIT_OUTPUT_FEATURES : 0;
+    desc.outputs = dump_integer(dump, "features") ? RVIT_OUTPUT_FEATURES : info->merge > 0 ? RVIT_OUTPUT_MERGED : 0;
     desc.native = grids != NULL;
     for (int32_t i = 0; grids != NULL && i < desc.max_images; i++) {
         const int32_t len = info->n_prefix + grids[2 * i] * grids[2 * i + 1];
@@ -168,13 +176,58 @@ rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *i
     return desc;
 }
 
+rvit_prune_desc dump_prune(const json_t *prune)
+{
+    rvit_prune_desc desc = RVIT_PRUNE_DESC_INIT;
+    const json_t *blocks = json_object_get(prune, "blocks");
+    expect_ok(rvit_prune_from_name(dump_text(prune, "policy"), &desc.type));
+    desc.n_blocks = (int32_t)json_array_size(blocks);
+    for (int32_t i = 0; i < desc.n_blocks; i++)
+        desc.blocks[i] = (int32_t)json_integer_value(json_array_get(blocks, (size_t)i));
+    if (json_object_get(prune, "keep") != NULL)
+        desc.keep = json_number_value(json_object_get(prune, "keep"));
+    if (json_object_get(prune, "merges") != NULL)
+        desc.merges = (int32_t)dump_integer(prune, "merges");
+    if (json_object_get(prune, "tau") != NULL)
+        desc.tau = json_number_value(json_object_get(prune, "tau"));
+    return desc;
+}
+
+/* As repeating() in tools/reference_pruned.py; of towers that merge squares of patches, squares in the place of patches. */
+void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches)
+{
+    const json_t *tile = json_object_get(prune, "tile");
+    if (tile == NULL)
+        return;
+    const int32_t *grids = dump_grids(dump), n_images = (int32_t)dump_integer(dump, "n_images");
+    const int32_t high = (int32_t)json_integer_value(json_array_get(tile, 0)), wide = (int32_t)json_integer_value(json_array_get(tile, 1));
+    const int32_t edge = info->merge > 0 ? info->merge : 1, frames = info->patch_frames > 0 ? info->patch_frames : 1;
+    const int64_t width = (int64_t)info->channels * info->patch_size * info->patch_size * frames * edge * edge;
+    const float step = (float)json_number_value(json_object_get(prune, "step"));
+    float *image = patches;
+    for (int32_t i = 0; i < n_images; i++) {
+        const int32_t columns = grids[2 * i + 1] / edge, n = grids[2 * i] / edge * columns;
+        for (int32_t p = n - 1; p >= 0; p--) { /* the first of a tile last: the others are made from it */
+            const int32_t y = p / columns, x = p % columns, source = (y - y % high) * columns + x - x % wide;
+            for (int64_t j = 0; j < width; j++)
+                image[p * width + j] = image[source * width + j] + step * (float)((y + x) % 3);
+        }
+        image += n * width;
+    }
+}
+
 void dump_run_all(const json_t *dump, const rvit_model_info *info, rvit_session *session)
+{
+    dump_run_patches(dump, info, session, dump_grids(dump) == NULL ? NULL : dump_patches(dump, info));
+}
+
+void dump_run_patches(const json_t *dump, const rvit_model_info *info, rvit_session *session, const float *patches)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     args.n_images = (int32_t)dump_integer(dump, "n_images");
     args.grids = dump_grids(dump);
     if (args.grids != NULL)
-        args.patches = dump_patches(dump, info);
+        args.patches = patches;
     else
         dump_images(info, args.n_images, rvit_session_input(session));
     expect_ok(rvit_session_run(session, &args, NULL));
@@ -208,11 +261,14 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
     rvit_session *session = NULL;
     expect_ok(rvit_session_create(model, &desc, &session));
     dump_run_all(dump, &info, session);
-    const int32_t width = with_features ? info.dim : info.n_classes;
-    const float *got = with_features ? rvit_session_features(session) : rvit_session_logits(session);
+    const int32_t width = with_features ? info.dim : info.merge > 0 ? info.merged_dim : info.n_classes;
+    const float *got = with_features    ? rvit_session_features(session)
+                       : info.merge > 0 ? rvit_session_merged(session)
+                                        : rvit_session_logits(session);
     assert_non_null(got);
-    assert_true(width > 0 && with_features == (info.n_classes == 0));
-    assert_int_equal(json_array_size(json_object_get(dump, "outputs")), desc.max_images);
+    assert_true(width > 0 && (with_features || info.merge > 0) == (info.n_classes == 0));
+    assert_int_equal(json_array_size(json_object_get(dump, "outputs")),
+                     info.merge > 0 ? rvit_session_cu_seqlens(session, -1)[desc.max_images] / (info.merge * info.merge) : desc.max_images);
     const double largest =
         dump_difference(json_object_get(dump, "outputs"), got, width, with_features ? rvit_session_cu_seqlens(session, -1) : NULL);
     rvit_session_destroy(session);
@@ -261,7 +317,13 @@ rvit_checkpoint *dump_open(const json_t *dump, const rvit_checkpoint_desc *given
     if (desc.resample == RVIT_RESAMPLE_DEFAULT)
         desc.resample = (rvit_resample)dump_integer(dump, "resample");
     rvit_checkpoint *checkpoint = NULL;
+    const json_t *preprocessor = json_object_get(dump, "preprocessor");
+    const char *beside = temporary_path("preprocessor_config.json");
+    if (preprocessor != NULL)
+        assert_int_equal(json_dump_file(preprocessor, beside, 0), 0);
     expect_ok(rvit_checkpoint_open(dump_checkpoint(dump), &desc, &checkpoint));
+    if (preprocessor != NULL)
+        (void)remove(beside);
     return checkpoint;
 }
 

@@ -28,9 +28,16 @@ void dump_images(const rvit_model_info *info, int32_t n_images, float *images);
  */
 int32_t *dump_grids(const json_t *dump);
 float *dump_patches(const json_t *dump, const rvit_model_info *info);
+/* Bytes of picture i, in scratch memory. */
+const uint8_t *dump_picture(int32_t i, int64_t n);
 /* A session for the images of a dump; of native resolution exactly large enough. */
 rvit_session_desc dump_session_desc(const json_t *dump, const rvit_model_info *info);
-/* Runs all images of a dump. */
+/* What the dump says of a policy. */
+rvit_prune_desc dump_prune(const json_t *prune);
+/* Makes pictures of equal blocks of patches, where a prune asks for such. */
+void dump_repeat(const json_t *prune, const json_t *dump, const rvit_model_info *info, float *patches);
+/* Runs all images of a dump; or, of native resolution, other patches of the same grids. */
+void dump_run_patches(const json_t *dump, const rvit_model_info *info, rvit_session *session, const float *patches);
 void dump_run_all(const json_t *dump, const rvit_model_info *info, rvit_session *session);
 /* The largest difference of the rows from those in `wanted`, an array for each image; of image n from[n], or n, is the row. NaN passes. */
 double dump_difference(const json_t *wanted, const float *rows, int32_t width, const int32_t *from);
@@ -39,6 +46,7 @@ double dump_run(const json_t *dump, const rvit_checkpoint *checkpoint, rvit_dtyp
 /* The largest absolute value of the dump's outputs. */
 double dump_largest(const json_t *dump);
 
-extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_native_suite;
+extern const suite dump_heads_suite, dump_pooled_suite, dump_mutants_suite, dump_sessions_suite, dump_native_suite, dump_pixels_suite,
+    dump_qwen_suite, dump_qwen_batches_suite, dump_qwen_files_suite, dump_qwen_pruned_suite;
 
 #endif

@@ -337,7 +337,7 @@ static void bad_buffers(void **state)
     desc.logits = (rvit_view){small, 1008};
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "logits");
     desc.logits = (rvit_view){NULL, 0};
-    desc.outputs = 128;
+    desc.outputs = 512;
     expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs");
     assert_null(session);
     rvit_buffer_destroy(small);

@@ -1,6 +1,9 @@
 /* Sessions that take pictures of any size: the bits of sessions that are given what the pictures become. */
 #include <math.h>
 
+#include <raggedvit/cuda.h>
+#include <raggedvit/vulkan.h>
+
 #include "model.h"
 
 enum { N_IMAGES = 4, SIDE = 32, PATCH = 8, CLASSES = 6, RUNS = 12, ROOM = 90000 };
@@ -93,6 +96,12 @@ static rvit_stats stats_of(const rvit_session *session)
     return stats;
 }
 
+/* Of a run: on CUDA pictures are sent before. */
+static int64_t dispatches(void)
+{
+    return H.info.backend == RVIT_BACKEND_CUDA ? 2 : 1;
+}
+
 /* Runs of other numbers and sizes, all replays of one recording: one dispatch, no allocation, one wait. */
 static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rvit_processor processor, int fixed_batch)
 {
@@ -118,7 +127,7 @@ static void run_policy(const toy *m, rvit_model *model, rvit_prune_type type, rv
         const rvit_stats after = stats_of(session);
         assert_int_equal(after.host_allocations, before.host_allocations);
         assert_int_equal(after.device_allocations, before.device_allocations);
-        assert_int_equal(after.submits, before.submits + 1);
+        assert_int_equal(after.submits, before.submits + dispatches());
         assert_int_equal(after.synchronizations, before.synchronizations + 1);
         const float *wanted = run_session(plain, m, planes_of(pictures, args.n_images, &recipe), args.n_images, NULL);
         assert_memory_equal(got, wanted, (size_t)args.n_images * CLASSES * sizeof *got);
@@ -264,7 +273,7 @@ static void native_pictures(void **state)
             const rvit_stats after = stats_of(session);
             assert_int_equal(after.host_allocations, before.host_allocations);
             assert_int_equal(after.device_allocations, before.device_allocations);
-            assert_int_equal(after.submits, before.submits + 1);
+            assert_int_equal(after.submits, before.submits + dispatches());
             assert_int_equal(rvit_session_cu_seqlens(session, -1)[args.n_images], tokens);
             const int32_t n = args.n_images;
             if (!pruned) { /* a norm that differs in its last bits may keep another token */
@@ -285,6 +294,195 @@ static void native_pictures(void **state)
             }
         }
     }
+}
+
+enum { PIXELS = 40000 };
+
+/* Moves the bytes of a picture to where the device finds them: in the session's memory or in pixels, with gaps between lines if it has one
+   plane. Returns where the next may lie. */
+static int64_t move_picture(rvit_image *picture, uint8_t *memory, int64_t at, rvit_buffer *pixels)
+{
+    static const int32_t sizes[] = {[RVIT_IMAGE_RGB8] = 3, [RVIT_IMAGE_BGR8] = 3, [RVIT_IMAGE_RGBA8] = 4, [RVIT_IMAGE_GRAY8] = 1};
+    const int nv12 = picture->format == RVIT_IMAGE_NV12;
+    const int64_t line = nv12 ? (picture->width + 1) / 2 * 2 : (int64_t)picture->width * sizes[picture->format];
+    const int64_t n_lines = picture->height + (nv12 ? (picture->height + 1) / 2 : 0), stride = line + (nv12 ? 0 : random_below(9));
+    for (int64_t y = 0; y < n_lines; y++)
+        memcpy(memory + at + y * stride, (const uint8_t *)picture->data + y * line, (size_t)line);
+    picture->stride = stride;
+    picture->data = pixels == NULL ? memory + at : NULL;
+    if (pixels != NULL)
+        picture->view = (rvit_view){pixels, 16 + at};
+    return (at + (n_lines - 1) * stride + line + 3) / 4 * 4;
+}
+
+/* The memory of a buffer, as a caller's that is wrapped: a pointer of CUDA's, a VkBuffer, host memory on the CPU. */
+static rvit_buffer *wrapped(rvit_buffer *own, int64_t size)
+{
+    rvit_buffer *out = NULL;
+    rvit_vulkan_buffer_desc desc = RVIT_VULKAN_BUFFER_DESC_INIT;
+    uint64_t address = 0;
+    switch (H.info.backend) {
+    case RVIT_BACKEND_CUDA:
+        expect_ok(rvit_cuda_buffer_address(own, &address));
+        expect_ok(rvit_cuda_buffer_wrap(H.device[DEVICE], address, size, &out));
+        break;
+    case RVIT_BACKEND_VULKAN:
+        expect_ok(rvit_vulkan_buffer_handle(own, &desc.buffer, &desc.offset));
+        desc.buffer_size = desc.offset + (size + 15) / 16 * 16;
+        desc.size = size;
+        desc.usage = 0x20; /* VK_BUFFER_USAGE_STORAGE_BUFFER_BIT */
+        expect_ok(rvit_vulkan_buffer_wrap(H.device[DEVICE], &desc, &out));
+        break;
+    default:
+        expect_ok(rvit_buffer_wrap(H.device[DEVICE], rvit_buffer_host(own), size, &out));
+    }
+    return out;
+}
+
+/* Pictures where the session has its own, on the device, and elsewhere, in one batch: the bits of all of them elsewhere. */
+static void run_places(const toy *m, rvit_model *model, int native)
+{
+    const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
+    rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_buffer *own;
+    (void)m;
+    expect_ok(rvit_buffer_create(H.device[DEVICE], 16 + PIXELS, RVIT_BUFFER_UPLOAD, &own));
+    uint8_t *device = (uint8_t *)rvit_buffer_host(own) + 16;
+    rvit_buffer *pixels = wrapped(own, 16 + PIXELS);
+    desc.native = native;
+    desc.max_picture_bytes = ROOM;
+    desc.recipe = &recipe;
+    rvit_session *plain = open_session(model, &desc);
+    desc.pixels = (rvit_view){pixels, 16};
+    desc.pixels_size = PIXELS;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(model, &desc, &session));
+    int64_t room;
+    uint8_t *memory = rvit_session_picture_memory(session, &room), *before = scratch(ROOM);
+    assert_true(memory != NULL && (uintptr_t)memory % 64 == 0 && room > ROOM - 8192 && room < ROOM);
+    for (int run = 0; run < (H.is_slow ? 4 : RUNS); run++) {
+        rvit_image pictures[N_IMAGES], moved[N_IMAGES];
+        float got[N_IMAGES * CLASSES], wanted[N_IMAGES * CLASSES];
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        int64_t begin = 4 * random_below(50), end = 0, device_end = 4 * random_below(20);
+        args.n_images = random_below(N_IMAGES + 1);
+        for (int32_t i = 0; i < args.n_images; i++) {
+            pictures[i] = random_picture();
+            pictures[i].width = 1 + (pictures[i].width - 1) % 48; /* all of them fit */
+            if (native) {
+                pictures[i].target_width = PATCH * (1 + random_below(4));
+                pictures[i].target_height = PATCH * (1 + random_below(4));
+            }
+            moved[i] = pictures[i];
+            const int place = random_below(3);
+            if (place == 0)
+                begin = end = move_picture(&moved[i], memory, begin, NULL);
+            else if (place == 1 && device_end < PIXELS / 2)
+                device_end = move_picture(&moved[i], device, device_end, pixels);
+        }
+        memcpy(before, memory, (size_t)end);
+        args.pictures = pictures;
+        expect_ok(rvit_session_run(plain, &args, wanted));
+        args.pictures = moved;
+        const rvit_stats first = stats_of(session);
+        expect_ok(rvit_session_run(session, &args, got));
+        const rvit_stats last = stats_of(session);
+        assert_int_equal(last.host_allocations, first.host_allocations);
+        assert_int_equal(last.device_allocations, first.device_allocations);
+        assert_int_equal(last.submits, first.submits + dispatches());
+        assert_memory_equal(got, wanted, (size_t)args.n_images * CLASSES * sizeof *got);
+        assert_memory_equal(memory, before, (size_t)end);
+    }
+    rvit_session_destroy(session);
+    rvit_buffer_destroy(pixels);
+    rvit_buffer_destroy(own);
+}
+
+static void pictures_are_read_where_they_lie(void **state)
+{
+    (void)state;
+    random_seed(22);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    run_places(m, model, 0);
+    run_places(m, model, 1);
+}
+
+static void bad_places_are_refused(void **state)
+{
+    (void)state;
+    random_seed(23);
+    const toy *m = toy_new(&spec);
+    rvit_model *model = open_model(m, RVIT_F32);
+    const rvit_image_recipe recipe = recipe_of(RVIT_PROCESSOR_TIMM);
+    rvit_session_desc desc = session_desc(N_IMAGES, RVIT_PRUNE_NONE, -1, NULL, 0);
+    rvit_session *plain = open_session(model, &desc), *session = NULL;
+    rvit_buffer *pixels, *other;
+    int64_t room = 1;
+    assert_null(rvit_session_picture_memory(plain, &room));
+    assert_int_equal(room, 0);
+    assert_null(rvit_session_picture_memory(NULL, NULL));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], PIXELS, RVIT_BUFFER_DEVICE, &pixels));
+    expect_ok(rvit_buffer_create(H.device[DEVICE], PIXELS, RVIT_BUFFER_DEVICE, &other));
+    desc.pixels.buffer = pixels;
+    desc.pixels_size = PIXELS;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels is given, but max_picture_bytes");
+    desc.max_picture_bytes = ROOM;
+    desc.recipe = &recipe;
+    desc.pixels_size = PIXELS + 1;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels");
+    desc.pixels_size = 0;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels");
+    desc.pixels.offset = 8;
+    desc.pixels_size = 64;
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "offset 8");
+    desc.pixels = (rvit_view){NULL, 0};
+    expect_status(rvit_session_create(model, &desc, &session), RVIT_INVALID_ARGUMENT, "pixels is absent");
+    desc.pixels_size = 0;
+    session = open_session(model, &desc);
+
+    uint8_t *memory = rvit_session_picture_memory(session, &room);
+    memset(memory, 9, (size_t)room);
+    rvit_image pictures[2] = {random_picture(), RVIT_IMAGE_INIT};
+    rvit_image *one = &pictures[1];
+    one->width = one->height = 20;
+    const uint8_t *elsewhere = scratch(3 * 400);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    float got[2 * CLASSES], wanted[2 * CLASSES];
+    args.n_images = 2;
+    args.pictures = pictures;
+    const uint8_t *const places[] = {memory + 2, memory - 4, memory - 64, memory + room - 4 * 299, memory + room - 4};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        one->data = places[i];
+        expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is in the region");
+    }
+    one->data = memory + room / 4 * 4 - 1200; /* no room for weights behind it */
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image");
+    one->data = NULL;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data is NULL");
+    one->view.buffer = other;
+    expect_status(rvit_session_run(session, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is given, but");
+    desc.pixels.buffer = pixels;
+    desc.pixels_size = PIXELS;
+    rvit_session *with_pixels = NULL;
+    expect_ok(rvit_session_create(model, &desc, &with_pixels));
+    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is in another buffer");
+    one->view = (rvit_view){pixels, PIXELS - 1196};
+    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is at offset");
+    one->view.offset = 2;
+    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: view is at offset 2");
+    one->view.offset = 0;
+    one->data = elsewhere;
+    expect_status(rvit_session_run(with_pixels, &args, got), RVIT_INVALID_ARGUMENT, "image 1: data and view");
+    one->view.buffer = NULL;
+    memset((void *)(uintptr_t)elsewhere, 9, 1200);
+    expect_ok(rvit_session_run(with_pixels, &args, wanted));
+    one->data = memory;
+    expect_ok(rvit_session_run(session, &args, got));
+    assert_memory_equal(got, wanted, sizeof got);
+    rvit_session_destroy(with_pixels);
+    rvit_buffer_destroy(pixels);
+    rvit_buffer_destroy(other);
 }
 
 static void bad_native_pictures(void **state)
@@ -324,4 +522,5 @@ static void bad_native_pictures(void **state)
 }
 
 SUITE(pictures_suite, MODEL_TEST(pictures_equal_their_planes), MODEL_TEST(planar_pictures_run_beside_others),
-      MODEL_TEST(bad_pictures_are_refused), MODEL_TEST(native_pictures), MODEL_TEST(bad_native_pictures));
+      MODEL_TEST(bad_pictures_are_refused), MODEL_TEST(native_pictures), MODEL_TEST(bad_native_pictures),
+      MODEL_TEST(pictures_are_read_where_they_lie), MODEL_TEST(bad_places_are_refused));

@@ -8,7 +8,7 @@
 #define RVIT_OP(TYPE, name) extern const suite name##_suite;
 #include "core/ops.def"
 extern const suite attention_vectors_suite, score_suite, select_vectors_suite, sample_suite, fuse_suite, prune_vectors_suite,
-    predictor_vectors_suite, tome_vectors_suite, memory_suite, activation_vectors_suite, embed_vectors_suite;
+    predictor_vectors_suite, tome_vectors_suite, memory_suite, activation_vectors_suite, embed_vectors_suite, grid_windows_suite;
 
 /* An array with one int32, for a live count. */
 array *array_live(int32_t value);

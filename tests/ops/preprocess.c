@@ -79,7 +79,7 @@ typedef struct call {
     rvit_image_recipe recipe;
     rvit_images_args images;
     rvit_preprocess_args op;
-    int with_staging, with_layout, to_device; /* to_device: the pictures are put into pixels */
+    int with_staging, with_layout, to_device, in_place; /* to_device: the pictures are put into pixels; in_place: some into the region */
     array *source, *pixels, *staging, *out, *cu_seqlens, *grids;
 } call;
 
@@ -120,10 +120,20 @@ static void call_prepare(call *c, rvit_image *images)
     }
     int64_t size, written;
     expect_ok(rvit_images_write(a, NULL, 0, &size));
+    const int64_t copied = size, table = rvit_images_table_size(a->max_images);
+    if (c->in_place) /* the others are copied behind them */
+        size = 2 * size + table;
     c->source = array_input("source", size + 32);
     uint8_t *region = scratch((size_t)size + 16), *aligned = region + (16 - (uintptr_t)region % 16) % 16;
+    memset(aligned, 0xee, (size_t)size);
+    int64_t at = table;
+    for (int32_t i = 0; c->in_place && i < a->n_images; i += 2) {
+        const size_t bytes = (size_t)images[i].width * (size_t)images[i].height * (size_t)pixel_size(images[i].format);
+        images[i].data = memcpy(aligned + at, images[i].data, bytes);
+        at += ((int64_t)bytes + 3) / 4 * 4;
+    }
     expect_ok(rvit_images_write(a, aligned, size, &written));
-    assert_int_equal(written, size);
+    assert_true(c->in_place ? written > at && written <= size : written == copied);
     memcpy(c->source->host, aligned, (size_t)size);
     rvit_preprocess_args *o = &c->op;
     o->n_images = a->max_images;
@@ -251,7 +261,7 @@ static void mixed_call(call *c, int32_t n_images, int32_t capacity, rvit_dtype d
 }
 
 /* A batch gives each picture the rows that it has alone, whatever lies around it; what lies past the live rows stays. */
-static void run_mixed(rvit_dtype dtype, int32_t n_images, int32_t capacity, int32_t n_prefix, int32_t gap, int to_device)
+static void run_mixed(rvit_dtype dtype, int32_t n_images, int32_t capacity, int32_t n_prefix, int32_t gap, int to_device, int in_place)
 {
     rvit_image images[N_MIXED];
     call c, single;
@@ -259,6 +269,7 @@ static void run_mixed(rvit_dtype dtype, int32_t n_images, int32_t capacity, int3
     mixed_call(&c, n_images, capacity, dtype, n_prefix);
     c.with_staging = n_prefix != 1;
     c.to_device = to_device;
+    c.in_place = in_place;
     c.op.out_stride = 192 + gap;
     c.images.max_rows = 120;
     const rvit_image *kept = memcpy(scratch(sizeof images), images, sizeof images);
@@ -308,11 +319,12 @@ static void preprocess_batches(void **state)
     (void)state;
     for (int t = 0; t < N_STORED_TYPES; t++) {
         if (!leaves_out(t, 2))
-            run_mixed(stored_types[t], N_MIXED, N_MIXED, t, 2 * t, 0);
+            run_mixed(stored_types[t], N_MIXED, N_MIXED, t, 2 * t, 0, t);
         if (!leaves_out(t + 1, 2))
-            run_mixed(stored_types[t], N_MIXED - 2, N_MIXED + 3, 2 - t, 0, 1);
+            run_mixed(stored_types[t], N_MIXED - 2, N_MIXED + 3, 2 - t, 0, 1, 0);
     }
-    run_mixed(RVIT_F32, 0, 3, 1, 0, 0);
+    run_mixed(RVIT_F32, N_MIXED, N_MIXED + 1, 0, 0, 0, 1);
+    run_mixed(RVIT_F32, 0, 3, 1, 0, 0, 0);
 }
 
 /* The equations of BT.601 and BT.709. */
@@ -503,7 +515,7 @@ static void preprocess_bad_pictures(void **state)
     BAD(RVIT_UNSUPPORTED, "thin", c.recipe.fit = RVIT_FIT_BORDER, bad[2].format = RVIT_IMAGE_GRAY8, bad[2].stride = 1, bad[2].width = 1,
         bad[2].height = 65535);
     c.recipe.fit = RVIT_FIT_CROP;
-    BAD(RVIT_INVALID_ARGUMENT, "buffer", bad[2].data = NULL, bad[2].view = array_view(array_input("other", 240), DEVICE));
+    BAD(RVIT_INVALID_ARGUMENT, "no pixels", bad[2].data = NULL, bad[2].view = array_view(array_input("other", 240), DEVICE));
     BAD(RVIT_INVALID_ARGUMENT, "struct_size", bad[2].struct_size++);
 #undef BAD
     memcpy(bad, good, sizeof bad);

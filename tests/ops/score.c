@@ -221,5 +221,33 @@ static void score_of_zeros(void **state)
         }
 }
 
-SUITE(score_suite, TEST(score_l2), TEST(score_cls_attention), TEST(score_near_anchors), TEST(score_cls_norm), TEST(score_predictor),
-      TEST(predictor_of_large_logits), TEST(score_position), TEST(score_special_values), TEST(score_of_zeros));
+/* Rows that belong together share the mean of their scores, and stay or go together. */
+static void score_of_units(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {36, 0, 4, 1200, 8, 4, 256, 9};
+    static const int32_t units[] = {4, 2, 3};
+    for (int u = 0; u < 3; u++)
+        for (int type = 0; type < N_STORED_TYPES; type++)
+            for (int score = RVIT_SCORE_L2; score <= RVIT_SCORE_CLS_ATTENTION; score++)
+                for (int mode = RVIT_SELECT_TOP_K; mode <= RVIT_SELECT_THRESHOLD; mode++) {
+                    if (leaves_out(u + type + score + mode, 2))
+                        continue;
+                    select_case c = {.mode = (rvit_select_mode)mode, .score = (rvit_score_type)score, .unit = units[u], .n_heads = 3};
+                    c.b = batch_of(lengths, 8 - (u < 2), 7 * u);
+                    c.dtype = stored_types[type];
+                    c.dim = 100;
+                    c.x = make_normal(c.b.live * c.dim, 1);
+                    c.cls_probs = make_probs(c.b.live * c.n_heads);
+                    c.threshold = score == RVIT_SCORE_L2 ? 100 : 0.5f;
+                    c.k_min = units[u];
+                    int32_t *counts = scratch(((size_t)c.b.max_len + 1) * sizeof *counts);
+                    for (int32_t n = 0; n <= c.b.max_len; n++)
+                        counts[n] = units[u] * (int32_t)(0.6 * (n / units[u]));
+                    c.counts = counts;
+                    select_check(&c);
+                }
+}
+
+SUITE(score_suite, TEST(score_of_units), TEST(score_l2), TEST(score_cls_attention), TEST(score_near_anchors), TEST(score_cls_norm),
+      TEST(score_predictor), TEST(predictor_of_large_logits), TEST(score_position), TEST(score_special_values), TEST(score_of_zeros));

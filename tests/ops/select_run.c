@@ -158,6 +158,7 @@ static rvit_select_args make_args(const select_case *c, const select_arrays *a, 
     args.src_rows = array_view(a->src_rows, s);
     args.error = array_view(a->error, s);
     args.error_stays = c->error_stays;
+    args.unit = c->unit;
     return args;
 }
 
@@ -241,6 +242,22 @@ static float *anchor_bonuses(const select_case *c)
     return bonus;
 }
 
+static float own_score(const select_case *c, const float *x, int32_t t)
+{
+    return c->score == RVIT_SCORE_L2 ? l2_in_the_fixed_order(x + (int64_t)t * c->dim, c->dim)
+                                     : heads_in_the_fixed_order(c->cls_probs + (int64_t)t * c->n_heads, c->n_heads);
+}
+
+/* The mean of the rows of its unit. */
+static float shared_score(const select_case *c, const float *x, int32_t image, int32_t t)
+{
+    const int32_t unit = c->unit > 1 ? c->unit : 1, first = t - (t - c->b.cu[image]) % unit;
+    float sum = own_score(c, x, first);
+    for (int32_t other = first + 1; other < first + unit && other < c->b.cu[image + 1]; other++)
+        sum = sum + own_score(c, x, other);
+    return unit == 1 ? sum : sum * (1.0f / (float)unit);
+}
+
 static void check_scores(const select_case *c, side s, const float *scores)
 {
     const batch *b = &c->b;
@@ -251,9 +268,9 @@ static void check_scores(const select_case *c, side s, const float *scores)
     for (int32_t image = 0; image < b->n_images; image++)
         for (int32_t t = b->cu[image]; t < b->cu[image + 1]; t++) {
             if (c->score == RVIT_SCORE_L2)
-                expect_score(c, s, t, scores[t], l2_in_the_fixed_order(x + (int64_t)t * c->dim, c->dim));
+                expect_score(c, s, t, scores[t], shared_score(c, x, image, t));
             if (c->score == RVIT_SCORE_CLS_ATTENTION)
-                expect_score(c, s, t, scores[t], heads_in_the_fixed_order(c->cls_probs + (int64_t)t * c->n_heads, c->n_heads) + bonus[t]);
+                expect_score(c, s, t, scores[t], shared_score(c, x, image, t) + bonus[t]);
             if (c->score == RVIT_SCORE_POSITION)
                 expect_score(c, s, t, scores[t], c->position_scores[t - b->cu[image]]);
             if (c->score == RVIT_SCORE_CLS_NORM)

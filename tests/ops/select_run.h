@@ -32,6 +32,7 @@ typedef struct select_case {
     int32_t fuse_dim;
     const float *fuse_x; /* [live, fuse_dim] or NULL */
     int no_error_view, error_stays;
+    int32_t unit;
 } select_case;
 
 /* Called with what a side gave, after all checks. */

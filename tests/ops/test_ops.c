@@ -16,6 +16,7 @@ int main(int argc, char **argv)
         &tome_vectors_suite,
         &memory_suite,
         &activation_vectors_suite,
-        &embed_vectors_suite};
+        &embed_vectors_suite,
+        &grid_windows_suite};
     return harness_main(argc, argv, 1, suites, sizeof suites / sizeof suites[0]);
 }

@@ -1,135 +1,142 @@
 /* raggedvit classify. */
+#include "classify.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "feature_file.h"
-#include "mask.h"
-#include "overlay.h"
 #include "progress.h"
-#include "report.h"
 
 #define DEFAULT_BATCH 32
+#define DEFAULT_NATIVE_BATCH 64
 #define DEFAULT_LIVE_BATCH 8 /* frames that came while the ones before were computed */
 
-struct classify {
-    const struct options *options;
-    struct engine engine;
-    struct prune prune; /* completed for the model */
-    rvit_session *session;
-    struct labels labels;
-    struct zero_shot texts; /* with --text-embeddings, else empty */
-    float *scores;          /* [batch, texts.n_texts], with texts */
-    struct preprocess recipe;
-    struct inputs inputs;
-    int32_t *expected; /* [inputs.n_given]; NULL: unknown */
-    struct mask mask;  /* used with --prune mask, else empty */
-    int32_t batch;
-    struct report_image *images; /* [batch], of the current run */
-    int64_t *positions;          /* [batch]: positions of these images among all given ones */
-    uint8_t *keep;               /* [n_stages, batch, tokens], with a mask */
-    struct feature_file features;
-    bool has_infinite;
-    struct report report;
-};
+int32_t classify_outputs(const struct classify *self)
+{
+    return (self->options->features ? RVIT_OUTPUT_FEATURES : 0) |
+           (self->options->text_embeddings ? RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED : 0);
+}
+
+void classify_set_image(struct classify *self, int32_t index, const struct input *input, rvit_session *session)
+{
+    self->images[index] = (struct report_image){.path = input->path,
+                                                .tile = input->tile,
+                                                .frame = input->frame,
+                                                .position = input->position,
+                                                .expected = -1,
+                                                .session = session,
+                                                .index = index};
+    self->positions[index] = input->position;
+    if (self->expected)
+        self->images[index].expected = self->expected[input->position];
+}
+
+void classify_fill_mask(struct classify *self, int32_t n, rvit_run_args *run)
+{
+    if (!self->mask.keep)
+        return;
+    mask_fill(&self->mask, self->positions, n, self->engine.model_info.n_prefix, self->keep);
+    run->keep = self->keep;
+}
 
 /* Takes up to one batch of prepared images into the session's input; of a video the frames that are there, at least one. Returns their
    number, or -1. */
 static int32_t fill_batch(struct classify *self)
 {
     const size_t image_length = (size_t)engine_image_length(&self->engine);
-    float *out = rvit_session_input(self->session);
+    float *out = rvit_session_input(self->sessions[0]);
     int32_t n = 0;
     for (struct input input; n < self->batch; n++) {
         const enum input_result result = inputs_next(&self->inputs, n == 0 || !self->inputs.video, out + (size_t)n * image_length, &input);
         if (result != INPUT_READY)
             return result == INPUT_LOST ? -1 : n;
-        self->images[n] = (struct report_image){.path = input.path,
-                                                .tile = input.tile,
-                                                .frame = input.frame,
-                                                .position = input.position,
-                                                .expected = -1,
-                                                .session = self->session,
-                                                .index = n};
-        self->positions[n] = input.position;
-        if (self->expected)
-            self->images[n].expected = self->expected[input.position];
+        classify_set_image(self, n, &input, self->sessions[0]);
     }
     return n;
 }
 
-static int draw_overlay(struct classify *self, const uint8_t *dropped_at)
+/* The stage that dropped each patch of image 0, from 1; 0: kept. NULL: out of memory. */
+static uint8_t *find_dropped(const rvit_session *session, int32_t n_prefix, int32_t n_patches)
 {
-    const rvit_model_info *info = &self->engine.model_info;
-    struct image picture = inputs_take_first(&self->inputs);
-    struct image_error error;
-    const struct overlay overlay = {.picture = &picture,
-                                    .geometry =
-                                        preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
-                                    .columns = info->image_width / info->patch_size,
-                                    .rows = info->image_height / info->patch_size,
-                                    .patch_size = info->patch_size,
-                                    .dropped_at = dropped_at,
-                                    .n_stages = rvit_session_n_stages(self->session)};
-    const bool ok = overlay_write(self->options->overlay, &overlay, &error);
-    if (!ok)
-        complain(self->options->overlay, "%s", error.text);
-    image_free(&picture);
-    return ok ? EXIT_OK : EXIT_PARTLY;
-}
-
-/* Draws image 0 of the session's last run, with the stage that dropped each patch, from 1; 0: kept. */
-static int write_overlay(struct classify *self)
-{
-    const rvit_model_info *info = &self->engine.model_info;
-    const int32_t n_patches = info->tokens - info->n_prefix, n_stages = rvit_session_n_stages(self->session);
     uint8_t *dropped_at = allocate((size_t)n_patches, 1);
-    if (!dropped_at)
-        return EXIT_FAULT;
-    for (int32_t s = n_stages - 1; s >= 0; s--) {
-        const int32_t *cu_seqlens = rvit_session_cu_seqlens(self->session, s), *kept = rvit_session_kept(self->session, s, 0);
+    for (int32_t s = rvit_session_n_stages(session) - 1; dropped_at && s >= 0; s--) {
+        const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s), *kept = rvit_session_kept(session, s, 0);
         uint8_t *next = allocate((size_t)n_patches, 1);
         if (!next || !cu_seqlens || !kept) {
             free(next);
             free(dropped_at);
-            return EXIT_FAULT;
+            return NULL;
         }
         /* Patches that a stage keeps are decided by later stages; the others are dropped here. */
         memset(next, s + 1, (size_t)n_patches);
         for (int32_t i = 0; i < cu_seqlens[1] - cu_seqlens[0]; i++)
-            if (kept[i] >= info->n_prefix)
-                next[kept[i] - info->n_prefix] = dropped_at[kept[i] - info->n_prefix];
+            if (kept[i] >= n_prefix)
+                next[kept[i] - n_prefix] = dropped_at[kept[i] - n_prefix];
         free(dropped_at);
         dropped_at = next;
     }
-    const int code = draw_overlay(self, dropped_at);
+    return dropped_at;
+}
+
+int classify_overlay(struct classify *self, const rvit_session *session, struct image *picture, struct preprocess_geometry geometry,
+                     int32_t lines, int32_t columns)
+{
+    const double begin = now();
+    struct image_error error;
+    uint8_t *dropped_at = find_dropped(session, self->engine.model_info.n_prefix, lines * columns);
+    const struct overlay overlay = {.picture = picture,
+                                    .geometry = geometry,
+                                    .columns = columns,
+                                    .rows = lines,
+                                    .patch_size = self->engine.model_info.patch_size,
+                                    .dropped_at = dropped_at,
+                                    .n_stages = rvit_session_n_stages(session)};
+    const bool ok = dropped_at && overlay_write(self->options->overlay, &overlay, &error);
+    if (dropped_at && !ok)
+        complain(self->options->overlay, "%s", error.text);
+    image_free(picture);
+    self->report.has_overlay = ok;
+    self->report.start += now() - begin; /* no part of the speed */
+    const int code = ok ? EXIT_OK : dropped_at ? EXIT_PARTLY : EXIT_FAULT;
     free(dropped_at);
     return code;
 }
 
-static void report_batch(struct classify *self, int32_t n)
+int classify_report(struct classify *self, const rvit_session *session, int32_t n)
 {
-    const int32_t n_classes = self->report.n_classes;
-    const float *logits = self->report.texts ? self->scores : rvit_session_logits(self->session);
+    const int32_t n_classes = self->report.n_classes, *whole = rvit_session_cu_seqlens(session, -1);
+    const float *logits = self->report.texts ? self->scores : rvit_session_logits(session);
     for (int32_t i = 0; i < n && self->report.texts; i++)
-        zero_shot_score(&self->texts, rvit_session_projected(self->session) + (int64_t)i * self->texts.width,
+        zero_shot_score(&self->texts, rvit_session_projected(session) + (int64_t)i * self->texts.width,
                         self->scores + (int64_t)i * n_classes);
     for (int32_t i = 0; i < n; i++) {
         struct report_image *image = &self->images[i];
         image->logits = n_classes > 0 ? logits + (int64_t)i * n_classes : NULL;
+        image->tokens = whole[i + 1] - whole[i];
         for (int32_t c = 0; c < n_classes; c++)
             self->has_infinite |= !isfinite(image->logits[c]);
         for (int32_t s = 0; s < self->report.n_stages; s++) {
-            const int32_t *cu_seqlens = rvit_session_cu_seqlens(self->session, s);
+            const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s);
             image->tokens_kept[s] = cu_seqlens[i + 1] - cu_seqlens[i];
         }
         report_add(&self->report, &self->inputs, image);
     }
+    const int added = self->options->features ? feature_file_add(&self->features, session, n) : EXIT_OK;
+    report_flush(&self->report);
+    return added;
+}
+
+int classify_run_failed(rvit_status status)
+{
+    /* The arguments are valid, so INVALID_ARGUMENT here means bad values: scores that are NaN or cannot be sampled. */
+    const int failure = complain_status(NULL, status);
+    return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
 }
 
 /* Returns EXIT_PARTLY if the overlay could not be written, or if the values of a batch ended the run. */
 static int run_batches(struct classify *self)
 {
+    const rvit_model_info *info = &self->engine.model_info;
     int code = EXIT_OK;
     progress_begin(self->inputs.total, "images");
     for (;;) {
@@ -138,31 +145,23 @@ static int run_batches(struct classify *self)
             return n < 0 ? EXIT_FAULT : code;
         rvit_run_args run = RVIT_RUN_ARGS_INIT;
         run.n_images = n;
-        if (self->mask.keep) {
-            mask_fill(&self->mask, self->positions, n, self->engine.model_info.n_prefix, self->keep);
-            run.keep = self->keep;
-        }
+        classify_fill_mask(self, n, &run);
         const double start = now();
-        const rvit_status status = rvit_session_run(self->session, &run, NULL);
+        const rvit_status status = rvit_session_run(self->sessions[0], &run, NULL);
         self->report.seconds += now() - start;
-        if (status != RVIT_OK) {
-            /* The arguments are valid, so INVALID_ARGUMENT here means bad values: scores that are NaN or cannot be sampled. */
-            const int failure = complain_status(NULL, status);
-            return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
-        }
+        if (status != RVIT_OK)
+            return classify_run_failed(status);
         if (self->options->overlay && self->report.n_images == 0) {
-            const double begin = now();
-            code = write_overlay(self);
-            self->report.start += now() - begin; /* no part of the speed */
-            self->report.has_overlay = code == EXIT_OK;
+            struct image picture = inputs_take_first(&self->inputs);
+            code = classify_overlay(self, self->sessions[0], &picture,
+                                    preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
+                                    info->image_height / info->patch_size, info->image_width / info->patch_size);
             if (code == EXIT_FAULT)
                 return code;
         }
-        report_batch(self, n);
-        const int added = self->options->features ? feature_file_add(&self->features, self->session, n) : EXIT_OK;
-        if (added != EXIT_OK)
-            return added;
-        report_flush(&self->report);
+        const int reported = classify_report(self, self->sessions[0], n);
+        if (reported != EXIT_OK)
+            return reported;
         progress_update(self->inputs.n_done);
     }
 }
@@ -170,10 +169,22 @@ static int run_batches(struct classify *self)
 static int32_t settle_batch(const struct classify *self)
 {
     const struct inputs *inputs = &self->inputs;
-    const int32_t wanted = self->options->batch ? self->options->batch : inputs->video ? DEFAULT_LIVE_BATCH : DEFAULT_BATCH;
+    const int32_t wanted = self->options->batch    ? self->options->batch
+                           : inputs->video         ? DEFAULT_LIVE_BATCH
+                           : self->options->native ? DEFAULT_NATIVE_BATCH
+                                                   : DEFAULT_BATCH;
     if (inputs->video && inputs->total == 0) /* as many as come */
         return wanted;
     return wanted <= inputs->total ? wanted : inputs->total > 0 ? (int32_t)inputs->total : 1;
+}
+
+/* A GPU resizes pictures in the same dispatch. Float32 resizes are done by threads. */
+static bool pictures_on_device(const struct classify *self)
+{
+    const struct options *options = self->options;
+    if (options->native || options->prepare != PREPARE_AUTO)
+        return options->native || options->prepare == PREPARE_DEVICE;
+    return self->engine.device_info.backend != RVIT_BACKEND_CPU && self->recipe.like != PREPROCESS_HF_FLOAT;
 }
 
 static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
@@ -191,6 +202,9 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
     self->inputs.reduces = options->fast_decode;
+    if (code == EXIT_OK)
+        code = engine_decoder(&self->engine, options);
+    self->inputs.nvjpeg = self->engine.nvjpeg;
     if (code == EXIT_OK && options->expect)
         code = labels_read_expected(&self->labels, options->expect, self->inputs.n_given, &self->expected);
     const bool is_endless = self->inputs.video && self->inputs.total == 0;
@@ -206,13 +220,18 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
     self->scores = allocate(batch * (size_t)self->texts.n_texts, sizeof *self->scores);
     if (!self->images || !self->positions || !self->keep || !self->scores)
         return EXIT_FAULT;
-    const int32_t outputs =
-        (options->features ? RVIT_OUTPUT_FEATURES : 0) | (options->text_embeddings ? RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED : 0);
-    code = engine_session(&self->engine, &self->prune.desc, self->batch, false, outputs, &self->session);
+    self->on_device = pictures_on_device(self);
+    if (options->timings && !self->on_device) {
+        complain(NULL, "--timings is of pictures that the device prepares: here --prepare device asks for that");
+        return EXIT_USAGE;
+    }
+    code = self->on_device
+               ? classify_pictures_open(self)
+               : engine_session(&self->engine, &self->prune.desc, self->batch, false, classify_outputs(self), &self->sessions[0]);
     if (code == EXIT_OK && options->features)
         code = feature_file_open(options->features, options->grid, &self->engine.model_info, &self->features);
     /* The CPU backend has the processors to itself while it computes. */
-    if (code == EXIT_OK)
+    if (code == EXIT_OK && !self->on_device)
         code = inputs_start(&self->inputs, options->threads, self->engine.device_info.backend != RVIT_BACKEND_CPU, self->batch,
                             options->overlay != NULL);
     return code;
@@ -259,19 +278,21 @@ int run_classify(const struct options *options)
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
-                     rvit_session_n_stages(self.session), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch);
-        code = run_batches(&self);
+                     rvit_session_n_stages(self.sessions[0]), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch, &self.plan);
+        code = self.on_device ? classify_pictures_run(&self) : run_batches(&self);
         progress_end();
         code = judge(&self, code);
         report_end(&self.report, &self.inputs, code);
     }
     feature_file_close(&self.features); /* only if preparation failed; otherwise judge() closed it */
     mask_free(&self.mask);
-    rvit_session_destroy(self.session);
+    classify_pictures_close(&self);
+    for (int i = 0; i < CLASSIFY_SESSIONS; i++)
+        rvit_session_destroy(self.sessions[i]);
+    inputs_close(&self.inputs);
     engine_close(&self.engine);
     labels_free(&self.labels);
     zero_shot_free(&self.texts);
-    inputs_close(&self.inputs);
     free(self.expected);
     free(self.images);
     free(self.positions);

@@ -53,10 +53,17 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     return EXIT_OK;
 }
 
+int engine_decoder(struct engine *self, const struct options *options)
+{
+    return options->decoder == DECODER_NVJPEG ? nvjpeg_open(self->device, &self->nvjpeg) : EXIT_OK;
+}
+
 void engine_close(struct engine *self)
 {
+    nvjpeg_close(self->nvjpeg);
     rvit_model_destroy(self->model);
     rvit_device_destroy(self->device);
+    self->nvjpeg = NULL;
     self->model = NULL;
     self->device = NULL;
 }
@@ -67,6 +74,15 @@ int64_t engine_image_length(const struct engine *self)
     return (int64_t)info->channels * info->image_height * info->image_width;
 }
 
+int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out)
+{
+    self->memory = (rvit_memory_info)RVIT_MEMORY_INFO_INIT;
+    rvit_status status = rvit_session_memory(self->model, desc, &self->memory);
+    if (status == RVIT_OK)
+        status = rvit_session_create(self->model, desc, out);
+    return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+}
+
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out)
 {
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
@@ -74,9 +90,5 @@ int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t ma
     desc.prune = *prune;
     desc.trace = trace;
     desc.outputs = outputs;
-    self->memory = (rvit_memory_info)RVIT_MEMORY_INFO_INIT;
-    rvit_status status = rvit_session_memory(self->model, &desc, &self->memory);
-    if (status == RVIT_OK)
-        status = rvit_session_create(self->model, &desc, out);
-    return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+    return engine_session_of(self, &desc, out);
 }

@@ -2,6 +2,7 @@
 #ifndef RVIT_CLI_ENGINE_H
 #define RVIT_CLI_ENGINE_H
 
+#include "nvjpeg.h"
 #include "options.h"
 
 struct engine {
@@ -12,7 +13,8 @@ struct engine {
     rvit_memory_info memory; /* of the last session created */
     rvit_dtype dtype;
     bool is_oracle;
-    char name[192]; /* "cpu 0: NAME, subgroup tier, f32" */
+    struct nvjpeg *nvjpeg; /* with --decoder nvjpeg, after engine_decoder; else NULL */
+    char name[192];        /* "cpu 0: NAME, subgroup tier, f32" */
 };
 
 /* Opens the checkpoint. Prints a message on failure; returns an exit code. Rejects a model that does not take RGB images. */
@@ -21,11 +23,15 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 /* index -1: the backend's first choice. */
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
                 const rvit_checkpoint *checkpoint, struct engine *out);
+/* Opens what --decoder names, if this device has to do with it. Prints a message on failure; returns an exit code. */
+int engine_decoder(struct engine *self, const struct options *options);
+/* After the inputs that use its decoder. */
 void engine_close(struct engine *self);
 
 /* Numbers of an input of the model. */
 int64_t engine_image_length(const struct engine *self);
 
+int engine_session_of(struct engine *self, const rvit_session_desc *desc, rvit_session **out);
 /* outputs: OR of rvit_output values. */
 int engine_session(struct engine *self, const rvit_prune_desc *prune, int32_t max_images, bool trace, int32_t outputs, rvit_session **out);
 

@@ -24,6 +24,7 @@ struct decoder {
     size_t size, offset;
     bool size_only;
     int32_t least_width, least_height; /* of the pixels as they lie in the file; 0: the whole size */
+    const struct image_taker *taker;   /* of pixels that lie upright in the file; NULL: they get memory of their own */
     struct image result;               /* owned until the decoder returns it */
     struct image_error *error;
 };
@@ -68,6 +69,19 @@ void image_free(struct image *picture)
 struct image_view image_whole(const struct image *picture)
 {
     return (struct image_view){picture->pixels, (int64_t)picture->width * 3, picture->width, picture->height};
+}
+
+/* The memory of the result. */
+static bool create_result(struct decoder *input, int32_t width, int32_t height)
+{
+    if (!input->taker)
+        return image_create(width, height, &input->result, input->error);
+    if (!image_check_size(width, height, input->error))
+        return false;
+    uint8_t *pixels = input->taker->take(input->taker->user, width, height, input->error);
+    if (pixels)
+        input->result = (struct image){width, height, pixels};
+    return pixels != NULL;
 }
 
 /* PNG */
@@ -117,7 +131,7 @@ static bool png_read_all(png_structp png, png_infop info, struct decoder *input)
     png_read_update_info(png, info);
     if (png_get_rowbytes(png, info) != (size_t)width * 3)
         png_error(png, "unexpected pixel format");
-    if (!image_create(width, height, &input->result, input->error))
+    if (!create_result(input, width, height))
         return false;
     for (int pass = 0; pass < n_passes; pass++)
         for (int32_t y = 0; y < height; y++)
@@ -231,7 +245,7 @@ static bool jpeg_read_all(struct jpeg_decoder *self)
     jpeg_calc_output_dimensions(jpeg);
     const int32_t out_width = (int32_t)jpeg->output_width, out_height = (int32_t)jpeg->output_height;
     jpeg->out_color_space = n_components == 1 ? JCS_GRAYSCALE : n_components == 3 ? JCS_RGB : JCS_CMYK;
-    if (!image_create(out_width, out_height, &input->result, input->error))
+    if (!create_result(input, out_width, out_height))
         return false;
     self->line = malloc((size_t)out_width * 4);
     if (!self->line)
@@ -269,7 +283,19 @@ static bool jpeg_decode(struct decoder *input)
 struct wanted {
     bool size_only;
     int32_t least_width, least_height; /* of the upright picture, of which smaller ones will do; 0: none will */
+    const struct image_taker *taker;   /* NULL: out gets memory of its own */
 };
+
+/* A picture that lay on its side is handed over when it is upright. */
+static bool hand_over(const struct image_taker *taker, struct image *picture, struct image_error *error)
+{
+    uint8_t *pixels = taker->take(taker->user, picture->width, picture->height, error);
+    if (pixels)
+        memcpy(pixels, picture->pixels, 3 * (size_t)picture->width * (size_t)picture->height);
+    image_free(picture);
+    picture->pixels = pixels;
+    return pixels != NULL;
+}
 
 static bool decode(const void *data, size_t size, struct wanted wanted, struct image *out, struct image_error *error)
 {
@@ -281,24 +307,30 @@ static bool decode(const void *data, size_t size, struct wanted wanted, struct i
     if (size == 0)
         return fail(error, "the file is empty");
     if (size >= sizeof png_magic && memcmp(data, png_magic, sizeof png_magic) == 0) {
-        ok = png_decode(&input);
         orientation = orientation_of_png(data, size);
+        input.taker = orientation == 1 ? wanted.taker : NULL;
+        ok = png_decode(&input);
     } else if (size >= sizeof jpeg_magic && memcmp(data, jpeg_magic, sizeof jpeg_magic) == 0) {
         orientation = orientation_of_jpeg(data, size);
+        input.taker = orientation == 1 ? wanted.taker : NULL;
         input.least_width = orientation_swaps(orientation) ? wanted.least_height : wanted.least_width;
         input.least_height = orientation_swaps(orientation) ? wanted.least_width : wanted.least_height;
         ok = jpeg_decode(&input);
     } else {
         return fail(error, "neither a PNG nor a JPEG image");
     }
+    if (input.taker)
+        return ok;
     if (ok && wanted.size_only && orientation_swaps(orientation))
         input.result = (struct image){input.result.height, input.result.width, NULL};
     else if (ok && !wanted.size_only)
         ok = orientation_apply(orientation, &input.result, error);
-    if (ok)
-        *out = input.result;
-    else
+    if (!ok)
         free(input.result.pixels);
+    else if (wanted.taker)
+        ok = hand_over(wanted.taker, &input.result, error);
+    else
+        *out = input.result;
     return ok;
 }
 
@@ -307,11 +339,16 @@ bool image_decode(const void *data, size_t size, struct image *out, struct image
     return decode(data, size, (struct wanted){0}, out, error);
 }
 
+bool image_read_file(const char *path, char **out_data, size_t *out_size, struct image_error *error)
+{
+    return regular_file_read(path, MAX_FILE_SIZE, out_data, out_size, error->text, sizeof error->text) == REGULAR_FILE_READ;
+}
+
 static bool load(const char *path, struct wanted wanted, struct image *out, struct image_error *error)
 {
     char *data = NULL;
     size_t size = 0;
-    if (regular_file_read(path, MAX_FILE_SIZE, &data, &size, error->text, sizeof error->text) != REGULAR_FILE_READ)
+    if (!image_read_file(path, &data, &size, error))
         return false;
     const bool ok = decode(data, size, wanted, out, error);
     free(data);
@@ -321,6 +358,16 @@ static bool load(const char *path, struct wanted wanted, struct image *out, stru
 bool image_load(const char *path, struct image *out, struct image_error *error)
 {
     return load(path, (struct wanted){0}, out, error);
+}
+
+bool image_decode_to(const void *data, size_t size, const struct image_taker *taker, struct image_error *error)
+{
+    return decode(data, size, (struct wanted){.taker = taker}, NULL, error);
+}
+
+bool image_load_to(const char *path, const struct image_taker *taker, struct image_error *error)
+{
+    return load(path, (struct wanted){.taker = taker}, NULL, error);
 }
 
 bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error)

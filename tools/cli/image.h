@@ -39,8 +39,19 @@ struct image_view image_whole(const struct image *picture);
    error, and so is a JPEG with far more scans than encoders write. Damaged EXIF data is passed over. */
 bool image_decode(const void *data, size_t size, struct image *out, struct image_error *error);
 bool image_load(const char *path, struct image *out, struct image_error *error);
-/* The same, but a JPEG may be decoded at a half, a quarter or an eighth of its width and height, if these divide it without a rest: at the
-   smallest that is at least as large as given. Faster, with other values. */
+/* The file that image_load decodes; free the data with free(). */
+bool image_read_file(const char *path, char **out_data, size_t *out_size, struct image_error *error);
+/* Where the pixels of a picture go: called once, with the size of the upright picture. Returns memory of [height, width, 3] bytes, which
+   stays the caller's; NULL: the error says why the picture is not wanted. */
+struct image_taker {
+    uint8_t *(*take)(void *user, int32_t width, int32_t height, struct image_error *error);
+    void *user;
+};
+/* The same into the caller's memory, which has no meaning after a failure. */
+bool image_load_to(const char *path, const struct image_taker *taker, struct image_error *error);
+bool image_decode_to(const void *data, size_t size, const struct image_taker *taker, struct image_error *error);
+/* As image_load, but a JPEG may be decoded at a half, a quarter or an eighth of its width and height, if these divide it without a rest: at
+   the smallest that is at least as large as given. Faster, with other values. */
 bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error);
 /* Reads only the size of the upright picture, from the header; rejects what image_load would reject. */
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);

@@ -42,7 +42,7 @@ static bool has_room(const struct input_queue *self)
 }
 
 /* Takes the next work into its slot. Returns NULL if there is no more. */
-static struct slot *take_work(struct input_queue *self, int64_t *out_number)
+static struct slot *take_work(struct input_queue *self, struct nvjpeg_decoder *decoder, int64_t *out_number)
 {
     struct slot *slot = NULL;
     pthread_mutex_lock(&self->source_lock);
@@ -54,7 +54,7 @@ static struct slot *take_work(struct input_queue *self, int64_t *out_number)
     pthread_mutex_unlock(&self->lock);
     if (!stops) {
         slot = &self->slots[number % self->n_slots];
-        if (!input_source_next(&self->source, &slot->work))
+        if (!input_source_next(&self->source, decoder, &slot->work))
             slot = NULL;
     }
     pthread_mutex_lock(&self->lock);
@@ -83,10 +83,11 @@ static bool is_first(struct input_queue *self, int64_t number)
 static void *work(void *argument)
 {
     struct input_queue *self = argument;
+    struct nvjpeg_decoder *decoder = self->inputs->nvjpeg ? nvjpeg_decoder_create(self->inputs->nvjpeg) : NULL;
     int64_t number;
-    for (struct slot *slot; (slot = take_work(self, &number));) {
+    for (struct slot *slot; (slot = take_work(self, decoder, &number));) {
         struct image picture = {0};
-        if (!input_work_prepare(self->inputs, &slot->work, slot->values, is_first(self, number) ? &picture : NULL))
+        if (!input_work_prepare(self->inputs, decoder, &slot->work, slot->values, is_first(self, number) ? &picture : NULL))
             slot->work.is_bad = true;
         input_work_free(&slot->work);
         pthread_mutex_lock(&self->lock);
@@ -101,10 +102,11 @@ static void *work(void *argument)
         pthread_mutex_unlock(&self->lock);
         image_free(&picture);
     }
+    nvjpeg_decoder_destroy(decoder);
     return NULL;
 }
 
-static int32_t usable_processors(void)
+int32_t input_queue_usual_threads(void)
 {
     cpu_set_t mask;
     const int n = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
@@ -140,7 +142,7 @@ int input_queue_create(const struct inputs *inputs, int32_t n_threads, bool over
     self->keeps_first = keeps_first;
     self->first_number = INT64_MAX;
     if (n_threads == 0)
-        n_threads = usable_processors();
+        n_threads = input_queue_usual_threads();
     if (inputs->total > 0 && n_threads > inputs->total)
         n_threads = (int32_t)inputs->total;
     self->image_length = 3 * (size_t)inputs->recipe->width * (size_t)inputs->recipe->height;

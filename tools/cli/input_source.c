@@ -112,6 +112,12 @@ static bool next_frame(struct input_source *self, struct input_work *out)
 
 /* Files */
 
+static bool load_file(const struct inputs *inputs, struct nvjpeg_decoder *decoder, const char *path, struct image *out,
+                      struct image_error *error)
+{
+    return inputs->nvjpeg ? nvjpeg_load(inputs->nvjpeg, decoder, path, out, error) : image_load(path, out, error);
+}
+
 /* A file that cannot be cut; what its header promises is passed over. */
 static void bad_sheet(struct input_source *self, struct input_work *out)
 {
@@ -121,11 +127,11 @@ static void bad_sheet(struct input_source *self, struct input_work *out)
 }
 
 /* Loads the sheet at the read position. */
-static bool load_sheet(struct input_source *self, struct image_error *error)
+static bool load_sheet(struct input_source *self, struct nvjpeg_decoder *decoder, struct image_error *error)
 {
     const int32_t size = self->inputs->tiles;
     struct image picture;
-    if (!image_load(self->inputs->paths[self->file], &picture, error))
+    if (!load_file(self->inputs, decoder, self->inputs->paths[self->file], &picture, error))
         return false;
     if (picture.width % size || picture.height % size) {
         snprintf(error->text, sizeof error->text, "%d x %d pixels cannot be cut into tiles of %d", picture.width, picture.height, size);
@@ -144,12 +150,12 @@ static bool load_sheet(struct input_source *self, struct image_error *error)
     return true;
 }
 
-static bool next_tile(struct input_source *self, struct input_work *out)
+static bool next_tile(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
 {
     if (self->file == self->inputs->n_paths)
         return false;
     *out = (struct input_work){.input = {self->inputs->paths[self->file], self->tile, -1, self->position}, .file = self->file};
-    if (!self->sheet && !load_sheet(self, &out->error)) {
+    if (!self->sheet && !load_sheet(self, decoder, &out->error)) {
         bad_sheet(self, out);
         return true;
     }
@@ -176,16 +182,16 @@ static bool next_file(struct input_source *self, struct input_work *out)
     return true;
 }
 
-bool input_source_next(struct input_source *self, struct input_work *out)
+bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
 {
     if (self->ended || self->position >= self->inputs->limit)
         return false;
-    return self->inputs->video ? next_frame(self, out) : self->inputs->tiles ? next_tile(self, out) : next_file(self, out);
+    return self->inputs->video ? next_frame(self, out) : self->inputs->tiles ? next_tile(self, decoder, out) : next_file(self, out);
 }
 
 /* Preparing */
 
-static struct image_view tile_view(const struct inputs *inputs, const struct input_work *work)
+struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work)
 {
     struct image_view view = image_whole(&work->sheet->picture);
     const int32_t columns = view.width / inputs->tiles;
@@ -217,7 +223,8 @@ static bool load_reduced(const struct inputs *inputs, struct input_work *work, s
     return image_load_reduced(work->input.path, (int32_t)least_width, (int32_t)least_height, out, &work->error);
 }
 
-static bool load(const struct inputs *inputs, struct input_work *work, struct image *out, struct preprocess_geometry *out_plan)
+static bool load(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, struct image *out,
+                 struct preprocess_geometry *out_plan)
 {
     if (!work->frame && inputs->reduces)
         return load_reduced(inputs, work, out, out_plan);
@@ -225,25 +232,26 @@ static bool load(const struct inputs *inputs, struct input_work *work, struct im
         if (!image_create(inputs->video->width, inputs->video->height, out, &work->error))
             return false;
         video_to_rgb(inputs->video, work->frame, out);
-    } else if (!image_load(work->input.path, out, &work->error)) {
+    } else if (!load_file(inputs, decoder, work->input.path, out, &work->error)) {
         return false;
     }
     *out_plan = preprocess_plan(inputs->recipe, out->width, out->height);
     return true;
 }
 
-bool input_work_prepare(const struct inputs *inputs, struct input_work *work, float *out_values, struct image *out_picture)
+bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, float *out_values,
+                        struct image *out_picture)
 {
     if (work->is_bad)
         return false;
     if (work->sheet) {
-        const struct image_view view = tile_view(inputs, work);
+        const struct image_view view = input_work_tile(inputs, work);
         return preprocess_picture(view, inputs->recipe, true, out_values, NULL, &work->error) &&
                (!out_picture || copy_view(view, out_picture, &work->error));
     }
     struct preprocess_geometry plan;
     struct image picture;
-    if (!load(inputs, work, &picture, &plan))
+    if (!load(inputs, decoder, work, &picture, &plan))
         return false;
     const bool ok = preprocess_planned(image_whole(&picture), inputs->recipe, plan, out_values, NULL, &work->error);
     if (ok && out_picture)

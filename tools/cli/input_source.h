@@ -35,11 +35,14 @@ void input_source_close(struct input_source *self);
 /* Wakes a thread that waits for a frame, for which there is none then. */
 void input_source_stop(struct input_source *self);
 
-/* False: there are no more. */
-bool input_source_next(struct input_source *self, struct input_work *out);
-/* Decodes and prepares. out_values f32 [3, height, width]. out_picture, if given, receives the picture; the caller frees it. On failure,
-   work->error says why. */
-bool input_work_prepare(const struct inputs *inputs, struct input_work *work, float *out_values, struct image *out_picture);
+/* False: there are no more. decoder: of inputs->nvjpeg, for sheets; else NULL. */
+bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out);
+/* Decodes and prepares. decoder: of inputs->nvjpeg; else NULL. out_values f32 [3, height, width]. out_picture, if given, receives the
+   picture; the caller frees it. On failure, work->error says why. */
+bool input_work_prepare(const struct inputs *inputs, struct nvjpeg_decoder *decoder, struct input_work *work, float *out_values,
+                        struct image *out_picture);
 void input_work_free(struct input_work *work);
+/* The pixels of a tile, in its sheet. */
+struct image_view input_work_tile(const struct inputs *inputs, const struct input_work *work);
 
 #endif

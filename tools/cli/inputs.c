@@ -150,7 +150,7 @@ const char *inputs_name(const struct inputs *in, int32_t file)
     return in->video ? "standard input" : in->paths[file];
 }
 
-static bool note_failure(struct inputs *in, const struct input_work *work)
+bool inputs_note_failure(struct inputs *in, const struct input_work *work)
 {
     complain(inputs_name(in, work->file), "%s", work->error.text);
     struct input_failure *failures = realloc(in->failures, (size_t)(in->n_failures + 1) * sizeof *failures);
@@ -178,7 +178,7 @@ enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, 
             *out = work.input;
             return INPUT_READY;
         }
-        if (!note_failure(in, &work))
+        if (!inputs_note_failure(in, &work))
             return INPUT_LOST;
     }
 }

@@ -4,6 +4,7 @@
 #define RVIT_CLI_INPUTS_H
 
 #include "cli.h"
+#include "nvjpeg.h"
 #include "preprocess.h"
 #include "video.h"
 
@@ -21,6 +22,7 @@ struct inputs {
     const struct preprocess *recipe;
     const struct video *video; /* of the frames on standard input; NULL: there are files */
     bool reduces;              /* JPEGs far larger than what they are resized to are not decoded in full */
+    struct nvjpeg *nvjpeg;     /* decodes JPEGs; borrowed, set before inputs_start. NULL: libjpeg does */
     int32_t tiles;             /* pixels; 0: whole images */
     int64_t limit;             /* INT64_MAX: none */
     int64_t total;   /* number of images or tiles according to the headers, at most the limit; of frames the limit, or 0: unknown */
@@ -59,6 +61,9 @@ void inputs_close(struct inputs *in);
 /* Takes the next image, prepared by the recipe: out_values f32 [3, height, width]. A file that is unreadable, or a frame that is cut off,
    is reported, recorded in failures and skipped. waits: for a frame that has not come yet. */
 enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, struct input *out);
+/* Reports and records a failure, as inputs_next does it. False: out of memory. */
+struct input_work;
+bool inputs_note_failure(struct inputs *in, const struct input_work *work);
 /* The picture of the first image that inputs_next gave, once; the caller frees it. */
 struct image inputs_take_first(struct inputs *in);
 

@@ -177,6 +177,11 @@ static void print_pictures(const rvit_checkpoint *checkpoint, const rvit_model_i
         printf(cut ? ", centre %d x %d\n" : "\n", recipe.height, recipe.width);
     }
     print_origins(checkpoint, shapes, sizeof shapes / sizeof *shapes);
+    if (info->max_patches > 0) {
+        static const char *const patches[] = {"most patches"};
+        printf("native        by the rule of NaFlex, to at most %d patches\n", info->max_patches);
+        print_origins(checkpoint, patches, 1);
+    }
     if (info->std[0] > 0) {
         printf("colours       mean %s; std %s\n", recipe_value(checkpoint, "mean"), recipe_value(checkpoint, "std"));
         print_origins(checkpoint, colours, 2);
@@ -195,10 +200,11 @@ static json_t *pictures_to_json(const rvit_model_info *info)
     const bool known = recipe_geometry(&none, info, &recipe), colours = info->std[0] > 0;
     if (!known)
         return json_null();
-    return json_pack("{s:s, s:s, s:s, s:[ii], s:[ii], s:o, s:o}", "fit", fit_name(&recipe), "filter",
+    return json_pack("{s:s, s:s, s:s, s:[ii], s:[ii], s:o, s:o, s:o}", "fit", fit_name(&recipe), "filter",
                      recipe.filter == RESIZE_BICUBIC ? "bicubic" : "bilinear", "like", like_name(&recipe), "resize", recipe.resize_height,
                      recipe.resize_width, "size", recipe.height, recipe.width, "mean", colours ? json_floats(info->mean, 3) : json_null(),
-                     "std", colours ? json_floats(info->std, 3) : json_null());
+                     "std", colours ? json_floats(info->std, 3) : json_null(), "max_patches",
+                     info->max_patches > 0 ? json_integer(info->max_patches) : json_null());
 }
 
 static json_t *info_to_json(const rvit_checkpoint *checkpoint, const rvit_model_info *info, const char *path, const char *refusal)

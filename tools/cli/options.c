@@ -132,6 +132,12 @@ static const char *range(int value)
     return value == VIDEO_LIMITED ? "limited" : "full";
 }
 
+static const char *prepare(int value)
+{
+    static const char *const names[] = {[PREPARE_AUTO] = "auto", [PREPARE_HOST] = "host", [PREPARE_DEVICE] = "device"};
+    return names[value];
+}
+
 static const char *fit(int value)
 {
     static const char *const names[] = {[RVIT_FIT_CROP] = "crop", [RVIT_FIT_SQUASH] = "squash", [RVIT_FIT_BORDER] = "border"};
@@ -141,6 +147,11 @@ static const char *fit(int value)
 static const char *filter(int value)
 {
     return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
+}
+
+static const char *decoder(int value)
+{
+    return value == DECODER_NVJPEG ? "nvjpeg" : "libjpeg";
 }
 
 /* The name of a shape, by its number of attention heads. */
@@ -202,7 +213,7 @@ static const struct option_row option_rows[] = {
      .commands = TIMES},
     {"against-dtype", "TYPE", "the same for the reference (as --dtype)", OPTION_CHOICE(T, against_dtype, choice_dtype, RVIT_F32, RVIT_BF16),
      .commands = VERIFY, .given = GIVEN_AGAINST_DTYPE},
-    {"batch", "N", "images a run, %s (32, or fewer if there are fewer; of frames at most 8, as many as have come)",
+    {"batch", "N", "images a run, %s (32, with --native 64, or fewer if there are fewer; of frames at most 8, as many as have come)",
      OPTION_INTEGER(T, batch, 1, 4096), .commands = CLASSIFY},
     {"batch", "N", "images a run, %s (32, or fewer if there are fewer)", OPTION_INTEGER(T, batch, 1, 4096), .commands = VERIFY},
     {"batches", "LIST", "images of a run, ascending, each %s (1,4,16, and on a GPU 64)", OPTION_ASCENDING(T, batches, n_batches, 1, 4096),
@@ -225,11 +236,34 @@ static const struct option_row option_rows[] = {
      OPTION_NUMBERS(T, recipe.mean, 0, 1), .commands = RUNS, .given = RECIPE_MEAN},
     {"std", "R,G,B", "what they are divided by then, %s; or one for all (as the model's files say)",
      OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .commands = RUNS, .given = RECIPE_DEVIATION},
+    {"native", NULL,
+     "runs pictures at their own shape, any number of them in a batch without padding, instead of at one size: as many patches each as "
+     "--max-patches says, else at their own size",
+     OPTION_FLAG(T, native), .commands = CLASSIFY},
+    {"max-tokens", "N", "with --native: tokens of a batch, %s, at which it closes; no picture may have more (16384)",
+     OPTION_INTEGER(T, max_tokens, 1, 1 << 24), .commands = CLASSIFY},
+    {"max-patches", "N",
+     "with --native: brings every picture to at most so many patches, as NaFlex does it, %s (as the model's files say; else pictures keep "
+     "their size, rounded up to whole patches)",
+     OPTION_INTEGER(T, max_patches, 1, 1 << 20), .commands = CLASSIFY},
+    {"prepare", "NAME",
+     "where pictures are resized and normalised: %s (auto: on a GPU there, in the same dispatch, else by threads of the host); the values "
+     "are the same",
+     OPTION_CHOICE(T, prepare, prepare, PREPARE_AUTO, PREPARE_DEVICE), .commands = CLASSIFY},
+    {"timings", NULL,
+     "afterwards decodes all pictures once more without running the model, and runs some again without decoding them: shows the images/s "
+     "of decoding alone, of everything, and of everything but decoding; where the device prepares them",
+     OPTION_FLAG(T, timings), .commands = CLASSIFY},
     {"fast-decode", NULL,
      "decodes large JPEGs at a half, a quarter or an eighth of their width and height, if these divide them, and at no less than three "
      "times "
      "the size that they are resized to: faster, and colours differ by about 1 of 255 in the mean",
      OPTION_FLAG(T, fast_decode), .commands = CLASSIFY},
+    {"decoder", "NAME",
+     "who decodes JPEGs: %s (libjpeg). nvjpeg: the GPU of --backend cuda, by the CUDA toolkit's library, of which version 12 or 13 must be "
+     "in "
+     "the library path; colours differ a little. libjpeg decodes what it does not take",
+     OPTION_CHOICE(T, decoder, decoder, DECODER_LIBJPEG, DECODER_NVJPEG), .commands = RUNS},
     {"tiles", "PX", "each image is a sheet of square tiles of that size, read row by row, resized without a crop",
      OPTION_INTEGER(T, tiles, 1, 65536), .commands = RUNS},
     {"size", "WxH", "of the frames on standard input, as 640x480", OPTION_TEXT(T, video_size), .commands = CLASSIFY, .given = GIVEN_VIDEO},
@@ -311,8 +345,22 @@ static bool check_together(unsigned command, const struct options *options)
         complain(NULL, "--grid needs --features");
     else if (options->json && options->ndjson)
         complain(NULL, "--json or --ndjson, not both");
+    else if (!options->native && (options->max_tokens || options->max_patches))
+        complain(NULL, "--max-tokens and --max-patches need --native");
+    else if (options->native && (options->tiles || options->grid || options->recipe.fit || options->recipe.crop > 0))
+        complain(NULL, "--native runs pictures at their own shape: it excludes --tiles, --grid, --fit and --crop");
+    else if (options->native && options->prune.policy.type == RVIT_PRUNE_MASK)
+        complain(NULL, "--native takes every policy but mask, whose file is for one grid of patches");
+    else if (options->native && options->prepare == PREPARE_HOST)
+        complain(NULL, "--native prepares pictures on the device: it excludes --prepare host");
+    else if (options->timings && options->prepare == PREPARE_HOST)
+        complain(NULL, "--timings is of pictures that the device prepares: it excludes --prepare host");
     else if (options->text_tensor && !options->text_embeddings)
         complain(NULL, "--text-tensor needs --text-embeddings");
+    else if (options->decoder == DECODER_NVJPEG && options->fast_decode)
+        complain(NULL, "--fast-decode is of libjpeg: it excludes --decoder nvjpeg");
+    else if (options->decoder == DECODER_NVJPEG && command == VERIFY && !options->images)
+        complain(NULL, "--decoder needs --images");
     else if (options->tiles && command == VERIFY && !options->images)
         complain(NULL, "--tiles needs --images");
     else if (options->reference &&
@@ -344,8 +392,8 @@ static bool check_video(struct options *options)
         complain(NULL, "--size: %s", error.text);
     else if (options->given & GIVEN_YUV && options->video.format != VIDEO_NV12 && options->video.format != VIDEO_YUV420P)
         complain(NULL, "--matrix and --range are of nv12 and yuv420p, not of %s", video_format_name(options->video.format));
-    else if (options->tiles || options->expect)
-        complain(NULL, "frames on standard input (-) exclude --tiles and --expect");
+    else if (options->tiles || options->expect || options->timings || options->decoder == DECODER_NVJPEG)
+        complain(NULL, "frames on standard input (-) exclude --tiles, --expect, --timings and --decoder");
     else
         return true;
     return false;

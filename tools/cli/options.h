@@ -6,6 +6,8 @@
 #include "recipe.h"
 #include "video.h"
 
+enum decoder { DECODER_LIBJPEG, DECODER_NVJPEG };
+
 struct options {
     const char *model;
     char **paths; /* images, folders, lists */
@@ -34,8 +36,15 @@ struct options {
     const char *text_embeddings, *text_tensor; /* NULL: the model's own head */
     const char *video_size;
     struct video video; /* on standard input; format VIDEO_NONE: the images are files */
+    int decoder;        /* enum decoder */
     bool json, ndjson, quiet, tensors, grid, fast_decode;
+    bool native, timings;
+    int32_t max_tokens, max_patches; /* 0: not given */
+    int prepare;
 };
+
+/* Where pictures are resized. */
+enum { PREPARE_AUTO, PREPARE_HOST, PREPARE_DEVICE };
 
 /* Parses the whole command line and runs its command; returns the exit code. */
 int options_run(int argc, char **argv);

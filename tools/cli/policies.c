@@ -71,6 +71,9 @@ static void describe_option(const rvit_prune_info *info, const struct prune_para
     case RVIT_PRUNE_OBJECT_BLOCK:
         snprintf(out, out_size, "[--object-block B]");
         break;
+    case RVIT_PRUNE_TAU:
+        snprintf(out, out_size, "--tau %g", info->default_tau);
+        break;
     }
 }
 
@@ -146,6 +149,8 @@ static json_t *default_to_json(const rvit_prune_info *info, rvit_prune_parameter
         return json_number(info->default_alpha);
     case RVIT_PRUNE_OBJECT_BLOCK: /* depends on the model */
         return json_null();
+    case RVIT_PRUNE_TAU:
+        return json_number(info->default_tau);
     }
     return json_null();
 }

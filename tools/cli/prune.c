@@ -12,6 +12,7 @@ const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS] = {
     {RVIT_PRUNE_KEEP, "keep"}, {RVIT_PRUNE_BLOCKS, "blocks"},   {RVIT_PRUNE_THRESHOLD, "threshold"},
     {RVIT_PRUNE_MASS, "mass"}, {RVIT_PRUNE_SAMPLES, "samples"}, {RVIT_PRUNE_MERGES, "merge"},
     {RVIT_PRUNE_SEED, "seed"}, {RVIT_PRUNE_ALPHA, "alpha"},     {RVIT_PRUNE_OBJECT_BLOCK, "object-block"},
+    {RVIT_PRUNE_TAU, "tau"},
 };
 
 const char *prune_name(int index)
@@ -88,10 +89,11 @@ void prune_settle(struct prune *self, const rvit_model_info *model)
 {
     const rvit_prune_info *policy = &self->policy;
     rvit_prune_desc *desc = &self->desc;
-    if (desc->n_blocks == 0 && policy->n_default_blocks < 0)
+    const bool wants_blocks = policy->parameters & RVIT_PRUNE_BLOCKS && desc->n_blocks == 0;
+    if (wants_blocks && policy->n_default_blocks < 0)
         for (int32_t block = policy->default_blocks[0]; block < model->depth && desc->n_blocks < RVIT_PRUNE_MAX_STAGES; block++)
             desc->blocks[desc->n_blocks++] = block;
-    else if (desc->n_blocks == 0)
+    else if (wants_blocks)
         for (; desc->n_blocks < policy->n_default_blocks; desc->n_blocks++)
             desc->blocks[desc->n_blocks] =
                 policy->default_blocks[desc->n_blocks] + (policy->default_blocks[desc->n_blocks] < 0 ? model->depth : 0);
@@ -125,6 +127,8 @@ static double value_of(const struct prune *self, rvit_prune_parameter parameter)
         return desc->alpha >= 0 ? desc->alpha : policy->default_alpha;
     case RVIT_PRUNE_OBJECT_BLOCK:
         return desc->object_block;
+    case RVIT_PRUNE_TAU:
+        return desc->tau;
     case RVIT_PRUNE_SEED:
     case RVIT_PRUNE_BLOCKS:
         break;

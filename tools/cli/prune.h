@@ -20,7 +20,7 @@ struct prune_parameter {
     rvit_prune_parameter bit;
     const char *option;
 };
-#define PRUNE_N_PARAMETERS 9
+#define PRUNE_N_PARAMETERS 10
 extern const struct prune_parameter prune_parameters[PRUNE_N_PARAMETERS];
 
 #define PRUNE_MOST_POLICIES 64

@@ -69,6 +69,10 @@ static void print_prologue(const struct report *self)
     }
     print_line("device  ", self->engine->name);
     print_line("prune   ", prune);
+    if (self->options->native && self->max_patches > 0)
+        printf("native  batches of at most %d tokens; pictures of at most %d patches\n", self->max_tokens, self->max_patches);
+    else if (self->options->native)
+        printf("native  batches of at most %d tokens; pictures at their own size\n", self->max_tokens);
     const rvit_memory_info *memory = &self->engine->memory;
     printf("memory  device %.2f MB for weights, %.2f for the session; mapped %.2f up, %.2f down; host %.2f\n\n",
            megabytes(self->engine->model_info.weights_size), megabytes(memory->device_size), megabytes(memory->upload_size),
@@ -92,6 +96,10 @@ static json_t *json_prologue(const struct report *self, int32_t batch)
                             json_pack("{s:o, s:i, s:s, s:o, s:o}", "file", json_text(self->texts->path), "n", self->texts->n_texts,
                                       "scores", zero_shot_scores_name(self->texts), "scale", json_number(self->texts->scale), "bias",
                                       json_number(self->texts->bias)));
+    if (self->options->native)
+        json_object_set_new(object, "native",
+                            json_pack("{s:i, s:o}", "max_tokens", self->max_tokens, "max_patches",
+                                      self->max_patches > 0 ? json_integer(self->max_patches) : json_null()));
     json_t *prune = prune_to_json(self->prune);
     json_object_update(object, prune);
     json_decref(prune);
@@ -113,7 +121,8 @@ static void print_json_line(json_t *object)
 }
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch)
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch,
+                  const struct picture_plan *plan)
 {
     const int32_t n_classes = texts ? texts->n_texts : engine->model_info.n_classes;
     *self = (struct report){.options = options,
@@ -124,6 +133,8 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .n_classes = n_classes,
                             .n_stages = n_stages,
                             .compact = n_images >= COMPACT_FROM,
+                            .max_tokens = plan->max_tokens,
+                            .max_patches = plan->max_patches,
                             .start = now()};
     self->n_top = options->top < n_classes ? options->top : n_classes;
     for (int32_t s = 0; s < n_stages; s++)
@@ -155,6 +166,8 @@ static json_t *json_image(const struct report *self, const struct report_image *
         json_object_set_new(object, "expected", json_integer(image->expected));
     if (image->frame >= 0)
         json_object_set_new(object, "frame", json_integer(image->frame));
+    if (image->lines > 0)
+        json_object_set_new(object, "grid", json_pack("[i, i]", image->lines, image->columns));
     return object;
 }
 
@@ -228,6 +241,7 @@ void report_add(struct report *self, const struct inputs *inputs, const struct r
         print_image(self, image, top);
     }
     self->n_images++;
+    self->all_tokens += image->tokens;
     self->n_expected += image->expected >= 0;
     self->n_right += image->expected >= 0 && image->expected == top[0].index;
     for (int32_t s = 0; s < self->n_stages; s++) {
@@ -238,6 +252,20 @@ void report_add(struct report *self, const struct inputs *inputs, const struct r
     }
 }
 
+static json_t *json_decoder(struct nvjpeg *nvjpeg)
+{
+    const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o}", "library", nvjpeg_name(nvjpeg), "engines",
+                     (json_int_t)counts.pictures[NVJPEG_BY_ENGINE], "kernels", (json_int_t)counts.pictures[NVJPEG_BY_KERNELS], "others",
+                     (json_int_t)counts.pictures[NVJPEG_BY_OTHERS], "failures", (json_int_t)counts.n_failures, "first_failure",
+                     counts.n_failures ? json_text(counts.first_failure) : json_null());
+}
+
+static double elapsed_of(const struct report *self)
+{
+    return self->elapsed > 0 ? self->elapsed : now() - self->start;
+}
+
 static json_t *json_epilogue(const struct report *self, const struct inputs *inputs, int code)
 {
     json_t *failed = json_array();
@@ -246,7 +274,13 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
     json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
                                json_number(self->seconds), "images_per_second",
                                self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
-                               json_number(now() - self->start), "exit_code", code);
+                               json_number(elapsed_of(self)), "exit_code", code);
+    if (inputs->nvjpeg)
+        json_object_set_new(object, "decoder", json_decoder(inputs->nvjpeg));
+    if (self->decoded_per_second > 0)
+        json_object_set_new(object, "timings",
+                            json_pack("{s:f, s:f, s:f}", "decoding", self->decoded_per_second, "everything",
+                                      (double)self->n_images / elapsed_of(self), "without_decoding", self->undecoded_per_second));
     if (self->n_expected)
         json_object_set_new(object, "top1", json_number((double)self->n_right / (double)self->n_expected));
     return object;
@@ -265,7 +299,17 @@ void report_flush(const struct report *self)
         fflush(stdout);
 }
 
-static void print_epilogue(const struct report *self)
+static void print_decoder(struct nvjpeg *nvjpeg)
+{
+    const struct nvjpeg_counts counts = nvjpeg_count(nvjpeg);
+    const long long engines = counts.pictures[NVJPEG_BY_ENGINE], kernels = counts.pictures[NVJPEG_BY_KERNELS];
+    printf("decoder      %s: %lld file%s, %lld by the GPU's JPEG engines; libjpeg and libpng: %lld\n", nvjpeg_name(nvjpeg),
+           engines + kernels, engines + kernels == 1 ? "" : "s", engines, (long long)counts.pictures[NVJPEG_BY_OTHERS]);
+    if (counts.n_failures > 0)
+        printf("             nvJPEG failed on %lld of these, first with \"%s\"\n", (long long)counts.n_failures, counts.first_failure);
+}
+
+static void print_epilogue(const struct report *self, const struct inputs *inputs)
 {
     const double n = (double)self->n_images;
     if (!self->options->quiet)
@@ -274,15 +318,21 @@ static void print_epilogue(const struct report *self)
         printf("top-1        %.1f %% (%lld of %lld)\n", 100 * (double)self->n_right / (double)self->n_expected, (long long)self->n_right,
                (long long)self->n_expected);
     for (int32_t s = 0; s < self->n_stages; s++) {
-        printf("tokens kept  %.1f of %d at block %d", self->tokens[s] / n, self->engine->model_info.tokens, self->prune->desc.blocks[s]);
+        printf("tokens kept  %.1f of %.9g at block %d", self->tokens[s] / n, rint(10 * self->all_tokens / n) / 10,
+               self->prune->desc.blocks[s]);
         if (self->fewest[s] != self->most[s])
             printf(" (%d to %d)", self->fewest[s], self->most[s]);
         putchar('\n');
     }
     if (self->n_stages == 0)
-        printf("tokens kept  all %d\n", self->engine->model_info.tokens);
+        printf("tokens kept  all %.9g\n", rint(10 * self->all_tokens / n) / 10);
     printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
-           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / (now() - self->start));
+           (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / elapsed_of(self));
+    if (self->decoded_per_second > 0)
+        printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
+               n / elapsed_of(self), self->undecoded_per_second);
+    if (inputs->nvjpeg)
+        print_decoder(inputs->nvjpeg);
     if (self->has_overlay)
         print_line("overlay      ", self->options->overlay);
     if (self->has_features)
@@ -298,6 +348,6 @@ void report_end(struct report *self, const struct inputs *inputs, int code)
     } else if (self->options->json) {
         print_json_epilogue(self, inputs, code);
     } else if (self->n_images) {
-        print_epilogue(self);
+        print_epilogue(self, inputs);
     }
 }

@@ -5,6 +5,7 @@
 #include "engine.h"
 #include "inputs.h"
 #include "labels.h"
+#include "pictures.h"
 #include "zero_shot.h"
 
 struct report {
@@ -14,14 +15,18 @@ struct report {
     const struct prune *prune;
     const struct zero_shot *texts; /* NULL: the classes are the model's */
     int32_t n_classes, n_stages;
-    bool compact;                   /* one line per image */
-    bool has_overlay, has_features; /* whether they were written */
+    int32_t max_tokens, max_patches; /* native */
+    bool compact;                    /* one line per image */
+    bool has_overlay, has_features;  /* whether they were written */
     int32_t n_top;
     int32_t n_failures; /* printed so far, with --ndjson */
     /* sums over the images so far */
     int64_t n_images, n_right, n_expected;
     double seconds; /* in runs */
     double start;
+    double elapsed;                                  /* of the whole run; 0: until now */
+    double decoded_per_second, undecoded_per_second; /* of --timings; else 0 */
+    double all_tokens;                               /* of the unpruned images */
     double tokens[RVIT_PRUNE_MAX_STAGES];
     int32_t fewest[RVIT_PRUNE_MAX_STAGES], most[RVIT_PRUNE_MAX_STAGES];
 };
@@ -35,11 +40,14 @@ struct report_image {
     const float *logits;         /* [n_classes]; NULL: the model has no head, and there are no texts */
     const rvit_session *session; /* its last run has this image at `index` */
     int32_t index;
+    int32_t tokens;         /* of the unpruned image */
+    int32_t lines, columns; /* of its patches, native; else 0 */
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
 };
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch);
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch,
+                  const struct picture_plan *plan);
 /* inputs: its failures up to the image are printed too where each has a line. */
 void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image);
 /* After a batch: what was printed reaches its reader. */

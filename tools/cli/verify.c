@@ -188,6 +188,9 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
         code = recipe_settle(&options->recipe, options->given, checkpoint, &self->a.model_info, options->model, &self->recipe);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, NULL, options->tiles, options->limit, &self->inputs);
+    if (code == EXIT_OK)
+        code = engine_decoder(&self->a, options);
+    self->inputs.nvjpeg = self->a.nvjpeg;
     if (code != EXIT_OK)
         return code;
     const rvit_model_info *info = &self->a.model_info;
@@ -270,9 +273,9 @@ static void clean_up(struct verify *self)
     rvit_session_destroy(self->masked_b);
     selector_close(&self->select_a);
     selector_close(&self->select_b);
+    inputs_close(&self->inputs);
     engine_close(&self->a);
     engine_close(&self->b);
-    inputs_close(&self->inputs);
     mask_free(&self->mask);
     free(self->images);
     free(self->positions);

@@ -76,6 +76,12 @@ static inline const char *choice_dtype(int value)
          OPTION_INTEGER(T, desc.object_block, 0, INT32_MAX),                                                        \
          .given = RVIT_PRUNE_OBJECT_BLOCK,                                                                          \
          .commands = (commands_)},                                                                                  \
+        {"tau",                                                                                                     \
+         "T",                                                                                                       \
+         "how far pixels of 0..1 may be from their prediction, %s (the policy's own)",                              \
+         OPTION_NUMBER(T, desc.tau, 0, 1),                                                                          \
+         .given = RVIT_PRUNE_TAU,                                                                                   \
+         .commands = (commands_)},                                                                                  \
     {                                                                                                               \
         "seed", "N", "of what is random (0)", OPTION_INTEGER(T, desc.seed, 0, INT64_MAX), .given = RVIT_PRUNE_SEED, \
                                                                                           .commands = (commands_)   \

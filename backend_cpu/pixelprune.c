@@ -1,0 +1,127 @@
+/* Pixelprune: marks the cells that their neighbours do not predict. All backends decide alike, so there is no float64 version: this file is
+   the oracle. Neighbours are found by the cells alone, and every number read is brought into the arrays. */
+#include <math.h>
+#include <string.h>
+
+#include "backend_cpu/cpu.h"
+
+typedef struct pixelprune_job {
+    const rvit_pixelprune_args *args;
+    const int32_t *cu_seqlens, *cells, *unit_rows; /* unit_rows: or NULL */
+    const float *pixels;
+    uint8_t *keep;
+    int32_t *sources; /* or NULL: cells are predicted from pixels themselves */
+} pixelprune_job;
+
+static inline int value_similar(float a, float b, float limit)
+{
+    return a == b || fabsf(a - b) <= limit;
+}
+
+/* Of two rows of pixels. */
+static int rows_similar(const rvit_pixelprune_args *a, const float *x, const float *y)
+{
+    const int64_t plane = a->columns / a->channels;
+    int similar = 1;
+    for (int64_t i = 0; i < a->columns && similar; i++)
+        similar = value_similar(x[i], y[i], a->limits[a->interleaved ? i % a->channels : i / plane]);
+    return similar;
+}
+
+/* Where the patch rows of an image's cells lie, from the first of a cell on. */
+typedef struct patch_order {
+    int64_t line;        /* from the first patch row of a line of the cell to that of the next */
+    int64_t left, above; /* back to the cell there */
+    int64_t most;        /* the last patch row that a cell can begin with; below 0: there is none */
+} patch_order;
+
+static patch_order order_of(const rvit_pixelprune_args *a, rvit_cpu_cell place)
+{
+    const int64_t m = a->merge, cells = place.width > m ? place.width / m : 1;
+    if (a->patch_merge == 1)
+        return (patch_order){place.width, m, m * place.width, a->patch_rows - (m - 1) * place.width - m};
+    return (patch_order){m, m * m, m * m * cells, a->patch_rows - m * m};
+}
+
+/* Of two cells, by their first patch rows. */
+static int similar(const pixelprune_job *job, const patch_order *order, int64_t x, int64_t y)
+{
+    const rvit_pixelprune_args *a = job->args;
+    for (int64_t line = 0; line < a->merge; line++)
+        for (int64_t i = 0; i < a->merge; i++) {
+            const int64_t row = line * order->line + i;
+            if (!rows_similar(a, job->pixels + (x + row) * a->stride, job->pixels + (y + row) * a->stride))
+                return 0;
+        }
+    return 1;
+}
+
+/* The first patch row of what reconstructs the cell that begins at this patch row. */
+static int64_t reconstruction(const pixelprune_job *job, const patch_order *order, int64_t patch_row)
+{
+    const int64_t at = rvit_cpu_clamp(patch_row, 0, order->most);
+    return job->sources == NULL ? at : rvit_cpu_clamp(job->sources[at], 0, order->most);
+}
+
+/* The first patch row of what predicts a cell; its own if nothing does. */
+static int64_t prediction(const pixelprune_job *job, const patch_order *order, rvit_cpu_cell place, int64_t own)
+{
+    const int on_left = place.x >= job->args->merge, above = place.y >= job->args->merge;
+    if (!on_left)
+        return above ? reconstruction(job, order, own - order->above) : own;
+    const int64_t a = reconstruction(job, order, own - order->left);
+    if (!above)
+        return a;
+    const int64_t b = reconstruction(job, order, own - order->above), c = reconstruction(job, order, own - order->above - order->left);
+    return similar(job, order, c, a) && !similar(job, order, c, b) ? b : a;
+}
+
+static int keeps(const pixelprune_job *job, const int32_t *cell)
+{
+    const rvit_cpu_cell place = rvit_cpu_cell_of(cell);
+    const patch_order order = order_of(job->args, place);
+    if (order.most < 0)
+        return 1;
+    const int64_t own = rvit_cpu_clamp(cell[0], 0, order.most), source = prediction(job, &order, place, own);
+    const int is_first = place.x < job->args->merge && place.y < job->args->merge;
+    const int kept = is_first || !similar(job, &order, own, source);
+    if (job->sources != NULL)
+        job->sources[own] = (int32_t)(kept ? own : source);
+    return kept;
+}
+
+static void mark_images(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const pixelprune_job *job = context;
+    const rvit_pixelprune_args *a = job->args;
+    const int64_t area = (int64_t)a->merge * a->merge;
+    for (int64_t image = begin; image < end; image++) {
+        const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len);
+        const int64_t prefix = rows.len < a->n_prefix ? rows.len : a->n_prefix, past = rows.begin + rows.len;
+        memset(job->keep + rows.begin, 1, (size_t)prefix);
+        for (int64_t next = rows.begin + prefix; next < past; next += area) {
+            /* Line after line, wherever windows have put the rows. */
+            const int64_t row = job->unit_rows == NULL || next / area >= a->rows / area
+                                    ? next
+                                    : rvit_cpu_clamp(job->unit_rows[next / area] * area, rows.begin, past - 1);
+            const int kept = keeps(job, job->cells + 4 * row);
+            memset(job->keep + row, kept, (size_t)(past - row < area ? past - row : area));
+        }
+    }
+}
+
+void rvit_cpu_pixelprune(rvit_cpu_device *device, const rvit_pixelprune_args *a)
+{
+    pixelprune_job job = {
+        .args = a,
+        .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
+        .cells = rvit_cpu_at(a->cells),
+        .unit_rows = rvit_pixelprune_reconstructs(a) ? rvit_cpu_at(a->unit_rows) : NULL,
+        .pixels = rvit_cpu_at(a->pixels),
+        .keep = rvit_cpu_at(a->keep),
+        .sources = rvit_pixelprune_reconstructs(a) ? rvit_cpu_at(a->sources) : NULL,
+    };
+    const int64_t grain = rvit_cpu_grain(device->pool, a->n_images, 65536 / ((int64_t)a->max_len * a->columns + 1) + 1);
+    rvit_cpu_pool_run(device->pool, a->n_images, grain, mark_images, &job);
+}

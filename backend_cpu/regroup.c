@@ -1,0 +1,66 @@
+/* Regroup: units and windows after a selection. */
+#include "backend_cpu/cpu.h"
+
+typedef struct regroup_job {
+    const rvit_regroup_args *args;
+    const int32_t *cu_seqlens, *out_cu_seqlens, *src_rows, *unit_rows;
+    const uint8_t *keep;
+    int32_t *out_unit_rows;
+    int64_t left; /* rows */
+} regroup_job;
+
+/* How many of the rows that are left were before this one. */
+static int64_t left_before(const regroup_job *job, int64_t row)
+{
+    int64_t begin = 0, end = job->left;
+    while (begin < end) {
+        const int64_t middle = (begin + end) / 2;
+        if (job->src_rows[middle] < row)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+static void list_units(void *context, int64_t begin, int64_t end, int thread)
+{
+    (void)thread;
+    const regroup_job *job = context;
+    const rvit_regroup_args *a = job->args;
+    const int64_t units = a->rows / a->unit;
+    for (int64_t image = begin; image < end; image++) {
+        const rvit_cpu_range rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len),
+                             after = rvit_cpu_image(job->out_cu_seqlens, image, a->rows, a->max_len);
+        const int64_t past = (rows.begin + rows.len) / a->unit, out_past = (after.begin + after.len) / a->unit;
+        int64_t out = after.begin / a->unit;
+        for (int64_t unit = rows.begin / a->unit; unit < past && out < out_past; unit++) {
+            const int64_t row = rvit_cpu_clamp(job->unit_rows[unit], 0, units - 1) * a->unit;
+            if (job->keep[row])
+                job->out_unit_rows[out++] = (int32_t)(left_before(job, row) / a->unit);
+        }
+    }
+}
+
+void rvit_cpu_regroup(rvit_cpu_device *device, const rvit_regroup_args *a)
+{
+    regroup_job job = {
+        .args = a,
+        .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
+        .out_cu_seqlens = rvit_cpu_at(a->out_cu_seqlens),
+        .src_rows = rvit_cpu_at(a->src_rows),
+        .unit_rows = rvit_cpu_at(a->unit_rows),
+        .keep = rvit_cpu_at(a->keep),
+        .out_unit_rows = rvit_cpu_at(a->out_unit_rows),
+    };
+    const int32_t *window_cu_seqlens = rvit_cpu_at(a->window_cu_seqlens);
+    int32_t *unit_cu_seqlens = rvit_cpu_at(a->unit_cu_seqlens), *out_window_cu_seqlens = rvit_cpu_at(a->out_window_cu_seqlens);
+    /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): core refuses the op without */
+    job.left = rvit_cpu_clamp(job.out_cu_seqlens[a->n_images], 0, a->rows);
+    for (int64_t i = 0; i <= a->n_images; i++)
+        unit_cu_seqlens[i] = (int32_t)(rvit_cpu_clamp(job.out_cu_seqlens[i], 0, a->rows) / a->unit);
+    for (int64_t i = 0; window_cu_seqlens != NULL && i <= a->n_windows; i++)
+        out_window_cu_seqlens[i] = (int32_t)left_before(&job, window_cu_seqlens[i]);
+    if (job.unit_rows != NULL)
+        rvit_cpu_pool_run(device->pool, a->n_images, rvit_cpu_grain(device->pool, a->n_images, 1), list_units, &job);
+}

@@ -1,0 +1,144 @@
+/* Which cells of an image are not predicted by those on their left and above. */
+#ifndef RVIT_PIXELPRUNE_CUH
+#define RVIT_PIXELPRUNE_CUH
+
+#include "grids.cuh"
+
+RVIT_DEVICE float limit_of(const rvit_cu_pixelprune_params &params, int value)
+{
+    if (params.sources == nullptr)
+        return 0.0f;
+    const int channel = params.interleaved ? value % params.channels : value / (params.columns / params.channels);
+    return channel == 0 ? params.limits[0] : channel == 1 ? params.limits[1] : channel == 2 ? params.limits[2] : params.limits[3];
+}
+
+RVIT_DEVICE bool value_differs(float x, float y, float limit)
+{
+    return !(x == y || fabsf(x - y) <= limit);
+}
+
+RVIT_DEVICE bool values_differ(float4 x, float4 y, const float (&limits)[4])
+{
+    return value_differs(x.x, y.x, limits[0]) || value_differs(x.y, y.y, limits[1]) || value_differs(x.z, y.z, limits[2]) ||
+           value_differs(x.w, y.w, limits[3]);
+}
+
+#define CORNER_LEFT 1
+#define CORNER_ABOVE 2
+#define OWN_LEFT 4
+#define OWN_ABOVE 8
+
+/* Where the patch rows of an image's cells lie, from the first of a cell on. */
+struct patch_order {
+    int line;        /* from the first patch row of a line of the cell to that of the next */
+    int left, above; /* back to the cell there */
+    int most;        /* the last patch row that a cell can begin with; below 0: there is none */
+};
+
+RVIT_DEVICE patch_order order_of(const rvit_cu_pixelprune_params &params, const patch_place &place)
+{
+    const int m = params.merge;
+    patch_order order = {m, m * m, m * m * max(place.width / m, 1), params.patch_rows - m * m};
+    if (params.patch_merge) {
+        order.line = place.width, order.left = m, order.above = m * place.width;
+        order.most = params.patch_rows - (m - 1) * place.width - m;
+    }
+    return order;
+}
+
+/* By a warp: which of the four pairs of cells, given by their first patch rows, differ. */
+RVIT_DEVICE int differing(const rvit_cu_pixelprune_params &params, const patch_order &order, int own, int left, int above, int corner)
+{
+    const int area = params.merge * params.merge;
+    int pairs = 0;
+    for (int patch = 0; patch < area; patch++) {
+        const long long row = (long long)(patch / params.merge) * order.line + patch % params.merge;
+        const float *x = params.pixels + (own + row) * params.stride, *a = params.pixels + (left + row) * params.stride;
+        const float *b = params.pixels + (above + row) * params.stride, *c = params.pixels + (corner + row) * params.stride;
+        for (int i = (int)(threadIdx.x & 31) * 4; i < params.columns; i += 128) {
+            const float limits[4] = {limit_of(params, i), limit_of(params, i + 1), limit_of(params, i + 2), limit_of(params, i + 3)};
+            const float4 x4 = load_4(x + i), a4 = load_4(a + i), b4 = load_4(b + i), c4 = load_4(c + i);
+            pairs |= (values_differ(c4, a4, limits) ? CORNER_LEFT : 0) | (values_differ(c4, b4, limits) ? CORNER_ABOVE : 0) |
+                     (values_differ(x4, a4, limits) ? OWN_LEFT : 0) | (values_differ(x4, b4, limits) ? OWN_ABOVE : 0);
+        }
+    }
+    for (int mask = 16; mask > 0; mask /= 2)
+        pairs |= shuffle_xor(pairs, mask);
+    return pairs;
+}
+
+/* The first patch row of what reconstructs the cell that begins at this patch row. */
+RVIT_DEVICE int reconstruction(const rvit_cu_pixelprune_params &params, const patch_order &order, int patch_row)
+{
+    const int at = min(max(patch_row, 0), order.most);
+    return params.sources == nullptr ? at : min(max(params.sources[at], 0), order.most);
+}
+
+/* By a warp: the cell whose first row is `row`, of an image that ends at `past`. */
+RVIT_DEVICE void mark_cell(const rvit_cu_pixelprune_params &params, int row, int past)
+{
+    const int merge = params.merge, area = merge * merge, lane = threadIdx.x & 31;
+    const int4 cell = reinterpret_cast<const int4 *>(params.cells)[row];
+    const patch_place place = place_of(cell);
+    const patch_order order = order_of(params, place);
+    const bool has_pixels = order.most >= 0;
+    const int own = min(max(cell.x, 0), order.most);
+    const bool on_left = has_pixels && place.x >= merge, above = has_pixels && place.y >= merge;
+    bool kept = true;
+    if (on_left || above) {
+        const int a = reconstruction(params, order, own - (on_left ? order.left : order.above));
+        const int b = on_left && above ? reconstruction(params, order, own - order.above) : a;
+        const int c = on_left && above ? reconstruction(params, order, own - order.above - order.left) : a;
+        const int pairs = differing(params, order, own, a, b, c);
+        const bool takes_b = (pairs & CORNER_LEFT) == 0 && (pairs & CORNER_ABOVE) != 0;
+        kept = (pairs & (takes_b ? OWN_ABOVE : OWN_LEFT)) != 0;
+        if (!kept && params.sources != nullptr && lane == 0)
+            params.sources[own] = takes_b ? b : a;
+    }
+    if (kept && has_pixels && params.sources != nullptr && lane == 0)
+        params.sources[own] = own;
+    if (lane < area && row + lane < past)
+        params.keep[row + lane] = kept;
+}
+
+/* The first row of a cell by its number in the image, line after line. */
+RVIT_DEVICE int row_of_cell(const rvit_cu_pixelprune_params &params, int first, int past, int number)
+{
+    const int area = params.merge * params.merge, row = first + number * area;
+    if (params.unit_rows == nullptr || row / area >= params.rows / area)
+        return row;
+    const int unit = min(max(params.unit_rows[row / area], 0), params.rows / area);
+    return min(max(unit * area, first), past - 1);
+}
+
+RVIT_DEVICE void mark_cells(const rvit_cu_pixelprune_params &params)
+{
+    const int image = blockIdx.x / params.parts, part = blockIdx.x % params.parts, area = params.merge * params.merge;
+    const int warp = threadIdx.x / 32, warps = blockDim.x / 32;
+    const image_rows rows = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
+    const int prefix = min(params.n_prefix, rows.len), first = rows.begin + prefix, past = rows.begin + rows.len;
+    for (int row = rows.begin + (int)threadIdx.x; part == 0 && row < first; row += blockDim.x)
+        params.keep[row] = 1;
+    const int n = (past - first + area - 1) / area;
+    if (n == 0)
+        return;
+    if (params.sources == nullptr) {
+        for (int unit = part * warps + warp; unit < n; unit += params.parts * warps)
+            mark_cell(params, first + unit * area, past);
+        return;
+    }
+    /* The cells of a diagonal need those of the two before it. */
+    const patch_place place = place_of(reinterpret_cast<const int4 *>(params.cells)[first]);
+    const int columns = min(max(place.width / params.merge, 1), n), lines = (n + columns - 1) / columns;
+    for (int diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
+        const int last = min(lines - 1, diagonal);
+        for (int y = max(0, diagonal - columns + 1) + warp; y <= last; y += warps) {
+            const int unit = y * columns + diagonal - y;
+            if (unit < n)
+                mark_cell(params, row_of_cell(params, first, past, unit), past);
+        }
+        block_sync();
+    }
+}
+
+#endif

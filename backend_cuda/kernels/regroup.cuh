@@ -1,0 +1,63 @@
+/* Units and windows after a selection. */
+#ifndef RVIT_REGROUP_CUH
+#define RVIT_REGROUP_CUH
+
+#include "elements.cuh"
+
+/* How many of the rows that are left were before this one. */
+RVIT_DEVICE int left_before(const rvit_cu_regroup_params &params, int row)
+{
+    int begin = 0, end = min(max(params.out_cu_seqlens[params.n_images], 0), params.rows);
+    while (begin < end) {
+        const int middle = begin + (end - begin) / 2;
+        if (params.src_rows[middle] < row)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+/* The units of an image that are left, in their order: a turn for as many units as there are threads. */
+RVIT_DEVICE void list_units(const rvit_cu_regroup_params &params, int image)
+{
+    RVIT_SHARED int counts[8];
+    const int lane = threadIdx.x & 31, warp = threadIdx.x / 32, unit_rows = params.unit, units = params.rows / unit_rows;
+    const image_rows rows = rows_of_image(params.cu_seqlens, image, params.rows, params.max_len);
+    const image_rows after = rows_of_image(params.out_cu_seqlens, image, params.rows, params.max_len);
+    const int past = (rows.begin + rows.len) / unit_rows, out_past = (after.begin + after.len) / unit_rows;
+    int out = after.begin / unit_rows;
+    for (int first = rows.begin / unit_rows; first < past; first += blockDim.x) {
+        const int unit = first + (int)threadIdx.x;
+        const int row = unit < past ? min(max(params.unit_rows[unit], 0), units - 1) * unit_rows : 0;
+        const bool left = unit < past && params.keep[row] != 0;
+        const unsigned votes = warp_ballot(left);
+        if (lane == 0)
+            counts[warp] = bit_count(votes);
+        block_sync();
+        int before = bit_count(votes & ((1u << lane) - 1)), total = 0;
+        for (int w = 0; w < 8; w++) {
+            before += w < warp ? counts[w] : 0;
+            total += counts[w];
+        }
+        if (left && out + before < out_past)
+            params.out_unit_rows[out + before] = left_before(params, row) / unit_rows;
+        out += total;
+        block_sync();
+    }
+}
+
+RVIT_DEVICE void regroup_all(const rvit_cu_regroup_params &params)
+{
+    const int thread = blockIdx.x * blockDim.x + threadIdx.x, step = gridDim.x * blockDim.x;
+    for (int i = thread; i <= params.n_images; i += step)
+        params.unit_cu_seqlens[i] = min(max(params.out_cu_seqlens[i], 0), params.rows) / params.unit;
+    if (params.window_cu_seqlens != nullptr)
+        for (int i = thread; i <= params.n_windows; i += step)
+            params.out_window_cu_seqlens[i] = left_before(params, params.window_cu_seqlens[i]);
+    if (params.unit_rows != nullptr)
+        for (int image = blockIdx.x; image < params.n_images; image += gridDim.x)
+            list_units(params, image);
+}
+
+#endif

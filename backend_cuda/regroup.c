@@ -1,0 +1,23 @@
+#include "backend_cuda/cu.h"
+
+rvit_status rvit_cu_regroup(rvit_cu_queue *queue, const rvit_regroup_args *args)
+{
+    rvit_cu_regroup_params params = {
+        .cu_seqlens = rvit_cu_at(args->cu_seqlens),
+        .out_cu_seqlens = rvit_cu_at(args->out_cu_seqlens),
+        .src_rows = rvit_cu_at(args->src_rows),
+        .window_cu_seqlens = rvit_cu_at(args->window_cu_seqlens),
+        .unit_rows = rvit_cu_at(args->unit_rows),
+        .keep = rvit_cu_at(args->keep),
+        .unit_cu_seqlens = rvit_cu_at(args->unit_cu_seqlens),
+        .out_window_cu_seqlens = rvit_cu_at(args->out_window_cu_seqlens),
+        .out_unit_rows = rvit_cu_at(args->out_unit_rows),
+        .n_images = args->n_images,
+        .n_windows = args->n_windows,
+        .max_len = args->max_len,
+        .unit = args->unit,
+        .rows = (int32_t)args->rows,
+    };
+    const int64_t by_windows = args->n_windows / 256 + (int64_t)1, items = args->n_images > by_windows ? args->n_images : by_windows;
+    return rvit_cu_launch(queue, RVIT_CU_regroup, rvit_cu_tile_ctas(&queue->device->machine, items, 1, 8), 256, 0, &params);
+}

@@ -1,0 +1,48 @@
+/* The pixelprune op. */
+#include "backend_vulkan/vulkan.h"
+
+int64_t rvit_vk_pixelprune_parts(const rvit_pixelprune_args *args)
+{
+    const int64_t len = args->max_len < args->rows ? args->max_len : args->rows;
+    const int64_t step = (int64_t)RVIT_MAX_THREADS / RVIT_PIXELPRUNE_TEAM * RVIT_PIXELPRUNE_TURNS * args->merge * args->merge;
+    return rvit_pixelprune_reconstructs(args) ? 1 : (len + step - 1) / step;
+}
+
+rvit_status rvit_vk_record_pixelprune(rvit_vk_recorder *recorder, const rvit_pixelprune_args *args)
+{
+    const int reconstructs = rvit_pixelprune_reconstructs(args);
+    const int64_t parts = rvit_vk_pixelprune_parts(args);
+    if (args->n_images == 0 || args->max_len == 0 || args->rows == 0)
+        return RVIT_OK;
+    struct rvit_pixelprune_push push = {.n_images = args->n_images,
+                                        .n_prefix = args->n_prefix,
+                                        .max_len = args->max_len,
+                                        .rows = (int)args->rows,
+                                        .patch_rows = (int)args->patch_rows,
+                                        .merge = args->merge,
+                                        .columns4 = args->columns / 4,
+                                        .stride4 = (int)(args->stride / 4),
+                                        .channels = args->channels,
+                                        .parts = (int)parts,
+                                        .limit_0 = args->limits[0],
+                                        .limit_1 = args->limits[1],
+                                        .limit_2 = args->limits[2],
+                                        .limit_3 = args->limits[3]};
+    rvit_vk_dispatch dispatch = {.shader = RVIT_VK_PIXELPRUNE_VK,
+                                 .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
+                                           [RVIT_PIXELPRUNE_FLAGS] = (reconstructs ? RVIT_PIXELPRUNE_RECONSTRUCTS : 0) |
+                                                                     (args->interleaved ? RVIT_PIXELPRUNE_IS_INTERLEAVED : 0) |
+                                                                     (args->patch_merge == 1 ? RVIT_PIXELPRUNE_BY_LINES : 0) |
+                                                                     (args->unit_rows.buffer != NULL ? RVIT_PIXELPRUNE_HAS_UNIT_ROWS : 0)},
+                                 .n_specs = RVIT_PIXELPRUNE_N_SPECS,
+                                 .push = &push,
+                                 .push_size = sizeof push,
+                                 .groups = {.rows = args->n_images, .multiply = 1, .divide = 1, .times = parts}};
+    push.cu_seqlens_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_CU_SEQLENS, RVIT_SLOT(pixelprune, cu_seqlens), 4);
+    push.cells_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_CELLS, RVIT_SLOT(pixelprune, cells), 16);
+    push.pixels_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_PIXELS, RVIT_SLOT(pixelprune, pixels), 16);
+    push.keep_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_KEEP, RVIT_SLOT(pixelprune, keep), 4);
+    push.sources_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_SOURCES, RVIT_SLOT(pixelprune, sources), 4);
+    push.unit_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_PIXELPRUNE_UNIT_ROWS, RVIT_SLOT(pixelprune, unit_rows), 4);
+    return rvit_vk_record_dispatch(recorder, &dispatch);
+}

@@ -1,0 +1,304 @@
+#!/usr/bin/env python3
+"""A batch of pictures of different sizes through SigLIP2 NaFlex: one packed native session beside padding, beside a call for each size, and
+beside PyTorch's packed forward on FlashAttention-2's varlen kernel.
+
+    bench/mixed.py --library build/libraggedvit.so.0 --out results [--points photos_256,...] [--seconds 0.3]
+    bench/mixed.py --library build/libraggedvit.so.0 --out results --dry-run       # two blocks, on the CPU: its figures mean nothing
+
+Weights are random, of the true size, in f16. Writes OUT/mixed.json, saved after each row. A point is a list of picture sizes and how each is
+brought to a grid of patches: by NaFlex's rule, which makes all of them about as long, or at its own size where that fits. tiny_347 is the case
+of vit-pytorch's issue 347: 512 pictures 16 pixels high and 32 to 80 wide.
+
+`from_pictures` begins with uint8 pictures in host memory: two sessions, the pictures in their memory or copied by the run, beside torchvision's
+resize on the GPU of pinned pictures and the packed forward; `pictures_error` compares with the rows that transformers' processor makes, whose
+values lie in another order in a patch. The rest takes patches in device memory, but `from_host_ms`, which takes them as float32 on the host and gives
+logits there: Model.prepare(native=True) from Python, and PyTorch's copy and forward. `single_runs_equal`: every image of the batch gives the
+bits it gives alone in the same session. `kernels`, with --kernels: microseconds of a run by kernel.
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import pathlib
+import platform
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PATCH = 16
+PHOTOS = ((640, 480), (500, 375), (375, 500), (1280, 720), (1024, 1024), (320, 240), (480, 640), (800, 600))
+# name -> (sizes of pictures, most patches, whether small pictures keep their size, model)
+BASE = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12}
+TINY = {"hidden_size": 192, "intermediate_size": 768, "num_hidden_layers": 12, "num_attention_heads": 3}
+
+
+def tiny_sizes():
+    return [(32 + 16 * ((7 * i + i // 5) % 4), 16) for i in range(512)]
+
+
+def different_sizes(n=64):
+    """As many different sizes: sides of 96 to 603 pixels."""
+    return [(96 + 16 * (5 * i % 31) + i % 12, 96 + 16 * (11 * i % 29) + i % 9) for i in range(n)]
+
+
+POINTS = {
+    "photos_256": ([PHOTOS[i % 8] for i in range(64)], 256, False, "base"),
+    "photos_1024": ([PHOTOS[i % 8] for i in range(64)], 1024, False, "base"),
+    "different_1024": (different_sizes(), 1024, True, "base"),
+    "tiny_347": (tiny_sizes(), 256, True, "base"),
+    "tiny_347_vit_tiny": (tiny_sizes(), 256, True, "tiny"),
+}
+DRY = {"photos_256": ([(64, 48), (50, 37), (37, 50), (160, 90)], 16, False, "base"),
+       "tiny_347": (tiny_sizes()[:12], 256, True, "tiny")}
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--library", required=True, help="libraggedvit.so.0")
+    parser.add_argument("--out", required=True, help="folder of the results")
+    parser.add_argument("--work", default="/tmp/raggedvit-bench/mixed", help="folder for checkpoints")
+    parser.add_argument("--points", default=",".join(POINTS))
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
+    parser.add_argument("--kernels", action="store_true", help="the time of each kernel too; times of the points after the first are then not good")
+    parser.add_argument("--dry-run", action="store_true")
+    return parser.parse_args()
+
+
+def make(torch, kind, folder, device, dry):
+    """transformers' model in float32 with random weights that float16 holds, and its checkpoint's path."""
+    from safetensors.torch import save_file
+    from transformers import Siglip2VisionConfig, Siglip2VisionModel
+
+    shape = {"base": BASE, "tiny": TINY}[kind]
+    if dry:
+        shape = {**shape, "num_hidden_layers": 2, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2}
+    config = Siglip2VisionConfig(**shape, num_patches=256, patch_size=PATCH)
+    config._attn_implementation = "sdpa"
+    torch.manual_seed(1)
+    model = Siglip2VisionModel(config).eval()
+    for key, value in model.named_parameters():
+        if key.endswith("bias"):
+            value.data.normal_(0, 0.02)
+        value.data.copy_(value.data.half().float())
+    path = folder / kind / "model.safetensors"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file({key: value.half().contiguous() for key, value in model.state_dict().items()}, str(path))
+    (path.parent / "config.json").write_text(json.dumps({**config.to_dict(), "model_type": "siglip2_vision_model"}))
+    return model.to(device), path
+
+
+def grids_of(library, sizes, most, keeps):
+    grid, found = (ctypes.c_int32 * 2)(), []
+    for width, height in sizes:
+        own = (-(-height // PATCH), -(-width // PATCH))
+        if not keeps or own[0] * own[1] > most:
+            library.rvit_naflex_grid(height, width, PATCH, most, grid)
+            own = tuple(grid)
+        found.append(own)
+    return found
+
+
+def relative(got, wanted):
+    return float((got.double() - wanted.double()).abs().max() / wanted.double().abs().max())
+
+
+def single_runs(torch, naflex, model, batch):
+    """A batch, and every image of it by itself, in one session: logits of both."""
+    given = model.place.empty(batch.bounds[-1], batch.patches.shape[1], dtype=torch.float32)
+    given.copy_(batch.patches)
+    session = naflex.Native("", model, given, batch.grids)
+    session.enqueue()
+    session.wait()
+    together, rows = session.logits[0].clone(), []
+    session._run.n_images = 1
+    for i, grid in enumerate(batch.grids):
+        given[:batch.lengths[i]].copy_(batch.patches_of(i))
+        session.grids[0] = grid
+        session.enqueue()
+        session.wait()
+        rows.append(session.logits[0][:1].clone())
+    session.close()
+    return together, torch.cat(rows)
+
+
+def kernels_of(torch, rival, runs=5):
+    """Microseconds of a run by kernel, the longest first; without a GPU none."""
+    if not torch.cuda.is_available():
+        return {}
+    rival.enqueue()
+    rival.wait()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(runs):
+            rival.enqueue()
+            rival.wait()
+        torch.cuda.synchronize()
+    found = {}
+    for event in profile.key_averages():
+        found[event.key[:120]] = found.get(event.key[:120], 0) + event.self_device_time_total / runs
+    longest = sorted(found.items(), key=lambda item: -item[1])[:16]
+    return {name: round(us, 1) for name, us in longest if us > 0} | {"all": round(sum(found.values()), 1)}
+
+
+def host_rates(torch, raggedvit, batch, path, device, dtype, rival, seconds):
+    """Batches from float32 on the host to logits there: milliseconds of the fastest of a few calls."""
+    opened = raggedvit.Model(path, device, dtype)
+    forward = opened.prepare(native=True, max_images=len(batch.grids), max_tokens=batch.bounds[-1], max_len=batch.longest)
+    values = torch.from_numpy(batch.host)
+
+    def theirs():
+        return rival(values.to(batch.device).to(batch.half.dtype)).float().cpu()
+
+    found = {}
+    for name, call in (("raggedvit", lambda: forward(batch.host, batch.grids)), ("pytorch packed eager", theirs)):
+        best = float("inf")
+        for _ in range(2):
+            call()
+        end, n = time.perf_counter() + seconds, 0
+        while n < 3 or time.perf_counter() < end:
+            begin = time.perf_counter()
+            call()
+            best, n = min(best, time.perf_counter() - begin), n + 1
+        found[name] = round(best * 1e3, 4)
+    logits = forward(batch.host, batch.grids).logits
+    opened.close()
+    return found, logits
+
+
+def pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options):
+    """The same sizes as uint8 pictures on the host: the whole way in, and its check."""
+    from peers.sessions import Call, measure
+
+    pictures = naflex.random_pictures(sizes)
+    rivals = [naflex.Pictures("raggedvit, pictures in place", model, pictures, grids, PATCH, True),
+              naflex.Pictures("raggedvit, pictures copied", model, pictures, grids, PATCH, False)]
+    made = naflex.patches_of_pictures(pictures, grids, PATCH)
+    patches = place.empty(*made.shape, dtype=torch.float32)
+    patches.copy_(made)
+    wanted = naflex.Native("", model, patches, grids)
+    for session in (*rivals, wanted):
+        session.enqueue()
+        session.wait()
+    row["pictures_error"] = [relative(rival.logits(model.info.n_classes), wanted.logits[0].cpu()) for rival in rivals]
+    rivals.append(Call("torchvision, pytorch packed eager, positions given",
+                       naflex.torchvision_packed(packed, place, pictures, grids, PATCH, kind), clock))
+    times = measure(rivals, clock, len(grids), 0.05 if options.dry_run else options.seconds)
+    row["from_pictures"] = {"bytes": sum(picture.nbytes for picture in pictures), "times": times,
+                            "images_per_second": {name: found["images_per_second"] for name, found in times.items()}}
+    row["images_per_second_from_pictures"] = row["from_pictures"]["images_per_second"]
+    for session in (*rivals[:2], wanted):
+        session.close()
+
+
+def row_of(torch, raggedvit, place, clock, name, point, theirs, path, options):
+    from peers import naflex
+    from peers.sessions import Call, Graph, Model, measure
+
+    sizes, most, keeps, _ = point
+    dry = options.dry_run
+    grids = grids_of(place.library, sizes, most, keeps)
+    batch = naflex.Batch(place, grids, 3 * PATCH * PATCH)
+    kind = torch.float32 if dry else torch.float16
+    batch.half = batch.half.to(kind)
+    row = {"point": name, "images": len(grids), "sizes": len(set(grids)), "tokens": batch.bounds[-1], "longest": batch.longest,
+           "padded_tokens": len(grids) * batch.longest, "most_patches": most, "keeps_small": keeps}
+    reference = naflex.padded(theirs.float(), batch, torch.float32)()
+    theirs.to(kind)
+    model = Model(place, path, "f32" if dry else "f16")
+    ours = naflex.Native("raggedvit", model, batch.patches, grids, 2)
+    ours.enqueue()
+    ours.wait()
+    packed = naflex.Packed(theirs, batch)
+    positions = packed.positions(batch)
+    row["error"] = relative(ours.logits[0], reference)
+    row["pytorch_error"] = relative(packed(batch.half, batch), reference)
+    together, alone = single_runs(torch, naflex, model, batch)
+    row["single_runs_equal"] = bool(torch.equal(together, alone)) and bool(torch.equal(together, ours.logits[0]))
+    pictured(torch, naflex, place, clock, model, packed, row, sizes, grids, kind, options)
+    row["from_host_ms"], logits = host_rates(torch, raggedvit, batch, path, "cpu" if dry else "cuda", "f32" if dry else "f16",
+                                             lambda half: packed(half, batch), options.seconds)
+    row["from_host_equal"] = bool((torch.from_numpy(logits) == ours.logits[0].cpu()).all())
+    longest = grids[batch.lengths.index(batch.longest)]
+    all_long = place.empty(len(grids) * batch.longest, batch.patches.shape[1], dtype=torch.float32)
+    all_long.zero_()
+    rivals, row["failures"] = [ours], {}
+
+    def add(kind_of, rival, make_forward):
+        """A rival that cannot run is named, and the others go on."""
+        try:
+            made = make_forward()
+            rivals.append(made if kind_of is None else kind_of(rival, made, clock))
+        except Exception as failure:
+            row["failures"][rival] = str(failure)[:300]
+
+    add(None, "raggedvit, padded", lambda: naflex.Native("raggedvit, padded", model, all_long, [longest] * len(grids), 2))
+    add(None, "raggedvit, one call per size", lambda: naflex.BySize(model, batch))
+    add(Call, "pytorch packed eager", lambda: lambda: packed(batch.half, batch))
+    add(Call, "pytorch packed eager, positions given", lambda: lambda: packed(batch.half, batch, positions))
+    add(Graph, "pytorch packed graph, positions given", lambda: lambda: packed(batch.half, batch, positions))
+    add(Call, "pytorch packed, one call per size, positions given", lambda: naflex.by_size(packed, place, batch))
+    add(Call, "transformers padded", lambda: naflex.padded(theirs, batch, kind))
+    add(Call, "transformers padded, positions given", lambda: naflex.padded(theirs, batch, kind, True))
+    if not dry:
+        fast = naflex.Packed(theirs, batch).compiled()
+        add(Call, "pytorch packed compiled, positions given", lambda: lambda: fast(batch.half, batch, positions))
+        add(Graph, "pytorch packed compiled graph, positions given", lambda: lambda: fast(batch.half, batch, positions))
+    row["times"] = measure(rivals, clock, len(grids), 0.05 if dry else options.seconds)
+    rates = {rival: found["images_per_second"] for rival, found in row["times"].items()}
+    if options.kernels:  # last: CUPTI stays, and slows what comes after it
+        row["kernels"] = {rival.name: kernels_of(torch, rival) for rival in rivals if rival.name in (
+            "raggedvit", "pytorch packed eager, positions given", "pytorch packed compiled, positions given")}
+    row["images_per_second"] = rates
+    row["raggedvit_is_faster_by"] = {rival: round(rates["raggedvit"] / rate, 3) for rival, rate in rates.items() if rival != "raggedvit"}
+    for rival in rivals:
+        getattr(rival, "close", lambda: None)()
+    model.close()
+    return row
+
+
+def main():
+    options = parse()
+    sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
+    os.environ["RAGGEDVIT_LIBRARY"] = os.path.realpath(options.library)
+    import torch
+    import transformers
+
+    import raggedvit
+    from peers.clock import GpuClock, HostClock
+    from peers.library import GpuPlace, HostPlace, Library
+
+    library, dry = Library(options.library), options.dry_run
+    clock = HostClock(lambda: None) if dry else GpuClock()
+    place = HostPlace(library, "cpu") if dry else GpuPlace(library, clock.stream)
+    report = {"benchmark": "mixed", "dry_run": dry, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "version": library.version(),
+              "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"),
+              "device": {"name": place.info().name.decode(), "driver": place.info().driver.decode()},
+              "cpu": platform.processor() or platform.machine(), "cores": os.cpu_count(), "torch": torch.__version__,
+              "transformers": transformers.__version__, "rows": []}
+    out = pathlib.Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    points = DRY if dry else {name: POINTS[name] for name in options.points.split(",")}
+    models = {}
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+    with clock.on(), torch.inference_mode():
+        for name, point in points.items():
+            begin = time.perf_counter()
+            if point[3] not in models:
+                models[point[3]] = make(torch, point[3], pathlib.Path(options.work) / ("dry" if dry else "full"), place.torch_device, dry)
+            try:
+                row = row_of(torch, raggedvit, place, clock, name, point, *models[point[3]], options)
+            except (raggedvit.RaggedVitError, RuntimeError) as failure:
+                row = {"point": name, "failed": str(failure)[:300]}
+            row["took"] = round(time.perf_counter() - begin, 1)
+            report["rows"].append(row)
+            print(json.dumps({key: value for key, value in row.items() if key not in ("times", "kernels", "from_pictures")}), flush=True)
+            (out / "mixed.json").write_text(json.dumps(report, indent=1) + "\n")
+            if not dry:
+                torch.cuda.synchronize()
+                place.forget()
+                torch.cuda.empty_cache()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

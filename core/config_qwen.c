@@ -1,0 +1,121 @@
+/* The vision_config of Qwen2.5-VL and Qwen3-VL: what the fields of other towers do not tell. */
+#include <stdio.h>
+#include <string.h>
+
+#include "core/config_read.h"
+#include "core/rope_table.h"
+#include "core/status.h"
+
+/* What the classes take for fields that are absent. */
+typedef struct defaults {
+    const char *model_type;
+    int32_t window;
+    rvit_block_list full_blocks, deepstack;
+} defaults;
+
+static const defaults classes[] = {{"qwen2_5_vl_vision", 112, {4, {7, 15, 23, 31}}, {0, {0}}},
+                                   {"qwen3_vl_vision", 0, {0, {0}}, {3, {8, 16, 24}}},
+                                   {"qwen3_vl_moe_vision", 0, {0, {0}}, {3, {8, 16, 24}}}};
+
+static const defaults *find_class(const char *model_type)
+{
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
+        if (strcmp(classes[i].model_type, model_type) == 0)
+            return &classes[i];
+    return NULL;
+}
+
+int rvit_config_is_qwen(const char *model_type)
+{
+    return find_class(model_type) != NULL;
+}
+
+/* A list of block numbers into a fact; absent: usual. */
+static rvit_status read_blocks(const rvit_config_reader *r, const rvit_json *vision, const char *field, const rvit_block_list *usual,
+                               rvit_fact fact)
+{
+    char where[RVIT_FACT_WHERE];
+    const rvit_json *value = rvit_config_get(vision, field);
+    rvit_block_list list = {0};
+    rvit_config_where_default(r, vision, field, where);
+    if (value == NULL) {
+        rvit_facts_set_blocks(r->facts, fact, usual, where);
+        return RVIT_OK;
+    }
+    if (value->type != RVIT_JSON_ARRAY)
+        return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is not a list of blocks", r->path, r->section, field);
+    if (value->n > RVIT_BLOCK_LIST)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s%s lists %d blocks, more than %d are not supported", r->path, r->section, field,
+                         (int)value->n, RVIT_BLOCK_LIST);
+    for (const rvit_json *item = rvit_json_first(value); item != NULL; item = rvit_json_next(value, item)) {
+        if (item->type != RVIT_JSON_INTEGER || item->integer < 0 || item->integer > 1 << 20)
+            return rvit_fail(RVIT_BAD_FILE, "%s: %s%s is not a list of blocks", r->path, r->section, field);
+        list.blocks[list.n++] = (int32_t)item->integer;
+    }
+    rvit_facts_set_blocks(r->facts, fact, &list, where);
+    return RVIT_OK;
+}
+
+static rvit_status read_number(const rvit_config_reader *r, const rvit_json *vision, const char *field, int32_t usual, rvit_fact fact)
+{
+    char where[RVIT_FACT_WHERE];
+    int64_t value = usual;
+    RVIT_TRY(rvit_config_integer(r, vision, field, 1, 1 << 20, &value));
+    rvit_facts_set(r->facts, fact, (double)value, rvit_config_where_default(r, vision, field, where));
+    return RVIT_OK;
+}
+
+/* Lines and columns as they are, whatever the grid. */
+static rvit_status read_rotation(const rvit_config_reader *r, const rvit_json *vision, const char *model_type)
+{
+    static const double none[2];
+    char where[RVIT_FACT_WHERE];
+    const rvit_json *rope = NULL;
+    const char *kind = NULL;
+    RVIT_TRY(rvit_config_object(r, vision, "rope_parameters", &rope));
+    if (rope != NULL) {
+        char section[64];
+        rvit_config_reader inner = *r;
+        snprintf(section, sizeof section, "%srope_parameters.", r->section);
+        inner.section = section;
+        RVIT_TRY(rvit_config_number_fact(&inner, rope, "rope_theta", RVIT_FACT_ROPE_BASE));
+        RVIT_TRY(rvit_config_string(&inner, rope, "rope_type", &kind));
+        if (kind != NULL && strcmp(kind, "axial") != 0 && strcmp(kind, "default") != 0)
+            rvit_config_not_understood(&inner, "rope_type");
+    }
+    RVIT_TRY(rvit_config_number_fact(r, vision, "rope_theta", RVIT_FACT_ROPE_BASE));
+    snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, model_type);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_BASE, 10000, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_COORDINATES, RVIT_ROPE_INDEX, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_ORDER, RVIT_ROPE_YX, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_OFFSET, 0, where);
+    rvit_facts_set_several(r->facts, RVIT_FACT_ROPE_REFERENCE, none, 2, where);
+    rvit_facts_set(r->facts, RVIT_FACT_ROPE_LAYOUT, RVIT_ROPE_HALF, where);
+    return RVIT_OK;
+}
+
+rvit_status rvit_config_qwen(const rvit_config_reader *r, const rvit_json *vision, const char *model_type)
+{
+    static const double any[2] = {448, 448};
+    char where[RVIT_FACT_WHERE];
+    const defaults *class = find_class(model_type);
+    RVIT_TRY(rvit_config_integer_fact(r, vision, "depth", RVIT_FACT_DEPTH));
+    RVIT_TRY(rvit_config_integer_fact(r, vision, "num_heads", RVIT_FACT_HEADS));
+    RVIT_TRY(rvit_config_integer_fact(r, vision, "in_channels", RVIT_FACT_CHANNELS));
+    RVIT_TRY(read_number(r, vision, "spatial_merge_size", 2, RVIT_FACT_MERGE));
+    RVIT_TRY(read_number(r, vision, "temporal_patch_size", 2, RVIT_FACT_FRAMES));
+    RVIT_TRY(read_number(r, vision, "out_hidden_size", 3584, RVIT_FACT_MERGED));
+    snprintf(where, sizeof where, "%s: the default of model_type '%s'", r->name, model_type);
+    if (class->window > 0) {
+        RVIT_TRY(read_number(r, vision, "window_size", class->window, RVIT_FACT_WINDOW));
+        RVIT_TRY(read_blocks(r, vision, "fullatt_block_indexes", &class->full_blocks, RVIT_FACT_FULL_BLOCKS));
+        rvit_facts_set_several(r->facts, RVIT_FACT_IMAGE, any, 2, "any: this sets the default of a session's capacity alone");
+    } else {
+        rvit_facts_set(r->facts, RVIT_FACT_WINDOW, 0, where);
+    }
+    if (class->deepstack.n > 0)
+        RVIT_TRY(read_blocks(r, vision, "deepstack_visual_indexes", &class->deepstack, RVIT_FACT_DEEPSTACK));
+    else
+        rvit_facts_set_blocks(r->facts, RVIT_FACT_DEEPSTACK, &class->deepstack, where);
+    return read_rotation(r, vision, model_type);
+}

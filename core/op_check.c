@@ -1,0 +1,86 @@
+/* Whether an op may run: its rules, its arrays, whether they overlap, and the device. */
+#include "core/device.h"
+#include "core/op.h"
+#include "core/status.h"
+
+static rvit_status check_access(const rvit_device *device, const rvit_op *op, const rvit_access *access)
+{
+    const char *op_name = rvit_op_name(op->type);
+    const rvit_view view = access->view;
+    if (view.buffer == NULL)
+        return access->optional || op->by_launch ? RVIT_OK : rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is missing", op_name, access->name);
+    if (view.buffer->device != device)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is in a buffer of another device", op_name, access->name);
+    if (view.offset < 0 || view.offset % access->alignment != 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s is at offset %lld, expected a multiple of %d", op_name, access->name,
+                         (long long)view.offset, (int)access->alignment);
+    if (access->size > view.buffer->size || view.offset > view.buffer->size - access->size)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s needs %lld bytes from offset %lld, its buffer holds %lld", op_name, access->name,
+                         (long long)access->size, (long long)view.offset, (long long)view.buffer->size);
+    return RVIT_OK;
+}
+
+static int overlap(const rvit_access *a, const rvit_access *b)
+{
+    return a->view.buffer != NULL && a->view.buffer == b->view.buffer &&
+           rvit_ranges_overlap(a->view.offset, a->size, b->view.offset, b->size);
+}
+
+/* The stride of a slot whose rows may lie between those of another such slot, in elements; 0: no such slot. */
+static int64_t woven_stride(const rvit_op *op, int slot)
+{
+    if (op->type == RVIT_OP_ROPE)
+        return slot == RVIT_SLOT(rope, q) ? op->rope.q_stride : slot == RVIT_SLOT(rope, k) ? op->rope.k_stride : 0;
+    if (op->type != RVIT_OP_ATTENTION_BACKWARD)
+        return 0;
+    const rvit_attention_backward_args *a = &op->attention_backward;
+    return slot == RVIT_SLOT(attention_backward, d_q)   ? a->d_q_stride
+           : slot == RVIT_SLOT(attention_backward, d_k) ? a->d_k_stride
+           : slot == RVIT_SLOT(attention_backward, d_v) ? a->d_v_stride
+                                                        : 0;
+}
+
+/* Bytes of a row of such a slot without the gap behind it; size: of an element. */
+static int64_t woven_width(const rvit_op *op, int64_t *out_size)
+{
+    const int ropes = op->type == RVIT_OP_ROPE;
+    *out_size = rvit_dtype_size(ropes ? op->rope.dtype : op->attention_backward.dtype);
+    return *out_size * (ropes ? (int64_t)op->rope.n_heads * op->rope.head_dim
+                              : (int64_t)op->attention_backward.n_heads * op->attention_backward.head_dim);
+}
+
+/* Whether the rows of two overlapping arrays lie between each other, as those of d_q, d_k and d_v do in a packed gradient. */
+static int woven(const rvit_op *op, const rvit_access *accesses, int i, int j)
+{
+    const int64_t stride = woven_stride(op, i);
+    if (stride == 0 || stride != woven_stride(op, j))
+        return 0;
+    int64_t size;
+    const int64_t width = woven_width(op, &size), period = stride * size;
+    const int64_t distance = (accesses[j].view.offset - accesses[i].view.offset) % period;
+    const int64_t ahead = distance < 0 ? distance + period : distance;
+    return ahead >= width && ahead <= period - width;
+}
+
+rvit_status rvit_op_check(rvit_device *device, rvit_op *op)
+{
+    const char *name = rvit_op_name(op->type);
+    RVIT_TRY(rvit_op_prepare(op));
+    rvit_access accesses[RVIT_OP_MAX_ACCESSES];
+    const int n = rvit_op_accesses(op, accesses);
+    for (int i = 0; i < n; i++)
+        RVIT_TRY(check_access(device, op, &accesses[i]));
+    for (int i = 0; i < n; i++) {
+        if (!accesses[i].writes)
+            continue;
+        for (int j = 0; j < n; j++) {
+            const int allowed = accesses[i].in_place == j && accesses[i].view.offset == accesses[j].view.offset;
+            if (j != i && !allowed && overlap(&accesses[i], &accesses[j]) && !woven(op, accesses, i, j))
+                return rvit_fail(RVIT_INVALID_ARGUMENT, "%s: %s overlaps %s", name, accesses[i].name, accesses[j].name);
+        }
+    }
+    const char *reason = device->api->supports(device, op);
+    if (reason != NULL)
+        return rvit_fail(RVIT_UNSUPPORTED, "%s: %s", name, reason);
+    return RVIT_OK;
+}

@@ -1,0 +1,93 @@
+#include "core/vit_merge.h"
+
+#include "core/status.h"
+#include "core/vit_config.h"
+
+enum { MAX_WINDOW = 1 << 14 };
+
+/* A width or number that both tensors and files tell. */
+static rvit_status check_same(const char *path, const rvit_facts *facts, rvit_fact fact, int32_t value, const char *what)
+{
+    const rvit_fact_value *f = &facts->of[fact];
+    if (!f->given || (int32_t)f->value[0] == value)
+        return RVIT_OK;
+    return rvit_fail(rvit_fact_wrong(f), "%s: the tensors have %s %d, but it is %s in %s", path, what, (int)value, f->text, f->where);
+}
+
+static rvit_status settle_side(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    const rvit_fact_value *side = &facts->of[RVIT_FACT_MERGE];
+    if (!side->given)
+        return RVIT_OK;
+    config->merge.side = (int32_t)side->value[0];
+    if ((int64_t)config->merge.side * config->merge.side * config->info.dim != config->unit_dim)
+        return rvit_fail(rvit_fact_wrong(side), "%s: the tensors merge rows of %d values in all, but %d x %d rows of %d in %s", path,
+                         (int)config->unit_dim, (int)config->merge.side, (int)config->merge.side, (int)config->info.dim, side->where);
+    if (config->merge.side != 2)
+        rvit_obstacles_add(obstacles, "the model merges %d x %d patches, which is not supported (%s)", (int)config->merge.side,
+                           (int)config->merge.side, side->where);
+    return RVIT_OK;
+}
+
+static rvit_status settle_windows(const char *path, rvit_vit_config *config, const rvit_facts *facts)
+{
+    const rvit_fact_value *window = &facts->of[RVIT_FACT_WINDOW];
+    const int32_t pixels = rvit_facts_integer(facts, RVIT_FACT_WINDOW);
+    if (!window->given || pixels == 0 || config->merge.side == 0)
+        return RVIT_OK;
+    config->merge.window = pixels / config->merge.side / config->info.patch_size;
+    if (config->merge.window < 1 || config->merge.window > MAX_WINDOW)
+        return rvit_fail(rvit_fact_wrong(window), "%s: windows are of %d pixels in %s, expected %d to %d times the %d of a unit", path,
+                         (int)pixels, window->where, 1, MAX_WINDOW, (int)(config->merge.side * config->info.patch_size));
+    config->merge.full_blocks = facts->full_blocks;
+    return RVIT_OK;
+}
+
+static rvit_status settle_deepstack(const char *path, rvit_vit_config *config, const rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    const rvit_fact_value *deepstack = &facts->of[RVIT_FACT_DEEPSTACK];
+    const rvit_block_list *list = &facts->deepstack;
+    if (!deepstack->given)
+        return RVIT_OK;
+    if (list->n != config->info.n_deepstack)
+        return rvit_fail(rvit_fact_wrong(deepstack), "%s: the tensors have %d deepstack mergers, but %s lists %d blocks", path,
+                         (int)config->info.n_deepstack, deepstack->where, (int)list->n);
+    for (int32_t i = 0; i < list->n; i++)
+        if (list->blocks[i] >= config->info.depth)
+            return rvit_fail(rvit_fact_wrong(deepstack), "%s: %s lists block %d, but the model has %d blocks", path, deepstack->where,
+                             (int)list->blocks[i], (int)config->info.depth);
+    for (int32_t i = 1; i < list->n; i++)
+        if (list->blocks[i] <= list->blocks[i - 1]) {
+            rvit_obstacles_add(obstacles, "%s lists block %d behind block %d, which is not supported", deepstack->where,
+                               (int)list->blocks[i], (int)list->blocks[i - 1]);
+            break;
+        }
+    if (list->n > RVIT_MAX_DEEPSTACK)
+        rvit_obstacles_add(obstacles, "%s lists %d blocks, more than %d are not supported", deepstack->where, (int)list->n,
+                           RVIT_MAX_DEEPSTACK);
+    config->merge.deepstack = *list;
+    return RVIT_OK;
+}
+
+rvit_status rvit_settle_merge(const char *path, rvit_vit_config *config, rvit_facts *facts, rvit_obstacles *obstacles)
+{
+    if (!config->merges) {
+        if (!facts->of[RVIT_FACT_MERGE].given)
+            return RVIT_OK;
+        return rvit_fail(rvit_fact_wrong(&facts->of[RVIT_FACT_MERGE]), "%s: the model merges patches in %s, but the tensors have no merger",
+                         path, facts->of[RVIT_FACT_MERGE].where);
+    }
+    RVIT_TRY(check_same(path, facts, RVIT_FACT_MERGED, config->info.merged_dim, "a width of merged rows of"));
+    RVIT_TRY(check_same(path, facts, RVIT_FACT_FRAMES, config->frames, "a number of frames of a patch of"));
+    rvit_facts_set(facts, RVIT_FACT_FINAL_NORM, 0, "no model with these tensors has one");
+    RVIT_TRY(settle_side(path, config, facts, obstacles));
+    RVIT_TRY(settle_windows(path, config, facts));
+    RVIT_TRY(settle_deepstack(path, config, facts, obstacles));
+    if (config->info.merged_dim % 4 != 0)
+        rvit_obstacles_add(obstacles, "the model has merged rows of %d columns, expected a multiple of 4 (the weights)",
+                           (int)config->info.merged_dim);
+    config->info.merge = config->merge.side;
+    config->info.window = config->merge.window;
+    config->info.patch_frames = config->frames;
+    return RVIT_OK;
+}

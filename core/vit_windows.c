@@ -1,0 +1,66 @@
+/* Windows of attention: the rows of an image are ordered by them from the first layout on, so that each is a stretch of rows, and only
+   attention in blocks with windows knows of them. */
+#include "core/vit_windows.h"
+
+void rvit_plan_windows(const rvit_model *model, rvit_session_plan *plan)
+{
+    const int64_t window = model->merge.window, side = model->merge.side, area = side * side;
+    if (window == 0)
+        return;
+    /* An image of n units has (n + window - 1) / window windows at most: it is thin then. No batch has more windows than units. */
+    const int64_t units = plan->segments[0].rows / area, most = (units + (window - 1) * plan->desc.max_images) / window;
+    const int64_t len = window * window * area, longest = plan->segments[0].max_len;
+    plan->max_windows = (int32_t)(most < units ? most : units);
+    plan->window_len = (int32_t)(len < longest ? len : longest);
+}
+
+rvit_reach rvit_forward_reach(const forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    if (rvit_model_has_windows(f->model, f->block))
+        return (rvit_reach){plan->max_windows, plan->window_len, f->window_cu_seqlens};
+    return (rvit_reach){plan->desc.max_images, f->max_len, f->cu_seqlens};
+}
+
+void rvit_forward_lay_out_units(const forward *f, rvit_grid_layout_args *args)
+{
+    const rvit_session_plan *plan = f->plan;
+    const rvit_merge_config *merge = &f->model->merge;
+    if (merge->side == 0)
+        return;
+    args->merge = merge->side;
+    args->patch_merge = plan->desc.max_picture_bytes > 0; /* pictures are cut line after line */
+    args->window = merge->window;
+    args->max_windows = plan->max_windows;
+    args->unit_cu_seqlens = f->unit_cu_seqlens;
+    args->window_cu_seqlens = f->window_cu_seqlens;
+    args->unit_rows = f->unit_rows;
+}
+
+rvit_status rvit_forward_regroup(forward *f)
+{
+    const rvit_session_plan *plan = f->plan;
+    const rvit_stage_plan *stage = &plan->stages[f->stage - 1];
+    const rvit_segment *before = &plan->segments[f->stage - 1];
+    rvit_regroup_args args = RVIT_REGROUP_ARGS_INIT;
+    if (f->model->info.merge == 0)
+        return RVIT_OK;
+    args.n_images = plan->desc.max_images;
+    args.n_windows = plan->max_windows;
+    args.max_len = before->max_len;
+    args.unit = f->model->info.merge * f->model->info.merge;
+    args.rows = before->rows;
+    args.cu_seqlens = view(f, f->stage == 1 ? plan->cu_seqlens : plan->stages[f->stage - 2].cu_seqlens);
+    args.out_cu_seqlens = f->cu_seqlens;
+    args.src_rows = view(f, stage->src_rows);
+    args.window_cu_seqlens = f->window_cu_seqlens;
+    args.unit_rows = f->unit_rows;
+    if (f->unit_rows.buffer != NULL)
+        args.keep = view(f, stage->keep);
+    f->unit_cu_seqlens = args.unit_cu_seqlens = view(f, stage->unit_cu_seqlens);
+    if (f->window_cu_seqlens.buffer != NULL)
+        f->window_cu_seqlens = args.out_window_cu_seqlens = view(f, stage->window_cu_seqlens);
+    if (f->unit_rows.buffer != NULL)
+        f->unit_rows = args.out_unit_rows = view(f, stage->unit_rows);
+    return rvit_regroup(f->stream, &args);
+}

@@ -1,0 +1,173 @@
+"""Pictures without a copy: slots with memory that the device reads, which callers decode into."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _checks
+from ._errors import RaggedVitError, invalid
+from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
+from ._layouts import new
+from ._outputs import Outputs
+from ._sessions import Prune
+
+if TYPE_CHECKING:
+    from ._model import Model, Result
+
+
+class PictureSlot:
+    """A recorded forward, and memory for the pictures of one batch, which the device reads: Model.picture_slot makes it. Fill one while
+    another runs:
+
+        slots = [model.picture_slot(max_images=64, max_bytes=64 * 480 * 640 * 3) for _ in range(2)]
+
+        def fill(slot):                            # into memory that is free; False: there are no more
+            for jpeg in itertools.islice(jpegs, 64):
+                decode(jpeg, out=slot.add(480, 640))
+            return len(slot) > 0
+
+        for result in raggedvit.in_turns(slots, fill):
+            ...
+
+    It keeps the model alive. Only one thread may use a slot at a time; several may write to the places that add gave.
+    """
+
+    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: int, max_bytes: int,
+                 fixed_batch: bool) -> None:
+        self._spec = spec = model.spec
+        if not spec.on_device(model.info):
+            raise invalid("the model's recipe asks for a resize in float32, which the device does not do; use classify")
+        if fixed_batch and spec.max_patches:
+            raise invalid("fixed_batch is True, but the model runs pictures at their own shape, whose number of tokens is not fixed")
+        if prune.policy == "mask":
+            raise invalid("the policy is 'mask', which is not supported with picture slots")
+        self._lib, self._model, self._outputs = model._lib, model, outputs
+        recipe = spec.struct()
+        # Weights of the resize take a small part of what pictures take, unless they are very thin.
+        room = max_bytes + max_bytes // 8 + 16384 * max_images + self._lib.rvit_images_table_size(max_images)
+        desc = new("rvit_session_desc", max_images=max_images, max_picture_bytes=room, fixed_batch=int(fixed_batch))
+        self.stream = self._lib.own("stream", model._device, keeps=(model._device,))  # Model.update waits for it
+        desc.recipe, desc.stream = ctypes.addressof(recipe), self.stream.pointer.value
+        if spec.max_patches:
+            desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
+        outputs.fill(desc)
+        prune.fill(self._lib, desc.prune)
+        self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=(self.stream, model._handle))
+        model._slots.add(self)
+        self._feed = Feed(self._lib, self._session)
+        self._table = np.zeros(max_images, IMAGE)
+        self._table["struct_size"] = IMAGE.itemsize
+        self._grids: dict[tuple[int, int], tuple[int, int]] = {}
+        self._run = new("rvit_run_args", pictures=self._table.ctypes.data)
+        self._n = self._end = 0
+        self._pending = False
+
+    @property
+    def memory(self) -> NDArray[np.uint8]:
+        """All of the memory, uint8 [bytes]: add gives parts of it. Neither read nor write it between start and finish."""
+        return self._feed.memory
+
+    @property
+    def pending(self) -> bool:
+        """Whether a batch was started and not finished."""
+        return self._pending
+
+    def __len__(self) -> int:
+        """Pictures that were added."""
+        return self._n
+
+    def add(self, height: int, width: int, format: str = "rgb") -> NDArray[np.uint8]:
+        """Memory of the next picture, to be written before start: uint8 [height, width, 3] ("rgb", "bgr"), [height, width, 4] ("rgba"),
+        [height, width] ("gray"), or for "nv12" (BT.601, limited range) [height + height / 2, width], both even. INVALID_ARGUMENT: the slot
+        is full, or its batch under way."""
+        kind, size = _checks.choice("format", format, FORMATS), PIXEL_SIZES[format]
+        height, width = _checks.integer("height", height, 1, MOST_SIDE), _checks.integer("width", width, 1, MOST_SIDE)
+        if format == "nv12" and (height % 2 or width % 2):
+            raise invalid(f"a picture is nv12 {height} x {width}; expected an even height and width")
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        lines = height + height // 2 if format == "nv12" else height
+        begin, end = self._end, self._end + lines * width * size
+        if self._n == len(self._table) or end > len(self._feed.memory):
+            raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {len(self._feed.memory)}")
+        row = self._table[self._n]
+        row["data"], row["height"], row["width"], row["format"] = self._feed.address + begin, height, width, kind
+        if self._spec.max_patches:
+            info, key = self._model.info, (height, width)
+            if key not in self._grids:
+                self._grids[key] = grid_of(self._lib, height, width, info.patch_size, self._spec.max_patches)
+            row["target_height"], row["target_width"] = (info.patch_size * cells for cells in self._grids[key])
+        self._n, self._end = self._n + 1, rounded(end)
+        shape = (lines, width) if size == 1 else (lines, width, size)
+        return self._feed.memory[begin:end].reshape(shape)
+
+    def start(self) -> None:
+        """Enqueues the batch: one transfer and one dispatch. Nothing is copied or allocated, nothing waits."""
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        self._run.n_images = self._n
+        try:
+            self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
+        except RaggedVitError as error:
+            raise named(error, 0) from None
+        self._pending = True
+
+    def finish(self) -> Result[NDArray[np.float32]]:
+        """Waits for the batch, and returns what classify gives. The pictures stay: start runs them again, clear makes room."""
+        if not self._pending:
+            raise invalid("no batch of the slot is under way; start it first")
+        self._pending = False
+        try:
+            self._lib.rvit_session_wait(self._session)
+        except RaggedVitError as error:
+            raise named(error, 0) from None
+        logits = None
+        if self._model.info.n_classes:
+            logits = np.empty((self._n, self._model.info.n_classes), np.float32)
+            if logits.nbytes:
+                ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(self._session), logits.nbytes)
+        return self._model._result(self._session, logits, self._n, self._outputs)
+
+    def abandon(self) -> None:
+        """Waits for a batch under way, and forgets what it gave, and the pictures."""
+        if self._pending:
+            self._lib.raw.rvit_session_wait(self._session)
+        self._pending = False
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets the pictures, so that their memory is free."""
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        self._n = self._end = 0
+
+
+def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any]) -> Iterator[Result[NDArray[np.float32]]]:
+    """The results of batch after batch. fill(slot) adds the pictures of the next one to an empty slot and writes them; what it returns says
+    whether there was one. It runs while the other slots' batches do."""
+    busy: list[PictureSlot] = []
+    free = list(slots)
+    try:
+        while True:
+            slot = free.pop(0) if free else None
+            if slot is None:
+                slot = busy.pop(0)
+                result = slot.finish()
+                slot.clear()
+                free.append(slot)
+                yield result
+                continue
+            slot.clear()
+            if not fill(slot):
+                break
+            slot.start()
+            busy.append(slot)
+        while busy:
+            yield busy.pop(0).finish()
+    finally:
+        for slot in slots:
+            slot.abandon()

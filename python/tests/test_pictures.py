@@ -1,0 +1,310 @@
+"""Pictures on their way to the device: classify, map and slots give the bits of what the host prepares."""
+
+import dataclasses
+import gc
+import pathlib
+import tempfile
+import threading
+import unittest
+from unittest import mock
+
+import numpy as np
+
+import support
+import raggedvit
+from raggedvit import RaggedVitError, Status, _pipeline, images
+
+try:
+    from PIL import Image
+except ImportError:
+    Image = None
+
+SIZES = ((48, 64), (101, 30), (33, 33), (224, 224), (7, 90), (260, 333))
+
+
+def noise(*sizes, seed=1):
+    random = np.random.default_rng(seed)
+    return [random.integers(0, 256, (height, width, 3), np.uint8) for height, width in sizes]
+
+
+class PicturesTest(unittest.TestCase):
+    def setUp(self):
+        self.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        self.pictures = noise(*SIZES)
+
+    def fails(self, status, words, function, *arguments, **named):
+        with self.assertRaisesRegex(RaggedVitError, words) as caught:
+            function(*arguments, **named)
+        self.assertEqual(caught.exception.status, status)
+
+    def prepared(self, pictures=None):
+        return images.prepare(self.model.recipe, self.pictures if pictures is None else pictures)
+
+    def test_classify_gives_the_bits_of_the_host(self):
+        good = self.model.recipe
+        for change in ({}, {"processor": "hf", "filter": "bilinear", "fit": "squash", "resize": (224, 224)},
+                       {"fit": "border", "fill": (3, 200, 90)}, {"resize": (224, 280), "fit": "crop"}, {"processor": "hf", "resize": (256, 256)}):
+            self.model.recipe = dataclasses.replace(good, **change)
+            for policy in ({}, {"policy": "l2", "keep": 0.5, "features": True, "pooled": True}, {"policy": "tome"}):
+                with self.subTest(change, **policy):
+                    wanted, found = self.model.classify(self.prepared(), **policy), self.model.classify(self.pictures, **policy)
+                    for name in ("logits", "features", "pooled", "cu_seqlens"):
+                        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+                    for stage, expected in zip(found.kept, wanted.kept):
+                        for one, other in zip(stage, expected):
+                            np.testing.assert_array_equal(one, other)
+
+    def test_what_is_a_picture(self):
+        same = np.stack(noise((40, 50), (40, 50)))
+        wanted = self.model.classify(self.prepared(same)).logits
+        for batch in (same, list(same), list(same[:, :, ::-1][:, :, ::-1]), [np.asfortranarray(one) for one in same], tuple(same)):
+            np.testing.assert_array_equal(self.model.classify(batch).logits, wanted)
+        self.assertEqual(self.model.classify(same[:0]).logits.shape, (0, wanted.shape[1]))
+        mask = np.ones((2, self.model.info.tokens))
+        mask[1, 5:9] = 0
+        found = self.model.classify(list(same), "mask", mask=mask, blocks=[2])
+        np.testing.assert_array_equal(found.logits, self.model.classify(self.prepared(same), "mask", mask=mask, blocks=[2]).logits)
+        self.assertEqual(len(found.kept[0][1]), self.model.info.tokens - 4)
+
+    @unittest.skipIf(Image is None, "no Pillow here")
+    def test_files_and_pillows_pictures(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "one.png")
+            Image.fromarray(self.pictures[0]).save(path)
+            found = self.model.classify([path, Image.fromarray(self.pictures[1]), self.pictures[2]])
+            np.testing.assert_array_equal(found.logits, self.model.classify(self.pictures[:3]).logits)
+            np.testing.assert_array_equal(self.model.classify([Image.fromarray(self.pictures[1])]).logits[0],
+                                          self.model.classify(self.pictures[1:2]).logits[0])
+            grey = Image.fromarray(self.pictures[0]).convert("L")
+            np.testing.assert_array_equal(self.model.classify([grey]).logits,
+                                          self.model.classify([np.asarray(grey.convert("RGB"))]).logits)
+
+    def test_in_parts_and_in_turns(self):
+        batch = self.pictures * 4
+        wanted = self.model.classify(self.prepared(batch), "l2", keep=0.5)
+        with mock.patch.multiple(_pipeline, PART_PICTURES=1 << 16, PART_IMAGES=4):
+            self.assertEqual(_pipeline.n_parts_of(batch), 4)
+            found = self.model.classify(batch, "l2", keep=0.5)
+            np.testing.assert_array_equal(found.logits, wanted.logits)
+            np.testing.assert_array_equal(found.cu_seqlens, wanted.cu_seqlens)
+            bad = [*batch[:20], np.zeros((9, 70000, 3), np.uint8)[:, ::20000], *batch]
+            self.assertEqual(len(self.model.classify(bad).logits), len(bad))
+        with mock.patch.object(_pipeline, "MOST_PICTURES", 1 << 16):
+            np.testing.assert_array_equal(self.model.classify(batch, "l2", keep=0.5).logits, wanted.logits)
+        forward = self.model.prepare("l2", keep=0.5)
+        np.testing.assert_array_equal(forward(batch), wanted.logits)
+        found = list(forward.map([batch[:6], self.prepared(batch[6:12]), np.stack([batch[3]] * 2), batch[12:]]))
+        np.testing.assert_array_equal(np.concatenate([found[0], found[1], found[3]]), wanted.logits)
+        np.testing.assert_array_equal(found[2], wanted.logits[[3, 3]])
+
+    def test_copies_by_threads(self):
+        from raggedvit import _feed
+        found = [*noise((700, 900), (1, 1), (333, 1001), (64, 64)), noise((500, 1200))[0][:, ::2], noise((400, 600))[0].transpose(1, 0, 2)]
+        for core in {_feed.core, None}:
+            for chunk in (1 << 20, 1 << 12, 1000):
+                with self.subTest(core=core is not None, chunk=chunk), mock.patch.multiple(_feed, core=core, CHUNK=chunk):
+                    for batch in (found, found[:4], found[1:2], []):
+                        places = [np.zeros(picture.shape, np.uint8) for picture in batch]
+                        _feed.fill(places, batch)
+                        for place, picture in zip(places, batch):
+                            np.testing.assert_array_equal(place, picture)
+
+    def test_memory_grows_by_doubling_and_is_kept(self):
+        rooms = lambda: sorted(session.room for session in self.model._sessions if session.feed is not None)
+        self.model.classify(self.pictures[:1])
+        first = rooms()
+        self.assertEqual(len(first), 1)
+        self.assertEqual(first[0] & (first[0] - 1), 0)
+        with mock.patch.object(self.model._sessions, "_create", side_effect=AssertionError):
+            self.model.classify(noise((47, 64)))
+        self.model.classify(noise((600, 800)))
+        self.assertEqual(len(rooms()), 1)
+        self.assertGreater(rooms()[0], first[0])
+        for n in (2, 3, 5, 4, 9):
+            self.model.classify(noise(*[(20, 30)] * n))
+        self.assertEqual(len(rooms()), 3)  # of one, of two, and of all others
+
+    def test_what_the_device_does_not_do(self):
+        float32 = dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(224, 224))
+        self.model.recipe = float32
+        np.testing.assert_array_equal(self.model.classify(self.pictures).logits, self.model.classify(self.prepared()).logits)
+        self.fails(Status.INVALID_ARGUMENT, "resize in float32", self.model.picture_slot)
+        self.model.recipe = dataclasses.replace(float32, processor="timm")
+        wide = [*self.pictures[:2], np.zeros((1, 70000, 3), np.uint8)]
+        np.testing.assert_array_equal(self.model.classify(wide).logits, self.model.classify(self.prepared(wide)).logits)
+        self.model.recipe = dataclasses.replace(float32, processor="hf")  # PyTorch's resize of a long axis is not done there
+        with mock.patch.object(_pipeline.Slot, "feed", side_effect=RaggedVitError(Status.OUT_OF_DEVICE_MEMORY, "image 0: no")):
+            np.testing.assert_array_equal(self.model.classify(self.pictures).logits, self.model.classify(self.prepared()).logits)
+
+    def test_errors_name_the_picture(self):
+        self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
+        thin = [*self.pictures[:2], np.zeros((40, 5000, 3), np.uint8), np.zeros((4000, 1, 3), np.uint8)]
+        self.fails(Status.INVALID_ARGUMENT, "^picture 3: 1 x 4000 pixels are too thin", self.model.classify, thin)
+        for bad in (self.pictures[0].astype(np.float32), self.pictures[0][:, :, 0], np.zeros((0, 5, 3), np.uint8)):
+            self.fails(Status.INVALID_ARGUMENT, r"^picture 1 is .*; expected a path, or uint8", self.model.classify, [self.pictures[0], bad])
+        self.fails(Status.BAD_FILE if Image else Status.UNAVAILABLE, "^picture 1: ", self.model.classify, [self.pictures[0], "/nowhere.png"])
+        with mock.patch.multiple(_pipeline, PART_PICTURES=1, PART_IMAGES=2):
+            self.fails(Status.INVALID_ARGUMENT, "^picture 7: 1 x 4000 pixels are too thin", self.model.classify, self.pictures[:4] + thin)
+        self.assertEqual(len(self.model.classify(self.pictures).logits), len(self.pictures))
+
+    def test_own_shapes(self):
+        recipe = self.model.recipe
+        self.model.recipe = dataclasses.replace(recipe, fit="squash", resize=(224, 224), max_patches=50)
+        wanted, grids = [], []
+        from raggedvit._feed import grid_of
+        for picture in self.pictures:
+            grid = grid_of(self.model._lib, *picture.shape[:2], 16, 50)
+            size = (16 * grid[0], 16 * grid[1])
+            one = images.prepare(dataclasses.replace(recipe, height=size[0], width=size[1], fit="squash", resize=size), [picture])[0]
+            wanted.append(one.reshape(3, grid[0], 16, grid[1], 16).transpose(1, 3, 2, 4, 0).reshape(-1, 768))
+            grids.append(grid)
+            self.assertLessEqual(grid[0] * grid[1], 50)
+        native = self.model.prepare("l2", keep=0.5, native=True, max_images=len(grids), max_len=51)
+        expected = native(np.concatenate(wanted), grids)
+        found = self.model.classify(self.pictures, "l2", keep=0.5)
+        np.testing.assert_allclose(found.logits, expected.logits, atol=1e-4)
+        np.testing.assert_array_equal(found.cu_seqlens, expected.cu_seqlens)
+        for i, picture in enumerate(self.pictures):
+            np.testing.assert_array_equal(self.model.classify([picture], "l2", keep=0.5).logits[0], found.logits[i])
+        slot = self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20)
+        for picture in self.pictures:
+            slot.add(*picture.shape[:2])[:] = picture
+        slot.start()
+        np.testing.assert_array_equal(slot.finish().logits, found.logits)
+        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask', which", self.model.classify, self.pictures, "mask", blocks=[1])
+        self.fails(Status.INVALID_ARGUMENT, "fixed_batch is True", self.model.picture_slot, fixed_batch=True)
+        self.fails(Status.UNSUPPORTED, "65535 pixels a side", self.model.classify, [np.zeros((1, 70000, 3), np.uint8)])
+
+
+class SlotTest(unittest.TestCase):
+    def setUp(self):
+        self.model = raggedvit.Model(support.CHECKPOINT, backend="cpu", n_threads=2)
+        self.pictures = noise(*SIZES)
+
+    fails = PicturesTest.fails
+
+    def test_formats(self):
+        wanted = self.model.classify(self.pictures[:2]).logits
+        grey = self.pictures[0][:, :, 0]
+        wanted_grey = self.model.classify([np.repeat(grey[:, :, None], 3, axis=2)]).logits
+        slot = self.model.picture_slot(max_images=6, max_bytes=1 << 17)
+        for name, channels in (("rgb", [0, 1, 2]), ("bgr", [2, 1, 0]), ("rgba", [0, 1, 2, 0])):
+            for picture in self.pictures[:2]:
+                slot.add(*picture.shape[:2], name)[:] = picture[:, :, channels]
+        slot.start()
+        np.testing.assert_array_equal(slot.finish().logits, np.concatenate([wanted] * 3))
+        slot.clear()
+        slot.add(*grey.shape, "gray")[:] = grey
+        nv12 = slot.add(48, 64, "nv12")
+        self.assertEqual(nv12.shape, (72, 64))
+        nv12[:48], nv12[48:] = 16, 128  # black
+        slot.add(48, 64)[:] = 0
+        slot.start()
+        logits = slot.finish().logits
+        np.testing.assert_array_equal(logits[0], wanted_grey[0])
+        np.testing.assert_array_equal(logits[1], logits[2])
+
+    def test_in_turns(self):
+        batches = [self.pictures, self.pictures[:2], self.pictures[::-1], self.pictures[3:]]
+        for n_slots in (1, 2, 3):
+            slots = [self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20) for _ in range(n_slots)]
+            waiting, seen = iter(batches), []
+
+            def fill(slot):
+                seen.append(len(slot))
+                for picture in next(waiting, ()):
+                    slot.add(*picture.shape[:2])[:] = picture
+                return len(slot) > 0
+
+            results = list(raggedvit.in_turns(slots, fill))
+            self.assertEqual(seen, [0] * 5)
+            for result, batch in zip(results, batches):
+                wanted = self.model.classify(batch, "l2", keep=0.5)
+                np.testing.assert_array_equal(result.logits, wanted.logits)
+                np.testing.assert_array_equal(result.cu_seqlens, wanted.cu_seqlens)
+            self.assertEqual(len(results), 4)
+        waiting = iter(batches)
+        for result in raggedvit.in_turns(slots, fill):
+            break
+        self.assertFalse(any(slot.pending for slot in slots))
+        with self.assertRaises(ZeroDivisionError):
+            list(raggedvit.in_turns(slots, lambda slot: slot.add(20, 20).fill(1) or len(slot) / (len(seen) and 0)))
+        self.assertFalse(any(slot.pending or len(slot) for slot in slots))
+
+    def test_memory_is_the_sessions(self):
+        slot = self.model.picture_slot(max_images=3, max_bytes=1 << 20)
+        first, second = slot.add(40, 50), slot.add(33, 21)
+        address = slot.memory.ctypes.data
+        self.assertEqual((first.ctypes.data - address, (second.ctypes.data - address) % 64), (0, 0))
+        self.assertGreaterEqual(len(slot.memory), 1 << 20)
+        self.assertGreaterEqual(second.ctypes.data, first.ctypes.data + first.nbytes)
+        first[:], second[:] = 7, 9
+        slot.start()
+        slot.start_again = slot.finish()
+        slot.start()  # the pictures stay
+        np.testing.assert_array_equal(slot.finish().logits, slot.start_again.logits)
+        self.assertTrue((first == 7).all() and (second == 9).all())
+        del slot
+        gc.collect()
+        first[:] = 8  # lives as long as anything refers to it
+
+    def test_refusals(self):
+        slot = self.model.picture_slot(max_images=2, max_bytes=1 << 16)
+        self.fails(Status.INVALID_ARGUMENT, "no batch of the slot is under way", slot.finish)
+        self.fails(Status.INVALID_ARGUMENT, "the slot is full", slot.add, 300, 300)
+        self.fails(Status.INVALID_ARGUMENT, "height is 0", slot.add, 0, 3)
+        self.fails(Status.INVALID_ARGUMENT, "width is 65536", slot.add, 1, 65536)
+        self.fails(Status.INVALID_ARGUMENT, "format is 'cmyk'; expected one of rgb", slot.add, 4, 4, "cmyk")
+        self.fails(Status.INVALID_ARGUMENT, "nv12 5 x 4", slot.add, 5, 4, "nv12")
+        slot.add(4, 4)
+        slot.add(4, 4)
+        self.fails(Status.INVALID_ARGUMENT, "the slot is full: picture 2 of 2", slot.add, 4, 4)
+        slot.start()
+        for call in (slot.start, slot.clear, lambda: slot.add(1, 1)):
+            self.fails(Status.INVALID_ARGUMENT, "the slot's batch is under way", call)
+        self.assertTrue(slot.pending)
+        slot.finish()
+        self.fails(Status.INVALID_ARGUMENT, "the policy is 'mask'", self.model.picture_slot, "mask", blocks=[1])
+        self.fails(Status.INVALID_ARGUMENT, "max_images is 0", self.model.picture_slot, max_images=0)
+        self.fails(Status.INVALID_ARGUMENT, "max_bytes is 0", self.model.picture_slot, max_bytes=0)
+        fixed = self.model.picture_slot(max_images=2, fixed_batch=True)
+        fixed.add(9, 9)[:] = 0
+        self.fails(Status.INVALID_ARGUMENT, "n_images is 1", fixed.start)
+        fixed.add(9, 9)[:] = 0
+        fixed.start()
+        fixed.finish()
+        self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
+        thin = self.model.picture_slot(max_images=2)
+        thin.add(20, 20)[:] = 0
+        thin.add(4000, 1)[:] = 0
+        self.fails(Status.UNSUPPORTED, "^picture 1: 1 x 4000 pixels are too thin", thin.start)
+
+    def test_threads(self):
+        """Several threads classify pictures of one model, and others fill slots."""
+        wanted, failures = self.model.classify(self.pictures, "l2", keep=0.5).logits, []
+
+        def work(number):
+            try:
+                for _ in range(6):
+                    if number % 2:
+                        found = self.model.classify(self.pictures, "l2", keep=0.5).logits
+                    else:
+                        slot = self.model.picture_slot("l2", keep=0.5, max_images=8, max_bytes=1 << 20)
+                        for picture in self.pictures:
+                            slot.add(*picture.shape[:2])[:] = picture
+                        slot.start()
+                        found = slot.finish().logits
+                    np.testing.assert_array_equal(found, wanted)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

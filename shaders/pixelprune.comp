@@ -1,0 +1,195 @@
+// Which cells of an image are not predicted by those on their left and above. A team of threads takes a cell at a time and compares four
+// pairs of cells at once. Values are compared as bits where they are equal, since a driver may flush denormals or assume that there is no
+// NaN.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common/interface_grids.h"
+#include "common/group.glsl"
+#include "common/cells.glsl"
+
+layout(constant_id = RVIT_PIXELPRUNE_FLAGS) const uint FLAGS = 0;
+const bool RECONSTRUCTS = (FLAGS & RVIT_PIXELPRUNE_RECONSTRUCTS) != 0;
+
+layout(push_constant) uniform Push { rvit_pixelprune_push push; };
+layout(binding = RVIT_PIXELPRUNE_CELLS) readonly buffer Cells { ivec4 cells[]; };
+layout(binding = RVIT_PIXELPRUNE_PIXELS) readonly buffer Pixels { uvec4 pixels[]; };
+layout(binding = RVIT_PIXELPRUNE_UNIT_ROWS) readonly buffer UnitRows { int unit_rows[]; };
+layout(binding = RVIT_PIXELPRUNE_SOURCES) coherent buffer Sources { int sources[]; };
+#define KEEP_BINDING RVIT_PIXELPRUNE_KEEP
+#include "common/images.glsl"
+#include "common/keep_marks.glsl"
+
+const uint CORNER_LEFT = 1;
+const uint CORNER_ABOVE = 2;
+const uint OWN_LEFT = 4;
+const uint OWN_ABOVE = 8;
+
+shared uint team_pairs[THREADS / RVIT_PIXELPRUNE_TEAM];
+
+float limit_of(uint value)
+{
+    const uint channels = uint(push.channels);
+    const uint channel = (FLAGS & RVIT_PIXELPRUNE_IS_INTERLEAVED) != 0 ? value % channels : value / (uint(push.columns4) * 4 / channels);
+    return channel == 0 ? push.limit_0 : channel == 1 ? push.limit_1 : channel == 2 ? push.limit_2 : push.limit_3;
+}
+
+bool value_differs(uint x, uint y, float limit)
+{
+    if (x == y)
+        return (x & 0x7fffffffu) > 0x7f800000u; // NaN
+    if (((x | y) & 0x7fffffffu) == 0u)
+        return false;
+    if (!RECONSTRUCTS || limit == 0.0)
+        return true;
+    precise const float difference = uintBitsToFloat(x) - uintBitsToFloat(y);
+    return (floatBitsToUint(difference) & 0x7fffffffu) > floatBitsToUint(limit);
+}
+
+bool values_differ(uvec4 x, uvec4 y, vec4 limits)
+{
+    return value_differs(x.x, y.x, limits.x) || value_differs(x.y, y.y, limits.y) || value_differs(x.z, y.z, limits.z) ||
+           value_differs(x.w, y.w, limits.w);
+}
+
+uvec4 pixel(int patch_row, uint i)
+{
+    return pixels[uint(push.pixels_at) + uint(patch_row) * uint(push.stride4) + i];
+}
+
+// Where the patch rows of an image's cells lie, from the first of a cell on.
+struct patch_order {
+    int line;   // from the first patch row of a line of the cell to that of the next
+    int left;   // back to the cell there
+    int above;
+    int most;   // the last patch row that a cell can begin with; below 0: there is none
+};
+
+patch_order order_of(rvit_place place)
+{
+    const int m = push.merge;
+    if ((FLAGS & RVIT_PIXELPRUNE_BY_LINES) != 0)
+        return patch_order(place.width, m, m * place.width, push.patch_rows - (m - 1) * place.width - m);
+    return patch_order(m, m * m, m * m * max(place.width / m, 1), push.patch_rows - m * m);
+}
+
+// Which of the four pairs of cells, given by their first patch rows, differ. All threads must call it.
+uint differing(bool live, patch_order order, int own, int left, int above, int corner)
+{
+    const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
+    const uint team = gl_LocalInvocationIndex / RVIT_PIXELPRUNE_TEAM;
+    uint pairs = 0;
+    for (int patch_number = 0; live && patch_number < push.merge * push.merge; patch_number++) {
+        const int row = patch_number / push.merge * order.line + patch_number % push.merge;
+        for (uint i = lane; i < uint(push.columns4); i += RVIT_PIXELPRUNE_TEAM) {
+            const vec4 limits = RECONSTRUCTS ? vec4(limit_of(i * 4), limit_of(i * 4 + 1), limit_of(i * 4 + 2), limit_of(i * 4 + 3))
+                                             : vec4(0.0);
+            const uvec4 x = pixel(own + row, i);
+            const uvec4 a = pixel(left + row, i);
+            const uvec4 b = pixel(above + row, i);
+            const uvec4 c = pixel(corner + row, i);
+            pairs |= (values_differ(c, a, limits) ? CORNER_LEFT : 0) | (values_differ(c, b, limits) ? CORNER_ABOVE : 0) |
+                     (values_differ(x, a, limits) ? OWN_LEFT : 0) | (values_differ(x, b, limits) ? OWN_ABOVE : 0);
+        }
+    }
+    if (lane == 0)
+        team_pairs[team] = 0;
+    barrier();
+    if (pairs != 0)
+        atomicOr(team_pairs[team], pairs);
+    barrier();
+    pairs = team_pairs[team];
+    barrier();
+    return pairs;
+}
+
+// The first patch row of what reconstructs the cell that begins at this patch row.
+int reconstruction(patch_order order, int patch_row)
+{
+    const int at = clamp(patch_row, 0, order.most);
+    return RECONSTRUCTS ? clamp(sources[uint(push.sources_at) + uint(at)], 0, order.most) : at;
+}
+
+void set_mark(uint row, bool kept)
+{
+    clear_mark(row, 0xffu);
+    if (kept)
+        add_mark(row, KEPT);
+}
+
+// The cell whose first row is `row`, of an image that ends at `past`. All threads must call it.
+void mark_cell(bool live, uint row, uint past)
+{
+    const int merge = push.merge;
+    const int area = merge * merge;
+    const uint lane = gl_LocalInvocationIndex % RVIT_PIXELPRUNE_TEAM;
+    const ivec4 cell = live ? cells[uint(push.cells_at) + row] : ivec4(0);
+    const rvit_place place = place_of(cell);
+    const patch_order order = order_of(place);
+    const bool has_pixels = order.most >= 0;
+    const int own = clamp(cell.x, 0, max(order.most, 0));
+    const bool on_left = has_pixels && place.x >= merge;
+    const bool above = has_pixels && place.y >= merge;
+    const bool has_both = on_left && above;
+    const bool compares = live && (on_left || above);
+    const int a = compares ? reconstruction(order, own - (on_left ? order.left : order.above)) : 0;
+    const int b = compares && has_both ? reconstruction(order, own - order.above) : a;
+    const int c = compares && has_both ? reconstruction(order, own - order.above - order.left) : a;
+    const uint pairs = differing(compares, order, own, a, b, c);
+    const bool takes_b = (pairs & CORNER_LEFT) == 0 && (pairs & CORNER_ABOVE) != 0;
+    const bool kept = !(on_left || above) || (pairs & (takes_b ? OWN_ABOVE : OWN_LEFT)) != 0;
+    if (!live)
+        return;
+    if (RECONSTRUCTS && has_pixels && lane == 0)
+        sources[uint(push.sources_at) + uint(own)] = kept ? own : takes_b ? b : a;
+    if (lane < uint(area) && row + lane < past)
+        set_mark(row + lane, kept);
+}
+
+// The first row of a cell by its number in the image, line after line.
+uint row_of_cell(uint first, uint past, uint number)
+{
+    const uint area = uint(push.merge * push.merge);
+    const uint row = first + number * area;
+    if ((FLAGS & RVIT_PIXELPRUNE_HAS_UNIT_ROWS) == 0 || row / area >= uint(push.rows) / area)
+        return row;
+    const int unit = clamp(unit_rows[uint(push.unit_rows_at) + row / area], 0, push.rows / int(area));
+    return clamp(uint(unit) * area, first, past - 1);
+}
+
+void main()
+{
+    const uint image = group_index() / uint(push.parts);
+    const uint part = group_index() % uint(push.parts);
+    if (image >= uint(push.n_images))
+        return;
+    const uint area = uint(push.merge * push.merge);
+    const rvit_sequence rows = image_rows(image);
+    const uint first = rows.begin + prefix_end(rows);
+    const uint past = rows.begin + rows.len;
+    if (part == 0)
+        for (uint row = rows.begin + gl_LocalInvocationIndex; row < first; row += THREADS)
+            set_mark(row, true);
+    const uint n = (past - first + area - 1) / area;
+    if (n == 0)
+        return;
+    const uint team = gl_LocalInvocationIndex / RVIT_PIXELPRUNE_TEAM;
+    const uint teams = THREADS / RVIT_PIXELPRUNE_TEAM;
+    if (!RECONSTRUCTS) {
+        for (uint start = part * teams; start < n; start += uint(push.parts) * teams)
+            mark_cell(start + team < n, first + (start + team) * area, past);
+        return;
+    }
+    // The cells of a diagonal need those of the two before it.
+    const uint columns = min(uint(max(place_of(cells[uint(push.cells_at) + first]).width / push.merge, 1)), n);
+    const uint lines = (n + columns - 1) / columns;
+    for (uint diagonal = 0; diagonal < lines + columns - 1; diagonal++) {
+        const uint end = min(lines, diagonal + 1);
+        for (uint start = diagonal < columns ? 0 : diagonal - columns + 1; start < end; start += teams) {
+            const uint y = start + team;
+            const uint unit = y * columns + diagonal - y;
+            mark_cell(y < end && unit < n, y < end && unit < n ? row_of_cell(first, past, unit) : first, past);
+        }
+        memoryBarrierBuffer();
+        barrier();
+    }
+}

@@ -1,0 +1,83 @@
+// Units and windows after a selection.
+#version 450
+#extension GL_GOOGLE_include_directive : require
+#include "common/interface_prune.h"
+#include "common/group.glsl"
+#include "common/group_scan.glsl"
+
+layout(constant_id = RVIT_REGROUP_FLAGS) const uint FLAGS = 0;
+
+layout(push_constant) uniform Push { rvit_regroup_push push; };
+layout(binding = RVIT_REGROUP_AFTER) readonly buffer After { int out_cu_seqlens[]; };
+layout(binding = RVIT_REGROUP_SRC_ROWS) readonly buffer SrcRows { int src_rows[]; };
+layout(binding = RVIT_REGROUP_KEEP) readonly buffer Keep { uint keep_words[]; };
+layout(binding = RVIT_REGROUP_WINDOWS) readonly buffer Windows { int windows[]; };
+layout(binding = RVIT_REGROUP_UNIT_ROWS) readonly buffer UnitRows { int unit_rows[]; };
+layout(binding = RVIT_REGROUP_UNIT_CU_SEQLENS) writeonly buffer UnitCuSeqlens { int unit_cu_seqlens[]; };
+layout(binding = RVIT_REGROUP_OUT_WINDOWS) writeonly buffer OutWindows { int out_windows[]; };
+layout(binding = RVIT_REGROUP_OUT_UNIT_ROWS) writeonly buffer OutUnitRows { int out_unit_rows[]; };
+#include "common/images.glsl"
+
+int end_of(uint image)
+{
+    return clamp(out_cu_seqlens[uint(push.after_at) + image], 0, push.rows);
+}
+
+// How many of the rows that are left were before this one.
+int left_before(int row)
+{
+    int begin = 0;
+    int end = end_of(uint(push.n_images));
+    while (begin < end) {
+        const int middle = begin + (end - begin) / 2;
+        if (src_rows[uint(push.src_rows_at) + uint(middle)] < row)
+            begin = middle + 1;
+        else
+            end = middle;
+    }
+    return begin;
+}
+
+bool is_kept(uint row)
+{
+    return (keep_words[uint(push.keep_at) + row / 4] >> row % 4 * 8 & 0xffu) != 0;
+}
+
+// The units of an image that are left, in their order.
+void list_units(uint image)
+{
+    const uint unit = uint(push.unit);
+    const uint n_units = uint(push.rows) / unit;
+    const rvit_sequence rows = image_rows(image);
+    const uint after = uint(push.after_at) + image;
+    const rvit_sequence left = clamp_sequence(out_cu_seqlens[after], out_cu_seqlens[after + 1], push.max_len, push.rows);
+    const uint past = (rows.begin + rows.len) / unit;
+    const uint out_past = (left.begin + left.len) / unit;
+    const uint rank = group_rank();
+    uint to = left.begin / unit;
+    for (uint first = rows.begin / unit; first < past; first += THREADS) {
+        const uint number = first + rank;
+        const bool live = number < past;
+        const uint row = live ? uint(clamp(unit_rows[uint(push.unit_rows_at) + number], 0, int(n_units) - 1)) * unit : 0;
+        const bool kept = live && is_kept(row);
+        uint total;
+        const uint before = group_exclusive_add(kept ? 1 : 0, total);
+        if (kept && to + before < out_past)
+            out_unit_rows[uint(push.out_unit_rows_at) + to + before] = left_before(int(row)) / push.unit;
+        to += total;
+    }
+}
+
+void main()
+{
+    const uint step = gl_NumWorkGroups.x * THREADS;
+    const uint thread = gl_WorkGroupID.x * THREADS + gl_LocalInvocationIndex;
+    for (uint i = thread; i <= uint(push.n_images); i += step)
+        unit_cu_seqlens[uint(push.unit_cu_seqlens_at) + i] = end_of(i) / push.unit;
+    if ((FLAGS & RVIT_REGROUP_HAS_WINDOWS) != 0)
+        for (uint i = thread; i <= uint(push.n_windows); i += step)
+            out_windows[uint(push.out_windows_at) + i] = left_before(windows[uint(push.windows_at) + i]);
+    if ((FLAGS & RVIT_REGROUP_HAS_UNITS) != 0)
+        for (uint image = gl_WorkGroupID.x; image < uint(push.n_images); image += gl_NumWorkGroups.x)
+            list_units(image);
+}

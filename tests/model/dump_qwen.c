@@ -1,0 +1,390 @@
+/* The vision towers of Qwen2.5-VL and Qwen3-VL: every result against transformers in float64, mistakes that must show, and what is refused.
+   That each image is as if it were alone, dump_qwen_batches.c. */
+#include "dump_qwen.h"
+
+#include <math.h>
+#include <unistd.h>
+
+const char *const qwen_dumps[N_QWEN_DUMPS] = {"qwen2_5_vl.json", "qwen2_5_vl_bare.json", "qwen2_5_vl_heads_80.json",
+                                              "qwen3_vl.json",   "qwen3_vl_bare.json",   "qwen3_vl_heads_72.json"};
+
+qwen_tower qwen_open(const char *file_name)
+{
+    qwen_tower t = {.dump = dump_load(dump_folder, file_name), .info = RVIT_MODEL_INFO_INIT};
+    rvit_checkpoint *checkpoint = dump_open(t.dump, NULL);
+    expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &t.model));
+    expect_ok(rvit_model_get_info(t.model, &t.info));
+    rvit_checkpoint_destroy(checkpoint);
+    return t;
+}
+
+void qwen_close(qwen_tower *t)
+{
+    rvit_model_destroy(t->model);
+    json_decref(t->dump);
+}
+
+static double largest_of(const json_t *rows)
+{
+    double largest = 1;
+    size_t row, column;
+    json_t *values, *value;
+    json_array_foreach((json_t *)rows, row, values) json_array_foreach(values, column, value) largest =
+        fmax(largest, fabs(json_number_value(value)));
+    return largest;
+}
+
+static void expect_rows(const qwen_tower *t, const char *what, const json_t *wanted, const float *got, int32_t width, const int32_t *from)
+{
+    assert_non_null(got);
+    assert_true(json_array_size(wanted) > 0);
+    const double difference = dump_difference(wanted, got, width, from), most = 1e-5 * largest_of(wanted);
+    printf("%-20s %-12s %.2e of %.2e\n", dump_text(t->dump, "name"), what, difference, most);
+    if (!(difference <= most))
+        fail_msg("%s: %s differ by %g", dump_text(t->dump, "name"), what, difference);
+}
+
+/* Merged rows, those of earlier blocks, and the rows of the last block, in one session. */
+static void outputs(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_QWEN_DUMPS; d++) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        const json_t *deepstack = json_object_get(t.dump, "deepstack"), *rows = json_object_get(t.dump, "rows");
+        assert_int_equal(t.info.merge, 2);
+        assert_int_equal(t.info.patch_frames, 2);
+        assert_int_equal(t.info.n_deepstack, json_array_size(deepstack));
+        rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
+        desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES | RVIT_OUTPUT_BLOCK_FEATURES;
+        desc.outputs |= t.info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0;
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        assert_null(rvit_session_merged(session));
+        int32_t stage = 0;
+        dump_run_all(t.dump, &t.info, session);
+        expect_rows(&t, "merged", json_object_get(t.dump, "outputs"), rvit_session_merged(session), t.info.merged_dim, NULL);
+        for (int32_t k = 0; k < t.info.n_deepstack; k++)
+            expect_rows(&t, "deepstack", json_array_get(deepstack, (size_t)k), rvit_session_deepstack(session, k, &stage),
+                        t.info.merged_dim, NULL);
+        assert_null(rvit_session_deepstack(session, -1, &stage));
+        assert_null(rvit_session_deepstack(session, t.info.n_deepstack, &stage));
+        if (rows != NULL) {
+            int32_t *from = scratch(json_array_size(rows) * sizeof *from);
+            for (int32_t i = 0; i < (int32_t)json_array_size(rows); i++)
+                from[i] = 3 * i;
+            expect_rows(&t, "rows", rows, rvit_session_features(session), t.info.dim, from);
+            /* The last block's, too: no norm follows. */
+            expect_rows(&t, "block rows", rows, rvit_session_block_features(session, &stage), t.info.dim, from);
+        }
+        rvit_session_destroy(session);
+        qwen_close(&t);
+    }
+}
+
+/* Features put back to the grid, line after line, whatever the order of the rows. */
+static void grids(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_QWEN_DUMPS; d++) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
+        desc.outputs = RVIT_OUTPUT_FEATURES;
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        dump_run_all(t.dump, &t.info, session);
+        const int32_t *sides = dump_grids(t.dump), *cu = rvit_session_cu_seqlens(session, -1), dim = t.info.dim;
+        for (int32_t image = 0; image < desc.max_images; image++) {
+            const int32_t height = sides[2 * image], width = sides[2 * image + 1];
+            const float *row = rvit_session_features(session) + (int64_t)cu[image] * dim;
+            float *grid = scratch((size_t)(height * width * dim) * sizeof *grid);
+            expect_ok(rvit_session_grid(session, image, NAN, grid));
+            for (int32_t top = 0; top < height; top += 2)
+                for (int32_t left = 0; left < width; left += 2)
+                    for (int32_t k = 0; k < 4; k++, row += dim)
+                        assert_memory_equal(grid + ((top + k / 2) * width + left + k % 2) * dim, row, (size_t)dim * sizeof *row);
+        }
+        rvit_session_destroy(session);
+        qwen_close(&t);
+    }
+}
+
+/* Received attention of a block with windows and of one without: each row's queries sum to one over the keys that they reach. */
+static void received(void **state)
+{
+    (void)state;
+    qwen_tower t = qwen_open("qwen2_5_vl.json");
+    for (int32_t block = 0; block < 2; block++) {
+        rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
+        desc.outputs = RVIT_OUTPUT_RECEIVED_ATTENTION;
+        desc.received_block = block;
+        rvit_session *session = NULL;
+        int32_t stage = 0;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        dump_run_all(t.dump, &t.info, session);
+        const float *got = rvit_session_received_attention(session, &stage);
+        const int32_t *sides = dump_grids(t.dump), *cu = rvit_session_cu_seqlens(session, -1);
+        assert_non_null(got);
+        for (int32_t image = 0; image < desc.max_images; image++) {
+            const int32_t height = sides[2 * image] / 2, width = sides[2 * image + 1] / 2;
+            /* Block 1 alone has no windows. Each reach gives each head what its rows receive: 1. */
+            const int32_t reach = block == 1 ? height + width : t.info.window;
+            for (int32_t top = 0; top < height; top += reach)
+                for (int32_t left = 0; left < width; left += reach)
+                    for (int32_t head = 0; head < t.info.n_heads; head++) {
+                        double sum = 0;
+                        for (int32_t y = top; y < top + reach && y < height; y++)
+                            for (int32_t x = left; x < left + reach && x < width; x++)
+                                for (int32_t k = 0; k < 4; k++)
+                                    sum += (double)got[(cu[image] + 4 * (y * width + x) + k) * t.info.n_heads + head];
+                        assert_true(fabs(sum - 1) < 1e-5);
+                    }
+        }
+        rvit_session_destroy(session);
+    }
+    qwen_close(&t);
+}
+
+/* Pictures of any size, prepared as the file beside the model says, against transformers' processor and tower. */
+static void pictures(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
+    for (int d = 0; d < 2; d++) {
+        json_t *dump = dump_load(dump_folder, names[d]);
+        const json_t *given = json_object_get(dump, "pictures"), *sizes = json_object_get(given, "sizes");
+        const char *beside = temporary_path("preprocessor_config.json");
+        assert_int_equal(json_dump_file(json_object_get(given, "processor"), beside, 0), 0);
+        qwen_tower t = qwen_open(names[d]);
+        (void)unlink(beside);
+        assert_int_equal(t.info.min_pixels, 256);
+        assert_int_equal(t.info.max_pixels, 2048);
+        assert_int_equal(t.info.fit, RVIT_FIT_SQUASH);
+        enum { N = 3 };
+        assert_int_equal(json_array_size(sizes), N);
+        rvit_image images[N];
+        rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+        desc.native = 1;
+        desc.max_images = N;
+        desc.max_len = 200;
+        desc.outputs = RVIT_OUTPUT_MERGED;
+        desc.max_picture_bytes = 1 << 17;
+        for (int32_t i = 0; i < N; i++) {
+            const json_t *size = json_array_get(sizes, (size_t)i), *wanted = json_array_get(json_object_get(given, "grids"), (size_t)i);
+            int32_t grid[2];
+            images[i] = (rvit_image)RVIT_IMAGE_INIT;
+            images[i].height = (int32_t)json_integer_value(json_array_get(size, 0));
+            images[i].width = (int32_t)json_integer_value(json_array_get(size, 1));
+            images[i].data = dump_picture(i, 3 * (int64_t)images[i].height * images[i].width);
+            expect_ok(rvit_qwen_grid(images[i].height, images[i].width, t.info.patch_size, t.info.merge, t.info.min_pixels,
+                                     t.info.max_pixels, grid));
+            for (int k = 0; k < 2; k++)
+                assert_int_equal(grid[k], json_integer_value(json_array_get(wanted, (size_t)k)));
+            images[i].target_height = grid[0] * t.info.patch_size;
+            images[i].target_width = grid[1] * t.info.patch_size;
+        }
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        args.n_images = N;
+        args.pictures = images;
+        expect_ok(rvit_session_run(session, &args, NULL));
+        expect_rows(&t, "of pictures", json_object_get(given, "outputs"), rvit_session_merged(session), t.info.merged_dim, NULL);
+        images[1].target_height += t.info.patch_size;
+        expect_status(rvit_session_run(session, &args, NULL), RVIT_INVALID_ARGUMENT,
+                      "image 1 has 3 x 10 patches, expected multiples of 2 a side");
+        rvit_session_destroy(session);
+        json_decref(dump);
+        qwen_close(&t);
+    }
+}
+
+/* The values that transformers' smart_resize gives. */
+static void size_rule(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t height, width, patch_size;
+        int64_t least, most;
+        int32_t grid[2];
+    } cases[] = {{480, 640, 14, 3136, 1003520, {34, 46}},
+                 {1080, 1920, 14, 3136, 1003520, {52, 94}},
+                 {480, 640, 16, 65536, 16777216, {30, 40}},
+                 {5, 7, 14, 3136, 1003520, {4, 6}},
+                 {42, 70, 14, 3136, 1003520, {4, 4}},
+                 {14, 98, 14, 1, 1003520, {2, 2}},
+                 {2000, 11, 16, 65536, 16777216, {216, 2}},
+                 {4000, 6000, 14, 3136, 1003520, {58, 86}},
+                 {3, 500, 4, 64, 4096, {2, 26}},
+                 {20, 20, 4, 64, 4096, {4, 4}},
+                 {12, 36, 4, 64, 4096, {4, 8}}};
+    int32_t grid[2];
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        expect_ok(rvit_qwen_grid(cases[i].height, cases[i].width, cases[i].patch_size, 2, cases[i].least, cases[i].most, grid));
+        assert_memory_equal(grid, cases[i].grid, sizeof grid);
+    }
+    expect_status(rvit_qwen_grid(0, 5, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "a picture of 0 x 5 pixels");
+    expect_status(rvit_qwen_grid(5, (1 << 20) + 1, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "a picture of 5 x 1048577 pixels");
+    expect_status(rvit_qwen_grid(1, 201, 14, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "more than 200 times the other");
+    expect_status(rvit_qwen_grid(5, 5, 0, 2, 1, 9, grid), RVIT_INVALID_ARGUMENT, "patch_size is 0");
+    expect_status(rvit_qwen_grid(5, 5, 14, 17, 1, 9, grid), RVIT_INVALID_ARGUMENT, "merge 17");
+    expect_status(rvit_qwen_grid(5, 5, 14, 2, 0, 9, grid), RVIT_INVALID_ARGUMENT, "min_pixels is 0");
+    expect_status(rvit_qwen_grid(5, 5, 14, 2, 10, 9, grid), RVIT_INVALID_ARGUMENT, "max_pixels 9");
+    expect_status(rvit_qwen_grid(5, 5, 14, 2, 1, 9, NULL), RVIT_INVALID_ARGUMENT, "out_grid is NULL");
+}
+
+/* The columns of a merger's first layer with the squares' second patch first. */
+static void swap_patches(const char *name, int32_t rank, const int64_t *shape, float *values)
+{
+    if (rank != 2 || (strstr(name, "merger.mlp.0.weight") == NULL && strstr(name, "merger.linear_fc1.weight") == NULL))
+        return;
+    const int64_t dim = shape[1] / 4;
+    for (int64_t row = 0; row < shape[0]; row++)
+        for (int64_t i = 0; i < dim; i++) {
+            float *at = values + row * shape[1] + i, first = at[0];
+            at[0] = at[dim];
+            at[dim] = first;
+        }
+}
+
+/* Facts that leave no trace in the weights, one at a time: each shows. */
+static void mistakes(void **state)
+{
+    (void)state;
+    static const char old[] = "qwen2_5_vl.json", new[] = "qwen3_vl.json";
+    static const struct {
+        const char *file_name, *key, *value;
+        int deepstack; /* 1: in the rows of earlier blocks alone */
+    } wrong[] = {{old, "fullatt_block_indexes", "[0, 1, 2]", 0},
+                 {old, "fullatt_block_indexes", "[]", 0},
+                 {old, "fullatt_block_indexes", "[2]", 0},
+                 {old, "window_size", "8", 0},
+                 {old, "window_size", "24", 0},
+                 {old, "rope_theta", "100", 0},
+                 {old, "hidden_act", "\"gelu\"", 0},
+                 {new, "deepstack_visual_indexes", "[1, 2]", 1},
+                 {new, "rope_theta", "100", 0},
+                 {new, "hidden_act", "\"silu\"", 0},
+                 {old, NULL, NULL, 0},
+                 {new, NULL, NULL, 0}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_t *dump = dump_load(dump_folder, wrong[i].file_name);
+        json_t *vision = json_object_get(json_object_get(dump, "config"), "vision_config");
+        if (wrong[i].key != NULL)
+            assert_int_equal(json_object_set_new(vision, wrong[i].key, json_loads(wrong[i].value, JSON_DECODE_ANY, NULL)), 0);
+        else
+            dump_change = swap_patches;
+        rvit_checkpoint *checkpoint = dump_open(dump, NULL);
+        dump_change = NULL;
+        rvit_model *model = NULL;
+        rvit_model_info info = RVIT_MODEL_INFO_INIT;
+        expect_ok(rvit_checkpoint_get_info(checkpoint, &info));
+        expect_ok(rvit_model_create(H.device[DEVICE], checkpoint, NULL, &model));
+        rvit_session_desc desc = dump_session_desc(dump, &info);
+        desc.outputs |= wrong[i].deepstack ? RVIT_OUTPUT_DEEPSTACK : 0;
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(model, &desc, &session));
+        dump_run_all(dump, &info, session);
+        const json_t *wanted =
+            wrong[i].deepstack ? json_array_get(json_object_get(dump, "deepstack"), 0) : json_object_get(dump, "outputs");
+        int32_t stage = 0;
+        const float *got = wrong[i].deepstack ? rvit_session_deepstack(session, 0, &stage) : rvit_session_merged(session);
+        const double difference = dump_difference(wanted, got, info.merged_dim, NULL);
+        if (!(difference >= 1e-3))
+            fail_msg("%s: a wrong %s (%s) changes the outputs by %g alone", wrong[i].file_name,
+                     wrong[i].key == NULL ? "order of a square" : wrong[i].key, wrong[i].key == NULL ? "" : wrong[i].value, difference);
+        rvit_session_destroy(session);
+        rvit_model_destroy(model);
+        rvit_checkpoint_destroy(checkpoint);
+        json_decref(dump);
+    }
+}
+
+static void refused_sessions(void **state)
+{
+    (void)state;
+    qwen_tower old = qwen_open("qwen2_5_vl.json"), new = qwen_open("qwen3_vl.json");
+    rvit_session *session = NULL;
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
+                  "native is 0, but the model merges squares of patches");
+    desc.native = 1;
+    desc.max_len = 3;
+    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "max_len is 3, an image has 4 tokens or more");
+    desc.max_len = 40;
+    rvit_prune_info policy = RVIT_PRUNE_INFO_INIT;
+    for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
+        desc.prune.type = policy.type;
+        const rvit_prune_type type = policy.type;
+        const int by_squares =
+            type == RVIT_PRUNE_L2 || type == RVIT_PRUNE_RECEIVED || type == RVIT_PRUNE_RANDOM || type == RVIT_PRUNE_PIXELPRUNE;
+        desc.prune.n_blocks = (policy.parameters & RVIT_PRUNE_BLOCKS) != 0;
+        desc.prune.blocks[0] = 1;
+        desc.prune.threshold = type == RVIT_PRUNE_L2_THRESHOLD ? 1 : -1;
+        desc.prune.n_samples = type == RVIT_PRUNE_ATS ? 3 : 0;
+        desc.prune.alpha = type == RVIT_PRUNE_HIPRUNE ? 0 : -1;
+        if (type == RVIT_PRUNE_NONE)
+            continue;
+        if (!by_squares) {
+            expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED,
+                          "drops single patches, but the model merges squares of 2 x 2 of them");
+            continue;
+        }
+        expect_ok(rvit_session_create(new.model, &desc, &session));
+        rvit_session_destroy(session);
+    }
+    desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+    desc.prune.type = RVIT_PRUNE_RECEIVED;
+    desc.prune.n_blocks = 1;
+    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED,
+                  "received would prune in block 0, whose attention is within windows");
+    desc.prune = (rvit_prune_desc)RVIT_PRUNE_DESC_INIT;
+    desc.outputs = RVIT_OUTPUT_DEEPSTACK;
+    expect_status(rvit_session_create(old.model, &desc, &session), RVIT_UNSUPPORTED, "but the model merges those of none");
+    desc.outputs = 2 * RVIT_OUTPUT_DEEPSTACK;
+    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_INVALID_ARGUMENT, "outputs is 512");
+    desc.outputs = RVIT_OUTPUT_POOLED;
+    expect_status(rvit_session_create(new.model, &desc, &session), RVIT_UNSUPPORTED, "the model pools nothing");
+    qwen_close(&old);
+    qwen_close(&new);
+}
+
+static void refused_runs(void **state)
+{
+    (void)state;
+    qwen_tower t = qwen_open("qwen3_vl.json");
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.native = 1;
+    desc.max_images = 3;
+    desc.max_tokens = 60;
+    desc.max_len = 32;
+    desc.outputs = RVIT_OUTPUT_MERGED;
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(t.model, &desc, &session));
+    static const struct {
+        int32_t n_images, grids[6];
+        const char *word;
+    } cases[] = {{2, {2, 4, 3, 4}, "image 1 has 3 x 4 patches, expected multiples of 2 a side"},
+                 {1, {4, 5}, "image 0 has 4 x 5 patches, expected multiples of 2"},
+                 {1, {0, 4}, "image 0 has 0 x 4 patches"},
+                 {2, {2, 2, 4, 10}, "image 1 has 4 x 10 patches and so 40 tokens, the session's max_len is 32"},
+                 {3, {4, 8, 4, 6, 2, 4}, "with image 2, of 2 x 4 patches, the batch has 64 tokens, the session's max_tokens is 60"}};
+    const float *patches = dump_patches(t.dump, &t.info);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.patches = patches;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        args.n_images = cases[i].n_images;
+        args.grids = cases[i].grids;
+        expect_status(rvit_session_enqueue(session, &args), RVIT_INVALID_ARGUMENT, cases[i].word);
+    }
+    args.n_images = 1;
+    args.grids = (const int32_t[]){4, 8};
+    expect_ok(rvit_session_run(session, &args, NULL));
+    args.n_images = 0;
+    expect_ok(rvit_session_run(session, &args, NULL));
+    assert_int_equal(rvit_session_cu_seqlens(session, -1)[0], 0);
+    rvit_session_destroy(session);
+    qwen_close(&t);
+}
+
+SUITE(dump_qwen_suite, TEST(outputs), TEST(grids), TEST(received), TEST(pictures), TEST(size_rule), TEST(mistakes), TEST(refused_sessions),
+      TEST(refused_runs));

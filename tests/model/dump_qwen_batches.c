@@ -1,0 +1,241 @@
+/* Qwen's towers: what an image gives does not depend on the images beside it, and one recording serves all grids inside its capacities. */
+#include "dump_qwen.h"
+
+/* Some images of a batch, one behind another. */
+typedef struct gridded {
+    int32_t n_images;
+    const int32_t *grids;
+    const float *patches;
+} gridded;
+
+static int64_t row_values(const qwen_tower *t)
+{
+    return (int64_t)t->info.channels * t->info.patch_frames * t->info.patch_size * t->info.patch_size;
+}
+
+/* What a run gives, in scratch memory: the layout, and values of each square: merged, those of earlier blocks, its rows. */
+typedef struct answer {
+    const int32_t *cu;
+    const float *values[3];
+    int64_t width[3], units; /* values of a square; squares that the session has room for */
+} answer;
+
+static const void *copy_of(const void *data, int64_t size)
+{
+    return memcpy(scratch((size_t)size + 1), data, (size_t)size);
+}
+
+static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
+{
+    int32_t stage = 0;
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    args.n_images = b->n_images;
+    args.grids = b->grids;
+    args.patches = b->patches;
+    expect_ok(rvit_session_run(session, &args, NULL));
+    answer a = {.cu = copy_of(rvit_session_cu_seqlens(session, -1), 4 * ((int64_t)b->n_images + 1)),
+                .width = {t->info.merged_dim, t->info.merged_dim, 4 * (int64_t)t->info.dim}};
+    a.units = a.cu[b->n_images] / 4;
+    a.values[0] = copy_of(rvit_session_merged(session), 4 * a.units * a.width[0]);
+    if (t->info.n_deepstack > 0)
+        a.values[1] = copy_of(rvit_session_deepstack(session, t->info.n_deepstack - 1, &stage), 4 * a.units * a.width[1]);
+    a.values[2] = copy_of(rvit_session_features(session), 4 * a.units * a.width[2]);
+    return a;
+}
+
+/* Image i of a batch's answer is the first image of the other's. */
+static void expect_same(const answer *all, int32_t i, const answer *one)
+{
+    const int64_t begin = all->cu[i] / 4, units = (all->cu[i + 1] - all->cu[i]) / 4;
+    assert_int_equal(units, one->cu[1] / 4);
+    for (int k = 0; k < 3; k++)
+        if (all->values[k] != NULL)
+            assert_memory_equal(all->values[k] + begin * all->width[k], one->values[k], (size_t)(4 * units * all->width[k]));
+}
+
+static rvit_session_desc desc_of(const qwen_tower *t)
+{
+    rvit_session_desc desc = dump_session_desc(t->dump, &t->info);
+    desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES | (t->info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
+    return desc;
+}
+
+static void alone(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_QWEN_DUMPS; d++) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        const rvit_session_desc desc = desc_of(&t);
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        const int32_t *grids = dump_grids(t.dump);
+        const float *at = dump_patches(t.dump, &t.info);
+        const answer mixed = run(&t, session, &(gridded){desc.max_images, grids, at});
+        rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+        expect_ok(rvit_session_get_stats(session, &before));
+        for (int32_t i = 0; i < desc.max_images; i++) {
+            const answer single = run(&t, session, &(gridded){1, grids + 2 * i, at});
+            expect_same(&mixed, i, &single);
+            at += grids[2 * i] * grids[2 * i + 1] * row_values(&t);
+        }
+        expect_ok(rvit_session_get_stats(session, &after));
+        /* One dispatch and one wait a run, and nothing is allocated. */
+        assert_int_equal(after.host_allocations, before.host_allocations);
+        assert_int_equal(after.device_allocations, before.device_allocations);
+        assert_int_equal(after.submits - before.submits, desc.max_images);
+        assert_int_equal(after.synchronizations - before.synchronizations, desc.max_images);
+        rvit_session_destroy(session);
+        qwen_close(&t);
+    }
+}
+
+static uint32_t next(uint32_t *random)
+{
+    *random = *random * 1664525u + 1013904223u;
+    return *random >> 8;
+}
+
+/* Against a session that was made for these grids alone; on CUDA, where the capacities choose the GEMMs, a new one of the same. */
+static void replays(void **state)
+{
+    (void)state;
+    enum { MAX_IMAGES = 5, MAX_TOKENS = 162, MAX_LEN = 83, RUNS = 60 };
+    uint32_t random = 7;
+    for (int d = 0; d < N_QWEN_DUMPS; d++) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        float *patches = scratch((size_t)(MAX_TOKENS * row_values(&t)) * sizeof *patches);
+        rvit_session_desc desc = desc_of(&t);
+        desc.max_images = MAX_IMAGES;
+        desc.max_tokens = MAX_TOKENS;
+        desc.max_len = MAX_LEN;
+        rvit_session *session = NULL, *own = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        for (int r = 0; r < (H.is_slow ? 2 : H.desc.backend == RVIT_BACKEND_CUDA ? RUNS / 10 : RUNS); r++) {
+            int32_t grids[2 * MAX_IMAGES], n_images = 0, tokens = 0, longest = 0;
+            for (const int32_t most = 1 + (int32_t)(next(&random) % MAX_IMAGES); n_images < most; n_images++) {
+                const int32_t h = 2 + 2 * (int32_t)(next(&random) % 5), w = 2 + 2 * (int32_t)(next(&random) % 4);
+                if (tokens + h * w > MAX_TOKENS)
+                    break;
+                grids[2 * n_images] = h;
+                grids[2 * n_images + 1] = w;
+                tokens += h * w;
+                longest = h * w > longest ? h * w : longest;
+            }
+            for (int64_t i = 0; i < tokens * row_values(&t); i++)
+                patches[i] = (float)(int32_t)(next(&random) % 2049 - 1024) / 512;
+            rvit_session_desc tight = desc;
+            if (H.desc.backend != RVIT_BACKEND_CUDA) {
+                tight.max_images = n_images;
+                tight.max_tokens = tokens;
+                tight.max_len = longest;
+            }
+            expect_ok(rvit_session_create(t.model, &tight, &own));
+            const gridded b = {n_images, grids, patches};
+            const answer again = run(&t, session, &b), first = run(&t, own, &b);
+            assert_memory_equal(again.cu, first.cu, ((size_t)n_images + 1) * sizeof(int32_t));
+            for (int k = 0; k < 3; k++)
+                if (again.values[k] != NULL)
+                    assert_memory_equal(again.values[k], first.values[k], (size_t)(4 * again.units * again.width[k]));
+            rvit_session_destroy(own);
+        }
+        rvit_session_destroy(session);
+        qwen_close(&t);
+    }
+}
+
+static int64_t in_256s(int64_t size)
+{
+    return (size + 255) / 256 * 256;
+}
+
+/* What rvit_session_memory says beyond other native sessions, in bytes. */
+static void memory(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_QWEN_DUMPS; d++) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, more = RVIT_MEMORY_INFO_INIT;
+        rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+        desc.native = 1;
+        desc.max_images = 7;
+        desc.max_tokens = 200;
+        desc.max_len = 80;
+        expect_ok(rvit_session_memory(t.model, &desc, &plain));
+        desc.outputs = RVIT_OUTPUT_MERGED | (t.info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
+        expect_ok(rvit_session_memory(t.model, &desc, &more));
+        const int64_t b = desc.max_images, bt = desc.max_tokens, units = bt / 4, dim = t.info.dim, values = row_values(&t);
+        const int64_t mlp = (t.info.mlp_dim + 7) / 8 * 8, most = 3 * dim > mlp ? 3 * dim : mlp, wide = most > values ? most : values;
+        const int64_t windows = t.info.window == 0 ? 0 : (units + (t.info.window - 1) * b) / t.info.window;
+        const int64_t limited = windows < units ? windows : units;
+        const int64_t tables = in_256s(2 * t.info.head_dim);
+        const int64_t device = 3 * in_256s(4 * bt * dim) + in_256s(4 * bt * wide) + 3 * in_256s(4 * (b + 1)) + in_256s(16 * bt) +
+                               in_256s(4 * bt * t.info.head_dim) + tables +
+                               (t.info.window == 0 ? 0 : in_256s(4 * (limited + 1)) + in_256s(4 * units));
+        assert_int_equal(plain.device_size, device);
+        assert_int_equal(plain.upload_size, 2 * in_256s(4) + in_256s(8 * b) + in_256s(4 * bt * values) + tables);
+        assert_int_equal(more.device_size - plain.device_size, in_256s(4 * units * t.info.merged_dim));
+        assert_int_equal(more.readback_size,
+                         in_256s(4 * units * t.info.merged_dim) + in_256s(4 * t.info.n_deepstack * units * t.info.merged_dim));
+        qwen_close(&t);
+    }
+}
+
+/* Patches that are on the device, brought by each run. */
+static void views(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_QWEN_DUMPS; d += 3) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        rvit_session_desc desc = desc_of(&t);
+        rvit_session *session = NULL, *viewing = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        desc.run_views = 1;
+        expect_ok(rvit_session_create(t.model, &desc, &viewing));
+        const int32_t *grids = dump_grids(t.dump);
+        const float *patches = dump_patches(t.dump, &t.info);
+        const gridded all = {desc.max_images, grids, patches};
+        const answer wanted = run(&t, session, &all);
+        rvit_buffer *buffer = NULL;
+        const int64_t size = 4 * desc.max_tokens * row_values(&t);
+        expect_ok(rvit_buffer_create(H.device[DEVICE], size, RVIT_BUFFER_UPLOAD, &buffer));
+        memcpy(rvit_buffer_host(buffer), patches, (size_t)size);
+        rvit_run_args args = RVIT_RUN_ARGS_INIT;
+        args.n_images = desc.max_images;
+        args.grids = grids;
+        args.device_images.buffer = buffer;
+        expect_ok(rvit_session_run(viewing, &args, NULL));
+        assert_memory_equal(rvit_session_merged(viewing), wanted.values[0], (size_t)(4 * wanted.units * wanted.width[0]));
+        rvit_session_destroy(viewing);
+        rvit_session_destroy(session);
+        rvit_buffer_destroy(buffer);
+        qwen_close(&t);
+    }
+}
+
+/* New weights reach a session; those of a tower with other blocks without windows do not. */
+static void updates(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"}, *const keys[] = {"fullatt_block_indexes",
+                                                                                              "deepstack_visual_indexes"};
+    static const char *const words[] = {"other blocks without windows", "other blocks whose rows are merged too"};
+    for (int d = 0; d < 2; d++) {
+        qwen_tower t = qwen_open(names[d]);
+        const rvit_session_desc desc = desc_of(&t);
+        rvit_session *session = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        rvit_checkpoint *same = dump_open(t.dump, NULL);
+        expect_ok(rvit_model_update(t.model, same));
+        rvit_checkpoint_destroy(same);
+        json_t *vision = json_object_get(json_object_get(t.dump, "config"), "vision_config");
+        assert_int_equal(json_object_set_new(vision, keys[d], d == 0 ? json_pack("[i]", 2) : json_pack("[i, i]", 0, 2)), 0);
+        rvit_checkpoint *other = dump_open(t.dump, NULL);
+        expect_status(rvit_model_update(t.model, other), RVIT_INVALID_ARGUMENT, words[d]);
+        rvit_session_destroy(session);
+        expect_ok(rvit_model_update(t.model, other));
+        rvit_checkpoint_destroy(other);
+        qwen_close(&t);
+    }
+}
+
+SUITE(dump_qwen_batches_suite, TEST(alone), TEST(replays), TEST(memory), TEST(views), TEST(updates));

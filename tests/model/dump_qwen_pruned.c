@@ -1,0 +1,292 @@
+/* Qwen's vision towers, pruned by squares of patches: merged rows, deepstack rows and what is kept, against float64, and every image as if
+   it were alone. */
+#include "dump_qwen.h"
+
+#include <math.h>
+
+static const char *const names[] = {"qwen2_5_vl.json", "qwen3_vl.json"};
+enum { N_TOWERS = 2, MAX_IMAGES = 4, MAX_LEN = 60 };
+
+/* A tower beside which a file says that std is 0.5. */
+static qwen_tower open_with_std(const char *name)
+{
+    const char *beside = temporary_path("preprocessor_config.json");
+    json_t *processor = json_pack("{s:[f, f, f], s:[f, f, f]}", "image_mean", 0.5, 0.5, 0.5, "image_std", 0.5, 0.5, 0.5);
+    assert_int_equal(json_dump_file(processor, beside, 0), 0);
+    const qwen_tower t = qwen_open(name);
+    json_decref(processor);
+    (void)remove(beside);
+    return t;
+}
+
+static double largest_of(const json_t *rows)
+{
+    double largest = 1;
+    size_t row, column;
+    json_t *values, *value;
+    json_array_foreach((json_t *)rows, row, values) json_array_foreach(values, column, value) largest =
+        fmax(largest, fabs(json_number_value(value)));
+    return largest;
+}
+
+static void expect_rows(const qwen_tower *t, const char *what, const json_t *wanted, const float *got)
+{
+    const double difference = dump_difference(wanted, got, t->info.merged_dim, NULL), most = 1e-5 * largest_of(wanted);
+    printf("%-12s %-10s %.2e of %.2e\n", dump_text(t->dump, "name"), what, difference, most);
+    if (!(difference <= most))
+        fail_msg("%s: %s differ by %g", dump_text(t->dump, "name"), what, difference);
+}
+
+/* What stays are whole squares, in the order of the patches. */
+static void expect_squares(const rvit_session *session, int32_t n_images)
+{
+    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+    for (int32_t i = 0; i < n_images; i++) {
+        const int32_t *kept = rvit_session_kept(session, last, i), n = cu[i + 1] - cu[i];
+        assert_true(n > 0 && n % 4 == 0);
+        for (int32_t r = 0; r < n; r++)
+            assert_true(r % 4 == 0 ? kept[r] % 4 == 0 && (r == 0 || kept[r] > kept[r - 1]) : kept[r] == kept[r - 1] + 1);
+    }
+}
+
+static void pruned(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_TOWERS; d++) {
+        qwen_tower t = open_with_std(names[d]);
+        size_t index, image;
+        json_t *prune, *left;
+        int n = 0;
+        json_array_foreach(json_object_get(t.dump, "pruned"), index, prune)
+        {
+            rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
+            const json_t *deepstack = json_object_get(prune, "deepstack");
+            desc.outputs = RVIT_OUTPUT_MERGED | (t.info.n_deepstack > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
+            desc.prune = dump_prune(prune);
+            rvit_session *session = NULL;
+            expect_ok(rvit_session_create(t.model, &desc, &session));
+            float *patches = dump_patches(t.dump, &t.info);
+            dump_repeat(prune, t.dump, &t.info, patches);
+            dump_run_patches(t.dump, &t.info, session, patches);
+            const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+            json_array_foreach(json_object_get(prune, "left"), image, left)
+                assert_int_equal(cu[image + 1] - cu[image], json_integer_value(left));
+            expect_rows(&t, dump_text(prune, "policy"), json_object_get(prune, "outputs"), rvit_session_merged(session));
+            assert_int_equal(json_array_size(deepstack), t.info.n_deepstack);
+            for (int32_t k = 0; k < t.info.n_deepstack; k++) {
+                int32_t stage = -2;
+                const json_t *wanted = json_array_get(deepstack, (size_t)k);
+                expect_rows(&t, "deepstack", wanted, rvit_session_deepstack(session, k, &stage));
+                assert_int_equal(rvit_session_cu_seqlens(session, stage)[desc.max_images], 4 * json_array_size(wanted));
+            }
+            expect_squares(session, desc.max_images);
+            rvit_session_destroy(session);
+            n++;
+        }
+        assert_int_equal(n, 5);
+        qwen_close(&t);
+    }
+}
+
+static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
+{
+    rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+    desc.native = 1;
+    desc.max_images = MAX_IMAGES;
+    desc.max_len = MAX_LEN;
+    desc.max_tokens = 120;
+    desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES;
+    desc.prune.type = type;
+    if (type != RVIT_PRUNE_PIXELPRUNE) {
+        desc.prune.n_blocks = 1;
+        desc.prune.blocks[0] = 1;
+    }
+    rvit_session *session = NULL;
+    expect_ok(rvit_session_create(t->model, &desc, &session));
+    return session;
+}
+
+/* Each image gives the bits that it gives alone; features go back to their places in the grid; runs allocate nothing. */
+static void alone(void **state)
+{
+    (void)state;
+    static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_RANDOM, RVIT_PRUNE_PIXELPRUNE};
+    for (int d = 0; d < N_TOWERS; d++)
+        for (int p = 0; p < 4; p++) {
+            qwen_tower t = qwen_open(names[d]);
+            const int32_t *grids = dump_grids(t.dump), dim = t.info.dim, width = t.info.merged_dim;
+            const int64_t values = (int64_t)t.info.channels * t.info.patch_size * t.info.patch_size * t.info.patch_frames;
+            float *patches = dump_patches(t.dump, &t.info);
+            json_t *tiles = json_pack("{s:[i, i], s:f}", "tile", 2, 2, "step", 0.0);
+            if (types[p] == RVIT_PRUNE_PIXELPRUNE)
+                dump_repeat(tiles, t.dump, &t.info, patches);
+            json_decref(tiles);
+            rvit_session *all = session_of(&t, types[p]), *one = session_of(&t, types[p]);
+            rvit_run_args args = RVIT_RUN_ARGS_INIT;
+            args.n_images = MAX_IMAGES;
+            args.grids = grids;
+            args.patches = patches;
+            expect_ok(rvit_session_run(all, &args, NULL));
+            rvit_stats before = RVIT_STATS_INIT, after = RVIT_STATS_INIT;
+            expect_ok(rvit_session_get_stats(all, &before));
+            expect_ok(rvit_session_run(all, &args, NULL));
+            expect_ok(rvit_session_get_stats(all, &after));
+            assert_int_equal(after.device_allocations, before.device_allocations);
+            expect_squares(all, MAX_IMAGES);
+            const int32_t *cu = rvit_session_cu_seqlens(all, 0);
+            int64_t at = 0;
+            for (int32_t i = 0; i < MAX_IMAGES; i++) {
+                const int32_t n = cu[i + 1] - cu[i], tokens = grids[2 * i] * grids[2 * i + 1];
+                args.n_images = 1;
+                args.grids = grids + 2 * i;
+                args.patches = patches + at * values;
+                expect_ok(rvit_session_run(one, &args, NULL));
+                assert_int_equal(rvit_session_cu_seqlens(one, 0)[1], n);
+                assert_memory_equal(rvit_session_kept(one, 0, 0), rvit_session_kept(all, 0, i), (size_t)n * 4);
+                assert_memory_equal(rvit_session_merged(one), rvit_session_merged(all) + (int64_t)cu[i] / 4 * width,
+                                    (size_t)(n / 4 * width) * 4);
+                const float *features = rvit_session_features(all) + (int64_t)cu[i] * dim;
+                assert_memory_equal(rvit_session_features(one), features, (size_t)(n * dim) * 4);
+                if (types[p] != RVIT_PRUNE_PIXELPRUNE)
+                    assert_int_equal(n, 4 * (tokens / 4 / 2 > 0 ? tokens / 4 / 2 : 1));
+                float *grid = scratch((size_t)(tokens * dim) * sizeof *grid);
+                expect_ok(rvit_session_grid(all, i, -7, grid));
+                const int32_t *kept = rvit_session_kept(all, 0, i), across = grids[2 * i + 1] / 2;
+                for (int32_t r = 0; r < n; r++) {
+                    const int32_t unit = kept[r] / 4, y = unit / across * 2 + kept[r] % 4 / 2, x = unit % across * 2 + kept[r] % 2;
+                    float *place = grid + (y * across * 2 + x) * dim;
+                    assert_memory_equal(place, features + (int64_t)r * dim, (size_t)dim * 4);
+                    place[0] = -7;
+                }
+                for (int32_t v = 0; v < tokens; v++)
+                    assert_true(grid[v * dim] == -7);
+                at += tokens;
+            }
+            rvit_session_destroy(all);
+            rvit_session_destroy(one);
+            qwen_close(&t);
+        }
+}
+
+/* Pictures: squares that repeat go by their 8-bit pixels, whatever order the patches of a picture are in. */
+static void pictures(void **state)
+{
+    (void)state;
+    static const int32_t grids[] = {4, 6, 8, 4};
+    for (int d = 0; d < N_TOWERS; d++)
+        for (int tau = 0; tau < 2; tau++) {
+            qwen_tower t = open_with_std(names[d]);
+            const int32_t patch = t.info.patch_size, edge = 2 * patch;
+            rvit_image images[2];
+            rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+            rvit_session *session = NULL;
+            desc.native = 1;
+            desc.max_images = 2;
+            desc.max_len = MAX_LEN;
+            desc.outputs = RVIT_OUTPUT_MERGED;
+            desc.max_picture_bytes = 1 << 16;
+            rvit_image_recipe recipe = RVIT_IMAGE_RECIPE_INIT;
+            recipe.height = t.info.image_height;
+            recipe.width = t.info.image_width;
+            for (int c = 0; c < 3; c++) {
+                recipe.mean[c] = 0.5f;
+                recipe.std[c] = 0.5f;
+            }
+            desc.recipe = &recipe;
+            desc.prune.type = RVIT_PRUNE_PIXELPRUNE;
+            desc.prune.tau = 2 * tau / 255.0;
+            int32_t wanted[2][32] = {{0}}, n_wanted[2] = {0};
+            for (int32_t i = 0; i < 2; i++) {
+                const int32_t height = grids[2 * i] * patch, width = grids[2 * i + 1] * patch;
+                uint8_t *data = scratch((size_t)(3 * height * width));
+                images[i] = (rvit_image)RVIT_IMAGE_INIT;
+                images[i].data = data;
+                images[i].height = images[i].target_height = height;
+                images[i].width = images[i].target_width = width;
+                /* Noise that repeats in every square; each third differs by one level in its last pixel, the last by nine. */
+                uint8_t noise[1024];
+                for (int32_t v = 0; v < 3 * edge * edge; v++)
+                    noise[v] = (uint8_t)(40 + random_below(100));
+                const int32_t across = width / edge, n = across * (height / edge);
+                for (int32_t v = 0; v < 3 * height * width; v++) {
+                    const int32_t y = v / 3 / width, x = v / 3 % width, unit = y / edge * across + x / edge;
+                    const int is_last = y % edge == edge - 1 && x % edge == edge - 1 && v % 3 == 2;
+                    data[v] =
+                        (uint8_t)(noise[(y % edge * edge + x % edge) * 3 + v % 3] + (is_last ? (unit == n - 1) * 9 + (unit == 1) : 0));
+                }
+                /* Square 1 is new, unless one level is allowed, and so are those that it predicts: the next, and the one below. */
+                for (int32_t unit = 0; unit < n; unit++) {
+                    const int32_t x = unit % across, y = unit / across;
+                    const int is_odd = unit == 1, after_odd = (x > 0 && unit - 1 == 1) || (y > 0 && unit - across == 1);
+                    int is_new = unit == 0 || unit == n - 1;
+                    if (tau == 0 && is_odd)
+                        is_new = 1;
+                    if (tau == 0 && after_odd)
+                        is_new = 1;
+                    for (int32_t k = 0; is_new && k < 4; k++)
+                        wanted[i][n_wanted[i]++] = 4 * unit + k;
+                }
+            }
+            expect_ok(rvit_session_create(t.model, &desc, &session));
+            rvit_run_args args = RVIT_RUN_ARGS_INIT;
+            args.n_images = 2;
+            args.pictures = images;
+            expect_ok(rvit_session_run(session, &args, NULL));
+            for (int32_t i = 0; i < 2; i++) {
+                const int32_t *cu = rvit_session_cu_seqlens(session, 0);
+                assert_int_equal(cu[i + 1] - cu[i], n_wanted[i]);
+                assert_memory_equal(rvit_session_kept(session, 0, i), wanted[i], (size_t)n_wanted[i] * 4);
+            }
+            rvit_session_destroy(session);
+            qwen_close(&t);
+        }
+}
+
+static int64_t in_256s(int64_t size)
+{
+    return (size + 255) / 256 * 256;
+}
+
+/* What a stage adds to a session's memory, as vit.h says. */
+static void memory(void **state)
+{
+    (void)state;
+    enum { B = 4, BT = 200, LEN = 80 };
+    for (int d = 0; d < N_TOWERS; d++)
+        for (int by_pixels = 0; by_pixels < 2; by_pixels++) {
+            qwen_tower t = qwen_open(names[d]);
+            rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, pruned = RVIT_MEMORY_INFO_INIT;
+            rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
+            desc.native = 1;
+            desc.max_images = B;
+            desc.max_tokens = BT;
+            desc.max_len = LEN;
+            desc.outputs = RVIT_OUTPUT_MERGED;
+            expect_ok(rvit_session_memory(t.model, &desc, &plain));
+            desc.prune.type = by_pixels ? RVIT_PRUNE_PIXELPRUNE : RVIT_PRUNE_L2;
+            desc.prune.n_blocks = !by_pixels;
+            expect_ok(rvit_session_memory(t.model, &desc, &pruned));
+            int64_t left = BT; /* half of the squares, and for each image what rounding may add */
+            if (!by_pixels) {
+                int64_t above = 0, slope = 4 * (LEN / 4 / 2);
+                for (int64_t n = 1; n <= LEN; n++) {
+                    const int64_t f = n < 4 ? 0 : n < 8 ? 4 : 4 * (n / 4 / 2);
+                    above = LEN * f - slope * n > above ? LEN * f - slope * n : above;
+                }
+                left = (slope * BT + B * above) / LEN;
+            }
+            const int64_t values = (int64_t)t.info.channels * t.info.patch_frames * t.info.patch_size * t.info.patch_size;
+            const int64_t units = BT / 4, w = t.info.window, most = w == 0 ? 0 : (units + (w - 1) * B) / w,
+                          windows = most < units ? most : units;
+            const int64_t results = in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * units) : 0);
+            const int64_t device = in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) +
+                                   (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * units) : 0) +
+                                   (by_pixels ? in_256s(4 * BT * values) + in_256s(BT) : in_256s(4 * BT) + in_256s(4 * (LEN + 1)));
+            assert_int_equal(pruned.device_size - plain.device_size, device + results);
+            assert_int_equal(pruned.readback_size - plain.readback_size, results + in_256s(4));
+            assert_int_equal(pruned.upload_size - plain.upload_size, by_pixels ? 0 : in_256s(4 * (LEN + 1)));
+            qwen_close(&t);
+        }
+}
+
+SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(alone), TEST(pictures), TEST(memory));

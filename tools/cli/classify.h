@@ -1,0 +1,57 @@
+/* What classify's two ways share: inputs that threads prepare as float32, and pictures that the device resizes. */
+#ifndef RVIT_CLI_CLASSIFY_H
+#define RVIT_CLI_CLASSIFY_H
+
+#include "feature_file.h"
+#include "mask.h"
+#include "overlay.h"
+#include "picture_queue.h"
+#include "report.h"
+
+/* One runs, one is filled, and one waits for its turn or is reported. */
+enum { CLASSIFY_SESSIONS = 3 };
+
+struct classify {
+    const struct options *options;
+    struct engine engine;
+    struct prune prune; /* completed for the model */
+    struct labels labels;
+    struct zero_shot texts; /* with --text-embeddings, else empty */
+    float *scores;          /* [batch, texts.n_texts], with texts */
+    struct preprocess recipe;
+    struct inputs inputs;
+    int32_t *expected; /* [inputs.n_given]; NULL: unknown */
+    struct mask mask;  /* used with --prune mask, else empty */
+    int32_t batch;
+    rvit_session *sessions[CLASSIFY_SESSIONS]; /* the others of pictures alone */
+    struct report_image *images;               /* [batch], of the current run */
+    int64_t *positions;                        /* [batch]: positions of these images among all given ones */
+    uint8_t *keep;                             /* [n_stages, batch, tokens], with a mask */
+    bool on_device;                            /* pictures are resized there */
+    struct picture_plan plan;                  /* of these */
+    struct picture_queue *queue;
+    struct feature_file features;
+    bool has_infinite;
+    struct report report;
+};
+
+/* The outputs of a session that this command needs. */
+int32_t classify_outputs(const struct classify *self);
+/* Image `index` of a batch, from its input. */
+void classify_set_image(struct classify *self, int32_t index, const struct input *input, rvit_session *session);
+/* Keeps the stages' masks of the first n images for a run. */
+void classify_fill_mask(struct classify *self, int32_t n, rvit_run_args *run);
+/* Draws image 0 of the session's last run, with its picture, which it frees. Returns an exit code. */
+int classify_overlay(struct classify *self, const rvit_session *session, struct image *picture, struct preprocess_geometry geometry,
+                     int32_t lines, int32_t columns);
+/* Reports the first n images of a session's last run. */
+int classify_report(struct classify *self, const rvit_session *session, int32_t n);
+/* What a run that failed means: EXIT_PARTLY for values of its images that cannot be used. */
+int classify_run_failed(rvit_status status);
+
+/* Pictures that the device resizes: sessions and queue, and the whole run. */
+int classify_pictures_open(struct classify *self);
+int classify_pictures_run(struct classify *self);
+void classify_pictures_close(struct classify *self);
+
+#endif

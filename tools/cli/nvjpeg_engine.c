@@ -1,0 +1,124 @@
+#include "nvjpeg_engine.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <raggedvit/cuda.h>
+
+#define MOST_TOGETHER 32
+
+struct request {
+    const unsigned char *data;
+    size_t size;
+    struct nvjpeg_image image;
+    int status;
+    bool is_done;
+};
+
+struct nvjpeg_engine {
+    const struct nvjpeg_library *library;
+    nvjpeg_state state;
+    rvit_stream *stream;
+    void *cu_stream;
+    int n_initialised;    /* pictures that the state is set up for; 0: none */
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    struct request *waiting[MOST_TOGETHER];
+    int n_waiting;
+    bool works; /* a thread decodes what waited, for all */
+};
+
+struct nvjpeg_engine *nvjpeg_engine_create(const struct nvjpeg_library *library, rvit_device *device)
+{
+    struct nvjpeg_engine *self = library->hardware ? calloc(1, sizeof *self) : NULL;
+    if (!self)
+        return NULL;
+    self->library = library;
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->changed, NULL);
+    if (rvit_stream_create(device, &self->stream) == RVIT_OK && rvit_cuda_stream_handle(self->stream, &self->cu_stream) == RVIT_OK &&
+        library->call.nvjpegJpegStateCreate(library->hardware, &self->state) == NVJPEG_SUCCESS)
+        return self;
+    nvjpeg_engine_destroy(self);
+    return NULL;
+}
+
+void nvjpeg_engine_destroy(struct nvjpeg_engine *self)
+{
+    if (!self)
+        return;
+    if (self->state)
+        (void)self->library->call.nvjpegJpegStateDestroy(self->state);
+    rvit_stream_destroy(self->stream);
+    pthread_cond_destroy(&self->changed);
+    pthread_mutex_destroy(&self->lock);
+    free(self);
+}
+
+bool nvjpeg_engine_takes(const struct nvjpeg_engine *self, nvjpeg_stream stream, const void *data, size_t size)
+{
+    const struct nvjpeg_library *library = self->library;
+    int unsupported = 1;
+    return library->call.nvjpegJpegStreamParse(library->hardware, data, size, 0, 0, stream) == NVJPEG_SUCCESS &&
+           library->call.nvjpegDecodeBatchedSupported(library->hardware, stream, &unsupported) == NVJPEG_SUCCESS && !unsupported;
+}
+
+static int decode(struct nvjpeg_engine *self, struct request *const *requests, int n)
+{
+    const struct nvjpeg_library *library = self->library;
+    const unsigned char *data[MOST_TOGETHER];
+    size_t sizes[MOST_TOGETHER];
+    struct nvjpeg_image images[MOST_TOGETHER];
+    int status = NVJPEG_SUCCESS;
+    for (int i = 0; i < n; i++) {
+        data[i] = requests[i]->data;
+        sizes[i] = requests[i]->size;
+        images[i] = requests[i]->image;
+    }
+    if (n != self->n_initialised)
+        status = library->call.nvjpegDecodeBatchedInitialize(library->hardware, self->state, n, 1, NVJPEG_RGB_INTERLEAVED);
+    if (status == NVJPEG_SUCCESS)
+        status = library->call.nvjpegDecodeBatched(library->hardware, self->state, data, sizes, images, self->cu_stream);
+    const bool waited = rvit_stream_synchronize(self->stream) == RVIT_OK;
+    if (status == NVJPEG_SUCCESS && !waited)
+        status = NVJPEG_EXECUTION_FAILED;
+    self->n_initialised = status == NVJPEG_SUCCESS ? n : 0; /* a failed batch must be set up anew */
+    return status;
+}
+
+/* The lock is held, but not while the engines work. */
+static void decode_waiting(struct nvjpeg_engine *self)
+{
+    struct request *requests[MOST_TOGETHER];
+    const int n = self->n_waiting;
+    for (int i = 0; i < n; i++)
+        requests[i] = self->waiting[i];
+    self->n_waiting = 0;
+    self->works = true;
+    pthread_mutex_unlock(&self->lock);
+    const int status = decode(self, requests, n);
+    pthread_mutex_lock(&self->lock);
+    self->works = false;
+    for (int i = 0; i < n; i++) {
+        requests[i]->status = status;
+        requests[i]->is_done = true;
+    }
+    pthread_cond_broadcast(&self->changed);
+}
+
+int nvjpeg_engine_decode(struct nvjpeg_engine *self, const void *data, size_t size, struct nvjpeg_image image)
+{
+    struct request request = {.data = data, .size = size, .image = image};
+    pthread_mutex_lock(&self->lock);
+    while (self->n_waiting == MOST_TOGETHER)
+        pthread_cond_wait(&self->changed, &self->lock);
+    self->waiting[self->n_waiting++] = &request;
+    while (!request.is_done) {
+        if (self->works)
+            pthread_cond_wait(&self->changed, &self->lock);
+        else
+            decode_waiting(self);
+    }
+    pthread_mutex_unlock(&self->lock);
+    return request.status;
+}

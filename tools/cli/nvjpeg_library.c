@@ -1,0 +1,144 @@
+#include "nvjpeg_library.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TOOLKIT "/usr/local/cuda/lib64/"
+/* Before 12.1 it takes the nearest sample of the chroma, which moves colours at edges far. */
+#define LEAST_MAJOR 12
+#define LEAST_MINOR 1
+
+static const char *const places[] = {"libnvjpeg.so.13", "libnvjpeg.so.12", TOOLKIT "libnvjpeg.so.13", TOOLKIT "libnvjpeg.so.12"};
+enum { N_PLACES = sizeof places / sizeof places[0] };
+
+#define NAME_OF(name, parameters) #name,
+static const char *const names[] = {NVJPEG_FUNCTIONS(NAME_OF)};
+enum { N_FUNCTIONS = sizeof names / sizeof names[0] };
+
+_Static_assert(sizeof(struct nvjpeg_functions) == N_FUNCTIONS * sizeof(void *), "one pointer for each name");
+
+const char *nvjpeg_status_text(int status)
+{
+    switch (status) {
+    case NVJPEG_NOT_INITIALIZED:
+        return "not initialised";
+    case NVJPEG_INVALID_PARAMETER:
+        return "invalid parameter";
+    case NVJPEG_BAD_JPEG:
+        return "broken JPEG";
+    case NVJPEG_JPEG_NOT_SUPPORTED:
+        return "such JPEGs are not supported";
+    case NVJPEG_ALLOCATOR_FAILURE:
+        return "out of memory";
+    case NVJPEG_EXECUTION_FAILED:
+        return "execution failed";
+    case NVJPEG_ARCH_MISMATCH:
+        return "not on this GPU";
+    case NVJPEG_INTERNAL_ERROR:
+        return "internal error";
+    case NVJPEG_IMPLEMENTATION_NOT_SUPPORTED:
+        return "not implemented";
+    case NVJPEG_INCOMPLETE_BITSTREAM:
+        return "the JPEG ends too early";
+    default:
+        return "unknown status";
+    }
+}
+
+/* The driver is loaded already: the context is of it. */
+static bool open_driver(struct nvjpeg_library *out, char *reason, size_t size)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *push = driver ? dlsym(driver, "cuCtxPushCurrent_v2") : NULL, *pop = driver ? dlsym(driver, "cuCtxPopCurrent_v2") : NULL;
+    if (!push || !pop) {
+        snprintf(reason, size, "libcuda.so.1 cannot be opened");
+        return false;
+    }
+    memcpy(&out->push_context, &push, sizeof push);
+    memcpy(&out->pop_context, &pop, sizeof pop);
+    return true;
+}
+
+static bool take_functions(void *library, const char *place, struct nvjpeg_functions *out, char *reason, size_t size)
+{
+    void *functions[N_FUNCTIONS];
+    for (int i = 0; i < N_FUNCTIONS; i++) {
+        functions[i] = dlsym(library, names[i]);
+        if (!functions[i]) {
+            snprintf(reason, size, "%s has no %s: CUDA %d.%d or later has it", place, names[i], LEAST_MAJOR, LEAST_MINOR);
+            return false;
+        }
+    }
+    memcpy(out, functions, sizeof functions);
+    return true;
+}
+
+static bool create_handles(struct nvjpeg_library *self, char *reason, size_t size)
+{
+    const unsigned flags = NVJPEG_INTERPOLATES | NVJPEG_STRICT;
+    int major = 0, minor = 0;
+    if (self->call.nvjpegGetProperty(NVJPEG_MAJOR, &major) != NVJPEG_SUCCESS ||
+        self->call.nvjpegGetProperty(NVJPEG_MINOR, &minor) != NVJPEG_SUCCESS || major < LEAST_MAJOR ||
+        (major == LEAST_MAJOR && minor < LEAST_MINOR)) {
+        snprintf(reason, size, "%s is version %d.%d; %d.%d is the first that decodes colours as libjpeg does", self->name, major, minor,
+                 LEAST_MAJOR, LEAST_MINOR);
+        return false;
+    }
+    const int status = self->call.nvjpegCreateEx(NVJPEG_DEFAULT, NULL, NULL, flags, &self->cuda);
+    if (status != NVJPEG_SUCCESS) {
+        snprintf(reason, size, "%s: nvjpegCreateEx failed: %s (%d)", self->name, nvjpeg_status_text(status), status);
+        return false;
+    }
+    if (self->call.nvjpegCreateEx(NVJPEG_HARDWARE, NULL, NULL, flags, &self->hardware) != NVJPEG_SUCCESS)
+        self->hardware = NULL;
+    return true;
+}
+
+static bool use(void *library, const char *place, void *cu_context, struct nvjpeg_library *out, char *reason, size_t size)
+{
+    snprintf(out->name, sizeof out->name, "%s", place);
+    if (!take_functions(library, place, &out->call, reason, size))
+        return false;
+    if (out->push_context(cu_context) != 0) {
+        snprintf(reason, size, "the context of the device cannot be made current");
+        return false;
+    }
+    const bool ok = create_handles(out, reason, size);
+    (void)out->pop_context(&cu_context);
+    return ok;
+}
+
+bool nvjpeg_library_open(void *cu_context, struct nvjpeg_library *out, char *reason, size_t size)
+{
+    bool found = false;
+    *out = (struct nvjpeg_library){.name = ""};
+    if (!open_driver(out, reason, size))
+        return false;
+    for (int i = 0; i < N_PLACES; i++) {
+        char why[256] = "";
+        void *library = dlopen(places[i], RTLD_NOW | RTLD_LOCAL);
+        if (library && use(library, places[i], cu_context, out, why, sizeof why))
+            return true;
+        const char *error = library ? NULL : dlerror();
+        if (error && !strstr(error, "No such file"))
+            snprintf(why, sizeof why, "%s", error);
+        if (why[0] && !found)
+            snprintf(reason, size, "%s", why); /* of the first that is there */
+        found |= why[0] != 0;
+    }
+    if (!found)
+        snprintf(reason, size, "neither libnvjpeg.so.13 nor libnvjpeg.so.12 is in the library path or in %s; the CUDA toolkit has it",
+                 TOOLKIT);
+    return false;
+}
+
+void nvjpeg_library_close(struct nvjpeg_library *self, void *cu_context)
+{
+    if (!self->cuda || self->push_context(cu_context) != 0)
+        return;
+    if (self->hardware)
+        (void)self->call.nvjpegDestroy(self->hardware);
+    (void)self->call.nvjpegDestroy(self->cuda);
+    (void)self->pop_context(&cu_context);
+}

@@ -1,0 +1,457 @@
+#include "picture_queue.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "input_queue.h"
+
+enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };
+
+/* Numbers count the pictures. A thread takes the next one, finds out its size and waits for its turn to be given a place, in the order of
+   the numbers; then it decodes. Whoever has the turn waits for nothing but a batch to be free, so that someone always goes on. */
+struct picture_queue {
+    const struct inputs *inputs;
+    const struct picture_plan *plan;
+    bool overlaps, keeps_first;
+    int32_t items_each;
+    pthread_t *threads;
+    int32_t n_threads;
+    pthread_mutex_t source_lock;
+    struct input_source source;
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t turns, done;
+    struct picture_batch batches[MOST_BATCHES];
+    int32_t n_batches;
+    int64_t n_opened, n_given; /* batches that were opened, and given to the caller */
+    bool is_free[MOST_BATCHES];
+    bool stops, waited_for, ended;
+    int64_t n_taken, turn;
+    struct image first;
+    int64_t first_number; /* INT64_MAX: none is kept */
+};
+
+/* What a thread works on. */
+struct picture_job {
+    struct picture_queue *queue;
+    int64_t number;
+    struct nvjpeg_decoder *decoder; /* the thread's, of inputs->nvjpeg; else NULL */
+    struct input_work work;
+    struct picture_item *item; /* its place; NULL: it has none yet */
+    struct picture_batch *batch;
+    struct picture_target target;
+    struct image own; /* a picture that is prepared here */
+};
+
+static struct picture_batch *open_batch(struct picture_queue *self)
+{
+    return self->n_opened == 0 ? NULL : &self->batches[(self->n_opened - 1) % self->n_batches];
+}
+
+static int64_t aligned(int64_t at)
+{
+    return (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* image: NULL for what is bad, which takes an item alone. */
+static bool fits(const struct picture_queue *self, const struct picture_batch *batch, const rvit_image *image, int32_t tokens,
+                 int64_t weights)
+{
+    const struct picture_plan *plan = self->plan;
+    if (batch->is_closed || batch->n_items == self->items_each)
+        return false;
+    return !image || (batch->n_images < plan->max_images && batch->tokens <= plan->max_tokens - tokens &&
+                      aligned(batch->used) + picture_size(image) + ALIGNMENT + batch->weights + weights <= plan->memory);
+}
+
+/* Waits for the turn and for room. Returns NULL if the queue stops. */
+static struct picture_item *place(struct picture_job *job, const rvit_image *image, int64_t weights)
+{
+    struct picture_queue *self = job->queue;
+    struct picture_batch *batch = NULL;
+    pthread_mutex_lock(&self->lock);
+    while (!self->stops && self->turn != job->number)
+        pthread_cond_wait(&self->turns, &self->lock);
+    while (!self->stops) {
+        batch = open_batch(self);
+        if (batch && fits(self, batch, image, job->target.tokens, weights))
+            break;
+        if (batch)
+            batch->is_closed = true;
+        pthread_cond_signal(&self->done);
+        const int32_t next = (int32_t)(self->n_opened % self->n_batches);
+        if (self->is_free[next]) {
+            self->is_free[next] = self->batches[next].is_closed = false;
+            self->n_opened++;
+        } else {
+            pthread_cond_wait(&self->turns, &self->lock);
+        }
+    }
+    if (!self->stops) {
+        job->batch = batch;
+        job->item = &batch->items[batch->n_items++];
+        *job->item = (struct picture_item){.target = job->target};
+        batch->n_pending++;
+        self->turn++;
+    }
+    if (!self->stops && image) {
+        const int64_t at = aligned(batch->used);
+        job->item->image = *image;
+        job->item->image.data = batch->memory + at;
+        batch->used = at + picture_size(image);
+        batch->weights += weights;
+        batch->tokens += job->target.tokens;
+        batch->n_images++;
+    }
+    pthread_cond_broadcast(&self->turns);
+    pthread_mutex_unlock(&self->lock);
+    return job->item;
+}
+
+static bool fail(struct image_error *error, const char *text)
+{
+    snprintf(error->text, sizeof error->text, "%s", text);
+    return false;
+}
+
+/* A place for a picture that the device resizes; NULL, without an error: it does not do this one. */
+static uint8_t *place_picture(struct picture_job *job, int32_t width, int32_t height, rvit_image_format format, struct image_error *error)
+{
+    const struct picture_plan *plan = job->queue->plan;
+    const rvit_image image = picture_for_run(plan, width, height, format, job->target);
+    const int64_t weights = plan->on_host ? -1 : picture_weights(plan, &image);
+    error->text[0] = 0;
+    if (weights < 0 || picture_size(&image) + weights > plan->memory / 2)
+        return NULL;
+    if (!place(job, &image, weights)) {
+        fail(error, "stopped");
+        return NULL;
+    }
+    job->item->width = width;
+    job->item->height = height;
+    return (uint8_t *)(uintptr_t)job->item->image.data;
+}
+
+/* image_taker: in the batch, or in memory of the thread's own. */
+static uint8_t *take(void *user, int32_t width, int32_t height, struct image_error *error)
+{
+    struct picture_job *job = user;
+    if (!picture_target_of(job->queue->plan, width, height, &job->target, error))
+        return NULL;
+    uint8_t *pixels = place_picture(job, width, height, RVIT_IMAGE_RGB8, error);
+    if (pixels || error->text[0])
+        return pixels;
+    return image_create(width, height, &job->own, error) ? job->own.pixels : NULL;
+}
+
+/* Resizes and normalises in this thread, into a place of the planes' size. */
+static bool prepare_here(struct picture_job *job, struct image_view view, bool whole)
+{
+    const struct picture_plan *plan = job->queue->plan;
+    const int32_t width = plan->native ? job->target.columns * plan->patch_size : plan->recipe->width;
+    const int32_t height = plan->native ? job->target.lines * plan->patch_size : plan->recipe->height;
+    const rvit_image image = picture_for_run(plan, width, height, RVIT_IMAGE_PLANAR_F32, job->target);
+    if (!place(job, &image, 0))
+        return fail(&job->work.error, "stopped");
+    job->item->width = view.width;
+    job->item->height = view.height;
+    return picture_prepare(plan, view, whole, job->target, (float *)(uintptr_t)job->item->image.data, &job->work.error);
+}
+
+/* A copy of a decoded JPEG's half, quarter or eighth, if it is resized as the whole one would be. */
+static bool load_reduced(struct picture_job *job)
+{
+    const struct picture_plan *plan = job->queue->plan;
+    struct image_error *error = &job->work.error;
+    int32_t width, height;
+    struct image picture;
+    if (!image_load_size(job->work.input.path, &width, &height, error) || !picture_target_of(plan, width, height, &job->target, error))
+        return false;
+    const struct preprocess_geometry whole = picture_geometry(plan, width, height, false, job->target);
+    const int64_t least_width = REDUCED_LEAST * whole.width, least_height = REDUCED_LEAST * whole.height;
+    const struct image_taker taker = {take, job};
+    if (least_width > width || least_height > height)
+        return image_load_to(job->work.input.path, &taker, error);
+    if (!image_load_reduced(job->work.input.path, (int32_t)least_width, (int32_t)least_height, &picture, error))
+        return false;
+    const struct preprocess_geometry plan_now = picture_geometry(plan, picture.width, picture.height, false, job->target);
+    uint8_t *pixels = NULL;
+    if (memcmp(&plan_now, &whole, sizeof whole) == 0)
+        pixels = place_picture(job, picture.width, picture.height, RVIT_IMAGE_RGB8, error);
+    if (pixels)
+        memcpy(pixels, picture.pixels, (size_t)picture_size(&job->item->image));
+    else if (!error->text[0])
+        job->own = picture;
+    if (pixels || error->text[0])
+        image_free(&picture);
+    return pixels || !error->text[0];
+}
+
+/* Frames travel as they came, where the device reads them. */
+static bool load_frame(struct picture_job *job)
+{
+    static const int formats[] = {
+        [VIDEO_NV12] = RVIT_IMAGE_NV12, [VIDEO_RGB24] = RVIT_IMAGE_RGB8, [VIDEO_BGR24] = RVIT_IMAGE_BGR8, [VIDEO_GRAY] = RVIT_IMAGE_GRAY8};
+    const struct video *video = job->queue->inputs->video;
+    const struct image_taker taker = {take, job};
+    struct image_error *error = &job->work.error;
+    uint8_t *pixels = NULL;
+    if (!picture_target_of(job->queue->plan, video->width, video->height, &job->target, error))
+        return false;
+    if (video->format != VIDEO_YUV420P) {
+        pixels = place_picture(job, video->width, video->height, (rvit_image_format)formats[video->format], error);
+        if (!pixels && error->text[0])
+            return false;
+    }
+    if (pixels) {
+        memcpy(pixels, job->work.frame, video_frame_size(video));
+        job->item->image.matrix = video->matrix == VIDEO_BT709 ? RVIT_IMAGE_BT709 : RVIT_IMAGE_BT601;
+        job->item->image.full_range = video->format == VIDEO_NV12 && video->range == VIDEO_FULL;
+        return true;
+    }
+    pixels = taker.take(taker.user, video->width, video->height, error);
+    if (!pixels)
+        return false;
+    const struct image out = {video->width, video->height, pixels};
+    video_to_rgb(video, job->work.frame, &out);
+    return true;
+}
+
+static bool copy_view(struct image_view view, struct image *out)
+{
+    struct image_error error;
+    if (!image_create(view.width, view.height, out, &error))
+        return false;
+    for (int32_t y = 0; y < view.height; y++)
+        memcpy(out->pixels + 3 * (size_t)y * (size_t)view.width, view.pixels + y * view.stride, 3 * (size_t)view.width);
+    return true;
+}
+
+static bool load(struct picture_job *job, struct image *out_first)
+{
+    const struct inputs *inputs = job->queue->inputs;
+    const struct image_taker taker = {take, job};
+    struct image_error *error = &job->work.error;
+    if (job->work.is_bad)
+        return false;
+    if (job->work.sheet) {
+        const struct image_view view = input_work_tile(inputs, &job->work);
+        return picture_target_of(job->queue->plan, view.width, view.height, &job->target, error) && prepare_here(job, view, true) &&
+               (!out_first || copy_view(view, out_first));
+    }
+    const bool ok = job->work.frame   ? load_frame(job)
+                    : inputs->reduces ? load_reduced(job)
+                    : inputs->nvjpeg  ? nvjpeg_load_to(inputs->nvjpeg, job->decoder, job->work.input.path, &taker, error)
+                                      : image_load_to(job->work.input.path, &taker, error);
+    if (!ok)
+        return false;
+    if (job->own.pixels && !prepare_here(job, image_whole(&job->own), false))
+        return false;
+    if (!out_first)
+        return true;
+    if (job->own.pixels)
+        return copy_view(image_whole(&job->own), out_first);
+    if (job->work.frame) {
+        if (!image_create(inputs->video->width, inputs->video->height, out_first, error))
+            return false;
+        video_to_rgb(inputs->video, job->work.frame, out_first);
+        return true;
+    }
+    const int64_t stride = 3 * (int64_t)job->item->width;
+    return copy_view((struct image_view){job->item->image.data, stride, job->item->width, job->item->height}, out_first);
+}
+
+static bool take_work(struct picture_queue *self, struct nvjpeg_decoder *decoder, struct picture_job *out)
+{
+    bool any = false;
+    *out = (struct picture_job){.queue = self, .decoder = decoder};
+    pthread_mutex_lock(&self->source_lock);
+    pthread_mutex_lock(&self->lock);
+    while (!self->stops && !self->overlaps && !self->waited_for)
+        pthread_cond_wait(&self->turns, &self->lock);
+    const bool stops = self->stops;
+    pthread_mutex_unlock(&self->lock);
+    if (!stops)
+        any = input_source_next(&self->source, decoder, &out->work);
+    pthread_mutex_lock(&self->lock);
+    if (any) {
+        out->number = self->n_taken++;
+    } else {
+        self->ended = true;
+        pthread_cond_signal(&self->done);
+    }
+    pthread_mutex_unlock(&self->lock);
+    pthread_mutex_unlock(&self->source_lock);
+    return any;
+}
+
+static void *work(void *argument)
+{
+    struct picture_queue *self = argument;
+    struct nvjpeg_decoder *decoder = self->inputs->nvjpeg ? nvjpeg_decoder_create(self->inputs->nvjpeg) : NULL;
+    struct picture_job job;
+    while (take_work(self, decoder, &job)) {
+        struct image picture = {0};
+        pthread_mutex_lock(&self->lock);
+        const bool is_first = self->keeps_first && job.number < self->first_number;
+        pthread_mutex_unlock(&self->lock);
+        if (!load(&job, is_first ? &picture : NULL))
+            job.work.is_bad = true;
+        if (!job.item)
+            (void)place(&job, NULL, 0);
+        input_work_free(&job.work);
+        image_free(&job.own);
+        pthread_mutex_lock(&self->lock);
+        if (job.item) {
+            job.item->work = job.work;
+            job.batch->n_pending--;
+        }
+        if (picture.pixels && !job.work.is_bad && job.number < self->first_number) {
+            const struct image other = self->first;
+            self->first = picture;
+            self->first_number = job.number;
+            picture = other;
+        }
+        pthread_cond_signal(&self->done);
+        pthread_mutex_unlock(&self->lock);
+        image_free(&picture);
+    }
+    nvjpeg_decoder_destroy(decoder);
+    return NULL;
+}
+
+static int start_threads(struct picture_queue *self, int32_t n_threads)
+{
+    self->threads = allocate((size_t)n_threads, sizeof *self->threads);
+    if (!self->threads)
+        return EXIT_FAULT;
+    while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, self) == 0)
+        self->n_threads++;
+    if (self->n_threads > 0)
+        return EXIT_OK; /* fewer will do */
+    complain(NULL, "no thread can be started");
+    return EXIT_FAULT;
+}
+
+int picture_queue_create(const struct inputs *inputs, const struct picture_plan *plan, rvit_session *const *sessions, int32_t n_sessions,
+                         int32_t n_threads, bool overlaps, bool keeps_first, struct picture_queue **out)
+{
+    struct picture_queue *self = allocate(1, sizeof *self);
+    *out = self;
+    if (!self)
+        return EXIT_FAULT;
+    pthread_mutex_init(&self->source_lock, NULL);
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->turns, NULL);
+    pthread_cond_init(&self->done, NULL);
+    self->inputs = inputs;
+    self->plan = plan;
+    self->overlaps = overlaps;
+    self->keeps_first = keeps_first;
+    self->first_number = INT64_MAX;
+    self->items_each = plan->max_images + EXTRA_ITEMS;
+    self->n_batches = n_sessions < MOST_BATCHES ? n_sessions : MOST_BATCHES;
+    if (n_threads == 0)
+        n_threads = input_queue_usual_threads();
+    if (inputs->total > 0 && n_threads > inputs->total)
+        n_threads = (int32_t)inputs->total;
+    int code = input_source_open(inputs, &self->source);
+    for (int32_t i = 0; code == EXIT_OK && i < self->n_batches; i++) {
+        struct picture_batch *batch = &self->batches[i];
+        batch->session = sessions[i];
+        batch->memory = rvit_session_picture_memory(sessions[i], NULL);
+        batch->items = allocate((size_t)self->items_each, sizeof *batch->items);
+        self->is_free[i] = true;
+        if (!batch->items)
+            code = EXIT_FAULT;
+    }
+    if (code == EXIT_OK)
+        code = start_threads(self, n_threads);
+    if (code != EXIT_OK) {
+        picture_queue_destroy(self);
+        *out = NULL;
+    }
+    return code;
+}
+
+void picture_queue_destroy(struct picture_queue *self)
+{
+    if (!self)
+        return;
+    pthread_mutex_lock(&self->lock);
+    self->stops = true;
+    pthread_cond_broadcast(&self->turns);
+    pthread_mutex_unlock(&self->lock);
+    input_source_stop(&self->source);
+    for (int32_t i = 0; i < self->n_threads; i++)
+        pthread_join(self->threads[i], NULL);
+    input_source_close(&self->source);
+    image_free(&self->first);
+    for (int32_t i = 0; i < self->n_batches; i++)
+        free(self->batches[i].items);
+    free(self->threads);
+    pthread_cond_destroy(&self->done);
+    pthread_cond_destroy(&self->turns);
+    pthread_mutex_destroy(&self->lock);
+    pthread_mutex_destroy(&self->source_lock);
+    free(self);
+}
+
+/* The batch that is next for the caller, if all of it is there. */
+static struct picture_batch *ready_batch(const struct picture_queue *self, bool waits)
+{
+    if (self->n_given == self->n_opened)
+        return NULL;
+    struct picture_batch *batch = (struct picture_batch *)&self->batches[self->n_given % self->n_batches];
+    const bool is_last = self->n_given + 1 == self->n_opened;
+    const bool no_more = self->ended && self->turn == self->n_taken;
+    const bool is_live = self->inputs->video && waits && self->turn == self->n_taken;
+    if (batch->n_pending > 0 || batch->n_items == 0)
+        return NULL;
+    return batch->is_closed || (is_last && (no_more || is_live)) ? batch : NULL;
+}
+
+enum input_result picture_queue_next(struct picture_queue *self, bool waits, struct picture_batch **out)
+{
+    enum input_result result = INPUT_LATER;
+    pthread_mutex_lock(&self->lock);
+    self->waited_for = waits;
+    pthread_cond_broadcast(&self->turns);
+    for (;;) {
+        *out = ready_batch(self, waits);
+        const bool is_end = self->ended && self->turn == self->n_taken && self->n_given == self->n_opened;
+        if (*out || is_end)
+            result = *out ? INPUT_READY : INPUT_END;
+        if (*out || is_end || !waits)
+            break;
+        pthread_cond_wait(&self->done, &self->lock);
+    }
+    self->waited_for = false;
+    if (*out) {
+        (*out)->is_closed = true;
+        self->n_given++;
+    }
+    pthread_mutex_unlock(&self->lock);
+    return result;
+}
+
+void picture_queue_release(struct picture_queue *self, struct picture_batch *batch)
+{
+    pthread_mutex_lock(&self->lock);
+    /* Closed until it is opened again: it may still be the last that was. */
+    *batch = (struct picture_batch){.session = batch->session, .memory = batch->memory, .items = batch->items, .is_closed = true};
+    self->is_free[batch - self->batches] = true;
+    pthread_cond_broadcast(&self->turns);
+    pthread_mutex_unlock(&self->lock);
+}
+
+struct image picture_queue_take_first(struct picture_queue *self)
+{
+    pthread_mutex_lock(&self->lock);
+    const struct image out = self->first;
+    self->first = (struct image){0};
+    self->keeps_first = false;
+    pthread_mutex_unlock(&self->lock);
+    return out;
+}

@@ -1,0 +1,90 @@
+#include "picture_timings.h"
+
+#include <stdlib.h>
+
+#define LEAST_SECONDS 1.0
+
+/* The same threads and the same memory, from the first picture on. */
+static int open_again(struct classify *self)
+{
+    classify_pictures_close(self);
+    return picture_queue_create(&self->inputs, &self->plan, self->sessions, CLASSIFY_SESSIONS, self->options->threads, true, false,
+                                &self->queue);
+}
+
+static int measure_decoding(struct classify *self)
+{
+    struct picture_batch *batch;
+    int64_t n = 0;
+    const double begin = now();
+    int code = open_again(self);
+    while (code == EXIT_OK && picture_queue_next(self->queue, true, &batch) == INPUT_READY) {
+        for (int32_t i = 0; i < batch->n_items; i++)
+            n += !batch->items[i].work.is_bad;
+        picture_queue_release(self->queue, batch);
+    }
+    self->report.decoded_per_second = (double)n / (now() - begin);
+    return code;
+}
+
+/* Batches that were decoded once. */
+struct decoded {
+    rvit_session *session;
+    rvit_image *pictures;
+    int32_t n;
+};
+
+static int run_decoded(struct classify *self, const struct decoded *batches, int32_t n_batches)
+{
+    int64_t n = 0, n_pending = 0;
+    rvit_status status = RVIT_OK;
+    const double begin = now();
+    for (int64_t i = 0; status == RVIT_OK && n_batches > 0; i++) {
+        const struct decoded *batch = &batches[i % n_batches];
+        const bool ends = now() - begin >= LEAST_SECONDS && n >= self->report.n_images;
+        if (n_pending == n_batches || ends) { /* the run that this session is still at */
+            if (n_pending == 0)
+                break;
+            status = rvit_session_wait(batch->session);
+            n_pending--;
+        }
+        if (status != RVIT_OK || ends)
+            continue;
+        rvit_run_args run = RVIT_RUN_ARGS_INIT;
+        run.n_images = batch->n;
+        run.pictures = batch->pictures;
+        status = rvit_session_enqueue(batch->session, &run);
+        n_pending++;
+        n += batch->n;
+    }
+    self->report.undecoded_per_second = (double)n / (now() - begin);
+    return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+}
+
+static int measure_the_rest(struct classify *self)
+{
+    struct decoded batches[CLASSIFY_SESSIONS];
+    struct picture_batch *batch;
+    int32_t n = 0;
+    int code = open_again(self);
+    while (code == EXIT_OK && n < CLASSIFY_SESSIONS && picture_queue_next(self->queue, true, &batch) == INPUT_READY) {
+        rvit_image *pictures = allocate((size_t)self->plan.max_images, sizeof *pictures);
+        if (!pictures)
+            code = EXIT_FAULT;
+        else
+            batches[n++] = (struct decoded){batch->session, pictures, classify_pictures_of(batch, pictures)};
+    }
+    if (code == EXIT_OK)
+        code = run_decoded(self, batches, n);
+    for (int32_t i = 0; i < n; i++)
+        free(batches[i].pictures);
+    return code;
+}
+
+int picture_timings_measure(struct classify *self)
+{
+    int code = measure_decoding(self);
+    if (code == EXIT_OK)
+        code = measure_the_rest(self);
+    return code;
+}

@@ -1,0 +1,29 @@
+"""The vision towers of Qwen2.5-VL and Qwen3-VL: what dump_reference.py asks of transformers beside other towers. Part of it."""
+import torch
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
+from transformers.vision_utils import get_vision_window_index
+
+
+def grid_thw(grids):
+    return torch.tensor([(1, *grid) for grid in grids])
+
+
+def run(model, patches, grids):
+    """Merged rows, those of deepstack mergers, and the rows of the last block in the order of the patches that were given."""
+    out = model(patches, grid_thw=grid_thw(grids))
+    rows, config = out.last_hidden_state, model.config
+    unit = config.spatial_merge_size**2
+    if hasattr(config, "window_size"):
+        order, _ = get_vision_window_index(grid_thw(grids), config.spatial_merge_size, config.window_size, config.patch_size)
+        rows = rows.reshape(-1, unit, rows.shape[-1])[torch.argsort(order)].reshape(rows.shape)
+    return out.pooler_output, list(getattr(out, "deepstack_features", None) or []), rows
+
+
+def prepare(pictures, patch_size, mean, std, least, most):
+    """The rows and grids that transformers' own processor makes of pictures, [height, width, 3] in 8 bits; and the file beside a model that
+    says so."""
+    processor = Qwen2VLImageProcessor(patch_size=patch_size, image_mean=mean, image_std=std, size={"shortest_edge": least, "longest_edge": most})
+    made = processor(images=[torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures], return_tensors="pt")
+    config = {"image_processor_type": "Qwen2VLImageProcessorFast", "patch_size": patch_size, "merge_size": 2, "temporal_patch_size": 2,
+              "size": {"shortest_edge": least, "longest_edge": most}, "image_mean": mean, "image_std": std}
+    return made["pixel_values"], [tuple(grid[1:]) for grid in made["image_grid_thw"].tolist()], config
