@@ -77,7 +77,8 @@ static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *
                                const rvit_cu_attention_long_tile *tile)
 {
     const rvit_cu_driver *driver = queue->device->driver;
-    rvit_cu_attention_long_params params = {.rows = *rows, .least = RVIT_CU_LONG_ROWS, .tall = RVIT_CU_TALL_ROWS};
+    rvit_cu_attention_long_params params = {
+        .rows = *rows, .least = RVIT_CU_LONG_ROWS, .tall = RVIT_CU_TALL_ROWS(args->head_dim > 96 ? 128 : 64)};
     RVIT_TRY(map_rows(driver, args, args->q, args->q_stride, &params.q));
     RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, &params.k));
     RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, &params.v));

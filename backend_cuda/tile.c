@@ -143,7 +143,7 @@ rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *m
      : (dim) == 80 ? 65                                                           \
                    : 33,                                                          \
      (groups)*64,                                                                 \
-     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS,             \
+     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS(dim),        \
      {.shape = RVIT_CU_ATTENTION_##name,                                          \
       .threads = RVIT_CU_LONG_THREADS(groups, copiers),                           \
       .shared = RVIT_CU_LONG_SHARED(dim, groups, block, stages, tall_block)}},

@@ -11,6 +11,7 @@ cuda, on whatever libcuda.so.1 is found; its figures mean nothing.
 
 import argparse
 import datetime
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -47,6 +48,7 @@ def parse():
     parser.add_argument("--dry-run", action="store_true", help="tiny sizes, without a GPU")
     parser.add_argument("--backend", choices=["cpu", "cuda"], default="cpu", help="of the dry run")
     parser.add_argument("--warm-compile", metavar="I/N", help="only compile that share of the compiled forwards, for the cache")
+    parser.add_argument("--rival", help=argparse.SUPPRESS)  # peers/apart.py
     parser.add_argument("--prepare", choices=PREPARED, help="only write the checkpoints, or compile the C++ extension, the Triton kernel or FlexAttention")
     return parser.parse_args()
 
@@ -71,6 +73,11 @@ def machine(torch, place, library):
             versions[name] = __import__(name).__version__
         except Exception as error:
             versions[name] = f"missing: {type(error).__name__}"
+    for name in ("flash-attn-4", "nvidia-cutlass-dsl", "nvidia-cudnn-frontend"):
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            versions[name] = "missing"
     if place.torch_device.type == "cuda":
         versions["cudnn"] = torch.backends.cudnn.version()
     return {
@@ -129,6 +136,12 @@ def prepare_kernels(options, zoo):
             print(f"  {name}: {first_line(error)}", flush=True)
 
 
+def again(options):
+    """This program's arguments for a rival's process, without where its results go."""
+    words = [str(HERE / "peers.py"), "--library", options.library, "--work", options.work, "--sections", "long"]
+    return words + (["--dry-run", "--backend", options.backend] if options.dry_run else [])
+
+
 def main():
     options = parse()
     sys.path[:0] = [str(HERE), str(HERE.parent / "python")]
@@ -164,7 +177,7 @@ def main():
 def measure(options, library, place, clock, zoo, names, budget):
     import torch
 
-    from peers import attention, demo, forwards, points
+    from peers import apart, attention, demo, forwards, points
     from peers.clock import first_line
 
     dry = options.dry_run
@@ -196,8 +209,17 @@ def measure(options, library, place, clock, zoo, names, budget):
         report["attention_cold"] = attention.cold(place, clock, large, budget, **sizes)
 
     def run_long(rows):
-        for heads, head_dim in ((2, 64),) if dry else ((12, 64), (6, 128), (9, 80)):
-            attention.gpu(place, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows)
+        shapes = ((2, 64),) if dry else ((12, 64), (6, 128), (9, 80))
+        if options.rival is None:
+            rows += apart.run(attention.LONG_RIVALS, again(options), out, attention.OURS, budget)
+            return
+        if options.rival == attention.TRITON:
+            for heads, head_dim in shapes:
+                attention.compile_tiles(points.Batch(place, points.tiny()[1], heads, head_dim, zoo.dtype))
+        apart.wait_for_turn()
+        for heads, head_dim in shapes:
+            attention.gpu(place, clock, points.tiny() if dry else points.long_images(), budget, heads=heads, head_dim=head_dim, rows=rows,
+                          names=[attention.OURS, options.rival])
 
     def run_host(rows):
         chosen = points.tiny()[:1] if dry else points.sweep((1,), (21,)) + points.sweep((4,), (21,))

@@ -183,9 +183,10 @@ template <typename T, int D, int WARPS> struct attention_copy {
     }
 };
 
-/* The swizzled places of a lane's part of the first keys and values of a stage, computed once. */
+/* The swizzled places of a lane's part of the first keys and values of a stage, computed once. q: of its queries, if they are away. */
 template <int D> struct lane_places {
     int k, k_rest, v;
+    uint32_t q;
 
     __device__ __forceinline__ lane_places(const unsigned char *memory, int lane)
     {
@@ -200,9 +201,30 @@ template <int D> struct lane_places {
     }
 };
 
+/* Whether the queries wait in shared memory: 8 warps, of which an SM has two CTAs, have too few registers for those of 128 channels. */
+template <int D, int MT, int WARPS> struct queries_away {
+    static const bool YES = D == 128 && MT == 1 && WARPS == 8;
+    static const int STEP = WARPS * 32 * 16; /* bytes of 16 channels: 16 of each thread */
+};
+
+/* A lane's queries of 16 channels. */
+template <int D, int MT, int WARPS> RVIT_DEVICE void take_q(uint32_t (&q)[MT][4], const warp_state<D, MT> &w, uint32_t away, int step)
+{
+    if (queries_away<D, MT, WARPS>::YES) {
+        const uint4 x = load_shared_16(away + recompute(threadIdx.x) * 16 + step * queries_away<D, MT, WARPS>::STEP);
+        q[0][0] = x.x, q[0][1] = x.y, q[0][2] = x.z, q[0][3] = x.w;
+    } else {
+#pragma unroll
+        for (int m = 0; m < MT; m++)
+#pragma unroll
+            for (int i = 0; i < 4; i++)
+                q[m][i] = w.q[m][step][i];
+    }
+}
+
 /* s = q k^T of the warp's query rows and the keys of a block. Here and below the second 16 keys are
    skipped where none is live. */
-template <typename T, int D, int MT, bool FULL>
+template <typename T, int D, int MT, int WARPS, bool FULL>
 RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, MT> &w, const lane_places<D> &places, int tile, int live)
 {
     const int first = places.k + tile;
@@ -219,7 +241,9 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
             break;
 #pragma unroll
         for (int group = 0; group < D / 32; group++) {
+            uint32_t q[MT][4];
             uint4 b[2];
+            take_q<D, MT, WARPS>(q, w, places.q, group * 2);
 #pragma unroll
             for (int n = 0; n < 2; n++)
                 b[n] = load_shared_16((uint32_t)tile_rows<D>::advance(first, group * 4) + (half * 2 + n) * 8 * tile_rows<D>::PITCH);
@@ -227,12 +251,13 @@ RVIT_DEVICE void multiply_keys(float (&s)[MT][KEYS / 8][4], const warp_state<D, 
             for (int n = 0; n < 2; n++)
 #pragma unroll
                 for (int m = 0; m < MT; m++)
-                    element<T>::mma(s[m][half * 2 + n], w.q[m][group * 2], b[n].x, b[n].y);
+                    element<T>::mma(s[m][half * 2 + n], q[m], b[n].x, b[n].y);
+            take_q<D, MT, WARPS>(q, w, places.q, group * 2 + 1);
 #pragma unroll
             for (int n = 0; n < 2; n++)
 #pragma unroll
                 for (int m = 0; m < MT; m++)
-                    element<T>::mma(s[m][half * 2 + n], w.q[m][group * 2 + 1], b[n].z, b[n].w);
+                    element<T>::mma(s[m][half * 2 + n], q[m], b[n].z, b[n].w);
         }
         if (D % 32 == 16) {
 #pragma unroll
@@ -369,19 +394,25 @@ RVIT_DEVICE void weigh(uint32_t (&p)[MT][4], const float (&s)[MT][KEYS / 8][4], 
 }
 
 /* out += p v for 16 keys. */
-template <typename T, int D, int MT> RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int place, int n)
+template <typename T, int D, int MT, int WARPS>
+RVIT_DEVICE void multiply_values(warp_state<D, MT> &w, const uint32_t (&p)[MT][4], int place, int n)
 {
-    uint32_t b[warp_state<D, MT>::STEPS][4];
+    const int STEPS = queries_away<D, MT, WARPS>::YES ? 2 : warp_state<D, MT>::STEPS; /* loaded at once */
 #pragma unroll
-    for (int step = 0; step < warp_state<D, MT>::STEPS; step++)
-        load_matrix_x4_transposed(b[step], (uint32_t)tile_rows<D>::advance(place, step * 2) + n * 16 * tile_rows<D>::PITCH);
+    for (int first = 0; first < warp_state<D, MT>::STEPS; first += STEPS) {
+        uint32_t b[STEPS][4];
 #pragma unroll
-    for (int m = 0; m < MT; m++) {
-        element<T>::mma(w.out[m][warp_state<D, MT>::TILES], p[m], element<T>::ONES, element<T>::ONES);
+        for (int step = 0; step < STEPS; step++)
+            load_matrix_x4_transposed(b[step], (uint32_t)tile_rows<D>::advance(place, (first + step) * 2) + n * 16 * tile_rows<D>::PITCH);
 #pragma unroll
-        for (int step = 0; step < warp_state<D, MT>::STEPS; step++) {
-            element<T>::mma(w.out[m][step * 2], p[m], b[step][0], b[step][1]);
-            element<T>::mma(w.out[m][step * 2 + 1], p[m], b[step][2], b[step][3]);
+        for (int m = 0; m < MT; m++) {
+            if (first == 0)
+                element<T>::mma(w.out[m][warp_state<D, MT>::TILES], p[m], element<T>::ONES, element<T>::ONES);
+#pragma unroll
+            for (int step = 0; step < STEPS; step++) {
+                element<T>::mma(w.out[m][(first + step) * 2], p[m], b[step][0], b[step][1]);
+                element<T>::mma(w.out[m][(first + step) * 2 + 1], p[m], b[step][2], b[step][3]);
+            }
         }
     }
 }
@@ -465,46 +496,50 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
     int stage = 0, left = work.length;
     float s[MT][KEYS / 8][4];
     if (AHEAD)
-        multiply_keys<T, D, MT, false>(s, w, places, 0, left);
+        multiply_keys<T, D, MT, WARPS, false>(s, w, places, 0, left);
 #pragma unroll 1
     for (; left > STAGE_KEYS; left -= STAGE_KEYS)
-#pragma unroll(EXTRAS ? 1 : 2)
+#pragma unroll(EXTRAS || queries_away <D, MT, WARPS>::YES ? 1 : 2)
         for (int b = 0; b < 2; b++) {
             const int values = places.v + b * BLOCK;
             if (!AHEAD)
-                multiply_keys<T, D, MT, true>(s, w, places, b * BLOCK, KEYS);
+                multiply_keys<T, D, MT, WARPS, true>(s, w, places, b * BLOCK, KEYS);
             uint32_t p[2][MT][4];
             const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left + b * KEYS, KEYS);
             follow_maximum<D, MT, true>(s, w, scale, KEYS);
             weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
-            multiply_values<T, D, MT>(w, p[0], values, 0);
+            multiply_values<T, D, MT, WARPS>(w, p[0], values, 0);
             weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
+            if (queries_away<D, MT, WARPS>::YES)
+                copy.meet(); /* or the compiler moves loads up, for which there are no registers */
             if (AHEAD) {
                 if (b == 1)
                     stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
-                multiply_keys<T, D, MT, true>(s, w, places, b == 0 ? BLOCK : 0, KEYS);
+                multiply_keys<T, D, MT, WARPS, true>(s, w, places, b == 0 ? BLOCK : 0, KEYS);
             }
-            multiply_values<T, D, MT>(w, p[1], values, 1);
+            multiply_values<T, D, MT, WARPS>(w, p[1], values, 1);
             if (!AHEAD && b == 1)
                 stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
         }
     if (left > KEYS) {
         if (!AHEAD)
-            multiply_keys<T, D, MT, true>(s, w, places, 0, KEYS);
+            multiply_keys<T, D, MT, WARPS, true>(s, w, places, 0, KEYS);
         uint32_t p[2][MT][4];
         const float scale = complete_scores<MT, true, EXTRAS>(s, params, work, row, work.length - left, KEYS);
         follow_maximum<D, MT, true>(s, w, scale, KEYS);
         weigh<T, D, MT, EXTRAS>(p[0], s, w, scale, 0);
         weigh<T, D, MT, EXTRAS>(p[1], s, w, scale, 1);
+        if (queries_away<D, MT, WARPS>::YES)
+            warp_sync();
         left -= KEYS;
         if (AHEAD)
-            multiply_keys<T, D, MT, false>(s, w, places, BLOCK, left);
-        multiply_values<T, D, MT>(w, p[0], places.v, 0);
-        multiply_values<T, D, MT>(w, p[1], places.v, 1);
+            multiply_keys<T, D, MT, WARPS, false>(s, w, places, BLOCK, left);
+        multiply_values<T, D, MT, WARPS>(w, p[0], places.v, 0);
+        multiply_values<T, D, MT, WARPS>(w, p[1], places.v, 1);
         places.move(BLOCK);
     }
     if (!AHEAD)
-        multiply_keys<T, D, MT, false>(s, w, places, 0, left);
+        multiply_keys<T, D, MT, WARPS, false>(s, w, places, 0, left);
     const float scale = complete_scores<MT, false, EXTRAS>(s, params, work, row, work.length - left, left);
     follow_maximum<D, MT, false>(s, w, scale, left);
 #pragma unroll
@@ -512,7 +547,7 @@ RVIT_DEVICE void attend_rows(warp_state<D, MT> &w, attention_copy<T, D, WARPS> &
         if (n * 16 < left) {
             uint32_t p[MT][4];
             weigh<T, D, MT, EXTRAS>(p, s, w, scale, n);
-            multiply_values<T, D, MT>(w, p, places.v, n);
+            multiply_values<T, D, MT, WARPS>(w, p, places.v, n);
         }
 }
 
@@ -566,14 +601,25 @@ template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DE
     }
     lane_places<D> places(memory, threadIdx.x & 31);
     sign_q(w, params.q_sign);
+    if (queries_away<D, MT, WARPS>::YES) {
+        unsigned char *const away = memory + attention_ring<D, MT, STAGES>::SIZE;
+#pragma unroll
+        for (int step = 0; step < D / 16; step++)
+            *reinterpret_cast<uint4 *>(away + threadIdx.x * 16 + step * queries_away<D, MT, WARPS>::STEP) =
+                make_uint4(w.q[0][step][0], w.q[0][step][1], w.q[0][step][2], w.q[0][step][3]);
+        places.q = shared_address(away);
+    }
     begin_rows(w);
     copy_wait<STAGES - 1>();
     copy.meet();
     if (row >= length) {
         int stage = 0;
 #pragma unroll 1
-        for (int left = length; left > STAGE_KEYS; left -= STAGE_KEYS)
+        for (int left = length; left > STAGE_KEYS; left -= STAGE_KEYS) {
+            for (int b = 0; b < 2 && queries_away<D, MT, WARPS>::YES; b++)
+                copy.meet();
             stage = next_stage<T, D, MT, WARPS, STAGES>(copy, places, stage, left, work, params);
+        }
         return;
     }
     if (EXTRAS && (D == 64 || params.key_bias != nullptr || params.cls_probs != nullptr || params.lse != nullptr)) {

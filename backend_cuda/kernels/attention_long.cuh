@@ -16,12 +16,14 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool COPIERS
     static const bool COPIERS = COPIERS_;
     static const int PANELS = (D + 63) / 64;
     static const int QUERY_PANEL = 64 * 128, PANEL = KEYS * 128, TILE = PANELS * PANEL;
-    /* A column of ones behind the values sums the weights as rounded for the product (attention.cuh). With 64 channels it is part of the
-       same product, else it has one of its own. */
-    static const bool WIDE = D == 64;
+    /* A column of ones behind the values sums the weights as rounded for the product (attention.cuh). With 64 channels, or 128 and two CTAs
+       on an SM, it is part of the same product, else it has one of its own. The sums are the same. */
+    static const bool WIDE = D == 64 || (D == 128 && !COPIERS);
     static const int ONES = WIDE ? PANEL : 256;
     static const int QUERIES = GROUPS * PANELS * QUERY_PANEL, RING = STAGES * 2 * TILE;
     static const int REGISTERS = GROUPS == 3 ? 160 : 240, COPIER_REGISTERS = GROUPS == 3 ? 32 : 24;
+    /* Two CTAs of an SM leave a thread no registers for weights beside scores: a group waits for its values before it begins scores. */
+    static const bool APART = D == 128 && !COPIERS;
 };
 
 #ifdef RVIT_HOPPER
@@ -37,13 +39,24 @@ template <typename S> struct long_memory {
         ones = ring + S::RING;
         barriers = ones + S::ONES;
     }
+    /* The first panel of a stage, and from one to the next. In a product the panels of values and, where it is WIDE, that of ones lie at
+       equal distances: of the two panels of 128 channels the second is half way from the first to the ones. */
+    static const bool SPREAD = S::WIDE && S::PANELS == 2;
     __device__ __forceinline__ uint32_t keys(int stage) const
     {
-        return ring + stage * 2 * S::TILE;
+        return SPREAD ? ring + (stage * 2 + 1) * S::PANEL : ring + stage * 2 * S::TILE;
     }
     __device__ __forceinline__ uint32_t values(int stage) const
     {
-        return ring + stage * 2 * S::TILE + S::TILE;
+        return SPREAD ? ring + stage * 2 * S::PANEL : ring + stage * 2 * S::TILE + S::TILE;
+    }
+    __device__ __forceinline__ int keys_step(int stage) const
+    {
+        return SPREAD ? (S::STAGES * 3 - 1 - stage) * S::PANEL : S::PANEL;
+    }
+    __device__ __forceinline__ int values_step(int stage) const
+    {
+        return SPREAD || S::WIDE ? (int)(ones - values(stage)) / S::PANELS : S::PANEL;
     }
     __device__ __forceinline__ uint32_t queries_came() const
     {
@@ -91,22 +104,22 @@ template <typename S> struct long_copy {
             copy_box(m.queries + i * S::QUERY_PANEL, &params.q, i % S::PANELS * 64, work.head,
                      work.begin + (work.row_block * S::GROUPS + i / S::PANELS) * 64, m.queries_came());
     }
-    __device__ __forceinline__ void block(uint32_t to, const rvit_cu_tensor_map &map, int first, uint32_t barrier) const
+    __device__ __forceinline__ void block(uint32_t to, int step, const rvit_cu_tensor_map &map, int first, uint32_t barrier) const
     {
         barrier_announce(barrier, S::TILE);
 #pragma unroll
         for (int panel = 0; panel < S::PANELS; panel++)
 #pragma unroll
             for (int row = 0; row < S::KEYS; row += 64)
-                copy_box(to + panel * S::PANEL + row * 128, &map, panel * 64, work.head, work.begin + first + row, barrier);
+                copy_box(to + panel * step + row * 128, &map, panel * 64, work.head, work.begin + first + row, barrier);
     }
     __device__ __forceinline__ void keys(int stage, int first) const
     {
-        block(m.keys(stage), params.k, first, m.keys_came(stage));
+        block(m.keys(stage), m.keys_step(stage), params.k, first, m.keys_came(stage));
     }
     __device__ __forceinline__ void values(int stage, int first) const
     {
-        block(m.values(stage), params.v, first, m.values_came(stage));
+        block(m.values(stage), m.values_step(stage), params.v, first, m.values_came(stage));
     }
     /* Every block, as its stage becomes free. */
     __device__ __forceinline__ void all() const
@@ -165,12 +178,14 @@ template <typename S> struct long_state {
 };
 
 /* s = q k^T for the first N keys of a block. */
-template <typename S, int N> RVIT_DEVICE void long_scores(float (&s)[N / 2], uint32_t queries, uint32_t keys)
+template <typename S, int N> RVIT_DEVICE void long_scores(float (&s)[N / 2], uint32_t queries, const long_memory<S> &m, int stage)
 {
+    const uint32_t keys = m.keys(stage);
+    const int panel = m.keys_step(stage);
 #pragma unroll
     for (int step = 0; step < S::D / 16; step++)
         product<typename S::T, N>::rows_columns(s, matrix_at(queries + step / 4 * S::QUERY_PANEL + step % 4 * 32, 16),
-                                                matrix_at(keys + step / 4 * S::PANEL + step % 4 * 32, 16), step > 0);
+                                                matrix_at(keys + step / 4 * panel + step % 4 * 32, 16), step > 0);
 }
 
 /* out += p v for the first N keys of a block. */
@@ -180,8 +195,7 @@ RVIT_DEVICE void long_values(long_state<S> &w, const uint32_t (&p)[N / 16][4], c
     const uint32_t values = m.values(stage);
 #pragma unroll
     for (int step = 0; step < N / 16; step++) {
-        product<typename S::T, S::WIDE ? S::D + 8 : S::D>::registers(
-            w.out, p[step], matrix_at(values + step * 2048, S::WIDE ? (int)(m.ones - values) : S::PANEL));
+        product<typename S::T, S::WIDE ? S::D + 8 : S::D>::registers(w.out, p[step], matrix_at(values + step * 2048, m.values_step(stage)));
         if (!S::WIDE)
             product<typename S::T, 8>::registers(w.sums, p[step], ones_at(m.ones));
     }
@@ -262,12 +276,12 @@ RVIT_DEVICE void long_leave(uint32_t barrier)
 }
 
 /* Rows live to N of a block of values become zeros: they are another image's, or of none, and a weight of 0 does not hide NaN. */
-template <typename S, int N> RVIT_DEVICE void long_clear(uint32_t values, int live, int group)
+template <typename S, int N> RVIT_DEVICE void long_clear(const long_memory<S> &m, int stage, int live, int group)
 {
     if (live == N)
         return;
     for (int i = threadIdx.x & 127; i < (N - live) * 8 * S::PANELS; i += 128)
-        store_shared_16(values + i % S::PANELS * S::PANEL + live * 128 + i / S::PANELS * 16, 0);
+        store_shared_16(m.values(stage) + i % S::PANELS * m.values_step(stage) + live * 128 + i / S::PANELS * 16, 0);
     products_fence();
     group_sync(2 + group, 128);
 }
@@ -287,13 +301,20 @@ RVIT_DEVICE void long_block(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS /
     long_values<S, S::KEYS>(w, p, m, old.stage);
     products_commit();
     barrier_wait(m.keys_came(at.stage), at.parity);
-    products_begin();
-    long_scores<S, N>(s, queries, m.keys(at.stage));
-    products_commit();
-    products_wait<1>();
+    if (!S::APART) {
+        products_begin();
+        long_scores<S, N>(s, queries, m, at.stage);
+        products_commit();
+    }
+    products_wait<S::APART ? 0 : 1>();
     keep_out_here(w);
     keep_here(p);
     long_leave(m.values_left(old.stage));
+    if (S::APART) {
+        products_begin();
+        long_scores<S, N>(s, queries, m, at.stage);
+        products_commit();
+    }
     copy.refill(old, first - S::KEYS, false);
     products_wait<0>();
     keep_here(s);
@@ -313,7 +334,7 @@ RVIT_DEVICE void long_last_values(uint32_t (&p)[N / 16][4], long_state<S> &w, co
                                   int group)
 {
     barrier_wait(m.values_came(at.stage), at.parity);
-    long_clear<S, N>(m.values(at.stage), live, group);
+    long_clear<S, N>(m, at.stage, live, group);
     keep_here(p);
     keep_out_here(w);
     products_begin();
@@ -345,7 +366,7 @@ RVIT_DEVICE void long_rows(long_state<S> &w, const long_memory<S> &m, const long
         float s[S::KEYS / 2], unused[2];
         barrier_wait(m.keys_came(0), 0);
         products_begin();
-        long_scores<S, S::KEYS>(s, queries, m.keys(0));
+        long_scores<S, S::KEYS>(s, queries, m, 0);
         products_commit();
         products_wait<0>();
         keep_here(s);

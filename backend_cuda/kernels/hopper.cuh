@@ -121,6 +121,7 @@ template <typename T, int N> struct product;
 #define NUMBERS_36 NUMBERS_32 ",%32,%33,%34,%35"
 #define NUMBERS_40 NUMBERS_36 ",%36,%37,%38,%39"
 #define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define NUMBERS_68 NUMBERS_64 ",%64,%65,%66,%67"
 #define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define OPERANDS_8(i) OPERANDS_4(i), OPERANDS_4(i + 4)
 #define OPERANDS_16(i) OPERANDS_8(i), OPERANDS_8(i + 8)
@@ -128,6 +129,7 @@ template <typename T, int N> struct product;
 #define OPERANDS_36(i) OPERANDS_32(i), OPERANDS_4(i + 32)
 #define OPERANDS_40(i) OPERANDS_32(i), OPERANDS_8(i + 32)
 #define OPERANDS_64(i) OPERANDS_32(i), OPERANDS_32(i + 32)
+#define OPERANDS_68(i) OPERANDS_64(i), OPERANDS_4(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
 /* The numbers are those of the operands behind the REGS of d. */
 #define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                        \
@@ -155,6 +157,7 @@ PRODUCTS(64, 32, 32, 33, 34, 35, 36)
 PRODUCTS(72, 36, 36, 37, 38, 39, 40)
 PRODUCTS(80, 40, 40, 41, 42, 43, 44)
 PRODUCTS(128, 64, 64, 65, 66, 67, 68)
+PRODUCTS(136, 68, 68, 69, 70, 71, 72)
 #undef PRODUCTS
 #undef PRODUCT
 #undef INSTRUCTION

@@ -2,20 +2,23 @@
 
 import torch
 
-from . import flash, flex, launch, ours, sdpa
+from . import cudnn_ragged, flash, flash4, flex, launch, ours, sdpa
 from .clock import first_line, summarize
 from .points import Batch, error
 
 OURS, FLASH, TRITON = "raggedvit", "FA2 varlen", "Triton varlen"
+FLASH4, CUDNN, CUDNN_RAGGED = "FA4 varlen", "cuDNN SDPA", "cuDNN ragged"
 # What a host can call: arguments filled in beforehand, and the functions of the Python package.
 PREPARED, FUNCTION, OPERATOR = "raggedvit, prepared C call through ctypes", "raggedvit.attention", "torch.ops.raggedvit.attention"
 FLASH_FUNCTION = "raggedvit.torch.flash_attn_varlen_func"
 LAUNCH = "the driver's launch alone, through ctypes"
 # Where the rivals that take long to set up and are far behind are measured as well.
 THOROUGH = {"B=64 uniform 20..197", "B=2 S=5"}
+LONG_RIVALS = [FLASH, CUDNN, FLASH4, CUDNN_RAGGED, TRITON]
+EVERYWHERE = [OURS, FLASH, "varlen_attn", "padded SDPA", "padded SDPA, key mask", CUDNN, "cuDNN varlen", TRITON]
 
 
-def _rivals(place, clock, batch, thorough):
+def _rivals(place, clock, batch, names):
     """name -> (call, result) or the reason why not, and the Triton tiles' times."""
     makers = {
         OURS: lambda: ours.attention(place, batch),
@@ -23,12 +26,13 @@ def _rivals(place, clock, batch, thorough):
         "varlen_attn": lambda: flash.varlen_attn(batch),
         "padded SDPA": lambda: sdpa.padded(batch),
         "padded SDPA, key mask": lambda: sdpa.key_mask(batch),
-        "cuDNN SDPA": lambda: sdpa.cudnn(batch),
+        CUDNN: lambda: sdpa.cudnn(batch),
         "cuDNN varlen": lambda: sdpa.cudnn_varlen(batch),
+        CUDNN_RAGGED: lambda: cudnn_ragged.attention(clock, batch),
+        FLASH4: lambda: flash4.attention(batch),
+        "NestedTensor SDPA": lambda: sdpa.nested(batch),
+        "FlexAttention": lambda: flex.attention(batch),
     }
-    if thorough:
-        makers["NestedTensor SDPA"] = lambda: sdpa.nested(batch)
-        makers["FlexAttention"] = lambda: flex.attention(batch)
     tiles = {}
 
     def triton_best():
@@ -40,14 +44,25 @@ def _rivals(place, clock, batch, thorough):
 
     makers[TRITON] = triton_best
     rivals, reasons = {}, {}
-    for name, make in makers.items():
+    for name in names:
         try:
-            rivals[name] = make()
+            rivals[name] = makers[name]()
         except Exception as failure:
             if name == OURS:
                 raise
             reasons[name] = first_line(failure)
     return rivals, reasons, tiles
+
+
+def compile_tiles(batch):
+    """Every tile of the Triton kernel, before anything is measured."""
+    from . import triton_varlen
+
+    for tile in triton_varlen.TILES:
+        try:
+            triton_varlen.attention(batch, tile)[0]()
+        except Exception as failure:
+            print(f"  Triton {tile}: {first_line(failure)}", flush=True)
 
 
 def _errors(rivals, batch, reasons):
@@ -63,14 +78,16 @@ def _errors(rivals, batch, reasons):
     return errors
 
 
-def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None):
+def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16, rows=None, names=None):
+    """names: of the rivals, and of ours."""
     rows = [] if rows is None else rows
     for point in points:
         if budget.spent():
             rows.append({"point": point.name, "skipped": "out of time"})
             continue
         batch = Batch(place, point, heads, head_dim, dtype)
-        rivals, reasons, tiles = _rivals(place, clock, batch, point.name in THOROUGH)
+        thorough = ["NestedTensor SDPA", "FlexAttention"] if point.name in THOROUGH else []
+        rivals, reasons, tiles = _rivals(place, clock, batch, names or EVERYWHERE + thorough)
         errors = _errors(rivals, batch, reasons)
         large = point.rows * point.longest > 64 * 197 * 197 * 2
         times = clock.gpu_us({name: call for name, (call, _) in rivals.items()}, **({"calls": 5, "turns": 10} if large else {}))
@@ -89,7 +106,7 @@ def gpu(place, clock, points, budget, heads=12, head_dim=64, dtype=torch.float16
 def _line(row):
     us = {n: t["median"] for n, t in row["gpu_us"].items() if "median" in t}
     text = f"{row['point']:<24} error {row['errors'].get(OURS, {}).get('relative', float('nan')):.1e}  raggedvit {us[OURS]:8.2f} us"
-    for name in (FLASH, TRITON):
+    for name in (FLASH, TRITON, FLASH4, CUDNN, CUDNN_RAGGED):
         if name in us:
             text += f"  {name} {us[name]:8.2f} ({us[name] / us[OURS]:.2f}x)"
     return text

@@ -193,7 +193,7 @@ static void long_attention_choices(void **state)
     (void)state;
     rvit_cu_machine hopper = machines[1];
     hopper.warpgroups = 1;
-    static const int32_t lens[] = {1, 511, 512, 577, 1535, 1536, 4097};
+    static const int32_t lens[] = {1, 511, 512, 577, 1023, 1024, 1535, 1536, 4097};
     for (int32_t dim = 8; dim <= 128; dim += 8)
         for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
             for (int64_t images = 1; images <= 256; images *= 16) {
@@ -202,8 +202,10 @@ static void long_attention_choices(void **state)
                 rvit_cu_attention_long_shape expected = RVIT_CU_N_ATTENTION_LONGS;
                 if (lens[l] >= 512 && dim > 32 && dim <= 64)
                     expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64 : RVIT_CU_ATTENTION_long_d64_tall;
-                else if (lens[l] >= 512 && dim > 64)
-                    expected = dim <= 80 ? RVIT_CU_ATTENTION_long_d80 : dim > 96 ? RVIT_CU_ATTENTION_long_d128 : RVIT_CU_N_ATTENTION_LONGS;
+                else if (lens[l] >= 512 && dim > 64 && dim <= 80)
+                    expected = RVIT_CU_ATTENTION_long_d80;
+                else if (lens[l] >= 512 && dim > 96)
+                    expected = lens[l] < 1024 ? RVIT_CU_ATTENTION_long_d128 : RVIT_CU_ATTENTION_long_d128_tall;
                 assert_int_equal(t.shape, expected);
                 if (expected == RVIT_CU_N_ATTENTION_LONGS)
                     continue;

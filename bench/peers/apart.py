@@ -1,0 +1,67 @@
+"""Rivals in processes of their own: one that fails, or leaves CUDA or PyTorch broken behind it, harms no other. All prepare at the same
+time, then each measures alone, with ours beside it on the same stream."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import time
+
+LONGEST = 240  # seconds for a rival's measurement
+
+
+def wait_for_turn():
+    """In such a process: what comes next is measured."""
+    sys.stdin.readline()
+
+
+def _words(text):
+    return "".join(c if c.isalnum() else "_" for c in text.lower())
+
+
+def run(names, argv, out, ours, budget):
+    """peers.py again for each name. Returns the rows of its section, those of a point with every rival in them; of ours the first process
+    counts, and beside each rival stands what ours took there."""
+    folders = {name: pathlib.Path(out) / "parts" / _words(name) for name in names}
+    children = {}
+    for name, folder in folders.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "log.txt", "w") as log:
+            children[name] = subprocess.Popen([sys.executable] + argv + ["--out", str(folder), "--rival", name], stdin=subprocess.PIPE,
+                                              stdout=log, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUNBUFFERED": "1"})
+    rows = {}
+    for name, child in children.items():
+        begin = time.monotonic()
+        try:
+            child.communicate(b"go\n", timeout=max(1, min(LONGEST, budget.left())))
+            failure = f"its process ended with status {child.returncode}" if child.returncode else None
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            failure = f"not done after {time.monotonic() - begin:.0f} s"
+        print(f"  {name}: {time.monotonic() - begin:.1f} s{', ' + failure if failure else ''}", flush=True)
+        _merge(rows, name, folders[name], ours, failure)
+    return list(rows.values())
+
+
+def _merge(rows, name, folder, ours, failure):
+    try:
+        found = json.loads((folder / "peers.json").read_text())
+    except (OSError, ValueError):
+        found = {}
+    for row in found.get("long", []):
+        if "gpu_us" not in row:
+            continue
+        key = (row["point"], row["heads"], row["head_dim"])
+        merged = rows.setdefault(key, row | {"gpu_us": {}, "errors": {}})
+        times = row["gpu_us"]
+        merged["gpu_us"].setdefault(ours, times[ours])
+        merged["gpu_us"][name] = times.get(name, {"skipped": "not measured"}) | {"beside": times[ours].get("median")}
+        merged["errors"] |= row["errors"]
+        merged["triton_tiles"] = merged.get("triton_tiles") or row["triton_tiles"]
+    for merged in rows.values():
+        if name not in merged["gpu_us"]:
+            lines = (folder / "log.txt").read_text().strip().splitlines() if (folder / "log.txt").exists() else []
+            reason = failure or found.get("failed_sections", {}).get("long") or "not measured"
+            merged["gpu_us"][name] = {"skipped": f"{reason}: {lines[-1]}"[:200] if lines and failure else reason}
