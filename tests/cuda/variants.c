@@ -114,7 +114,8 @@ static void attention_variants(void **state)
 static void long_images_alone(void **state)
 {
     (void)state;
-    static const int32_t longs[] = {577, 130, 512, 64, 511, 592}, talls[] = {130, 1569, 540, 511, 0, 1}, dims[] = {64, 72, 80, 128, 64, 128};
+    static const int32_t longs[] = {577, 130, 512, 64, 511, 592}, talls[] = {130, 1569, 540, 511, 0, 1},
+                         dims[] = {64, 72, 80, 128, 64, 128};
     enum { N_IMAGES = 6, N_DIMS = sizeof dims / sizeof dims[0] };
     for (int d = 0; d < 2 * N_DIMS; d++) {
         const int32_t *lengths = d % N_DIMS < N_DIMS - 2 ? longs : talls;

@@ -245,7 +245,8 @@ static void attention_head_dims(void **state)
 static void attention_long_images(void **state)
 {
     (void)state;
-    static const int32_t longs[] = {577, 1, 0, 512, 130, 545, 64, 620}, talls[] = {64, 1569, 3, 530}, dims[] = {64, 72, 128, 40, 80, 64, 120};
+    static const int32_t longs[] = {577, 1, 0, 512, 130, 545, 64, 620}, talls[] = {64, 1569, 3, 530},
+                         dims[] = {64, 72, 128, 40, 80, 64, 120};
     enum { N_LONGS = sizeof longs / sizeof longs[0], N_TALLS = sizeof talls / sizeof talls[0], N_DIMS = sizeof dims / sizeof dims[0] };
     for (int d = 0; d < N_DIMS; d++)
         for (int dtype = RVIT_F16; dtype <= RVIT_BF16; dtype++) {
