@@ -235,9 +235,8 @@ typedef struct rvit_model_info {
 
 /* How the files beside a model prepare pictures. Where they do not tell: crop, bicubic, Pillow's
    resize, and nine tenths of the picture, all of it from 384 pixels on. A NaFlex processor is a squash
-   with max_patches above 0. UNSUPPORTED: fit or filter is
-   OTHER, the processor resizes in float32, mean and std are not told, or the model does not have three
-   channels. */
+   with max_patches above 0. UNSUPPORTED: fit or filter is OTHER, the processor resizes in float32, mean and std are not told, or the model
+   does not have three channels. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_image_recipe_of_model(const rvit_model_info *info, rvit_image_recipe *out_recipe);
 
 typedef struct rvit_checkpoint_desc {
@@ -439,9 +438,10 @@ typedef struct rvit_session_desc {
 
        Towers that merge squares of patches (rvit_model_info.merge) run so alone. Both sides of a
        grid are multiples of merge. l2, received, random and pixelprune prune them by whole squares; other
-       policies are UNSUPPORTED, and so is received in a block whose attention is within windows. The tokens of an image are in the order of
-       their processor: squares line after line, the patches of a square line after line. So are all results, whatever the order that
-       windows of attention give the rows inside. An image is a picture, or a pair of frames of a video. */
+       policies are UNSUPPORTED, and so is received in a block whose attention is within windows. The
+       tokens of an image are in the order of their processor: squares line after line, the patches of a
+       square line after line. So are all results, whatever the order that windows of attention give the
+       rows inside. An image is a picture, or a pair of frames of a video. */
     int32_t native;
     int32_t max_tokens; /* native: the most tokens of a batch, prefix tokens among them; 0: max_images * max_len */
     int32_t max_len;    /* native: the most tokens of an image, prefix tokens among them; 0: the model's tokens */
@@ -546,12 +546,17 @@ typedef struct rvit_memory_info {
                2 head_dim. With desc.run_views of these, and of those above, the images alone are left out
      host      4 (B + 1)
 
-   With merge m, that is B T / m^2 = U squares, and window w, where W is the lesser of U and (U + (w - 1) B) / w:
+   With merge m, that is B T / m^2 = U squares, and window w, where W is the lesser of U and
+   (U + (w - 1) B) / w. The cut patches have patch_frames times as many columns.
 
-     device    4 (B + 1); with windows 4 (W + 1), 4 U (with stages in the results); merged or deepstack: 4 U merged_dim; received attention
-   in a tower with windows 4 B T H. The cut patches have patch_frames times as many columns upload    4 B T channels patch_frames
-   patch_size^2 in the place of the images each stage: 4 (B + 1); with windows 4 (W + 1) each stage's results, with windows: B L_i / m^2
-   squares, 4 each; 4 U once readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack; what is in the results, again
+     device    4 (B + 1); with windows 4 (W + 1), 4 U (with stages in the results)
+               merged or deepstack: 4 U merged_dim
+               received attention in a tower with windows: 4 B T H
+               each stage: 4 (B + 1); with windows 4 (W + 1)
+               each stage's results, with windows: 4 for each square of B L_i; 4 U once
+     upload    4 B T channels patch_frames patch_size^2 in the place of the images
+     readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack
+               what is in the results, again
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.
@@ -634,8 +639,7 @@ typedef struct rvit_run_args {
 #define RVIT_RUN_ARGS_INIT RVIT_INIT(rvit_run_args)
 
 /* Enqueues a run: one dispatch (with pictures on CUDA: a transfer before it), without allocation or
-   waiting. args->images may be reused on
-   return.
+   waiting. args->images may be reused on return.
 
    While another run is pending the result is INVALID_ARGUMENT, unless runs take nothing from the
    host (rvit_session_desc.run_views, or fixed_batch and images; no given mask). Such runs may be
