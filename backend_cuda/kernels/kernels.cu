@@ -12,6 +12,13 @@
 #define ROOMY(lean, roomy) lean
 #endif
 
+/* From compute capability 10.0 on the compiler needs more registers for the same code, so that fewer CTAs fit an SM. */
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 1000
+#define BLACKWELL(here, elsewhere) here
+#else
+#define BLACKWELL(here, elsewhere) elsewhere
+#endif
+
 #if defined(RVIT_HOPPER)
 #define HOPPER(here, elsewhere) here
 #else
