@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Compares the shared library with that of the last tag by abidiff: what a program built with the tag's headers meets when it runs with this
-# tree's library. New functions and fields that join a struct at its end are fine, and so is any change of what experimental.h declares; all
-# else fails, unless the version says that it may: another major version, or before 1.0 another minor one. Skipped, with a line that says
-# why, where there is no tag or no abidiff.
+# Compares the shared library with that of the last tag, or without tags of the last commit of the version before, by abidiff: what a
+# program built with the old headers meets when it runs with this tree's library. New functions and fields that join a struct at its end are
+# fine, and so is any change of what experimental.h declares; all else fails, unless the version says that it may: another major version, or
+# before 1.0 another minor one. Skipped, with a line that says why, where there is no history or no abidiff.
 #
 # usage: tools/abi.sh [TAG]
 set -euo pipefail
@@ -10,7 +10,10 @@ cd "$(dirname "$0")/.."
 skip() { echo "abi: skipped: $1"; exit 0; }
 command -v abidiff >/dev/null || skip "abidiff is not here (Debian: abigail-tools)"
 tag=${1:-$(git describe --tags --abbrev=0 2>/dev/null || true)}
-[ -n "$tag" ] || skip "there is no tag to compare with"
+if [ -z "$tag" ]; then
+    change=$(git log -1 --format=%H -G'^project\(raggedvit VERSION' -- CMakeLists.txt)
+    tag=$(git rev-parse --short --verify --quiet "$change~1") || skip "there is nothing older to compare with"
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
