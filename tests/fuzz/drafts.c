@@ -20,6 +20,12 @@ static int32_t multiple(choices *c, int32_t factor, int32_t least, int32_t most)
     return n >= least && n <= most ? factor * n : n;
 }
 
+/* Of any int32, which choose_int and multiple may give. */
+static int32_t plus(int32_t a, int32_t b)
+{
+    return (int32_t)((uint32_t)a + (uint32_t)b);
+}
+
 static int32_t dim(choices *c)
 {
     return multiple(c, 4, 1, 24);
@@ -54,8 +60,8 @@ static void draft_patchify(rvit_op *op, choices *c)
     if (choose(c, 2)) {
         a->image_size = 0;
         a->crop = choose_int(c, 0, 1);
-        a->image_height = multiple(c, a->patch_size, 1, 4) + choose(c, 3);
-        a->image_width = multiple(c, a->patch_size, 1, 4) + choose(c, 3);
+        a->image_height = plus(multiple(c, a->patch_size, 1, 4), (int32_t)choose(c, 3));
+        a->image_width = plus(multiple(c, a->patch_size, 1, 4), (int32_t)choose(c, 3));
     }
     a->n_prefix = choose_int(c, 0, 3);
 }
@@ -67,7 +73,7 @@ static void draft_preprocess(rvit_op *op, choices *c)
     a->n_images = choose_int(c, 0, 3);
     a->rows = choose_int(c, 0, 12);
     a->patch_size = 2 * choose(c, 10) + (choose(c, 16) == 1);
-    a->out_stride = choose(c, 2) ? 0 : 3 * a->patch_size * a->patch_size + choose(c, 5);
+    a->out_stride = choose(c, 2) ? 0 : (int32_t)(3u * (uint32_t)a->patch_size * (uint32_t)a->patch_size + choose(c, 5));
     a->source_size = 4096 + 16 * (int64_t)choose_int(c, 0, 200) + (choose(c, 16) == 1);
     a->pixels_size = choose_int(c, 0, 900);
 }
@@ -188,7 +194,7 @@ static void draft_select(rvit_op *op, choices *c)
     a->fuse_dtype = dtype(c);
     a->fuse_dim = dim(c);
     a->error_stays = choose_int(c, 0, 1);
-    a->anchor_columns = a->k_min + 1;
+    a->anchor_columns = plus(a->k_min, 1);
     if (a->n_prefix == 0 && a->mode <= RVIT_SELECT_THRESHOLD && (a->score == RVIT_SCORE_L2 || a->score == RVIT_SCORE_CLS_ATTENTION))
         a->unit = a->k_min;
 }
@@ -316,7 +322,7 @@ static void draft_pixelprune(rvit_op *op, choices *c)
     a->rows = choose_int(c, 0, 60);
     a->patch_rows = choose(c, 2) ? 0 : choose_int(c, 0, 60);
     a->channels = choose_int(c, 0, 4);
-    a->columns = 12 * choose_int(c, 1, 5);
+    a->columns = multiple(c, 12, 1, 5);
     a->interleaved = choose_int(c, 0, 1);
     a->patch_merge = choose_int(c, 0, 1);
     a->stride = stride(c, a->columns);
