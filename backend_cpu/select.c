@@ -14,11 +14,13 @@ typedef struct select_job {
     const int32_t *counts, *cu_seqlens;
     uint8_t *keep;
     int32_t *out_cu_seqlens, *src_rows;
-    atomic_llong error; /* smallest value so far; LLONG_MAX: none */
+    int32_t *image_errors; /* or NULL */
+    atomic_llong error;    /* smallest value so far; LLONG_MAX: none */
 } select_job;
 
-static void report(select_job *job, int64_t error)
+static void report(select_job *job, int64_t image, int kind)
 {
+    const long long error = 1 + kind + 3 * image;
     long long before = atomic_load(&job->error);
     while (error < before && !atomic_compare_exchange_weak(&job->error, &before, error))
         ;
@@ -95,8 +97,10 @@ static void mark_image(select_job *job, int64_t image, int thread)
         kept += job->keep[row];
     const int is_fused = a->fuse_x.buffer != NULL && kept < rows.len;
     job->out_cu_seqlens[image + 1] = (int32_t)(kept + is_fused);
+    if (job->image_errors != NULL && (error != RVIT_CPU_SELECT_FINE || !a->error_stays))
+        job->image_errors[image] = error == RVIT_CPU_SELECT_FINE ? 0 : 1 + error;
     if (error != RVIT_CPU_SELECT_FINE)
-        report(job, 1 + error + 3 * image);
+        report(job, image, error);
 }
 
 static void mark_images(void *context, int64_t begin, int64_t end, int thread)
@@ -141,6 +145,9 @@ void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *a)
         .out_cu_seqlens = rvit_cpu_at(a->out_cu_seqlens),
         .src_rows = rvit_cpu_at(a->src_rows),
     };
+    int32_t *error = rvit_cpu_at(a->error);
+    if (error != NULL && a->image_errors)
+        job.image_errors = error + 1;
     atomic_init(&job.error, INT64_MAX);
     const int64_t grain = rvit_cpu_grain(device->pool, a->n_images, 2048 / ((int64_t)a->max_len + 1) + 1);
     rvit_cpu_pool_run(device->pool, a->n_images, grain, mark_images, &job);
@@ -148,7 +155,6 @@ void rvit_cpu_select(rvit_cpu_device *device, const rvit_select_args *a)
     rvit_cpu_pool_run(device->pool, a->n_images, grain, list_images, &job);
     if (a->fuse_x.buffer != NULL)
         rvit_cpu_fuse(device, a);
-    int32_t *error = rvit_cpu_at(a->error);
     const long long first = atomic_load(&job.error);
     if (error != NULL && (first != INT64_MAX || !a->error_stays))
         *error = first == INT64_MAX ? 0 : (int32_t)rvit_cpu_clamp(first, 0, INT32_MAX);

@@ -267,7 +267,7 @@ typedef struct rvit_cu_layout {
     rvit_cu_layout_record *records;
     int32_t n_records, n_images, max_len, rows, n_prefix;
     int32_t parts; /* CTAs for each image */
-    int32_t error_stays;
+    int32_t error_stays, image_errors;
 } rvit_cu_layout;
 
 typedef struct rvit_cu_select_params {

@@ -31,6 +31,7 @@ static rvit_cu_layout layout_of(const rvit_select_args *args, int32_t parts)
         .n_prefix = args->n_prefix,
         .parts = parts,
         .error_stays = args->error_stays,
+        .image_errors = args->image_errors,
     };
 }
 

@@ -45,6 +45,8 @@ static uint32_t flags_of(const rvit_select_args *args)
         flags |= RVIT_SELECT_HAS_ANCHORS;
     if (args->error_stays)
         flags |= RVIT_SELECT_ERROR_STAYS;
+    if (args->error.buffer != NULL && args->image_errors)
+        flags |= RVIT_SELECT_IMAGE_ERRORS;
     return flags;
 }
 

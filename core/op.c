@@ -529,6 +529,7 @@ static rvit_status prepare_select(rvit_op *op)
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_range(op, "prefix_competes", a->prefix_competes, 0, 1));
     RVIT_TRY(check_range(op, "error_stays", a->error_stays, 0, 1));
+    RVIT_TRY(check_range(op, "image_errors", a->image_errors, 0, 1));
     switch (a->mode) {
     case RVIT_SELECT_THRESHOLD:
         if (isnan(a->threshold))

@@ -107,7 +107,7 @@ static rvit_select_args select_of(const forward *f, const rvit_stage_plan *stage
     args.out_cu_seqlens = view(f, stage->cu_seqlens);
     args.src_rows = view(f, stage->src_rows);
     args.error = view(f, stage->error);
-    args.error_stays = 1;
+    args.error_stays = args.image_errors = 1;
     return args;
 }
 

@@ -415,24 +415,6 @@ rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *giv
     return RVIT_OK;
 }
 
-/* What the stages reported, of which the first is told, and forgets it. */
-static rvit_status take_errors(const rvit_session *s)
-{
-    static const char *const errors[3] = {"a score is NaN", "the given mask drops a prefix token",
-                                          "scores are negative, infinite or all zero, and cannot be added up"};
-    rvit_status status = RVIT_OK;
-    for (int32_t i = 0; i < s->plan->schedule.n_stages; i++) {
-        int32_t *reported = rvit_session_host(s, s->plan->stages[i].error);
-        if (reported == NULL || *reported == 0)
-            continue;
-        if (status == RVIT_OK)
-            status = rvit_fail(RVIT_INVALID_ARGUMENT, "image %d: %s at prune stage %d (block %d)", (int)(*reported - 1) / 3,
-                               errors[(*reported - 1) % 3], (int)i, (int)s->plan->schedule.blocks[i]);
-        *reported = 0;
-    }
-    return status;
-}
-
 rvit_status rvit_session_wait(rvit_session *session)
 {
     RVIT_ENTRY;
@@ -440,9 +422,8 @@ rvit_status rvit_session_wait(rvit_session *session)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_session_wait: session is NULL, or nothing is enqueued");
     session->pending = 0;
     RVIT_TRY(rvit_stream_synchronize(session->stream));
-    RVIT_TRY(take_errors(session));
     session->has_results = 1;
-    return RVIT_OK;
+    return rvit_session_take_errors(session);
 }
 
 rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits)

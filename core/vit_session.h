@@ -24,6 +24,7 @@ struct rvit_session {
     int32_t n_images; /* of the last run */
     int32_t pending;  /* enqueued, not waited for */
     int32_t has_results, has_kept, has_normalized;
+    int32_t has_image_errors; /* else all of plan->image_errors are 0 */
 };
 
 /* A session of a desc that is complete and checked, as rvit_session_plan_create takes it; no trial. */
@@ -32,6 +33,9 @@ rvit_status rvit_session_open(rvit_model *model, const rvit_session_desc *desc, 
 /* Allocates what the plan asks for and fills what is needed before the first run. model, plan and stream are set. */
 rvit_status rvit_session_allocate(rvit_session *session);
 void rvit_session_free(rvit_session *session);
+
+/* After a run: takes what the stages reported. The status is that of the first stage's first image. */
+rvit_status rvit_session_take_errors(rvit_session *session);
 
 /* An array of the plan as ops see it; {NULL, 0} if the session does not have it. */
 static inline rvit_view rvit_session_view(const rvit_session *session, rvit_session_array array)

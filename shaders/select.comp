@@ -177,6 +177,7 @@ void select_image(uint image, uint rank)
     image_begin = rows.begin;
     const uint end = rows.len;
     const uint end_prefix = prefix_end(rows);
+    forget_errors(image, rank);
     if (MODE == RVIT_SELECT_MASK_MODE) {
         if (mark_given(end_prefix, end, rank))
             report(image, KIND_PREFIX);

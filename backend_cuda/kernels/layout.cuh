@@ -101,10 +101,12 @@ RVIT_DEVICE int look_back(const rvit_cu_layout &layout, int image, int kept, uns
 }
 
 /* By one thread, when its image no longer needs the records: the last one to come reports the error and leaves the scratch as the next op
-   expects it. kind: of the image's error; below 0: none. */
+   expects it. kind: of the image's error; -1: none. */
 RVIT_DEVICE void finish_layout(const rvit_cu_layout &layout, int image, int kind, unsigned tag)
 {
     rvit_cu_layout_scratch *scratch = layout.scratch;
+    if (layout.error != nullptr && layout.image_errors && (kind >= 0 || !layout.error_stays))
+        layout.error[1 + image] = kind + 1;
     int last_error = kind < 0 ? 0 : INT32_MAX - (int)min(3LL * image + kind + 1, (long long)INT32_MAX - 1);
     if (layout.n_images > 1) {
         if (last_error != 0)

@@ -130,6 +130,9 @@ typedef struct rvit_select_args {
        sum in their order, times the float32 value of 1 / unit. What a unit lacks at an image's end counts
        0. Units stay whole as long as counts has multiples of unit. 0, 1: every row by itself */
     int32_t unit;
+    /* 1: error is int32 [1 + n_images], and error[1 + image] is what error[0] counts of that image alone:
+       0, 1 (NaN), 2 (the mask) or 3 (the sum). error_stays holds for each of them */
+    int32_t image_errors;
 } rvit_select_args;
 #define RVIT_SELECT_ARGS_INIT RVIT_INIT(rvit_select_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_select(rvit_stream *stream, const rvit_select_args *args);

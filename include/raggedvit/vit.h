@@ -647,11 +647,17 @@ typedef struct rvit_run_args {
    error, and returns the results of the last. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_enqueue(rvit_session *session, const rvit_run_args *args);
 /* Waits for the enqueued run. Its results are valid until the next enqueue. INVALID_ARGUMENT:
-   scores are NaN or cannot be added up; the detail names the image and the prune stage. (tome has
-   no scores: an image with NaN gives NaN logits.) */
+   scores of an image are NaN or cannot be added up; the detail names the image and the prune stage.
+   The other images have their results all the same, and rvit_session_image_status tells which they
+   are. (tome has no scores: an image with NaN gives NaN logits.) */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_wait(rvit_session *session);
+/* OK: image has its results. INVALID_ARGUMENT: it could not be pruned, and its results mean nothing; the
+   detail is the sentence that rvit_session_wait has for the first such image. Also where there is no
+   result of the image: before the first run, while one is pending, or after a wait that failed in
+   another way. Where a wait was for several runs, an image fails that failed in any of them. */
+RVIT_API RVIT_NODISCARD rvit_status rvit_session_image_status(const rvit_session *session, int32_t image);
 /* rvit_session_enqueue and rvit_session_wait, then a copy of the logits to out_logits, host f32
-   [n_images, n_classes] (NULL: no copy). */
+   [n_images, n_classes] (NULL: no copy), but not if an image failed. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_run(rvit_session *session, const rvit_run_args *args, float *out_logits);
 
 /* Images written here save a copy: f32 [max_images, channels, image_height, image_width]; with native

@@ -353,6 +353,7 @@ class rvit_select_args(Struct):  # 352 bytes
         ("anchor_columns", c_int32),  # 324
         ("anchors", rvit_view),  # 328
         ("unit", c_int32),  # 344
+        ("image_errors", c_int32),  # 348
     ]
 
 
@@ -1146,6 +1147,7 @@ FUNCTIONS: dict[str, tuple[Any, list[Any], bool]] = {
     "rvit_session_get_info": (c_int, [c_void_p, c_void_p], True),
     "rvit_session_enqueue": (c_int, [c_void_p, c_void_p], True),
     "rvit_session_wait": (c_int, [c_void_p], True),
+    "rvit_session_image_status": (c_int, [c_void_p, c_int32], True),
     "rvit_session_run": (c_int, [c_void_p, c_void_p, c_void_p], True),
     "rvit_session_input": (c_void_p, [c_void_p], False),
     "rvit_session_picture_memory": (c_void_p, [c_void_p, c_void_p], False),

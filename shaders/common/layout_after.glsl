@@ -5,15 +5,28 @@
 
 layout(binding = RVIT_SELECT_OUT_CU_SEQLENS) coherent buffer OutCuSeqlens { uint out_cu_seqlens[]; };
 layout(binding = RVIT_SELECT_SRC_ROWS) writeonly buffer SrcRows { int src_rows[]; };
-layout(binding = RVIT_SELECT_ERROR) writeonly buffer Error { int error[]; };
+layout(binding = RVIT_SELECT_ERROR) coherent writeonly buffer Error { int error[]; };
 
 #define GRIDS_BINDING RVIT_SELECT_GRIDS
 #include "grids.glsl"
 
 shared uint is_last;
 
+// Before an image is looked at. Every thread calls it.
+void forget_errors(uint image, uint rank)
+{
+    if ((FLAGS & RVIT_SELECT_IMAGE_ERRORS) == 0 || (FLAGS & RVIT_SELECT_ERROR_STAYS) != 0)
+        return;
+    if (rank == 0)
+        error[uint(push.error_at) + 1 + image] = 0;
+    memoryBarrierBuffer();
+    barrier();
+}
+
 void report(uint image, uint kind)
 {
+    if ((FLAGS & RVIT_SELECT_IMAGE_ERRORS) != 0)
+        error[uint(push.error_at) + 1 + image] = int(kind) + 1;
     atomicMax(smallest_error, 0xffffffffu - (1 + 3 * image + kind));
 }
 

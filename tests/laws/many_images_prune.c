@@ -75,7 +75,7 @@ static void select_mode(rvit_select_mode mode)
     pack.destination = array_view(packed, DEVICE);
     expect_ok(rvit_pack(H.stream[DEVICE], &pack));
     arrays_fetch(DEVICE);
-    selection wanted = {scratch((size_t)rows), scratch((N_IMAGES + 1) * 4), scratch((size_t)rows * 4), 0};
+    selection wanted = {scratch((size_t)rows), scratch((N_IMAGES + 1) * 4), scratch((size_t)rows * 4), 0, scratch(N_IMAGES * 4)};
     const selection_problem p = {.mode = mode,
                                  .n_images = N_IMAGES,
                                  .n_prefix = 1,

@@ -312,7 +312,8 @@ static void an_error_of_any_run(void **state)
                 continue;
             }
             expect_status(rvit_session_wait(session), RVIT_INVALID_ARGUMENT, "image 2");
-            assert_null(rvit_session_logits(session));
+            expect_ok(rvit_session_image_status(session, 1));
+            expect_status(rvit_session_image_status(session, 2), RVIT_INVALID_ARGUMENT, "image 2");
             expect_ok(rvit_stream_write(stream, desc.images, images, image_size));
             expect_ok(rvit_session_run(session, &args, NULL));
         }

@@ -85,7 +85,7 @@ static void nan_images_are_named(void **state)
         rvit_session *session = open_session(model, &desc);
         float *images = toy_images(m, 4, 4);
         const float *wanted = run_session(session, m, images, 4, NULL);
-        const float pixel = images[2 * m->pixels + 1000];
+        const float pixels[2] = {images[m->pixels], images[2 * m->pixels + 1000]};
         images[2 * m->pixels + 1000] = NAN;
         rvit_run_args args = RVIT_RUN_ARGS_INIT;
         args.n_images = 4;
@@ -98,9 +98,24 @@ static void nan_images_are_named(void **state)
         assert_non_null(strstr(rvit_status_detail(), "NaN"));
         for (size_t i = 0; i < sizeof logits; i++)
             assert_int_equal(((uint8_t *)logits)[i], SENTINEL);
-        images[2 * m->pixels + 1000] = pixel;
+        /* The others are as if it were not there. */
+        for (int32_t image = 0; image < 4; image++)
+            if (image != 2) {
+                expect_ok(rvit_session_image_status(session, image));
+                assert_memory_equal(rvit_session_logits(session) + 7 * image, wanted + 7 * image, 7 * sizeof(float));
+            }
+        expect_status(rvit_session_image_status(session, 2), RVIT_INVALID_ARGUMENT, "image 2: a score is NaN at prune stage 0");
+        images[m->pixels] = NAN;
+        expect_status(rvit_session_run(session, &args, logits), RVIT_INVALID_ARGUMENT, "image 1");
+        for (int32_t image = 0; image < 4; image++)
+            assert_int_equal(rvit_session_image_status(session, image), image % 3 == 0 ? RVIT_OK : RVIT_INVALID_ARGUMENT);
+        images[m->pixels] = pixels[0];
+        images[2 * m->pixels + 1000] = pixels[1];
         const float *again = run_session(session, m, images, 4, NULL);
         assert_memory_equal(again, wanted, sizeof logits);
+        expect_ok(rvit_session_image_status(session, 2));
+        expect_status(rvit_session_image_status(session, 4), RVIT_INVALID_ARGUMENT, "there is no result of image 4");
+        expect_status(rvit_session_image_status(NULL, 0), RVIT_INVALID_ARGUMENT, "session is NULL");
     }
     /* Without a selection by scores there is nothing to refuse: the image's logits are NaN, the others' are what they were. */
     const rvit_session_desc desc = session_desc(3, RVIT_PRUNE_NONE, -1, NULL, 0);

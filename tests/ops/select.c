@@ -80,6 +80,7 @@ static void select_nan(void **state)
             .mode = round % 3 == 2 ? RVIT_SELECT_THRESHOLD : RVIT_SELECT_TOP_K, .n_prefix = round % 2, .prefix_competes = round % 3 == 1};
         c.threshold = -1;
         c.error_stays = round % 5 < 2;
+        c.image_errors = round % 2;
         c.b = full_batch(2);
         c.counts = count_table(round % 4 == 0 ? 1 : 0.6, c.b.max_len);
         float *scores = make_scores(c.b.live, (score_kind)(round % N_SCORE_KINDS));
@@ -106,6 +107,7 @@ static void select_shapes(void **state)
             for (int n_prefix = 0; n_prefix < 4; n_prefix++) {
                 select_case c = {.mode = (rvit_select_mode)mode, .n_prefix = n_prefix, .threshold = 0.3f, .no_error_view = n_prefix == 3};
                 c.error_stays = n_prefix == 2;
+                c.image_errors = n_prefix > 0;
                 c.b = batch_of(lengths[shape], counts[shape], shape);
                 c.max_len = c.b.max_len + shape * 100;
                 c.counts = count_table(0.5, c.max_len);

@@ -34,7 +34,8 @@ float heads_in_the_fixed_order(const float *probs, int32_t n_heads)
 selection select_wanted(const select_case *c, const float *scores)
 {
     const batch *b = &c->b;
-    selection r = {scratch((size_t)b->live), scratch((size_t)(b->n_images + 1) * 4), scratch((size_t)b->live * 4), 0};
+    selection r = {scratch((size_t)b->live), scratch((size_t)(b->n_images + 1) * 4), scratch((size_t)b->live * 4), 0,
+                   scratch((size_t)b->n_images * 4)};
     const selection_problem p = {.mode = c->mode,
                                  .n_images = b->n_images,
                                  .n_prefix = c->n_prefix,
@@ -116,7 +117,7 @@ static select_arrays make_arrays(const select_case *c, int32_t max_len)
     a.keep = array_output("keep", b->rows);
     a.out_cu = array_output("out_cu_seqlens", (b->n_images + 1) * 4);
     a.src_rows = array_output("src_rows", b->rows * 4);
-    a.error = c->no_error_view ? NULL : array_output("error", 4);
+    a.error = c->no_error_view ? NULL : array_output("error", 4 * (1 + (int64_t)b->n_images));
     return a;
 }
 
@@ -159,6 +160,7 @@ static rvit_select_args make_args(const select_case *c, const select_arrays *a, 
     args.error = array_view(a->error, s);
     args.error_stays = c->error_stays;
     args.unit = c->unit;
+    args.image_errors = c->image_errors;
     return args;
 }
 
@@ -316,6 +318,20 @@ static void check_fused(const select_case *c, side s, const array *fuse_x, const
     }
 }
 
+/* What an op leaves alone keeps what was there before. */
+static void expect_errors(const select_case *c, const select_arrays *a, const selection *wanted, side s)
+{
+    const int32_t n = 1 + c->b.n_images, n_written = c->image_errors ? n : 1;
+    int32_t *errors = scratch((size_t)n * 4);
+    memcpy(errors, a->error->host, (size_t)n * 4);
+    for (int32_t i = 0; i < n_written; i++) {
+        const int32_t error = i == 0 ? wanted->error : wanted->image_errors[i - 1];
+        if (error != 0 || !c->error_stays)
+            errors[i] = error;
+    }
+    expect_same("error", a->error->result[s], errors, n, 4, s);
+}
+
 void select_check_and_observe(const select_case *c, select_observer *observer)
 {
     const batch *b = &c->b;
@@ -339,7 +355,7 @@ void select_check_and_observe(const select_case *c, select_observer *observer)
         expect_same("keep", a.keep->result[s], wanted.keep, b->live, 1, s);
         expect_same("src_rows", a.src_rows->result[s], wanted.src_rows, wanted.cu[b->n_images], 4, s);
         if (a.error)
-            expect_same("error", a.error->result[s], c->error_stays && wanted.error == 0 ? (void *)a.error->host : &wanted.error, 1, 4, s);
+            expect_errors(c, &a, &wanted, s);
         array_expect_untouched(a.keep, s, b->live);
         array_expect_untouched(a.src_rows, s, (int64_t)wanted.cu[b->n_images] * 4);
         if (a.fuse_x)

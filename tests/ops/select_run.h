@@ -31,7 +31,7 @@ typedef struct select_case {
     rvit_dtype fuse_dtype;
     int32_t fuse_dim;
     const float *fuse_x; /* [live, fuse_dim] or NULL */
-    int no_error_view, error_stays;
+    int no_error_view, error_stays, image_errors;
     int32_t unit;
 } select_case;
 

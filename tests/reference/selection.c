@@ -191,6 +191,7 @@ void select_plainly(const selection_problem *p, selection *out)
     for (int32_t image = 0; image < p->n_images; image++) {
         const int32_t begin = p->cu[image], length = p->cu[image + 1] - begin;
         const int error = one_image(p, begin, length, out->keep + begin);
+        out->image_errors[image] = error;
         if (error && out->error == 0)
             out->error = error + 3 * image;
         int32_t dropped = -1;

@@ -20,6 +20,7 @@ typedef struct selection {
     int32_t *cu;       /* [n_images + 1] */
     int32_t *src_rows; /* [rows] */
     int32_t error;
+    int32_t *image_errors; /* [n_images] */
 } selection;
 
 /* Fills the arrays that out points to. */
