@@ -115,6 +115,7 @@ static void scores_that_cannot_be_added(void **state)
                 scores[begin + t] = t % 2 ? 0.0f : -0.0f;
         }
         c.scores = scores;
+        c.image_errors = round % 3 > 0;
         select_check(&c);
     }
 }

@@ -56,7 +56,7 @@ static void select_mask(void **state)
 {
     (void)state;
     for (int round = 0; round < 12; round++) {
-        select_case c = {.mode = RVIT_SELECT_MASK, .n_prefix = round % 3};
+        select_case c = {.mode = RVIT_SELECT_MASK, .n_prefix = round % 3, .image_errors = round % 4 > 0};
         c.b = full_batch(round % 5);
         uint8_t *keep = scratch((size_t)c.b.live);
         for (int64_t i = 0; i < c.b.live; i++)
