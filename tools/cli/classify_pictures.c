@@ -141,9 +141,11 @@ static int finish(struct classify *self, const struct running *running, bool *ou
             return code;
         *out_partly |= code == EXIT_PARTLY;
         set_images(self, batch);
-        code = classify_report(self, batch->session, running->n);
     }
+    /* The answers are the session's until its next run: threads decode into its pictures while they are reported. */
+    rvit_session *session = batch->session;
     picture_queue_release(self->queue, batch);
+    code = running->n > 0 ? classify_report(self, session, running->n) : EXIT_OK;
     progress_update(self->inputs.n_done);
     return code;
 }

@@ -9,8 +9,9 @@
 
 enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };
 
-/* Numbers count the pictures. A thread takes the next one, finds out its size and waits for its turn to be given a place, in the order of
-   the numbers; then it decodes. Whoever has the turn waits for nothing but a batch to be free, so that someone always goes on. */
+/* Numbers count the pictures. A thread takes the next one, finds out its size and asks for a place; then it decodes. Places are given in
+   the order of the numbers, by whoever comes with what was missing: the thread whose turn it is, for the threads behind it too, or the
+   caller with a free batch. So a thread is woken when it has its place, and for nothing else. */
 struct picture_queue {
     const struct inputs *inputs;
     const struct picture_plan *plan;
@@ -21,12 +22,15 @@ struct picture_queue {
     pthread_mutex_t source_lock;
     struct input_source source;
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t turns, done;
+    pthread_cond_t may_work, done;
+    struct picture_job **asking; /* [n_jobs]: of picture i at i % n_jobs; NULL: it has not asked yet */
+    int32_t n_jobs;              /* threads, each with one picture */
     struct picture_batch batches[MOST_BATCHES];
     int32_t n_batches;
     int64_t n_opened, n_given; /* batches that were opened, and given to the caller */
     bool is_free[MOST_BATCHES];
-    bool stops, waited_for, ended;
+    bool stops, ended;
+    bool waited_for; /* the caller is in picture_queue_next, and waits */
     int64_t n_taken, turn;
     struct image first;
     int64_t first_number; /* INT64_MAX: none is kept */
@@ -38,10 +42,14 @@ struct picture_job {
     int64_t number;
     struct nvjpeg_decoder *decoder; /* the thread's, of inputs->nvjpeg; else NULL */
     struct input_work work;
+    pthread_cond_t *placed;    /* the thread's */
+    const rvit_image *image;   /* what it asks a place for; NULL: for a picture that is bad */
+    int64_t weights;           /* of its resize, in bytes */
     struct picture_item *item; /* its place; NULL: it has none yet */
     struct picture_batch *batch;
     struct picture_target target;
     struct image own; /* a picture that is prepared here */
+    bool keeps;       /* it may be the first, of which the caller wants the picture */
 };
 
 static struct picture_batch *open_batch(struct picture_queue *self)
@@ -54,57 +62,103 @@ static int64_t aligned(int64_t at)
     return (at + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* image: NULL for what is bad, which takes an item alone. */
-static bool fits(const struct picture_queue *self, const struct picture_batch *batch, const rvit_image *image, int32_t tokens,
-                 int64_t weights)
+/* What is bad takes an item alone. */
+static bool fits(const struct picture_queue *self, const struct picture_batch *batch, const struct picture_job *job)
 {
     const struct picture_plan *plan = self->plan;
     if (batch->is_closed || batch->n_items == self->items_each)
         return false;
-    return !image || (batch->n_images < plan->max_images && batch->tokens <= plan->max_tokens - tokens &&
-                      aligned(batch->used) + picture_size(image) + ALIGNMENT + batch->weights + weights <= plan->memory);
+    return !job->image || (batch->n_images < plan->max_images && batch->tokens <= plan->max_tokens - job->target.tokens &&
+                           aligned(batch->used) + picture_size(job->image) + ALIGNMENT + batch->weights + job->weights <= plan->memory);
 }
 
-/* Waits for the turn and for room. Returns NULL if the queue stops. */
-static struct picture_item *place(struct picture_job *job, const rvit_image *image, int64_t weights)
+/* The batch that is next for the caller, if all of it is there. */
+static struct picture_batch *ready_batch(struct picture_queue *self, bool waits)
 {
-    struct picture_queue *self = job->queue;
-    struct picture_batch *batch = NULL;
-    pthread_mutex_lock(&self->lock);
-    while (!self->stops && self->turn != job->number)
-        pthread_cond_wait(&self->turns, &self->lock);
-    while (!self->stops) {
-        batch = open_batch(self);
-        if (batch && fits(self, batch, image, job->target.tokens, weights))
-            break;
-        if (batch)
-            batch->is_closed = true;
+    if (self->n_given == self->n_opened)
+        return NULL;
+    struct picture_batch *batch = &self->batches[self->n_given % self->n_batches];
+    const bool is_last = self->n_given + 1 == self->n_opened;
+    const bool no_more = self->ended && self->turn == self->n_taken;
+    const bool is_live = self->inputs->video && waits && self->turn == self->n_taken;
+    if (batch->n_pending > 0 || batch->n_items == 0)
+        return NULL;
+    return batch->is_closed || (is_last && (no_more || is_live)) ? batch : NULL;
+}
+
+static bool is_over(const struct picture_queue *self)
+{
+    return self->ended && self->turn == self->n_taken && self->n_given == self->n_opened;
+}
+
+/* Wakes the caller, if there is what it waits for. */
+static void tell_caller(struct picture_queue *self)
+{
+    if (self->waited_for && (is_over(self) || ready_batch(self, true)))
         pthread_cond_signal(&self->done);
-        const int32_t next = (int32_t)(self->n_opened % self->n_batches);
-        if (self->is_free[next]) {
-            self->is_free[next] = self->batches[next].is_closed = false;
-            self->n_opened++;
-        } else {
-            pthread_cond_wait(&self->turns, &self->lock);
-        }
-    }
-    if (!self->stops) {
-        job->batch = batch;
-        job->item = &batch->items[batch->n_items++];
-        *job->item = (struct picture_item){.target = job->target};
-        batch->n_pending++;
-        self->turn++;
-    }
-    if (!self->stops && image) {
+}
+
+/* A batch that has room; NULL: none is free. */
+static struct picture_batch *batch_for(struct picture_queue *self, const struct picture_job *job)
+{
+    struct picture_batch *batch = open_batch(self);
+    if (batch && fits(self, batch, job))
+        return batch;
+    if (batch)
+        batch->is_closed = true;
+    const int32_t next = (int32_t)(self->n_opened % self->n_batches);
+    if (!self->is_free[next])
+        return NULL;
+    self->is_free[next] = self->batches[next].is_closed = false;
+    self->n_opened++;
+    return &self->batches[next];
+}
+
+static void put(struct picture_job *job, struct picture_batch *batch)
+{
+    struct picture_item *item = &batch->items[batch->n_items++];
+    *item = (struct picture_item){.target = job->target};
+    batch->n_pending++;
+    if (job->image) {
         const int64_t at = aligned(batch->used);
-        job->item->image = *image;
-        job->item->image.data = batch->memory + at;
-        batch->used = at + picture_size(image);
-        batch->weights += weights;
+        item->image = *job->image;
+        item->image.data = batch->memory + at;
+        batch->used = at + picture_size(job->image);
+        batch->weights += job->weights;
         batch->tokens += job->target.tokens;
         batch->n_images++;
     }
-    pthread_cond_broadcast(&self->turns);
+    /* Nothing more goes in: it need not wait for the picture behind it to be told so. */
+    batch->is_closed |= batch->n_images == job->queue->plan->max_images;
+    job->batch = batch;
+    job->item = item;
+}
+
+/* Gives places to those whose turn it is, as far as there is room. */
+static void place_all(struct picture_queue *self)
+{
+    for (struct picture_job *job; !self->stops && (job = self->asking[self->turn % self->n_jobs]);) {
+        struct picture_batch *batch = batch_for(self, job);
+        if (!batch)
+            break;
+        put(job, batch);
+        self->asking[self->turn++ % self->n_jobs] = NULL;
+        pthread_cond_signal(job->placed);
+    }
+    tell_caller(self);
+}
+
+/* Waits for a place. image: NULL for a picture that is bad. Returns NULL if the queue stops. */
+static struct picture_item *place(struct picture_job *job, const rvit_image *image, int64_t weights)
+{
+    struct picture_queue *self = job->queue;
+    job->image = image;
+    job->weights = weights;
+    pthread_mutex_lock(&self->lock);
+    self->asking[job->number % self->n_jobs] = job;
+    place_all(self);
+    while (!self->stops && !job->item)
+        pthread_cond_wait(job->placed, &self->lock);
     pthread_mutex_unlock(&self->lock);
     return job->item;
 }
@@ -262,61 +316,65 @@ static bool load(struct picture_job *job, struct image *out_first)
     return copy_view((struct image_view){job->item->image.data, stride, job->item->width, job->item->height}, out_first);
 }
 
-static bool take_work(struct picture_queue *self, struct nvjpeg_decoder *decoder, struct picture_job *out)
+/* The thread that holds source_lock may wait for a frame, or until the caller waits. */
+static bool take_work(struct picture_queue *self, struct picture_job *out)
 {
-    bool any = false;
-    *out = (struct picture_job){.queue = self, .decoder = decoder};
     pthread_mutex_lock(&self->source_lock);
     pthread_mutex_lock(&self->lock);
     while (!self->stops && !self->overlaps && !self->waited_for)
-        pthread_cond_wait(&self->turns, &self->lock);
+        pthread_cond_wait(&self->may_work, &self->lock);
     const bool stops = self->stops;
     pthread_mutex_unlock(&self->lock);
-    if (!stops)
-        any = input_source_next(&self->source, decoder, &out->work);
+    const bool any = !stops && input_source_next(&self->source, out->decoder, &out->work);
     pthread_mutex_lock(&self->lock);
-    if (any) {
-        out->number = self->n_taken++;
-    } else {
-        self->ended = true;
-        pthread_cond_signal(&self->done);
-    }
+    out->number = self->n_taken;
+    out->keeps = self->keeps_first && out->number < self->first_number;
+    self->n_taken += any;
+    self->ended |= !any;
+    tell_caller(self);
     pthread_mutex_unlock(&self->lock);
     pthread_mutex_unlock(&self->source_lock);
     return any;
+}
+
+static void finish_work(struct picture_queue *self, struct picture_job *job, struct image *picture)
+{
+    pthread_mutex_lock(&self->lock);
+    if (job->item) {
+        job->item->work = job->work;
+        job->batch->n_pending--;
+    }
+    if (picture->pixels && !job->work.is_bad && job->number < self->first_number) {
+        const struct image other = self->first;
+        self->first = *picture;
+        self->first_number = job->number;
+        *picture = other;
+    }
+    tell_caller(self);
+    pthread_mutex_unlock(&self->lock);
+    image_free(picture);
 }
 
 static void *work(void *argument)
 {
     struct picture_queue *self = argument;
     struct nvjpeg_decoder *decoder = self->inputs->nvjpeg ? nvjpeg_decoder_create(self->inputs->nvjpeg) : NULL;
-    struct picture_job job;
-    while (take_work(self, decoder, &job)) {
+    pthread_cond_t placed;
+    pthread_cond_init(&placed, NULL);
+    for (;;) {
+        struct picture_job job = {.queue = self, .decoder = decoder, .placed = &placed};
         struct image picture = {0};
-        pthread_mutex_lock(&self->lock);
-        const bool is_first = self->keeps_first && job.number < self->first_number;
-        pthread_mutex_unlock(&self->lock);
-        if (!load(&job, is_first ? &picture : NULL))
+        if (!take_work(self, &job))
+            break;
+        if (!load(&job, job.keeps ? &picture : NULL))
             job.work.is_bad = true;
         if (!job.item)
             (void)place(&job, NULL, 0);
         input_work_free(&job.work);
         image_free(&job.own);
-        pthread_mutex_lock(&self->lock);
-        if (job.item) {
-            job.item->work = job.work;
-            job.batch->n_pending--;
-        }
-        if (picture.pixels && !job.work.is_bad && job.number < self->first_number) {
-            const struct image other = self->first;
-            self->first = picture;
-            self->first_number = job.number;
-            picture = other;
-        }
-        pthread_cond_signal(&self->done);
-        pthread_mutex_unlock(&self->lock);
-        image_free(&picture);
+        finish_work(self, &job, &picture);
     }
+    pthread_cond_destroy(&placed);
     nvjpeg_decoder_destroy(decoder);
     return NULL;
 }
@@ -343,7 +401,7 @@ int picture_queue_create(const struct inputs *inputs, const struct picture_plan 
         return EXIT_FAULT;
     pthread_mutex_init(&self->source_lock, NULL);
     pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->turns, NULL);
+    pthread_cond_init(&self->may_work, NULL);
     pthread_cond_init(&self->done, NULL);
     self->inputs = inputs;
     self->plan = plan;
@@ -356,7 +414,11 @@ int picture_queue_create(const struct inputs *inputs, const struct picture_plan 
         n_threads = input_queue_usual_threads();
     if (inputs->total > 0 && n_threads > inputs->total)
         n_threads = (int32_t)inputs->total;
+    self->n_jobs = n_threads;
+    self->asking = allocate((size_t)n_threads, sizeof(struct picture_job *));
     int code = input_source_open(inputs, &self->source);
+    if (!self->asking)
+        code = EXIT_FAULT;
     for (int32_t i = 0; code == EXIT_OK && i < self->n_batches; i++) {
         struct picture_batch *batch = &self->batches[i];
         batch->session = sessions[i];
@@ -381,7 +443,10 @@ void picture_queue_destroy(struct picture_queue *self)
         return;
     pthread_mutex_lock(&self->lock);
     self->stops = true;
-    pthread_cond_broadcast(&self->turns);
+    pthread_cond_broadcast(&self->may_work);
+    for (int32_t i = 0; self->asking && i < self->n_jobs; i++)
+        if (self->asking[i])
+            pthread_cond_signal(self->asking[i]->placed);
     pthread_mutex_unlock(&self->lock);
     input_source_stop(&self->source);
     for (int32_t i = 0; i < self->n_threads; i++)
@@ -390,43 +455,24 @@ void picture_queue_destroy(struct picture_queue *self)
     image_free(&self->first);
     for (int32_t i = 0; i < self->n_batches; i++)
         free(self->batches[i].items);
+    free(self->asking);
     free(self->threads);
     pthread_cond_destroy(&self->done);
-    pthread_cond_destroy(&self->turns);
+    pthread_cond_destroy(&self->may_work);
     pthread_mutex_destroy(&self->lock);
     pthread_mutex_destroy(&self->source_lock);
     free(self);
 }
 
-/* The batch that is next for the caller, if all of it is there. */
-static struct picture_batch *ready_batch(const struct picture_queue *self, bool waits)
-{
-    if (self->n_given == self->n_opened)
-        return NULL;
-    struct picture_batch *batch = (struct picture_batch *)&self->batches[self->n_given % self->n_batches];
-    const bool is_last = self->n_given + 1 == self->n_opened;
-    const bool no_more = self->ended && self->turn == self->n_taken;
-    const bool is_live = self->inputs->video && waits && self->turn == self->n_taken;
-    if (batch->n_pending > 0 || batch->n_items == 0)
-        return NULL;
-    return batch->is_closed || (is_last && (no_more || is_live)) ? batch : NULL;
-}
-
 enum input_result picture_queue_next(struct picture_queue *self, bool waits, struct picture_batch **out)
 {
-    enum input_result result = INPUT_LATER;
     pthread_mutex_lock(&self->lock);
     self->waited_for = waits;
-    pthread_cond_broadcast(&self->turns);
-    for (;;) {
-        *out = ready_batch(self, waits);
-        const bool is_end = self->ended && self->turn == self->n_taken && self->n_given == self->n_opened;
-        if (*out || is_end)
-            result = *out ? INPUT_READY : INPUT_END;
-        if (*out || is_end || !waits)
-            break;
+    if (waits && !self->overlaps)
+        pthread_cond_broadcast(&self->may_work);
+    while (!(*out = ready_batch(self, waits)) && !is_over(self) && waits)
         pthread_cond_wait(&self->done, &self->lock);
-    }
+    const enum input_result result = *out ? INPUT_READY : is_over(self) ? INPUT_END : INPUT_LATER;
     self->waited_for = false;
     if (*out) {
         (*out)->is_closed = true;
@@ -442,7 +488,7 @@ void picture_queue_release(struct picture_queue *self, struct picture_batch *bat
     /* Closed until it is opened again: it may still be the last that was. */
     *batch = (struct picture_batch){.session = batch->session, .memory = batch->memory, .items = batch->items, .is_closed = true};
     self->is_free[batch - self->batches] = true;
-    pthread_cond_broadcast(&self->turns);
+    place_all(self);
     pthread_mutex_unlock(&self->lock);
 }
 
