@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import host_array, is_torch
 from ._core_loader import core, ready
+from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from .images import are_pictures
 from ._layouts import new
@@ -103,6 +104,8 @@ class Forward:
 
     def _general(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
+        if are_on_device(images):
+            return self.model._classify_on_device(images, self.prune, None, LOGITS).logits
         if torch is None or not isinstance(images, torch.Tensor):
             return self._on_host(self.model._pictures(images) if are_pictures(images) else images)
         if not images.is_cuda:

@@ -18,6 +18,7 @@ from . import _checks, _modules
 from . import images as pictures
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
+from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from ._feed import MOST_SIDE, Shapes, Spec, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
@@ -229,9 +230,10 @@ class Model:
         self._rooms: dict[tuple[Spec, Shapes], int] = {}
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
-        self._sessions = Sessions(lib, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
+        self._sessions = Sessions(lib, self._device, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
+        self._own: Handle | None = None
         self._idle: list[Pipeline] = []  # for batches of the host
         self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -358,7 +360,8 @@ class Model:
         device) are read where they lie: the forward is enqueued on PyTorch's current stream, nothing is copied, and nothing waits. It then
         reports no error of single images: NaN in an image makes its own logits meaningless, where classify names it. Policy and parameters
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
-        caller's must outlive the model. The forward cannot be captured into another CUDA graph.
+        caller's must outlive the model. The forward cannot be captured into another CUDA graph. Pictures, on the device or not, are waited
+        for.
         """
         key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         try:
@@ -405,8 +408,10 @@ class Model:
         they are: a list of files, Pillow's pictures and uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width,
         3]. Files are read on threads; the device resizes, crops and normalises by the model's recipe, to the bits of raggedvit.images.prepare,
         and what it does not do the host does. With recipe.max_patches (NaFlex) each picture keeps its own shape. One that cannot be prepared
-        is named. NaN or
-        infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
+        is named. Uint8 pictures may all lie on the model's CUDA device: PyTorch tensors, or arrays with __cuda_array_interface__ or DLPack,
+        whose pixels lie side by side, lines any distance apart. They do not pass through the host: the device copies them to memory of the
+        session's, behind the work on PyTorch's current stream, or on the streams that arrays name. For tensors the result is on the device.
+        NaN or infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
@@ -421,6 +426,8 @@ class Model:
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        if are_on_device(images):
+            return self._classify_on_device(images, prune, mask, outputs)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
         if pictures.are_pictures(images):
@@ -446,6 +453,14 @@ class Model:
         with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
             return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
                             for logits, session in parts])
+
+    def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
+        batch = DeviceBatch(self, images)
+        if not batch.pictures:
+            result = self._classify_host(np.empty((0, *self.info.image_shape), np.float32), prune, mask, outputs)
+        else:
+            result = batch.classify(prune, mask, outputs)
+        return result if batch.tensors is None else _as_tensors(result, batch.tensors)
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
@@ -484,6 +499,7 @@ class Model:
         self._sessions.close()
         self._forwards.clear()
         self._streams.clear()
+        self._own = None
         self._idle.clear()
         self._handle.close()
 
@@ -530,8 +546,16 @@ class Model:
                 self._streams[stream] = self._wrapped_stream(stream)  # to wait for all work on it
         return self._wrapped_stream(stream)
 
+    def _own_stream(self) -> int:
+        """A CUDA stream for what comes with none."""
+        with self._lock:
+            if self._own is None:
+                self._own = self._lib.own("stream", self._device, keeps=(self._device,))
+        return int(self._lib.make("rvit_cuda_stream_handle", self._own).value or 0)
+
     def _wrapped_stream(self, stream: int) -> Handle:
-        return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=(self._device,))
+        keeps = (self._device,) if self._own is None else (self._device, self._own)
+        return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=keeps)
 
     def _wrapped(self, tensor: Any) -> Handle:
         return self._lib.own("buffer", self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()),
