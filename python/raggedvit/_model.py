@@ -20,8 +20,8 @@ from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
-from ._feed import MOST_SIDE, Shapes, Spec, room_of
-from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
+from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, room_of
+from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient, refuse_tower
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
@@ -60,8 +60,13 @@ def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarra
     if out.nbytes:
         if address is None:
             raise RaggedVitError(Status.INTERNAL, "the library gave no such result")
-        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+        copy_bytes(out.ctypes.data, address, out.nbytes)
     return out
+
+
+def _merged_rows(number: int, address: int | None, shape: tuple[int, int]) -> Any:
+    """What a result has of merger `number`, -1: the last one, where nobody says where its rows go."""
+    return copied(address, shape, np.float32)
 
 
 @dataclass
@@ -302,7 +307,8 @@ class Model:
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Native: ...
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False,
+                on_device: bool = False) -> Native: ...
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
@@ -310,21 +316,23 @@ class Model:
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Any:
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False, on_device: bool = False) -> Any:
         """forward with its policy settled: a function of images.
 
         native: a function of (patches, grids) in its place, for images of grids of their own in one batch: see Native. max_images: how many
         there are at most; max_len: tokens of an image, prefix tokens among them (None: info.tokens); max_tokens: of all images of a batch
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
-        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone.
+        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone. on_device:
+        patches, merged rows and deepstack rows are PyTorch tensors on the model's CUDA device, and do not pass through the host.
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention,
                              merged, deepstack)
         if _checks.flag("native", native):
-            return Native(self, prune, outputs, max_images, max_tokens, max_len)
-        if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
-            raise invalid("capacities or outputs are given, but native is False")
+            return Native(self, prune, outputs, max_images, max_tokens, max_len, bool(_checks.flag("on_device", on_device)))
+        if outputs != Outputs() or (max_images, max_tokens, max_len, on_device) != (1, None, None, False):
+            raise invalid("capacities, outputs or on_device are given, but native is False")
+        refuse_tower(self)
         return Forward(self, prune)
 
     def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
@@ -338,6 +346,7 @@ class Model:
         fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        refuse_tower(self)
         return PictureSlot(self, prune, outputs, _checks.integer("max_images", max_images, 1, 1 << 20),
                            _checks.integer("max_bytes", max_bytes, 1, 1 << 32), bool(_checks.flag("fixed_batch", fixed_batch)))
 
@@ -426,6 +435,7 @@ class Model:
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        refuse_tower(self)
         if are_on_device(images):
             return self._classify_on_device(images, prune, mask, outputs)
         if is_torch(images) and images.is_cuda:
@@ -583,7 +593,7 @@ class Model:
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
-    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs) -> Result[Any]:
+    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows) -> Result[Any]:
         lib, result = self._lib, Result(logits)
         stages = lib.rvit_session_n_stages(session)
         for stage in range(stages):
@@ -618,14 +628,14 @@ class Model:
             result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
         if outputs.merged:
             shape = (rows(stages - 1) // self.info.merge**2, self.info.merged_dim)
-            result.merged = copied(lib.rvit_session_merged(session), shape, np.float32)
+            result.merged = merged_rows(-1, lib.rvit_session_merged(session), shape)
         if outputs.deepstack:
             result.deepstack, result.deepstack_stages = [], []
             for k in range(self.info.n_deepstack):
                 stage = ctypes.c_int32(-1)
                 address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
                 result.deepstack_stages.append(stage.value)
-                result.deepstack.append(copied(address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim), np.float32))
+                result.deepstack.append(merged_rows(k, address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim)))
         return result
 
 
