@@ -17,6 +17,7 @@ import numpy as np
 from ._arrays import DeviceArray, device_array, is_torch, on_cuda
 from ._errors import RaggedVitError, Status, invalid
 from ._feed import MOST_SIDE, named
+from ._library import Handle
 from ._outputs import Outputs
 from ._sessions import Prune
 
@@ -71,6 +72,17 @@ def _current(context: ctypes.c_void_p) -> Iterator[None]:
         yield
     finally:
         _driver().cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p()))
+
+
+def _wait(stream: int, other: int) -> None:
+    """Makes a stream go on behind what is enqueued on another."""
+    event = ctypes.c_void_p()
+    _call("cuEventCreate", ctypes.byref(event), NO_TIMING)
+    try:
+        _call("cuEventRecord", event, other)
+        _call("cuStreamWaitEvent", stream, event, 0)
+    finally:
+        _driver().cuEventDestroy_v2(event)  # goes once nothing waits for it
 
 
 def are_on_device(images: Any) -> bool:
@@ -160,22 +172,23 @@ class DeviceBatch:
             run = session.run
             run.n_images, run.pictures, run.keep = n, table.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, model.info.n_classes), np.float32) if model.info.n_classes else None
-            address = ctypes.c_uint64()
-            lib.rvit_cuda_buffer_address(session.pixels, ctypes.byref(address))
             try:
-                self._copy(lib.make("rvit_cuda_device_context", model._device), address.value, starts)
+                self.copy(session.pixels, starts)
                 lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
             except RaggedVitError as error:
                 lib.raw.rvit_stream_synchronize(model._stream(self.stream))  # nothing reads the caller's memory any more
                 raise named(error, 0) from None
             return model._result(session.handle, logits, n, outputs)
 
-    def _copy(self, context: ctypes.c_void_p, address: int, starts: list[int]) -> None:
-        """Enqueues the copies to address + starts, behind what the pictures' own streams do."""
-        own = self.stream or LEGACY_STREAM
-        with _current(context):
+    def copy(self, pixels: Handle, starts: list[int], user: int | None = None) -> None:
+        """Enqueues the copies to `starts` in memory of the device, behind what the pictures' own streams do. user: a stream that goes on behind
+        them; None: it is the same."""
+        lib, found = self.model._lib, ctypes.c_uint64()
+        lib.rvit_cuda_buffer_address(pixels, ctypes.byref(found))
+        own, address = self.stream or LEGACY_STREAM, found.value
+        with _current(lib.make("rvit_cuda_device_context", self.model._device)):
             for stream in {picture.stream or LEGACY_STREAM for picture in self.pictures if picture.stream is not None} - {own}:
-                self._wait_for(stream)
+                _wait(self.stream, stream)
             for to, source, lines, size, stride in _runs(self.pictures, starts):
                 if lines == 1:
                     _call("cuMemcpyDtoDAsync_v2", address + to, source, size, self.stream)
@@ -183,15 +196,8 @@ class DeviceBatch:
                 copy = Copy2D(source_type=ON_DEVICE, source_device=source, source_pitch=stride, destination_type=ON_DEVICE,
                               destination_device=address + to, destination_pitch=size, width=size, height=lines)
                 _call("cuMemcpy2DAsync_v2", ctypes.byref(copy), self.stream)
-
-    def _wait_for(self, stream: int) -> None:
-        event = ctypes.c_void_p()
-        _call("cuEventCreate", ctypes.byref(event), NO_TIMING)
-        try:
-            _call("cuEventRecord", event, stream)
-            _call("cuStreamWaitEvent", self.stream, event, 0)
-        finally:
-            _driver().cuEventDestroy_v2(event)  # goes once nothing waits for it
+            if user is not None:
+                _wait(user, self.stream)
 
 
 def _runs(pictures: list[DevicePicture], starts: list[int]) -> Iterator[tuple[int, int, int, int, int]]:

@@ -338,17 +338,19 @@ class Model:
     def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                      threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                      seed: int | None = None, alpha: float | None = None, object_block: int | None = None, max_images: int = 1,
-                     max_bytes: int = 1 << 24, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                     max_bytes: int = 1 << 24, device_bytes: int = 0, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                      projected: bool = False, normalized: bool = False, block_features: int | None = None,
                      received_attention: int | None = None) -> PictureSlot:
         """Memory for the pictures of one batch, which callers decode into and the device reads, and a forward of them: pictures come to the
         device without a copy on the host. max_images and max_bytes: how many pictures, and how many bytes of them, a batch has at most.
+        device_bytes: the same of pictures that lie on the model's CUDA device, which lend adds.
         fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         refuse_tower(self)
         return PictureSlot(self, prune, outputs, _checks.integer("max_images", max_images, 1, 1 << 20),
-                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32), bool(_checks.flag("fixed_batch", fixed_batch)))
+                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32),
+                           _checks.integer("device_bytes", device_bytes, 0, 1 << 36), bool(_checks.flag("fixed_batch", fixed_batch)))
 
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,

@@ -135,6 +135,27 @@ class DevicePicturesTest(unittest.TestCase):
         self.model.classify(lent[::-1], features=True)
         self.assertEqual(len(made), 1)
 
+    def test_slots(self):
+        slot = self.model.picture_slot("l2", keep=0.5, blocks=[1], max_images=4, max_bytes=1 << 14, device_bytes=1 << 20)
+        wanted = self.model.classify(self.pictures[:3], "l2", keep=0.5, blocks=[1]).logits
+        for turn in range(3):
+            for number, one in enumerate(self.pictures[:3]):
+                if number == turn:  # of the host
+                    slot.add(*one.shape[:2])[:] = one
+                else:
+                    slot.lend(self.described(one, self.streams[number % 2], turn))
+            slot.start()
+            with self.assertRaisesRegex(RaggedVitError, "under way"):
+                slot.lend(self.described(self.pictures[0]))
+            np.testing.assert_array_equal(slot.finish().logits, wanted)
+            slot.clear()
+        slot.lend(self.described(self.pictures[1]))
+        self.fails(Status.INVALID_ARGUMENT, "^the picture is in host memory; add gives", slot.lend, self.pictures[0])
+        large = Interface(self.upload(np.zeros((512, 700, 3), np.uint8)), (512, 700, 3), None, None)
+        self.fails(Status.INVALID_ARGUMENT, "bytes of 1048576 on the device", slot.lend, large)
+        self.fails(Status.INVALID_ARGUMENT, "device_bytes makes it", self.model.picture_slot().lend, large)
+        self.fails(Status.INVALID_ARGUMENT, "device_bytes is 8, but the model is on cpu", self.on_cpu.picture_slot, device_bytes=8)
+
     def test_refusals(self):
         good = self.described(self.pictures[0])
         address, stream = good.__cuda_array_interface__["data"][0], good.__cuda_array_interface__["stream"]
