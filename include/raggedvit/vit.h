@@ -468,7 +468,8 @@ typedef struct rvit_session_desc {
 } rvit_session_desc;
 /* clang-format off */
 #define RVIT_SESSION_DESC_INIT \
-    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL, {NULL, 0}, 0, {NULL, 0}, {NULL, 0}}
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL, \
+     {NULL, 0}, 0, {NULL, 0}, {NULL, 0}}
 /* clang-format on */
 
 /* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
