@@ -1,11 +1,10 @@
 #include "picture_queue.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "input_queue.h"
+#include "input_crew.h"
 
 enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };
 
@@ -13,35 +12,23 @@ enum { MOST_BATCHES = 4, EXTRA_ITEMS = 64, ALIGNMENT = 64, REDUCED_LEAST = 3 };
    the order of the numbers, by whoever comes with what was missing: the thread whose turn it is, for the threads behind it too, or the
    caller with a free batch. So a thread is woken when it has its place, and for nothing else. */
 struct picture_queue {
-    const struct inputs *inputs;
     const struct picture_plan *plan;
-    bool overlaps, keeps_first;
     int32_t items_each;
-    pthread_t *threads;
-    int32_t n_threads;
-    pthread_mutex_t source_lock;
-    struct input_source source;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t may_work, done;
+    struct input_crew crew;      /* its lock is of what follows, too */
     struct picture_job **asking; /* [n_jobs]: of picture i at i % n_jobs; NULL: it has not asked yet */
     int32_t n_jobs;              /* threads, each with one picture */
     struct picture_batch batches[MOST_BATCHES];
     int32_t n_batches;
     int64_t n_opened, n_given; /* batches that were opened, and given to the caller */
     bool is_free[MOST_BATCHES];
-    bool stops, ended;
-    bool waited_for; /* the caller is in picture_queue_next, and waits */
-    int64_t n_taken, turn;
-    struct image first;
-    int64_t first_number; /* INT64_MAX: none is kept */
+    int64_t turn;
 };
 
 /* What a thread works on. */
 struct picture_job {
     struct picture_queue *queue;
-    int64_t number;
     struct nvjpeg_decoder *decoder; /* the thread's, of inputs->nvjpeg; else NULL */
-    struct input_work work;
+    struct input_taken taken;
     pthread_cond_t *placed;    /* the thread's */
     const rvit_image *image;   /* what it asks a place for; NULL: for a picture that is bad */
     int64_t weights;           /* of its resize, in bytes */
@@ -49,7 +36,6 @@ struct picture_job {
     struct picture_batch *batch;
     struct picture_target target;
     struct image own; /* a picture that is prepared here */
-    bool keeps;       /* it may be the first, of which the caller wants the picture */
 };
 
 static struct picture_batch *open_batch(struct picture_queue *self)
@@ -79,8 +65,8 @@ static struct picture_batch *ready_batch(struct picture_queue *self, bool waits)
         return NULL;
     struct picture_batch *batch = &self->batches[self->n_given % self->n_batches];
     const bool is_last = self->n_given + 1 == self->n_opened;
-    const bool no_more = self->ended && self->turn == self->n_taken;
-    const bool is_live = self->inputs->video && waits && self->turn == self->n_taken;
+    const bool no_more = self->crew.ended && self->turn == self->crew.n_taken;
+    const bool is_live = self->crew.inputs->video && waits && self->turn == self->crew.n_taken;
     if (batch->n_pending > 0 || batch->n_items == 0)
         return NULL;
     return batch->is_closed || (is_last && (no_more || is_live)) ? batch : NULL;
@@ -88,14 +74,14 @@ static struct picture_batch *ready_batch(struct picture_queue *self, bool waits)
 
 static bool is_over(const struct picture_queue *self)
 {
-    return self->ended && self->turn == self->n_taken && self->n_given == self->n_opened;
+    return self->crew.ended && self->turn == self->crew.n_taken && self->n_given == self->n_opened;
 }
 
 /* Wakes the caller, if there is what it waits for. */
 static void tell_caller(struct picture_queue *self)
 {
-    if (self->waited_for && (is_over(self) || ready_batch(self, true)))
-        pthread_cond_signal(&self->done);
+    if (self->crew.waited_for && (is_over(self) || ready_batch(self, true)))
+        pthread_cond_signal(&self->crew.done);
 }
 
 /* A batch that has room; NULL: none is free. */
@@ -137,7 +123,7 @@ static void put(struct picture_job *job, struct picture_batch *batch)
 /* Gives places to those whose turn it is, as far as there is room. */
 static void place_all(struct picture_queue *self)
 {
-    for (struct picture_job *job; !self->stops && (job = self->asking[self->turn % self->n_jobs]);) {
+    for (struct picture_job *job; !self->crew.stops && (job = self->asking[self->turn % self->n_jobs]);) {
         struct picture_batch *batch = batch_for(self, job);
         if (!batch)
             break;
@@ -154,12 +140,12 @@ static struct picture_item *place(struct picture_job *job, const rvit_image *ima
     struct picture_queue *self = job->queue;
     job->image = image;
     job->weights = weights;
-    pthread_mutex_lock(&self->lock);
-    self->asking[job->number % self->n_jobs] = job;
+    pthread_mutex_lock(&self->crew.lock);
+    self->asking[job->taken.number % self->n_jobs] = job;
     place_all(self);
-    while (!self->stops && !job->item)
-        pthread_cond_wait(job->placed, &self->lock);
-    pthread_mutex_unlock(&self->lock);
+    while (!self->crew.stops && !job->item)
+        pthread_cond_wait(job->placed, &self->crew.lock);
+    pthread_mutex_unlock(&self->crew.lock);
     return job->item;
 }
 
@@ -207,27 +193,28 @@ static bool prepare_here(struct picture_job *job, struct image_view view, bool w
     const int32_t height = plan->native ? job->target.lines * plan->patch_size : plan->recipe->height;
     const rvit_image image = picture_for_run(plan, width, height, RVIT_IMAGE_PLANAR_F32, job->target);
     if (!place(job, &image, 0))
-        return fail(&job->work.error, "stopped");
+        return fail(&job->taken.work.error, "stopped");
     job->item->width = view.width;
     job->item->height = view.height;
-    return picture_prepare(plan, view, whole, job->target, (float *)(uintptr_t)job->item->image.data, &job->work.error);
+    return picture_prepare(plan, view, whole, job->target, (float *)(uintptr_t)job->item->image.data, &job->taken.work.error);
 }
 
 /* A copy of a decoded JPEG's half, quarter or eighth, if it is resized as the whole one would be. */
 static bool load_reduced(struct picture_job *job)
 {
     const struct picture_plan *plan = job->queue->plan;
-    struct image_error *error = &job->work.error;
+    struct image_error *error = &job->taken.work.error;
     int32_t width, height;
     struct image picture;
-    if (!image_load_size(job->work.input.path, &width, &height, error) || !picture_target_of(plan, width, height, &job->target, error))
+    if (!image_load_size(job->taken.work.input.path, &width, &height, error) ||
+        !picture_target_of(plan, width, height, &job->target, error))
         return false;
     const struct preprocess_geometry whole = picture_geometry(plan, width, height, false, job->target);
     const int64_t least_width = REDUCED_LEAST * whole.width, least_height = REDUCED_LEAST * whole.height;
     const struct image_taker taker = {take, job};
     if (least_width > width || least_height > height)
-        return image_load_to(job->work.input.path, &taker, error);
-    if (!image_load_reduced(job->work.input.path, (int32_t)least_width, (int32_t)least_height, &picture, error))
+        return image_load_to(job->taken.work.input.path, &taker, error);
+    if (!image_load_reduced(job->taken.work.input.path, (int32_t)least_width, (int32_t)least_height, &picture, error))
         return false;
     const struct preprocess_geometry plan_now = picture_geometry(plan, picture.width, picture.height, false, job->target);
     uint8_t *pixels = NULL;
@@ -247,9 +234,9 @@ static bool load_frame(struct picture_job *job)
 {
     static const int formats[] = {
         [VIDEO_NV12] = RVIT_IMAGE_NV12, [VIDEO_RGB24] = RVIT_IMAGE_RGB8, [VIDEO_BGR24] = RVIT_IMAGE_BGR8, [VIDEO_GRAY] = RVIT_IMAGE_GRAY8};
-    const struct video *video = job->queue->inputs->video;
+    const struct video *video = job->queue->crew.inputs->video;
     const struct image_taker taker = {take, job};
-    struct image_error *error = &job->work.error;
+    struct image_error *error = &job->taken.work.error;
     uint8_t *pixels = NULL;
     if (!picture_target_of(job->queue->plan, video->width, video->height, &job->target, error))
         return false;
@@ -259,7 +246,7 @@ static bool load_frame(struct picture_job *job)
             return false;
     }
     if (pixels) {
-        memcpy(pixels, job->work.frame, video_frame_size(video));
+        memcpy(pixels, job->taken.work.frame, video_frame_size(video));
         job->item->image.matrix = video->matrix == VIDEO_BT709 ? RVIT_IMAGE_BT709 : RVIT_IMAGE_BT601;
         job->item->image.full_range = video->format == VIDEO_NV12 && video->range == VIDEO_FULL;
         return true;
@@ -268,7 +255,7 @@ static bool load_frame(struct picture_job *job)
     if (!pixels)
         return false;
     const struct image out = {video->width, video->height, pixels};
-    video_to_rgb(video, job->work.frame, &out);
+    video_to_rgb(video, job->taken.work.frame, &out);
     return true;
 }
 
@@ -284,20 +271,20 @@ static bool copy_view(struct image_view view, struct image *out)
 
 static bool load(struct picture_job *job, struct image *out_first)
 {
-    const struct inputs *inputs = job->queue->inputs;
+    const struct inputs *inputs = job->queue->crew.inputs;
     const struct image_taker taker = {take, job};
-    struct image_error *error = &job->work.error;
-    if (job->work.is_bad)
+    struct image_error *error = &job->taken.work.error;
+    if (job->taken.work.is_bad)
         return false;
-    if (job->work.sheet) {
-        const struct image_view view = input_work_tile(inputs, &job->work);
+    if (job->taken.work.sheet) {
+        const struct image_view view = input_work_tile(inputs, &job->taken.work);
         return picture_target_of(job->queue->plan, view.width, view.height, &job->target, error) && prepare_here(job, view, true) &&
                (!out_first || copy_view(view, out_first));
     }
-    const bool ok = job->work.frame   ? load_frame(job)
-                    : inputs->reduces ? load_reduced(job)
-                    : inputs->nvjpeg  ? nvjpeg_load_to(inputs->nvjpeg, job->decoder, job->work.input.path, &taker, error)
-                                      : image_load_to(job->work.input.path, &taker, error);
+    const bool ok = job->taken.work.frame ? load_frame(job)
+                    : inputs->reduces     ? load_reduced(job)
+                    : inputs->nvjpeg      ? nvjpeg_load_to(inputs->nvjpeg, job->decoder, job->taken.work.input.path, &taker, error)
+                                          : image_load_to(job->taken.work.input.path, &taker, error);
     if (!ok)
         return false;
     if (job->own.pixels && !prepare_here(job, image_whole(&job->own), false))
@@ -306,90 +293,52 @@ static bool load(struct picture_job *job, struct image *out_first)
         return true;
     if (job->own.pixels)
         return copy_view(image_whole(&job->own), out_first);
-    if (job->work.frame) {
+    if (job->taken.work.frame) {
         if (!image_create(inputs->video->width, inputs->video->height, out_first, error))
             return false;
-        video_to_rgb(inputs->video, job->work.frame, out_first);
+        video_to_rgb(inputs->video, job->taken.work.frame, out_first);
         return true;
     }
     const int64_t stride = 3 * (int64_t)job->item->width;
     return copy_view((struct image_view){job->item->image.data, stride, job->item->width, job->item->height}, out_first);
 }
 
-/* The thread that holds source_lock may wait for a frame, or until the caller waits. */
-static bool take_work(struct picture_queue *self, struct picture_job *out)
-{
-    pthread_mutex_lock(&self->source_lock);
-    pthread_mutex_lock(&self->lock);
-    while (!self->stops && !self->overlaps && !self->waited_for)
-        pthread_cond_wait(&self->may_work, &self->lock);
-    const bool stops = self->stops;
-    pthread_mutex_unlock(&self->lock);
-    const bool any = !stops && input_source_next(&self->source, out->decoder, &out->work);
-    pthread_mutex_lock(&self->lock);
-    out->number = self->n_taken;
-    out->keeps = self->keeps_first && out->number < self->first_number;
-    self->n_taken += any;
-    self->ended |= !any;
-    tell_caller(self);
-    pthread_mutex_unlock(&self->lock);
-    pthread_mutex_unlock(&self->source_lock);
-    return any;
-}
-
 static void finish_work(struct picture_queue *self, struct picture_job *job, struct image *picture)
 {
-    pthread_mutex_lock(&self->lock);
+    pthread_mutex_lock(&self->crew.lock);
     if (job->item) {
-        job->item->work = job->work;
+        job->item->work = job->taken.work;
         job->batch->n_pending--;
     }
-    if (picture->pixels && !job->work.is_bad && job->number < self->first_number) {
-        const struct image other = self->first;
-        self->first = *picture;
-        self->first_number = job->number;
-        *picture = other;
-    }
+    input_crew_offer(&self->crew, &job->taken, picture);
     tell_caller(self);
-    pthread_mutex_unlock(&self->lock);
+    pthread_mutex_unlock(&self->crew.lock);
     image_free(picture);
 }
 
 static void *work(void *argument)
 {
     struct picture_queue *self = argument;
-    struct nvjpeg_decoder *decoder = self->inputs->nvjpeg ? nvjpeg_decoder_create(self->inputs->nvjpeg) : NULL;
+    struct nvjpeg *nvjpeg = self->crew.inputs->nvjpeg;
+    struct nvjpeg_decoder *decoder = nvjpeg ? nvjpeg_decoder_create(nvjpeg) : NULL;
     pthread_cond_t placed;
     pthread_cond_init(&placed, NULL);
     for (;;) {
         struct picture_job job = {.queue = self, .decoder = decoder, .placed = &placed};
         struct image picture = {0};
-        if (!take_work(self, &job))
+        if (!input_crew_take(&self->crew, decoder, &job.taken))
             break;
-        if (!load(&job, job.keeps ? &picture : NULL))
-            job.work.is_bad = true;
+        if (!load(&job, job.taken.keeps ? &picture : NULL))
+            job.taken.work.is_bad = true;
         if (!job.item)
             (void)place(&job, NULL, 0);
-        input_work_free(&job.work);
+        input_work_free(&job.taken.work);
         image_free(&job.own);
         finish_work(self, &job, &picture);
     }
     pthread_cond_destroy(&placed);
     nvjpeg_decoder_destroy(decoder);
     return NULL;
-}
-
-static int start_threads(struct picture_queue *self, int32_t n_threads)
-{
-    self->threads = allocate((size_t)n_threads, sizeof *self->threads);
-    if (!self->threads)
-        return EXIT_FAULT;
-    while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, self) == 0)
-        self->n_threads++;
-    if (self->n_threads > 0)
-        return EXIT_OK; /* fewer will do */
-    complain(NULL, "no thread can be started");
-    return EXIT_FAULT;
 }
 
 int picture_queue_create(const struct inputs *inputs, const struct picture_plan *plan, rvit_session *const *sessions, int32_t n_sessions,
@@ -399,24 +348,12 @@ int picture_queue_create(const struct inputs *inputs, const struct picture_plan 
     *out = self;
     if (!self)
         return EXIT_FAULT;
-    pthread_mutex_init(&self->source_lock, NULL);
-    pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->may_work, NULL);
-    pthread_cond_init(&self->done, NULL);
-    self->inputs = inputs;
+    int code = input_crew_open(&self->crew, inputs, overlaps, keeps_first);
     self->plan = plan;
-    self->overlaps = overlaps;
-    self->keeps_first = keeps_first;
-    self->first_number = INT64_MAX;
     self->items_each = plan->max_images + EXTRA_ITEMS;
     self->n_batches = n_sessions < MOST_BATCHES ? n_sessions : MOST_BATCHES;
-    if (n_threads == 0)
-        n_threads = input_queue_usual_threads();
-    if (inputs->total > 0 && n_threads > inputs->total)
-        n_threads = (int32_t)inputs->total;
-    self->n_jobs = n_threads;
-    self->asking = allocate((size_t)n_threads, sizeof(struct picture_job *));
-    int code = input_source_open(inputs, &self->source);
+    self->n_jobs = input_crew_size(inputs, n_threads);
+    self->asking = allocate((size_t)self->n_jobs, sizeof(struct picture_job *));
     if (!self->asking)
         code = EXIT_FAULT;
     for (int32_t i = 0; code == EXIT_OK && i < self->n_batches; i++) {
@@ -429,7 +366,7 @@ int picture_queue_create(const struct inputs *inputs, const struct picture_plan 
             code = EXIT_FAULT;
     }
     if (code == EXIT_OK)
-        code = start_threads(self, n_threads);
+        code = input_crew_start(&self->crew, self->n_jobs, work, self);
     if (code != EXIT_OK) {
         picture_queue_destroy(self);
         *out = NULL;
@@ -437,67 +374,56 @@ int picture_queue_create(const struct inputs *inputs, const struct picture_plan 
     return code;
 }
 
+/* Those that wait for a place. */
+static void wake_all(void *user)
+{
+    struct picture_queue *self = user;
+    for (int32_t i = 0; self->asking && i < self->n_jobs; i++)
+        if (self->asking[i])
+            pthread_cond_signal(self->asking[i]->placed);
+}
+
 void picture_queue_destroy(struct picture_queue *self)
 {
     if (!self)
         return;
-    pthread_mutex_lock(&self->lock);
-    self->stops = true;
-    pthread_cond_broadcast(&self->may_work);
-    for (int32_t i = 0; self->asking && i < self->n_jobs; i++)
-        if (self->asking[i])
-            pthread_cond_signal(self->asking[i]->placed);
-    pthread_mutex_unlock(&self->lock);
-    input_source_stop(&self->source);
-    for (int32_t i = 0; i < self->n_threads; i++)
-        pthread_join(self->threads[i], NULL);
-    input_source_close(&self->source);
-    image_free(&self->first);
+    input_crew_stop(&self->crew, wake_all, self);
+    input_crew_close(&self->crew);
     for (int32_t i = 0; i < self->n_batches; i++)
         free(self->batches[i].items);
     free(self->asking);
-    free(self->threads);
-    pthread_cond_destroy(&self->done);
-    pthread_cond_destroy(&self->may_work);
-    pthread_mutex_destroy(&self->lock);
-    pthread_mutex_destroy(&self->source_lock);
     free(self);
 }
 
 enum input_result picture_queue_next(struct picture_queue *self, bool waits, struct picture_batch **out)
 {
-    pthread_mutex_lock(&self->lock);
-    self->waited_for = waits;
-    if (waits && !self->overlaps)
-        pthread_cond_broadcast(&self->may_work);
+    pthread_mutex_lock(&self->crew.lock);
+    self->crew.waited_for = waits;
+    if (waits && !self->crew.overlaps)
+        pthread_cond_broadcast(&self->crew.may_work);
     while (!(*out = ready_batch(self, waits)) && !is_over(self) && waits)
-        pthread_cond_wait(&self->done, &self->lock);
+        pthread_cond_wait(&self->crew.done, &self->crew.lock);
     const enum input_result result = *out ? INPUT_READY : is_over(self) ? INPUT_END : INPUT_LATER;
-    self->waited_for = false;
+    self->crew.waited_for = false;
     if (*out) {
         (*out)->is_closed = true;
         self->n_given++;
     }
-    pthread_mutex_unlock(&self->lock);
+    pthread_mutex_unlock(&self->crew.lock);
     return result;
 }
 
 void picture_queue_release(struct picture_queue *self, struct picture_batch *batch)
 {
-    pthread_mutex_lock(&self->lock);
+    pthread_mutex_lock(&self->crew.lock);
     /* Closed until it is opened again: it may still be the last that was. */
     *batch = (struct picture_batch){.session = batch->session, .memory = batch->memory, .items = batch->items, .is_closed = true};
     self->is_free[batch - self->batches] = true;
     place_all(self);
-    pthread_mutex_unlock(&self->lock);
+    pthread_mutex_unlock(&self->crew.lock);
 }
 
 struct image picture_queue_take_first(struct picture_queue *self)
 {
-    pthread_mutex_lock(&self->lock);
-    const struct image out = self->first;
-    self->first = (struct image){0};
-    self->keeps_first = false;
-    pthread_mutex_unlock(&self->lock);
-    return out;
+    return input_crew_take_first(&self->crew);
 }
