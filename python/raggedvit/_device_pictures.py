@@ -144,8 +144,8 @@ class DeviceBatch:
             raise invalid(f"pictures are on a CUDA device, the model on {model.place}; move one of them")
         self.model, self.spec = model, model.spec
         if not self.spec.on_device(model.info):
-            raise RaggedVitError(Status.UNSUPPORTED, "the model's recipe asks for a resize in float32, which the device does not do; bring the "
-                                 "pictures to the host")
+            raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare pictures for this model: a resize in float32, or patches of an "
+                                 "odd size; bring them to the host")
         self.stream = _stream_of(model, images)
         found = _described(images, self.stream)
         self.owners = [one.owner for one in found]
