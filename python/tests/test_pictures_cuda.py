@@ -38,7 +38,7 @@ class DevicePicturesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "model.safetensors")
             checkpoint(path)
-            cls.model = raggedvit.Model(path, backend="cuda", **PLAIN)
+            cls.model = raggedvit.Model(path, backend="cuda", max_batch=8, **PLAIN)  # one forward for batches of all sizes
             cls.on_cpu = raggedvit.Model(path, backend="cpu", **PLAIN)
         cls.lib = cls.model._lib
         recipe = raggedvit.images.Recipe(32, 32, (0.5, 0.4, 0.3), (0.2, 0.3, 0.4), (36, 36))
@@ -136,7 +136,7 @@ class DevicePicturesTest(unittest.TestCase):
         self.assertEqual(len(made), 1)
 
     def test_slots(self):
-        slot = self.model.picture_slot("l2", keep=0.5, blocks=[1], max_images=4, max_bytes=1 << 14, device_bytes=1 << 20)
+        slot = self.model.picture_slot("l2", keep=0.5, blocks=[1], max_images=4, max_bytes=1 << 20, device_bytes=1 << 21)
         wanted = self.model.classify(self.pictures[:3], "l2", keep=0.5, blocks=[1]).logits
         for turn in range(3):
             for number, one in enumerate(self.pictures[:3]):
@@ -151,8 +151,8 @@ class DevicePicturesTest(unittest.TestCase):
             slot.clear()
         slot.lend(self.described(self.pictures[1]))
         self.fails(Status.INVALID_ARGUMENT, "^the picture is in host memory; add gives", slot.lend, self.pictures[0])
-        large = Interface(self.upload(np.zeros((512, 700, 3), np.uint8)), (512, 700, 3), None, None)
-        self.fails(Status.INVALID_ARGUMENT, "bytes of 1048576 on the device", slot.lend, large)
+        large = Interface(self.upload(np.zeros((1024, 700, 3), np.uint8)), (1024, 700, 3), None, None)
+        self.fails(Status.INVALID_ARGUMENT, "bytes of 2097152 on the device", slot.lend, large)
         self.fails(Status.INVALID_ARGUMENT, "device_bytes makes it", self.model.picture_slot().lend, large)
         self.fails(Status.INVALID_ARGUMENT, "device_bytes is 8, but the model is on cpu", self.on_cpu.picture_slot, device_bytes=8)
 

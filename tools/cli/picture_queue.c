@@ -74,7 +74,7 @@ static struct picture_batch *ready_batch(struct picture_queue *self, bool waits)
 
 static bool is_over(const struct picture_queue *self)
 {
-    return self->crew.ended && self->turn == self->crew.n_taken && self->n_given == self->n_opened;
+    return self->crew.stops || (self->crew.ended && self->turn == self->crew.n_taken && self->n_given == self->n_opened);
 }
 
 /* Wakes the caller, if there is what it waits for. */
@@ -145,6 +145,8 @@ static struct picture_item *place(struct picture_job *job, const rvit_image *ima
     place_all(self);
     while (!self->crew.stops && !job->item)
         pthread_cond_wait(job->placed, &self->crew.lock);
+    if (!job->item)
+        self->asking[job->taken.number % self->n_jobs] = NULL;
     pthread_mutex_unlock(&self->crew.lock);
     return job->item;
 }
@@ -401,7 +403,7 @@ enum input_result picture_queue_next(struct picture_queue *self, bool waits, str
     self->crew.waited_for = waits;
     if (waits && !self->crew.overlaps)
         pthread_cond_broadcast(&self->crew.may_work);
-    while (!(*out = ready_batch(self, waits)) && !is_over(self) && waits)
+    while (!(*out = self->crew.stops ? NULL : ready_batch(self, waits)) && !is_over(self) && waits)
         pthread_cond_wait(&self->crew.done, &self->crew.lock);
     const enum input_result result = *out ? INPUT_READY : is_over(self) ? INPUT_END : INPUT_LATER;
     self->crew.waited_for = false;
@@ -411,6 +413,14 @@ enum input_result picture_queue_next(struct picture_queue *self, bool waits, str
     }
     pthread_mutex_unlock(&self->crew.lock);
     return result;
+}
+
+void picture_queue_stop(struct picture_queue *self)
+{
+    pthread_mutex_lock(&self->crew.lock);
+    self->crew.stops = true;
+    pthread_cond_signal(&self->crew.done);
+    pthread_mutex_unlock(&self->crew.lock);
 }
 
 void picture_queue_release(struct picture_queue *self, struct picture_batch *batch)
