@@ -391,7 +391,7 @@ class Model:
     __call__ = forward
 
     @overload
-    def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+    def classify(self, images: TensorT | Sequence[TensorT], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                  seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,

@@ -46,7 +46,7 @@ class Native:
         self._device = _DeviceRows(model, outputs, desc, self._capacity, self._width) if on_device else None
         keeps = (model._handle, *(self._device.handles if self._device else ()))
         self._session = model._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
-        self._input = None if on_device else model._lib.rvit_session_input(self._session)
+        self._input: Any = None if on_device else model._lib.rvit_session_input(self._session)
         self._run = new("rvit_run_args")
 
     def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None) -> Result[Any]:
@@ -107,7 +107,7 @@ class _Places:
         for name, value, wanted in (("out", out, outputs.merged), ("deepstack_out", deepstack_out, outputs.deepstack)):
             if value is not None and not wanted:
                 raise invalid(f"{name} is given, but prepare was not asked for such rows")
-        stacked = [None] * n_deepstack if deepstack_out is None else list(deepstack_out)
+        stacked: list[Any] = [None] * n_deepstack if deepstack_out is None else list(deepstack_out)
         if len(stacked) != n_deepstack:
             raise invalid(f"deepstack_out has {len(stacked)} arrays; expected {n_deepstack}, one for each of info.n_deepstack")
         self.device, self.given = device, [*stacked, out]  # of merger -1, the last one, at -1
@@ -151,8 +151,8 @@ class _DeviceRows:
         self.device = torch.device("cuda", model.cuda_index)
         squares = tokens // info.merge**2 if info.merge else 0
         self.patches = self._tensor(tokens, width)
-        self.merged = self._tensor(squares, info.merged_dim) if outputs.merged else None
-        self.deepstack = self._tensor(info.n_deepstack, squares, info.merged_dim) if outputs.deepstack else None
+        self.merged: Any = self._tensor(squares, info.merged_dim) if outputs.merged else None
+        self.deepstack: Any = self._tensor(info.n_deepstack, squares, info.merged_dim) if outputs.deepstack else None
         self.done = torch.cuda.Event()  # behind the copies of the rows that the last call gave
         self.stream = model._stream(self._current())
         self.handles = [self.stream]

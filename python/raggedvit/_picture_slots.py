@@ -15,6 +15,7 @@ from ._device_pictures import DeviceBatch
 from ._errors import RaggedVitError, invalid
 from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
 from ._layouts import new
+from ._library import Handle
 from ._outputs import Outputs
 from ._sessions import Prune
 
@@ -62,7 +63,8 @@ class PictureSlot:
         outputs.fill(desc)
         prune.fill(self._lib, desc.prune)
         keeps: tuple[Any, ...] = (self.stream, model._handle)
-        self._pixels, self._device_bytes = None, device_bytes  # memory of pictures on the device
+        self._pixels: Handle | None = None  # memory of pictures on the device
+        self._device_bytes = device_bytes
         if device_bytes:
             self._pixels = self._lib.own("buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,))
             desc.pixels.buffer, desc.pixels_size, keeps = self._pixels.pointer, device_bytes, (*keeps, self._pixels)
