@@ -142,7 +142,7 @@ class Model:
     is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
-    all. lenient: tensors that nothing uses are no error.
+    all, on CUDA neither (on streams of the library's own). lenient: tensors that nothing uses are no error.
 
     architecture, n_heads, activation ("gelu", "gelu_tanh", "quick_gelu", "silu"), pooling ("cls", "mean", ...), position ("table", "rope",
     ...) and eps say what the weights do not tell, where neither a config.json beside the file nor its metadata does, or against them. A name
