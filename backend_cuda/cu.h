@@ -40,6 +40,7 @@ typedef struct rvit_cu_device {
     CUfunction choose_bucket; /* NULL: graphs cannot choose a part of theirs here */
     rvit_cu_machine machine;
     rvit_cu_lt *lt; /* cuBLASLt; NULL: not there */
+    int sleeps;     /* threads that wait for a stream of ours sleep, whatever the context's flags say */
 } rvit_cu_device;
 
 typedef struct rvit_cu_buffer {
@@ -103,6 +104,7 @@ typedef struct rvit_cu_stream {
     rvit_stream base;
     rvit_cu_queue queue;
     int borrowed;
+    CUevent done; /* what is waited for asleep; NULL: waiting is as the context's flags say */
 } rvit_cu_stream;
 
 typedef struct rvit_cu_program {

@@ -180,7 +180,7 @@ static rvit_status find_context(rvit_cu_device *device, CUcontext given, int32_t
     return RVIT_OK;
 }
 
-static rvit_status create(CUcontext context, int32_t index, const rvit_alloc *alloc, rvit_device **out_device)
+static rvit_status create(CUcontext context, int32_t index, int sleeps, const rvit_alloc *alloc, rvit_device **out_device)
 {
     rvit_alloc own;
     rvit_alloc_copy(&own, alloc);
@@ -188,6 +188,7 @@ static rvit_status create(CUcontext context, int32_t index, const rvit_alloc *al
     if (device == NULL)
         return RVIT_OUT_OF_HOST_MEMORY;
     rvit_alloc_copy(&device->base.alloc, &own);
+    device->sleeps = sleeps;
     rvit_status status = find_context(device, context, index);
     if (status == RVIT_OK && device->driver->cuCtxGetId != NULL && device->driver->cuCtxGetId(device->context, &device->id) != CUDA_SUCCESS)
         device->id = 0;
@@ -209,12 +210,12 @@ rvit_status rvit_cu_device_create(const rvit_device_desc *desc, const rvit_alloc
 {
     if (desc->tier != RVIT_TIER_AUTO && desc->tier != RVIT_TIER_MATRIX)
         return rvit_fail(RVIT_UNSUPPORTED, "cuda: the only tier is RVIT_TIER_MATRIX");
-    return create(NULL, desc->index, alloc, out_device);
+    return create(NULL, desc->index, desc->poll_us < 0, alloc, out_device);
 }
 
 rvit_status rvit_cu_device_create_on(CUcontext context, const rvit_alloc *alloc, rvit_device **out_device)
 {
-    return create(context, 0, alloc, out_device);
+    return create(context, 0, 0, alloc, out_device);
 }
 
 void rvit_cu_device_destroy(rvit_device *base)

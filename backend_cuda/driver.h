@@ -49,6 +49,10 @@ CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
     X(cuStreamIsCapturing)             \
     X(cuStreamBeginCapture)            \
     X(cuStreamEndCapture)              \
+    X(cuEventCreate)                   \
+    X(cuEventDestroy)                  \
+    X(cuEventRecord)                   \
+    X(cuEventSynchronize)              \
     X(cuGraphInstantiateWithFlags)     \
     X(cuGraphUpload)                   \
     X(cuGraphLaunch)                   \

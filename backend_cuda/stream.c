@@ -11,9 +11,15 @@ rvit_status rvit_cu_stream_create(rvit_device *base, rvit_stream **out_stream)
     int entered = 0;
     rvit_status status = rvit_cu_enter(device, &entered);
     if (status == RVIT_OK) {
-        const CUresult result = device->driver->cuStreamCreate(&stream->queue.stream, CU_STREAM_NON_BLOCKING);
+        CUresult result = device->driver->cuStreamCreate(&stream->queue.stream, CU_STREAM_NON_BLOCKING);
         if (result != CUDA_SUCCESS)
             status = rvit_cu_fail(device->driver, result, "cuStreamCreate");
+        if (status == RVIT_OK && device->sleeps)
+            result = device->driver->cuEventCreate(&stream->done, CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING);
+        if (status == RVIT_OK && result != CUDA_SUCCESS) {
+            status = rvit_cu_fail(device->driver, result, "cuEventCreate");
+            (void)device->driver->cuStreamDestroy(stream->queue.stream);
+        }
     }
     rvit_cu_leave(device, entered);
     if (status != RVIT_OK) {
@@ -31,6 +37,8 @@ void rvit_cu_stream_destroy(rvit_stream *base)
     int entered = 0;
     if (rvit_cu_enter(device, &entered) == RVIT_OK) {
         rvit_cu_queue_close(&stream->queue);
+        if (stream->done != NULL)
+            (void)device->driver->cuEventDestroy(stream->done);
         if (!stream->borrowed)
             (void)device->driver->cuStreamDestroy(stream->queue.stream);
         rvit_cu_leave(device, entered);
@@ -70,8 +78,11 @@ rvit_status rvit_cu_stream_synchronize(rvit_stream *base)
     const rvit_cu_driver *driver = stream->queue.device->driver;
     int entered = 0;
     RVIT_TRY(rvit_cu_enter(stream->queue.device, &entered));
-    const CUresult result = driver->cuStreamSynchronize(stream->queue.stream);
+    CUresult result = stream->done != NULL ? driver->cuEventRecord(stream->done, stream->queue.stream) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        result = stream->done != NULL ? driver->cuEventSynchronize(stream->done) : driver->cuStreamSynchronize(stream->queue.stream);
     rvit_cu_leave(stream->queue.device, entered);
     base->stats.synchronizations++;
-    return result == CUDA_SUCCESS ? RVIT_OK : rvit_cu_fail(driver, result, "cuStreamSynchronize");
+    return result == CUDA_SUCCESS ? RVIT_OK
+                                  : rvit_cu_fail(driver, result, stream->done != NULL ? "cuEventSynchronize" : "cuStreamSynchronize");
 }

@@ -2,11 +2,13 @@
 """A folder of JPEGs through `raggedvit classify --timings`: the rate of decoding alone, of everything, and of everything but decoding.
 
     bench/jpegs.py --tool build/tools/raggedvit --out results [--files 400] [--backend cuda] [--dtype f16]
+    bench/jpegs.py --tool old/raggedvit --tool new/raggedvit --out results --turns 3 --times 15,60 --pictures 500x375,mixed
     bench/jpegs.py --tool build/tools/raggedvit --out results --backend cpu --dtype f32 --dry-run      # small: its figures mean nothing
 
-Makes the JPEGs and the models, DeiT-T at 224 and SigLIP2 NaFlex B/16 at native resolution, of random weights. Writes OUT/jpegs.json, saved
-after each row. `of_decoding`: everything as a share of decoding alone; at 1 decoding is all that the time goes to. `same_as_host`: the logits
-of the whole folder are those with --prepare host, to the last digit.
+Makes the JPEGs, in memory (--work), and the models, DeiT-T at 224 and SigLIP2 NaFlex B/16 at native resolution, of random weights. Writes
+OUT/jpegs.json, saved after each row. Several tools take turns; of several turns a row has the medians. `of_decoding`: everything as a share
+of decoding alone; at 1 decoding is all that the time goes to. `same_as_host`: the logits of the whole folder are those with --prepare host,
+to the last digit; `same_as_first`: those of the first tool.
 """
 
 import argparse
@@ -15,6 +17,8 @@ import os
 import pathlib
 import platform
 import re
+import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -25,11 +29,13 @@ SIZES = {"500x375": [(500, 375)], "1280x720": [(1280, 720)],
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tool", required=True, help="the program raggedvit")
+    parser.add_argument("--tool", required=True, action="append", help="the program raggedvit; several take turns")
     parser.add_argument("--out", required=True, help="folder of the results")
-    parser.add_argument("--work", default="/tmp/raggedvit-bench/jpegs", help="folder for pictures and checkpoints")
+    parser.add_argument("--work", default="/dev/shm/raggedvit-bench-jpegs", help="folder for pictures and checkpoints")
+    parser.add_argument("--pictures", default=",".join(SIZES), help="kinds of them")
+    parser.add_argument("--turns", type=int, default=1)
     parser.add_argument("--files", type=int, default=400, help="of each kind")
-    parser.add_argument("--times", type=int, default=15, help="how often each file is named, so that a run takes long enough")
+    parser.add_argument("--times", default="15", help="how often each file is named, so that a run takes long enough; numbers of it")
     parser.add_argument("--backend", default="cuda")
     parser.add_argument("--dtype", default="f16")
     parser.add_argument("--dry-run", action="store_true")
@@ -55,41 +61,93 @@ def write_jpegs(folder, sizes, n, times):
         total += len(made[i % len(made)])
     names = [f"{i:04d}.jpg" for i in range(n)]
     (folder / "once.txt").write_text("\n".join(names) + "\n")
-    (folder / "often.txt").write_text("\n".join(names * times) + "\n")
+    for n_times in times:
+        (folder / f"{n_times}.txt").write_text("\n".join(names * n_times) + "\n")
     return total
 
 
-def write_models(folder, dry):
-    import timm
-    import torch
-    from safetensors.torch import save_file
-    from transformers import Siglip2VisionConfig, Siglip2VisionModel
+def write_weights(path, shapes):
+    """Random ones, in float16."""
+    import numpy
 
-    torch.manual_seed(1)
-    deit, naflex = folder / "deit", folder / "naflex"
+    random, header, data = numpy.random.default_rng(1), {}, []
+    at = 0
+    for name, shape in shapes.items():
+        spread = 1 / shape[-1] ** 0.5 if len(shape) > 1 else 0.1
+        values = random.standard_normal(shape, numpy.float32) * spread + (len(shape) == 1 and "norm" in name and name.endswith("weight"))
+        data.append(values.astype(numpy.float16).tobytes())
+        header[name] = {"dtype": "F16", "shape": shape, "data_offsets": [at, at + len(data[-1])]}
+        at += len(data[-1])
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(data))
+
+
+def linear(shapes, name, out, width):
+    shapes[f"{name}.weight"], shapes[f"{name}.bias"] = [out, width], [out]
+
+
+def deit_tiny(depth):
+    """In timm's names."""
+    shapes = {"cls_token": [1, 1, 192], "pos_embed": [1, 197, 192], "patch_embed.proj.weight": [192, 3, 16, 16], "patch_embed.proj.bias": [192]}
+    for block in [f"blocks.{i}" for i in range(depth)]:
+        for name, out, width in (("attn.qkv", 576, 192), ("attn.proj", 192, 192), ("mlp.fc1", 768, 192), ("mlp.fc2", 192, 768)):
+            linear(shapes, f"{block}.{name}", out, width)
+        shapes.update({f"{block}.{norm}.{part}": [192] for norm in ("norm1", "norm2") for part in ("weight", "bias")})
+    shapes["norm.weight"] = shapes["norm.bias"] = [192]
+    linear(shapes, "head", 1000, 192)
+    return shapes
+
+
+def siglip2_naflex(depth):
+    """In transformers' names."""
+    shapes = {"embeddings.position_embedding.weight": [256, 768], "head.probe": [1, 1, 768], "head.attention.in_proj_weight": [2304, 768],
+              "head.attention.in_proj_bias": [2304]}
+    linear(shapes, "embeddings.patch_embedding", 768, 768)
+    linear(shapes, "head.attention.out_proj", 768, 768)
+    layers = [f"encoder.layers.{i}" for i in range(depth)]
+    for mlp in [f"{layer}.mlp" for layer in layers] + ["head.mlp"]:
+        linear(shapes, f"{mlp}.fc1", 3072, 768)
+        linear(shapes, f"{mlp}.fc2", 768, 3072)
+    for layer in layers:
+        for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            linear(shapes, f"{layer}.self_attn.{name}", 768, 768)
+    for norm in [f"{layer}.layer_norm{i}" for layer in layers for i in (1, 2)] + ["post_layernorm", "head.layernorm"]:
+        shapes[f"{norm}.weight"] = shapes[f"{norm}.bias"] = [768]
+    return shapes
+
+
+def write_models(folder, dry):
+    deit, naflex, depth = folder / "deit", folder / "naflex", 1 if dry else 12
     for path in (deit, naflex):
         path.mkdir(parents=True, exist_ok=True)
-    arguments = {"depth": 1} if dry else {}
-    model = timm.create_model("deit_tiny_patch16_224", **arguments)
-    save_file({key: value.half().contiguous() for key, value in model.state_dict().items()}, str(deit / "model.safetensors"))
+    write_weights(deit / "model.safetensors", deit_tiny(depth))
     (deit / "config.json").write_text(json.dumps({
-        "architecture": "deit_tiny_patch16_224", "num_classes": 1000, "model_args": arguments, "pretrained_cfg": {
+        "architecture": "deit_tiny_patch16_224", "num_classes": 1000, "model_args": {"depth": depth}, "pretrained_cfg": {
             "mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225], "interpolation": "bicubic", "crop_pct": 0.9, "crop_mode": "center"}}))
-    config = Siglip2VisionConfig(num_patches=256, patch_size=16, hidden_size=768, intermediate_size=3072, num_attention_heads=12,
-                                 num_hidden_layers=1 if dry else 12)
-    model = Siglip2VisionModel(config)
-    save_file({key: value.half().contiguous() for key, value in model.state_dict().items()}, str(naflex / "model.safetensors"))
-    (naflex / "config.json").write_text(json.dumps({**config.to_dict(), "model_type": "siglip2_vision_model"}))
+    write_weights(naflex / "model.safetensors", siglip2_naflex(depth))
+    (naflex / "config.json").write_text(json.dumps({
+        "model_type": "siglip2_vision_model", "num_patches": 256, "patch_size": 16, "hidden_size": 768, "intermediate_size": 3072,
+        "num_attention_heads": 12, "num_hidden_layers": depth, "num_channels": 3, "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6,
+        "vision_use_head": True}))
     (naflex / "preprocessor_config.json").write_text(json.dumps({
         "image_processor_type": "Siglip2ImageProcessor", "max_num_patches": 256, "patch_size": 16, "resample": 2,
         "image_mean": [0.5] * 3, "image_std": [0.5] * 3}))
     return {"deit_tiny": (deit / "model.safetensors", []), "siglip2_naflex_b16": (naflex / "model.safetensors", ["--native"])}
 
 
-def logits(tool, model, pictures, options, prepare):
+def logits(tool, model, pictures, options, prepare, extra):
     told = subprocess.run([tool, "classify", str(model), str(pictures), "--backend", options.backend, "--dtype", options.dtype, "--ndjson",
-                           "--prepare", prepare], capture_output=True, text=True, check=True).stdout
+                           "--prepare", prepare, *extra], capture_output=True, text=True, check=True).stdout
     return re.findall(r'"logits": \[[^]]*\]', told)
+
+
+def rates(tool, model, pictures, options, extra):
+    """Of decoding alone, of everything, and of everything but decoding; and the device. Or why there are none."""
+    prepare = ["--prepare", "device"] if options.backend == "cpu" else []
+    told = subprocess.run([tool, "classify", str(model), str(pictures), "--backend", options.backend, "--dtype", options.dtype, "--quiet",
+                           "--timings", *prepare, *extra], capture_output=True, text=True)
+    found = re.search(r"^timings +([0-9.]+) .* alone, ([0-9.]+) .*everything, ([0-9.]+)", told.stdout, re.M)
+    return (tuple(map(float, found.groups())), re.search(r"^device +(.*)", told.stdout, re.M)[1]) if found else told.stderr[-300:]
 
 
 def main():
@@ -97,31 +155,37 @@ def main():
     work, out = pathlib.Path(options.work), pathlib.Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
     files = 24 if options.dry_run else options.files
-    prepare = ["--prepare", "device"] if options.backend == "cpu" else []
     models = write_models(work, options.dry_run)
     report = {"benchmark": "jpegs", "dry_run": options.dry_run, "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
               "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(),
               "cores": len(os.sched_getaffinity(0)), "dtype": options.dtype, "results": []}
-    for name, sizes in SIZES.items():
+    times = [1] if options.dry_run else [int(n) for n in options.times.split(",")]
+    for name in options.pictures.split(","):
         folder = work / name
-        size = write_jpegs(folder, sizes, files, options.times)
+        size = write_jpegs(folder, SIZES[name], files, times)
         for model, (path, extra) in models.items():
-            row = {"pictures": name, "files": files, "times": options.times, "bytes": size, "model": model, "options": " ".join(extra)}
-            told = subprocess.run([options.tool, "classify", str(path), str(folder / "often.txt"), "--backend", options.backend, "--dtype",
-                                   options.dtype, "--quiet", "--timings", *prepare, *extra], capture_output=True, text=True)
-            found = re.search(r"^timings +([0-9.]+) .* alone, ([0-9.]+) .*everything, ([0-9.]+)", told.stdout, re.M)
-            if found:
-                decoding, everything, without = map(float, found.groups())
-                row.update(images_per_second={"decoding": decoding, "everything": everything, "without_decoding": without},
-                           of_decoding=round(everything / decoding, 3), device=re.search(r"^device +(.*)", told.stdout, re.M)[1])
-            else:
-                row["failed"] = told.stderr[-300:]
-            if not extra and told.returncode == 0:
-                row["same_as_host"] = logits(options.tool, path, folder / "once.txt", options, "host") == logits(
-                    options.tool, path, folder / "once.txt", options, "device")
-            report["results"].append(row)
-            print(json.dumps(row), flush=True)
-            (out / "jpegs.json").write_text(json.dumps(report, indent=1) + "\n")
+            first = logits(options.tool[0], path, folder / "once.txt", options, "device", extra)
+            for n_times in times:
+                found = {tool: [] for tool in options.tool}
+                for tool in options.tool * options.turns:
+                    found[tool].append(rates(tool, path, folder / f"{n_times}.txt", options, extra))
+                for tool, turns in found.items():
+                    row = {"pictures": name, "files": files, "times": n_times, "bytes": size, "model": model, "options": " ".join(extra), "tool": tool}
+                    good = [one for one in turns if not isinstance(one, str)]
+                    if len(good) == len(turns):
+                        decoding, everything, without = (statistics.median(one) for one in zip(*(values for values, _ in good)))
+                        row.update(images_per_second={"decoding": decoding, "everything": everything, "without_decoding": without},
+                                   of_decoding=round(statistics.median(values[1] / values[0] for values, _ in good), 3), turns=len(turns),
+                                   device=good[0][1])
+                        row["same_as_first"] = tool == options.tool[0] or logits(tool, path, folder / "once.txt", options, "device", extra) == first
+                        if not extra:
+                            row["same_as_host"] = logits(tool, path, folder / "once.txt", options, "host", extra) == first
+                    else:
+                        row["failed"] = next(one for one in turns if isinstance(one, str))
+                    report["results"].append(row)
+                    print(json.dumps(row), flush=True)
+                    (out / "jpegs.json").write_text(json.dumps(report, indent=1) + "\n")
+    shutil.rmtree(work)
     return 0
 
 

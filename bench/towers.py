@@ -2,11 +2,14 @@
 """The vision towers of Qwen2.5-VL and Qwen3-VL on CUDA beside transformers' own, of published size and with random weights.
 
     bench/towers.py --library build/libraggedvit.so.0 --out results [--dtype bf16] [--repeats 7]
+    bench/towers.py --library build/libraggedvit.so.0 --out results --only '^qwen3-vl 4 x'
     bench/towers.py --library build/libraggedvit.so.0 --out results --backend cpu --dry-run      # tiny: its figures mean nothing
 
-Writes OUT/towers.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) copied to the host. `host_ms`: patches in the
-host's memory, too. Of transformers the same, once with each attention that it has: sdpa, and flash_attention_2 where flash_attn can be
-imported. Medians. `error`: the root mean square of the difference from transformers in float32, relative to the deviation of its outputs.
+Writes OUT/towers.json. `device_ms`: patches in device memory, merged rows (and deepstack rows) in pinned memory of the host. `host_ms`: from
+patches in the host's memory to new arrays there; `host_out_ms`: to arrays that are there already (out=). `tensors_ms`: from patches to rows
+on the device, all of them PyTorch's tensors (prepare's on_device). Of transformers the same, with merged rows alone copied to the host, once
+with each attention that it has: sdpa, and flash_attention_2 where flash_attn can be imported. Medians. `error`: the root mean square of the
+difference from transformers in float32, relative to the deviation of its outputs.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import sys
 import tempfile
 import time
@@ -39,6 +43,7 @@ def parse():
     parser.add_argument("--backend", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--dtype", default="bf16", choices=("f32", "f16", "bf16"))
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--only", default="", help="towers and batches whose names, side by side, match this")
     parser.add_argument("--dry-run", action="store_true")
     return parser.parse_args()
 
@@ -117,10 +122,20 @@ def measure(name, label, grids, model, module, exact):
     n = sum(h * w for h, w in grids)
     rows = torch.randn(n, 3 * 2 * model.info.patch_size**2)
     thw = torch.tensor([(1, *grid) for grid in grids], device=PLACE)
-    native = model.prepare(native=True, max_images=len(grids), max_tokens=n, max_len=max(h * w for h, w in grids), merged=True,
-                           deepstack=model.info.n_deepstack > 0)
+    asked = dict(native=True, max_images=len(grids), max_tokens=n, max_len=max(h * w for h, w in grids), merged=True,
+                 deepstack=model.info.n_deepstack > 0)
+    native = model.prepare(**asked)
+    places = {"out": np.zeros((n // 4, model.info.merged_dim), np.float32)}
+    if model.info.n_deepstack:
+        places["deepstack_out"] = np.zeros((model.info.n_deepstack, n // 4, model.info.merged_dim), np.float32)
     found = {"tower": name, "batch": label, "patches": n, "host_ms": median_ms(lambda: native(rows, grids)),
-             "device_ms": median_ms(DeviceSession(model, rows, grids))}
+             "host_out_ms": median_ms(lambda: native(rows, grids, **places)), "device_ms": median_ms(DeviceSession(model, rows, grids))}
+    if PLACE == "cuda":
+        on_device, there = model.prepare(**asked, on_device=True), rows.to(PLACE, DTYPE)
+        found["tensors_ms"] = median_ms(lambda: on_device(there, grids))
+        same = on_device(rows, grids)
+        found["same_as_host"] = bool((same.merged.cpu().numpy() == native(rows, grids).merged).all())
+        del on_device, same
     with torch.no_grad():
         there = rows.to(PLACE, DTYPE)
         wanted = merged(exact(there.float(), grid_thw=thw))
@@ -136,6 +151,7 @@ def measure(name, label, grids, model, module, exact):
             found[f"transformers_{attention}"] = {
                 "host_ms": median_ms(lambda: merged(module(rows.to(PLACE, DTYPE), grid_thw=thw)).cpu()),
                 "device_ms": median_ms(lambda: merged(module(there, grid_thw=thw)).cpu()),
+                "tensors_ms": median_ms(lambda: module(there, grid_thw=thw)),
                 "error": error(merged(module(there, grid_thw=thw)))}
     print(json.dumps(found), flush=True)
     return found
@@ -146,6 +162,9 @@ def main():
     grids = {"tiny": [(4, 6), (2, 8)]} if OPTIONS.dry_run else GRIDS
     results = []
     for name, (kind, sizes) in TOWERS.items():
+        chosen = {label: batch for label, batch in grids.items() if re.search(OPTIONS.only, f"{name} {label}")}
+        if not chosen:
+            continue
         kind = getattr(qwen2_5 if hasattr(qwen2_5, kind) else qwen3, kind)
         if OPTIONS.dry_run:
             sizes = {**sizes, **TINY, **{key: [1, 2] for key in ("fullatt_block_indexes", "deepstack_visual_indexes") if key in sizes}}
@@ -156,7 +175,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             module.save_pretrained(folder, max_shard_size="100GB")
             model = raggedvit.Model(pathlib.Path(folder) / "model.safetensors", backend=OPTIONS.backend, dtype=OPTIONS.dtype)
-        results += [measure(name, label, batch, model, module, exact) for label, batch in grids.items()]
+        results += [measure(name, label, batch, model, module, exact) for label, batch in chosen.items()]
         del module, exact, model
     device = torch.cuda.get_device_name() if PLACE == "cuda" else "CPU"
     out = pathlib.Path(OPTIONS.out)

@@ -9,6 +9,8 @@ Weights are random, in float16. Writes OUT/way_in.json, each row as it is measur
   classify   Model.classify(list of numpy arrays), one call after another
   map        Model.prepare().map(batches): the same arrays, the next batch copied while one runs
   in_place   three PictureSlots in turn, whose pictures lie in their memory already: what a decoder leaves there
+  tensors    Model.classify(list of uint8 CUDA tensors), each of its own memory: `tensors_same`: the logits are those of the host's
+             pictures, bit for bit; `whole` the same of one tensor [batch, height, width, 3]
   device     the same forward from device memory: float32 images, of NaFlex patches; calls enqueued one behind another, and one wait
   pytorch    pinned uint8, a copy on a stream of its own, torchvision v2 (resize with antialiasing, crop, float16, normalise), timm's or
              transformers' model in float16 with SDPA in a CUDA graph, logits to pinned memory; two batches under way
@@ -39,7 +41,7 @@ def parse():
     parser.add_argument("--models", default="deit_tiny,deit_base,siglip2_naflex")
     parser.add_argument("--sizes", default=",".join(SIZES))
     parser.add_argument("--batches", default="1,16,64")
-    parser.add_argument("--ways", default="classify,map,in_place,device,pytorch")
+    parser.add_argument("--ways", default="classify,map,in_place,tensors,device,pytorch")
     parser.add_argument("--slots", type=int, default=3, help="picture slots that take turns")
     parser.add_argument("--seconds", type=float, default=0.3, help="for each measurement")
     parser.add_argument("--dry-run", action="store_true")
@@ -328,6 +330,14 @@ def main():
                     if "in_place" in ways:
                         logits, found["in_place"] = in_place(raggedvit, model, pictures, not native, options.slots, seconds)
                         row["in_place_difference"] = float(numpy.abs(logits - wanted).max()) / scale
+                    if "tensors" in ways and cuda:
+                        there = [torch.from_numpy(picture).cuda() for picture in pictures]
+                        row["tensors_same"] = bool((model.classify(there).logits.cpu().numpy() == wanted).all())
+                        found["tensors"] = rate(lambda n: [model.classify(there) for _ in range(n)], batch, seconds)
+                        there = torch.stack(there)
+                        row["tensors_same"] &= bool((model.classify(there).logits.cpu().numpy() == wanted).all())
+                        found["whole"] = rate(lambda n: [model.classify(there) for _ in range(n)], batch, seconds)
+                        del there
                     if "pytorch" in ways:
                         with torch.inference_mode():
                             rival = Pytorch(torch, name, theirs, batch, (height, width), cuda)
@@ -344,7 +354,7 @@ def main():
                 row["images_per_second"] = {way: None if value is None else round(value, 1) for way, value in found.items()}
                 if cuda:
                     row["bound"] = round(report["host_to_device"] / whole[0].nbytes, 1)
-                for way in ("classify", "map", "in_place"):
+                for way in ("classify", "map", "in_place", "tensors", "whole"):
                     for rival in ("device", "pytorch"):
                         if found.get(way) and found.get(rival):
                             row[f"{way}_of_{rival}"] = round(found[way] / found[rival], 3)

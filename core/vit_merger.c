@@ -83,8 +83,10 @@ rvit_status rvit_forward_merge_units(forward *f, int32_t deepstack)
     args.bias = w->fc2_bias;
     args.out = view(f, f->plan->merged_rows);
     RVIT_TRY(rvit_forward_add_linear(&squares, &args, absent));
+    const rvit_session_desc *desc = &f->plan->desc;
     if (deepstack < 0)
-        return give_units(f, args.out, row_size, view(f, f->plan->merged));
+        return give_units(f, args.out, row_size, desc->merged.buffer != NULL ? desc->merged : view(f, f->plan->merged));
     return give_units(f, args.out, row_size,
-                      at(view(f, f->plan->deepstack), deepstack * (f->plan->segments[0].rows / (side * side)) * row_size));
+                      at(desc->deepstack.buffer != NULL ? desc->deepstack : view(f, f->plan->deepstack),
+                         deepstack * (f->plan->segments[0].rows / (side * side)) * row_size));
 }

@@ -63,6 +63,25 @@ static rvit_status check_block(const rvit_model *model, const char *field, int32
                      (int)-depth, (int)depth - 1, (int)depth);
 }
 
+/* Where merged rows of n mergers go on the device. */
+static rvit_status check_merged(const rvit_model *model, const rvit_session_desc *desc, const char *field, rvit_view view, int32_t output,
+                                int32_t n)
+{
+    if (view.buffer == NULL)
+        return RVIT_OK;
+    if (!(desc->outputs & output))
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s is given, but outputs does not ask for it", field);
+    if (view.buffer->device != model->device)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "session desc: %s belongs to another device", field);
+    const rvit_model_info *info = &model->info;
+    const int64_t size = desc->max_tokens / (info->merge * info->merge) * (int64_t)n * info->merged_dim * 4;
+    if (view.offset < 0 || view.offset % 16 != 0 || view.offset > view.buffer->size - size)
+        return rvit_fail(RVIT_INVALID_ARGUMENT,
+                         "session desc: %s is at offset %lld, expected a multiple of 16 with %lld bytes of the buffer's %lld behind it",
+                         field, (long long)view.offset, (long long)size, (long long)view.buffer->size);
+    return RVIT_OK;
+}
+
 static rvit_status check_outputs(const rvit_model *model, const rvit_session_desc *desc)
 {
     const rvit_model_info *info = &model->info;
@@ -89,6 +108,8 @@ static rvit_status check_outputs(const rvit_model *model, const rvit_session_des
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows, but the model merges none");
     if ((outputs & RVIT_OUTPUT_DEEPSTACK) && info->n_deepstack == 0)
         return rvit_fail(RVIT_UNSUPPORTED, "session desc: outputs asks for merged rows of blocks, but the model merges those of none");
+    RVIT_TRY(check_merged(model, desc, "merged", desc->merged, RVIT_OUTPUT_MERGED, 1));
+    RVIT_TRY(check_merged(model, desc, "deepstack", desc->deepstack, RVIT_OUTPUT_DEEPSTACK, info->n_deepstack));
     if (outputs & RVIT_OUTPUT_BLOCK_FEATURES)
         RVIT_TRY(check_block(model, "features_block", desc->features_block));
     return outputs & RVIT_OUTPUT_RECEIVED_ATTENTION ? check_block(model, "received_block", desc->received_block) : RVIT_OK;

@@ -31,6 +31,15 @@ counts() { # ENGINES KERNELS OTHERS FAILURES
     json decoder.failures "$4"
 }
 
+# more batches than sessions, enqueued by one thread and reported by another, good files and bad ones: lines in order
+for threads in 1 5; do
+    RVIT_EMU_LATE=1 on emulated 1 classify "$model" "$jpegs" "$good" "$jpegs" "$good" --batch 2 --ndjson --threads $threads
+    right
+    sed 's/"seconds": .*//; s/"memory".*//' "$folder/out" >"$folder/lines$threads"
+done
+[ "$(grep -c '"logits"' "$folder/lines1")" -ge 30 ] || fail "lines of fewer pictures"
+cmp -s "$folder/lines1" "$folder/lines5" || fail "five threads give other lines than one"
+
 # every kind of file gives what libjpeg gives; those that every decoder reads alike are nvJPEG's
 classify 0 "$good"
 logits 7 >"$folder/libjpeg"

@@ -115,7 +115,8 @@ typedef struct rvit_device_desc {
     int64_t submit_work;
     /* Vulkan: microseconds for which a waiting thread polls the device, keeping one core busy,
        before it sleeps. The system wakes a sleeping thread about 30 us late. 0: 2000, or no polling
-       on a software device; -1: no polling. CUDA waits as the flags of its context say. */
+       on a software device; -1: no polling. CUDA, with -1: threads sleep that wait for streams of the
+       library's own; else they wait as the flags of the context say, which usually means polling. */
     int32_t poll_us;
 } rvit_device_desc;
 /* clang-format off */

@@ -460,10 +460,16 @@ typedef struct rvit_session_desc {
        wrapped (cuda.h, vulkan.h) too, which must outlive the session. */
     rvit_view pixels;
     int64_t pixels_size;
+    /* Optional: where every run writes what RVIT_OUTPUT_MERGED and RVIT_OUTPUT_DEEPSTACK give, f32 [U, merged_dim] and
+       [n_deepstack, U, merged_dim], U the squares of max_tokens, in buffers of the model's device, from multiples of 16 on.
+       Nothing of them is copied to the host: rvit_session_merged and rvit_session_deepstack then return NULL. They are
+       written until the run is done, and what lies behind the batch's squares may be, too. */
+    rvit_view merged, deepstack;
 } rvit_session_desc;
 /* clang-format off */
 #define RVIT_SESSION_DESC_INIT \
-    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL, {NULL, 0}, 0}
+    {sizeof(rvit_session_desc), 1, RVIT_PRUNE_DESC_INIT, 0, 0, 0, 0, NULL, {NULL, 0}, {NULL, 0}, 0, -1, -1, 0, 0, 0, 0, NULL, \
+     {NULL, 0}, 0, {NULL, 0}, {NULL, 0}}
 /* clang-format on */
 
 /* The grid that NaFlex brings a picture of this many pixels to, as transformers and timm do: the
@@ -555,7 +561,7 @@ typedef struct rvit_memory_info {
                each stage: 4 (B + 1); with windows 4 (W + 1)
                each stage's results, with windows: 4 for each square of B L_i; 4 U once
      upload    4 B T channels patch_frames patch_size^2 in the place of the images
-     readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack
+     readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack (unless desc.merged, desc.deepstack are given)
                what is in the results, again
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
@@ -723,11 +729,11 @@ RVIT_API const float *rvit_session_block_features(const rvit_session *session, i
 RVIT_API const float *rvit_session_received_attention(const rvit_session *session, int32_t *out_stage);
 /* RVIT_OUTPUT_MERGED: f32 [rows / merge^2, merged_dim], image after image, the squares of an image line after
    line: those of image i are cu[i] / merge^2 .. cu[i + 1] / merge^2 - 1, cu of rvit_session_cu_seqlens of the
-   last stage. NULL without that output. */
+   last stage. NULL without that output, and with session desc's merged. */
 RVIT_API const float *rvit_session_merged(const rvit_session *session);
 /* RVIT_OUTPUT_DEEPSTACK: the same of merger `index`, 0 .. n_deepstack - 1, in the order of their blocks;
  *out_stage is the stage whose layout the rows have, as rvit_session_block_features says. NULL without
-   that output, or if there is no such merger. */
+   that output, if there is no such merger, and with session desc's deepstack: *out_stage is set there, too. */
 RVIT_API const float *rvit_session_deepstack(const rvit_session *session, int32_t index, int32_t *out_stage);
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_get_stats(const rvit_session *session, rvit_stats *out_stats);
 

@@ -107,6 +107,7 @@ class Feed:
         memory.owner = session  # type: ignore[attr-defined]
         self.memory: NDArray[np.uint8] = np.frombuffer(memory, np.uint8)
         self._tables: dict[Shapes, tuple[np.ndarray, list[NDArray[np.uint8]]]] = {}
+        self._lent: dict[Shapes, tuple[np.ndarray, list[int]]] = {}
 
     def plan(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes) -> tuple[np.ndarray, list[NDArray[np.uint8]]]:
         """What a run is told of RGB pictures of these shapes, one behind another, and the places to write them to."""
@@ -120,6 +121,19 @@ class Feed:
             if len(self._tables) >= MOST_TABLES:
                 self._tables.clear()
             found = self._tables[shapes] = table, places
+        return found
+
+
+    def lend(self, lib: Library, info: ModelInfo, spec: Spec, shapes: Shapes, pixels: Handle) -> tuple[np.ndarray, list[int]]:
+        """The same of pictures in a session's memory on the device, and where they begin there."""
+        found = self._lent.get(shapes)
+        if found is None:
+            table = table_of(lib, info, spec, shapes)
+            starts = [0, *itertools.accumulate(rounded(shape[0] * shape[1] * 3) for shape in shapes)][:-1]
+            table["view"]["buffer"], table["view"]["offset"] = pixels.pointer.value, starts
+            if len(self._lent) >= MOST_TABLES:
+                self._lent.clear()
+            found = self._lent[shapes] = table, starts
         return found
 
 
@@ -161,6 +175,15 @@ def _gather(places: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> None:
         else:
             pieces += [(to + at, source + at, min(CHUNK, size - at)) for at in range(0, size, CHUNK)]
     table = np.array(pieces, np.uint64)
+    ready().gather(table.ctypes.data, len(table))
+
+
+def copy_bytes(to: int, source: int, size: int) -> None:
+    """Copies memory, by several threads where it is much: they also touch for the first time what was never written."""
+    if core is None or size < 4 * CHUNK:
+        ctypes.memmove(to, source, size)
+        return
+    table = np.array([(to + at, source + at, min(CHUNK, size - at)) for at in range(0, size, CHUNK)], np.uint64)
     ready().gather(table.ctypes.data, len(table))
 
 

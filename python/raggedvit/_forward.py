@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ._arrays import host_array, is_torch
 from ._core_loader import core, ready
+from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from .images import are_pictures
 from ._layouts import new
@@ -65,11 +66,19 @@ def refuse_gradient(torch: Any, images: Any) -> None:
                       "images.detach(), or patch the module (raggedvit.patch)")
 
 
+def refuse_tower(model: Model) -> None:
+    """The vision towers of Qwen2.5-VL and Qwen3-VL, which have neither one shape of images nor logits."""
+    if model.info.merge:
+        raise RaggedVitError(Status.UNSUPPORTED, f"the model, {model.info.architecture}, gives a row for each square of patches, and no "
+                             "logits: model.prepare(native=True, merged=True) makes a function of the patches and grids of its processor")
+
+
 class Forward:
     """model.forward with its policy settled: `forward = model.prepare("evit", keep=0.7)`, then forward(images). On CUDA tensors it is the
     cheapest way to call a model from Python."""
 
     def __init__(self, model: Model, prune: Prune) -> None:
+        refuse_tower(model)
         if not model.info.n_classes:
             raise RaggedVitError(Status.UNSUPPORTED, "the model has no head, so there are no logits; classify(features=True) gives features")
         if prune.policy == "mask":
@@ -103,6 +112,8 @@ class Forward:
 
     def _general(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
+        if are_on_device(images):
+            return self.model._classify_on_device(images, self.prune, None, LOGITS).logits
         if torch is None or not isinstance(images, torch.Tensor):
             return self._on_host(self.model._pictures(images) if are_pictures(images) else images)
         if not images.is_cuda:

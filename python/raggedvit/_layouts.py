@@ -763,7 +763,7 @@ class rvit_model_desc(Struct):  # 16 bytes
     ]
 
 
-class rvit_session_desc(Struct):  # 520 bytes
+class rvit_session_desc(Struct):  # 552 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("max_images", c_int32),  # 8
@@ -785,6 +785,8 @@ class rvit_session_desc(Struct):  # 520 bytes
         ("recipe", c_void_p),  # 488
         ("pixels", rvit_view),  # 496
         ("pixels_size", c_int64),  # 512
+        ("merged", rvit_view),  # 520
+        ("deepstack", rvit_view),  # 536
     ]
 
 

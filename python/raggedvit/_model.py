@@ -18,9 +18,10 @@ from . import _checks, _modules
 from . import images as pictures
 from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
+from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
-from ._feed import MOST_SIDE, Shapes, Spec, room_of
-from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient
+from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, room_of
+from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient, refuse_tower
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
@@ -59,8 +60,13 @@ def copied(address: int | None, shape: tuple[int, ...], dtype: Any) -> np.ndarra
     if out.nbytes:
         if address is None:
             raise RaggedVitError(Status.INTERNAL, "the library gave no such result")
-        ctypes.memmove(out.ctypes.data, address, out.nbytes)
+        copy_bytes(out.ctypes.data, address, out.nbytes)
     return out
+
+
+def _merged_rows(number: int, address: int | None, shape: tuple[int, int]) -> Any:
+    """What a result has of merger `number`, -1: the last one, where nobody says where its rows go."""
+    return copied(address, shape, np.float32)
 
 
 @dataclass
@@ -136,7 +142,7 @@ class Model:
     is not the checkpoint's own; the position table is then resampled ("timm", "bicubic", "bilinear"; None: as the code that the tensors'
     names belong to). n_threads: of the CPU backend; 0: as
     many as the process may use. poll_us: how long a thread that waits for a Vulkan device keeps a core busy asking it, in microseconds; 0: 2000; -1: not at
-    all. lenient: tensors that nothing uses are no error.
+    all, on CUDA neither (on streams of the library's own). lenient: tensors that nothing uses are no error.
 
     architecture, n_heads, activation ("gelu", "gelu_tanh", "quick_gelu", "silu"), pooling ("cls", "mean", ...), position ("table", "rope",
     ...) and eps say what the weights do not tell, where neither a config.json beside the file nor its metadata does, or against them. A name
@@ -229,9 +235,10 @@ class Model:
         self._rooms: dict[tuple[Spec, Shapes], int] = {}
         self._proxy: Any = weakref.proxy(self)
         self._prepared: weakref.WeakSet[Forward] = weakref.WeakSet()
-        self._sessions = Sessions(lib, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
+        self._sessions = Sessions(lib, self._device, self._handle, self.info, *self._limits, on_drop=_weakly(self._forget))
         self._forwards: dict[Any, Forward] = {}
         self._streams: dict[int, Handle] = {}
+        self._own: Handle | None = None
         self._idle: list[Pipeline] = []  # for batches of the host
         self._slots: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lock = threading.Lock()
@@ -300,7 +307,8 @@ class Model:
                 native: Literal[True], max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Native: ...
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False,
+                on_device: bool = False) -> Native: ...
 
     def prepare(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                 threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
@@ -308,36 +316,41 @@ class Model:
                 native: bool = False, max_images: int = 1, max_tokens: int | None = None,
                 max_len: int | None = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                 projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                received_attention: int | None = None, merged: bool = False, deepstack: bool = False) -> Any:
+                received_attention: int | None = None, merged: bool = False, deepstack: bool = False, on_device: bool = False) -> Any:
         """forward with its policy settled: a function of images.
 
         native: a function of (patches, grids) in its place, for images of grids of their own in one batch: see Native. max_images: how many
         there are at most; max_len: tokens of an image, prefix tokens among them (None: info.tokens); max_tokens: of all images of a batch
         (None: max_images * max_len). Memory follows from max_tokens. The function gives a Result, with the outputs that are asked for here,
-        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone.
+        as in classify. merged, deepstack: of towers that merge squares of patches (Qwen2.5-VL, Qwen3-VL), which run so alone. on_device:
+        patches, merged rows and deepstack rows are PyTorch tensors on the model's CUDA device, and do not pass through the host.
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention,
                              merged, deepstack)
         if _checks.flag("native", native):
-            return Native(self, prune, outputs, max_images, max_tokens, max_len)
-        if outputs != Outputs() or (max_images, max_tokens, max_len) != (1, None, None):
-            raise invalid("capacities or outputs are given, but native is False")
+            return Native(self, prune, outputs, max_images, max_tokens, max_len, bool(_checks.flag("on_device", on_device)))
+        if outputs != Outputs() or (max_images, max_tokens, max_len, on_device) != (1, None, None, False):
+            raise invalid("capacities, outputs or on_device are given, but native is False")
+        refuse_tower(self)
         return Forward(self, prune)
 
     def picture_slot(self, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                      threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                      seed: int | None = None, alpha: float | None = None, object_block: int | None = None, max_images: int = 1,
-                     max_bytes: int = 1 << 24, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
+                     max_bytes: int = 1 << 24, device_bytes: int = 0, fixed_batch: bool = False, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                      projected: bool = False, normalized: bool = False, block_features: int | None = None,
                      received_attention: int | None = None) -> PictureSlot:
         """Memory for the pictures of one batch, which callers decode into and the device reads, and a forward of them: pictures come to the
         device without a copy on the host. max_images and max_bytes: how many pictures, and how many bytes of them, a batch has at most.
+        device_bytes: the same of pictures that lie on the model's CUDA device, which lend adds.
         fixed_batch: every batch has exactly max_images, which makes the forward faster. All else as in classify. With two of them one is filled while the other runs: see in_turns."""
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        refuse_tower(self)
         return PictureSlot(self, prune, outputs, _checks.integer("max_images", max_images, 1, 1 << 20),
-                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32), bool(_checks.flag("fixed_batch", fixed_batch)))
+                           _checks.integer("max_bytes", max_bytes, 1, 1 << 32),
+                           _checks.integer("device_bytes", device_bytes, 0, 1 << 36), bool(_checks.flag("fixed_batch", fixed_batch)))
 
     @overload
     def forward(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
@@ -358,7 +371,8 @@ class Model:
         device) are read where they lie: the forward is enqueued on PyTorch's current stream, nothing is copied, and nothing waits. It then
         reports no error of single images: NaN in an image makes its own logits meaningless, where classify names it. Policy and parameters
         are classify's, but for "mask". There is no gradient: images that require one are refused; see raggedvit.patch. A stream of the
-        caller's must outlive the model. The forward cannot be captured into another CUDA graph.
+        caller's must outlive the model. The forward cannot be captured into another CUDA graph. Pictures, on the device or not, are waited
+        for.
         """
         key = (policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         try:
@@ -377,7 +391,7 @@ class Model:
     __call__ = forward
 
     @overload
-    def classify(self, images: TensorT, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
+    def classify(self, images: TensorT | Sequence[TensorT], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                  seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
@@ -405,8 +419,10 @@ class Model:
         they are: a list of files, Pillow's pictures and uint8 arrays [height, width, 3] of different sizes, or a uint8 array [B, height, width,
         3]. Files are read on threads; the device resizes, crops and normalises by the model's recipe, to the bits of raggedvit.images.prepare,
         and what it does not do the host does. With recipe.max_patches (NaFlex) each picture keeps its own shape. One that cannot be prepared
-        is named. NaN or
-        infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
+        is named. Uint8 pictures may all lie on the model's CUDA device: PyTorch tensors, or arrays with __cuda_array_interface__ or DLPack,
+        whose pixels lie side by side, lines any distance apart. They do not pass through the host: the device copies them to memory of the
+        session's, behind the work on PyTorch's current stream, or on the streams that arrays name. For tensors the result is on the device.
+        NaN or infinity in an image makes its own logits NaN where no score is taken. policy: a name of policies(); "none" prunes nothing. keep,
         blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau: its parameters; None is its default. mask: for policy "mask",
         numbers or bools, nonzero = keep: [B, tokens], or [n_stages, B, tokens] with several blocks; the first info.n_prefix tokens (CLS, ...)
         must be kept.
@@ -421,6 +437,9 @@ class Model:
         """
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
+        refuse_tower(self)
+        if are_on_device(images):
+            return self._classify_on_device(images, prune, mask, outputs)
         if is_torch(images) and images.is_cuda:
             return self._classify_cuda(images, prune, mask, outputs)
         if pictures.are_pictures(images):
@@ -446,6 +465,14 @@ class Model:
         with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
             return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
                             for logits, session in parts])
+
+    def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
+        batch = DeviceBatch(self, images)
+        if not batch.pictures:
+            result = self._classify_host(np.empty((0, *self.info.image_shape), np.float32), prune, mask, outputs)
+        else:
+            result = batch.classify(prune, mask, outputs)
+        return result if batch.tensors is None else _as_tensors(result, batch.tensors)
 
     def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
@@ -484,6 +511,7 @@ class Model:
         self._sessions.close()
         self._forwards.clear()
         self._streams.clear()
+        self._own = None
         self._idle.clear()
         self._handle.close()
 
@@ -530,8 +558,16 @@ class Model:
                 self._streams[stream] = self._wrapped_stream(stream)  # to wait for all work on it
         return self._wrapped_stream(stream)
 
+    def _own_stream(self) -> int:
+        """A CUDA stream for what comes with none."""
+        with self._lock:
+            if self._own is None:
+                self._own = self._lib.own("stream", self._device, keeps=(self._device,))
+        return int(self._lib.make("rvit_cuda_stream_handle", self._own).value or 0)
+
     def _wrapped_stream(self, stream: int) -> Handle:
-        return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=(self._device,))
+        keeps = (self._device,) if self._own is None else (self._device, self._own)
+        return self._lib.own("stream", self._device, stream or None, create="rvit_cuda_stream_wrap", keeps=keeps)
 
     def _wrapped(self, tensor: Any) -> Handle:
         return self._lib.own("buffer", self._device, tensor.data_ptr(), max(1, tensor.numel() * tensor.element_size()),
@@ -559,7 +595,7 @@ class Model:
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
-    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs) -> Result[Any]:
+    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows) -> Result[Any]:
         lib, result = self._lib, Result(logits)
         stages = lib.rvit_session_n_stages(session)
         for stage in range(stages):
@@ -594,14 +630,14 @@ class Model:
             result.received_stage, result.received_attention = laid_out(lib.rvit_session_received_attention, self.info.n_heads)
         if outputs.merged:
             shape = (rows(stages - 1) // self.info.merge**2, self.info.merged_dim)
-            result.merged = copied(lib.rvit_session_merged(session), shape, np.float32)
+            result.merged = merged_rows(-1, lib.rvit_session_merged(session), shape)
         if outputs.deepstack:
             result.deepstack, result.deepstack_stages = [], []
             for k in range(self.info.n_deepstack):
                 stage = ctypes.c_int32(-1)
                 address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
                 result.deepstack_stages.append(stage.value)
-                result.deepstack.append(copied(address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim), np.float32))
+                result.deepstack.append(merged_rows(k, address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim)))
         return result
 
 

@@ -9,9 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _checks
+from ._arrays import on_cuda
+from ._constants import CONSTANTS
+from ._device_pictures import DeviceBatch
 from ._errors import RaggedVitError, invalid
 from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
 from ._layouts import new
+from ._library import Handle
 from ._outputs import Outputs
 from ._sessions import Prune
 
@@ -36,7 +40,7 @@ class PictureSlot:
     It keeps the model alive. Only one thread may use a slot at a time; several may write to the places that add gave.
     """
 
-    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: int, max_bytes: int,
+    def __init__(self, model: Model, prune: Prune, outputs: Outputs, max_images: int, max_bytes: int, device_bytes: int,
                  fixed_batch: bool) -> None:
         self._spec = spec = model.spec
         if not spec.on_device(model.info):
@@ -45,6 +49,8 @@ class PictureSlot:
             raise invalid("fixed_batch is True, but the model runs pictures at their own shape, whose number of tokens is not fixed")
         if prune.policy == "mask":
             raise invalid("the policy is 'mask', which is not supported with picture slots")
+        if device_bytes and model.cuda_index < 0:
+            raise invalid(f"device_bytes is {device_bytes}, but the model is on {model.place}, not on a CUDA device")
         self._lib, self._model, self._outputs = model._lib, model, outputs
         recipe = spec.struct()
         # Weights of the resize take a small part of what pictures take, unless they are very thin.
@@ -56,14 +62,21 @@ class PictureSlot:
             desc.native, desc.max_len = 1, model.info.n_prefix + spec.max_patches
         outputs.fill(desc)
         prune.fill(self._lib, desc.prune)
-        self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=(self.stream, model._handle))
+        keeps: tuple[Any, ...] = (self.stream, model._handle)
+        self._pixels: Handle | None = None  # memory of pictures on the device
+        self._device_bytes = device_bytes
+        if device_bytes:
+            self._pixels = self._lib.own("buffer", model._device, device_bytes, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(model._device,))
+            desc.pixels.buffer, desc.pixels_size, keeps = self._pixels.pointer, device_bytes, (*keeps, self._pixels)
+        self._session = self._lib.own("session", model._handle, ctypes.byref(desc), keeps=keeps)
         model._slots.add(self)
         self._feed = Feed(self._lib, self._session)
         self._table = np.zeros(max_images, IMAGE)
         self._table["struct_size"] = IMAGE.itemsize
         self._grids: dict[tuple[int, int], tuple[int, int]] = {}
         self._run = new("rvit_run_args", pictures=self._table.ctypes.data)
-        self._n = self._end = 0
+        self._n = self._end = self._lent = 0  # pictures; where the next one begins, on the host and on the device
+        self._owners: list[Any] = []  # of memory that is copied from, perhaps still
         self._pending = False
 
     @property
@@ -94,16 +107,46 @@ class PictureSlot:
         begin, end = self._end, self._end + lines * width * size
         if self._n == len(self._table) or end > len(self._feed.memory):
             raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {len(self._feed.memory)}")
+        row = self._next(height, width)
+        row["data"], row["format"], row["view"] = self._feed.address + begin, kind, (0, 0)
+        self._end = rounded(end)
+        shape = (lines, width) if size == 1 else (lines, width, size)
+        return self._feed.memory[begin:end].reshape(shape)
+
+    def lend(self, picture: Any) -> None:
+        """Adds a picture that lies on the model's CUDA device: uint8 [height, width, 3], as classify takes them. It is copied to the slot's
+        memory there, behind the work on PyTorch's current stream, for a tensor, or on the stream that an array names. A tensor is free at
+        once, in the order of that stream; leave any other array as it is until finish. INVALID_ARGUMENT: the slot is full (device_bytes
+        of picture_slot), or its batch under way."""
+        if self._pending:
+            raise invalid("the slot's batch is under way; finish it first")
+        if self._pixels is None:
+            raise invalid("the slot has no memory on the device; picture_slot's device_bytes makes it")
+        if not on_cuda(picture):
+            raise invalid("the picture is in host memory; add gives memory to write it to")
+        batch = DeviceBatch(self._model, [picture])
+        height, width, _ = batch.shapes[0]
+        begin, end = self._lent, self._lent + 3 * height * width
+        if self._n == len(self._table) or end > self._device_bytes:
+            raise invalid(f"the slot is full: picture {self._n} of {len(self._table)}, {end} bytes of {self._device_bytes} on the device")
+        user = int(self._lib.make("rvit_cuda_stream_handle", self.stream).value or 0)
+        batch.copy(self._pixels, [begin], user)
+        self._owners += batch.owners
+        row = self._next(height, width)
+        row["data"], row["format"], row["view"] = 0, FORMATS["rgb"], (self._pixels.pointer.value, begin)
+        self._lent = rounded(end)
+
+    def _next(self, height: int, width: int) -> Any:
+        """The row of the table for one more picture."""
         row = self._table[self._n]
-        row["data"], row["height"], row["width"], row["format"] = self._feed.address + begin, height, width, kind
+        row["height"], row["width"] = height, width
         if self._spec.max_patches:
             info, key = self._model.info, (height, width)
             if key not in self._grids:
                 self._grids[key] = grid_of(self._lib, height, width, info.patch_size, self._spec.max_patches)
             row["target_height"], row["target_width"] = (info.patch_size * cells for cells in self._grids[key])
-        self._n, self._end = self._n + 1, rounded(end)
-        shape = (lines, width) if size == 1 else (lines, width, size)
-        return self._feed.memory[begin:end].reshape(shape)
+        self._n += 1
+        return row
 
     def start(self) -> None:
         """Enqueues the batch: one transfer and one dispatch. Nothing is copied or allocated, nothing waits."""
@@ -143,7 +186,10 @@ class PictureSlot:
         """Forgets the pictures, so that their memory is free."""
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
-        self._n = self._end = 0
+        if self._owners:
+            self._lib.raw.rvit_stream_synchronize(self.stream)  # it waits for the copies
+        self._n = self._end = self._lent = 0
+        self._owners.clear()
 
 
 def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any]) -> Iterator[Result[NDArray[np.float32]]]:

@@ -18,6 +18,7 @@ from . import images as pictures
 from ._arrays import is_torch
 from ._constants import CONSTANTS
 from ._core_loader import core, ready
+from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
 from ._feed import copiers, fill, named
 from ._forward import as_float32, host_tensor, host_view
@@ -250,6 +251,8 @@ class Pipeline:
 
     def taken(self, batch: Any) -> Any:
         """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
+        if are_on_device(batch):
+            raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to forward or classify")
         if pictures.are_pictures(batch):
             return self.model._pictures(batch)
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)

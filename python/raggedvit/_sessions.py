@@ -70,11 +70,14 @@ def _blocks(argument: str, value: Any) -> tuple[int, ...]:
 class Session:
     """A session of the library's, its lock, and what a run of it needs. `alive`: it has not been let go for another."""
 
-    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits", "room", "feed")
+    __slots__ = ("handle", "prune", "capacity", "fixed", "lock", "marks", "alive", "run", "pointer", "images", "logits", "room", "feed",
+                 "pixels", "pixel_room")
 
-    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None) -> None:
+    def __init__(self, handle: Handle, prune: Prune, capacity: int, fixed: bool, room: int = 0, feed: Feed | None = None,
+                 pixels: Handle | None = None, pixel_room: int = 0) -> None:
         self.handle, self.prune, self.capacity, self.fixed = handle, prune, capacity, fixed
         self.room, self.feed = room, feed  # of one that takes pictures: bytes for them, and where they lie
+        self.pixels, self.pixel_room = pixels, pixel_room  # memory of pictures on the device, in bytes
         self.lock, self.alive = threading.Lock(), True
         # When it last ran, and 1 while its lock is held, which the compiled core looks at in place of the lock.
         self.marks = (ctypes.c_int64 * 2)(tick())
@@ -105,9 +108,9 @@ class _Group:
     def all(self) -> list[Session]:
         return [*self.exact.values(), *([] if self.shared is None else [self.shared])]
 
-    def fitting(self, n: int, room: int) -> Session | None:
+    def fitting(self, n: int, room: int, pixels: int) -> Session | None:
         found = self.exact.get(n, self.shared)
-        return found if found is not None and n <= found.capacity and room <= found.room else None
+        return found if found is not None and n <= found.capacity and room <= found.room and pixels <= found.pixel_room else None
 
     def drop(self, session: Session) -> None:
         if session is self.shared:
@@ -119,9 +122,9 @@ class _Group:
 class Sessions:
     """At most `most` sessions of a model, the least recently used of which goes first."""
 
-    def __init__(self, lib: Library, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
+    def __init__(self, lib: Library, device: Handle, model: Handle, info: ModelInfo, most: int, max_batch: int | None,
                  on_drop: Callable[[Session], None]) -> None:
-        self.info = info
+        self.device, self.info = device, info
         self.lib, self.model, self.most, self.max_batch, self.on_drop = lib, model, most, max_batch, on_drop
         self.lock, self.closed = threading.RLock(), False
         self._groups: dict[Any, _Group] = {}
@@ -134,16 +137,17 @@ class Sessions:
         return sum(len(group.all()) for group in self._groups.values())
 
     def get(self, prune: Prune, n: int, outputs: Outputs = LOGITS, stream: Callable[[], Handle] | None = None, place: Any = None,
-            pictures: Spec | None = None, room: int = 0) -> Session:
+            pictures: Spec | None = None, room: int = 0, pixels: int = 0) -> Session:
         """The session for a batch of n. stream: makes the stream of a new one, whose runs bring their own device memory, unless they bring
-        pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes."""
+        pictures; place: what tells it from others. pictures: runs bring pictures, which take `room` bytes,
+        and `pixels` bytes of the device's memory."""
         with self.lock:
             if self.closed:
                 raise invalid("the model is closed")
             group = self._groups.setdefault((prune, outputs, place, pictures), _Group())
-            session = group.fitting(n, room)
+            session = group.fitting(n, room, pixels)
             if session is None:
-                session = self._add(group, prune, n, outputs, stream, pictures, room)
+                session = self._add(group, prune, n, outputs, stream, pictures, room, pixels)
             session.marks[0] = tick()
             return session
 
@@ -156,12 +160,12 @@ class Sessions:
             self._groups.clear()
 
     def _add(self, group: _Group, prune: Prune, n: int, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
-             room: int) -> Session:
+             room: int, pixels: int) -> Session:
         if self.max_batch is not None and n > self.max_batch:
             raise invalid(f"images are {n}, more than max_batch, {self.max_batch}")
         native = pictures is not None and pictures.max_patches > 0
         fixed = n > 0 and (n in group.exact or len(group.exact) < N_EXACT) and self.max_batch is None and not native
-        room = 1 << (room - 1).bit_length() if room else 0
+        room, pixels = (1 << (size - 1).bit_length() if size else 0 for size in (room, pixels))
         old = group.exact.get(n) if fixed else group.shared
         if fixed:
             capacity = n
@@ -172,8 +176,8 @@ class Sessions:
         else:
             capacity = max(1, 2 * old.capacity if old is not None else 0, 1 << (n - 1).bit_length() if n else 1)
         if old is not None and not fixed:
-            room = max(room, old.room)
-        session = self._create(prune, capacity, fixed, outputs, stream, pictures, room)
+            room, pixels = max(room, old.room), max(pixels, old.pixel_room)
+        session = self._create(prune, capacity, fixed, outputs, stream, pictures, room, pixels)
         if old is not None:
             self._drop(old)
         if fixed:
@@ -193,7 +197,7 @@ class Sessions:
         self.on_drop(session)
 
     def _create(self, prune: Prune, capacity: int, fixed: bool, outputs: Outputs, stream: Callable[[], Handle] | None, pictures: Spec | None,
-                room: int) -> Session:
+                room: int, pixels: int) -> Session:
         desc = new("rvit_session_desc", max_images=capacity, fixed_batch=int(fixed))
         outputs.fill(desc)
         keeps: tuple[Any, ...] = (self.model,)
@@ -201,6 +205,10 @@ class Sessions:
             own = stream()
             desc.run_views, desc.stream = int(pictures is None), own.pointer.value
             keeps = (own, self.model)
+        memory = None
+        if pixels:
+            memory = self.lib.own("buffer", self.device, pixels, CONSTANTS["RVIT_BUFFER_DEVICE"], keeps=(self.device,))
+            desc.pixels.buffer, desc.pixels_size, keeps = memory.pointer, pixels, (*keeps, memory)
         if pictures is not None:
             recipe = pictures.struct()
             desc.recipe, desc.max_picture_bytes = ctypes.addressof(recipe), room + self.lib.rvit_images_table_size(capacity)
@@ -208,4 +216,4 @@ class Sessions:
                 desc.native, desc.max_len = 1, self.info.n_prefix + pictures.max_patches
         prune.fill(self.lib, desc.prune)
         handle = self.lib.own("session", self.model, ctypes.byref(desc), keeps=keeps)
-        return Session(handle, prune, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle))
+        return Session(handle, prune, capacity, fixed, room, None if pictures is None else Feed(self.lib, handle), memory, pixels)

@@ -1,5 +1,6 @@
 """Images of grids of their own in one batch."""
 
+import json
 import pathlib
 import tempfile
 import unittest
@@ -107,6 +108,70 @@ class NaFlexTest(unittest.TestCase):
         np.testing.assert_allclose(result.logits, wanted, atol=2e-5 * (1 + float(wanted.abs().max())))
 
 
+def qwen3_tower(folder):
+    """A small tower of Qwen3-VL with random weights, of the names and shapes that a dump lists: the file's path."""
+    dump = json.loads((support.ROOT / "tests/model/data/qwen3_vl.json").read_text())
+    random, header, data = np.random.default_rng(1), {}, b""
+    for name, shape, mean, *_ in dump["tensors"]:
+        values = (mean + 0.2 * random.standard_normal(shape)).astype(np.float32)
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + values.nbytes]}
+        data += values.tobytes()
+    text = json.dumps(header).encode()
+    path = pathlib.Path(folder, "model.safetensors")
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    path.with_name("config.json").write_text(json.dumps(dump["config"]))
+    return path
+
+
+class TowerTest(unittest.TestCase):
+    """What needs no other library."""
+
+    grids, asked = [(4, 6), (2, 2), (10, 6)], dict(native=True, max_images=4, max_tokens=100, max_len=60, merged=True, deepstack=True)
+
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            cls.model = raggedvit.Model(qwen3_tower(folder), backend="cpu", n_threads=2)
+        cls.rows = np.random.default_rng(2).standard_normal((88, 96), np.float32)
+
+    def fails(self, status, words, function, *arguments, **named):
+        with self.assertRaisesRegex(RaggedVitError, words) as caught:
+            function(*arguments, **named)
+        self.assertEqual(caught.exception.status, status)
+
+    def test_rows_go_where_the_caller_says(self):
+        native = self.model.prepare(**self.asked)
+        wanted = native(self.rows, self.grids)
+        out, stacked = np.full((23, 12), 7, np.float32), np.full((2, 22, 12), 7, np.float32)
+        found = native(self.rows, self.grids, out=out, deepstack_out=stacked)
+        self.assertTrue(np.shares_memory(found.merged, out))
+        np.testing.assert_array_equal(out[:22], wanted.merged)
+        np.testing.assert_array_equal(stacked, wanted.deepstack)
+        self.assertTrue((out[22:] == 7).all())
+        self.assertEqual((found.merged.shape, [part.shape for part in found.deepstack]), ((22, 12), [(22, 12)] * 2))
+        np.testing.assert_array_equal(native(self.rows, self.grids, deepstack_out=[None, stacked[0]]).deepstack[0], wanted.deepstack[0])
+        pruned = self.model.prepare("l2", keep=0.5, blocks=[1], **self.asked)
+        found = pruned(self.rows, self.grids, out=out[:11])
+        np.testing.assert_array_equal(found.merged, pruned(self.rows, self.grids).merged)
+
+    def test_refusals(self):
+        status, native = Status.INVALID_ARGUMENT, self.model.prepare(**self.asked)
+        for words, out in (("out has 21 rows, but the batch has 22 squares", np.zeros((21, 12), np.float32)),
+                           (r"out is \[22, 11\]; expected \[rows, 12\]", np.zeros((22, 11), np.float32)),
+                           ("out is ndarray; expected a writable, contiguous", np.zeros((22, 12))),
+                           ("out is ndarray; expected a writable, contiguous", np.zeros((22, 24), np.float32)[:, ::2])):
+            self.fails(status, f"^{words}", native, self.rows, self.grids, out=out)
+        self.fails(status, "deepstack_out has 1 arrays; expected 2", native, self.rows, self.grids, deepstack_out=[None])
+        self.fails(status, r"deepstack_out\[1\] is \[22\]", native, self.rows, self.grids, deepstack_out=[None, np.zeros(22, np.float32)])
+        bare = self.model.prepare(**{**self.asked, "merged": False})
+        self.fails(status, "out is given, but prepare was not asked", bare, self.rows, self.grids, out=np.zeros((22, 12), np.float32))
+        self.fails(status, "on_device is True, but the model is on cpu", self.model.prepare, on_device=True, **self.asked)
+        self.fails(status, "or on_device are given, but native is False", self.model.prepare, on_device=True)
+        picture = np.zeros((40, 40, 3), np.uint8)
+        for call in (lambda: self.model.classify([picture]), lambda: self.model.forward([picture]), self.model.prepare, self.model.picture_slot):
+            self.fails(Status.UNSUPPORTED, r"model.prepare\(native=True, merged=True\) makes a function", call)
+
+
 class QwenTest(unittest.TestCase):
     """Vision towers of transformers that merge squares of patches."""
 
@@ -151,7 +216,7 @@ class QwenTest(unittest.TestCase):
                 model.prepare(**options)
         with self.assertRaisesRegex(RaggedVitError, "image 0 has 3 x 4 patches, expected multiples of 2 a side"):
             model.prepare(native=True)(np.zeros((12, 96), np.float32), [(3, 4)])
-        with self.assertRaisesRegex(RaggedVitError, "it runs with native 1 alone"):
+        with self.assertRaisesRegex(RaggedVitError, "gives a row for each square of patches, and no logits"):
             model.classify(np.zeros((1, *model.info.image_shape), np.float32))
 
     def test_qwen3(self):

@@ -41,9 +41,13 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     frames: NDArray[np.float32] = raggedvit.images.prepare(model.recipe, [raggedvit.images.load("cat.jpg")])
     model.recipe = dataclasses.replace(model.recipe, mean=(0.5, 0.5, 0.5), fit=frames)  # type: ignore[arg-type]
     result.logits.relu()  # type: ignore[attr-defined]
+    frames_there = [torch.zeros(480, 640, 3, dtype=torch.uint8, device="cuda")]
+    of_frames = model.classify(frames_there)
+    assert of_frames.logits is not None
+    on_device: bool = of_frames.logits.is_cuda
     for_tensors = model.classify(torch.from_numpy(images))
     assert for_tensors.logits is not None
-    return float(model.forward(images)[0, tokens]), for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
+    return float(model.forward(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
 
 
 def failed(error: raggedvit.RaggedVitError) -> bool:

@@ -368,7 +368,35 @@ static void misuse(void **state)
     rvit_device_destroy(cpu);
 }
 
-SUITE(interop_suite, TEST(wrapped), TEST(every_allocation), TEST(captured_by_the_caller), TEST(context_is_left_alone),
+/* A device whose threads sleep while they wait: by an event, on streams of the library's own. */
+static void waits_asleep(void **state)
+{
+    (void)state;
+    static const float values[4] = {1, 2, 3, 4};
+    float found[4] = {0};
+    rvit_device_desc desc = RVIT_DEVICE_DESC_INIT;
+    rvit_device *device = NULL;
+    rvit_stream *stream = NULL;
+    rvit_buffer *buffer = NULL;
+    desc.backend = RVIT_BACKEND_CUDA;
+    desc.poll_us = -1;
+    expect_ok(rvit_device_create(&desc, &device));
+    expect_ok(rvit_stream_create(device, &stream));
+    expect_ok(rvit_buffer_create(device, sizeof values, RVIT_BUFFER_DEVICE, &buffer));
+    assert_non_null(((rvit_cu_stream *)stream)->done);
+    expect_ok(rvit_stream_write(stream, (rvit_view){buffer, 0}, values, sizeof values));
+    expect_ok(rvit_stream_synchronize(stream));
+    expect_ok(rvit_stream_read(stream, (rvit_view){buffer, 0}, found, sizeof found));
+    assert_memory_equal(found, values, sizeof values);
+    rvit_buffer_destroy(buffer);
+    rvit_stream_destroy(stream);
+    expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
+    assert_null(((rvit_cu_stream *)stream)->done);
+    rvit_stream_destroy(stream);
+    rvit_device_destroy(device);
+}
+
+SUITE(interop_suite, TEST(wrapped), TEST(waits_asleep), TEST(every_allocation), TEST(captured_by_the_caller), TEST(context_is_left_alone),
       TEST(context_that_cannot_be_entered), TEST(statuses_of_results), TEST(misuse));
 
 int main(int argc, char **argv)

@@ -81,6 +81,56 @@ static void outputs(void **state)
     }
 }
 
+/* The same in memory of the device, of which the host is given nothing; and places that do not do. */
+static void rows_on_the_device(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_QWEN_DUMPS; d++) {
+        qwen_tower t = qwen_open(qwen_dumps[d]);
+        const int32_t n = t.info.n_deepstack;
+        rvit_session_desc desc = dump_session_desc(t.dump, &t.info);
+        desc.outputs = RVIT_OUTPUT_MERGED | (n > 0 ? RVIT_OUTPUT_DEEPSTACK : 0);
+        rvit_session *host = NULL, *session = NULL;
+        expect_ok(rvit_session_create(t.model, &desc, &host));
+        dump_run_all(t.dump, &t.info, host);
+        const int64_t tokens = desc.max_tokens > 0 ? desc.max_tokens : (int64_t)desc.max_images * desc.max_len;
+        const int64_t size = tokens / 4 * t.info.merged_dim * 4, live = rvit_session_cu_seqlens(host, -1)[desc.max_images] / 4;
+        rvit_stream *stream = NULL;
+        rvit_buffer *buffer = NULL;
+        expect_ok(rvit_stream_create(H.device[DEVICE], &stream));
+        expect_ok(rvit_buffer_create(H.device[DEVICE], 32 + (n + 1) * size, RVIT_BUFFER_DEVICE, &buffer));
+        desc.stream = stream;
+        desc.merged = (rvit_view){buffer, 32};
+        desc.deepstack = (rvit_view){n > 0 ? buffer : NULL, n > 0 ? 32 + size : 0};
+        expect_ok(rvit_session_create(t.model, &desc, &session));
+        dump_run_all(t.dump, &t.info, session);
+        assert_null(rvit_session_merged(session));
+        float *found = scratch((size_t)size);
+        for (int32_t k = -1; k < n; k++) {
+            int32_t stage = -2, wanted = -2;
+            const float *rows = k < 0 ? rvit_session_merged(host) : rvit_session_deepstack(host, k, &wanted);
+            expect_ok(rvit_stream_read(stream, (rvit_view){buffer, 32 + (k + 1) * size}, found, size));
+            assert_memory_equal(found, rows, (size_t)(live * t.info.merged_dim * 4));
+            if (k >= 0)
+                assert_null(rvit_session_deepstack(session, k, &stage));
+            assert_int_equal(stage, wanted);
+        }
+        rvit_session_destroy(session);
+        rvit_session_destroy(host);
+        desc.merged.offset = 40;
+        expect_status(rvit_session_create(t.model, &desc, &session), RVIT_INVALID_ARGUMENT,
+                      "merged is at offset 40, expected a multiple of 16");
+        desc.merged.offset = 48 + n * size;
+        expect_status(rvit_session_create(t.model, &desc, &session), RVIT_INVALID_ARGUMENT, "merged is at offset");
+        desc.outputs = RVIT_OUTPUT_FEATURES;
+        expect_status(rvit_session_create(t.model, &desc, &session), RVIT_INVALID_ARGUMENT,
+                      "merged is given, but outputs does not ask for it");
+        rvit_buffer_destroy(buffer);
+        rvit_stream_destroy(stream);
+        qwen_close(&t);
+    }
+}
+
 /* Features put back to the grid, line after line, whatever the order of the rows. */
 static void grids(void **state)
 {
@@ -386,5 +436,5 @@ static void refused_runs(void **state)
     qwen_close(&t);
 }
 
-SUITE(dump_qwen_suite, TEST(outputs), TEST(grids), TEST(received), TEST(pictures), TEST(size_rule), TEST(mistakes), TEST(refused_sessions),
-      TEST(refused_runs));
+SUITE(dump_qwen_suite, TEST(outputs), TEST(rows_on_the_device), TEST(grids), TEST(received), TEST(pictures), TEST(size_rule),
+      TEST(mistakes), TEST(refused_sessions), TEST(refused_runs));

@@ -266,7 +266,8 @@ static int open_model(struct bench *self)
     }
     int code = engine_checkpoint(options, &checkpoint);
     if (code == EXIT_OK) {
-        code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
+        code =
+            engine_open(options, options->backend, options->device, options->tier, false, options->dtype, false, checkpoint, &self->engine);
         rvit_checkpoint_destroy(checkpoint);
     }
     random_model_close(&random);

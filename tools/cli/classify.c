@@ -26,7 +26,6 @@ void classify_set_image(struct classify *self, int32_t index, const struct input
                                                 .expected = -1,
                                                 .session = session,
                                                 .index = index};
-    self->positions[index] = input->position;
     if (self->expected)
         self->images[index].expected = self->expected[input->position];
 }
@@ -51,6 +50,7 @@ static int32_t fill_batch(struct classify *self)
         if (result != INPUT_READY)
             return result == INPUT_LOST ? -1 : n;
         classify_set_image(self, n, &input, self->sessions[0]);
+        self->positions[n] = input.position;
     }
     return n;
 }
@@ -190,7 +190,8 @@ static bool pictures_on_device(const struct classify *self)
 static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
-    int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
+    int code =
+        engine_open(options, options->backend, options->device, options->tier, false, options->dtype, true, checkpoint, &self->engine);
     if (code == EXIT_OK && options->text_embeddings)
         code = zero_shot_open(options, &self->engine.model_info, &self->texts);
     if (code == EXIT_OK)

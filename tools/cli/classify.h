@@ -8,8 +8,8 @@
 #include "picture_queue.h"
 #include "report.h"
 
-/* One runs, one is filled, and one waits for its turn or is reported. */
-enum { CLASSIFY_SESSIONS = 3 };
+/* One runs, one waits for its turn, one is filled; and one more, since a batch is late by as much as the slowest of its threads. */
+enum { CLASSIFY_SESSIONS = 4 };
 
 struct classify {
     const struct options *options;

@@ -1,4 +1,5 @@
-/* Classifies pictures that the device resizes: threads decode into the memory of one session while the other runs. */
+/* Classifies pictures that the device resizes: threads decode into the memory of one session while others run. */
+#include <pthread.h>
 #include <stdlib.h>
 
 #include "classify.h"
@@ -80,6 +81,22 @@ struct running {
     int32_t n; /* images */
 };
 
+/* Runs on their way, in order. One thread enqueues a batch as soon as it is there, so that the device always has one to go on with; the
+   caller waits for the runs, and reports them. */
+struct flight {
+    struct classify *classify;
+    rvit_image *pictures; /* [max_images], of the thread */
+    bool is_eager;        /* the next batch is waited for while others run */
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t changed;
+    struct running runs[CLASSIFY_SESSIONS];
+    int64_t n_enqueued, n_landed;
+    const rvit_session *reported; /* its answers are being read: it runs no more until they are; NULL: none is */
+    bool ended;                   /* nothing more is enqueued */
+    int code;                     /* why */
+    double since;                 /* when the first of the runs under way began, or the one before it landed */
+};
+
 static void set_images(struct classify *self, const struct picture_batch *batch)
 {
     int32_t n = 0;
@@ -96,18 +113,92 @@ static void set_images(struct classify *self, const struct picture_batch *batch)
     }
 }
 
-static int enqueue(struct classify *self, struct picture_batch *batch, rvit_image *pictures, struct running *out)
+static int enqueue(struct flight *flight, struct picture_batch *batch, struct running *out)
 {
+    struct classify *self = flight->classify;
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
-    *out = (struct running){batch, classify_pictures_of(batch, pictures)};
+    *out = (struct running){batch, classify_pictures_of(batch, flight->pictures)};
     if (out->n == 0)
         return EXIT_OK;
     run.n_images = out->n;
-    run.pictures = pictures;
-    set_images(self, batch); /* positions, of which masks are */
+    run.pictures = flight->pictures;
+    int32_t n = 0;
+    for (int32_t i = 0; i < batch->n_items; i++)
+        if (!batch->items[i].work.is_bad)
+            self->positions[n++] = batch->items[i].work.input.position;
     classify_fill_mask(self, out->n, &run);
     const rvit_status status = rvit_session_enqueue(batch->session, &run);
     return status == RVIT_OK ? EXIT_OK : complain_status(NULL, status);
+}
+
+/* The thread that enqueues. */
+static void *enqueue_all(void *argument)
+{
+    struct flight *flight = argument;
+    for (bool goes_on = true; goes_on;) {
+        struct running next = {0};
+        int code = EXIT_OK;
+        pthread_mutex_lock(&flight->lock);
+        const int64_t n_landed = flight->n_landed;
+        const bool is_idle = flight->n_enqueued == n_landed;
+        pthread_mutex_unlock(&flight->lock);
+        const enum input_result result = picture_queue_next(flight->classify->queue, flight->is_eager || is_idle, &next.batch);
+        pthread_mutex_lock(&flight->lock);
+        while (result == INPUT_READY && flight->reported == next.batch->session)
+            pthread_cond_wait(&flight->changed, &flight->lock);
+        pthread_mutex_unlock(&flight->lock);
+        const double begin = now();
+        if (result == INPUT_READY)
+            code = enqueue(flight, next.batch, &next);
+        pthread_mutex_lock(&flight->lock);
+        while (result == INPUT_LATER && !flight->ended && flight->n_landed == n_landed)
+            pthread_cond_wait(&flight->changed, &flight->lock);
+        if (result == INPUT_READY && code == EXIT_OK) {
+            if (flight->n_enqueued == flight->n_landed)
+                flight->since = begin;
+            flight->runs[flight->n_enqueued++ % CLASSIFY_SESSIONS] = next;
+        }
+        flight->code = code;
+        flight->ended |= result == INPUT_END || code != EXIT_OK;
+        goes_on = !flight->ended;
+        pthread_cond_signal(&flight->changed);
+        pthread_mutex_unlock(&flight->lock);
+    }
+    return NULL;
+}
+
+/* The next run to be waited for. False: there is none, and none comes. */
+static bool next_run(struct flight *flight, struct running *out)
+{
+    pthread_mutex_lock(&flight->lock);
+    while (flight->n_landed == flight->n_enqueued && !flight->ended)
+        pthread_cond_wait(&flight->changed, &flight->lock);
+    const bool any = flight->n_landed < flight->n_enqueued;
+    if (any)
+        *out = flight->runs[flight->n_landed % CLASSIFY_SESSIONS];
+    pthread_mutex_unlock(&flight->lock);
+    return any;
+}
+
+/* The run of a session is done. */
+static void land(struct flight *flight, const rvit_session *session)
+{
+    pthread_mutex_lock(&flight->lock);
+    const double time = now();
+    flight->classify->report.seconds += time - flight->since; /* in which some run was on its way */
+    flight->since = time;
+    flight->n_landed++;
+    flight->reported = session;
+    pthread_cond_signal(&flight->changed);
+    pthread_mutex_unlock(&flight->lock);
+}
+
+static void end_report(struct flight *flight)
+{
+    pthread_mutex_lock(&flight->lock);
+    flight->reported = NULL;
+    pthread_cond_signal(&flight->changed);
+    pthread_mutex_unlock(&flight->lock);
 }
 
 static int draw(struct classify *self, const struct picture_batch *batch)
@@ -121,67 +212,73 @@ static int draw(struct classify *self, const struct picture_batch *batch)
                             item->target.lines, item->target.columns);
 }
 
-/* Waits for a run and reports it. *out_partly: the overlay could not be written. */
-static int finish(struct classify *self, const struct running *running, bool *out_partly)
+/* Reports a run that is done with `status`. *out_partly: the overlay could not be written. */
+static int report(struct classify *self, const struct running *running, rvit_status status, bool *out_partly)
 {
     struct picture_batch *batch = running->batch;
-    int code = EXIT_OK;
     for (int32_t i = 0; i < batch->n_items; i++) {
         self->inputs.n_done = batch->items[i].work.input.position + 1;
         if (batch->items[i].work.is_bad && !inputs_note_failure(&self->inputs, &batch->items[i].work))
             return EXIT_FAULT;
     }
-    if (running->n > 0) {
-        const rvit_status status = rvit_session_wait(batch->session);
-        if (status != RVIT_OK)
-            return classify_run_failed(status);
-        if (self->options->overlay && self->report.n_images == 0)
-            code = draw(self, batch);
-        if (code == EXIT_FAULT)
-            return code;
-        *out_partly |= code == EXIT_PARTLY;
-        set_images(self, batch);
-        code = classify_report(self, batch->session, running->n);
-    }
+    if (status != RVIT_OK)
+        return classify_run_failed(status);
+    int code = EXIT_OK;
+    if (running->n > 0 && self->options->overlay && self->report.n_images == 0)
+        code = draw(self, batch);
+    if (code == EXIT_FAULT)
+        return code;
+    *out_partly |= code == EXIT_PARTLY;
+    set_images(self, batch);
+    /* The session's next pictures may be decoded while its answers are read. */
+    rvit_session *session = batch->session;
     picture_queue_release(self->queue, batch);
+    code = running->n > 0 ? classify_report(self, session, running->n) : EXIT_OK;
     progress_update(self->inputs.n_done);
     return code;
 }
 
-static int run_all(struct classify *self, rvit_image *pictures, bool *out_partly)
+static int run_all(struct flight *flight, bool *out_partly)
 {
-    struct running running = {0}, next;
-    double begin = 0;
-    for (;;) {
-        const enum input_result result = picture_queue_next(self->queue, running.batch == NULL, &next.batch);
-        if (result == INPUT_END && running.batch == NULL)
-            return EXIT_OK;
-        const bool was_idle = running.batch == NULL;
-        const double start = now();
-        int code = result == INPUT_READY ? enqueue(self, next.batch, pictures, &next) : EXIT_OK;
-        if (was_idle)
-            begin = start;
-        if (!was_idle && code == EXIT_OK)
-            code = finish(self, &running, out_partly);
-        running = result == INPUT_READY ? next : (struct running){0};
-        if (!was_idle) { /* the time in which some run was on its way */
-            self->report.seconds += now() - begin;
-            begin = now();
-        }
-        if (code != EXIT_OK)
-            return code;
+    pthread_t thread;
+    struct running running;
+    int code = EXIT_OK;
+    if (pthread_create(&thread, NULL, enqueue_all, flight) != 0) {
+        complain(NULL, "no thread can be started");
+        return EXIT_FAULT;
     }
+    while (code == EXIT_OK && next_run(flight, &running)) {
+        rvit_session *session = running.batch->session;
+        const rvit_status status = running.n > 0 ? rvit_session_wait(session) : RVIT_OK;
+        land(flight, session);
+        code = report(flight->classify, &running, status, out_partly);
+        end_report(flight);
+    }
+    pthread_mutex_lock(&flight->lock);
+    flight->ended = true;
+    pthread_cond_signal(&flight->changed);
+    pthread_mutex_unlock(&flight->lock);
+    picture_queue_stop(flight->classify->queue);
+    pthread_join(thread, NULL);
+    return code != EXIT_OK ? code : flight->code;
 }
 
 int classify_pictures_run(struct classify *self)
 {
-    rvit_image *pictures = allocate((size_t)self->plan.max_images, sizeof *pictures);
+    /* Of a video the frames that are there make a batch; and the CPU backend has the processors to itself while it computes. */
+    const bool is_eager = !self->inputs.video && self->engine.device_info.backend != RVIT_BACKEND_CPU;
+    struct flight flight = {.classify = self, .is_eager = is_eager};
     bool partly = false;
-    if (!pictures)
+    flight.pictures = allocate((size_t)self->plan.max_images, sizeof *flight.pictures);
+    if (!flight.pictures)
         return EXIT_FAULT;
+    pthread_mutex_init(&flight.lock, NULL);
+    pthread_cond_init(&flight.changed, NULL);
     progress_begin(self->inputs.total, "images");
-    int code = run_all(self, pictures, &partly);
-    free(pictures);
+    int code = run_all(&flight, &partly);
+    pthread_cond_destroy(&flight.changed);
+    pthread_mutex_destroy(&flight.lock);
+    free(flight.pictures);
     self->report.elapsed = now() - self->report.start;
     if (code == EXIT_OK && self->options->timings)
         code = picture_timings_measure(self);

@@ -21,7 +21,7 @@ int engine_checkpoint(const struct options *options, rvit_checkpoint **out)
 }
 
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
-                const rvit_checkpoint *checkpoint, struct engine *out)
+                bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out)
 {
     rvit_device_desc device = RVIT_DEVICE_DESC_INIT;
     rvit_model_desc model = RVIT_MODEL_DESC_INIT;
@@ -31,6 +31,7 @@ int engine_open(const struct options *options, rvit_backend backend, int32_t ind
     device.tier = tier;
     device.n_threads = options->threads;
     device.oracle = oracle;
+    device.poll_us = sleeps ? -1 : 0;
     model.dtype = dtype;
     const char *subject = rvit_backend_name(backend);
     rvit_status status = rvit_device_create(&device, &out->device);

@@ -20,9 +20,10 @@ struct engine {
 /* Opens the checkpoint. Prints a message on failure; returns an exit code. Rejects a model that does not take RGB images. */
 int engine_checkpoint(const struct options *options, rvit_checkpoint **out);
 
-/* index -1: the backend's first choice. */
+/* index -1: the backend's first choice. sleeps: a thread that waits for the device leaves its core to others, and goes on some 30 us later.
+ */
 int engine_open(const struct options *options, rvit_backend backend, int32_t index, rvit_tier tier, bool oracle, rvit_dtype dtype,
-                const rvit_checkpoint *checkpoint, struct engine *out);
+                bool sleeps, const rvit_checkpoint *checkpoint, struct engine *out);
 /* Opens what --decoder names, if this device has to do with it. Prints a message on failure; returns an exit code. */
 int engine_decoder(struct engine *self, const struct options *options);
 /* After the inputs that use its decoder. */

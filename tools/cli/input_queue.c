@@ -1,11 +1,10 @@
 #include "input_queue.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_THREADS 16                  /* that are started unasked */
+#include "input_crew.h"
+
 #define MOST_MEMORY ((int64_t)256 << 20) /* of images that are prepared ahead */
 
 struct slot {
@@ -14,116 +13,37 @@ struct slot {
     float *values;
 };
 
-/* Numbers count the images of the run: slot number % n_slots. A thread that takes work holds source_lock, and may wait for room or a frame
-   meanwhile; the caller never takes it. */
+/* Image i is prepared in slot i % n_slots. What changes is under the crew's lock. */
 struct input_queue {
-    const struct inputs *inputs;
-    bool overlaps, keeps_first;
+    struct input_crew crew;
     size_t image_length;
     float *values;
     struct slot *slots;
     int64_t n_slots;
-    pthread_t *threads;
-    int32_t n_threads;
-    pthread_mutex_t source_lock;
-    struct input_source source;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t room, done;
-    bool stops, waited_for; /* waited_for: the caller waits in input_queue_next */
-    bool ended;             /* the source has no more */
-    int64_t n_taken, n_given;
-    struct image first;
-    int64_t first_number; /* INT64_MAX: none is kept */
+    int64_t n_given;
 };
-
-static bool has_room(const struct input_queue *self)
-{
-    return (self->overlaps || self->waited_for) && self->n_taken - self->n_given < self->n_slots;
-}
-
-/* Takes the next work into its slot. Returns NULL if there is no more. */
-static struct slot *take_work(struct input_queue *self, struct nvjpeg_decoder *decoder, int64_t *out_number)
-{
-    struct slot *slot = NULL;
-    pthread_mutex_lock(&self->source_lock);
-    pthread_mutex_lock(&self->lock);
-    while (!self->stops && !has_room(self))
-        pthread_cond_wait(&self->room, &self->lock);
-    const bool stops = self->stops;
-    const int64_t number = self->n_taken;
-    pthread_mutex_unlock(&self->lock);
-    if (!stops) {
-        slot = &self->slots[number % self->n_slots];
-        if (!input_source_next(&self->source, decoder, &slot->work))
-            slot = NULL;
-    }
-    pthread_mutex_lock(&self->lock);
-    if (slot) {
-        slot->is_done = false;
-        self->n_taken++;
-    } else {
-        self->ended = true;
-        pthread_cond_signal(&self->done);
-    }
-    pthread_mutex_unlock(&self->lock);
-    pthread_mutex_unlock(&self->source_lock);
-    *out_number = number;
-    return slot;
-}
-
-/* Of the pictures that can be used, the one of the lowest number is the first when the caller gets there. */
-static bool is_first(struct input_queue *self, int64_t number)
-{
-    pthread_mutex_lock(&self->lock);
-    const bool found = self->keeps_first && number < self->first_number;
-    pthread_mutex_unlock(&self->lock);
-    return found;
-}
 
 static void *work(void *argument)
 {
     struct input_queue *self = argument;
-    struct nvjpeg_decoder *decoder = self->inputs->nvjpeg ? nvjpeg_decoder_create(self->inputs->nvjpeg) : NULL;
-    int64_t number;
-    for (struct slot *slot; (slot = take_work(self, decoder, &number));) {
+    struct input_crew *crew = &self->crew;
+    struct nvjpeg_decoder *decoder = crew->inputs->nvjpeg ? nvjpeg_decoder_create(crew->inputs->nvjpeg) : NULL;
+    for (struct input_taken taken; input_crew_take(crew, decoder, &taken);) {
+        struct slot *slot = &self->slots[taken.number % self->n_slots];
         struct image picture = {0};
-        if (!input_work_prepare(self->inputs, decoder, &slot->work, slot->values, is_first(self, number) ? &picture : NULL))
-            slot->work.is_bad = true;
-        input_work_free(&slot->work);
-        pthread_mutex_lock(&self->lock);
+        if (!input_work_prepare(crew->inputs, decoder, &taken.work, slot->values, taken.keeps ? &picture : NULL))
+            taken.work.is_bad = true;
+        input_work_free(&taken.work);
+        pthread_mutex_lock(&crew->lock);
+        slot->work = taken.work;
         slot->is_done = true;
-        if (picture.pixels && number < self->first_number) {
-            const struct image other = self->first;
-            self->first = picture;
-            self->first_number = number;
-            picture = other;
-        }
-        pthread_cond_signal(&self->done);
-        pthread_mutex_unlock(&self->lock);
+        input_crew_offer(crew, &taken, &picture);
+        pthread_cond_signal(&crew->done);
+        pthread_mutex_unlock(&crew->lock);
         image_free(&picture);
     }
     nvjpeg_decoder_destroy(decoder);
     return NULL;
-}
-
-int32_t input_queue_usual_threads(void)
-{
-    cpu_set_t mask;
-    const int n = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
-    return n < MOST_THREADS ? n : MOST_THREADS;
-}
-
-static int start_threads(struct input_queue *self, int32_t n_threads)
-{
-    self->threads = allocate((size_t)n_threads, sizeof *self->threads);
-    if (!self->threads)
-        return EXIT_FAULT;
-    while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, self) == 0)
-        self->n_threads++;
-    if (self->n_threads > 0)
-        return EXIT_OK; /* fewer will do */
-    complain(NULL, "no thread can be started");
-    return EXIT_FAULT;
 }
 
 int input_queue_create(const struct inputs *inputs, int32_t n_threads, bool overlaps, int32_t ahead, bool keeps_first,
@@ -133,24 +53,14 @@ int input_queue_create(const struct inputs *inputs, int32_t n_threads, bool over
     *out = self;
     if (!self)
         return EXIT_FAULT;
-    pthread_mutex_init(&self->source_lock, NULL);
-    pthread_mutex_init(&self->lock, NULL);
-    pthread_cond_init(&self->room, NULL);
-    pthread_cond_init(&self->done, NULL);
-    self->inputs = inputs;
-    self->overlaps = overlaps;
-    self->keeps_first = keeps_first;
-    self->first_number = INT64_MAX;
-    if (n_threads == 0)
-        n_threads = input_queue_usual_threads();
-    if (inputs->total > 0 && n_threads > inputs->total)
-        n_threads = (int32_t)inputs->total;
+    int code = input_crew_open(&self->crew, inputs, overlaps, keeps_first);
+    n_threads = input_crew_size(inputs, n_threads);
     self->image_length = 3 * (size_t)inputs->recipe->width * (size_t)inputs->recipe->height;
     const int64_t most = MOST_MEMORY / (int64_t)(self->image_length * sizeof(float));
     self->n_slots = ahead < most ? ahead : most;
     if (self->n_slots <= n_threads)
         self->n_slots = n_threads + 1;
-    int code = input_source_open(inputs, &self->source);
+    self->crew.limit = self->n_slots;
     self->slots = allocate((size_t)self->n_slots, sizeof *self->slots);
     self->values = allocate((size_t)self->n_slots * self->image_length, sizeof *self->values);
     if (code == EXIT_OK && (!self->slots || !self->values))
@@ -158,7 +68,7 @@ int input_queue_create(const struct inputs *inputs, int32_t n_threads, bool over
     for (int64_t i = 0; code == EXIT_OK && i < self->n_slots; i++)
         self->slots[i].values = self->values + (size_t)i * self->image_length;
     if (code == EXIT_OK)
-        code = start_threads(self, n_threads);
+        code = input_crew_start(&self->crew, n_threads, work, self);
     if (code != EXIT_OK) {
         input_queue_destroy(self);
         *out = NULL;
@@ -170,61 +80,48 @@ void input_queue_destroy(struct input_queue *self)
 {
     if (!self)
         return;
-    pthread_mutex_lock(&self->lock);
-    self->stops = true;
-    pthread_cond_broadcast(&self->room);
-    pthread_mutex_unlock(&self->lock);
-    input_source_stop(&self->source);
-    for (int32_t i = 0; i < self->n_threads; i++)
-        pthread_join(self->threads[i], NULL);
-    input_source_close(&self->source);
-    image_free(&self->first);
-    free(self->threads);
+    input_crew_stop(&self->crew, NULL, NULL);
+    input_crew_close(&self->crew);
     free(self->slots);
     free(self->values);
-    pthread_cond_destroy(&self->done);
-    pthread_cond_destroy(&self->room);
-    pthread_mutex_destroy(&self->lock);
-    pthread_mutex_destroy(&self->source_lock);
     free(self);
 }
 
 enum input_result input_queue_next(struct input_queue *self, bool waits, float *out_values, struct input_work *out)
 {
-    const struct slot *slot = &self->slots[self->n_given % self->n_slots];
+    struct input_crew *crew = &self->crew;
+    struct slot *slot = &self->slots[self->n_given % self->n_slots];
     enum input_result result = INPUT_READY;
-    pthread_mutex_lock(&self->lock);
-    self->waited_for = true;
-    pthread_cond_signal(&self->room);
-    while (result == INPUT_READY && !(self->n_given < self->n_taken && slot->is_done)) {
-        if (self->n_given == self->n_taken && self->ended)
+    pthread_mutex_lock(&crew->lock);
+    crew->waited_for = true;
+    pthread_cond_signal(&crew->may_work);
+    while (result == INPUT_READY && !slot->is_done) {
+        if (self->n_given == crew->n_taken && crew->ended)
             result = INPUT_END;
-        else if (self->n_given == self->n_taken && !waits)
+        else if (self->n_given == crew->n_taken && !waits)
             result = INPUT_LATER;
         else
-            pthread_cond_wait(&self->done, &self->lock);
+            pthread_cond_wait(&crew->done, &crew->lock);
     }
-    self->waited_for = false;
-    pthread_mutex_unlock(&self->lock);
+    crew->waited_for = false;
+    pthread_mutex_unlock(&crew->lock);
     if (result != INPUT_READY)
         return result;
     *out = slot->work;
     if (!out->is_bad)
         memcpy(out_values, slot->values, self->image_length * sizeof *out_values);
-    pthread_mutex_lock(&self->lock);
+    pthread_mutex_lock(&crew->lock);
+    slot->is_done = false;
     self->n_given++;
+    crew->limit++;
     if (!out->is_bad)
-        self->keeps_first = false;
-    pthread_cond_signal(&self->room);
-    pthread_mutex_unlock(&self->lock);
+        crew->keeps_first = false;
+    pthread_cond_signal(&crew->may_work);
+    pthread_mutex_unlock(&crew->lock);
     return INPUT_READY;
 }
 
 struct image input_queue_take_first(struct input_queue *self)
 {
-    pthread_mutex_lock(&self->lock);
-    const struct image out = self->first;
-    self->first = (struct image){0};
-    pthread_mutex_unlock(&self->lock);
-    return out;
+    return input_crew_take_first(&self->crew);
 }

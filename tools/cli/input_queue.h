@@ -11,9 +11,6 @@ int input_queue_create(const struct inputs *inputs, int32_t n_threads, bool over
                        struct input_queue **out);
 void input_queue_destroy(struct input_queue *self);
 
-/* Threads that are started where none are asked for. */
-int32_t input_queue_usual_threads(void);
-
 /* The next image or failure. out: without its sheet and frame. Never INPUT_LOST. */
 enum input_result input_queue_next(struct input_queue *self, bool waits, float *out_values, struct input_work *out);
 struct image input_queue_take_first(struct input_queue *self);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli.h"
+#include "float_text.h"
 #include "printable.h"
 
 json_t *json_text(const char *text)
@@ -84,4 +85,28 @@ void json_print_open(json_t *object)
 void json_print_close(json_t *object)
 {
     print_slice(object, 1, 0);
+}
+
+void json_print_floats(const float *values, int32_t n)
+{
+    char text[256 * FLOAT_TEXT_MOST], *end = text;
+    putchar('[');
+    for (int32_t i = 0; i < n; i++) {
+        if (i > 0)
+            end = (char *)memcpy(end, ", ", 2) + 2;
+        char *after = float_text(end, values[i]);
+        if (after) {
+            end = after;
+        } else {
+            fwrite(text, 1, (size_t)(end - text), stdout);
+            end = text;
+            print_slice(json_floats(values + i, 1), 1, 1); /* its element alone */
+        }
+        if (end - text > (ptrdiff_t)sizeof text - FLOAT_TEXT_MOST) {
+            fwrite(text, 1, (size_t)(end - text), stdout);
+            end = text;
+        }
+    }
+    fwrite(text, 1, (size_t)(end - text), stdout);
+    putchar(']');
 }

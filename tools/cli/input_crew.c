@@ -1,0 +1,107 @@
+#include "input_crew.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define MOST_THREADS 16 /* that are started unasked */
+
+int32_t input_crew_size(const struct inputs *inputs, int32_t n_threads)
+{
+    if (n_threads == 0) {
+        cpu_set_t mask;
+        n_threads = sched_getaffinity(0, sizeof mask, &mask) == 0 ? CPU_COUNT(&mask) : 1;
+        n_threads = n_threads < MOST_THREADS ? n_threads : MOST_THREADS;
+    }
+    return inputs->total > 0 && n_threads > inputs->total ? (int32_t)inputs->total : n_threads;
+}
+
+int input_crew_open(struct input_crew *self, const struct inputs *inputs, bool overlaps, bool keeps_first)
+{
+    *self = (struct input_crew){
+        .inputs = inputs, .overlaps = overlaps, .limit = INT64_MAX, .keeps_first = keeps_first, .first_number = INT64_MAX};
+    pthread_mutex_init(&self->source_lock, NULL);
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->may_work, NULL);
+    pthread_cond_init(&self->done, NULL);
+    return input_source_open(inputs, &self->source);
+}
+
+int input_crew_start(struct input_crew *self, int32_t n_threads, void *(*work)(void *), void *user)
+{
+    self->threads = allocate((size_t)n_threads, sizeof *self->threads);
+    if (!self->threads)
+        return EXIT_FAULT;
+    while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, user) == 0)
+        self->n_threads++;
+    if (self->n_threads > 0)
+        return EXIT_OK; /* fewer will do */
+    complain(NULL, "no thread can be started");
+    return EXIT_FAULT;
+}
+
+void input_crew_stop(struct input_crew *self, void (*wake)(void *), void *user)
+{
+    pthread_mutex_lock(&self->lock);
+    self->stops = true;
+    pthread_cond_broadcast(&self->may_work);
+    if (wake)
+        wake(user);
+    pthread_mutex_unlock(&self->lock);
+    input_source_stop(&self->source);
+    for (int32_t i = 0; i < self->n_threads; i++)
+        pthread_join(self->threads[i], NULL);
+    self->n_threads = 0;
+}
+
+void input_crew_close(struct input_crew *self)
+{
+    input_source_close(&self->source);
+    image_free(&self->first);
+    free(self->threads);
+    pthread_cond_destroy(&self->done);
+    pthread_cond_destroy(&self->may_work);
+    pthread_mutex_destroy(&self->lock);
+    pthread_mutex_destroy(&self->source_lock);
+}
+
+bool input_crew_take(struct input_crew *self, struct nvjpeg_decoder *decoder, struct input_taken *out)
+{
+    pthread_mutex_lock(&self->source_lock);
+    pthread_mutex_lock(&self->lock);
+    while (!self->stops && !((self->overlaps || self->waited_for) && self->n_taken < self->limit))
+        pthread_cond_wait(&self->may_work, &self->lock);
+    const bool stops = self->stops;
+    pthread_mutex_unlock(&self->lock);
+    const bool any = !stops && input_source_next(&self->source, decoder, &out->work);
+    pthread_mutex_lock(&self->lock);
+    out->number = self->n_taken;
+    out->keeps = self->keeps_first && out->number < self->first_number;
+    self->n_taken += any;
+    if (!any) {
+        self->ended = true;
+        pthread_cond_signal(&self->done);
+    }
+    pthread_mutex_unlock(&self->lock);
+    pthread_mutex_unlock(&self->source_lock);
+    return any;
+}
+
+void input_crew_offer(struct input_crew *self, const struct input_taken *taken, struct image *picture)
+{
+    if (!picture->pixels || taken->work.is_bad || taken->number >= self->first_number)
+        return;
+    const struct image other = self->first;
+    self->first = *picture;
+    self->first_number = taken->number;
+    *picture = other;
+}
+
+struct image input_crew_take_first(struct input_crew *self)
+{
+    pthread_mutex_lock(&self->lock);
+    const struct image out = self->first;
+    self->first = (struct image){0};
+    self->keeps_first = false;
+    pthread_mutex_unlock(&self->lock);
+    return out;
+}
