@@ -275,14 +275,14 @@ rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t
    the kernel reads whole rows. */
 typedef struct rvit_cu_image_tile {
     int32_t threads, parts;
-    int32_t shared; /* bytes */
-    int32_t held_rows;
+    int32_t shared;    /* bytes */
+    int32_t held_rows; /* match: units whose metrics lie there */
 } rvit_cu_image_tile;
 
 /* len: the most rows an image can have. reads_rows: there are scores to compute from rows. */
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows);
 
-rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim);
+rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit);
 #define RVIT_CU_MATCH_THREADS 512
 #define RVIT_CU_MATCH_FIXED 10240 /* bytes of shared memory before the metrics */
 

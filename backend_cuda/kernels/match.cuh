@@ -1,5 +1,6 @@
-/* Match, the first half of token merging, in one launch: the CTAs of an image compute metrics, the last of them finds each row of A its row
-   of B, takes the best pairs, and lists what is left. A's row i is row a0 + 2 i of the image, B's row i is row b0 + 2 i. */
+/* Match, the first half of token merging, in one launch: the CTAs of an image compute metrics, the last of them finds each unit of A its
+   unit of B, takes the best pairs, and lists what is left. A unit is `unit` rows, whose metrics follow each other: one vector of `dim`. A's
+   unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
 #ifndef RVIT_MATCH_CUH
 #define RVIT_MATCH_CUH
 
@@ -8,22 +9,23 @@
 
 #include "../tile.h"
 
-/* The products of a CTA: MATCH_A rows of A and MATCH_B rows of B a thread, those of A apart by the CTA's lines of threads, those of B by
-   the threads of a line, so that a line reads 16 neighbouring rows of B. */
+/* The products of a CTA: MATCH_A units of A and MATCH_B units of B a thread, those of A apart by the CTA's lines of threads, those of B by
+   the threads of a line, so that a line reads 16 neighbouring units of B. */
 enum { MATCH_LINE = 16, MATCH_A = 2, MATCH_B = 4 };
 
 struct match_memory {
     rank_memory rank;
-    float values[HELD_ROWS / 2]; /* of each row of A, its largest product */
-    int partners[HELD_ROWS / 2]; /* the row of B it is with; once the pairs are taken -1 if it is not merged */
+    float values[HELD_ROWS / 2]; /* of each unit of A, its largest product; NaN if it has no choice */
+    int partners[HELD_ROWS / 2]; /* the unit of B it is with; once the pairs are taken -1 if it is not merged */
     uint8_t marks[HELD_ROWS / 2];
     layout_memory layout;
 };
 static_assert(sizeof(match_memory) <= RVIT_CU_MATCH_FIXED, "the host plans with the size of match_memory");
 
 struct match_job {
-    int image, begin, len, prefix, a0, n_a, b0, n_b, merges;
-    const float *metric; /* of the image's rows from the prefix on, `pitch` apart */
+    int image, begin, len; /* rows */
+    int unit, dim, units, prefix, a0, n_a, b0, n_b, merges;
+    const float *metric; /* of the image's units from the prefix on, `pitch` apart */
     int pitch;
     float *values;
     int *partners;
@@ -72,8 +74,48 @@ RVIT_DEVICE bool is_better(float value, int index, float than_value, int than_in
     return value > than_value || (value == than_value && index >= 0 && (unsigned)index < (unsigned)than_index);
 }
 
-/* Finds each row of A the row of B with the largest product, of equals the first. */
-RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
+/* The first row of a unit, counted in the batch. */
+RVIT_DEVICE int row_of_unit(const match_job &job, int unit)
+{
+    return job.begin + unit * job.unit;
+}
+
+/* Units of B. */
+struct match_choice {
+    int first, end;
+};
+
+/* How many units of B begin before this row. */
+RVIT_DEVICE int units_before(const match_job &job, int row, int rows)
+{
+    const int ahead = min(max(row, 0), rows) - row_of_unit(job, job.b0), step = 2 * job.unit;
+    return ahead <= 0 ? 0 : min((ahead + step - 1) / step, job.n_b);
+}
+
+/* Those that unit a of A may be merged into: all, or those of its window. */
+RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const match_job &job, int a)
+{
+    match_choice choice = {0, job.n_b};
+    const int32_t *windows = params.window_cu_seqlens;
+    if (windows == nullptr)
+        return choice;
+    /* The last window that begins at its row or before it. */
+    const int row = row_of_unit(job, job.a0 + 2 * a);
+    int window = 0, past = params.n_windows;
+    while (window + 1 < past) {
+        const int middle = (window + past) / 2;
+        if (windows[middle] <= row)
+            window = middle;
+        else
+            past = middle;
+    }
+    choice.first = units_before(job, windows[window], params.layout.rows);
+    choice.end = past > 0 ? units_before(job, windows[window + 1], params.layout.rows) : choice.first;
+    return choice;
+}
+
+/* Finds each unit of A the unit of B with the largest product, of equals the first. */
+RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job)
 {
     const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE, lines = (int)blockDim.x / MATCH_LINE;
     const float *a_rows = job.metric + (long long)(job.a0 - job.prefix) * job.pitch;
@@ -83,12 +125,17 @@ RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
         const float *x[MATCH_A];
         float value[MATCH_A];
         int index[MATCH_A];
+        match_choice choice[MATCH_A];
 #pragma unroll
         for (int i = 0; i < MATCH_A; i++) {
-            x[i] = a_rows + min(a + line + i * lines, job.n_a - 1) * step;
+            const int own = min(a + line + i * lines, job.n_a - 1);
+            x[i] = a_rows + own * step;
             value[i] = bits_float(0xff800000u), index[i] = -1;
+            choice[i] = choice_of(params, job, own);
         }
-        for (int b = 0; b < job.n_b; b += MATCH_LINE * MATCH_B) {
+        /* Windows follow each other, as the units of A do. */
+        const int end = choice_of(params, job, min(a + lines * MATCH_A, job.n_a) - 1).end;
+        for (int b = choice_of(params, job, a).first; b < end; b += MATCH_LINE * MATCH_B) {
             const float *y[MATCH_B];
             float sum[MATCH_A][MATCH_B];
 #pragma unroll
@@ -98,14 +145,14 @@ RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
                 for (int i = 0; i < MATCH_A; i++)
                     sum[i][j] = 0.0f;
             }
-            for (int c = 0; c < head_dim; c += 4) {
+            for (int c = 0; c < job.dim; c += 4) {
                 float4 left[MATCH_A];
 #pragma unroll
                 for (int i = 0; i < MATCH_A; i++)
                     left[i] = load_4(x[i] + c);
 #pragma unroll
                 for (int j = 0; j < MATCH_B; j++) {
-                    if (b + j * MATCH_LINE >= job.n_b)
+                    if (b + j * MATCH_LINE >= end)
                         continue; /* for the whole CTA */
                     const float4 right = load_4(y[j] + c);
 #pragma unroll
@@ -117,9 +164,11 @@ RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
 #pragma unroll
             for (int j = 0; j < MATCH_B; j++)
 #pragma unroll
-                for (int i = 0; i < MATCH_A; i++)
-                    if (b + column + j * MATCH_LINE < job.n_b && sum[i][j] > value[i])
-                        value[i] = sum[i][j], index[i] = b + column + j * MATCH_LINE;
+                for (int i = 0; i < MATCH_A; i++) {
+                    const int other = b + column + j * MATCH_LINE;
+                    if (other >= choice[i].first && other < choice[i].end && sum[i][j] > value[i])
+                        value[i] = sum[i][j], index[i] = other;
+                }
         }
 #pragma unroll
         for (int i = 0; i < MATCH_A; i++) {
@@ -129,14 +178,29 @@ RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
                 if (is_better(other, other_index, value[i], index[i]))
                     value[i] = other, index[i] = other_index;
             }
-            const int row = a + line + i * lines;
-            if (column == 0 && row < job.n_a)
-                job.values[row] = value[i], job.partners[row] = max(index[i], 0);
+            const int own = a + line + i * lines;
+            if (column != 0 || own >= job.n_a)
+                continue;
+            job.values[own] = choice[i].first < choice[i].end ? value[i] : bits_float(0x7fc00000u);
+            job.partners[own] = index[i] < 0 ? choice[i].first : index[i];
         }
     }
 }
 
-/* The first merged row of A from `from` on that is with row b of B, as a row of the batch, or -1. */
+/* How many units of A are merged: not those without a choice. Every thread takes part. */
+RVIT_DEVICE int count_merges(const match_job &job, rank_memory &memory)
+{
+    int n = 0;
+    for (int base = 0; base < job.n_a; base += blockDim.x) {
+        const int a = base + (int)threadIdx.x;
+        int all;
+        (void)block_rank(a < job.n_a && key_of(job.values[a]) != 1u, memory.words, &all);
+        n += all;
+    }
+    return min(n, job.merges);
+}
+
+/* The first merged unit of A from `from` on that is with unit b of B, as its first row in the batch, or -1. */
 RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 {
     enum { AHEAD = 8 };
@@ -149,25 +213,46 @@ RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
         for (int i = AHEAD - 1; i >= 0; i--)
             found = partner[i] == b ? a + i : found;
         if (found >= 0)
-            return job.begin + job.a0 + 2 * found;
+            return row_of_unit(job, job.a0 + 2 * found);
     }
     return -1;
+}
+
+/* Of the rows of a unit; next: the first row of the unit after it in its list, or -1. */
+RVIT_DEVICE void link_unit(const rvit_cu_match_params &params, const match_job &job, int unit, bool stays, int next)
+{
+    const int row = row_of_unit(job, unit);
+    for (int j = 0; j < job.unit; j++)
+        params.keep[row + j] = stays, params.next_rows[row + j] = next < 0 ? -1 : next + j;
 }
 
 /* keep, and the lists of what is merged. */
 RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &job)
 {
     for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
-        params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
+        link_unit(params, job, i, true, -1);
     for (int a = threadIdx.x; a < job.n_a; a += blockDim.x) {
-        const int row = job.begin + job.a0 + 2 * a, partner = job.partners[a];
-        params.keep[row] = partner < 0;
-        params.next_rows[row] = partner < 0 ? -1 : next_merged(job, partner, a + 1);
+        const int partner = job.partners[a];
+        link_unit(params, job, job.a0 + 2 * a, partner < 0, partner < 0 ? -1 : next_merged(job, partner, a + 1));
     }
-    for (int b = threadIdx.x; b < job.n_b; b += blockDim.x) {
-        const int row = job.begin + job.b0 + 2 * b;
-        params.keep[row] = 1;
-        params.next_rows[row] = next_merged(job, b, 0);
+    for (int b = threadIdx.x; b < job.n_b; b += blockDim.x)
+        link_unit(params, job, job.b0 + 2 * b, true, next_merged(job, b, 0));
+    /* Behind the last whole unit. */
+    for (int i = job.units * job.unit + (int)threadIdx.x; i < job.len; i += blockDim.x)
+        params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
+}
+
+/* From place `to` on: the rows that stay, as they follow each other. */
+RVIT_DEVICE void list_in_order(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
+{
+    for (int base = 0; base < job.len; base += blockDim.x) {
+        const int i = base + (int)threadIdx.x;
+        const bool stays = i < job.len && params.keep[job.begin + i] != 0;
+        int all;
+        const int at = add_up_to(to, block_rank(stays, memory.words, &all), params.layout.rows);
+        if (stays && at < params.layout.rows)
+            params.layout.src_rows[at] = job.begin + i;
+        to = add_up_to(to, all, params.layout.rows);
     }
 }
 
@@ -209,10 +294,11 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
     job.image = image;
     const image_rows rows = rows_of_image(params.layout.cu_seqlens, image, params.layout.rows, params.layout.max_len);
     job.begin = rows.begin, job.len = rows.len;
-    job.prefix = min(params.layout.n_prefix, job.len);
-    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.len);
-    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.len);
-    job.merges = min(params.merges, (job.len - job.prefix) / 2);
+    job.unit = params.unit, job.dim = params.unit * params.head_dim, job.units = job.len / job.unit;
+    job.prefix = min(params.layout.n_prefix, job.units);
+    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.units);
+    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.units);
+    job.merges = min(params.merges, (job.units - job.prefix) / 2);
     return job;
 }
 
@@ -220,20 +306,20 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
    that are written last. */
 RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
 {
-    const int n = job.len - job.prefix, head_dim = params.head_dim;
-    const float *metric = params.metric + (long long)(job.begin + job.prefix) * head_dim;
-    job.metric = metric, job.pitch = head_dim;
-    if (n <= params.held_rows) {
-        /* A pitch of an odd number of 16-byte units: neighbouring rows lie in different banks. */
+    const int n = job.units - job.prefix, dim = job.dim;
+    const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
+    job.metric = metric, job.pitch = dim;
+    if (n <= params.held_units) {
+        /* A pitch of an odd number of 16 bytes: neighbouring units lie in different banks. */
         enum { AHEAD = 8 };
-        const int pieces = head_dim / 4, pitch = head_dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
+        const int pieces = dim / 4, pitch = dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
         const int column = ((int)threadIdx.x - line * pieces) * 4;
         for (int row = line; line < lines && row < n; row += lines * AHEAD) {
             float4 value[AHEAD];
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n)
-                    value[i] = load_4(metric + (row + i * lines) * head_dim + column);
+                    value[i] = load_4(metric + (row + i * lines) * dim + column);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n)
@@ -270,8 +356,10 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     place_job(params, job, memory, reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED));
     block_sync();
     if (job.merges > 0) {
-        find_partners(job, params.head_dim);
+        find_partners(params, job);
         block_sync();
+        if (params.window_cu_seqlens != nullptr)
+            job.merges = count_merges(job, memory.rank);
         (void)mark_best(job.values, job.n_a, job.merges, memory.rank, job.marks);
         block_sync();
     }
@@ -286,14 +374,17 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
         const bool may_be_long = layout.max_len > HELD_ROWS;
         if (may_be_long)
             memory_fence();
-        const int before = look_back(layout, job.image, job.len - job.merges, tag);
+        const int before = look_back(layout, job.image, job.len - job.merges * job.unit, tag);
         if (may_be_long)
             memory_fence();
         if (threadIdx.x == 0)
             memory.layout.before = before;
     }
     block_sync();
-    list_halves(params, job, memory.rank, memory.layout.before);
+    if (job.unit > 1)
+        list_in_order(params, job, memory.rank, memory.layout.before);
+    else
+        list_halves(params, job, memory.rank, memory.layout.before);
     if (threadIdx.x == 0)
         finish_layout(layout, job.image, -1, tag);
 }
