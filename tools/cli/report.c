@@ -158,8 +158,8 @@ static json_t *json_image(const struct report *self, const struct report_image *
                                image->tile >= 0 ? json_integer(image->tile) : json_null(), "logits",
                                image->logits ? json_floats(image->logits, self->n_classes) : json_null(), "top", classes, "tokens_kept",
                                json_integers(image->tokens_kept, self->n_stages));
-    json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info));
-    json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info);
+    json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info, image->columns));
+    json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info, image->columns);
     if (sizes)
         json_object_set_new(object, "sizes", sizes);
     if (image->expected >= 0)
