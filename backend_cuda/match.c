@@ -35,7 +35,11 @@ rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args)
         .unit = args->unit,
         .n_windows = args->n_windows,
         .held_units = tile.held_rows,
+        .splits = tile.splits,
     };
+    if (tile.splits)
+        RVIT_TRY(
+            rvit_cu_launch(queue, RVIT_CU_match_metric, rvit_cu_tile_ctas(&queue->device->machine, args->rows, 8, 8), 256, 0, &params));
     rvit_cu_layout_attach(queue, &params.layout);
     const int64_t ctas = args->n_images > 0 ? (int64_t)args->n_images * tile.parts : 1;
     return rvit_cu_launch(queue, RVIT_CU_match_rows, ctas, tile.threads, tile.shared, &params);

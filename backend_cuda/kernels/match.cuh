@@ -1,6 +1,7 @@
-/* Match, the first half of token merging, in one launch: the CTAs of an image compute metrics, the last of them finds each unit of A its
-   unit of B, takes the best pairs, and lists what is left. A unit is `unit` rows, whose metrics follow each other: one vector of `dim`. A's
-   unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
+/* Match, the first half of token merging. Where the metrics of an image fit shared memory, in one launch: the CTAs of an image compute
+   metrics, the last of them finds each unit of A its unit of B, takes the best pairs, and lists what is left. Else match_metric computes
+   the metrics before, and the CTAs of an image share the search, too. A unit is `unit` rows, whose metrics follow each other: one vector of
+   `dim`. A's unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
 #ifndef RVIT_MATCH_CUH
 #define RVIT_MATCH_CUH
 
@@ -10,8 +11,20 @@
 #include "../tile.h"
 
 /* The products of a CTA: MATCH_A units of A and MATCH_B units of B a thread, those of A apart by the CTA's lines of threads, those of B by
-   the threads of a line, so that a line reads 16 neighbouring units of B. */
-enum { MATCH_LINE = 16, MATCH_A = 2, MATCH_B = 4 };
+   the threads of a line, so that a line reads 16 neighbouring units of B. Where they are not in shared memory, MATCH_CHANNELS of them are
+   brought there at a time. */
+enum {
+    MATCH_LINE = 16,
+    MATCH_A = 2,
+    MATCH_B = 4,
+    MATCH_LINES = RVIT_CU_MATCH_THREADS / MATCH_LINE,
+    MATCH_A_TILE = MATCH_LINES * MATCH_A,
+    MATCH_B_TILE = MATCH_LINE * MATCH_B,
+    MATCH_CHANNELS = 64,
+    MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16 bytes: neighbouring units lie in different banks */
+};
+static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_MATCH_STAGED, "the host plans with the size of what is staged");
+static_assert(MATCH_A_TILE == RVIT_CU_MATCH_TILE, "the host plans with the units of A that a CTA takes at a time");
 
 struct match_memory {
     rank_memory rank;
@@ -62,10 +75,28 @@ template <typename T> RVIT_DEVICE void metric_of_row(const rvit_cu_match_params 
     store_4(params.metric + row * params.head_dim + lane * 4, sum);
 }
 
-template <typename T> RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end)
+/* By warp number `warp` of `warps`. */
+template <typename T> RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
 {
-    for (int row = begin + (int)threadIdx.x / 32; row < end; row += (int)blockDim.x / 32)
+    for (int row = begin + warp; row < end; row += warps)
         metric_of_row<T>(params, row);
+}
+
+RVIT_DEVICE void metric_of_typed_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
+{
+    if (params.dtype == RVIT_CU_F32)
+        metric_of_rows<float>(params, begin, end, warp, warps);
+    else if (params.dtype == RVIT_CU_F16)
+        metric_of_rows<f16>(params, begin, end, warp, warps);
+    else
+        metric_of_rows<bf16>(params, begin, end, warp, warps);
+}
+
+/* Of all rows of the batch. */
+RVIT_DEVICE void metric_of_batch(const rvit_cu_match_params &params)
+{
+    const int warps = (int)blockDim.x / 32, rows = min(max(params.layout.cu_seqlens[params.layout.n_images], 0), params.layout.rows);
+    metric_of_typed_rows(params, 0, rows, (int)blockIdx.x * warps + (int)threadIdx.x / 32, (int)gridDim.x * warps);
 }
 
 /* Better than the value so far: larger, or equal and earlier. index below 0: there is none yet. A NaN is never better. */
@@ -114,61 +145,101 @@ RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const mat
     return choice;
 }
 
-/* Finds each unit of A the unit of B with the largest product, of equals the first. */
-RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job)
+/* Unit a of A, or past the last of them that; counted from the prefix on, as metrics are. */
+RVIT_DEVICE int place_of_a(const match_job &job, int a)
 {
-    const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE, lines = (int)blockDim.x / MATCH_LINE;
-    const float *a_rows = job.metric + (long long)(job.a0 - job.prefix) * job.pitch;
-    const float *b_rows = job.metric + (long long)(job.b0 - job.prefix) * job.pitch;
-    const long long step = 2 * (long long)job.pitch;
-    for (int a = 0; a < job.n_a; a += lines * MATCH_A) {
-        const float *x[MATCH_A];
+    return job.a0 - job.prefix + 2 * min(a, job.n_a - 1);
+}
+
+RVIT_DEVICE int place_of_b(const match_job &job, int b)
+{
+    return job.b0 - job.prefix + 2 * min(b, job.n_b - 1);
+}
+
+/* Brings channels c .. c + MATCH_CHANNELS - 1 of the units a .. of A and b .. of B to shared memory, A's first. */
+RVIT_DEVICE void stage_units(const match_job &job, int a, int b, int c, float *staged)
+{
+    enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_MATCH_THREADS / PIECES, TURNS = (MATCH_A_TILE + MATCH_B_TILE) / LINES };
+    const int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES * 4;
+    block_sync();
+    if (c + piece < job.dim) {
+        float4 value[TURNS];
+#pragma unroll
+        for (int i = 0; i < TURNS; i++) {
+            const int row = line + i * LINES;
+            const int place = row < MATCH_A_TILE ? place_of_a(job, a + row) : place_of_b(job, b + row - MATCH_A_TILE);
+            value[i] = load_4(job.metric + (long long)place * job.pitch + c + piece);
+        }
+#pragma unroll
+        for (int i = 0; i < TURNS; i++)
+            store_4(staged + (line + i * LINES) * MATCH_PITCH + piece, value[i]);
+    }
+    block_sync();
+}
+
+/* Finds each of the units first .. last - 1 of A the unit of B with the largest product, of equals the first. staged: NULL if the metrics
+   are in shared memory. */
+RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job, int first, int last, float *staged)
+{
+    const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE;
+    const int channels = staged == nullptr ? job.dim : MATCH_CHANNELS;
+    const float *shared = staged == nullptr ? job.metric : staged;
+    for (int a = first; a < last; a += MATCH_A_TILE) {
         float value[MATCH_A];
         int index[MATCH_A];
-        match_choice choice[MATCH_A];
 #pragma unroll
-        for (int i = 0; i < MATCH_A; i++) {
-            const int own = min(a + line + i * lines, job.n_a - 1);
-            x[i] = a_rows + own * step;
+        for (int i = 0; i < MATCH_A; i++)
             value[i] = bits_float(0xff800000u), index[i] = -1;
-            choice[i] = choice_of(params, job, own);
-        }
         /* Windows follow each other, as the units of A do. */
-        const int end = choice_of(params, job, min(a + lines * MATCH_A, job.n_a) - 1).end;
-        for (int b = choice_of(params, job, a).first; b < end; b += MATCH_LINE * MATCH_B) {
-            const float *y[MATCH_B];
+        const int end = choice_of(params, job, min(a + MATCH_A_TILE, last) - 1).end;
+        for (int b = choice_of(params, job, a).first; b < end; b += MATCH_B_TILE) {
             float sum[MATCH_A][MATCH_B];
-#pragma unroll
-            for (int j = 0; j < MATCH_B; j++) {
-                y[j] = b_rows + min(b + column + j * MATCH_LINE, job.n_b - 1) * step;
-#pragma unroll
-                for (int i = 0; i < MATCH_A; i++)
-                    sum[i][j] = 0.0f;
-            }
-            for (int c = 0; c < job.dim; c += 4) {
-                float4 left[MATCH_A];
-#pragma unroll
-                for (int i = 0; i < MATCH_A; i++)
-                    left[i] = load_4(x[i] + c);
-#pragma unroll
-                for (int j = 0; j < MATCH_B; j++) {
-                    if (b + j * MATCH_LINE >= end)
-                        continue; /* for the whole CTA */
-                    const float4 right = load_4(y[j] + c);
-#pragma unroll
-                    for (int i = 0; i < MATCH_A; i++)
-                        sum[i][j] = fmaf(left[i].w, right.w,
-                                         fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
-                }
-            }
 #pragma unroll
             for (int j = 0; j < MATCH_B; j++)
 #pragma unroll
+                for (int i = 0; i < MATCH_A; i++)
+                    sum[i][j] = 0.0f;
+            for (int base = 0; base < job.dim; base += channels) {
+                int x[MATCH_A], y[MATCH_B];
+                if (staged != nullptr)
+                    stage_units(job, a, b, base, staged);
+#pragma unroll
                 for (int i = 0; i < MATCH_A; i++) {
+                    const int row = line + i * MATCH_LINES;
+                    x[i] = staged != nullptr ? row * MATCH_PITCH : place_of_a(job, a + row) * job.pitch;
+                }
+#pragma unroll
+                for (int j = 0; j < MATCH_B; j++) {
+                    const int row = column + j * MATCH_LINE;
+                    y[j] = staged != nullptr ? (MATCH_A_TILE + row) * MATCH_PITCH : place_of_b(job, b + row) * job.pitch;
+                }
+                for (int c = 0; c < min(channels, job.dim - base); c += 4) {
+                    float4 left[MATCH_A];
+#pragma unroll
+                    for (int i = 0; i < MATCH_A; i++)
+                        left[i] = load_4(shared + x[i] + c);
+#pragma unroll
+                    for (int j = 0; j < MATCH_B; j++) {
+                        if (b + j * MATCH_LINE >= end)
+                            continue; /* for the whole CTA */
+                        const float4 right = load_4(shared + y[j] + c);
+#pragma unroll
+                        for (int i = 0; i < MATCH_A; i++)
+                            sum[i][j] = fmaf(left[i].w, right.w,
+                                             fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < MATCH_A; i++) {
+                const match_choice choice = choice_of(params, job, min(a + line + i * MATCH_LINES, job.n_a - 1));
+#pragma unroll
+                for (int j = 0; j < MATCH_B; j++) {
                     const int other = b + column + j * MATCH_LINE;
-                    if (other >= choice[i].first && other < choice[i].end && sum[i][j] > value[i])
+                    if (other >= choice.first && other < choice.end && sum[i][j] > value[i])
                         value[i] = sum[i][j], index[i] = other;
                 }
+            }
         }
 #pragma unroll
         for (int i = 0; i < MATCH_A; i++) {
@@ -178,11 +249,12 @@ RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_j
                 if (is_better(other, other_index, value[i], index[i]))
                     value[i] = other, index[i] = other_index;
             }
-            const int own = a + line + i * lines;
-            if (column != 0 || own >= job.n_a)
+            const int own = a + line + i * MATCH_LINES;
+            if (column != 0 || own >= last)
                 continue;
-            job.values[own] = choice[i].first < choice[i].end ? value[i] : bits_float(0x7fc00000u);
-            job.partners[own] = index[i] < 0 ? choice[i].first : index[i];
+            const match_choice choice = choice_of(params, job, own);
+            job.values[own] = choice.first < choice.end ? value[i] : bits_float(0x7fc00000u);
+            job.partners[own] = index[i] < 0 ? choice.first : index[i];
         }
     }
 }
@@ -327,7 +399,7 @@ RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, m
         }
         job.metric = held, job.pitch = pitch;
     }
-    const bool is_held = job.n_a <= HELD_ROWS / 2;
+    const bool is_held = !params.splits && job.n_a <= HELD_ROWS / 2;
     job.values = is_held ? memory.values : reinterpret_cast<float *>(params.next_rows + job.begin);
     job.partners = is_held ? memory.partners : params.layout.src_rows + job.begin;
     job.marks = is_held ? memory.marks : params.keep + job.begin;
@@ -343,21 +415,26 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
         return;
     const unsigned tag = layout_tag(layout);
     match_job job = match_job_of(params, image);
-    const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, (ticket - image * layout.parts) * each);
-    const int end = min(job.begin + job.len, begin + each);
-    if (params.dtype == RVIT_CU_F32)
-        metric_of_rows<float>(params, begin, end);
-    else if (params.dtype == RVIT_CU_F16)
-        metric_of_rows<f16>(params, begin, end);
-    else
-        metric_of_rows<bf16>(params, begin, end);
-    if (!is_last_part(layout, image, memory.layout))
-        return;
-    place_job(params, job, memory, reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED));
+    const int part = ticket - image * layout.parts;
+    float *held = reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED);
+    int first = 0, last = job.n_a;
+    if (params.splits) {
+        const int each = (job.n_a + layout.parts - 1) / layout.parts;
+        first = min(job.n_a, part * each), last = min(job.n_a, first + each);
+    } else {
+        const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, part * each);
+        metric_of_typed_rows(params, begin, min(job.begin + job.len, begin + each), threadIdx.x / 32, blockDim.x / 32);
+        if (!is_last_part(layout, image, memory.layout))
+            return;
+    }
+    place_job(params, job, memory, held);
     block_sync();
+    if (job.merges > 0)
+        find_partners(params, job, first, last, params.splits ? held : nullptr);
+    block_sync();
+    if (params.splits && !is_last_part(layout, image, memory.layout))
+        return;
     if (job.merges > 0) {
-        find_partners(params, job);
-        block_sync();
         if (params.window_cu_seqlens != nullptr)
             job.merges = count_merges(job, memory.rank);
         (void)mark_best(job.values, job.n_a, job.merges, memory.rank, job.marks);
@@ -371,7 +448,7 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     block_sync();
     if (threadIdx.x < 32) {
         /* Where a long image has had its partners, rows of later images may be listed. */
-        const bool may_be_long = layout.max_len > HELD_ROWS;
+        const bool may_be_long = params.splits || layout.max_len > HELD_ROWS;
         if (may_be_long)
             memory_fence();
         const int before = look_back(layout, job.image, job.len - job.merges * job.unit, tag);

@@ -145,7 +145,7 @@ class QwenTest(unittest.TestCase):
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
         for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
-                              (dict(native=True, policy="mask"), "mask drops single patches"),
+                              (dict(native=True, policy="evit", blocks=[1]), "evit drops single patches"),
                               (dict(native=True, policy="received", blocks=[0]), "whose attention is within windows")):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 model.prepare(**options)
