@@ -42,7 +42,8 @@ void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows)
 /* Finds the first of the largest of n products if it is above *value, and stores it; returns 1 if so. */
 INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
 {
-    float here = *value;
+    const float so_far = *value;
+    float here = so_far;
     if (n == PANEL) {
         const vec before = vec_set(here), low = vec_load(dots), high = vec_load(dots + VL);
         here = vec_largest(vec_max(vec_select(low > before, low, before), vec_select(high > before, high, before)));
@@ -50,10 +51,10 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
         for (int j = 0; j < n; j++)
             here = dots[j] > here ? dots[j] : here;
     }
-    if (here == *value)
+    if (here == so_far)
         return 0;
     int index = 0;
-    while (dots[index] != here)
+    while (index < n - 1 && dots[index] != here) /* another thread may have written *value where images overlap */
         index++;
     *value = here;
     *out_index = index;
