@@ -8,6 +8,8 @@
 
 #include <raggedvit/ragged.h>
 
+#include "core/op.h"
+
 /* Maximum tile of linear: rows, columns, and the part of in_features that is accumulated in registers at a time. */
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
@@ -16,6 +18,7 @@
 #define RVIT_CPU_ATTENTION_QUERIES 264
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
+#define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
 #define RVIT_CPU_SCRATCH_FLOATS (256 * 1024)
@@ -170,10 +173,11 @@ typedef struct rvit_cpu_metric_rows {
    -infinity. */
 typedef struct rvit_cpu_match_tile {
     const float *a, *b;
-    int64_t stride, head_dim;
+    int64_t stride, dim; /* dim: at most RVIT_CPU_MAX_MATCH_DIM */
     int64_t n_a, n_b;
-    int32_t *best; /* out: at every second element */
-    float *value;  /* out: at every second element */
+    int64_t step;  /* between elements of what follows */
+    int32_t *best; /* out */
+    float *value;  /* out */
 } rvit_cpu_match_tile;
 
 typedef struct rvit_cpu_kernels {

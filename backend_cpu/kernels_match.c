@@ -5,7 +5,8 @@
 #include "backend_cpu/isa.h"
 #include "backend_cpu/product.h"
 
-_Static_assert(RVIT_CPU_MAX_HEAD_DIM *PANEL + TILE_ROWS * PANEL <= RVIT_CPU_SCRATCH_FLOATS, "a panel of match must fit the scratch memory");
+_Static_assert(RVIT_CPU_MAX_MATCH_DIM *PANEL + TILE_ROWS * PANEL <= RVIT_CPU_SCRATCH_FLOATS,
+               "a panel of match must fit the scratch memory");
 
 INLINE void metric_of(const rvit_cpu_metric_rows *r, rvit_dtype dtype)
 {
@@ -41,7 +42,8 @@ void ISA_NAME(rvit_cpu_metric_kernel)(const rvit_cpu_metric_rows *rows)
 /* Finds the first of the largest of n products if it is above *value, and stores it; returns 1 if so. */
 INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
 {
-    float here = *value;
+    const float so_far = *value;
+    float here = so_far;
     if (n == PANEL) {
         const vec before = vec_set(here), low = vec_load(dots), high = vec_load(dots + VL);
         here = vec_largest(vec_max(vec_select(low > before, low, before), vec_select(high > before, high, before)));
@@ -49,10 +51,10 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
         for (int j = 0; j < n; j++)
             here = dots[j] > here ? dots[j] : here;
     }
-    if (here == *value)
+    if (here == so_far)
         return 0;
     int index = 0;
-    while (dots[index] != here)
+    while (index < n - 1 && dots[index] != here) /* another thread may have written *value where images overlap */
         index++;
     *value = here;
     *out_index = index;
@@ -62,21 +64,21 @@ INLINE int take_larger(const float *dots, int n, float *value, int *out_index)
 /* Transposes a panel of rows of B into scratch and multiplies it with all rows of A. */
 void ISA_NAME(rvit_cpu_match_kernel)(const rvit_cpu_match_tile *t, float *scratch)
 {
-    float *panel = scratch, *dots = panel + RVIT_CPU_MAX_HEAD_DIM * PANEL;
+    float *panel = scratch, *dots = panel + RVIT_CPU_MAX_MATCH_DIM * PANEL;
     for (int64_t i = 0; i < t->n_a; i++) {
-        t->best[2 * i] = 0;
-        t->value[2 * i] = -INFINITY;
+        t->best[t->step * i] = 0;
+        t->value[t->step * i] = -INFINITY;
     }
     for (int64_t b = 0; b < t->n_b; b += PANEL) {
         const int columns = t->n_b - b < PANEL ? (int)(t->n_b - b) : PANEL;
-        pack_panel(t->b + b * t->stride, t->stride, columns, t->head_dim, panel, RVIT_F32);
+        pack_panel(t->b + b * t->stride, t->stride, columns, t->dim, panel, RVIT_F32);
         for (int64_t a = 0; a < t->n_a; a += TILE_ROWS) {
             const int rows = t->n_a - a < TILE_ROWS ? (int)(t->n_a - a) : TILE_ROWS;
-            products[rows - 1][columns > VL](t->a + a * t->stride, t->stride, panel, PANEL, t->head_dim, dots, PANEL, 0);
+            products[rows - 1][columns > VL](t->a + a * t->stride, t->stride, panel, PANEL, t->dim, dots, PANEL, 0);
             for (int i = 0; i < rows; i++) {
                 int index;
-                if (take_larger(dots + i * PANEL, columns, &t->value[2 * (a + i)], &index))
-                    t->best[2 * (a + i)] = (int32_t)(b + index);
+                if (take_larger(dots + i * PANEL, columns, &t->value[t->step * (a + i)], &index))
+                    t->best[t->step * (a + i)] = (int32_t)(b + index);
             }
         }
     }

@@ -1,5 +1,7 @@
 /* Match: computes the metric of every row and the best partner of every row of A; then, for each image, which rows merge, and the list of
-   the remaining rows. While partners are being found, src_rows and next_rows hold the best partner of each row of A and its product. */
+   the remaining rows. While partners are being found, src_rows and next_rows hold the best partner of each row of A and its product, NaN
+   if it has none. Units are rows of `unit` metrics; an index of A or B counts them. */
+#include <math.h>
 #include <string.h>
 
 #include "backend_cpu/cpu.h"
@@ -11,20 +13,21 @@
 typedef struct match_job {
     const rvit_cpu_device *device;
     const rvit_match_args *args;
-    const int32_t *cu_seqlens;
+    const int32_t *cu_seqlens, *window_cu_seqlens; /* the latter or NULL */
     rvit_cpu_metric_rows metric;
     uint8_t *keep;
     int32_t *out_cu_seqlens, *src_rows, *next_rows;
     int64_t n_parts;
 } match_job;
 
-/* The rows of an image that may merge: every second row from a on and from b on, all past the prefix. */
+/* The units of an image that may merge: every second one from row a on and from row b on, all past the prefix. */
 typedef struct match_image {
     rvit_cpu_range rows;
     int64_t prefix;
     int64_t a, n_a;
     int64_t b, n_b;
-    int64_t merges;
+    int64_t step;   /* rows between them */
+    int64_t merges; /* at most */
 } match_image;
 
 static int64_t every_second(int64_t from, int64_t end)
@@ -35,15 +38,47 @@ static int64_t every_second(int64_t from, int64_t end)
 static match_image image_of(const match_job *job, int64_t image)
 {
     const rvit_match_args *a = job->args;
-    match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len)};
-    m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix;
-    const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1;
-    m.a = m.rows.begin + even;
-    m.n_a = every_second(even, m.rows.len);
-    m.b = m.rows.begin + odd;
-    m.n_b = every_second(odd, m.rows.len);
-    m.merges = rvit_cpu_clamp(a->merges, 0, (m.rows.len - m.prefix) / 2);
+    match_image m = {.rows = rvit_cpu_image(job->cu_seqlens, image, a->rows, a->max_len), .step = 2 * (int64_t)a->unit};
+    m.prefix = m.rows.len < a->n_prefix ? m.rows.len : a->n_prefix; /* 0 with units */
+    const int64_t even = m.prefix + (m.prefix & 1), odd = m.prefix | 1, units = m.rows.len / a->unit;
+    m.a = m.rows.begin + even * a->unit;
+    m.n_a = every_second(even, units);
+    m.b = m.rows.begin + odd * a->unit;
+    m.n_b = every_second(odd, units);
+    m.merges = rvit_cpu_clamp(a->merges, 0, (units - m.prefix) / 2);
     return m;
+}
+
+/* How many units, `step` rows apart from `first` on, begin before row `end`; at most n. */
+static int64_t units_before(int64_t first, int64_t end, int64_t step, int64_t n)
+{
+    return rvit_cpu_clamp((end - first + step - 1) / step, 0, n);
+}
+
+/* The units of B from first_b on that those of A from some index on, up to end_a, may be merged into. */
+typedef struct match_choice {
+    int64_t end_a, first_b, n_b;
+} match_choice;
+
+static match_choice choice_of(const match_job *job, const match_image *m, int64_t a)
+{
+    if (job->window_cu_seqlens == NULL)
+        return (match_choice){m->n_a, 0, m->n_b};
+    /* The last window that begins at the row or before it. */
+    const int32_t *windows = job->window_cu_seqlens;
+    const int64_t row = m->a + a * m->step;
+    int64_t window = 0, past = job->args->n_windows;
+    while (window + 1 < past) {
+        const int64_t middle = (window + past) / 2;
+        if (windows[middle] <= row)
+            window = middle;
+        else
+            past = middle;
+    }
+    const int64_t begin = windows[window], end = past > 0 ? windows[window + 1] : begin;
+    const int64_t end_a = units_before(m->a, end, m->step, m->n_a), first_b = units_before(m->b, begin, m->step, m->n_b);
+    const int64_t end_b = units_before(m->b, end, m->step, m->n_b);
+    return (match_choice){end_a > a ? end_a : a + 1, first_b, end_b > first_b ? end_b - first_b : 0};
 }
 
 static void metric_rows(void *context, int64_t begin, int64_t end, int thread)
@@ -59,45 +94,77 @@ static void metric_rows(void *context, int64_t begin, int64_t end, int thread)
         job->device->kernels->metric(&rows);
 }
 
+/* The partners of the units first .. first + n - 1 of A, which have the same choice. */
+static void find_in_choice(const match_job *job, const match_image *m, int64_t first, int64_t n, const match_choice *choice, int thread)
+{
+    const int64_t head_dim = job->args->head_dim, row = m->a + first * m->step;
+    const rvit_cpu_match_tile tile = {
+        .a = job->metric.metric + row * head_dim,
+        .b = job->metric.metric + (m->b + choice->first_b * m->step) * head_dim,
+        .stride = m->step * head_dim,
+        .dim = job->args->unit * head_dim,
+        .n_a = n,
+        .n_b = choice->n_b,
+        .step = m->step,
+        .best = job->src_rows + row,
+        .value = (float *)(void *)(job->next_rows + row),
+    };
+    if (choice->n_b == 0) {
+        for (int64_t i = 0; i < n; i++)
+            tile.value[i * m->step] = NAN;
+        return;
+    }
+    if (job->device->oracle)
+        rvit_cpu_oracle_match(&tile);
+    else
+        job->device->kernels->match(&tile, rvit_cpu_scratch(job->device, thread));
+    for (int64_t i = 0; choice->first_b > 0 && i < n; i++)
+        tile.best[i * m->step] += (int32_t)choice->first_b;
+}
+
 static void find_partners(void *context, int64_t begin, int64_t end, int thread)
 {
     const match_job *job = context;
-    const int64_t head_dim = job->args->head_dim;
     for (int64_t task = begin; task < end; task++) {
         const match_image m = image_of(job, task / job->n_parts);
         const int64_t size = (m.n_a + job->n_parts - 1) / job->n_parts, first = task % job->n_parts * size;
         if (m.merges == 0 || first >= m.n_a)
             continue;
-        const int64_t row = m.a + 2 * first;
-        const rvit_cpu_match_tile tile = {
-            .a = job->metric.metric + row * head_dim,
-            .b = job->metric.metric + m.b * head_dim,
-            .stride = 2 * head_dim,
-            .head_dim = head_dim,
-            .n_a = m.n_a - first < size ? m.n_a - first : size,
-            .n_b = m.n_b,
-            .best = job->src_rows + row,
-            .value = (float *)(void *)(job->next_rows + row),
-        };
-        if (job->device->oracle)
-            rvit_cpu_oracle_match(&tile);
-        else
-            job->device->kernels->match(&tile, rvit_cpu_scratch(job->device, thread));
+        const int64_t past = m.n_a - first < size ? m.n_a : first + size;
+        for (int64_t a = first; a < past;) {
+            const match_choice choice = choice_of(job, &m, a);
+            const int64_t n = (choice.end_a < past ? choice.end_a : past) - a;
+            find_in_choice(job, &m, a, n, &choice, thread);
+            a += n;
+        }
     }
+}
+
+/* How many units of A merge. */
+static int64_t count_merges(const match_job *job, const match_image *m)
+{
+    const float *values = (const float *)(const void *)(job->next_rows + m->a);
+    if (m->merges == 0 || job->window_cu_seqlens == NULL)
+        return m->merges;
+    int64_t n = 0;
+    for (int64_t i = 0; i < m->n_a && n < m->merges; i++)
+        n += !rvit_cpu_is_nan(values[i * m->step]);
+    return n;
 }
 
 static void mark_image(const match_job *job, int64_t image)
 {
     const match_image m = image_of(job, image);
+    const int64_t merges = count_merges(job, &m), unit = job->args->unit;
     uint8_t *keep = job->keep;
     memset(keep + m.rows.begin, 1, (size_t)m.rows.len);
-    if (m.merges > 0) {
+    if (merges > 0) {
         const float *values = (const float *)(const void *)(job->next_rows + m.a);
         int64_t ties;
-        const uint32_t last = rvit_cpu_kth_rank(values, m.n_a, 2, m.merges, &ties);
+        const uint32_t last = rvit_cpu_kth_rank(values, m.n_a, m.step, merges, &ties);
         for (int64_t i = 0; i < m.n_a; i++) {
-            const uint32_t rank = rvit_cpu_rank(values[2 * i]);
-            keep[m.a + 2 * i] = !(rank > last || (rank == last && ties > 0));
+            const uint32_t rank = rvit_cpu_rank(values[i * m.step]);
+            memset(keep + m.a + i * m.step, !(rank > last || (rank == last && ties > 0)), (size_t)unit);
             ties -= rank == last;
         }
     }
@@ -107,13 +174,15 @@ static void mark_image(const match_job *job, int64_t image)
         job->next_rows[row] = -1;
     }
     /* Starts with the last row, so that each row goes in front of the later ones. */
-    for (int64_t i = m.n_a - 1; m.merges > 0 && i >= 0; i--) {
-        const int64_t row = m.a + 2 * i;
+    for (int64_t i = m.n_a - 1; merges > 0 && i >= 0; i--) {
+        const int64_t row = m.a + i * m.step;
         if (keep[row])
             continue;
-        const int64_t partner = m.b + 2 * rvit_cpu_clamp(job->src_rows[row], 0, m.n_b - 1);
-        job->next_rows[row] = job->next_rows[partner];
-        job->next_rows[partner] = (int32_t)row;
+        const int64_t partner = m.b + m.step * rvit_cpu_clamp(job->src_rows[row], 0, m.n_b - 1);
+        for (int64_t j = 0; j < unit; j++) {
+            job->next_rows[row + j] = job->next_rows[partner + j];
+            job->next_rows[partner + j] = (int32_t)(row + j);
+        }
     }
     job->out_cu_seqlens[image + 1] = (int32_t)kept;
 }
@@ -141,6 +210,10 @@ static void list_images(void *context, int64_t begin, int64_t end, int thread)
     for (int64_t image = begin; image < end; image++) {
         const match_image m = image_of(job, image);
         const int64_t out_end = job->out_cu_seqlens[image + 1];
+        if (job->args->unit > 1) {
+            list_rows(job, m.rows.begin, m.rows.len, 1, job->out_cu_seqlens[image], out_end);
+            continue;
+        }
         int64_t out = list_rows(job, m.rows.begin, m.prefix, 1, job->out_cu_seqlens[image], out_end);
         out = list_rows(job, m.a, m.n_a, 2, out, out_end);
         list_rows(job, m.b, m.n_b, 2, out, out_end);
@@ -153,6 +226,7 @@ void rvit_cpu_match(rvit_cpu_device *device, const rvit_match_args *a)
         .device = device,
         .args = a,
         .cu_seqlens = rvit_cpu_at(a->cu_seqlens),
+        .window_cu_seqlens = rvit_cpu_at(a->window_cu_seqlens),
         .metric =
             {
                 .k = rvit_cpu_at(a->k),

@@ -136,15 +136,15 @@ void rvit_cpu_oracle_match(const rvit_cpu_match_tile *t)
         int64_t index = 0;
         for (int64_t b = 0; b < t->n_b; b++) {
             double dot = 0.0;
-            for (int64_t i = 0; i < t->head_dim; i++)
+            for (int64_t i = 0; i < t->dim; i++)
                 dot += (double)t->a[a * t->stride + i] * (double)t->b[b * t->stride + i];
             if (dot > best) {
                 best = dot;
                 index = b;
             }
         }
-        t->best[2 * a] = (int32_t)index;
-        t->value[2 * a] = (float)best;
+        t->best[t->step * a] = (int32_t)index;
+        t->value[t->step * a] = (float)best;
     }
 }
 

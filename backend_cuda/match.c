@@ -9,7 +9,7 @@ rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args)
 {
     RVIT_TRY(rvit_cu_match_reserve(queue, args));
     const int32_t len = args->max_len < args->rows ? args->max_len : (int32_t)args->rows;
-    const rvit_cu_image_tile tile = rvit_cu_tile_match(&queue->device->machine, args->n_images, len, args->head_dim);
+    const rvit_cu_image_tile tile = rvit_cu_tile_match(&queue->device->machine, args->n_images, len, args->head_dim, args->unit);
     rvit_cu_match_params params = {
         .layout =
             {
@@ -27,12 +27,19 @@ rvit_status rvit_cu_match(rvit_cu_queue *queue, const rvit_match_args *args)
         .keep = rvit_cu_at(args->keep),
         .next_rows = rvit_cu_at(args->next_rows),
         .k_stride = args->k_stride,
+        .window_cu_seqlens = rvit_cu_at(args->window_cu_seqlens),
         .dtype = (int32_t)args->dtype,
         .n_heads = args->n_heads,
         .head_dim = args->head_dim,
         .merges = args->merges,
-        .held_rows = tile.held_rows,
+        .unit = args->unit,
+        .n_windows = args->n_windows,
+        .held_units = tile.held_rows,
+        .splits = tile.splits,
     };
+    if (tile.splits)
+        RVIT_TRY(
+            rvit_cu_launch(queue, RVIT_CU_match_metric, rvit_cu_tile_ctas(&queue->device->machine, args->rows, 8, 8), 256, 0, &params));
     rvit_cu_layout_attach(queue, &params.layout);
     const int64_t ctas = args->n_images > 0 ? (int64_t)args->n_images * tile.parts : 1;
     return rvit_cu_launch(queue, RVIT_CU_match_rows, ctas, tile.threads, tile.shared, &params);

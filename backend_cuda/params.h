@@ -338,9 +338,10 @@ typedef struct rvit_cu_match_params {
     uint8_t *keep;
     int32_t *next_rows;
     int64_t k_stride;
-    int32_t dtype, n_heads, head_dim, merges;
-    int32_t held_rows; /* metrics of as many rows fit shared memory */
-    int32_t unused;
+    const int32_t *window_cu_seqlens; /* or NULL */
+    int32_t dtype, n_heads, head_dim, merges, unit, n_windows;
+    int32_t held_units; /* metrics of as many units fit shared memory */
+    int32_t splits;     /* 1: match_metric computes them before, and CTAs share the search */
 } rvit_cu_match_params;
 
 typedef struct rvit_cu_merge_params {

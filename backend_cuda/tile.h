@@ -275,16 +275,19 @@ rvit_cu_norm_tile rvit_cu_tile_layernorm(const rvit_cu_machine *machine, int64_t
    the kernel reads whole rows. */
 typedef struct rvit_cu_image_tile {
     int32_t threads, parts;
-    int32_t shared; /* bytes */
-    int32_t held_rows;
+    int32_t shared;    /* bytes */
+    int32_t held_rows; /* match: units whose metrics lie there */
+    int32_t splits;    /* match: the metrics have a launch of their own, and parts divide the search */
 } rvit_cu_image_tile;
 
 /* len: the most rows an image can have. reads_rows: there are scores to compute from rows. */
 rvit_cu_image_tile rvit_cu_tile_select(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t reads_rows);
 
-rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim);
+rvit_cu_image_tile rvit_cu_tile_match(const rvit_cu_machine *machine, int64_t n_images, int32_t len, int32_t head_dim, int32_t unit);
 #define RVIT_CU_MATCH_THREADS 512
-#define RVIT_CU_MATCH_FIXED 10240 /* bytes of shared memory before the metrics */
+#define RVIT_CU_MATCH_FIXED 10240                    /* bytes of shared memory before the metrics */
+#define RVIT_CU_MATCH_TILE 64                        /* units of A whose products a CTA finds at a time */
+#define RVIT_CU_MATCH_STAGED (2 * 64 * (64 + 4) * 4) /* bytes of those and as many of B, 64 channels at a time */
 
 /* Scores that are ranked or sorted in shared memory. */
 #define RVIT_CU_HELD_ROWS 1024

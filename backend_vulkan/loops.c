@@ -28,18 +28,18 @@ static double kth(double n_items, int is_long, double scan_once)
     return 4.0 * (steps(256.0, THREADS) + steps(n_items, THREADS * (is_long ? 16.0 : 1.0)) + 2.0 * (DIGIT_SHARE + 1.0) + scan_once + 1.0);
 }
 
-static double match_partners(double n_items, double n_b, double d4)
+static double match_partners(double n_items, double n_b, double unit, double d4)
 {
-    return steps(n_items, THREADS) * (1.0 + steps(n_b, 8.0) * (1.0 + steps(8.0 * d4, THREADS) + d4 + 1.0 + 9.0));
+    return steps(n_items, THREADS) * (32.0 + steps(n_b, 8.0) * (1.0 + unit * (2.0 + steps(8.0 * d4, THREADS) + d4) + 9.0));
 }
 
 static double match_image(const rvit_vk_device *device, const rvit_match_args *a, double len)
 {
-    const double n = (len + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
+    const double unit = a->unit, n = (len / unit + 1.0) / 2.0, d4 = a->head_dim / 4, team = (a->head_dim / 4 + 7) / 8 + 1;
     const double blocks = steps(n, 1024.0), s = scan(device), words = steps(len / 4.0 + 1.0, THREADS);
     const int is_long = a->max_len > RVIT_NEAR_KEYS;
     double sum = words + steps(len, THREADS / 8.0) * (1.0 + team * (2.0 + a->n_heads) + 9.0 + team);
-    sum += match_partners(n, n, d4) * (is_long && n > 1024.0 ? 2.0 : 1.0) + 2.0 * blocks;
+    sum += match_partners(n, n, unit, d4) * (is_long && n > 1024.0 ? 2.0 : 1.0) + 2.0 * blocks;
     sum += kth(n, is_long, s) + steps(n, THREADS) * (1.0 + 2.0 * s);
     sum += steps(len, THREADS) + blocks + steps(n, THREADS) + steps(n, THREADS) * (n + 2.0 * blocks);
     return sum + 2.0 * steps(len, THREADS) + steps(n, THREADS) * (1.0 + s);
@@ -49,7 +49,10 @@ static double match_loops(const rvit_vk_device *device, const rvit_match_args *a
 {
     const double len = (double)(a->max_len < a->rows ? a->max_len : a->rows);
     const double share = rvit_vk_match_share(a);
-    return share * (1.0 + match_image(device, a, len)) + steps(a->n_images, THREADS) + 4.0 * scan(device);
+    /* A thread counts what is merged of its images by their windows. */
+    const double images = steps(a->n_images, THREADS) + 2.0 * share,
+                 windows = a->window_cu_seqlens.buffer == NULL ? 0.0 : len / a->unit + 32.0;
+    return share * (1.0 + match_image(device, a, len)) + images * (1.0 + windows) + 4.0 * scan(device);
 }
 
 static double score_loops(const rvit_select_args *a, double len)

@@ -593,6 +593,16 @@ static rvit_status prepare_match(rvit_op *op)
     RVIT_TRY(check_range(op, "n_prefix", a->n_prefix, 0, INT32_MAX - 1));
     RVIT_TRY(check_head_dim(op, a->n_heads, a->head_dim));
     RVIT_TRY(check_range(op, "merges", a->merges, 0, INT32_MAX - 1));
+    RVIT_TRY(check_range(op, "unit", a->unit, 0, RVIT_MATCH_MAX_UNIT));
+    RVIT_TRY(check_range(op, "n_windows", a->n_windows, 0, 1 << 30));
+    if (a->unit == 0)
+        a->unit = 1;
+    if (a->unit > 1 && a->n_prefix > 0)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "match: unit is %d, but n_prefix is %d: rows of prefix tokens belong to no unit",
+                         (int)a->unit, (int)a->n_prefix);
+    if (a->unit == 1 && a->window_cu_seqlens.buffer != NULL)
+        return rvit_fail(RVIT_INVALID_ARGUMENT, "match: window_cu_seqlens is given, but unit is 1: what is left of single rows is not in "
+                                                "the order of windows");
     return check_stride(op, "k_stride", &a->k_stride, (int64_t)a->n_heads * a->head_dim, 8);
 }
 

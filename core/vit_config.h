@@ -3,7 +3,7 @@
 #define RVIT_CORE_VIT_CONFIG_H
 
 #include "core/rope_table.h"
-#include "core/vit_merge.h"
+#include "core/vit_merge_facts.h"
 #include "core/vit_names.h"
 
 #include <raggedvit/vit.h>

@@ -145,10 +145,11 @@ rvit_status rvit_native_check_units(const rvit_model *model, const rvit_prune_sc
     const int32_t side = model->info.merge, is_l2 = policy->score == RVIT_SCORE_L2 && schedule->select == RVIT_SELECT_TOP_K;
     if (side == 0 || schedule->n_stages == 0)
         return RVIT_OK;
-    if (!is_l2 && policy->info.type != RVIT_PRUNE_RECEIVED && policy->info.type != RVIT_PRUNE_RANDOM && !policy->by_pixels)
+    if (!is_l2 && policy->info.type != RVIT_PRUNE_RECEIVED && policy->info.type != RVIT_PRUNE_RANDOM && !policy->by_pixels &&
+        !policy->merges)
         return rvit_fail(RVIT_UNSUPPORTED,
                          "session desc: prune: %s drops single patches, but the model merges squares of %d x %d of them: l2, received, "
-                         "random and pixelprune drop whole squares",
+                         "random and pixelprune drop whole squares, and tome merges them",
                          policy->info.name, (int)side, (int)side);
     for (int32_t i = 0; i < schedule->n_stages && rvit_policy_reads(policy, RVIT_PROBS_RECEIVED); i++)
         if (rvit_model_has_windows(model, schedule->blocks[i]))

@@ -180,6 +180,9 @@ static rvit_status merge(forward *f)
     match.metric = view(f, f->plan->metric);
     match.keep = view(f, stage->keep);
     match.out_cu_seqlens = view(f, stage->cu_seqlens);
+    match.unit = f->plan->schedule.unit;
+    match.n_windows = f->plan->max_windows;
+    match.window_cu_seqlens = f->window_cu_seqlens;
     match.src_rows = view(f, stage->src_rows);
     match.next_rows = view(f, stage->next_rows);
     RVIT_TRY(rvit_match(f->stream, &match));
@@ -202,6 +205,7 @@ static rvit_status merge(forward *f)
     f->spare = f->x;
     f->x = args.out_x;
     f->key_bias = args.out_key_bias;
+    RVIT_TRY(rvit_forward_regroup(f));
     return carry_positions(f);
 }
 

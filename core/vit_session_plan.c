@@ -199,8 +199,11 @@ static int32_t tokens_left(const rvit_prune_schedule *schedule, const int32_t *c
 {
     const rvit_policy *policy = schedule->policy;
     const int32_t patches = len > n_prefix ? len - n_prefix : 0;
-    if (policy->merges)
-        return len - (schedule->merges < patches / 2 ? schedule->merges : patches / 2);
+    if (policy->merges) {
+        const int32_t pairs = patches / schedule->unit / 2;
+        *exact &= !schedule->windowed; /* a window may have too few pairs, or none */
+        return schedule->windowed ? len : len - schedule->unit * (schedule->merges < pairs ? schedule->merges : pairs);
+    }
     if (schedule->select == RVIT_SELECT_TOP_K) {
         const int32_t competing = policy->prefix_competes ? len : patches;
         const int32_t k = counts[competing];
@@ -457,6 +460,7 @@ rvit_status rvit_session_plan_create(const rvit_model *model, const rvit_session
     RVIT_TRY(rvit_native_check_units(model, &schedule));
     if (model->info.merge > 0)
         schedule.unit = model->info.merge * model->info.merge;
+    schedule.windowed = model->info.window > 0;
     RVIT_TRY(check_predictors(model, &schedule));
     RVIT_TRY(check_probs(model, &schedule));
     const size_t table_size = keeps_fixed_number(&schedule) ? ((size_t)unpruned_len(model, desc) + 1) * sizeof(int32_t) : 0;

@@ -49,39 +49,58 @@ const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stag
     return cu_seqlens_of(session, stage);
 }
 
-/* Calls for each row of an image before a stage, in order, with the row it is in afterwards, both counted from the image's first; -1:
-   dropped. A merged row is in the row of the one it was merged into. */
+/* Calls for each row of an image before a stage with the row it is in afterwards, both counted from the image's first; -1: dropped. A
+   merged row is in the row of the one it was merged into. Rows that stay are called in the order that they have afterwards. */
 typedef void (*follow_fn)(void *context, int32_t before, int32_t after, int32_t itself);
+
+typedef struct followed {
+    int32_t begin, n, area; /* area: rows of a unit; 0: there are none */
+    const uint8_t *keep;
+    const int32_t *next_rows; /* NULL: nothing is merged */
+    const int32_t *unit_rows; /* NULL: rows are in the order of what a session gives, not of windows */
+    int32_t *given;           /* with both: the row that a session gives each row as */
+} followed;
+
+/* A row that stays, and those merged into it. */
+static void follow_kept(const followed *f, int32_t row, int32_t at, int32_t after, follow_fn call, void *context)
+{
+    call(context, row, after, 1);
+    for (int32_t next = f->next_rows == NULL ? -1 : f->next_rows[f->begin + at]; next >= 0; next = f->next_rows[next])
+        call(context, f->given == NULL ? next - f->begin : f->given[next - f->begin], after, 0);
+}
+
+static int32_t place_of(const followed *f, int32_t row)
+{
+    return f->unit_rows == NULL ? row : f->unit_rows[(f->begin + row) / f->area] * f->area + row % f->area - f->begin;
+}
 
 static void follow(const rvit_session *s, int32_t index, int32_t image, follow_fn call, void *context)
 {
     const rvit_stage_plan *stage = &s->plan->stages[index];
-    const int32_t *cu = cu_seqlens_of(s, index - 1), *next_rows = rvit_session_host(s, stage->next_rows);
-    const int32_t begin = cu[image], n = cu[image + 1] - begin, n_prefix = s->model->info.n_prefix;
-    const uint8_t *keep = (const uint8_t *)rvit_session_host(s, stage->keep) + begin;
+    const int32_t *cu = cu_seqlens_of(s, index - 1), n_prefix = s->model->info.n_prefix, side = s->model->info.merge;
+    followed f = {.begin = cu[image], .n = cu[image + 1] - cu[image], .area = side * side};
+    f.keep = (const uint8_t *)rvit_session_host(s, stage->keep) + f.begin;
+    f.next_rows = rvit_session_host(s, stage->next_rows);
+    f.unit_rows = rvit_session_host(s, index == 0 ? s->plan->first_unit_rows : stage[-1].unit_rows);
+    f.given = rvit_session_host(s, s->plan->given_rows);
     int32_t after = 0;
-    if (next_rows == NULL) {
-        /* Windows order the rows of the device, not those of what a session gives. */
-        const int32_t *unit_rows = rvit_session_host(s, index == 0 ? s->plan->first_unit_rows : stage[-1].unit_rows);
-        const int32_t area = s->model->info.merge * s->model->info.merge;
-        for (int32_t row = 0; row < n; row++) {
-            const int32_t at = unit_rows == NULL ? row : unit_rows[(begin + row) / area] * area + row % area - begin;
-            call(context, row, keep[at] ? after++ : -1, keep[at]);
+    for (int32_t row = 0; f.given != NULL && row < f.n; row++)
+        f.given[place_of(&f, row)] = row;
+    if (f.next_rows == NULL || f.area > 0) {
+        for (int32_t row = 0; row < f.n; row++) {
+            const int32_t at = place_of(&f, row);
+            if (f.keep[at])
+                follow_kept(&f, row, at, after++, call, context);
+            else if (f.next_rows == NULL)
+                call(context, row, -1, 0);
         }
         return;
     }
     /* The prefix, then what is left of the rows of even place, then of odd place (rvit_match). */
-    for (int32_t pass = 0; pass < 3; pass++) {
-        for (int32_t row = 0; row < n; row++) {
-            const int32_t belongs = row < n_prefix ? 0 : 1 + row % 2;
-            if (belongs != pass || !keep[row])
-                continue;
-            call(context, row, after, 1);
-            for (int32_t next = next_rows[begin + row]; next >= 0; next = next_rows[next])
-                call(context, next - begin, after, 0);
-            after++;
-        }
-    }
+    for (int32_t pass = 0; pass < 3; pass++)
+        for (int32_t row = 0; row < f.n; row++)
+            if ((row < n_prefix ? 0 : 1 + row % 2) == pass && f.keep[row])
+                follow_kept(&f, row, row, after++, call, context);
 }
 
 typedef struct composition {

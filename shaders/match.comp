@@ -1,9 +1,10 @@
-// Finds the pairs of rows to merge, one image at a time. The number of remaining rows depends on the lengths alone, so every workgroup
-// computes its position in the output layout by itself, from the lengths of the images before its own.
+// Finds the pairs of units to merge, one image at a time. The number of remaining rows depends on the lengths of images and windows alone,
+// so every workgroup computes its position in the output layout by itself, from the lengths of the images before its own.
 //
-// Items are the rows of A that may merge: item i is row image_first_a + 2 i of its image. The keys of the items (how good the best partner
-// is) are in shared memory and, past a certain item, in next_rows, which is written last. The targets (the positions of the partners) are
-// in the workspace; if there are more items than it holds, they are computed again, one block of items at a time.
+// A unit is UNIT rows; places count the units of an image. Items are the units of A that may merge: item i is at place image_first_a + 2 i.
+// The keys of the items (how good the best partner is; 0 if there is none) are in shared memory and, past a certain item, in next_rows,
+// which is written last. The targets (the places of the partners) are in the workspace; if there are more items than it holds, they are
+// computed again, one block of items at a time.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #if TIER_SUBGROUP
@@ -17,12 +18,15 @@
 
 layout(constant_id = RVIT_MATCH_HEAD_DIM) const uint HEAD_DIM = 64;
 layout(constant_id = RVIT_MATCH_LONG) const uint LONG = 1;
+layout(constant_id = RVIT_MATCH_UNIT) const uint UNIT = 1;
+layout(constant_id = RVIT_MATCH_HAS_WINDOWS) const uint HAS_WINDOWS = 0; // else an image is one
 const uint D4 = HEAD_DIM / 4;
 
 layout(push_constant) uniform Push { rvit_match_push push; };
 layout(binding = RVIT_MATCH_K) readonly buffer K { IN_VEC4 k_words[]; };
 layout(binding = RVIT_MATCH_OUT_CU_SEQLENS) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
 layout(binding = RVIT_MATCH_SRC_ROWS) writeonly buffer SrcRows { uint src_rows[]; };
+layout(binding = RVIT_MATCH_WINDOWS) readonly buffer Windows { int windows[]; };
 layout(binding = RVIT_MATCH_METRIC) coherent buffer Metric { vec4 metric[]; };
 layout(binding = RVIT_MATCH_NEXT_ROWS) coherent buffer NextRows { uint next_rows[]; };
 
@@ -35,9 +39,10 @@ uint item_place(uint item)
     return image_first_a + 2 * item;
 }
 
+// Of the first row of a unit.
 uint next_at(uint place)
 {
-    return uint(push.next_rows_at) + image_begin + place;
+    return uint(push.next_rows_at) + image_begin + place * UNIT;
 }
 
 #define far_key(item) next_rows[next_at(item_place(item))]
@@ -53,9 +58,58 @@ uint next_at(uint place)
 
 #define BLOCK WORKSPACE
 
+uint window_row(uint window)
+{
+    return clamp_rows(windows[uint(push.windows_at) + window], push.rows);
+}
+
+// The last window that begins at the row or before it.
+uint window_of(uint row)
+{
+    uint window = 0, past = uint(push.n_windows);
+    while (window + 1 < past) {
+        const uint middle = (window + past) / 2;
+        if (window_row(middle) <= row)
+            window = middle;
+        else
+            past = middle;
+    }
+    return window;
+}
+
+// How many of the units at every second place from `first` on begin before the row; at most n.
+uint units_before(rvit_sequence image, uint first, uint n, uint row)
+{
+    const uint from = image.begin + first * UNIT;
+    return row <= from ? 0 : min((row - from + 2 * UNIT - 1) / (2 * UNIT), n);
+}
+
+uint every_second(uint first, uint end)
+{
+    return end > first ? (end - first + 1) / 2 : 0;
+}
+
+// How many units of A have a unit of B in their window. There is no prefix.
+uint n_with_partner(rvit_sequence image)
+{
+    const uint units = image.len / UNIT, n_a = every_second(0, units), n_b = every_second(1, units), end = image.begin + units * UNIT;
+    uint n = 0;
+    for (uint window = window_of(image.begin); window < uint(push.n_windows) && n < n_a; window++) {
+        const uint from = window_row(window), to = window_row(window + 1);
+        if (from >= end)
+            break;
+        const uint a = units_before(image, 0, n_a, to), before = units_before(image, 0, n_a, from);
+        if (a > before && units_before(image, 1, n_b, to) > units_before(image, 1, n_b, from))
+            n += a - before;
+    }
+    return min(n, n_a);
+}
+
+// How many units of the image are merged.
 uint n_merges(rvit_sequence image)
 {
-    return min(uint(push.merges), (image.len - prefix_end(image)) / 2);
+    const uint most = min(uint(push.merges), (image.len / UNIT - prefix_end(image)) / 2);
+    return most == 0 || HAS_WINDOWS == 0 ? most : min(most, n_with_partner(image));
 }
 
 #define METRIC_TEAM 8 // threads that share a row
@@ -95,7 +149,18 @@ void store_metric(rvit_sequence image)
     }
 }
 
-// Rows of B per staged tile.
+// The units of B that an item may be merged into, the first and past the last.
+uvec2 choice_of(rvit_sequence image, uint item, uint first_b, uint n_b)
+{
+    if (HAS_WINDOWS == 0)
+        return uvec2(0, n_b);
+    if (push.n_windows == 0)
+        return uvec2(0, 0);
+    const uint window = window_of(image.begin + item_place(item) * UNIT);
+    return uvec2(units_before(image, first_b, n_b, window_row(window)), units_before(image, first_b, n_b, window_row(window + 1)));
+}
+
+// Units of B per staged tile, a row of each at a time.
 #define TILE 8
 shared vec4 tile[TILE * D4];
 
@@ -104,29 +169,36 @@ void find_partners(rvit_sequence image, uint block, uint end, uint first_b, uint
 {
     for (uint first = block; first < end; first += THREADS) {
         const uint item = first + gl_LocalInvocationIndex;
-        const uint own = uint(push.metric_at) + (image.begin + item_place(min(item, end - 1))) * D4;
-        uint best_key = 0, best = first_b;
-        for (uint start = 0; start < n_b; start += TILE) {
-            const uint n = min(TILE, n_b - start);
-            for (uint t = gl_LocalInvocationIndex; t < n * D4; t += THREADS)
-                tile[t] = metric[uint(push.metric_at) + (image.begin + first_b + 2 * (start + t / D4)) * D4 + t % D4];
-            barrier();
+        const uint own = uint(push.metric_at) + (image.begin + item_place(min(item, end - 1)) * UNIT) * D4;
+        const uvec2 choice = choice_of(image, min(item, end - 1), first_b, n_b);
+        // Windows follow each other, as items do.
+        const uint end_b = choice_of(image, min(first + THREADS, end) - 1, first_b, n_b).y;
+        uint best_key = choice.x < choice.y ? 1u : 0u, best = first_b + 2 * min(choice.x, n_b - 1); // a NaN is no better
+        for (uint start = choice_of(image, first, first_b, n_b).x; start < end_b; start += TILE) {
+            const uint n = min(TILE, end_b - start);
             float products[TILE];
             [[unroll]] for (uint b = 0; b < TILE; b++)
                 products[b] = 0.0;
-            for (uint d4 = 0; d4 < D4; d4++) {
-                const vec4 a = metric[own + d4];
-                [[unroll]] for (uint b = 0; b < TILE; b++)
-                    products[b] += dot(a, tile[b * D4 + d4]);
+            for (uint row = 0; row < UNIT; row++) {
+                for (uint t = gl_LocalInvocationIndex; t < n * D4; t += THREADS) {
+                    const uint place = first_b + 2 * (start + t / D4);
+                    tile[t] = metric[uint(push.metric_at) + (image.begin + place * UNIT + row) * D4 + t % D4];
+                }
+                barrier();
+                for (uint d4 = 0; d4 < D4; d4++) {
+                    const vec4 a = metric[own + row * D4 + d4];
+                    [[unroll]] for (uint b = 0; b < TILE; b++)
+                        products[b] += dot(a, tile[b * D4 + d4]);
+                }
+                barrier();
             }
             for (uint b = 0; b < n; b++) {
                 const uint key = score_key(floatBitsToUint(products[b]));
-                if (key > best_key) {
+                if (key > best_key && start + b >= choice.x && start + b < choice.y) {
                     best_key = key;
                     best = first_b + 2 * (start + b);
                 }
             }
-            barrier();
         }
         if (item < end) {
             workspace[item - block] = best;
@@ -156,8 +228,8 @@ uint choose(uint n_items, uint n_chosen, uint rank)
         const uint equal = equal_before + group_exclusive_add(uint(at_key), total);
         equal_before += total;
         const bool merges = item < n_items && (own > key || (at_key && equal < need));
-        if (merges)
-            clear_mark(image_begin + item_place(item), KEPT);
+        for (uint j = 0; merges && j < UNIT; j++)
+            clear_mark(image_begin + item_place(item) * UNIT + j, KEPT);
         group_exclusive_add(uint(item < n_items && !merges), total);
         staying += total;
     }
@@ -166,18 +238,22 @@ uint choose(uint n_items, uint n_chosen, uint rank)
     return staying;
 }
 
-bool stays(uint item)
+bool row_stays(uint row)
 {
-    const uint row = image_begin + item_place(item);
     return load_marks(row / 4, row, row + 1) != 0;
 }
 
-// Builds the lists: a row of B, then the items merged into it in ascending order. They are built from the end; the current list of a row
-// of B begins at its next row.
+bool stays(uint item)
+{
+    return row_stays(image_begin + item_place(item) * UNIT);
+}
+
+// Builds the lists: a unit of B, then the items merged into it in ascending order. They are built from the end, of the units' first rows;
+// the current list of a unit of B begins at its next row.
 void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n_b)
 {
-    for (uint place = gl_LocalInvocationIndex; place < image.len; place += THREADS)
-        next_rows[next_at(place)] = LAST;
+    for (uint row = gl_LocalInvocationIndex; row < image.len; row += THREADS)
+        next_rows[uint(push.next_rows_at) + image_begin + row] = LAST;
     if (n_chosen == 0)
         return;
     memoryBarrierBuffer();
@@ -199,11 +275,20 @@ void link(rvit_sequence image, uint n_items, uint n_chosen, uint first_b, uint n
             for (uint i = n; i-- > 0;)
                 if (workspace[i] == place) {
                     next_rows[next_at(item_place(block + i))] = head;
-                    head = image_begin + item_place(block + i);
+                    head = image_begin + item_place(block + i) * UNIT;
                 }
             next_rows[next_at(place)] = head;
         }
         barrier();
+    }
+    if (UNIT == 1)
+        return;
+    memoryBarrierBuffer();
+    barrier();
+    for (uint place = gl_LocalInvocationIndex; place < image.len / UNIT; place += THREADS) {
+        const uint next = next_rows[next_at(place)];
+        for (uint j = 1; j < UNIT; j++)
+            next_rows[next_at(place) + j] = next == LAST ? LAST : next + j;
     }
 }
 
@@ -231,6 +316,19 @@ void list_rows(uint to, uint end_prefix, uint n_items, uint staying, uint first_
         store_source(to + end_prefix + staying + b, first_b + 2 * b);
 }
 
+// The same of units: the rows that stay, as they follow each other.
+void list_in_order(rvit_sequence image, uint to, uint rank)
+{
+    for (uint first = 0; first < image.len; first += THREADS) {
+        const bool stayed = first + rank < image.len && row_stays(image.begin + first + rank);
+        uint total;
+        const uint before = group_exclusive_add(uint(stayed), total);
+        if (stayed)
+            store_source(to + before, first + rank);
+        to += total;
+    }
+}
+
 // `to`: first row of the image in the output layout.
 void match_image(rvit_sequence image, uint to, uint rank)
 {
@@ -238,8 +336,7 @@ void match_image(rvit_sequence image, uint to, uint rank)
     const uint end_prefix = prefix_end(image);
     image_first_a = (end_prefix + 1) / 2 * 2;
     const uint first_b = end_prefix / 2 * 2 + 1;
-    const uint n_items = image.len > image_first_a ? (image.len - image_first_a + 1) / 2 : 0;
-    const uint n_b = image.len > first_b ? (image.len - first_b + 1) / 2 : 0;
+    const uint n_items = every_second(image_first_a, image.len / UNIT), n_b = every_second(first_b, image.len / UNIT);
     for (uint word = image.begin / 4 + rank; word < (image.begin + image.len + 3) / 4; word += THREADS)
         store_marks(word, image.begin, image.begin + image.len, KEPT * EACH_BYTE);
     store_metric(image);
@@ -250,7 +347,10 @@ void match_image(rvit_sequence image, uint to, uint rank)
         find_partners(image, block, min(block + BLOCK, n_items), first_b, n_b);
     const uint staying = choose(n_items, n_chosen, rank);
     link(image, n_items, n_chosen, first_b, n_b);
-    list_rows(to, end_prefix, n_items, staying, first_b, n_b, rank);
+    if (UNIT > 1)
+        list_in_order(image, to, rank);
+    else
+        list_rows(to, end_prefix, n_items, staying, first_b, n_b, rank);
     barrier();
 }
 
@@ -263,7 +363,7 @@ void main()
     uint sum = 0, to;
     for (uint image = rank; image < first; image += THREADS) {
         const rvit_sequence rows = image_rows(image);
-        sum += rows.len - n_merges(rows);
+        sum += rows.len - n_merges(rows) * UNIT;
     }
     group_exclusive_add(sum, to);
     if (group_index() == 0 && rank == 0)
@@ -271,7 +371,7 @@ void main()
     for (uint image = first; image < end; image++) {
         const rvit_sequence rows = image_rows(image);
         match_image(rows, to, rank);
-        to = min(to + rows.len - n_merges(rows), uint(push.rows));
+        to = min(to + rows.len - n_merges(rows) * UNIT, uint(push.rows));
         if (rank == 0)
             out_cu_seqlens[uint(push.out_cu_seqlens_at) + image + 1] = to;
     }

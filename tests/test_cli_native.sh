@@ -164,6 +164,48 @@ echo "{$processor, \"max_num_patches\": 0}" >"$folder/naflex/preprocessor_config
 expect 4 inspect "$folder/naflex/model.safetensors"
 err "preprocessor_config.json: max_num_patches"
 
+# Towers that merge squares of patches: what is kept is numbered line after line too. Files of the tests' dumps, with other values.
+if command -v python3 >/dev/null; then
+    head -c 2880 "$folder/frames" >"$folder/frame"
+    for tower in qwen2_5_vl qwen3_vl; do
+        mkdir "$folder/$tower"
+        python3 - "$(dirname "$0")/model/data/$tower.json" "$folder/$tower" <<'END'
+import array, json, math, random, struct, sys
+dump, header, values = json.load(open(sys.argv[1])), {}, array.array("f")
+draw = random.Random(1)
+for name, shape, offset, shift in dump["tensors"]:
+    begin = 4 * len(values)
+    values.extend(offset + 2.0**-shift * draw.uniform(-1, 1) for _ in range(math.prod(shape)))
+    header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [begin, 4 * len(values)]}
+text = json.dumps(header).encode()
+open(sys.argv[2] + "/model.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + values.tobytes())
+json.dump(dump["config"], open(sys.argv[2] + "/config.json", "w"))
+END
+        for arguments in "--prune l2 --blocks 1" "--prune tome --merge 20 --blocks 0,1"; do
+            what="$tower, $arguments"
+            # shellcheck disable=SC2086
+            "$tool" classify "$folder/$tower/model.safetensors" - --size 40x24 --format rgb24 --native --mean 0.5 --std 0.5 --backend cpu \
+                --json $arguments <"$folder/frame" >"$folder/out" 2>"$folder/err" || fail "exit code of $what"
+            python3 - "$folder/out" <<'END' || fail "kept patches of a tower ($what)"
+import json, sys
+image = json.load(open(sys.argv[1]))["images"][0]
+lines, columns = image["grid"]
+squares = lines * columns // 4
+for stage, (kept, n) in enumerate(zip(image["kept"], image["tokens_kept"], strict=True)):
+    left = set(kept)
+    assert kept == sorted(left) and len(left) == n < 4 * squares and kept[-1] < lines * columns
+    for patch in kept:
+        y, x = patch // columns // 2 * 2, patch % columns // 2 * 2
+        assert {y * columns + x, y * columns + x + 1, (y + 1) * columns + x, (y + 1) * columns + x + 1} <= left
+    assert "sizes" not in image or sum(image["sizes"][stage]) == 4 * squares
+assert len(image["kept"]) == (2 if "sizes" in image else 1)
+END
+        done
+        expect 3 classify "$folder/$tower/model.safetensors" "$cat" --native --mean 0.5 --std 0.5 --backend cpu --prune evit --blocks 1
+        err 'evit drops single patches, but the model merges squares of 2 x 2 of them: .* drop whole squares, and tome merges them$'
+    done
+fi
+
 # the overlay at the picture's own shape, features, a live pipe, timings
 small_run 0 "$cat" "$turned" --native --max-patches 60 --prune l2 --blocks 1 --overlay "$folder/native.png" --features "$folder/f.npy" \
     --quiet

@@ -398,11 +398,25 @@ class HuggingFaceQwen(Dump):
     def run_grids(self, tensors, dtype):
         return self.run_tower(tensors, dtype)[0]
 
+    def moved_by(self, mistake, model, prune, merged):
+        """The largest difference that a mistake makes; None: it leaves another number of rows."""
+        images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
+        wrong = [reference_pruned_qwen.tower(model, patches, grid, prune, mistake)[0] for patches, grid in images]
+        if any(len(a) != len(b) for a, b in zip(wrong, merged)):
+            return None
+        return round(float((torch.cat(wrong) - torch.cat(merged)).abs().max()), 4)
+
     def run_pruned(self, tensors, prune):
         model = self.load({key: value.double() for key, value in tensors.items()})
         images = zip(patches_of(self.grids, self.patch_size, 3 * self.model_config.temporal_patch_size), self.grids)
-        merged, deepstack, left = zip(*(reference_pruned_qwen.tower(model, patches, grid, prune) for patches, grid in images))
-        found = {"left": left, "outputs": torch.cat(merged).tolist()}
+        merged, deepstack, kept, sizes = zip(*(reference_pruned_qwen.tower(model, patches, grid, prune) for patches, grid in images))
+        unit = self.model_config.spatial_merge_size**2
+        found = {"left": [unit * len(squares) for squares in kept], "kept": kept, "sizes": sizes, "outputs": torch.cat(merged).tolist()}
+        if prune["policy"] != "tome":
+            found.pop("sizes")
+        else:
+            found["mistakes"] = {mistake: self.moved_by(mistake, model, prune, merged) for mistake in reference_pruned_qwen.MISTAKES
+                                 if mistake != "windows" or hasattr(self.model_config, "window_size")}
         if deepstack[0]:
             found["deepstack"] = [[[round(value, 7) for value in row] for row in torch.cat(one).tolist()] for one in zip(*deepstack)]
         return found
@@ -522,6 +536,7 @@ def small_models():
     mixed = ((4, 6), (2, 2), (10, 6), (2, 14))
     of_squares = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "l2", "blocks": [0, 1], "keep": 0.7},
                   {"policy": "received", "blocks": [1], "keep": 0.5},
+                  {"policy": "tome", "blocks": [0, 1], "merges": 2}, {"policy": "tome", "blocks": [0, 1, 2], "merges": 9},
                   {"policy": "pixelprune", "blocks": [], "tau": 0.0, "std": 0.5, "tile": [2, 2], "step": 0.0},
                   {"policy": "pixelprune", "blocks": [], "tau": 0.005, "std": 0.5, "tile": [2, 3], "step": 2**-7})
     prunes = ({"policy": "l2", "blocks": [0], "keep": 0.6}, {"policy": "received", "blocks": [1], "keep": 0.5},

@@ -6,6 +6,10 @@ import torch
 from reference_pruned import best, repeating, unpredicted
 from transformers.vision_utils import get_vision_interpolation_indices_and_weights, get_vision_position_ids
 
+# Of merging, one at a time: attention that knows no sizes, means that know none, likeness of the squares' first rows alone, each row into
+# the one after it, across windows.
+MISTAKES = ("bias", "mean", "first", "row", "windows")
+
 
 def rotated(x, cos, sin):
     """x [rows, heads, head_dim]."""
@@ -13,20 +17,51 @@ def rotated(x, cos, sin):
     return x * cos[:, None] + torch.cat([-x[..., half:], x[..., :half]], -1) * sin[:, None]
 
 
-def attend(block, x, cos, sin, windows):
-    """What attention adds to x; the probabilities [heads, rows, rows]. windows: of each row, or None."""
+def attend(block, x, cos, sin, windows, sizes):
+    """What attention adds to x; the probabilities [heads, rows, rows]; the keys [heads, rows, head_dim]. windows: of each row, or None.
+    sizes: how many rows each stands for."""
     attention = block.attn
     q, k, v = attention.qkv(block.norm1(x)).reshape(len(x), 3, attention.num_heads, -1).unbind(1)
     q, k, v = (part.transpose(0, 1) for part in (rotated(q, cos, sin), rotated(k, cos, sin), v))
-    logits = q @ k.transpose(1, 2) / math.sqrt(q.shape[-1])
+    logits = q @ k.transpose(1, 2) / math.sqrt(q.shape[-1]) + sizes.log()
     if windows is not None:
         logits = logits.masked_fill(windows[:, None] != windows[None, :], -math.inf)
     probs = torch.softmax(logits, -1)
-    return attention.proj((probs @ v).transpose(0, 1).reshape(len(x), -1)), probs
+    return attention.proj((probs @ v).transpose(0, 1).reshape(len(x), -1)), probs, k
 
 
-def tower(model, patches, grid, prune):
-    """Merged rows in float64, those of deepstack mergers, and how many rows are left at the end. Rows are squares of patches, line after line."""
+def merge(x, sizes, keys, windows, unit, merges, mistake):
+    """ToMe by squares: those of even place, counted window after window, join the one of odd place in their window whose four rows
+    resemble theirs most. x and sizes after it, and the squares that are left. mistake: one of MISTAKES, or None."""
+    metric = torch.nn.functional.normalize(keys.sum(0), dim=-1).reshape(len(x) // unit, -1)
+    if mistake == "first":
+        metric = metric[:, :keys.shape[-1]]
+    within = torch.zeros(len(metric)) if windows is None else windows[::unit]
+    order = torch.argsort(within, stable=True)
+    if mistake == "windows":
+        within = torch.zeros(len(metric))
+    even, odd = order[0::2], order[1::2]
+    x, sizes = x.reshape(len(metric), unit, -1).clone(), sizes[::unit].clone()
+    left = torch.ones(len(metric), dtype=torch.bool)
+    if len(odd) > 0:
+        likeness, partner = (metric[even] @ metric[odd].T).masked_fill(within[even][:, None] != within[odd][None, :], -math.inf).max(-1)
+        merges = min(merges, len(metric) // 2, int(likeness.isfinite().sum()))
+        joins = torch.topk(likeness, merges).indices
+        weights = torch.ones_like(sizes) if mistake == "mean" else sizes.clone()
+        sums = x * weights[:, None, None]
+        for i in joins:
+            sums[odd[partner[i]]] += sums[even[i]].roll(int(mistake == "row"), 0)
+            weights[odd[partner[i]]] += weights[even[i]]
+            sizes[odd[partner[i]]] += sizes[even[i]]
+            left[even[i]] = False
+        x = sums / weights[:, None, None]
+    left = torch.nonzero(left).flatten()
+    return x[left].flatten(0, 1), sizes[left].repeat_interleave(unit), left
+
+
+def tower(model, patches, grid, prune, mistake=None):
+    """Merged rows in float64, those of deepstack mergers, the squares that are left at the end, and how many each of them stands for. Rows are
+    squares of patches, line after line."""
     config, side = model.config, model.config.spatial_merge_size
     unit, squares, thw = side**2, (grid[0] // side, grid[1] // side), torch.tensor([(1, *grid)])
     cells = repeating(patches.reshape(squares[0] * squares[1], -1), squares, prune)
@@ -41,26 +76,32 @@ def tower(model, patches, grid, prune):
     if hasattr(config, "window_size"):
         edge = config.window_size // config.patch_size
         windows, full = places[:, 0] // edge * grid[1] + places[:, 1] // edge, config.fullatt_block_indexes
+    sizes, kept = torch.ones(len(x), dtype=x.dtype), torch.arange(len(x) // unit)
 
     def keep(squares_left):
         rows = (squares_left[:, None] * unit + torch.arange(unit)).flatten()
-        return x[rows], cos[rows], sin[rows], None if windows is None else windows[rows]
+        return x[rows], cos[rows], sin[rows], None if windows is None else windows[rows], sizes[rows], kept[squares_left]
 
     def by_squares(scores):
         return best(scores.reshape(-1, unit).mean(1), prune["keep"])
 
     if prune["policy"] == "pixelprune":
-        x, cos, sin, windows = keep(unpredicted(cells, squares, prune["tau"] / prune["std"]))
+        x, cos, sin, windows, sizes, kept = keep(unpredicted(cells, squares, prune["tau"] / prune["std"]))
     deepstack = []
     for index, block in enumerate(model.blocks):
         policy = prune["policy"] if index in prune["blocks"] else None
-        added, probs = attend(block, x, cos, sin, None if index in full else windows)
+        added, probs, keys = attend(block, x, cos, sin, None if index in full else windows,
+                                    torch.ones_like(sizes) if mistake == "bias" else sizes)
         x = x + added
         if policy == "received":
-            x, cos, sin, windows = keep(by_squares(probs.mean((0, 1))))
+            x, cos, sin, windows, sizes, kept = keep(by_squares(probs.mean((0, 1))))
+        elif policy == "tome":
+            merged, of_squares, left = merge(x, sizes, keys, windows, unit, prune["merges"], mistake)
+            x, cos, sin, windows, sizes, kept = keep(left)
+            x, sizes = merged, of_squares
         x = x + block.mlp(block.norm2(x))
         if index in getattr(config, "deepstack_visual_indexes", ()):
             deepstack.append(model.deepstack_merger_list[config.deepstack_visual_indexes.index(index)](x))
         if policy == "l2":
-            x, cos, sin, windows = keep(by_squares(x.square().sum(-1)))
-    return model.merger(x), deepstack, len(x)
+            x, cos, sin, windows, sizes, kept = keep(by_squares(x.square().sum(-1)))
+    return model.merger(x), deepstack, kept.tolist(), sizes[::unit].tolist()

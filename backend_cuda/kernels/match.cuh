@@ -1,5 +1,7 @@
-/* Match, the first half of token merging, in one launch: the CTAs of an image compute metrics, the last of them finds each row of A its row
-   of B, takes the best pairs, and lists what is left. A's row i is row a0 + 2 i of the image, B's row i is row b0 + 2 i. */
+/* Match, the first half of token merging. Where the metrics of an image fit shared memory, in one launch: the CTAs of an image compute
+   metrics, the last of them finds each unit of A its unit of B, takes the best pairs, and lists what is left. Else match_metric computes
+   the metrics before, and the CTAs of an image share the search, too. A unit is `unit` rows, whose metrics follow each other: one vector of
+   `dim`. A's unit i is unit a0 + 2 i of the image, B's unit i is unit b0 + 2 i. */
 #ifndef RVIT_MATCH_CUH
 #define RVIT_MATCH_CUH
 
@@ -8,22 +10,35 @@
 
 #include "../tile.h"
 
-/* The products of a CTA: MATCH_A rows of A and MATCH_B rows of B a thread, those of A apart by the CTA's lines of threads, those of B by
-   the threads of a line, so that a line reads 16 neighbouring rows of B. */
-enum { MATCH_LINE = 16, MATCH_A = 2, MATCH_B = 4 };
+/* The products of a CTA: MATCH_A units of A and MATCH_B units of B a thread, those of A apart by the CTA's lines of threads, those of B by
+   the threads of a line, so that a line reads 16 neighbouring units of B. Where they are not in shared memory, MATCH_CHANNELS of them are
+   brought there at a time. */
+enum {
+    MATCH_LINE = 16,
+    MATCH_A = 2,
+    MATCH_B = 4,
+    MATCH_LINES = RVIT_CU_MATCH_THREADS / MATCH_LINE,
+    MATCH_A_TILE = MATCH_LINES * MATCH_A,
+    MATCH_B_TILE = MATCH_LINE * MATCH_B,
+    MATCH_CHANNELS = 64,
+    MATCH_PITCH = MATCH_CHANNELS + 4 /* an odd number of 16 bytes: neighbouring units lie in different banks */
+};
+static_assert((MATCH_A_TILE + MATCH_B_TILE) * MATCH_PITCH * 4 == RVIT_CU_MATCH_STAGED, "the host plans with the size of what is staged");
+static_assert(MATCH_A_TILE == RVIT_CU_MATCH_TILE, "the host plans with the units of A that a CTA takes at a time");
 
 struct match_memory {
     rank_memory rank;
-    float values[HELD_ROWS / 2]; /* of each row of A, its largest product */
-    int partners[HELD_ROWS / 2]; /* the row of B it is with; once the pairs are taken -1 if it is not merged */
+    float values[HELD_ROWS / 2]; /* of each unit of A, its largest product; NaN if it has no choice */
+    int partners[HELD_ROWS / 2]; /* the unit of B it is with; once the pairs are taken -1 if it is not merged */
     uint8_t marks[HELD_ROWS / 2];
     layout_memory layout;
 };
 static_assert(sizeof(match_memory) <= RVIT_CU_MATCH_FIXED, "the host plans with the size of match_memory");
 
 struct match_job {
-    int image, begin, len, prefix, a0, n_a, b0, n_b, merges;
-    const float *metric; /* of the image's rows from the prefix on, `pitch` apart */
+    int image, begin, len; /* rows */
+    int unit, dim, units, prefix, a0, n_a, b0, n_b, merges;
+    const float *metric; /* of the image's units from the prefix on, `pitch` apart */
     int pitch;
     float *values;
     int *partners;
@@ -60,10 +75,28 @@ template <typename T> RVIT_DEVICE void metric_of_row(const rvit_cu_match_params 
     store_4(params.metric + row * params.head_dim + lane * 4, sum);
 }
 
-template <typename T> RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end)
+/* By warp number `warp` of `warps`. */
+template <typename T> RVIT_DEVICE void metric_of_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
 {
-    for (int row = begin + (int)threadIdx.x / 32; row < end; row += (int)blockDim.x / 32)
+    for (int row = begin + warp; row < end; row += warps)
         metric_of_row<T>(params, row);
+}
+
+RVIT_DEVICE void metric_of_typed_rows(const rvit_cu_match_params &params, int begin, int end, int warp, int warps)
+{
+    if (params.dtype == RVIT_CU_F32)
+        metric_of_rows<float>(params, begin, end, warp, warps);
+    else if (params.dtype == RVIT_CU_F16)
+        metric_of_rows<f16>(params, begin, end, warp, warps);
+    else
+        metric_of_rows<bf16>(params, begin, end, warp, warps);
+}
+
+/* Of all rows of the batch. */
+RVIT_DEVICE void metric_of_batch(const rvit_cu_match_params &params)
+{
+    const int warps = (int)blockDim.x / 32, rows = min(max(params.layout.cu_seqlens[params.layout.n_images], 0), params.layout.rows);
+    metric_of_typed_rows(params, 0, rows, (int)blockIdx.x * warps + (int)threadIdx.x / 32, (int)gridDim.x * warps);
 }
 
 /* Better than the value so far: larger, or equal and earlier. index below 0: there is none yet. A NaN is never better. */
@@ -72,54 +105,141 @@ RVIT_DEVICE bool is_better(float value, int index, float than_value, int than_in
     return value > than_value || (value == than_value && index >= 0 && (unsigned)index < (unsigned)than_index);
 }
 
-/* Finds each row of A the row of B with the largest product, of equals the first. */
-RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
+/* The first row of a unit, counted in the batch. */
+RVIT_DEVICE int row_of_unit(const match_job &job, int unit)
 {
-    const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE, lines = (int)blockDim.x / MATCH_LINE;
-    const float *a_rows = job.metric + (long long)(job.a0 - job.prefix) * job.pitch;
-    const float *b_rows = job.metric + (long long)(job.b0 - job.prefix) * job.pitch;
-    const long long step = 2 * (long long)job.pitch;
-    for (int a = 0; a < job.n_a; a += lines * MATCH_A) {
-        const float *x[MATCH_A];
+    return job.begin + unit * job.unit;
+}
+
+/* Units of B. */
+struct match_choice {
+    int first, end;
+};
+
+/* How many units of B begin before this row. */
+RVIT_DEVICE int units_before(const match_job &job, int row, int rows)
+{
+    const int ahead = min(max(row, 0), rows) - row_of_unit(job, job.b0), step = 2 * job.unit;
+    return ahead <= 0 ? 0 : min((ahead + step - 1) / step, job.n_b);
+}
+
+/* Those that unit a of A may be merged into: all, or those of its window. */
+RVIT_DEVICE match_choice choice_of(const rvit_cu_match_params &params, const match_job &job, int a)
+{
+    match_choice choice = {0, job.n_b};
+    const int32_t *windows = params.window_cu_seqlens;
+    if (windows == nullptr)
+        return choice;
+    /* The last window that begins at its row or before it. */
+    const int row = row_of_unit(job, job.a0 + 2 * a);
+    int window = 0, past = params.n_windows;
+    while (window + 1 < past) {
+        const int middle = (window + past) / 2;
+        if (windows[middle] <= row)
+            window = middle;
+        else
+            past = middle;
+    }
+    choice.first = units_before(job, windows[window], params.layout.rows);
+    choice.end = past > 0 ? units_before(job, windows[window + 1], params.layout.rows) : choice.first;
+    return choice;
+}
+
+/* Unit a of A, or past the last of them that; counted from the prefix on, as metrics are. */
+RVIT_DEVICE int place_of_a(const match_job &job, int a)
+{
+    return job.a0 - job.prefix + 2 * min(a, job.n_a - 1);
+}
+
+RVIT_DEVICE int place_of_b(const match_job &job, int b)
+{
+    return job.b0 - job.prefix + 2 * min(b, job.n_b - 1);
+}
+
+/* Brings channels c .. c + MATCH_CHANNELS - 1 of the units a .. of A and b .. of B to shared memory, A's first. */
+RVIT_DEVICE void stage_units(const match_job &job, int a, int b, int c, float *staged)
+{
+    enum { PIECES = MATCH_CHANNELS / 4, LINES = RVIT_CU_MATCH_THREADS / PIECES, TURNS = (MATCH_A_TILE + MATCH_B_TILE) / LINES };
+    const int line = threadIdx.x / PIECES, piece = threadIdx.x % PIECES * 4;
+    block_sync();
+    if (c + piece < job.dim) {
+        float4 value[TURNS];
+#pragma unroll
+        for (int i = 0; i < TURNS; i++) {
+            const int row = line + i * LINES;
+            const int place = row < MATCH_A_TILE ? place_of_a(job, a + row) : place_of_b(job, b + row - MATCH_A_TILE);
+            value[i] = load_4(job.metric + (long long)place * job.pitch + c + piece);
+        }
+#pragma unroll
+        for (int i = 0; i < TURNS; i++)
+            store_4(staged + (line + i * LINES) * MATCH_PITCH + piece, value[i]);
+    }
+    block_sync();
+}
+
+/* Finds each of the units first .. last - 1 of A the unit of B with the largest product, of equals the first. staged: NULL if the metrics
+   are in shared memory. */
+RVIT_DEVICE void find_partners(const rvit_cu_match_params &params, const match_job &job, int first, int last, float *staged)
+{
+    const int column = threadIdx.x % MATCH_LINE, line = threadIdx.x / MATCH_LINE;
+    const int channels = staged == nullptr ? job.dim : MATCH_CHANNELS;
+    const float *shared = staged == nullptr ? job.metric : staged;
+    for (int a = first; a < last; a += MATCH_A_TILE) {
         float value[MATCH_A];
         int index[MATCH_A];
 #pragma unroll
-        for (int i = 0; i < MATCH_A; i++) {
-            x[i] = a_rows + min(a + line + i * lines, job.n_a - 1) * step;
+        for (int i = 0; i < MATCH_A; i++)
             value[i] = bits_float(0xff800000u), index[i] = -1;
-        }
-        for (int b = 0; b < job.n_b; b += MATCH_LINE * MATCH_B) {
-            const float *y[MATCH_B];
+        /* Windows follow each other, as the units of A do. */
+        const int end = choice_of(params, job, min(a + MATCH_A_TILE, last) - 1).end;
+        for (int b = choice_of(params, job, a).first; b < end; b += MATCH_B_TILE) {
             float sum[MATCH_A][MATCH_B];
-#pragma unroll
-            for (int j = 0; j < MATCH_B; j++) {
-                y[j] = b_rows + min(b + column + j * MATCH_LINE, job.n_b - 1) * step;
-#pragma unroll
-                for (int i = 0; i < MATCH_A; i++)
-                    sum[i][j] = 0.0f;
-            }
-            for (int c = 0; c < head_dim; c += 4) {
-                float4 left[MATCH_A];
-#pragma unroll
-                for (int i = 0; i < MATCH_A; i++)
-                    left[i] = load_4(x[i] + c);
-#pragma unroll
-                for (int j = 0; j < MATCH_B; j++) {
-                    if (b + j * MATCH_LINE >= job.n_b)
-                        continue; /* for the whole CTA */
-                    const float4 right = load_4(y[j] + c);
-#pragma unroll
-                    for (int i = 0; i < MATCH_A; i++)
-                        sum[i][j] = fmaf(left[i].w, right.w,
-                                         fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
-                }
-            }
 #pragma unroll
             for (int j = 0; j < MATCH_B; j++)
 #pragma unroll
                 for (int i = 0; i < MATCH_A; i++)
-                    if (b + column + j * MATCH_LINE < job.n_b && sum[i][j] > value[i])
-                        value[i] = sum[i][j], index[i] = b + column + j * MATCH_LINE;
+                    sum[i][j] = 0.0f;
+            for (int base = 0; base < job.dim; base += channels) {
+                int x[MATCH_A], y[MATCH_B];
+                if (staged != nullptr)
+                    stage_units(job, a, b, base, staged);
+#pragma unroll
+                for (int i = 0; i < MATCH_A; i++) {
+                    const int row = line + i * MATCH_LINES;
+                    x[i] = staged != nullptr ? row * MATCH_PITCH : place_of_a(job, a + row) * job.pitch;
+                }
+#pragma unroll
+                for (int j = 0; j < MATCH_B; j++) {
+                    const int row = column + j * MATCH_LINE;
+                    y[j] = staged != nullptr ? (MATCH_A_TILE + row) * MATCH_PITCH : place_of_b(job, b + row) * job.pitch;
+                }
+                for (int c = 0; c < min(channels, job.dim - base); c += 4) {
+                    float4 left[MATCH_A];
+#pragma unroll
+                    for (int i = 0; i < MATCH_A; i++)
+                        left[i] = load_4(shared + x[i] + c);
+#pragma unroll
+                    for (int j = 0; j < MATCH_B; j++) {
+                        if (b + j * MATCH_LINE >= end)
+                            continue; /* for the whole CTA */
+                        const float4 right = load_4(shared + y[j] + c);
+#pragma unroll
+                        for (int i = 0; i < MATCH_A; i++)
+                            sum[i][j] = fmaf(left[i].w, right.w,
+                                             fmaf(left[i].z, right.z, fmaf(left[i].y, right.y, fmaf(left[i].x, right.x, sum[i][j]))));
+                    }
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < MATCH_A; i++) {
+                const match_choice choice = choice_of(params, job, min(a + line + i * MATCH_LINES, job.n_a - 1));
+#pragma unroll
+                for (int j = 0; j < MATCH_B; j++) {
+                    const int other = b + column + j * MATCH_LINE;
+                    if (other >= choice.first && other < choice.end && sum[i][j] > value[i])
+                        value[i] = sum[i][j], index[i] = other;
+                }
+            }
         }
 #pragma unroll
         for (int i = 0; i < MATCH_A; i++) {
@@ -129,14 +249,30 @@ RVIT_DEVICE void find_partners(const match_job &job, int head_dim)
                 if (is_better(other, other_index, value[i], index[i]))
                     value[i] = other, index[i] = other_index;
             }
-            const int row = a + line + i * lines;
-            if (column == 0 && row < job.n_a)
-                job.values[row] = value[i], job.partners[row] = max(index[i], 0);
+            const int own = a + line + i * MATCH_LINES;
+            if (column != 0 || own >= last)
+                continue;
+            const match_choice choice = choice_of(params, job, own);
+            job.values[own] = choice.first < choice.end ? value[i] : bits_float(0x7fc00000u);
+            job.partners[own] = index[i] < 0 ? choice.first : index[i];
         }
     }
 }
 
-/* The first merged row of A from `from` on that is with row b of B, as a row of the batch, or -1. */
+/* How many units of A are merged: not those without a choice. Every thread takes part. */
+RVIT_DEVICE int count_merges(const match_job &job, rank_memory &memory)
+{
+    int n = 0;
+    for (int base = 0; base < job.n_a; base += blockDim.x) {
+        const int a = base + (int)threadIdx.x;
+        int all;
+        (void)block_rank(a < job.n_a && key_of(job.values[a]) != 1u, memory.words, &all);
+        n += all;
+    }
+    return min(n, job.merges);
+}
+
+/* The first merged unit of A from `from` on that is with unit b of B, as its first row in the batch, or -1. */
 RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
 {
     enum { AHEAD = 8 };
@@ -149,25 +285,46 @@ RVIT_DEVICE int next_merged(const match_job &job, int b, int from)
         for (int i = AHEAD - 1; i >= 0; i--)
             found = partner[i] == b ? a + i : found;
         if (found >= 0)
-            return job.begin + job.a0 + 2 * found;
+            return row_of_unit(job, job.a0 + 2 * found);
     }
     return -1;
+}
+
+/* Of the rows of a unit; next: the first row of the unit after it in its list, or -1. */
+RVIT_DEVICE void link_unit(const rvit_cu_match_params &params, const match_job &job, int unit, bool stays, int next)
+{
+    const int row = row_of_unit(job, unit);
+    for (int j = 0; j < job.unit; j++)
+        params.keep[row + j] = stays, params.next_rows[row + j] = next < 0 ? -1 : next + j;
 }
 
 /* keep, and the lists of what is merged. */
 RVIT_DEVICE void link_rows(const rvit_cu_match_params &params, const match_job &job)
 {
     for (int i = threadIdx.x; i < job.prefix; i += blockDim.x)
-        params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
+        link_unit(params, job, i, true, -1);
     for (int a = threadIdx.x; a < job.n_a; a += blockDim.x) {
-        const int row = job.begin + job.a0 + 2 * a, partner = job.partners[a];
-        params.keep[row] = partner < 0;
-        params.next_rows[row] = partner < 0 ? -1 : next_merged(job, partner, a + 1);
+        const int partner = job.partners[a];
+        link_unit(params, job, job.a0 + 2 * a, partner < 0, partner < 0 ? -1 : next_merged(job, partner, a + 1));
     }
-    for (int b = threadIdx.x; b < job.n_b; b += blockDim.x) {
-        const int row = job.begin + job.b0 + 2 * b;
-        params.keep[row] = 1;
-        params.next_rows[row] = next_merged(job, b, 0);
+    for (int b = threadIdx.x; b < job.n_b; b += blockDim.x)
+        link_unit(params, job, job.b0 + 2 * b, true, next_merged(job, b, 0));
+    /* Behind the last whole unit. */
+    for (int i = job.units * job.unit + (int)threadIdx.x; i < job.len; i += blockDim.x)
+        params.keep[job.begin + i] = 1, params.next_rows[job.begin + i] = -1;
+}
+
+/* From place `to` on: the rows that stay, as they follow each other. */
+RVIT_DEVICE void list_in_order(const rvit_cu_match_params &params, const match_job &job, rank_memory &memory, int to)
+{
+    for (int base = 0; base < job.len; base += blockDim.x) {
+        const int i = base + (int)threadIdx.x;
+        const bool stays = i < job.len && params.keep[job.begin + i] != 0;
+        int all;
+        const int at = add_up_to(to, block_rank(stays, memory.words, &all), params.layout.rows);
+        if (stays && at < params.layout.rows)
+            params.layout.src_rows[at] = job.begin + i;
+        to = add_up_to(to, all, params.layout.rows);
     }
 }
 
@@ -209,10 +366,11 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
     job.image = image;
     const image_rows rows = rows_of_image(params.layout.cu_seqlens, image, params.layout.rows, params.layout.max_len);
     job.begin = rows.begin, job.len = rows.len;
-    job.prefix = min(params.layout.n_prefix, job.len);
-    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.len);
-    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.len);
-    job.merges = min(params.merges, (job.len - job.prefix) / 2);
+    job.unit = params.unit, job.dim = params.unit * params.head_dim, job.units = job.len / job.unit;
+    job.prefix = min(params.layout.n_prefix, job.units);
+    job.a0 = job.prefix + (job.prefix & 1), job.n_a = every_second(job.a0, job.units);
+    job.b0 = job.prefix | 1, job.n_b = every_second(job.b0, job.units);
+    job.merges = min(params.merges, (job.units - job.prefix) / 2);
     return job;
 }
 
@@ -220,20 +378,20 @@ RVIT_DEVICE match_job match_job_of(const rvit_cu_match_params &params, int image
    that are written last. */
 RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, match_memory &memory, float *held)
 {
-    const int n = job.len - job.prefix, head_dim = params.head_dim;
-    const float *metric = params.metric + (long long)(job.begin + job.prefix) * head_dim;
-    job.metric = metric, job.pitch = head_dim;
-    if (n <= params.held_rows) {
-        /* A pitch of an odd number of 16-byte units: neighbouring rows lie in different banks. */
+    const int n = job.units - job.prefix, dim = job.dim;
+    const float *metric = params.metric + (long long)row_of_unit(job, job.prefix) * params.head_dim;
+    job.metric = metric, job.pitch = dim;
+    if (n <= params.held_units) {
+        /* A pitch of an odd number of 16 bytes: neighbouring units lie in different banks. */
         enum { AHEAD = 8 };
-        const int pieces = head_dim / 4, pitch = head_dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
+        const int pieces = dim / 4, pitch = dim + 4, lines = (int)blockDim.x / pieces, line = (int)threadIdx.x / pieces;
         const int column = ((int)threadIdx.x - line * pieces) * 4;
         for (int row = line; line < lines && row < n; row += lines * AHEAD) {
             float4 value[AHEAD];
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n)
-                    value[i] = load_4(metric + (row + i * lines) * head_dim + column);
+                    value[i] = load_4(metric + (row + i * lines) * dim + column);
 #pragma unroll
             for (int i = 0; i < AHEAD; i++)
                 if (row + i * lines < n)
@@ -241,7 +399,7 @@ RVIT_DEVICE void place_job(const rvit_cu_match_params &params, match_job &job, m
         }
         job.metric = held, job.pitch = pitch;
     }
-    const bool is_held = job.n_a <= HELD_ROWS / 2;
+    const bool is_held = !params.splits && job.n_a <= HELD_ROWS / 2;
     job.values = is_held ? memory.values : reinterpret_cast<float *>(params.next_rows + job.begin);
     job.partners = is_held ? memory.partners : params.layout.src_rows + job.begin;
     job.marks = is_held ? memory.marks : params.keep + job.begin;
@@ -257,21 +415,28 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
         return;
     const unsigned tag = layout_tag(layout);
     match_job job = match_job_of(params, image);
-    const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, (ticket - image * layout.parts) * each);
-    const int end = min(job.begin + job.len, begin + each);
-    if (params.dtype == RVIT_CU_F32)
-        metric_of_rows<float>(params, begin, end);
-    else if (params.dtype == RVIT_CU_F16)
-        metric_of_rows<f16>(params, begin, end);
-    else
-        metric_of_rows<bf16>(params, begin, end);
-    if (!is_last_part(layout, image, memory.layout))
-        return;
-    place_job(params, job, memory, reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED));
+    const int part = ticket - image * layout.parts;
+    float *held = reinterpret_cast<float *>(dynamic + RVIT_CU_MATCH_FIXED);
+    int first = 0, last = job.n_a;
+    if (params.splits) {
+        const int each = (job.n_a + layout.parts - 1) / layout.parts;
+        first = min(job.n_a, part * each), last = min(job.n_a, first + each);
+    } else {
+        const int each = (job.len + layout.parts - 1) / layout.parts, begin = job.begin + min(job.len, part * each);
+        metric_of_typed_rows(params, begin, min(job.begin + job.len, begin + each), threadIdx.x / 32, blockDim.x / 32);
+        if (!is_last_part(layout, image, memory.layout))
+            return;
+    }
+    place_job(params, job, memory, held);
     block_sync();
+    if (job.merges > 0)
+        find_partners(params, job, first, last, params.splits ? held : nullptr);
+    block_sync();
+    if (params.splits && !is_last_part(layout, image, memory.layout))
+        return;
     if (job.merges > 0) {
-        find_partners(job, params.head_dim);
-        block_sync();
+        if (params.window_cu_seqlens != nullptr)
+            job.merges = count_merges(job, memory.rank);
         (void)mark_best(job.values, job.n_a, job.merges, memory.rank, job.marks);
         block_sync();
     }
@@ -283,17 +448,20 @@ RVIT_DEVICE void match_image(const rvit_cu_match_params &params)
     block_sync();
     if (threadIdx.x < 32) {
         /* Where a long image has had its partners, rows of later images may be listed. */
-        const bool may_be_long = layout.max_len > HELD_ROWS;
+        const bool may_be_long = params.splits || layout.max_len > HELD_ROWS;
         if (may_be_long)
             memory_fence();
-        const int before = look_back(layout, job.image, job.len - job.merges, tag);
+        const int before = look_back(layout, job.image, job.len - job.merges * job.unit, tag);
         if (may_be_long)
             memory_fence();
         if (threadIdx.x == 0)
             memory.layout.before = before;
     }
     block_sync();
-    list_halves(params, job, memory.rank, memory.layout.before);
+    if (job.unit > 1)
+        list_in_order(params, job, memory.rank, memory.layout.before);
+    else
+        list_halves(params, job, memory.rank, memory.layout.before);
     if (threadIdx.x == 0)
         finish_layout(layout, job.image, -1, tag);
 }

@@ -188,7 +188,17 @@ RVIT_API RVIT_NODISCARD rvit_status rvit_mean(rvit_stream *stream, const rvit_me
    prefix is paired with the row of B past the prefix that has the largest dot product of metrics;
    ties go to the first. The min(merges, (n - n_prefix) / 2) rows of A with the largest dot products
    are merged into their partners; ties again go to the first. Output order: the prefix, the
-   unmerged rows of A, the rows of B, each in ascending order. */
+   unmerged rows of A, the rows of B, each in ascending order.
+
+   With unit above 1, so many rows belong together, the first of an image and so on, and units take
+   the place of rows: A holds the units at even positions, their similarity is the sum of the dot
+   products of corresponding rows, merges counts units, and row j of a unit goes into row j of its
+   partner. n_prefix is then 0. Rows past an image's last whole unit stay as they are. The output
+   rows ascend, so that what is next to each other stays so.
+
+   With window_cu_seqlens, units are only merged into those of their own window, and those without a
+   partner there are not counted among those that can be merged: (n / unit) / 2 is a bound that an
+   image may not reach. */
 typedef struct rvit_match_args {
     size_t struct_size;
     rvit_dtype dtype; /* of k */
@@ -212,6 +222,11 @@ typedef struct rvit_match_args {
        the next row of the list, -1 at its end. The list of a kept row begins at that row and
        ascends. */
     rvit_view next_rows;
+    int32_t unit;      /* rows that belong together, up to 4; 0, 1: every row by itself */
+    int32_t n_windows; /* with window_cu_seqlens */
+    /* Optional, with unit above 1: int32 [n_windows + 1], 4-byte aligned, as rvit_grid_layout or
+       rvit_regroup writes it */
+    rvit_view window_cu_seqlens;
 } rvit_match_args;
 #define RVIT_MATCH_ARGS_INIT RVIT_INIT(rvit_match_args)
 RVIT_API RVIT_NODISCARD rvit_status rvit_match(rvit_stream *stream, const rvit_match_args *args);
@@ -354,7 +369,8 @@ typedef enum rvit_prune_type {
     RVIT_PRUNE_ATS_PAPER = 10,
     /* "tome". Token merging (arXiv 2210.09461): between attention and MLP of every block, merges
        the `merges` (8) most similar pairs. Later attention weights a token by the number of tokens
-       that it stands for. */
+       that it stands for. Towers that merge squares of patches: pairs of squares (rvit_match_args.unit),
+       in towers with windows those of one window. */
     RVIT_PRUNE_TOME = 11,
     /* "random". After one block (3), keeps max(1, trunc(keep * n)) tokens at random positions, the
        same for every image and for equal seeds. keep 0.5. */

@@ -437,8 +437,9 @@ typedef struct rvit_session_desc {
        of its own; dynamicvit in several blocks; ats without n_samples; hiprune, unless alpha is 0.
 
        Towers that merge squares of patches (rvit_model_info.merge) run so alone. Both sides of a
-       grid are multiples of merge. l2, received, random and pixelprune prune them by whole squares; other
-       policies are UNSUPPORTED, and so is received in a block whose attention is within windows. The
+       grid are multiples of merge. l2, received, random and pixelprune prune them by whole squares, tome
+       merges whole squares, in towers with windows those of one window; other policies are UNSUPPORTED,
+       and so is received in a block whose attention is within windows. The
        tokens of an image are in the order of their processor: squares line after line, the patches of a
        square line after line. So are all results, whatever the order that windows of attention give the
        rows inside. An image is a picture, or a pair of frames of a video. */
@@ -560,9 +561,11 @@ typedef struct rvit_memory_info {
                received attention in a tower with windows: 4 B T H
                each stage: 4 (B + 1); with windows 4 (W + 1)
                each stage's results, with windows: 4 for each square of B L_i; 4 U once
+               tome with windows: no rows are counted as merged, since a window may lack pairs
      upload    4 B T channels patch_frames patch_size^2 in the place of the images
      readback  merged 4 U merged_dim; deepstack 4 U merged_dim n_deepstack (unless desc.merged, desc.deepstack are given)
                what is in the results, again
+     host      tome with windows: 4 max_len
 
    desc.dense_fallback first times other sessions, one after another, and may replace the plan. Each
    figure is then the largest of all these sessions.
@@ -693,12 +696,14 @@ RVIT_API int32_t rvit_session_n_stages(const rvit_session *session);
 RVIT_API const int32_t *rvit_session_cu_seqlens(const rvit_session *session, int32_t stage);
 /* For each row of an image after a stage, the index of its token in the unpruned image (prefix
    first; patch n is n_prefix + n): int32 [cu[image + 1] - cu[image]]. Ascending, with two
-   exceptions: a fused token is -1 and comes last; with tome, rows are in ToMe's order, and a merged
-   token has the index of the token that the others were merged into. The arrays of a stage's images
-   lie one behind another. NULL if there is no such stage or image. */
+   exceptions: a fused token is -1 and comes last; with tome, rows are in ToMe's order, but for towers
+   that merge squares of patches, and a merged token has the index of the token that the others were
+   merged into. The arrays of a stage's images lie one behind another. NULL if there is no such stage
+   or image. */
 RVIT_API const int32_t *rvit_session_kept(const rvit_session *session, int32_t stage, int32_t image);
 /* tome: for each row of an image after a stage, the number of tokens of which it is the mean: f32
-   [cu[image + 1] - cu[image]], one image behind another. NULL for other policies. */
+   [cu[image + 1] - cu[image]], one image behind another. Of towers that merge squares of patches: the
+   number of squares, the same for the rows of one. NULL for other policies. */
 RVIT_API const float *rvit_session_sizes(const rvit_session *session, int32_t stage, int32_t image);
 /* rvit_session_kept as a mask over the unpruned image: out_mask uint8 [tokens of that image], 1 = kept. */
 RVIT_API RVIT_NODISCARD rvit_status rvit_session_mask(const rvit_session *session, int32_t stage, int32_t image, uint8_t *out_mask);

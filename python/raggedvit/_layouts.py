@@ -392,7 +392,7 @@ class rvit_mean_args(Struct):  # 80 bytes
     ]
 
 
-class rvit_match_args(Struct):  # 168 bytes
+class rvit_match_args(Struct):  # 192 bytes
     _fields_ = [
         ("struct_size", c_size_t),  # 0
         ("dtype", c_int),  # 8
@@ -411,6 +411,9 @@ class rvit_match_args(Struct):  # 168 bytes
         ("out_cu_seqlens", rvit_view),  # 120
         ("src_rows", rvit_view),  # 136
         ("next_rows", rvit_view),  # 152
+        ("unit", c_int32),  # 168
+        ("n_windows", c_int32),  # 172
+        ("window_cu_seqlens", rvit_view),  # 176
     ]
 
 

@@ -210,7 +210,7 @@ class QwenTest(unittest.TestCase):
         self.assertEqual((model.info.merge, model.info.window, model.info.patch_frames), (2, 2, 2))
         self.check(module, model)
         for options, word in ((dict(native=True, deepstack=True), "merges those of none"), (dict(merged=True), "native is False"),
-                              (dict(native=True, policy="tome"), "tome drops single patches"),
+                              (dict(native=True, policy="evit", blocks=[1]), "evit drops single patches"),
                               (dict(native=True, policy="received", blocks=[0]), "whose attention is within windows")):
             with self.subTest(word), self.assertRaisesRegex(RaggedVitError, word):
                 model.prepare(**options)
@@ -232,6 +232,23 @@ class QwenTest(unittest.TestCase):
             np.testing.assert_array_equal(kept.reshape(-1, 4), kept[::4, None] // 4 * 4 + np.arange(4))
         self.assertEqual((result.merged.shape, [len(part) for part in result.deepstack], result.deepstack_stages),
                          ((5, model.info.merged_dim), [10, 5], [-1, 0]))
+
+    def test_tome_of_squares(self):
+        towers = (self.tower("Qwen2_5_VisionTransformerPretrainedModel", window_size=16, fullatt_block_indexes=[1]),
+                  self.tower("Qwen3VLVisionModel", num_position_embeddings=25, deepstack_visual_indexes=[0, 1]))
+        rows = np.random.default_rng(1).standard_normal((44, 3 * 2 * 4 * 4), np.float32)
+        for _, model in towers:
+            merging = model.prepare("tome", merges=2, blocks=[0, 1], native=True, max_images=3, max_tokens=44, max_len=24, merged=True)
+            result = merging(rows, [(4, 6), (4, 4), (2, 2)])
+            sides = [(2, 3), (2, 2), (1, 1)]
+            for kept, sizes, (height, width) in zip(result.kept[-1], result.sizes[-1], sides, strict=True):
+                squares = kept[::4] // 4
+                np.testing.assert_array_equal(kept.reshape(-1, 4), squares[:, None] * 4 + np.arange(4))
+                np.testing.assert_array_equal(sizes.reshape(-1, 4), np.repeat(sizes[::4, None], 4, 1))
+                self.assertEqual(sizes.sum(), 4 * height * width)
+                self.assertTrue((np.diff(squares) > 0).all())
+            self.assertEqual(len(result.merged), sum(map(len, result.kept[-1])) // 4)
+            self.assertEqual([len(kept) // 4 for kept in result.kept[-1]], [2, 1, 1])
 
 
 if __name__ == "__main__":

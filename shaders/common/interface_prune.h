@@ -102,7 +102,9 @@ struct rvit_mean_push {
 /* match.comp: a group takes `share` consecutive images. */
 #define RVIT_MATCH_HEAD_DIM 1
 #define RVIT_MATCH_LONG 2
-#define RVIT_MATCH_N_SPECS 3
+#define RVIT_MATCH_UNIT 3
+#define RVIT_MATCH_HAS_WINDOWS 4
+#define RVIT_MATCH_N_SPECS 5
 #define RVIT_MATCH_CU_SEQLENS 0
 #define RVIT_MATCH_K 1
 #define RVIT_MATCH_KEEP 2
@@ -111,10 +113,12 @@ struct rvit_mean_push {
 #define RVIT_MATCH_METRIC 5
 #define RVIT_MATCH_NEXT_ROWS 6
 #define RVIT_MATCH_GRIDS 7
-#define RVIT_MATCH_N_BINDINGS 8
+#define RVIT_MATCH_WINDOWS 8
+#define RVIT_MATCH_N_BINDINGS 9
 struct rvit_match_push {
     int n_images, max_len, rows, n_prefix;
     int n_heads, k_stride4, merges;
+    int n_windows, windows_at;
     int share;
     int cu_seqlens_at, k_at, keep_at, out_cu_seqlens_at, src_rows_at, metric_at, next_rows_at;
     int n_grids, grids_at, rules_at; /* of the grids that depend on the number of rows left; in words past the state */

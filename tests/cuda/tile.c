@@ -323,7 +323,7 @@ static void images_are_shared(void **state)
                     assert_true(t.parts >= 1 && (t.parts == 1 || (t.parts - 1) * 8 < len));
                 }
                 for (int32_t dim = 8; dim <= 128; dim += 24) {
-                    const rvit_cu_image_tile t = rvit_cu_tile_match(&machines[m], images[i], len, dim);
+                    const rvit_cu_image_tile t = rvit_cu_tile_match(&machines[m], images[i], len, dim, 1);
                     assert_int_equal(t.threads, RVIT_CU_MATCH_THREADS);
                     assert_true(t.shared >= RVIT_CU_MATCH_FIXED + t.held_rows * (dim + 4) * 4 && t.shared <= machines[m].max_shared);
                     assert_true(t.held_rows == len || len * (dim + 4) * 4 > machines[m].max_shared - RVIT_CU_MATCH_FIXED);
@@ -332,9 +332,10 @@ static void images_are_shared(void **state)
             }
     /* One image of 197 rows: a CTA of 8 warps for every 8 rows of select, of 16 for every 16 of match. */
     assert_int_equal(rvit_cu_tile_select(&machines[1], 1, 197, 1).parts, 25);
-    assert_int_equal(rvit_cu_tile_match(&machines[1], 1, 197, 64).parts, 13);
-    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 197, 64).held_rows, 197);
-    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 577, 64).held_rows, 0);
+    assert_int_equal(rvit_cu_tile_match(&machines[1], 1, 197, 64, 1).parts, 13);
+    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 197, 64, 1).held_rows, 197);
+    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 577, 64, 1).held_rows, 0);
+    assert_int_equal(rvit_cu_tile_match(&machines[0], 1, 160, 80, 4).held_rows, 40);
 }
 
 static void products(void **state)

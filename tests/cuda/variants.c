@@ -377,11 +377,9 @@ static void match_variants(void **state)
             memcpy(in_shared, next_rows->result[DEVICE], (size_t)next_rows->size);
             rvit_cu_device *device = rvit_cu_device_of(H.device[DEVICE]);
             const int32_t max_shared = device->machine.max_shared;
-            device->machine.max_shared = RVIT_CU_MATCH_FIXED;
-            arrays_upload();
-            run_match(&args);
+            device->machine.max_shared = RVIT_CU_MATCH_FIXED + RVIT_CU_MATCH_STAGED;
+            expect_equal(&list, run_match, &args, outputs, 4);
             device->machine.max_shared = max_shared;
-            arrays_fetch(DEVICE);
             assert_memory_equal(in_shared, next_rows->result[DEVICE], (size_t)next_rows->size);
             harness_teardown(NULL);
         }

@@ -223,6 +223,10 @@ static void draft_match(rvit_op *op, choices *c)
     a->head_dim = multiple(c, 8, 1, 16);
     a->merges = choose_int(c, 0, 20);
     a->k_stride = stride(c, (int64_t)a->n_heads * a->head_dim);
+    a->unit = choose_int(c, 0, 4);
+    a->n_windows = a->unit > 1 ? choose_int(c, 0, 12) : 0;
+    if (a->unit > 1)
+        a->n_prefix = 0;
 }
 
 static void draft_merge(rvit_op *op, choices *c)

@@ -365,8 +365,8 @@ static void refused_sessions(void **state)
     for (int32_t p = 0; rvit_prune_list(p, &policy) == RVIT_OK; p++) {
         desc.prune.type = policy.type;
         const rvit_prune_type type = policy.type;
-        const int by_squares =
-            type == RVIT_PRUNE_L2 || type == RVIT_PRUNE_RECEIVED || type == RVIT_PRUNE_RANDOM || type == RVIT_PRUNE_PIXELPRUNE;
+        const int by_squares = type == RVIT_PRUNE_L2 || type == RVIT_PRUNE_RECEIVED || type == RVIT_PRUNE_RANDOM ||
+                               type == RVIT_PRUNE_PIXELPRUNE || type == RVIT_PRUNE_TOME;
         desc.prune.n_blocks = (policy.parameters & RVIT_PRUNE_BLOCKS) != 0;
         desc.prune.blocks[0] = 1;
         desc.prune.threshold = type == RVIT_PRUNE_L2_THRESHOLD ? 1 : -1;

@@ -13,11 +13,13 @@ static int64_t row_values(const qwen_tower *t)
     return (int64_t)t->info.channels * t->info.patch_frames * t->info.patch_size * t->info.patch_size;
 }
 
-/* What a run gives, in scratch memory: the layout, and values of each square: merged, those of earlier blocks, its rows. */
+/* What a run gives, in scratch memory: the layout, and values of each square: merged, those of earlier blocks, its rows, and how many it
+   stands for where some were merged. */
+enum { N_VALUES = 4 };
 typedef struct answer {
     const int32_t *cu;
-    const float *values[3];
-    int64_t width[3], units; /* values of a square; squares that the session has room for */
+    const float *values[N_VALUES];
+    int64_t width[N_VALUES], units[N_VALUES]; /* values of a square; squares */
 } answer;
 
 static const void *copy_of(const void *data, int64_t size)
@@ -33,13 +35,18 @@ static answer run(const qwen_tower *t, rvit_session *session, const gridded *b)
     args.grids = b->grids;
     args.patches = b->patches;
     expect_ok(rvit_session_run(session, &args, NULL));
-    answer a = {.cu = copy_of(rvit_session_cu_seqlens(session, -1), 4 * ((int64_t)b->n_images + 1)),
-                .width = {t->info.merged_dim, t->info.merged_dim, 4 * (int64_t)t->info.dim}};
-    a.units = a.cu[b->n_images] / 4;
-    a.values[0] = copy_of(rvit_session_merged(session), 4 * a.units * a.width[0]);
-    if (t->info.n_deepstack > 0)
-        a.values[1] = copy_of(rvit_session_deepstack(session, t->info.n_deepstack - 1, &stage), 4 * a.units * a.width[1]);
-    a.values[2] = copy_of(rvit_session_features(session), 4 * a.units * a.width[2]);
+    const int32_t last = rvit_session_n_stages(session) - 1;
+    answer a = {.cu = copy_of(rvit_session_cu_seqlens(session, last), 4 * ((int64_t)b->n_images + 1)),
+                .width = {t->info.merged_dim, t->info.merged_dim, 4 * (int64_t)t->info.dim, 4}};
+    const float *deepstack = rvit_session_deepstack(session, t->info.n_deepstack - 1, &stage);
+    for (int k = 0; k < N_VALUES; k++)
+        a.units[k] = rvit_session_cu_seqlens(session, k == 1 && deepstack != NULL ? stage : last)[b->n_images] / 4;
+    a.values[0] = copy_of(rvit_session_merged(session), 4 * a.units[0] * a.width[0]);
+    if (deepstack != NULL)
+        a.values[1] = copy_of(deepstack, 4 * a.units[1] * a.width[1]);
+    a.values[2] = copy_of(rvit_session_features(session), 4 * a.units[2] * a.width[2]);
+    if (last >= 0)
+        a.values[3] = copy_of(rvit_session_sizes(session, last, 0), 4 * a.units[3] * a.width[3]); /* images follow each other */
     return a;
 }
 
@@ -48,7 +55,7 @@ static void expect_same(const answer *all, int32_t i, const answer *one)
 {
     const int64_t begin = all->cu[i] / 4, units = (all->cu[i + 1] - all->cu[i]) / 4;
     assert_int_equal(units, one->cu[1] / 4);
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < N_VALUES; k++)
         if (all->values[k] != NULL)
             assert_memory_equal(all->values[k] + begin * all->width[k], one->values[k], (size_t)(4 * units * all->width[k]));
 }
@@ -95,10 +102,10 @@ static uint32_t next(uint32_t *random)
     return *random >> 8;
 }
 
-/* Against a session that was made for these grids alone; on CUDA, where the capacities choose the GEMMs, a new one of the same. */
-static void replays(void **state)
+/* Against a session that was made for these grids alone; on CUDA, where the capacities choose the GEMMs, a new one of the same. merges:
+   squares merged after each block's attention. */
+static void replays_of(int32_t merges)
 {
-    (void)state;
     enum { MAX_IMAGES = 5, MAX_TOKENS = 162, MAX_LEN = 83, RUNS = 60 };
     uint32_t random = 7;
     for (int d = 0; d < N_QWEN_DUMPS; d++) {
@@ -108,6 +115,8 @@ static void replays(void **state)
         desc.max_images = MAX_IMAGES;
         desc.max_tokens = MAX_TOKENS;
         desc.max_len = MAX_LEN;
+        desc.prune.type = merges > 0 ? RVIT_PRUNE_TOME : RVIT_PRUNE_NONE;
+        desc.prune.merges = merges > 0 ? merges : -1;
         rvit_session *session = NULL, *own = NULL;
         expect_ok(rvit_session_create(t.model, &desc, &session));
         for (int r = 0; r < (H.is_slow ? 2 : H.desc.backend == RVIT_BACKEND_CUDA ? RUNS / 10 : RUNS); r++) {
@@ -133,14 +142,21 @@ static void replays(void **state)
             const gridded b = {n_images, grids, patches};
             const answer again = run(&t, session, &b), first = run(&t, own, &b);
             assert_memory_equal(again.cu, first.cu, ((size_t)n_images + 1) * sizeof(int32_t));
-            for (int k = 0; k < 3; k++)
+            for (int k = 0; k < N_VALUES; k++)
                 if (again.values[k] != NULL)
-                    assert_memory_equal(again.values[k], first.values[k], (size_t)(4 * again.units * again.width[k]));
+                    assert_memory_equal(again.values[k], first.values[k], (size_t)(4 * again.units[k] * again.width[k]));
             rvit_session_destroy(own);
         }
         rvit_session_destroy(session);
         qwen_close(&t);
     }
+}
+
+static void replays(void **state)
+{
+    (void)state;
+    replays_of(0);
+    replays_of(3);
 }
 
 static int64_t in_256s(int64_t size)
@@ -204,7 +220,7 @@ static void views(void **state)
         args.grids = grids;
         args.device_images.buffer = buffer;
         expect_ok(rvit_session_run(viewing, &args, NULL));
-        assert_memory_equal(rvit_session_merged(viewing), wanted.values[0], (size_t)(4 * wanted.units * wanted.width[0]));
+        assert_memory_equal(rvit_session_merged(viewing), wanted.values[0], (size_t)(4 * wanted.units[0] * wanted.width[0]));
         rvit_session_destroy(viewing);
         rvit_session_destroy(session);
         rvit_buffer_destroy(buffer);

@@ -1,5 +1,5 @@
-/* Qwen's vision towers, pruned by squares of patches: merged rows, deepstack rows and what is kept, against float64, and every image as if
-   it were alone. */
+/* Qwen's vision towers, pruned by squares of patches: merged rows, deepstack rows, what is kept and of how many squares, against float64,
+   and every image as if it were alone. */
 #include "dump_qwen.h"
 
 #include <math.h>
@@ -37,6 +37,28 @@ static void expect_rows(const qwen_tower *t, const char *what, const json_t *wan
         fail_msg("%s: %s differ by %g", dump_text(t->dump, "name"), what, difference);
 }
 
+/* The squares that are left, and of tome how many each stands for. */
+static void expect_kept(const json_t *prune, const rvit_session *session)
+{
+    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
+    const json_t *sizes = json_object_get(prune, "sizes");
+    size_t image, square;
+    json_t *squares, *number;
+    json_array_foreach(json_object_get(prune, "kept"), image, squares)
+    {
+        const int32_t *kept = rvit_session_kept(session, last, (int32_t)image);
+        const float *found = rvit_session_sizes(session, last, (int32_t)image);
+        assert_int_equal(cu[image + 1] - cu[image], 4 * json_array_size(squares));
+        assert_true((found != NULL) == (sizes != NULL));
+        json_array_foreach(squares, square, number) for (size_t r = 0; r < 4; r++)
+        {
+            assert_int_equal(kept[4 * square + r], 4 * json_integer_value(number) + (json_int_t)r);
+            if (found != NULL)
+                assert_true((double)found[4 * square + r] == json_number_value(json_array_get(json_array_get(sizes, image), square)));
+        }
+    }
+}
+
 /* What stays are whole squares, in the order of the patches. */
 static void expect_squares(const rvit_session *session, int32_t n_images)
 {
@@ -71,6 +93,7 @@ static void pruned(void **state)
             const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last);
             json_array_foreach(json_object_get(prune, "left"), image, left)
                 assert_int_equal(cu[image + 1] - cu[image], json_integer_value(left));
+            expect_kept(prune, session);
             expect_rows(&t, dump_text(prune, "policy"), json_object_get(prune, "outputs"), rvit_session_merged(session));
             assert_int_equal(json_array_size(deepstack), t.info.n_deepstack);
             for (int32_t k = 0; k < t.info.n_deepstack; k++) {
@@ -83,8 +106,32 @@ static void pruned(void **state)
             rvit_session_destroy(session);
             n++;
         }
-        assert_int_equal(n, 5);
+        assert_int_equal(n, 7);
         qwen_close(&t);
+    }
+}
+
+/* What the dumps of merging prove: each mistake in a step moves some output far more than expect_rows allows. */
+static void merging_mistakes(void **state)
+{
+    (void)state;
+    for (int d = 0; d < N_TOWERS; d++) {
+        json_t *dump = dump_load(dump_folder, names[d]), *largest = json_object(), *prune, *moved;
+        const char *mistake;
+        size_t index;
+        json_array_foreach(json_object_get(dump, "pruned"), index, prune)
+            json_object_foreach(json_object_get(prune, "mistakes"), mistake, moved)
+        {
+            /* null: another number of rows is left */
+            const double by = json_is_null(moved) ? INFINITY : json_number_value(moved);
+            if (json_object_get(largest, mistake) == NULL || by > json_number_value(json_object_get(largest, mistake)))
+                json_object_set_new(largest, mistake, json_real(fmin(by, 1e9)));
+        }
+        assert_int_equal(json_object_size(largest), d == 0 ? 5 : 4);
+        json_object_foreach(largest, mistake, moved) if (json_number_value(moved) < 1e-2)
+            fail_msg("%s: the mistake '%s' moves the outputs by %g alone", names[d], mistake, json_number_value(moved));
+        json_decref(largest);
+        json_decref(dump);
     }
 }
 
@@ -97,7 +144,9 @@ static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
     desc.max_tokens = 120;
     desc.outputs = RVIT_OUTPUT_MERGED | RVIT_OUTPUT_FEATURES;
     desc.prune.type = type;
-    if (type != RVIT_PRUNE_PIXELPRUNE) {
+    if (type == RVIT_PRUNE_TOME) {
+        desc.prune.merges = 2; /* in every block */
+    } else if (type != RVIT_PRUNE_PIXELPRUNE) {
         desc.prune.n_blocks = 1;
         desc.prune.blocks[0] = 1;
     }
@@ -106,13 +155,40 @@ static rvit_session *session_of(const qwen_tower *t, rvit_prune_type type)
     return session;
 }
 
+/* In a grid of features each square's patches show the rows of a square that is left: its own, or the one it was merged into; and each of
+   those as often as its size says, in its own window. */
+static void expect_merged_grid(const qwen_tower *t, const rvit_session *session, int32_t image, int32_t columns, const float *grid)
+{
+    const int32_t last = rvit_session_n_stages(session) - 1, *cu = rvit_session_cu_seqlens(session, last), dim = t->info.dim;
+    const int32_t *first = rvit_session_cu_seqlens(session, -1), tokens = first[image + 1] - first[image], n = cu[image + 1] - cu[image];
+    const int32_t *kept = rvit_session_kept(session, last, image), across = columns / 2, window = t->info.window > 0 ? t->info.window : 64;
+    const float *features = rvit_session_features(session) + (int64_t)cu[image] * dim;
+    const float *sizes = rvit_session_sizes(session, last, image);
+    int32_t all = 0;
+    for (int32_t r = 0; r < n; r++) {
+        int32_t shown = 0;
+        for (int32_t v = 0; v < tokens; v++) {
+            if (memcmp(grid + (int64_t)v * dim, features + (int64_t)r * dim, (size_t)dim * 4) != 0)
+                continue;
+            const int32_t y = v / columns, x = v % columns, unit = kept[r] / 4;
+            assert_int_equal(y % 2 * 2 + x % 2, r % 4);
+            assert_int_equal(y / 2 / window, unit / across / window);
+            assert_int_equal(x / 2 / window, unit % across / window);
+            shown++;
+        }
+        assert_true((float)shown == sizes[r]);
+        all += shown;
+    }
+    assert_int_equal(all, tokens);
+}
+
 /* Each image gives the bits that it gives alone; features go back to their places in the grid; runs allocate nothing. */
 static void alone(void **state)
 {
     (void)state;
-    static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_RANDOM, RVIT_PRUNE_PIXELPRUNE};
+    static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_RECEIVED, RVIT_PRUNE_RANDOM, RVIT_PRUNE_PIXELPRUNE, RVIT_PRUNE_TOME};
     for (int d = 0; d < N_TOWERS; d++)
-        for (int p = 0; p < 4; p++) {
+        for (int p = 0; p < 5; p++) {
             qwen_tower t = qwen_open(names[d]);
             const int32_t *grids = dump_grids(t.dump), dim = t.info.dim, width = t.info.merged_dim;
             const int64_t values = (int64_t)t.info.channels * t.info.patch_size * t.info.patch_size * t.info.patch_frames;
@@ -133,7 +209,7 @@ static void alone(void **state)
             expect_ok(rvit_session_get_stats(all, &after));
             assert_int_equal(after.device_allocations, before.device_allocations);
             expect_squares(all, MAX_IMAGES);
-            const int32_t *cu = rvit_session_cu_seqlens(all, 0);
+            const int32_t last = rvit_session_n_stages(all) - 1, *cu = rvit_session_cu_seqlens(all, last);
             int64_t at = 0;
             for (int32_t i = 0; i < MAX_IMAGES; i++) {
                 const int32_t n = cu[i + 1] - cu[i], tokens = grids[2 * i] * grids[2 * i + 1];
@@ -141,16 +217,21 @@ static void alone(void **state)
                 args.grids = grids + 2 * i;
                 args.patches = patches + at * values;
                 expect_ok(rvit_session_run(one, &args, NULL));
-                assert_int_equal(rvit_session_cu_seqlens(one, 0)[1], n);
-                assert_memory_equal(rvit_session_kept(one, 0, 0), rvit_session_kept(all, 0, i), (size_t)n * 4);
+                assert_int_equal(rvit_session_cu_seqlens(one, last)[1], n);
+                assert_memory_equal(rvit_session_kept(one, last, 0), rvit_session_kept(all, last, i), (size_t)n * 4);
                 assert_memory_equal(rvit_session_merged(one), rvit_session_merged(all) + (int64_t)cu[i] / 4 * width,
                                     (size_t)(n / 4 * width) * 4);
                 const float *features = rvit_session_features(all) + (int64_t)cu[i] * dim;
                 assert_memory_equal(rvit_session_features(one), features, (size_t)(n * dim) * 4);
-                if (types[p] != RVIT_PRUNE_PIXELPRUNE)
+                if (types[p] != RVIT_PRUNE_PIXELPRUNE && types[p] != RVIT_PRUNE_TOME)
                     assert_int_equal(n, 4 * (tokens / 4 / 2 > 0 ? tokens / 4 / 2 : 1));
                 float *grid = scratch((size_t)(tokens * dim) * sizeof *grid);
                 expect_ok(rvit_session_grid(all, i, -7, grid));
+                if (types[p] == RVIT_PRUNE_TOME) {
+                    expect_merged_grid(&t, all, i, grids[2 * i + 1], grid);
+                    at += tokens;
+                    continue;
+                }
                 const int32_t *kept = rvit_session_kept(all, 0, i), across = grids[2 * i + 1] / 2;
                 for (int32_t r = 0; r < n; r++) {
                     const int32_t unit = kept[r] / 4, y = unit / across * 2 + kept[r] % 4 / 2, x = unit % across * 2 + kept[r] % 2;
@@ -251,10 +332,12 @@ static int64_t in_256s(int64_t size)
 static void memory(void **state)
 {
     (void)state;
-    enum { B = 4, BT = 200, LEN = 80 };
+    enum { B = 4, BT = 200, LEN = 80, MERGES = 3 };
+    static const rvit_prune_type types[] = {RVIT_PRUNE_L2, RVIT_PRUNE_PIXELPRUNE, RVIT_PRUNE_TOME};
     for (int d = 0; d < N_TOWERS; d++)
-        for (int by_pixels = 0; by_pixels < 2; by_pixels++) {
+        for (int p = 0; p < 3; p++) {
             qwen_tower t = qwen_open(names[d]);
+            const int by_pixels = types[p] == RVIT_PRUNE_PIXELPRUNE, merges = types[p] == RVIT_PRUNE_TOME, ranks = !by_pixels && !merges;
             rvit_memory_info plain = RVIT_MEMORY_INFO_INIT, pruned = RVIT_MEMORY_INFO_INIT;
             rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
             desc.native = 1;
@@ -263,30 +346,39 @@ static void memory(void **state)
             desc.max_len = LEN;
             desc.outputs = RVIT_OUTPUT_MERGED;
             expect_ok(rvit_session_memory(t.model, &desc, &plain));
-            desc.prune.type = by_pixels ? RVIT_PRUNE_PIXELPRUNE : RVIT_PRUNE_L2;
+            desc.prune.type = types[p];
             desc.prune.n_blocks = !by_pixels;
+            desc.prune.merges = merges ? MERGES : -1;
             expect_ok(rvit_session_memory(t.model, &desc, &pruned));
-            int64_t left = BT; /* half of the squares, and for each image what rounding may add */
-            if (!by_pixels) {
-                int64_t above = 0, slope = 4 * (LEN / 4 / 2);
+            const int64_t w = t.info.window;
+            int64_t left = BT; /* half of the squares, or all but some pairs, and for each image what rounding may add */
+            if (ranks || (merges && w == 0)) {
+                int64_t above = 0;
+                const int64_t slope = merges ? LEN - 4 * MERGES : 4 * (LEN / 4 / 2);
                 for (int64_t n = 1; n <= LEN; n++) {
-                    const int64_t f = n < 4 ? 0 : n < 8 ? 4 : 4 * (n / 4 / 2);
+                    const int64_t pairs = n / 8 < MERGES ? n / 8 : MERGES;
+                    const int64_t f = merges ? n - 4 * pairs : n < 4 ? 0 : n < 8 ? 4 : 4 * (n / 4 / 2);
                     above = LEN * f - slope * n > above ? LEN * f - slope * n : above;
                 }
                 left = (slope * BT + B * above) / LEN;
             }
             const int64_t values = (int64_t)t.info.channels * t.info.patch_frames * t.info.patch_size * t.info.patch_size;
-            const int64_t units = BT / 4, w = t.info.window, most = w == 0 ? 0 : (units + (w - 1) * B) / w,
-                          windows = most < units ? most : units;
-            const int64_t results = in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * units) : 0);
-            const int64_t device = in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) +
-                                   (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * units) : 0) +
-                                   (by_pixels ? in_256s(4 * BT * values) + in_256s(BT) : in_256s(4 * BT) + in_256s(4 * (LEN + 1)));
+            const int64_t units = BT / 4, most = w == 0 ? 0 : (units + (w - 1) * B) / w, windows = most < units ? most : units;
+            const int64_t results =
+                in_256s(BT) + in_256s(4 * (B + 1)) + (w > 0 ? 2 * in_256s(4 * units) : 0) + (merges ? in_256s(4 * BT) : 0);
+            int64_t device =
+                in_256s(4 * BT) + in_256s(4 * left) + in_256s(4 * (B + 1)) + (w > 0 ? in_256s(4 * (windows + 1)) - in_256s(4 * units) : 0);
+            if (by_pixels)
+                device += in_256s(4 * BT * values) + in_256s(BT);
+            else if (merges)
+                device += 2 * in_256s(4 * left) + in_256s(4 * BT * t.info.head_dim);
+            else
+                device += in_256s(4 * BT) + in_256s(4 * (LEN + 1));
             assert_int_equal(pruned.device_size - plain.device_size, device + results);
-            assert_int_equal(pruned.readback_size - plain.readback_size, results + in_256s(4));
-            assert_int_equal(pruned.upload_size - plain.upload_size, by_pixels ? 0 : in_256s(4 * (LEN + 1)));
+            assert_int_equal(pruned.readback_size - plain.readback_size, results + (merges ? 0 : in_256s(4)));
+            assert_int_equal(pruned.upload_size - plain.upload_size, ranks ? in_256s(4 * (LEN + 1)) : 0);
             qwen_close(&t);
         }
 }
 
-SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(alone), TEST(pictures), TEST(memory));
+SUITE(dump_qwen_pruned_suite, TEST(pruned), TEST(merging_mistakes), TEST(alone), TEST(pictures), TEST(memory));

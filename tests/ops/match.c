@@ -32,32 +32,46 @@ static int product(int32_t a, int32_t b)
     return a == 0 || b == 0 ? 0 : a == b ? 1 : a == -b ? -1 : 0;
 }
 
+static int32_t unit_of(const match_case *c)
+{
+    return c->unit == 0 ? 1 : c->unit;
+}
+
+/* Of units, row by row. */
+static int32_t unit_product(const int32_t *axis, int32_t a, int32_t b, int32_t unit)
+{
+    int32_t sum = 0;
+    for (int32_t j = 0; j < unit; j++)
+        sum += product(axis[a * unit + j], axis[b * unit + j]);
+    return sum;
+}
+
 static void judge_exactly(const match_case *c, side s, const match_result *found)
 {
+    const int32_t unit = unit_of(c);
     for (int32_t image = 0; image < c->b.n_images; image++) {
-        const int32_t begin = c->b.cu[image], length = c->b.cu[image + 1] - begin;
-        const int32_t *axis = judged_axes + begin, *targets = match_targets(c, image, found);
-        const int32_t room = length > c->n_prefix ? (length - c->n_prefix) / 2 : 0;
-        int32_t left = c->merges < room ? c->merges : room;
-        int32_t *best = scratch((size_t)length * 4), *value = scratch((size_t)length * 4), *wanted = scratch((size_t)length * 4);
-        for (int32_t a = 0; a < length; a++) {
+        const int32_t n = match_units(c, image);
+        const int32_t *axis = judged_axes + c->b.cu[image], *targets = match_targets(c, image, found);
+        int32_t left = match_merges(c, image);
+        int32_t *best = scratch((size_t)n * 4), *value = scratch((size_t)n * 4), *wanted = scratch((size_t)n * 4);
+        for (int32_t a = 0; a < n; a++) {
             wanted[a] = best[a] = -1;
-            value[a] = -2;
-            for (int32_t b = 1; a >= c->n_prefix && a % 2 == 0 && b < length; b += 2)
-                if (b >= c->n_prefix && product(axis[a], axis[b]) > value[a]) {
-                    value[a] = product(axis[a], axis[b]);
+            value[a] = -unit - 1;
+            for (int32_t b = 1; a % 2 == 0 && b < n; b += 2)
+                if (match_allows(c, image, a, b) && unit_product(axis, a, b, unit) > value[a]) {
+                    value[a] = unit_product(axis, a, b, unit);
                     best[a] = b;
                 }
         }
-        for (int level = 1; level >= -1; level--)
-            for (int32_t a = 0; a < length && left > 0; a++)
+        for (int32_t level = unit; level >= -unit; level--)
+            for (int32_t a = 0; a < n && left > 0; a++)
                 if (value[a] == level) {
                     wanted[a] = best[a];
                     left--;
                 }
-        for (int32_t a = 0; a < length; a++)
+        for (int32_t a = 0; a < n; a++)
             if (targets[a] != wanted[a])
-                fail_msg("match: image %d of %d rows: row %d goes to %d, should be %d (side %d)", image, length, a, targets[a], wanted[a],
+                fail_msg("match: image %d of %d units: unit %d goes to %d, should be %d (side %d)", image, n, a, targets[a], wanted[a],
                          (int)s);
     }
 }
@@ -87,53 +101,58 @@ static void match_ties(void **state)
             }
 }
 
-static int same_row(const match_case *c, const match_result *found, int32_t a, int32_t b)
+static int same_unit(const match_case *c, int32_t image, const match_result *found, int32_t a, int32_t b)
 {
-    return !memcmp(found->metric + (int64_t)a * c->head_dim, found->metric + (int64_t)b * c->head_dim, (size_t)c->head_dim * 4);
+    const int64_t width = (int64_t)unit_of(c) * c->head_dim, first = (int64_t)c->b.cu[image] * c->head_dim;
+    return !memcmp(found->metric + first + a * width, found->metric + first + b * width, (size_t)width * 4);
 }
 
-static double dot(const match_case *c, const match_result *found, int32_t a, int32_t b)
+static double dot(const match_case *c, int32_t image, const match_result *found, int32_t a, int32_t b)
 {
-    const float *x = found->metric + (int64_t)a * c->head_dim, *y = found->metric + (int64_t)b * c->head_dim;
+    const int64_t width = (int64_t)unit_of(c) * c->head_dim, first = (int64_t)c->b.cu[image] * c->head_dim;
+    const float *x = found->metric + first + a * width, *y = found->metric + first + b * width;
     double sum = 0;
-    for (int32_t i = 0; i < c->head_dim; i++)
+    for (int64_t i = 0; i < width; i++)
         sum += (double)x[i] * y[i];
     return sum;
 }
 
-#define DOT_TOLERANCE 2e-5 /* of float32 sums of at most 128 products whose magnitudes add up to at most 1 */
+#define DOT_TOLERANCE 2e-5 /* a row, of float32 sums of at most 128 products whose magnitudes add up to at most 1 */
 
 static void judge_within_rounding(const match_case *c, side s, const match_result *found)
 {
     (void)s;
+    const double tolerance = unit_of(c) * DOT_TOLERANCE;
     for (int32_t image = 0; image < c->b.n_images; image++) {
-        const int32_t begin = c->b.cu[image], length = c->b.cu[image + 1] - begin;
+        const int32_t n = match_units(c, image);
         const int32_t *targets = match_targets(c, image, found);
-        double *best = scratch((size_t)length * sizeof *best), worst_merged = INFINITY, best_left = -INFINITY;
+        double *best = scratch((size_t)n * sizeof *best), worst_merged = INFINITY, best_left = -INFINITY;
         int32_t last_merged = -1;
-        for (int32_t a = c->n_prefix + c->n_prefix % 2; a < length; a += 2) {
+        for (int32_t a = 0; a < n; a += 2) {
             best[a] = -INFINITY;
-            for (int32_t b = c->n_prefix + 1 - c->n_prefix % 2; b < length; b += 2)
-                best[a] = fmax(best[a], dot(c, found, begin + a, begin + b));
+            for (int32_t b = 1; b < n; b += 2)
+                if (match_allows(c, image, a, b))
+                    best[a] = fmax(best[a], dot(c, image, found, a, b));
             if (targets[a] < 0) {
                 best_left = fmax(best_left, best[a]);
                 continue;
             }
             last_merged = a;
             worst_merged = fmin(worst_merged, best[a]);
-            if (dot(c, found, begin + a, begin + targets[a]) < best[a] - DOT_TOLERANCE)
-                fail_msg("match: image %d: row %d goes to %d, product %.9g, the best is %.9g", image, a, targets[a],
-                         dot(c, found, begin + a, begin + targets[a]), best[a]);
-            for (int32_t b = c->n_prefix + 1 - c->n_prefix % 2; b < targets[a]; b += 2)
-                if (same_row(c, found, begin + b, begin + targets[a]))
-                    fail_msg("match: image %d: row %d goes to %d, which equals row %d before it", image, a, targets[a], b);
+            if (dot(c, image, found, a, targets[a]) < best[a] - tolerance)
+                fail_msg("match: image %d: unit %d goes to %d, product %.9g, the best is %.9g", image, a, targets[a],
+                         dot(c, image, found, a, targets[a]), best[a]);
+            for (int32_t b = 1; b < targets[a]; b += 2)
+                if (match_allows(c, image, a, b) && same_unit(c, image, found, b, targets[a]))
+                    fail_msg("match: image %d: unit %d goes to %d, which equals unit %d before it", image, a, targets[a], b);
         }
-        if (worst_merged < best_left - DOT_TOLERANCE)
-            fail_msg("match: image %d of %d rows: a product of %.9g is merged, one of %.9g is not", image, length, worst_merged, best_left);
-        for (int32_t a = c->n_prefix + c->n_prefix % 2; a < last_merged; a += 2)
+        if (worst_merged < best_left - tolerance)
+            fail_msg("match: image %d of %d units: a product of %.9g is merged, one of %.9g is not", image, n, worst_merged, best_left);
+        /* Equal units of the same choice have equal products. */
+        for (int32_t a = c->n_prefix + c->n_prefix % 2; c->windows == NULL && a < last_merged; a += 2)
             for (int32_t later = a + 2; targets[a] < 0 && later <= last_merged; later += 2)
-                if (targets[later] >= 0 && same_row(c, found, begin + a, begin + later))
-                    fail_msg("match: image %d: row %d is merged, and row %d before it, which equals it, is not", image, later, a);
+                if (targets[later] >= 0 && same_unit(c, image, found, a, later))
+                    fail_msg("match: image %d: unit %d is merged, and unit %d before it, which equals it, is not", image, later, a);
     }
 }
 
@@ -229,16 +248,120 @@ static void match_nan(void **state)
     match_check(&c, judge_images_without_nan);
 }
 
+/* Windows of 0 to `most` units each, within images; what is behind the last row is empty. */
+static const int32_t *make_windows(match_case *c, int32_t most)
+{
+    const int32_t unit = unit_of(c);
+    int32_t *windows = scratch((size_t)(2 * c->b.live + c->b.n_images + 4) * 4), n = 0;
+    for (int32_t image = 0; image < c->b.n_images; image++)
+        for (int32_t at = c->b.cu[image]; at < c->b.cu[image + 1]; at += unit * random_below(most + 1))
+            windows[n++] = at;
+    for (int i = 0; i < 3; i++)
+        windows[n + i] = (int32_t)c->b.live;
+    c->n_windows = n + 2;
+    return c->windows = windows;
+}
+
+/* Whole units, in windows or not, where products are exact and where they are not. */
+static void match_in_units(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {4, 64, 0, 16, 8, 12, 132, 1600, 36, 20};
+    static const int32_t shapes[][2] = {{2, 16}, {1, 72}, {3, 80}, {1, 128}}, merges[] = {0, 2, 9, INT32_MAX - 1};
+    for (int t = 0; t < N_STORED_TYPES; t++)
+        for (int i = 0; i < 4; i++)
+            for (int m = 0; m < 4; m++)
+                for (int windows = 0; windows < 3; windows++)
+                    for (int exact = 0; exact < 2; exact++) {
+                        if (leaves_out(t + i + m + windows + exact, 5))
+                            continue;
+                        match_case c = {.dtype = stored_types[t], .n_heads = exact ? 1 << i % 3 : shapes[i][0], .head_dim = shapes[i][1]};
+                        c.unit = i == 3 ? 3 : 4;
+                        c.merges = merges[m];
+                        c.b = batch_of(lengths, 10, i);
+                        if (windows)
+                            make_windows(&c, windows == 1 ? 2 : 16);
+                        if (exact) {
+                            exact_case(c, m == 1 ? 2 : 7);
+                            continue;
+                        }
+                        c.k = make_keys(&c, m == 2 ? 5 : 0);
+                        match_check(&c, judge_within_rounding);
+                    }
+}
+
+/* Longer than shared memory holds, on any device. */
+static void match_long_in_windows(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {16, 2400, 4, 1700};
+    for (int windows = 0; windows < 2; windows++) {
+        match_case c = {.dtype = RVIT_F16, .n_heads = 2, .head_dim = 32, .unit = 2, .merges = windows ? 400 : 250};
+        c.b = batch_of(lengths, 4, 0);
+        if (windows)
+            make_windows(&c, 16);
+        c.k = make_keys(&c, 0);
+        match_check(&c, judge_within_rounding);
+    }
+}
+
+/* The layout alone, which match_check has seen to. */
+static void judge_nothing(const match_case *c, side s, const match_result *found)
+{
+    (void)c;
+    (void)s;
+    (void)found;
+}
+
+/* A unit without a partner is never merged for one whose products are NaN. */
+static void match_nan_in_windows(void **state)
+{
+    (void)state;
+    static const int32_t lengths[] = {20}, windows[] = {0, 4, 12, 20}; /* units 0 | 1, 2 | 3, 4 */
+    float k[20 * 8];
+    for (int i = 0; i < 20 * 8; i++)
+        k[i] = i / 32 == 2 || i / 32 == 4 ? NAN : 1;
+    match_case c = {.n_heads = 1, .head_dim = 8, .unit = 4, .merges = 5, .n_windows = 3, .windows = windows, .k = k};
+    c.b = batch_of(lengths, 1, 0);
+    match_check(&c, judge_nothing);
+}
+
+static void match_refuses(void **state)
+{
+    (void)state;
+    rvit_match_args good = RVIT_MATCH_ARGS_INIT;
+    good_match(&good);
+    arrays_upload();
+    if (!supported(DEVICE, "match", rvit_match(H.stream[DEVICE], &good)))
+        return;
+#define REFUSED(word, ...)                                                               \
+    do {                                                                                 \
+        rvit_match_args args = good;                                                     \
+        __VA_ARGS__;                                                                     \
+        expect_status(rvit_match(H.stream[DEVICE], &args), RVIT_INVALID_ARGUMENT, word); \
+    } while (0)
+    REFUSED("unit", args.unit = -1);
+    REFUSED("unit", args.unit = 5);
+    REFUSED("unit is 2, but n_prefix is 1", args.n_prefix = 1);
+    REFUSED("window_cu_seqlens is given, but unit is 1", args.unit = 1);
+    REFUSED("n_windows", args.n_windows = -1);
+    REFUSED("overlaps", args.next_rows = args.src_rows);
+#undef REFUSED
+}
+
 /* A call that works. */
 void good_match(rvit_match_args *a)
 {
+    static const int32_t windows[] = {0, 4, 10};
     a->n_images = GOOD_IMAGES;
     a->max_len = GOOD_MAX_LEN;
     a->rows = GOOD_ROWS;
-    a->n_prefix = 1;
+    a->unit = 2;
+    a->n_windows = 2;
     a->n_heads = 2;
     a->head_dim = 8;
     a->merges = 2;
+    a->window_cu_seqlens = good_ints("window_cu_seqlens", windows, 3);
     a->k_stride = GOOD_DIM + 8;
     a->k = good_input("k", ((GOOD_ROWS - 1) * (GOOD_DIM + 8) + GOOD_DIM) * 4);
     a->cu_seqlens = good_lengths();
@@ -249,4 +372,5 @@ void good_match(rvit_match_args *a)
     a->next_rows = good_output("next_rows", GOOD_ROWS * 4);
 }
 
-SUITE(match_suite, TEST(match_ties), TEST(match_random), TEST(match_lengths), TEST(match_shapes), TEST(match_nan));
+SUITE(match_suite, TEST(match_ties), TEST(match_random), TEST(match_lengths), TEST(match_shapes), TEST(match_nan), TEST(match_in_units),
+      TEST(match_long_in_windows), TEST(match_nan_in_windows), TEST(match_refuses));

@@ -9,10 +9,48 @@ static int32_t smaller(int32_t a, int32_t b)
     return a < b ? a : b;
 }
 
+static int32_t unit_of(const match_case *c)
+{
+    return c->unit == 0 ? 1 : c->unit;
+}
+
+int32_t match_units(const match_case *c, int32_t image)
+{
+    return (c->b.cu[image + 1] - c->b.cu[image]) / unit_of(c);
+}
+
+static int32_t window_of(const match_case *c, int32_t image, int32_t unit)
+{
+    const int32_t row = c->b.cu[image] + unit * unit_of(c);
+    int32_t window = 0, past = c->n_windows;
+    while (window + 1 < past) {
+        const int32_t middle = (window + past) / 2;
+        *(c->windows[middle] <= row ? &window : &past) = middle;
+    }
+    return window;
+}
+
+int match_allows(const match_case *c, int32_t image, int32_t a, int32_t b)
+{
+    if (a < c->n_prefix || b < c->n_prefix || a % 2 != 0 || b % 2 != 1)
+        return 0;
+    return c->windows == NULL || window_of(c, image, a) == window_of(c, image, b);
+}
+
+int32_t match_merges(const match_case *c, int32_t image)
+{
+    const int32_t n = match_units(c, image), prefix = smaller(c->n_prefix, n);
+    int32_t with_partner = 0;
+    /* If it has a partner, one of its neighbours is one. */
+    for (int32_t a = prefix; a < n; a++)
+        with_partner += (a > 0 && match_allows(c, image, a, a - 1)) || (a + 1 < n && match_allows(c, image, a, a + 1));
+    return smaller(smaller(c->merges, (n - prefix) / 2), with_partner);
+}
+
 int32_t *match_targets(const match_case *c, int32_t image, const match_result *found)
 {
-    const int32_t begin = c->b.cu[image], length = c->b.cu[image + 1] - begin;
-    int32_t *targets = scratch((size_t)length * 4);
+    const int32_t begin = c->b.cu[image], length = c->b.cu[image + 1] - begin, unit = unit_of(c), n = length / unit;
+    int32_t *targets = scratch((size_t)(length + 1) * 4);
     for (int32_t i = 0; i < length; i++)
         targets[i] = -1;
     for (int32_t i = 0; i < length; i++) {
@@ -24,42 +62,56 @@ int32_t *match_targets(const match_case *c, int32_t image, const match_result *f
             at = found->next_rows[at];
         }
     }
+    /* Row j of a unit goes where its first goes, into row j. */
+    for (int32_t i = 0; i < length; i++) {
+        const int32_t first = i / unit * unit, wanted = targets[first] < 0 || i >= n * unit ? -1 : targets[first] + i % unit;
+        if (targets[i] != wanted || (targets[first] >= 0 && targets[first] % unit != 0))
+            fail_msg("match: row %d of image %d goes to row %d, the first of its unit to %d", i, image, targets[i], targets[first]);
+    }
+    for (int32_t k = 0; k < n; k++)
+        targets[k] = targets[k * unit] < 0 ? -1 : targets[k * unit] / unit;
     return targets;
 }
 
-/* Prefix, unmerged rows of A, rows of B; a merged row in the list of one of B, each list ascending. */
+/* Prefix, unmerged units of A, units of B, or with units of several rows all in their order; a merged unit in the list of one of B, each
+   list ascending. */
 static void check_layout(const match_case *c, int32_t image, const match_result *found)
 {
-    const int32_t begin = c->b.cu[image], length = c->b.cu[image + 1] - begin;
-    const int32_t prefix = smaller(c->n_prefix, length), n_merged = smaller(c->merges, (length - prefix) / 2);
+    const int32_t begin = c->b.cu[image], length = c->b.cu[image + 1] - begin, unit = unit_of(c), n = length / unit;
+    const int32_t prefix = smaller(c->n_prefix, n), n_merged = match_merges(c, image);
     const int32_t *targets = match_targets(c, image, found);
     int32_t at = found->cu[image], merged = 0;
     for (int pass = 0; pass < 3; pass++)
         for (int32_t i = 0; i < length; i++) {
-            const int which = i < prefix ? 0 : i % 2 ? 2 : 1;
+            const int32_t k = i / unit, target = k < n ? targets[k] : -1, which = unit > 1 || k < prefix ? 0 : k % 2 ? 2 : 1;
             if (which != pass)
                 continue;
-            if (found->keep[begin + i] > 1 || (found->keep[begin + i] == 0) != (targets[i] >= 0))
-                fail_msg("match: keep of row %d of image %d is %d, its target %d", i, image, found->keep[begin + i], targets[i]);
-            if (targets[i] >= 0) {
-                if (which != 1 || targets[i] < prefix || targets[i] % 2 == 0)
-                    fail_msg("match: row %d of image %d may not be merged into row %d", i, image, targets[i]);
-                merged++;
+            if (found->keep[begin + i] > 1 || (found->keep[begin + i] == 0) != (target >= 0))
+                fail_msg("match: keep of row %d of image %d is %d, its target %d", i, image, found->keep[begin + i], target);
+            if (target >= 0) {
+                if (!match_allows(c, image, k, target))
+                    fail_msg("match: unit %d of image %d may not be merged into unit %d", k, image, target);
+                merged += i % unit == 0;
             } else if (at >= found->cu[image + 1] || found->src_rows[at++] != begin + i)
                 fail_msg("match: image %d: row %d is not where it belongs in src_rows", image, i);
         }
-    if (merged != n_merged || at != found->cu[image + 1] || at - found->cu[image] != length - n_merged)
+    if (merged != n_merged || at != found->cu[image + 1] || at - found->cu[image] != length - unit * n_merged)
         fail_msg("match: image %d of %d rows: %d merged, should be %d; %d rows after", image, length, merged, n_merged,
                  found->cu[image + 1] - found->cu[image]);
-    for (int32_t i = 0; i < length; i++) {
+    for (int32_t k = 0; k < n; k++) {
         int32_t wanted = -1;
-        const int32_t target = targets[i] >= 0 ? targets[i] : i;
-        for (int32_t j = length - 1; j >= 0; j--)
-            if (targets[j] == target && (j > i || target == i))
-                wanted = begin + j;
-        if (found->next_rows[begin + i] != wanted)
-            fail_msg("match: next_rows of row %d of image %d is %d, should be %d", i, image, found->next_rows[begin + i], wanted);
+        const int32_t target = targets[k] >= 0 ? targets[k] : k;
+        for (int32_t j = n - 1; j >= 0; j--)
+            if (targets[j] == target && (j > k || target == k))
+                wanted = j;
+        for (int32_t i = k * unit; i < (k + 1) * unit; i++)
+            if (found->next_rows[begin + i] != (wanted < 0 ? -1 : begin + wanted * unit + i % unit))
+                fail_msg("match: next_rows of row %d of image %d is %d, should be of unit %d", i, image, found->next_rows[begin + i],
+                         wanted);
     }
+    for (int32_t i = n * unit; i < length; i++)
+        if (found->next_rows[begin + i] != -1)
+            fail_msg("match: next_rows of row %d of image %d, behind the last unit, is %d", i, image, found->next_rows[begin + i]);
 }
 
 static void check_metric(const match_case *c, side s, const float *metric)
@@ -106,6 +158,8 @@ static rvit_match_args make_args(const match_case *c)
     args.head_dim = c->head_dim;
     args.merges = c->merges;
     args.k_stride = c->k_stride;
+    args.unit = c->unit;
+    args.n_windows = c->n_windows;
     return args;
 }
 
@@ -118,6 +172,9 @@ void match_check(const match_case *c, match_observer *judge)
     array *metric = array_output("metric", b->rows * c->head_dim * 4), *keep = array_output("keep", b->rows);
     array *out_cu = array_output("out_cu_seqlens", (b->n_images + 1) * 4), *src_rows = array_output("src_rows", b->rows * 4);
     array *next_rows = array_output("next_rows", b->rows * 4);
+    array *windows = c->windows == NULL ? NULL : array_input("window_cu_seqlens", 4 * (c->n_windows + (int64_t)1));
+    if (windows != NULL)
+        memcpy(windows->host, c->windows, 4 * ((size_t)c->n_windows + 1));
     for (int64_t t = 0; t < b->live; t++)
         for (int64_t i = 0; i < width; i++)
             store(c->dtype, k->host, t * stride + c->k_column + i, c->k[t * width + i]);
@@ -127,6 +184,8 @@ void match_check(const match_case *c, match_observer *judge)
         args.k = array_view(k, s);
         args.k.offset += c->k_column * element;
         args.cu_seqlens = array_view(cu, s);
+        if (windows != NULL)
+            args.window_cu_seqlens = array_view(windows, s);
         args.metric = array_view(metric, s);
         args.keep = array_view(keep, s);
         args.out_cu_seqlens = array_view(out_cu, s);

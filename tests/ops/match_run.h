@@ -11,6 +11,9 @@ typedef struct match_case {
     int32_t n_prefix, n_heads, head_dim, merges;
     int64_t k_stride, k_column; /* k is a part of wider rows, the rest of which is NaN; stride 0: it is all of them */
     const float *k;             /* [live, n_heads, head_dim], rounded to dtype */
+    int32_t unit;               /* 0: 1 */
+    int32_t n_windows;
+    const int32_t *windows; /* [n_windows + 1], or NULL */
 } match_case;
 
 typedef struct match_result {
@@ -27,7 +30,13 @@ typedef void match_observer(const match_case *c, side s, const match_result *fou
    for the rows before, and an op may use it as it likes while it works), and then lets the observer judge the pairs. */
 void match_check(const match_case *c, match_observer *judge);
 
-/* The row of B that each merged row of an image went to, counted from the image's first row; -1 for the others. */
+/* Units of an image: rows, unless the case has another unit. */
+int32_t match_units(const match_case *c, int32_t image);
+/* Whether unit `a` of an image may be merged into unit `b`, both counted from the image's first. */
+int match_allows(const match_case *c, int32_t image, int32_t a, int32_t b);
+/* The unit of B that each merged unit of an image went to, counted so; -1 for the others. */
 int32_t *match_targets(const match_case *c, int32_t image, const match_result *found);
+/* How many units of an image are merged. */
+int32_t match_merges(const match_case *c, int32_t image);
 
 #endif

@@ -28,6 +28,7 @@ static void fill(rvit_op *op, int kind, int32_t len)
         op->match.n_heads = 1;
         op->match.head_dim = 8;
         op->match.merges = len / 3;
+        op->match.unit = 1;
     }
 }
 

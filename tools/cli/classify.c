@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kept.h"
 #include "progress.h"
 
 #define DEFAULT_BATCH 32
@@ -56,8 +57,9 @@ static int32_t fill_batch(struct classify *self)
 }
 
 /* The stage that dropped each patch of image 0, from 1; 0: kept. NULL: out of memory. */
-static uint8_t *find_dropped(const rvit_session *session, int32_t n_prefix, int32_t n_patches)
+static uint8_t *find_dropped(const rvit_session *session, const rvit_model_info *info, int32_t lines, int32_t columns)
 {
+    const int32_t n_patches = lines * columns;
     uint8_t *dropped_at = allocate((size_t)n_patches, 1);
     for (int32_t s = rvit_session_n_stages(session) - 1; dropped_at && s >= 0; s--) {
         const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, s), *kept = rvit_session_kept(session, s, 0);
@@ -70,8 +72,10 @@ static uint8_t *find_dropped(const rvit_session *session, int32_t n_prefix, int3
         /* Patches that a stage keeps are decided by later stages; the others are dropped here. */
         memset(next, s + 1, (size_t)n_patches);
         for (int32_t i = 0; i < cu_seqlens[1] - cu_seqlens[0]; i++)
-            if (kept[i] >= n_prefix)
-                next[kept[i] - n_prefix] = dropped_at[kept[i] - n_prefix];
+            if (kept[i] >= info->n_prefix) {
+                const int32_t patch = kept_patch(info, columns, kept[i]);
+                next[patch] = dropped_at[patch];
+            }
         free(dropped_at);
         dropped_at = next;
     }
@@ -83,7 +87,7 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
 {
     const double begin = now();
     struct image_error error;
-    uint8_t *dropped_at = find_dropped(session, self->engine.model_info.n_prefix, lines * columns);
+    uint8_t *dropped_at = find_dropped(session, &self->engine.model_info, lines, columns);
     const struct overlay overlay = {.picture = picture,
                                     .geometry = geometry,
                                     .columns = columns,

@@ -8,6 +8,15 @@ static int compare_rows(const void *a, const void *b)
     return (row_a->token > row_b->token) - (row_a->token < row_b->token);
 }
 
+int32_t kept_patch(const rvit_model_info *model, int32_t columns, int32_t token)
+{
+    const int32_t side = model->merge, patch = token - model->n_prefix;
+    if (side == 0)
+        return patch;
+    const int32_t square = patch / (side * side), inner = patch % (side * side), across = columns / side;
+    return (square / across * side + inner / side) * columns + square % across * side + inner % side;
+}
+
 int32_t kept_rows(const rvit_session *session, int32_t stage, int32_t image, struct kept_row *out)
 {
     const int32_t *cu_seqlens = rvit_session_cu_seqlens(session, stage), *kept = rvit_session_kept(session, stage, image);
@@ -19,28 +28,32 @@ int32_t kept_rows(const rvit_session *session, int32_t stage, int32_t image, str
     return n;
 }
 
-static json_t *stages_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model, bool sizes)
+static json_t *stages_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model, int32_t columns, bool sizes)
 {
     struct kept_row *rows = allocate((size_t)model->tokens, sizeof *rows);
     json_t *stages = rows ? json_array() : NULL;
     for (int32_t s = 0; stages && s < rvit_session_n_stages(session); s++) {
         json_t *list = json_array();
         const int32_t n = kept_rows(session, s, image, rows);
+        int32_t n_patches = 0;
         for (int32_t i = 0; i < n; i++)
             if (rows[i].token >= model->n_prefix)
-                json_array_append_new(list, json_integer(sizes ? rows[i].size : rows[i].token - model->n_prefix));
+                rows[n_patches++] = (struct kept_row){kept_patch(model, columns, rows[i].token), rows[i].size};
+        qsort(rows, (size_t)n_patches, sizeof *rows, compare_rows);
+        for (int32_t i = 0; i < n_patches; i++)
+            json_array_append_new(list, json_integer(sizes ? rows[i].size : rows[i].token));
         json_array_append_new(stages, list);
     }
     free(rows);
     return stages;
 }
 
-json_t *kept_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model)
+json_t *kept_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model, int32_t columns)
 {
-    return stages_to_json(session, image, model, false);
+    return stages_to_json(session, image, model, columns, false);
 }
 
-json_t *kept_sizes_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model)
+json_t *kept_sizes_to_json(const rvit_session *session, int32_t image, const rvit_model_info *model, int32_t columns)
 {
-    return rvit_session_sizes(session, 0, image) ? stages_to_json(session, image, model, true) : NULL;
+    return rvit_session_sizes(session, 0, image) ? stages_to_json(session, image, model, columns, true) : NULL;
 }

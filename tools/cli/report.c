@@ -156,8 +156,8 @@ static void print_json_image(const struct report *self, const struct report_imag
                                                  json_text(labels_name(self->labels, top[i].index)), "probability",
                                                  scores_of(self) == ZERO_SHOT_COSINE ? json_null() : json_number(top[i].probability)));
     json_t *object = json_pack("{s:o, s:o}", "top", classes, "tokens_kept", json_integers(image->tokens_kept, self->n_stages));
-    json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info));
-    json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info);
+    json_object_set_new(object, "kept", kept_to_json(image->session, image->index, &self->engine->model_info, image->columns));
+    json_t *sizes = kept_sizes_to_json(image->session, image->index, &self->engine->model_info, image->columns);
     if (sizes)
         json_object_set_new(object, "sizes", sizes);
     if (image->expected >= 0)

@@ -1,7 +1,7 @@
 /* Towers whose result is a row for each square of patches (Qwen2.5-VL, Qwen3-VL): what their configuration says, and what their tensors
    must agree with. A square and its rows are called a unit. */
-#ifndef RVIT_CORE_VIT_MERGE_H
-#define RVIT_CORE_VIT_MERGE_H
+#ifndef RVIT_CORE_VIT_MERGE_FACTS_H
+#define RVIT_CORE_VIT_MERGE_FACTS_H
 
 #include "core/vit_facts.h"
 #include "core/vit_features.h"

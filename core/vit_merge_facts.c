@@ -1,4 +1,4 @@
-#include "core/vit_merge.h"
+#include "core/vit_merge_facts.h"
 
 #include "core/status.h"
 #include "core/vit_config.h"
