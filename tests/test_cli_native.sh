@@ -201,7 +201,8 @@ for stage, (kept, n) in enumerate(zip(image["kept"], image["tokens_kept"], stric
 assert len(image["kept"]) == (2 if "sizes" in image else 1)
 END
         done
-        expect 3 classify "$folder/$tower/model.safetensors" "$cat" --native --mean 0.5 --std 0.5 --backend cpu --prune evit --blocks 1
+        expect 3 classify "$folder/$tower/model.safetensors" "$cat" --native --mean 0.5 --std 0.5 --backend cpu --json --prune evit \
+            --blocks 1
         err 'evit drops single patches, but the model merges squares of 2 x 2 of them: .* drop whole squares, and tome merges them$'
     done
 fi
