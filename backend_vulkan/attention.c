@@ -28,7 +28,8 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
     const uint32_t flags = (args->key_bias.buffer != NULL ? RVIT_ATTENTION_HAS_BIAS : 0u) |
                            (args->cls_probs.buffer != NULL ? RVIT_ATTENTION_HAS_CLS_PROBS : 0u) |
                            (args->lse.buffer != NULL ? RVIT_ATTENTION_HAS_LSE : 0u) |
-                           (recorder->device->base.info.is_software ? RVIT_ATTENTION_TOGETHER : 0u);
+                           (recorder->device->base.info.is_software ? RVIT_ATTENTION_TOGETHER : 0u) |
+                           (shape.in_place ? RVIT_ATTENTION_IN_PLACE : 0u) | (shape.in_flight ? RVIT_ATTENTION_IN_FLIGHT : 0u);
     struct rvit_attention_push push = {.n_images = args->n_images,
                                        .n_heads = args->n_heads,
                                        .max_len = args->max_len,
@@ -59,6 +60,7 @@ rvit_status rvit_vk_record_attention(rvit_vk_recorder *recorder, const rvit_atte
         dispatch.specs[RVIT_ATTENTION_MATRIX_M] = matrix->m;
         dispatch.specs[RVIT_ATTENTION_MATRIX_N] = matrix->n;
         dispatch.specs[RVIT_ATTENTION_MATRIX_K] = matrix->k;
+        dispatch.specs[RVIT_ATTENTION_MATRIX_ROWS] = shape.rows;
     } else if (!shape.direct) {
         dispatch.specs[RVIT_ATTENTION_COLUMNS] = shape.columns;
     }

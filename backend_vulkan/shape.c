@@ -116,24 +116,53 @@ rvit_vk_linear_shape rvit_vk_shape_linear(const rvit_vk_device *device, const rv
     return (rvit_vk_linear_shape){.threads = 64, .rows = 4, .columns = 1, .tile_m = 32, .tile_n = 32, .tile_k = 32};
 }
 
-/* Tiles of attention_matrix.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup size allow. */
+/* The bytes of shared memory of attention_matrix.comp, with so many subgroups of so many matrices of queries. */
+static uint32_t attention_matrix_shared(const rvit_vk_matrix *matrix, const rvit_attention_args *args, uint32_t keys, uint32_t subgroups,
+                                        uint32_t rows, int in_place)
+{
+    const uint32_t queries = subgroups * rows * matrix->m, staged = queries > 4 * keys ? queries : 4 * keys;
+    const uint32_t sums = matrix->m * (matrix->n / 4 + 1), weights = matrix->m * (keys / 8 + 1);
+    /* bf16 is rounded from sums to weights. */
+    const uint32_t own = args->dtype == RVIT_BF16 ? sums + weights : sums > weights ? sums : weights;
+    return staged * ((uint32_t)args->head_dim + 8) * 2 + subgroups * (in_place ? 1 : rows) * own * 16 + queries * 4 + keys * 8 + 4;
+}
+
+/* Whether subgroups of two matrices of queries are done before those of one. Two workgroups of them run on a multiprocessor, not three,
+   and take 10 us for what takes 9 (an H100 with heads of 64). Larger heads would not fit into registers. */
+static int two_rows_are_faster(const rvit_vk_matrix *matrix, const rvit_attention_args *args)
+{
+    const int64_t heads = (int64_t)args->n_images * args->n_heads, queries = 4 * (int64_t)matrix->m, processors = matrix->processors;
+    const int64_t one = heads * ((args->max_len + queries - 1) / queries),
+                  two = heads * ((args->max_len + 2 * queries - 1) / (2 * queries));
+    return args->head_dim <= 64 && (two + 2 * processors - 1) / (2 * processors) * 10 < (one + 3 * processors - 1) / (3 * processors) * 9;
+}
+
+/* Tiles of attention_matrix.comp: up to 4 subgroups, as many as short images, shared memory and the workgroup size allow. The blocks of
+   keys are always the same, so that an image's bits depend on none of this. */
 static int shape_attention_matrix(const rvit_vk_device *device, const rvit_attention_args *args, rvit_vk_attention_shape *out_shape)
 {
+    enum { LONG = 512 }; /* from here on it gains to fetch without branches and to take two matrices */
     const rvit_vk_matrix *matrix = &device->physical.matrix;
-    const uint32_t head_dim = (uint32_t)args->head_dim, m = matrix->m;
+    const uint32_t head_dim = (uint32_t)args->head_dim;
     const uint32_t keys = matrix->n >= 16 ? 2 * matrix->n : matrix->k > matrix->n ? matrix->k : matrix->n;
     const int rounds_itself = args->dtype == RVIT_BF16; /* by way of shared memory, not by f16 accumulators */
     if (!has_matrices(device, args->dtype) || (!rounds_itself && !matrix->has_half_sums) || head_dim % matrix->n != 0 ||
         head_dim % matrix->k != 0 || keys % matrix->k != 0 || args->q_stride % 8 != 0 || args->k_stride % 8 != 0 || args->v_stride % 8 != 0)
         return 0;
+    const int in_place = matrix->in_place && !rounds_itself, in_flight = in_place && args->max_len >= LONG;
+    const uint32_t rows = in_flight && two_rows_are_faster(matrix, args) ? 2 : 1;
     for (uint32_t subgroups = 4; subgroups > 0; subgroups--) {
-        const uint32_t queries = subgroups * m, staged = queries > 4 * keys ? queries : 4 * keys;
-        const uint32_t sums = m * (matrix->n / 4 + 1), weights = m * (keys / 8 + 1);
-        const uint32_t own = rounds_itself ? sums + weights : sums > weights ? sums : weights;
-        const uint32_t shared_size = staged * (head_dim + 8) * 2 + subgroups * own * 16 + subgroups * m * 4 + keys * 8 + 4;
-        if ((subgroups > 1 && args->max_len <= (int32_t)(queries - m)) || !matrix_group_fits(device, subgroups, shared_size))
+        const uint32_t queries = subgroups * rows * matrix->m;
+        if ((subgroups > 1 && args->max_len <= (int32_t)(queries - rows * matrix->m)) ||
+            !matrix_group_fits(device, subgroups, attention_matrix_shared(matrix, args, keys, subgroups, rows, in_place)))
             continue;
-        *out_shape = (rvit_vk_attention_shape){.matrix = 1, .threads = subgroups * matrix->subgroup, .queries = queries, .keys = keys};
+        *out_shape = (rvit_vk_attention_shape){.matrix = 1,
+                                               .in_place = in_place,
+                                               .in_flight = in_flight,
+                                               .rows = rows,
+                                               .threads = subgroups * matrix->subgroup,
+                                               .queries = queries,
+                                               .keys = keys};
         return 1;
     }
     return 0;

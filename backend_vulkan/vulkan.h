@@ -88,6 +88,7 @@ typedef struct rvit_vk_matrix {
     uint32_t subgroup;   /* required subgroup size */
     uint32_t processors; /* number of multiprocessors */
     int has_half_sums;   /* f16 accumulators of m x n exist too: attention rounds its weights to them */
+    int in_place;        /* drivers known to hold an element of an f16 operand where they hold that of a sum; the self-test proves it */
     int has_bf16;        /* matrices of bf16 of the same size, with f32 accumulators */
     const char *why_no_bf16;
 } rvit_vk_matrix;
@@ -300,6 +301,10 @@ typedef struct rvit_vk_attention_shape {
     int direct; /* attention_direct.comp */
     int matrix; /* attention_matrix.comp */
     int lines;  /* attention.comp, each subgroup holds whole lines of columns */
+    /* Of attention_matrix.comp: weights become an operand without shared memory; blocks are fetched without branches; matrices of queries
+       that a subgroup takes. */
+    int in_place, in_flight;
+    uint32_t rows;
     uint32_t threads, queries, keys, columns;
 } rvit_vk_attention_shape;
 rvit_vk_attention_shape rvit_vk_shape_attention(const rvit_vk_device *device, const rvit_attention_args *args);
