@@ -40,6 +40,11 @@ typedef struct rvit_cu_fetch_params {
     int64_t units; /* of 16 bytes, at capacity */
 } rvit_cu_fetch_params;
 
+#define RVIT_CU_PREPROCESS_THREADS 384
+#define RVIT_CU_PREPROCESS_WIDTH_BITS 5 /* pixels of a tile, and the most rows of one */
+#define RVIT_CU_PREPROCESS_WIDTH (1 << RVIT_CU_PREPROCESS_WIDTH_BITS)
+#define RVIT_CU_PREPROCESS_HEIGHT 64
+#define RVIT_CU_PREPROCESS_SHARED 48384 /* bytes, before the lines of a picture */
 typedef struct rvit_cu_preprocess_params {
     const int32_t *words;  /* the region: core/image_table.h */
     const uint8_t *pixels; /* or NULL */
@@ -47,6 +52,9 @@ typedef struct rvit_cu_preprocess_params {
     int32_t *cu_seqlens, *grids; /* or NULL */
     int64_t pixels_size;         /* bytes */
     int32_t n_words, n_images, rows, patch_size, out_stride;
+    int32_t tile_height, slot_bits; /* a CTA makes tiles of 32 columns and that many rows, together 1 << slot_bits pixels */
+    int32_t raw_size;               /* bytes of shared memory behind preprocess_memory */
+    float images_per_slot;
     int32_t unused;
 } rvit_cu_preprocess_params;
 

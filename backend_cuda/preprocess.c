@@ -29,7 +29,14 @@ rvit_status rvit_cu_preprocess(rvit_cu_queue *queue, const rvit_preprocess_args 
         .patch_size = args->patch_size,
         .out_stride = args->out_stride,
     };
-    const int64_t side = (args->patch_size + 15) / 16, items = args->rows * side * side;
-    const rvit_cu_grid ctas = {(unsigned)(items < 1 ? 1 : items < 1 << 30 ? items : 1 << 30), 1, 1};
-    return rvit_cu_launch_grid(queue, kernels[args->dtype], ctas, 256, 0, &params);
+    const int64_t pixels = args->rows * args->patch_size * args->patch_size;
+    const rvit_cu_picture_tile tile = rvit_cu_tile_picture(&queue->device->machine, pixels, args->source_size + args->pixels_size);
+    params.tile_height = 1 << (tile.slot_bits - RVIT_CU_PREPROCESS_WIDTH_BITS);
+    params.slot_bits = tile.slot_bits;
+    params.raw_size = tile.raw_size;
+    const int64_t most = (pixels >> tile.slot_bits) + args->n_images, slots = most < 1 ? 1 : most < 1 << 30 ? most : 1 << 30;
+    params.images_per_slot = (float)args->n_images / (float)slots;
+    const rvit_cu_grid ctas = {(unsigned)slots, 1, 1};
+    return rvit_cu_launch_grid(queue, kernels[args->dtype], ctas, RVIT_CU_PREPROCESS_THREADS, RVIT_CU_PREPROCESS_SHARED + tile.raw_size,
+                               &params);
 }

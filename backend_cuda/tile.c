@@ -1,5 +1,7 @@
 #include "backend_cuda/tile.h"
 
+#include "backend_cuda/params.h"
+
 static int64_t divide_up(int64_t n, int64_t by)
 {
     return (n + by - 1) / by;
@@ -415,6 +417,25 @@ int32_t rvit_cu_tile_ctas(const rvit_cu_machine *machine, int64_t items, int32_t
 {
     const int64_t ctas = divide_up(items, per_cta), most = (int64_t)machine->n_sms * per_sm;
     return ctas < 1 ? 1 : least(ctas, most);
+}
+
+/* Measured on an H100: bench/notes/pictures.md. The general way lives on the L1 cache, which shared memory takes its room from. */
+rvit_cu_picture_tile rvit_cu_tile_picture(const rvit_cu_machine *machine, int64_t pixels, int64_t bytes)
+{
+    enum { WIDTH = RVIT_CU_PREPROCESS_WIDTH_BITS, BYTES_OF_PACKED = 256 };
+    static const int32_t raw_sizes[] = {21760, 21760, 43520, 60000}; /* of tiles of 8, 16, 32, 64 rows */
+    _Static_assert(1 << 6 == RVIT_CU_PREPROCESS_HEIGHT, "a tile may be higher");
+    rvit_cu_picture_tile tile = {.slot_bits = WIDTH + 6};
+    while (tile.slot_bits > WIDTH + 4 && pixels >> tile.slot_bits < 4 * (int64_t)machine->n_sms)
+        tile.slot_bits--;
+    if (pixels >> tile.slot_bits < machine->n_sms)
+        tile.slot_bits--;
+    if (bytes / BYTES_OF_PACKED > pixels && tile.slot_bits > WIDTH + 5) /* shrunk so much that it goes the general way */
+        tile.slot_bits = WIDTH + 5;
+    const int32_t wanted = bytes / BYTES_OF_PACKED > pixels ? raw_sizes[0] : raw_sizes[tile.slot_bits - WIDTH - 3];
+    const int32_t half = (machine->sm_shared / 2 - 1024 - RVIT_CU_PREPROCESS_SHARED) / 16 * 16; /* of two CTAs; each costs 1 KiB more */
+    tile.raw_size = half < raw_sizes[0] ? raw_sizes[0] : half < wanted ? half : wanted;
+    return tile;
 }
 
 /* Measured on the H200: bench/notes/cuda-forward.md. Weights of wider models take longer to come than a layernorm lasts. */

@@ -2,19 +2,12 @@
 #ifndef RVIT_CORE_IMAGE_WRITER_H
 #define RVIT_CORE_IMAGE_WRITER_H
 
+#include "core/image_axes.h"
 #include "core/image_table.h"
 #include "core/images.h"
-#include "core/resize_axis.h"
 #include "core/status.h"
 
 #define RVIT_IMAGE_REMEMBERED 8
-
-/* Outputs start .. start + n_outputs - 1 of an axis, as they are written. */
-typedef struct rvit_image_window {
-    rvit_resize_axis axis;
-    int64_t start;
-    int32_t n_outputs;
-} rvit_image_window;
 
 typedef struct rvit_image_axis {
     rvit_image_window window;
@@ -30,6 +23,7 @@ typedef struct rvit_image_writer {
     int64_t rows;
     rvit_image_axis axes[RVIT_IMAGE_REMEMBERED]; /* the last ones */
     int32_t n_axes;                              /* in all */
+    rvit_image_axes *kept_axes;                  /* or NULL */
 } rvit_image_writer;
 
 /* A picture, and what becomes of it: it is resized to width x height, of which the target begins at (left, top), which may be negative. */

@@ -101,44 +101,12 @@ static int32_t clamp(int64_t value, int32_t most)
     return (int32_t)(value < 0 ? 0 : value > most ? most : value);
 }
 
-static void write_nearest(const window *wanted, int32_t *out)
-{
-    const int32_t n = wanted->n_outputs;
-    double place = rvit_resize_begin(&wanted->axis);
-    for (int64_t i = 0; i < wanted->start; i++)
-        place = rvit_resize_next(&wanted->axis, place);
-    for (int32_t i = 0; i < n; i++, place = rvit_resize_next(&wanted->axis, place)) {
-        out[i] = clamp((int64_t)place, wanted->axis.in_size - 1);
-        out[n + i] = 1;
-        out[2 * n + i] = 1 << RVIT_RESIZE_PILLOW_BITS;
-    }
-}
-
-static void write_weights(const window *wanted, int bits, int32_t *out)
-{
-    const int32_t n = wanted->n_outputs, capacity = rvit_resize_capacity(&wanted->axis);
-    memset(out + 2 * (int64_t)n, 0, 4 * (size_t)n * (size_t)capacity);
-    for (int32_t i = 0; i < n; i++) {
-        const rvit_resize_taps taps = rvit_resize_taps_of(&wanted->axis, wanted->start + i);
-        out[i] = taps.first;
-        out[n + i] = taps.count;
-        for (int32_t k = 0; k < taps.count; k++)
-            out[(2 + (int64_t)k) * n + i] = rvit_resize_fixed(rvit_resize_weight(&wanted->axis, &taps, k), bits);
-    }
-}
-
-static int same_window(const window *a, const window *b)
-{
-    return a->axis.filter == b->axis.filter && a->axis.in_size == b->axis.in_size && a->axis.full_size == b->axis.full_size &&
-           a->start == b->start && a->n_outputs == b->n_outputs;
-}
-
 /* Writes an axis unless one of the last is the same. */
 static rvit_status write_axis(writer *w, const picture *p, const window *wanted, int32_t *out_at, int32_t *out_bits)
 {
     const int torch = w->recipe.processor == RVIT_PROCESSOR_HF;
     for (int32_t i = 0; i < w->n_axes && i < REMEMBERED; i++)
-        if (same_window(&w->axes[i].window, wanted)) {
+        if (rvit_image_same_window(&w->axes[i].window, wanted)) {
             *out_at = w->axes[i].at;
             *out_bits = w->axes[i].bits;
             return RVIT_OK;
@@ -146,16 +114,11 @@ static rvit_status write_axis(writer *w, const picture *p, const window *wanted,
     if (torch && wanted->axis.full_size > RVIT_RESIZE_LONGEST_TORCH_AXIS)
         return refuse(RVIT_UNSUPPORTED, p, "the picture is too thin: resized it would be %lld pixels long",
                       (long long)wanted->axis.full_size);
-    const int64_t n = (int64_t)wanted->n_outputs * (2 + rvit_resize_capacity(&wanted->axis));
+    const int64_t n = rvit_image_axis_words(wanted);
     int32_t *out = words(w, w->at, n);
-    const int bits = torch && out != NULL ? rvit_resize_torch_bits(&wanted->axis) : RVIT_RESIZE_PILLOW_BITS;
-    if (out != NULL && wanted->axis.filter == RVIT_RESIZE_NEAREST)
-        write_nearest(wanted, out);
-    else if (out != NULL)
-        write_weights(wanted, bits, out);
     *out_at = (int32_t)(w->at / 4);
-    *out_bits = bits;
-    w->axes[w->n_axes % REMEMBERED] = (rvit_image_axis){*wanted, *out_at, bits};
+    *out_bits = out != NULL ? rvit_image_axis_write(w->kept_axes, wanted, torch, out) : 0;
+    w->axes[w->n_axes % REMEMBERED] = (rvit_image_axis){*wanted, *out_at, *out_bits};
     w->n_axes++;
     w->at += (n + 3) / 4 * 16;
     return w->at <= RVIT_IMAGE_MAX_REGION ? RVIT_OK
@@ -349,7 +312,12 @@ int64_t rvit_images_table_size(int32_t max_images)
 rvit_status rvit_images_write(const rvit_images_args *args, void *region, int64_t size, int64_t *out_size)
 {
     RVIT_ENTRY;
-    writer w = {.region = region, .size = region == NULL ? 0 : size};
+    return rvit_images_write_with(args, NULL, region, size, out_size);
+}
+
+rvit_status rvit_images_write_with(const rvit_images_args *args, rvit_image_axes *axes, void *region, int64_t size, int64_t *out_size)
+{
+    writer w = {.region = region, .size = region == NULL ? 0 : size, .kept_axes = axes};
     if (out_size == NULL)
         return rvit_fail(RVIT_INVALID_ARGUMENT, "rvit_images_write: out_size is NULL");
     RVIT_TRY(rvit_args_copy(&w.args, sizeof w.args, args, "images args"));

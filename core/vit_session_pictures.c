@@ -3,6 +3,7 @@
 
 #include "core/device.h"
 #include "core/image_table.h"
+#include "core/images.h"
 #include "core/status.h"
 
 /* The memory of pictures on the device. */
@@ -73,7 +74,8 @@ rvit_status rvit_session_pictures_write(rvit_session *s, const rvit_run_args *ar
     images.one_target = !plan->desc.native;
     images.pixels = plan->desc.pixels;
     images.pixels_size = plan->desc.pixels_size;
-    return rvit_images_write(&images, rvit_session_host(s, plan->pictures), plan->pictures.size, &s->pictures_size);
+    return rvit_images_write_with(&images, rvit_session_host(s, plan->image_axes), rvit_session_host(s, plan->pictures),
+                                  plan->pictures.size, &s->pictures_size);
 }
 
 rvit_status rvit_session_pictures_send(const rvit_session *s)

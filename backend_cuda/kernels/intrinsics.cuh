@@ -142,6 +142,20 @@ RVIT_DEVICE uint32_t high_halves(uint32_t a, uint32_t b)
     return __byte_perm(a, b, 0x7632);
 }
 
+/* The low word of the two, shifted right by 0..31 bits. */
+RVIT_DEVICE uint32_t shift_pair(uint32_t low, uint32_t high, int bits)
+{
+    return __funnelshift_r(low, high, (unsigned)bits);
+}
+
+/* Two bytes, each the nearest to the number. */
+RVIT_DEVICE uint32_t nearest_bytes(int low, int high)
+{
+    uint32_t y;
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(y) : "r"(high), "r"(low), "r"(0));
+    return y;
+}
+
 RVIT_DEVICE uint32_t float_bits(float x)
 {
     return __float_as_uint(x);
@@ -319,6 +333,19 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* mma.m16n8k32: A has bytes 0..255; B has, too, or -128..127. */
+template <bool SIGNED> RVIT_DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1)
+{
+    if (SIGNED)
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    else
+        asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.u8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};\n"
+            : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
 #endif

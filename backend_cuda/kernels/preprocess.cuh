@@ -1,12 +1,10 @@
-/* Makes patch rows of pictures. A CTA takes a tile of 16 x 16 pixels of a patch. Its inputs go by in blocks of lines: the first pass of the
-   resize makes lines of the tile's width, rounded to 8 bits, in shared memory, the second adds them up, a pixel a thread. The table is not
-   trusted: what it says is clamped to what there is. */
+/* Makes patch rows of pictures. A CTA makes tiles of an image, whatever patches lie in them: first as bytes, then as elements of the rows.
+ */
 #ifndef RVIT_PREPROCESS_CUH
 #define RVIT_PREPROCESS_CUH
 
-#include "elements.cuh"
-
-#include "core/image_table.h"
+#include "resize_any.cuh"
+#include "resize_packed.cuh"
 
 /* The part of the region that is used. */
 RVIT_DEVICE void fetch_units(const rvit_cu_fetch_params &params)
@@ -29,183 +27,6 @@ RVIT_DEVICE void fetch_units(const rvit_cu_fetch_params &params)
     }
 }
 
-enum { PREPROCESS_TILE = 16, PREPROCESS_THREADS = 256, PREPROCESS_LINES = 64 };
-
-/* Outputs begin .. begin + n of one axis, whose words begin at number at. */
-struct image_axis {
-    int at, n_axis, begin, n, in_size, bits;
-};
-
-struct image_taps {
-    int first, count;
-    int weights; /* words, n_axis apart */
-};
-
-RVIT_DEVICE image_taps taps_of(const rvit_cu_preprocess_params &params, const image_axis &axis, int i)
-{
-    const int here = axis.at + axis.begin + i, left = params.n_words - here - 2 * axis.n_axis;
-    image_taps taps;
-    taps.first = min(max(params.words[here], 0), axis.in_size - 1);
-    const int held = left <= 0 ? 0 : (left - 1) / axis.n_axis + 1;
-    taps.count = min(max(params.words[here + axis.n_axis], 0), min(held, axis.in_size - taps.first));
-    taps.weights = here + 2 * axis.n_axis;
-    return taps;
-}
-
-/* Whether its words are there. */
-RVIT_DEVICE bool axis_of(const rvit_cu_preprocess_params &params, int at, int n_axis, int begin, int n, int in_size, int bits,
-                         image_axis &out)
-{
-    out = {at, n_axis, begin, n, in_size, min(max(bits, 1), 30)};
-    return at >= 0 && n_axis >= 1 && at < params.n_words && n_axis <= (params.n_words - at) / 2;
-}
-
-/* The first pixel of a picture whose pixels lie inside of their memory, else null. */
-RVIT_DEVICE const uint8_t *pixels_of(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, long long &plane)
-{
-    const long long most = 1ll << 40;
-    const long long begin = (long long)((unsigned long long)e.offset_high << 32 | e.offset_low);
-    const long long size = e.on_device ? params.pixels_size : 4ll * params.n_words;
-    const uint8_t *memory = e.on_device ? params.pixels : reinterpret_cast<const uint8_t *>(params.words);
-    plane = (long long)((unsigned long long)e.plane_high << 32 | e.plane_low);
-    if (memory == nullptr || begin < 0 || begin > size || plane < 0 || plane > most || e.width < 1 || e.height < 1 ||
-        e.width > RVIT_IMAGE_ENTRY_SIDE || e.height > RVIT_IMAGE_ENTRY_SIDE || e.stride < 0 || e.pixel_size < 1 || e.pixel_size > 4)
-        return nullptr;
-    long long end = (long long)e.stride * (e.height - 1) + (long long)e.width * e.pixel_size;
-    if (e.read == RVIT_IMAGE_READ_NV12) {
-        end = max(end, plane + (long long)e.stride * ((e.height + 1) / 2 - 1) + (e.width + 1) / 2 * 2);
-    } else if (e.read == RVIT_IMAGE_READ_F32 || e.read == RVIT_IMAGE_READ_F16) {
-        end += 2 * plane;
-        if (e.pixel_size != (e.read == RVIT_IMAGE_READ_F16 ? 2 : 4) || (begin | plane | e.stride) % e.pixel_size != 0)
-            return nullptr;
-    } else if (e.read != RVIT_IMAGE_READ_PACKED || (unsigned)e.red >= (unsigned)e.pixel_size ||
-               (unsigned)e.green >= (unsigned)e.pixel_size || (unsigned)e.blue >= (unsigned)e.pixel_size) {
-        return nullptr;
-    }
-    return end <= size - begin ? memory + begin : nullptr;
-}
-
-RVIT_DEVICE unsigned image_byte(unsigned sum, int bits)
-{
-    return (unsigned)min(max((int)sum >> bits, 0), 255);
-}
-
-/* Three 8-bit values in a word. */
-RVIT_DEVICE unsigned load_nv12(const rvit_image_entry &e, const uint8_t *memory, long long plane, int x, int y)
-{
-    const uint8_t *chroma = memory + plane + (long long)(y / 2) * e.stride + x / 2 * 2;
-    const unsigned luma = ((unsigned)memory[(long long)y * e.stride + x] - (unsigned)e.luma_zero) * (unsigned)e.luma_gain + 32768u;
-    const unsigned cb = (unsigned)chroma[0] - 128u, cr = (unsigned)chroma[1] - 128u;
-    return image_byte(luma + cr * (unsigned)e.red_cr, 16) |
-           image_byte(luma + cb * (unsigned)e.green_cb + cr * (unsigned)e.green_cr, 16) << 8 |
-           image_byte(luma + cb * (unsigned)e.blue_cb, 16) << 16;
-}
-
-/* The first pass over lines block .. stop; with the vertical pass first, `lines` are columns. A thread makes an output of EACH lines at a
-   time, so that it reads a weight once for them. */
-template <bool NV12, int EACH>
-RVIT_DEVICE void sum_block(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, const uint8_t *memory, long long plane,
-                           const image_axis &axis, int block, int stop, uint32_t (*lines)[PREPROCESS_TILE])
-{
-    enum { STEP = PREPROCESS_THREADS / PREPROCESS_TILE };
-    const int i = (int)threadIdx.x % PREPROCESS_TILE;
-    if (i >= axis.n)
-        return;
-    const image_taps taps = taps_of(params, axis, i);
-    const bool down = e.down_first != 0;
-    const int step = down ? e.stride : e.pixel_size, red = e.red, green = e.green, blue = e.blue;
-    const long long across = down ? e.pixel_size : e.stride, far = across * STEP;
-    for (int line = block + (int)threadIdx.x / PREPROCESS_TILE; line < stop; line += EACH * STEP) {
-        const uint8_t *pixel = memory + line * across + (long long)taps.first * step;
-        const int32_t *at = params.words + taps.weights;
-        unsigned sums[EACH][3];
-#pragma unroll
-        for (int r = 0; r < EACH; r++)
-            sums[r][0] = sums[r][1] = sums[r][2] = 1u << (axis.bits - 1);
-#pragma unroll 1
-        for (int k = 0; k < taps.count; k++, at += axis.n_axis, pixel += step) {
-            const unsigned weight = (unsigned)*at;
-#pragma unroll
-            for (int r = 0; r < EACH; r++) {
-                if (line + r * STEP >= stop)
-                    continue;
-                if (NV12) {
-                    const int here = taps.first + k, there = line + r * STEP;
-                    const unsigned value = load_nv12(e, memory, plane, down ? there : here, down ? here : there);
-                    sums[r][0] += weight * (value & 255u);
-                    sums[r][1] += weight * (value >> 8 & 255u);
-                    sums[r][2] += weight * (value >> 16);
-                } else {
-                    const uint8_t *p = pixel + r * far;
-                    sums[r][0] += weight * p[red];
-                    sums[r][1] += weight * p[green];
-                    sums[r][2] += weight * p[blue];
-                }
-            }
-        }
-#pragma unroll
-        for (int r = 0; r < EACH; r++)
-            if (line + r * STEP < stop)
-                lines[line + r * STEP - block][i] =
-                    image_byte(sums[r][0], axis.bits) | image_byte(sums[r][1], axis.bits) << 8 | image_byte(sums[r][2], axis.bits) << 16;
-    }
-}
-
-/* Writes what the picture covers of the tile at (x, y) into made. Every thread calls it. */
-RVIT_DEVICE void resize_tile(const rvit_cu_preprocess_params &params, const rvit_image_entry &e, int x, int y, int width, int height,
-                             uint32_t (*lines)[PREPROCESS_TILE], uint32_t (*made)[PREPROCESS_TILE])
-{
-    const int x0 = max(x, e.left), x1 = min(x + width, e.right), y0 = max(y, e.top), y1 = min(y + height, e.bottom);
-    long long plane;
-    const uint8_t *memory = pixels_of(params, e, plane);
-    image_axis across, down;
-    if (memory == nullptr || x0 >= x1 || y0 >= y1 ||
-        !axis_of(params, e.x_axis, e.right - e.left, x0 - e.left, x1 - x0, e.width, e.x_bits, across) ||
-        !axis_of(params, e.y_axis, e.bottom - e.top, y0 - e.top, y1 - y0, e.height, e.y_bits, down))
-        return;
-    const bool turned = e.down_first != 0;
-    const image_axis first = turned ? down : across, second = turned ? across : down;
-    const int i = (int)threadIdx.x % PREPROCESS_TILE, j = (int)threadIdx.x / PREPROCESS_TILE;
-    const bool mine = i < first.n && j < second.n;
-    const image_taps last = taps_of(params, second, second.n - 1);
-    const int begin = taps_of(params, second, 0).first, end = last.first + last.count;
-    unsigned sums[3] = {1u << (second.bits - 1), 1u << (second.bits - 1), 1u << (second.bits - 1)};
-    for (int block = begin; block < end; block += PREPROCESS_LINES) {
-        const int stop = min(end, block + (int)PREPROCESS_LINES);
-        if (e.read == RVIT_IMAGE_READ_NV12)
-            sum_block<true, 1>(params, e, memory, plane, first, block, stop, lines);
-        else
-            sum_block<false, 4>(params, e, memory, plane, first, block, stop, lines);
-        block_sync();
-        /* Looked up anew for each block, so that it takes no registers through the first pass. */
-        const image_taps taps = taps_of(params, second, min(j, second.n - 1));
-        const int32_t *at = params.words + taps.weights + (long long)(max(block, taps.first) - taps.first) * second.n_axis;
-        const int until = mine ? min(stop, taps.first + taps.count) : 0;
-        for (int line = max(block, taps.first); line < until; line++, at += second.n_axis) {
-            const unsigned weight = (unsigned)*at, value = lines[line - block][i];
-            sums[0] += weight * (value & 255u);
-            sums[1] += weight * (value >> 8 & 255u);
-            sums[2] += weight * (value >> 16);
-        }
-        block_sync();
-    }
-    if (mine) {
-        const int row = turned ? i : j, column = turned ? j : i;
-        made[y0 - y + row][x0 - x + column] =
-            image_byte(sums[0], second.bits) | image_byte(sums[1], second.bits) << 8 | image_byte(sums[2], second.bits) << 16;
-    }
-}
-
-template <typename T> RVIT_DEVICE void store_1(T *p, float x)
-{
-    p->bits = (uint16_t)element<T>::pack(x, 0.0f);
-}
-
-RVIT_DEVICE void store_1(float *p, float x)
-{
-    *p = x;
-}
-
 /* Pixel (x, y) of channel c of a planar picture, 0 beyond it. */
 RVIT_DEVICE float load_planar(const rvit_image_entry &e, const uint8_t *memory, long long plane, int c, int x, int y)
 {
@@ -217,100 +38,307 @@ RVIT_DEVICE float load_planar(const rvit_image_entry &e, const uint8_t *memory, 
     return *reinterpret_cast<const float *>(p);
 }
 
-RVIT_DEVICE int image_row_start(const rvit_cu_preprocess_params &params, int image)
+struct preprocess_memory {
+    packed_memory packed;
+    slot_picture picture;
+    picture_tile tile;
+    long long y_elements[TILE_HEIGHT]; /* where rows and columns of the tile begin in out */
+    int32_t x_elements[TILE_WIDTH];
+    alignas(16) float levels[3 * 256];
+    alignas(16) uint8_t made[MADE_ROWS * MADE_PITCH]; /* rows of the tile as bytes */
+    alignas(16) uint8_t raw[32];                      /* and params.raw_size more */
+};
+static_assert(sizeof(preprocess_memory) == RVIT_CU_PREPROCESS_SHARED, "the host asks for other memory than is used");
+
+/* Where the tile's rows and columns lie, by TILE_HEIGHT + TILE_WIDTH threads. */
+RVIT_DEVICE void find_elements(const rvit_cu_preprocess_params &params, int tile, int i, preprocess_memory &m)
 {
-    return min(max(params.words[RVIT_IMAGE_ROW_STARTS + image], 0), params.rows);
+    const int line = tile / m.picture.across_tiles, column = tile - line * m.picture.across_tiles, patch = params.patch_size;
+    const int begin = i < TILE_HEIGHT ? line * params.tile_height + i : column * TILE_WIDTH + i - TILE_HEIGHT;
+    const int number = begin / patch, rest = begin - number * patch;
+    if (i < TILE_HEIGHT)
+        m.y_elements[i] = (m.picture.first_row + (long long)number * m.picture.e.grid_width) * params.out_stride + rest * patch;
+    else
+        m.x_elements[i - TILE_HEIGHT] = number * params.out_stride + rest;
 }
 
-/* The last image that begins at or before the row. */
-RVIT_DEVICE int image_of_row(const rvit_cu_preprocess_params &params, int n_images, int row)
+/* `rows` of the bytes as elements of the tile's rows from `first` on, RUN pixels at a time: 4 where patches and rows allow it, else 2. */
+template <typename T, int RUN>
+RVIT_DEVICE void write_rows(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
 {
-    int low = 0, high = n_images - 1;
-    while (low < high) {
-        const int middle = low + (high - low + 1) / 2;
-        if (image_row_start(params, middle) <= row)
-            low = middle;
-        else
-            high = middle - 1;
-    }
-    return low;
-}
-
-RVIT_DEVICE void clamp_entry(rvit_image_entry &e, int patch)
-{
-    e.grid_width = min(max(e.grid_width, 1), 1 << 14);
-    e.grid_height = min(max(e.grid_height, 1), 1 << 14);
-    e.right = min(max(e.right, 0), e.grid_width * patch);
-    e.bottom = min(max(e.bottom, 0), e.grid_height * patch);
-    e.left = min(max(e.left, 0), e.right);
-    e.top = min(max(e.top, 0), e.bottom);
-}
-
-RVIT_DEVICE const rvit_image_entry *image_entries(const rvit_cu_preprocess_params &params)
-{
-    return reinterpret_cast<const rvit_image_entry *>(params.words + RVIT_IMAGE_ENTRIES(params.n_images));
-}
-
-RVIT_DEVICE void write_image_layout(const rvit_cu_preprocess_params &params, int n_images)
-{
-    const long long step = (long long)gridDim.x * blockDim.x;
-    for (long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x; i <= params.n_images; i += step) {
-        if (params.cu_seqlens != nullptr)
-            params.cu_seqlens[i] = image_row_start(params, min((int)i, n_images));
-        if (params.grids != nullptr && i < params.n_images) {
-            rvit_image_entry e = image_entries(params)[i];
-            clamp_entry(e, params.patch_size);
-            params.grids[2 * i] = i < n_images ? e.grid_height : 0;
-            params.grids[2 * i + 1] = i < n_images ? e.grid_width : 0;
+    enum { RUNS = TILE_WIDTH / RUN };
+    const int plane = params.patch_size * params.patch_size;
+#pragma unroll 1
+    for (int i = thread_number(); i < rows * RUNS; i += PREPROCESS_THREADS) {
+        const int x = i % RUNS * RUN, y = i / RUNS;
+        if (x >= m.tile.width)
+            continue;
+        const uint8_t *bytes = m.made + y * MADE_PITCH + 3 * x;
+        T *to = static_cast<T *>(params.out) + m.y_elements[first + y] + m.x_elements[x];
+        if (RUN == 4) {
+            const uint32_t *words = reinterpret_cast<const uint32_t *>(bytes);
+            const uint32_t a = words[0], b = words[1], c = words[2];
+            const float *red = m.levels, *green = m.levels + 256, *blue = m.levels + 512;
+            store_4(to, make_float4(red[a & 255], red[a >> 24], red[b >> 16 & 255], red[c >> 8 & 255]));
+            store_4(to + plane, make_float4(green[a >> 8 & 255], green[b & 255], green[b >> 24], green[c >> 16 & 255]));
+            store_4(to + 2 * plane, make_float4(blue[a >> 16 & 255], blue[b >> 8 & 255], blue[c & 255], blue[c >> 24]));
+        } else {
+            for (int c = 0; c < 3; c++)
+                store_2(to + c * plane, make_float2(m.levels[256 * c + bytes[c]], m.levels[256 * c + bytes[3 + c]]));
         }
+    }
+}
+
+template <typename T> RVIT_DEVICE void write_made(const rvit_cu_preprocess_params &params, const preprocess_memory &m, int first, int rows)
+{
+    if ((params.patch_size | params.out_stride) % 4 == 0)
+        write_rows<T, 4>(params, m, first, rows);
+    else
+        write_rows<T, 2>(params, m, first, rows);
+}
+
+/* A tile of a planar picture, which is cut only. */
+template <typename T> RVIT_DEVICE void cut_planar(const rvit_cu_preprocess_params &params, const preprocess_memory &m)
+{
+    const picture_tile &t = m.tile;
+    const slot_picture &p = m.picture;
+#pragma unroll 1
+    for (int i = thread_number(); i < 3 * TILE_HEIGHT * (TILE_WIDTH / 2); i += PREPROCESS_THREADS) {
+        const int x = i % (TILE_WIDTH / 2) * 2, y = i / (TILE_WIDTH / 2) % TILE_HEIGHT, c = i / (TILE_WIDTH / 2 * TILE_HEIGHT);
+        if (x < t.width && y < t.height)
+            store_2(static_cast<T *>(params.out) + m.y_elements[y] + m.x_elements[x] + c * params.patch_size * params.patch_size,
+                    make_float2(load_planar(p.e, p.memory, p.plane, c, t.x + x, t.y + y),
+                                load_planar(p.e, p.memory, p.plane, c, t.x + x + 1, t.y + y)));
+    }
+}
+
+RVIT_DEVICE void fill_made(uint8_t *made, uint32_t fill)
+{
+#pragma unroll 1
+    for (int i = thread_number(); i < 3 * MADE_ROWS * TILE_WIDTH; i += PREPROCESS_THREADS)
+        made[i / (3 * TILE_WIDTH) * MADE_PITCH + i % (3 * TILE_WIDTH)] = (uint8_t)(fill >> i % 3 * 8);
+}
+
+/* Outputs of an axis as part of those that the picture covers. */
+RVIT_DEVICE image_axis part_of(const image_axis &axis, int begin, int n)
+{
+    image_axis part = axis;
+    part.begin += begin;
+    part.n = n;
+    return part;
+}
+
+/* The rows of the tile that the picture covers; its other columns are in the bytes already. While rows are made and written, the lines of
+   the next ones are on their way; the first ones are there. */
+template <typename T> RVIT_DEVICE void make_packed(const rvit_cu_preprocess_params &params, preprocess_memory &m)
+{
+    const picture_tile &t = m.tile;
+    packed_memory &s = m.packed;
+#pragma unroll 1
+    for (int i = 0, line = 0;;) {
+        resize_lines_of(m.picture, 3 * t.across.n, t.across.bits, s, m.raw, line, min(s.parts[i].lines - line, s.lines.most));
+        block_sync();
+        line += s.lines.most;
+        const bool whole = line >= s.parts[i].lines, last = s.parts[i].first + s.parts[i].n >= t.down.n;
+        if (!(whole && last)) {
+            const packed_part &next = s.parts[whole ? i + 1 : i];
+            line = whole ? 0 : line;
+            stage_lines(s.lines, next.top + line, min(next.lines - line, s.lines.most), m.raw);
+        }
+        if (whole) {
+            make_rows_of(s, s.parts[i], 3 * t.across.n, t.down.bits, m.made + 3 * (t.x0 - t.x));
+            block_sync();
+            write_made<T>(params, m, t.y0 - t.y + s.parts[i].first, s.parts[i].n);
+            if (last)
+                return;
+            i++;
+        }
+        copy_wait<0>();
+        block_sync();
+    }
+}
+
+/* The same by the general way. */
+template <typename T> RVIT_DEVICE void make_any(const rvit_cu_preprocess_params &params, preprocess_memory &m)
+{
+    const picture_tile &t = m.tile;
+    const slot_picture &p = m.picture;
+    const int width = p.e.down_first ? ANY_ROWS : ANY_WIDTH, height = p.e.down_first ? ANY_WIDTH : ANY_ROWS;
+    uint8_t *made = m.made + 3 * (t.x0 - t.x);
+#pragma unroll 1
+    for (int y = 0; y < t.down.n; y += height) {
+#pragma unroll 1
+        for (int x = 0; x < t.across.n; x += width)
+            resize_any(params, p.e, p.memory, p.plane, part_of(t.across, x, min(t.across.n - x, width)),
+                       part_of(t.down, y, min(t.down.n - y, height)), reinterpret_cast<uint32_t(*)[ANY_WIDTH]>(m.raw), made + 3 * x);
+        block_sync();
+        write_made<T>(params, m, t.y0 - t.y + y, min(t.down.n - y, height));
+        block_sync();
+    }
+}
+
+/* What the picture leaves of a tile. */
+template <typename T> RVIT_DEVICE void fill_rest(const rvit_cu_preprocess_params &params, preprocess_memory &m)
+{
+    const picture_tile &t = m.tile;
+    const bool covered = t.x0 < t.x1;
+    const int begin = covered ? t.y0 - t.y : t.height, end = covered ? t.y1 - t.y : t.height;
+    fill_made(m.made, m.picture.e.fill);
+    block_sync();
+    for (int y = 0; y < begin; y += MADE_ROWS)
+        write_made<T>(params, m, y, min(begin - y, (int)MADE_ROWS));
+    for (int y = end; y < t.height; y += MADE_ROWS)
+        write_made<T>(params, m, y, min(t.height - y, (int)MADE_ROWS));
+    block_sync();
+}
+
+/* Makes a tile of the slot's picture. */
+template <typename T> RVIT_DEVICE void make_tile(const rvit_cu_preprocess_params &params, int tile, preprocess_memory &m)
+{
+    slot_picture &p = m.picture;
+    packed_memory &s = m.packed;
+    const bool planar = p.e.read == RVIT_IMAGE_READ_F32 || p.e.read == RVIT_IMAGE_READ_F16;
+    const bool packed = p.e.read == RVIT_IMAGE_READ_PACKED && p.e.down_first == 0;
+    const int tid = thread_number();
+    if (tid < TILE_WIDTH + TILE_HEIGHT) {
+        const picture_tile t = tile_of(params, p, tile);
+        if (tid == 0)
+            m.tile = t;
+        if (packed && t.x0 < t.x1) {
+            if (tid < TILE_WIDTH)
+                note_taps(params, t.across, tid, s.x_first, s.x_count);
+            else
+                note_taps(params, t.down, tid - TILE_WIDTH, s.y_first, s.y_count);
+        }
+    } else if (tid < 2 * (TILE_WIDTH + TILE_HEIGHT)) {
+        find_elements(params, tile, tid - (TILE_WIDTH + TILE_HEIGHT), m);
+    } else {
+        if (tid == 2 * (TILE_WIDTH + TILE_HEIGHT))
+            p.memory = pixels_of(params, p.e, p.plane, p.limit);
+        if (packed) {
+            clear_bytes(s.x_bands, 2 * (TILE_WIDTH + TILE_HEIGHT));
+            clear_bytes(s.y_bands, 2 * (TILE_WIDTH + TILE_HEIGHT));
+        }
+    }
+    block_sync();
+    const picture_tile &t = m.tile;
+    if (planar) {
+        cut_planar<T>(params, m);
+        return;
+    }
+    const bool covered = t.x0 < t.x1 && p.memory != nullptr;
+    if (!covered || t.x1 - t.x0 < t.width || t.y1 - t.y0 < t.height)
+        fill_rest<T>(params, m);
+    if (!covered)
+        return;
+    if (packed) {
+        const packed_lines l = lines_of(params, p, t.across.n, s);
+        const packed_part part = part_from(s, 0, t.down.n);
+        if (l.most > 0 && l.bytes > l.before && part.lines <= PACKED_LINES)
+            stage_lines(l, part.top, min(part.lines, l.most), m.raw);
+        if (prepare_packed(params, p, t, l, s)) {
+            make_packed<T>(params, m);
+            return;
+        }
+        block_sync();
+    }
+    make_any<T>(params, m);
+}
+
+/* The slot's picture, by one warp. Slots of pictures of one size are as many, so that the picture is known but for one. */
+RVIT_DEVICE void find_picture(const rvit_cu_preprocess_params &params, slot_picture &p)
+{
+    const int lane = thread_number(), patch = params.patch_size,
+              n_images = min(max(params.words[RVIT_IMAGE_LIVE_IMAGES], 0), params.n_images);
+    const long long slot = blockIdx.x;
+    const rvit_image_entry *entries = image_entries(params);
+    int image = min((int)((float)blockIdx.x * params.images_per_slot), params.n_images - 1);
+    const int last = min(image + 1, params.n_images - 1);
+    int32_t word = reinterpret_cast<const int32_t *>(entries + image)[lane];
+    const int32_t other = reinterpret_cast<const int32_t *>(entries + last)[lane];
+    if (last > image && image_slots_before(params, last) <= slot) {
+        image = last;
+        word = other;
+    }
+    long long first = image_slots_before(params, image), end = image_slots_before(params, image + 1);
+    if (slot < first || slot >= end) {
+        image = image_of_slot(params, n_images, slot);
+        first = image_slots_before(params, image);
+        end = image_slots_before(params, image + 1);
+        word = reinterpret_cast<const int32_t *>(entries + image)[lane];
+    }
+    reinterpret_cast<int32_t *>(&p.e)[lane] = word;
+    warp_sync();
+    if (lane == 0) {
+        clamp_entry(p.e, patch);
+        const int begin = image_row_start(params, image), stop = image_row_start(params, image + 1);
+        const long long patches = (long long)p.e.grid_width * p.e.grid_height, tile = slot - first;
+        p.across_tiles = (p.e.grid_width * patch + TILE_WIDTH - 1) / TILE_WIDTH;
+        p.tiles = p.across_tiles * ((p.e.grid_height * patch + params.tile_height - 1) / params.tile_height);
+        p.tile = image < n_images && tile >= 0 && slot < end && patches <= stop - begin && tile < p.tiles ? (int)tile : p.tiles;
+        p.step = (int)max(min(end - first, (long long)p.tiles), 1ll);
+        p.first_row = stop - patches;
+        p.memory = nullptr;
+    }
+}
+
+/* The tiles of the CTA's slot. */
+template <typename T> RVIT_DEVICE void make_tiles(const rvit_cu_preprocess_params &params)
+{
+    RVIT_DYNAMIC_SHARED(memory);
+    preprocess_memory &m = *reinterpret_cast<preprocess_memory *>(memory);
+    const int tid = thread_number();
+    if (params.n_images == 0)
+        return;
+    if (tid < 32)
+        find_picture(params, m.picture);
+    else if (tid - 32 < 3 * 256 / 4)
+        reinterpret_cast<uint4 *>(m.levels)[tid - 32] = reinterpret_cast<const uint4 *>(params.words + RVIT_IMAGE_LEVELS)[tid - 32];
+    block_sync();
+#pragma unroll 1
+    while (m.picture.tile < m.picture.tiles) {
+        make_tile<T>(params, m.picture.tile, m);
+        block_sync();
+        if (thread_number() == 0)
+            m.picture.tile += m.picture.step;
+        block_sync();
+    }
+}
+
+template <typename T> RVIT_DEVICE void clear_elements(T *row, int begin, int end)
+{
+#pragma unroll 1
+    for (int i = begin + 2 * thread_number(); i < end; i += 2 * PREPROCESS_THREADS)
+        store_2(row + i, make_float2(0.0f, 0.0f));
+}
+
+/* Zeros in the rows of prefix tokens, and in what lies between rows. */
+template <typename T> RVIT_DEVICE void clear_rest(const rvit_cu_preprocess_params &params, int n_images)
+{
+    T *out = static_cast<T *>(params.out);
+    const int width = 3 * params.patch_size * params.patch_size, rows = n_images == 0 ? 0 : image_row_start(params, n_images);
+#pragma unroll 1
+    for (long long row = blockIdx.x; row < rows && width < params.out_stride; row += gridDim.x)
+        clear_elements(out + row * params.out_stride, width, params.out_stride);
+#pragma unroll 1
+    for (long long image = blockIdx.x; image < n_images; image += gridDim.x) {
+        const rvit_image_entry &e = image_entries(params)[image];
+        const long long patches = (long long)min(max(e.grid_width, 1), 1 << 14) * min(max(e.grid_height, 1), 1 << 14);
+        const long long end = image_row_start(params, (int)image + 1) - patches;
+#pragma unroll 1
+        for (long long row = image_row_start(params, (int)image); row < end; row++)
+            clear_elements(out + row * params.out_stride, 0, width);
     }
 }
 
 template <typename T> RVIT_DEVICE void preprocess_tiles(const rvit_cu_preprocess_params &params)
 {
-    RVIT_SHARED uint32_t lines[PREPROCESS_LINES][PREPROCESS_TILE];
-    RVIT_SHARED uint32_t made[PREPROCESS_TILE][PREPROCESS_TILE];
-    RVIT_SHARED rvit_image_entry e;
-    const int tid = threadIdx.x, patch = params.patch_size, side = (patch + PREPROCESS_TILE - 1) / PREPROCESS_TILE, tiles = side * side;
+    make_tiles<T>(params);
+    if ((int)blockIdx.x > params.n_images && params.out_stride == 3 * params.patch_size * params.patch_size)
+        return;
     const int n_images = min(max(params.words[RVIT_IMAGE_LIVE_IMAGES], 0), params.n_images);
-    const int rows = n_images == 0 ? 0 : image_row_start(params, n_images);
-    const int width = 3 * patch * patch, x = tid % PREPROCESS_TILE, y = tid / PREPROCESS_TILE;
     write_image_layout(params, n_images);
-    for (long long item = blockIdx.x; item < (long long)rows * tiles; item += gridDim.x) {
-        const int row = (int)(item / tiles), tile = (int)(item - (long long)row * tiles);
-        const int image = image_of_row(params, n_images, row), start = image_row_start(params, image);
-        if (tid == 0) {
-            e = image_entries(params)[image];
-            clamp_entry(e, patch);
-        }
-        block_sync();
-        const long long patches = (long long)e.grid_width * e.grid_height;
-        const long long number = row - start - (image_row_start(params, image + 1) - start - patches);
-        const bool present = number >= 0 && number < patches;
-        T *out = static_cast<T *>(params.out) + (long long)row * params.out_stride;
-        for (int i = (present ? width : 0) + 2 * tid; tile == 0 && i < params.out_stride; i += 2 * (int)blockDim.x)
-            store_2(out + i, make_float2(0.0f, 0.0f));
-        if (present) {
-            const int in_x = tile % side * PREPROCESS_TILE, in_y = tile / side * PREPROCESS_TILE;
-            const int left = (int)(number % e.grid_width) * patch + in_x, top = (int)(number / e.grid_width) * patch + in_y;
-            const int across = min(patch - in_x, (int)PREPROCESS_TILE), down = min(patch - in_y, (int)PREPROCESS_TILE);
-            const bool planar = e.read == RVIT_IMAGE_READ_F32 || e.read == RVIT_IMAGE_READ_F16;
-            long long plane = 0;
-            const uint8_t *memory = planar ? pixels_of(params, e, plane) : nullptr;
-            made[y][x] = e.fill;
-            block_sync();
-            if (!planar)
-                resize_tile(params, e, left, top, across, down, lines, made);
-            block_sync();
-            const unsigned value = made[y][x];
-            for (int c = 0; c < 3 && x < across && y < down; c++) {
-                const float *levels = reinterpret_cast<const float *>(params.words + RVIT_IMAGE_LEVELS + 256 * c);
-                store_1(out + (c * patch + in_y + y) * patch + in_x + x,
-                        planar ? load_planar(e, memory, plane, c, left + x, top + y) : levels[value >> 8 * c & 255u]);
-            }
-        }
-        block_sync();
-    }
+    clear_rest<T>(params, n_images);
 }
 
 #endif

@@ -452,7 +452,7 @@ typedef struct rvit_session_desc {
        rvit_images_write with a region of NULL, this max_images, the model's patch_size and n_prefix and
        max_rows of max_images * tokens tells what a run takes; with native n_prefix 0 and max_rows of
        max_tokens, and each picture may have a target of its own (rvit_naflex_grid), whose patches are its
-       grid. */
+       grid. The session keeps the weights of the sizes that it has lately resized: 512 KiB of the host. */
     int64_t max_picture_bytes;
     const rvit_image_recipe *recipe; /* of the pictures, used during the call only; its height and width are the model's. NULL:
                                         rvit_image_recipe_of_model */

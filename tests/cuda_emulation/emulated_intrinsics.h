@@ -214,6 +214,16 @@ RVIT_DEVICE uint32_t high_halves(uint32_t a, uint32_t b)
     return a >> 16 | (b & 0xffff0000);
 }
 
+RVIT_DEVICE uint32_t shift_pair(uint32_t low, uint32_t high, int bits)
+{
+    return (uint32_t)(((uint64_t)high << 32 | low) >> bits);
+}
+
+RVIT_DEVICE uint32_t nearest_bytes(int low, int high)
+{
+    return (uint32_t)min(max(low, 0), 255) | (uint32_t)min(max(high, 0), 255) << 8;
+}
+
 RVIT_DEVICE uint32_t float_bits(float x)
 {
     return emu::bits_of_float(x);
@@ -354,6 +364,13 @@ RVIT_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, ui
 {
     const uint32_t b[2] = {b0, b1};
     emu::multiply(at, emu::collective::multiply_bf16, d, a, b);
+}
+
+template <bool SIGNED>
+RVIT_DEVICE void mma_bytes(int (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1, emu::site at = emu::site::here())
+{
+    const uint32_t b[2] = {b0, b1};
+    emu::multiply_bytes(at, SIGNED, d, a, b);
 }
 
 #endif

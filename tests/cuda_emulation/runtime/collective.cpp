@@ -49,6 +49,8 @@ void execute(warp &w, collective kind)
     case collective::load_matrix:
     case collective::multiply_f16:
     case collective::multiply_bf16:
+    case collective::multiply_bytes:
+    case collective::multiply_signed_bytes:
         matrix_execute(w, kind);
         break;
     case collective::product:
@@ -132,6 +134,16 @@ void multiply(site at, collective kind, float *d, const uint32_t *a, const uint3
     f.a = a;
     f.b = b;
     meet(w, f, at, kind);
+}
+
+void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b)
+{
+    worker &w = *this_worker();
+    fiber &f = *w.current;
+    f.d = d;
+    f.a = a;
+    f.b = b;
+    meet(w, f, at, is_signed ? collective::multiply_signed_bytes : collective::multiply_bytes);
 }
 
 void product_issue(site at, const group_product &p)

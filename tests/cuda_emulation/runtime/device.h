@@ -51,6 +51,8 @@ enum class collective {
     load_matrix,
     multiply_f16,
     multiply_bf16,
+    multiply_bytes,
+    multiply_signed_bytes,
     product,
     product_commit,
     product_wait
@@ -64,6 +66,8 @@ void load_matrix(site at, uint32_t *r, bool transposed, uint32_t shared);
 
 /* mma.sync m16n8k16, row.col, float32 accumulation: d += a b in the lane layout of the PTX manual. */
 void multiply(site at, collective kind, float *d, const uint32_t *a, const uint32_t *b);
+/* mma.sync m16n8k32 of bytes, row.col, int32 accumulation; signed: B's are. */
+void multiply_bytes(site at, bool is_signed, int *d, const uint32_t *a, const uint32_t *b);
 
 /* wgmma of a warpgroup: 64 rows, 16 columns of A, n columns of B. Each of its warps does its 16 rows when it waits for the group that the
    product was committed to, with what the registers and shared memory hold then. */

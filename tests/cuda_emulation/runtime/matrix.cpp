@@ -101,6 +101,30 @@ template <void convert(row8 &, const uint16_t *)> void multiply_execute(warp &w)
         }
     }
 }
+
+/* Sums wrap as the device's do. */
+template <typename element> void multiply_bytes_execute(warp &w)
+{
+    uint8_t a[16][32], b[8][32];
+    for (int lane = 0; lane < WARP; lane++) {
+        const fiber &f = w.lanes[lane];
+        const int g = lane / 4, t = lane % 4 * 4;
+        memcpy(&a[g][t], &f.a[0], 4);
+        memcpy(&a[g + 8][t], &f.a[1], 4);
+        memcpy(&a[g][t + 16], &f.a[2], 4);
+        memcpy(&a[g + 8][t + 16], &f.a[3], 4);
+        memcpy(&b[g][t], &f.b[0], 4);
+        memcpy(&b[g][t + 16], &f.b[1], 4);
+    }
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            uint32_t sum = static_cast<uint32_t *>(w.lanes[lane].d)[i];
+            for (int k = 0; k < 32; k++)
+                sum += (uint32_t)((int)a[row][k] * (int)(element)b[column][k]);
+            static_cast<uint32_t *>(w.lanes[lane].d)[i] = sum;
+        }
+}
 } // namespace
 
 void matrix_execute(warp &w, collective kind)
@@ -111,7 +135,11 @@ void matrix_execute(warp &w, collective kind)
         load_execute(w);
     else if (kind == collective::multiply_f16)
         multiply_execute<convert_f16>(w);
-    else
+    else if (kind == collective::multiply_bf16)
         multiply_execute<convert_bf16>(w);
+    else if (kind == collective::multiply_bytes)
+        multiply_bytes_execute<uint8_t>(w);
+    else
+        multiply_bytes_execute<int8_t>(w);
 }
 } // namespace emu

@@ -94,6 +94,25 @@ KERNEL(product)
         out[(row + i / 2 * 8) * 8 + column + i % 2] = d[i];
 }
 
+/* One warp: D (16x8) = A (16x32) B (32x8) + D of bytes, B column by column; option 1: B is signed. Then pairs of D / 256 as bytes. */
+KERNEL(byte_product)
+{
+    const uint32_t *a = static_cast<const uint32_t *>(params.in), *b = static_cast<const uint32_t *>(params.other);
+    const int lane = (int)threadIdx.x, row = lane / 4, t = lane % 4;
+    const uint32_t ra[4] = {a[row * 8 + t], a[(row + 8) * 8 + t], a[row * 8 + t + 4], a[(row + 8) * 8 + t + 4]};
+    int d[4], *out = static_cast<int *>(params.out);
+    for (int i = 0; i < 4; i++)
+        d[i] = out[(row + i / 2 * 8) * 8 + 2 * t + i % 2];
+    if (params.option)
+        mma_bytes<true>(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
+    else
+        mma_bytes<false>(d, ra, b[row * 8 + t], b[row * 8 + t + 4]);
+    for (int i = 0; i < 4; i++)
+        out[(row + i / 2 * 8) * 8 + 2 * t + i % 2] = d[i];
+    for (int i = 0; i < 4; i += 2)
+        out[128 + (row + i / 2 * 8) * 4 + t] = (int)nearest_bytes(d[i] >> 8, d[i + 1] >> 8);
+}
+
 /* Copies in two groups; waits for as many as option says are enough: 0 both, 1 the first, 2 neither. The last word is not valid. */
 KERNEL(async)
 {

@@ -141,6 +141,37 @@ void products()
     }
 }
 
+void byte_products()
+{
+    session s;
+    for (int option = 0; option < 2; option++) {
+        std::vector<uint8_t> a(16 * 32), b(8 * 32);
+        std::vector<int> d(16 * 8 + 16 * 4);
+        for (size_t i = 0; i < a.size(); i++)
+            a[i] = (uint8_t)(i * 2654435761u >> 24);
+        for (size_t i = 0; i < b.size(); i++)
+            b[i] = (uint8_t)(i * 2246822519u >> 23);
+        for (size_t i = 0; i < d.size(); i++)
+            d[i] = i == 5 ? INT32_MAX - 3 : (int)i * 100 - 7000; /* sums wrap */
+        test_params p = {};
+        p.in = s.device(a);
+        p.other = s.device(b);
+        p.out = s.device(d);
+        p.option = option;
+        CHECK(s.run("byte_product", 1, 32, 0, p) == CUDA_SUCCESS);
+        const std::vector<int> got = s.host(static_cast<int *>(p.out), d.size());
+        for (size_t i = 0; i < 16; i++)
+            for (size_t j = 0; j < 8; j++) {
+                uint32_t sum = (uint32_t)d[i * 8 + j];
+                for (size_t k = 0; k < 32; k++)
+                    sum += (uint32_t)(a[i * 32 + k] * (option ? (int8_t)b[j * 32 + k] : b[j * 32 + k]));
+                CHECK((uint32_t)got[i * 8 + j] == sum);
+                const int byte = (int)sum >> 8, nearest = byte < 0 ? 0 : byte > 255 ? 255 : byte;
+                CHECK((got[128 + i * 4 + j / 2] >> j % 2 * 8 & 255) == nearest);
+            }
+    }
+}
+
 /* f16: every value there and back; f32 to f16 and bf16: halfway cases to even, overflow, NaN. */
 void halves()
 {
@@ -248,6 +279,7 @@ void test_machine()
     poisoned();
     shuffles();
     products();
+    byte_products();
     halves();
     copies();
     scans();
