@@ -45,13 +45,13 @@ static rvit_status launch_images(rvit_cu_queue *queue, rvit_cu_kernel kernel, co
 }
 
 #if CUDA_VERSION >= 12000
-/* A map of q, k or v: boxes of 64 channels of a head and 64 rows. Channels past head_dim and rows past the last are zeros. */
-static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_args *args, rvit_view view, int64_t stride,
+/* A map of q, k or v: boxes of 64 channels of a head. Channels past head_dim and rows past the last are zeros. */
+static rvit_status map_rows(const rvit_cu_driver *driver, const rvit_attention_args *args, rvit_view view, int64_t stride, int32_t box_rows,
                             rvit_cu_tensor_map *out_map)
 {
     const cuuint64_t sizes[3] = {(cuuint64_t)args->head_dim, (cuuint64_t)args->n_heads, (cuuint64_t)args->rows};
     const cuuint64_t strides[2] = {(cuuint64_t)args->head_dim * 2, (cuuint64_t)stride * 2};
-    const cuuint32_t box[3] = {64, 1, 64}, steps[3] = {1, 1, 1};
+    const cuuint32_t box[3] = {64, 1, (cuuint32_t)box_rows}, steps[3] = {1, 1, 1};
     CUtensorMap map; /* aligned by its type */
     _Static_assert(sizeof map == sizeof *out_map, "a map is passed as it is");
     RVIT_CU_TRY(driver, cuTensorMapEncodeTiled,
@@ -78,12 +78,23 @@ static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *
 {
     const rvit_cu_driver *driver = queue->device->driver;
     rvit_cu_attention_long_params params = {
-        .rows = *rows, .least = RVIT_CU_LONG_ROWS, .tall = RVIT_CU_TALL_ROWS(args->head_dim > 96 ? 128 : 64)};
-    RVIT_TRY(map_rows(driver, args, args->q, args->q_stride, &params.q));
-    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, &params.k));
-    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, &params.v));
-    return launch_images(queue, long_kernels[args->dtype][tile->shape], args, tile->row_blocks, tile->threads, tile->shared, &params.rows,
-                         &params);
+        .rows = *rows,
+        .least = RVIT_CU_LONG_ROWS,
+        .tall = RVIT_CU_TALL_ROWS(args->head_dim > 96   ? 128
+                                  : args->head_dim > 64 ? 80
+                                                        : 64),
+        .n_images = (int32_t)args->n_images,
+    };
+    RVIT_TRY(map_rows(driver, args, args->q, args->q_stride, 64, &params.q));
+    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, tile->box, &params.k));
+    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, tile->box, &params.v));
+    const rvit_cu_kernel kernel = long_kernels[args->dtype][tile->shape];
+    if (!tile->stays)
+        return launch_images(queue, kernel, args, tile->row_blocks, tile->threads, tile->shared, &params.rows, &params);
+    /* CTAs that stay find their tiles themselves. */
+    const int64_t tiles = (int64_t)tile->row_blocks * args->n_heads * args->n_images, sms = queue->device->machine.n_sms;
+    const rvit_cu_grid grid = {(unsigned)(tiles < sms ? tiles : sms), 1, 1};
+    return rvit_cu_launch_grid(queue, kernel, grid, tile->threads, tile->shared, &params);
 }
 #endif
 

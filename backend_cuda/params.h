@@ -200,7 +200,8 @@ typedef struct rvit_cu_attention_long_params {
     rvit_cu_tensor_map q, k, v;
     rvit_cu_attention_params rows;
     int32_t least, tall;
-    int32_t unused[2];
+    int32_t n_images;
+    int32_t unused;
 } rvit_cu_attention_long_params;
 
 /* Strides in elements. numbers: a pair for each head and row, [n_heads, rows]; shares: of d_key_bias, likewise. A CTA has a head,

@@ -139,15 +139,17 @@ rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *m
         int32_t head_dim, least_dim, rows, least_len;
         rvit_cu_attention_long_tile tile;
     } of[] = {
-#define SHAPE(name, dim, groups, copiers, block, stages, tall_block, tall_stages) \
-    {dim,                                                                         \
-     (dim) == 128  ? 97                                                           \
-     : (dim) == 80 ? 65                                                           \
-                   : 33,                                                          \
-     (groups)*64,                                                                 \
-     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS(dim),        \
-     {.shape = RVIT_CU_ATTENTION_##name,                                          \
-      .threads = RVIT_CU_LONG_THREADS(groups, copiers),                           \
+#define SHAPE(name, dim, groups, in_place, block, stages, tall_block, tall_stages) \
+    {dim,                                                                          \
+     (dim) == 128  ? 97                                                            \
+     : (dim) == 80 ? 65                                                            \
+                   : 33,                                                           \
+     (groups)*64,                                                                  \
+     (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS(dim),         \
+     {.shape = RVIT_CU_ATTENTION_##name,                                           \
+      .stays = in_place,                                                           \
+      .box = RVIT_CU_LONG_BOX(dim, in_place),                                      \
+      .threads = RVIT_CU_LONG_THREADS(groups, in_place),                           \
       .shared = RVIT_CU_LONG_SHARED(dim, groups, block, stages, tall_block)}},
         RVIT_CU_ATTENTION_LONGS(SHAPE)
 #undef SHAPE

@@ -77,26 +77,28 @@
 #define RVIT_CU_SHORT_ROWS 8
 
 /* Attention of images of RVIT_CU_LONG_ROWS and more on sm_90a, without extras (kernels/attention_long.cuh):
-     name, the largest head dimension, warpgroups of 64 query rows, whether a warpgroup of its own copies,
+     name, the largest head dimension, warpgroups of 64 query rows, whether a CTA stays on its SM and has a warpgroup of its own for copies,
      keys of a block, stages of the ring of blocks,
      the same two for images of RVIT_CU_TALL_ROWS(dim) and more, where they differ.
-   Without copiers two CTAs run on an SM, else one. Every image of a launch is served: the others as by the kernels above, with the same
-   bits. Those named tall serve launches in which an image may be tall; keys of a block are what the bits depend on. */
+   Of CTAs that stay there is one on an SM, of others two. Every image of a launch is served: the others as by the kernels above, with the
+   same bits. Those named tall serve launches in which an image may be tall; keys of a block are what the bits depend on. */
 #define RVIT_CU_ATTENTION_LONGS(LONG)              \
     LONG(long_d64_tall, 64, 3, 1, 64, 4, 128, 2)   \
     LONG(long_d64, 64, 2, 0, 64, 4, 64, 4)         \
+    LONG(long_d80_tall, 80, 3, 1, 64, 4, 112, 2)   \
     LONG(long_d80, 80, 2, 0, 64, 2, 64, 2)         \
     LONG(long_d128_tall, 128, 2, 1, 64, 4, 128, 2) \
     LONG(long_d128, 128, 2, 0, 64, 2, 64, 2)
 #define RVIT_CU_LONG_ROWS 512
-#define RVIT_CU_TALL_ROWS(dim) ((dim) == 128 ? 1024 : 1536)
-#define RVIT_CU_LONG_THREADS(groups, copiers) (((groups) + (copiers)) * 128)
-#define RVIT_CU_LONG_CTAS(copiers) (2 - (copiers))
+#define RVIT_CU_TALL_ROWS(dim) ((dim) == 128 ? 1024 : (dim) == 80 ? 2048 : 1536)
+#define RVIT_CU_LONG_THREADS(groups, stays) (((groups) + (stays)) * 128)
+#define RVIT_CU_LONG_CTAS(stays) (2 - (stays))
 #define RVIT_CU_LONG_PANELS(dim) (((dim) + 63) / 64)
-/* Bytes of shared memory: queries, the ring, ones, barriers, and what begins at a multiple of 1024. keys, stages: where they need most. */
-#define RVIT_CU_LONG_SHARED(dim, groups, keys, stages, tall_keys)                                                                  \
-    (1024 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) % 64 == 0 ? (tall_keys)*128 : 256) + 8 + \
-     (stages)*32)
+/* Rows of a box of keys or values: blocks of both sizes consist of them. */
+#define RVIT_CU_LONG_BOX(dim, stays) ((dim) == 80 && (stays) ? 16 : 64)
+/* Bytes of shared memory: barriers, queries, the ring, ones, and what begins at a multiple of 1024. keys, stages: where they need most. */
+#define RVIT_CU_LONG_SHARED(dim, groups, keys, stages, tall_keys) \
+    (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) % 64 == 0 ? (tall_keys)*128 : 256))
 
 /* The gradient of attention of 16-bit elements: name, the largest head dimension, 16-row tiles of a warp, rows of a stage (there are two),
    the most threads, CTAs of them an SM has registers for, whether the kernel serves key_bias and d_cls_probs. 0 rows: it holds a head of
@@ -168,8 +170,10 @@ typedef enum rvit_cu_attention_long_shape {
 
 typedef struct rvit_cu_attention_long_tile {
     rvit_cu_attention_long_shape shape; /* RVIT_CU_N_ATTENTION_LONGS: none serves */
+    int32_t stays;                      /* one CTA for each SM, at most as many as there are tiles */
+    int32_t box;                        /* rows of a copy of keys or values */
     int32_t threads;
-    int32_t row_blocks; /* CTAs for each head of an image */
+    int32_t row_blocks; /* tiles of each head of an image */
     int32_t shared;     /* bytes */
 } rvit_cu_attention_long_tile;
 

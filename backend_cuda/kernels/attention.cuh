@@ -580,10 +580,9 @@ template <int MT, int WARPS> RVIT_DEVICE int warp_row(const attention_work &work
 
 /* A CTA takes 16 * MT rows of a head of an image for each of its warps. EXTRAS: key bias, cls_probs and lse are served; with 64 channels
    by kernels that serve nothing else. */
-template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
+template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS>
+RVIT_DEVICE void attend(const rvit_cu_attention_params &params, const attention_work &work, unsigned char *memory)
 {
-    RVIT_DYNAMIC_SHARED(memory);
-    const attention_work work = find_work(params);
     const int length = work.length;
     int row = warp_row<MT, WARPS>(work);
     if (work.row_block * (WARPS * 16 * MT) >= length)
@@ -634,6 +633,12 @@ template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DE
 #pragma unroll
     for (int m = 0; m < MT; m++)
         store_rows<T, D>(w.out[m], out, params, row + m * 16, length);
+}
+
+template <typename T, int D, int MT, int WARPS, int STAGES, bool EXTRAS> RVIT_DEVICE void attend(const rvit_cu_attention_params &params)
+{
+    RVIT_DYNAMIC_SHARED(memory);
+    attend<T, D, MT, WARPS, STAGES, EXTRAS>(params, find_work(params), memory);
 }
 
 #endif

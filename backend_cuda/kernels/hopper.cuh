@@ -64,9 +64,20 @@ template <int N> RVIT_DEVICE void take_registers()
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
 }
 
+RVIT_DEVICE void store_shared_16(uint32_t shared, uint4 x)
+{
+    asm volatile("st.shared.v4.u32 [%0], {%1,%2,%3,%4};" ::"r"(shared), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+
 RVIT_DEVICE void store_shared_16(uint32_t shared, uint32_t word)
 {
     asm volatile("st.shared.v4.u32 [%0], {%1,%1,%1,%1};" ::"r"(shared), "r"(word) : "memory");
+}
+
+/* Arrives at a barrier of group_sync and does not wait. */
+RVIT_DEVICE void group_arrive(int number, int threads)
+{
+    asm volatile("bar.arrive %0, %1;" ::"r"(number), "r"(threads) : "memory");
 }
 
 /* Makes this thread's stores to shared memory seen by products. */
@@ -110,7 +121,8 @@ template <int M> RVIT_DEVICE void keep_here(uint32_t (&x)[M][4])
 }
 
 /* Products of 64 rows of A, 16 columns of A, and N columns of B; d as four mma.m16n8k16 have it, a warp's rows after another's.
-   rows_columns: d = a b, or d += a b; A and B in shared memory, both with k contiguous.
+   rows_columns: d += a b; A and B in shared memory, both with k contiguous.
+   rows_columns_first: d = a b. It does not read d: numbers read before they are set would occupy registers from the kernel's begin on.
    registers: d += a b; A in registers as mma.m16n8k16 has it, B in shared memory with N contiguous. */
 template <typename T, int N> struct product;
 
@@ -120,6 +132,8 @@ template <typename T, int N> struct product;
 #define NUMBERS_32 NUMBERS_16 ",%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31"
 #define NUMBERS_36 NUMBERS_32 ",%32,%33,%34,%35"
 #define NUMBERS_40 NUMBERS_36 ",%36,%37,%38,%39"
+#define NUMBERS_48 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define NUMBERS_56 NUMBERS_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define NUMBERS_68 NUMBERS_64 ",%64,%65,%66,%67"
 #define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -128,26 +142,45 @@ template <typename T, int N> struct product;
 #define OPERANDS_32(i) OPERANDS_16(i), OPERANDS_16(i + 16)
 #define OPERANDS_36(i) OPERANDS_32(i), OPERANDS_4(i + 32)
 #define OPERANDS_40(i) OPERANDS_32(i), OPERANDS_8(i + 32)
+#define OPERANDS_48(i) OPERANDS_32(i), OPERANDS_16(i + 32)
+#define OPERANDS_56(i) OPERANDS_48(i), OPERANDS_8(i + 48)
 #define OPERANDS_64(i) OPERANDS_32(i), OPERANDS_32(i + 32)
 #define OPERANDS_68(i) OPERANDS_64(i), OPERANDS_4(i + 64)
+#define RESULTS_4(i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
+#define RESULTS_8(i) RESULTS_4(i), RESULTS_4(i + 4)
+#define RESULTS_16(i) RESULTS_8(i), RESULTS_8(i + 8)
+#define RESULTS_32(i) RESULTS_16(i), RESULTS_16(i + 16)
+#define RESULTS_36(i) RESULTS_32(i), RESULTS_4(i + 32)
+#define RESULTS_40(i) RESULTS_32(i), RESULTS_8(i + 32)
+#define RESULTS_48(i) RESULTS_32(i), RESULTS_16(i + 32)
+#define RESULTS_56(i) RESULTS_48(i), RESULTS_8(i + 48)
+#define RESULTS_64(i) RESULTS_32(i), RESULTS_32(i + 32)
+#define RESULTS_68(i) RESULTS_64(i), RESULTS_4(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T
 /* The numbers are those of the operands behind the REGS of d. */
-#define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                        \
-    template <> struct product<T, N> {                                                                                                 \
-        static __device__ __forceinline__ void rows_columns(float (&d)[REGS], uint64_t a, uint64_t b, int add)                         \
-        {                                                                                                                              \
-            asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, %" #N2 ", 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS "}, %" #N0 ", %" #N1  \
-                                                                                                                 ", p, 1, 1, 0, 0;\n}" \
-                         : OPERANDS_##REGS(0)                                                                                          \
-                         : "l"(a), "l"(b), "r"(add));                                                                                  \
-        }                                                                                                                              \
-        static __device__ __forceinline__ void registers(float (&d)[REGS], const uint32_t (&a)[4], uint64_t b)                         \
-        {                                                                                                                              \
-            asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS                              \
-                         "}, {%" #N0 ",%" #N1 ",%" #N2 ",%" #N3 "}, %" #N4 ", p, 1, 1, 1;\n}"                                          \
-                         : OPERANDS_##REGS(0)                                                                                          \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                        \
-        }                                                                                                                              \
+#define PRODUCT(T, N, REGS, N0, N1, N2, N3, N4)                                                                                 \
+    template <> struct product<T, N> {                                                                                          \
+        static __device__ __forceinline__ void rows_columns_first(float (&d)[REGS], uint64_t a, uint64_t b)                     \
+        {                                                                                                                       \
+            asm volatile("{\n.reg .pred p;\nsetp.ne.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS "}, %" #N0 ", %" #N1  \
+                                                                                                          ", p, 1, 1, 0, 0;\n}" \
+                         : RESULTS_##REGS(0)                                                                                    \
+                         : "l"(a), "l"(b));                                                                                     \
+        }                                                                                                                       \
+        static __device__ __forceinline__ void rows_columns(float (&d)[REGS], uint64_t a, uint64_t b)                           \
+        {                                                                                                                       \
+            asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS "}, %" #N0 ", %" #N1  \
+                                                                                                          ", p, 1, 1, 0, 0;\n}" \
+                         : OPERANDS_##REGS(0)                                                                                   \
+                         : "l"(a), "l"(b));                                                                                     \
+        }                                                                                                                       \
+        static __device__ __forceinline__ void registers(float (&d)[REGS], const uint32_t (&a)[4], uint64_t b)                  \
+        {                                                                                                                       \
+            asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n" INSTRUCTION(T, N) " {" NUMBERS_##REGS                       \
+                         "}, {%" #N0 ",%" #N1 ",%" #N2 ",%" #N3 "}, %" #N4 ", p, 1, 1, 1;\n}"                                   \
+                         : OPERANDS_##REGS(0)                                                                                   \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                                 \
+        }                                                                                                                       \
     };
 #define PRODUCTS(N, ...) PRODUCT(f16, N, __VA_ARGS__) PRODUCT(bf16, N, __VA_ARGS__)
 PRODUCTS(8, 4, 4, 5, 6, 7, 8)
@@ -156,6 +189,8 @@ PRODUCTS(32, 16, 16, 17, 18, 19, 20)
 PRODUCTS(64, 32, 32, 33, 34, 35, 36)
 PRODUCTS(72, 36, 36, 37, 38, 39, 40)
 PRODUCTS(80, 40, 40, 41, 42, 43, 44)
+PRODUCTS(96, 48, 48, 49, 50, 51, 52)
+PRODUCTS(112, 56, 56, 57, 58, 59, 60)
 PRODUCTS(128, 64, 64, 65, 66, 67, 68)
 PRODUCTS(136, 68, 68, 69, 70, 71, 72)
 #undef PRODUCTS

@@ -193,7 +193,7 @@ static void long_attention_choices(void **state)
     (void)state;
     rvit_cu_machine hopper = machines[1];
     hopper.warpgroups = 1;
-    static const int32_t lens[] = {1, 511, 512, 577, 1023, 1024, 1535, 1536, 4097};
+    static const int32_t lens[] = {1, 511, 512, 577, 1023, 1024, 1535, 1536, 2047, 2048, 4097};
     for (int32_t dim = 8; dim <= 128; dim += 8)
         for (size_t l = 0; l < sizeof lens / sizeof lens[0]; l++)
             for (int64_t images = 1; images <= 256; images *= 16) {
@@ -203,16 +203,16 @@ static void long_attention_choices(void **state)
                 if (lens[l] >= 512 && dim > 32 && dim <= 64)
                     expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64 : RVIT_CU_ATTENTION_long_d64_tall;
                 else if (lens[l] >= 512 && dim > 64 && dim <= 80)
-                    expected = RVIT_CU_ATTENTION_long_d80;
+                    expected = lens[l] < 2048 ? RVIT_CU_ATTENTION_long_d80 : RVIT_CU_ATTENTION_long_d80_tall;
                 else if (lens[l] >= 512 && dim > 96)
                     expected = lens[l] < 1024 ? RVIT_CU_ATTENTION_long_d128 : RVIT_CU_ATTENTION_long_d128_tall;
                 assert_int_equal(t.shape, expected);
                 if (expected == RVIT_CU_N_ATTENTION_LONGS)
                     continue;
-                const int32_t rows = t.shape == RVIT_CU_ATTENTION_long_d64_tall ? 192 : 128;
+                const int32_t rows = t.threads == 512 ? 192 : 128;
                 assert_int_equal(t.row_blocks, divide_up(lens[l], rows));
                 assert_true(t.shared <= hopper.max_shared - 1024);
-                assert_true(t.threads > 256 || 2 * (t.shared + 1024) <= hopper.sm_shared); /* those without copiers: two on an SM */
+                assert_true(t.stays || 2 * (t.shared + 1024) <= hopper.sm_shared); /* two on an SM */
                 size.extras = 1;
                 assert_int_equal(rvit_cu_tile_attention_long(&hopper, &size).shape, RVIT_CU_N_ATTENTION_LONGS);
                 size.extras = 0, size.element_size = 4;

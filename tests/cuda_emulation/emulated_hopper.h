@@ -45,6 +45,16 @@ RVIT_DEVICE void store_shared_16(uint32_t shared, uint32_t word, emu::site at = 
     *static_cast<uint4 *>(emu::shared_bytes(at, shared, 16)) = make_uint4(word, word, word, word);
 }
 
+RVIT_DEVICE void store_shared_16(uint32_t shared, uint4 x, emu::site at = emu::site::here())
+{
+    *static_cast<uint4 *>(emu::shared_bytes(at, shared, 16)) = x;
+}
+
+RVIT_DEVICE void group_arrive(int number, int threads, emu::site at = emu::site::here())
+{
+    emu::group_arrive(at, number, threads);
+}
+
 RVIT_DEVICE void products_fence()
 {
 }
@@ -70,9 +80,13 @@ template <typename A> RVIT_DEVICE void keep_here(A &)
 template <typename T, int N> struct product {
     static const bool IS_BF16 = element<T>::ONES == element<bf16>::ONES;
 
-    static void rows_columns(float (&d)[N / 2], uint64_t a, uint64_t b, int add, emu::site at = emu::site::here())
+    static void rows_columns_first(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
     {
-        emu::product_issue(at, {N, IS_BF16, add != 0, nullptr, a, b, d});
+        emu::product_issue(at, {N, IS_BF16, false, nullptr, a, b, d});
+    }
+    static void rows_columns(float (&d)[N / 2], uint64_t a, uint64_t b, emu::site at = emu::site::here())
+    {
+        emu::product_issue(at, {N, IS_BF16, true, nullptr, a, b, d});
     }
     static void registers(float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, emu::site at = emu::site::here())
     {

@@ -211,8 +211,10 @@ int attribute_value(CUdevice_attribute attribute)
         return 65536;
     case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
         return m.capability == 75 ? 1024 : m.capability % 10 ? 1536 : 2048;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-        return m.processors;
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: {
+        const char *text = getenv("RVIT_EMU_PROCESSORS");
+        return text ? atoi(text) : m.processors;
+    }
     case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
         return m.l2_size;
     case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:

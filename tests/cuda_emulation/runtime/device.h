@@ -36,6 +36,7 @@ struct site {
 void block_barrier(site at);
 /* bar.sync with a number and a count of threads. */
 void group_barrier(site at, int number, int threads);
+void group_arrive(site at, int number, int threads);
 
 /* griddepcontrol.wait. */
 void wait_for_previous();

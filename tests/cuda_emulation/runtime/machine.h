@@ -99,7 +99,7 @@ struct worker {
     uint32_t barrier_lanes[MAX_WARPS];
     uint32_t epoch; /* counts block barriers and blocks */
     struct {
-        int arrived;
+        int arrived, threads;
         unsigned phase;
     } group_barriers[16];
     context scheduler;

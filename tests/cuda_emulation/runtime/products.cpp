@@ -137,21 +137,36 @@ void spin(site at, const void *what, bool (*ready)(const void *what, unsigned va
     }
 }
 
-void group_barrier(site at, int number, int threads)
+/* Whether this is the last of the threads. */
+static bool arrive_at_group(site at, int number, int threads)
 {
     worker &w = *this_worker();
     auto &barrier = w.group_barriers[number];
     if (number < 1 || number > 15 || threads % WARP != 0 || threads > w.n_threads)
         fail("%s:%d: barrier %d of %d threads", at.file, at.line, number, threads);
+    if (barrier.arrived > 0 && barrier.threads != threads)
+        fail("%s:%d: barrier %d of %d and of %d threads", at.file, at.line, number, barrier.threads, threads);
+    barrier.threads = threads;
+    if (++barrier.arrived < threads)
+        return false;
+    barrier.arrived = 0;
+    barrier.phase++;
+    w.epoch++;
+    return true;
+}
+
+void group_barrier(site at, int number, int threads)
+{
+    auto &barrier = this_worker()->group_barriers[number];
     const unsigned phase = barrier.phase;
-    if (++barrier.arrived == threads) {
-        barrier.arrived = 0;
-        barrier.phase++;
-        w.epoch++;
-        return;
-    }
-    spin(
-        at, &barrier.phase, [](const void *what, unsigned value) { return *static_cast<const unsigned *>(what) != value; }, phase);
+    if (!arrive_at_group(at, number, threads))
+        spin(
+            at, &barrier.phase, [](const void *what, unsigned value) { return *static_cast<const unsigned *>(what) != value; }, phase);
+}
+
+void group_arrive(site at, int number, int threads)
+{
+    arrive_at_group(at, number, threads);
 }
 
 void barrier_init(site at, uint32_t barrier, int arrivals)

@@ -1,0 +1,525 @@
+/* What a warpgroup of attention_long.cuh does: shapes, shared memory, copies, and 64 query rows against all keys of an image. */
+#ifndef RVIT_ATTENTION_LONG_ROWS_CUH
+#define RVIT_ATTENTION_LONG_ROWS_CUH
+
+#include "attention.cuh"
+#include "hopper.cuh"
+
+/* D: channels, of which the last may be padding. KEYS: of a block. STAGES of the ring of blocks. STAYS: the CTA is alone on its SM and goes
+   from tile to tile; a warpgroup of its own copies. Else the CTA has one tile, and thread 0 copies. Queries, keys and values lie in panels
+   of 64 channels, rows of 128 bytes, with the 128-byte swizzle of TMA and wgmma. BOX: rows of a copy of keys or values. */
+template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool STAYS_> struct long_shape {
+    typedef T_ T;
+    static const int D = D_, KEYS = KEYS_, GROUPS = GROUPS_, STAGES = STAGES_;
+    static const bool STAYS = STAYS_;
+    static const int PANELS = (D + 63) / 64, BOX = RVIT_CU_LONG_BOX(D, STAYS);
+    static const int QUERY_PANEL = 64 * 128, PANEL = KEYS * 128, TILE = PANELS * PANEL;
+    /* A column of ones behind the values sums the weights as rounded for the product (attention.cuh). Where the panels of values are full
+       it is part of the same product, else it has one of its own. The sums are the same. */
+    static const bool WIDE = D % 64 == 0;
+    static const int ONES = WIDE ? PANEL : 256;
+    static const int QUERIES = GROUPS * PANELS * QUERY_PANEL, RING = STAGES * 2 * TILE;
+    /* Of a thread, all together no more than the CTA begins with. */
+    static const int REGISTERS = GROUPS == 3 ? 160 : 232, COPIER_REGISTERS = GROUPS == 3 ? 32 : 40;
+    /* Two CTAs of an SM leave a thread no registers for weights beside scores: a group waits for its values before it begins scores. */
+    static const bool APART = D == 128 && !STAYS;
+};
+
+#ifdef RVIT_HOPPER
+
+/* Barriers of group_sync; attention.cuh has 1. Of a group; a tile is named, is known to all; it is a group's turn. */
+enum { LONG_GROUP = 2, LONG_NAMED = 6, LONG_KNOWN = 7, LONG_TURNS = 8 };
+
+/* Shared addresses of a CTA. Of each stage there is a barrier for keys and for values that have come, and that all have left. */
+template <typename S> struct long_memory {
+    uint32_t queries, ring, ones, barriers;
+
+    __device__ __forceinline__ long_memory(const unsigned char *memory)
+    {
+        const uint32_t begin = (recompute(shared_address(memory)) + 1023) & ~1023u; /* the swizzle is one of addresses */
+        barriers = begin + S::KEYS * 4;                                             /* each shape of a kernel has its own */
+        queries = begin + 1024;
+        ring = queries + S::QUERIES;
+        ones = ring + S::RING;
+    }
+    /* The first panel of a stage, and from one to the next. In a product the panels of values and, where it is WIDE, that of ones lie at
+       equal distances: of the two panels of 128 channels the second is half way from the first to the ones. */
+    static const bool SPREAD = S::WIDE && S::PANELS == 2;
+    __device__ __forceinline__ uint32_t keys(int stage) const
+    {
+        return SPREAD ? ring + (stage * 2 + 1) * S::PANEL : ring + stage * 2 * S::TILE;
+    }
+    __device__ __forceinline__ uint32_t values(int stage) const
+    {
+        return SPREAD ? ring + stage * 2 * S::PANEL : ring + stage * 2 * S::TILE + S::TILE;
+    }
+    __device__ __forceinline__ int keys_step(int stage) const
+    {
+        return SPREAD ? (S::STAGES * 3 - 1 - stage) * S::PANEL : S::PANEL;
+    }
+    __device__ __forceinline__ int values_step(int stage) const
+    {
+        return SPREAD || S::WIDE ? (int)(ones - values(stage)) / S::PANELS : S::PANEL;
+    }
+    __device__ __forceinline__ uint32_t tile() const
+    {
+        return barriers;
+    }
+    __device__ __forceinline__ uint32_t queries_came() const
+    {
+        return barriers + 16;
+    }
+    __device__ __forceinline__ uint32_t queries_left() const
+    {
+        return barriers + 24;
+    }
+    __device__ __forceinline__ uint32_t keys_came(int stage) const
+    {
+        return barriers + 32 + stage * 32;
+    }
+    __device__ __forceinline__ uint32_t values_came(int stage) const
+    {
+        return barriers + 40 + stage * 32;
+    }
+    __device__ __forceinline__ uint32_t keys_left(int stage) const
+    {
+        return barriers + 48 + stage * 32;
+    }
+    __device__ __forceinline__ uint32_t values_left(int stage) const
+    {
+        return barriers + 56 + stage * 32;
+    }
+};
+
+/* Turns round the ring. */
+template <typename S> struct long_stage {
+    int stage, parity;
+
+    __device__ __forceinline__ void next()
+    {
+        if (++stage == S::STAGES)
+            stage = 0, parity ^= 1;
+    }
+};
+
+/* The copies of a CTA, made by one thread. */
+template <typename S> struct long_copy {
+    const rvit_cu_attention_long_params &params;
+    const attention_work &work;
+    const long_memory<S> &m;
+
+    __device__ __forceinline__ void queries(int groups) const
+    {
+        barrier_announce(m.queries_came(), groups * S::PANELS * S::QUERY_PANEL);
+#pragma unroll 1
+        for (int i = 0; i < groups * S::PANELS; i++)
+            copy_box(m.queries + i * S::QUERY_PANEL, &params.q, i % S::PANELS * 64, work.head,
+                     work.begin + (work.row_block * S::GROUPS + i / S::PANELS) * 64, m.queries_came());
+    }
+    /* Small boxes are not unrolled, for want of registers. */
+    __device__ __forceinline__ void block(uint32_t to, int step, const rvit_cu_tensor_map &map, int first, uint32_t barrier) const
+    {
+        barrier_announce(barrier, S::TILE);
+#pragma unroll S::BOX == 64 ? 2 : 1
+        for (int panel = 0; panel < S::PANELS; panel++)
+#pragma unroll S::BOX == 64 ? 2 : 1
+            for (int row = 0; row < S::KEYS; row += S::BOX)
+                copy_box(to + panel * step + row * 128, &map, panel * 64, work.head, work.begin + first + row, barrier);
+    }
+    __device__ __forceinline__ void keys(int stage, int first) const
+    {
+        block(m.keys(stage), m.keys_step(stage), params.k, first, m.keys_came(stage));
+    }
+    __device__ __forceinline__ void values(int stage, int first) const
+    {
+        block(m.values(stage), m.values_step(stage), params.v, first, m.values_came(stage));
+    }
+    /* Keys of the block in that stage, once the keys before have left it. */
+    __device__ __forceinline__ void next_keys(long_stage<S> &at, int first) const
+    {
+        barrier_wait(m.keys_left(at.stage), at.parity);
+        keys(at.stage, first);
+        at.next();
+    }
+    /* Every block but the first one's keys, in the order in which stages become free: keys are ahead of values. */
+    __device__ __forceinline__ void all(long_stage<S> &keys_at, long_stage<S> &values_at) const
+    {
+#pragma unroll 1
+        for (int first = 0; first < work.length; first += S::KEYS, values_at.next()) {
+            if (first + S::KEYS < work.length)
+                next_keys(keys_at, first + S::KEYS);
+            barrier_wait(m.values_left(values_at.stage), values_at.parity);
+            values(values_at.stage, first);
+        }
+    }
+    __device__ __forceinline__ void first_stages() const
+    {
+        for (int i = 0; i < S::STAGES && i * S::KEYS < work.length; i++) {
+            keys(i, i * S::KEYS);
+            values(i, i * S::KEYS);
+        }
+    }
+    /* Without copiers: thread 0 refills the stages of the block before the one at `at`, which begins with key `first`: by now the other
+       groups have left it too. */
+    __device__ __forceinline__ void refill(const long_stage<S> &at, int first, bool of_keys) const
+    {
+        const int later = first + (S::STAGES - 1) * S::KEYS;
+        if (!S::STAYS && threadIdx.x == 0 && first > 0 && later < work.length) {
+            const int stage = at.stage == 0 ? S::STAGES - 1 : at.stage - 1, parity = at.stage == 0 ? at.parity ^ 1 : at.parity;
+            barrier_wait(of_keys ? m.keys_left(stage) : m.values_left(stage), parity);
+            if (of_keys)
+                keys(stage, later);
+            else
+                values(stage, later);
+        }
+        if (!S::STAYS)
+            warp_sync();
+    }
+};
+
+/* What wgmma is told of a matrix in shared memory. Rows of 128 bytes, swizzled, 8 of them are 1024 bytes; `leading` bytes from a panel to
+   the next. */
+RVIT_DEVICE uint64_t matrix_at(uint32_t shared, int leading)
+{
+    return (uint64_t)((shared & 0x3ffff) >> 4) | (uint64_t)((leading & 0x3ffff) >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+/* 16 rows of 8 columns, all one: 256 bytes in any order, said to be two matrices of 8 rows without a swizzle. */
+RVIT_DEVICE uint64_t ones_at(uint32_t shared)
+{
+    return (uint64_t)((shared & 0x3ffff) >> 4) | (uint64_t)(128 >> 4) << 16 | (uint64_t)(128 >> 4) << 32;
+}
+
+/* The registers of a group: as warp_state of attention.cuh, with 64 rows for four warps. */
+template <typename S> struct long_state {
+    float out[S::WIDE ? S::D / 2 + 4 : S::D / 2]; /* WIDE: the sums behind */
+    float sums[4];                                /* not WIDE */
+    float offset[2];
+};
+
+/* s = q k^T for the first N keys of a block. */
+template <typename S, int N> RVIT_DEVICE void long_scores(float (&s)[N / 2], uint32_t queries, const long_memory<S> &m, int stage)
+{
+    const uint32_t keys = m.keys(stage);
+    const int panel = m.keys_step(stage);
+#pragma unroll
+    for (int step = 0; step < S::D / 16; step++) {
+        const uint64_t a = matrix_at(queries + step / 4 * S::QUERY_PANEL + step % 4 * 32, 16),
+                       b = matrix_at(keys + step / 4 * panel + step % 4 * 32, 16);
+        if (step == 0)
+            product<typename S::T, N>::rows_columns_first(s, a, b);
+        else
+            product<typename S::T, N>::rows_columns(s, a, b);
+    }
+}
+
+/* out += p v for the first N keys of a block. */
+template <typename S, int N>
+RVIT_DEVICE void long_values(long_state<S> &w, const uint32_t (&p)[N / 16][4], const long_memory<S> &m, int stage)
+{
+    const uint32_t values = m.values(stage);
+#pragma unroll
+    for (int step = 0; step < N / 16; step++) {
+        product<typename S::T, S::WIDE ? S::D + 8 : S::D>::registers(w.out, p[step], matrix_at(values + step * 2048, m.values_step(stage)));
+        if (!S::WIDE)
+            product<typename S::T, 8>::registers(w.sums, p[step], ones_at(m.ones));
+    }
+}
+
+template <typename S> RVIT_DEVICE void keep_out_here(long_state<S> &w)
+{
+    keep_here(w.out);
+    if (!S::WIDE)
+        keep_here(w.sums);
+}
+
+/* Scores of what no key stands for become -infinity. */
+template <int N> RVIT_DEVICE void long_mask(float (&s)[N], int live)
+{
+    const int c = (threadIdx.x & 3) * 2;
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        if (i / 4 * 8 + c + i % 2 >= live)
+            s[i] = -INFINITY;
+}
+
+template <int N> RVIT_DEVICE float long_maximum(const float (&s)[N], int h)
+{
+    float m[2] = {fmaxf(s[2 * h], s[2 * h + 1]), fmaxf(s[2 * h + 4], s[2 * h + 5])};
+#pragma unroll
+    for (int i = 8; i < N; i += 4)
+        m[i / 4 % 2] = fmaxf(m[i / 4 % 2], fmaxf(s[i + 2 * h], s[i + 2 * h + 1]));
+    return fmaxf(m[0], m[1]);
+}
+
+/* A row whose maximum outgrew its offset gets a new one. Returns whether a row of the warp did; then factor is what older weights shrink
+ * by. */
+template <typename S, int N> RVIT_DEVICE bool long_follow_maximum(const float (&s)[N], long_state<S> &w, float scale, float (&factor)[2])
+{
+    const float maximum[2] = {long_maximum(s, 0), long_maximum(s, 1)};
+    const bool any = warp_any(exceeds(fmaxf(fmaf(maximum[0], scale, w.offset[0]), fmaf(maximum[1], scale, w.offset[1]))));
+    if (any)
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float largest = row_maximum(maximum[h]), old = w.offset[h];
+            w.offset[h] = exceeds(fmaf(largest, scale, old)) ? -(largest * scale) : old;
+            factor[h] = exp2_fast(w.offset[h] - old);
+        }
+    return any;
+}
+
+template <typename S> RVIT_DEVICE void long_rescale(long_state<S> &w, const float (&factor)[2])
+{
+#pragma unroll
+    for (int i = 0; i < (int)(sizeof w.out / sizeof w.out[0]); i++)
+        w.out[i] *= factor[i / 2 % 2];
+    if (!S::WIDE)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            w.sums[i] *= factor[i / 2];
+}
+
+template <typename S, int N> RVIT_DEVICE void long_weigh(float (&s)[N], const long_state<S> &w, float scale)
+{
+#pragma unroll
+    for (int i = 0; i < N; i++)
+        s[i] = exp2_fast(fmaf(s[i], scale, w.offset[i / 2 % 2]));
+}
+
+template <typename T, int N> RVIT_DEVICE void long_pack(uint32_t (&p)[N / 8][4], const float (&s)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N / 2; i++)
+        p[i / 4][i % 4] = element<T>::pack(s[i * 2], s[i * 2 + 1]);
+}
+
+/* The warp no longer reads what the barrier stands for. */
+RVIT_DEVICE void long_leave(uint32_t barrier)
+{
+    if ((threadIdx.x & 31) == 0)
+        barrier_arrive(barrier);
+}
+
+/* Rows live to N of a block of values become zeros: they are another image's, or of none, and a weight of 0 does not hide NaN. */
+template <typename S, int N> RVIT_DEVICE void long_clear(const long_memory<S> &m, int stage, int live, int group)
+{
+    if (live == N)
+        return;
+    for (int i = threadIdx.x & 127; i < (N - live) * 8 * S::PANELS; i += 128)
+        store_shared_16(m.values(stage) + i % S::PANELS * m.values_step(stage) + live * 128 + i / S::PANELS * 16, 0u);
+    products_fence();
+    group_sync(LONG_GROUP + group, 128);
+}
+
+/* Groups that are all at work take turns: each waits for its own, and passes it on. Before the first the last group passes it on. */
+RVIT_DEVICE void turn_wait(int group)
+{
+    group_sync(LONG_TURNS + group, 256);
+}
+
+RVIT_DEVICE void turn_pass(int group, int groups)
+{
+    group_arrive(LONG_TURNS + (group + 1 == groups ? 0 : group + 1), 256);
+}
+
+/* The values of the block whose weights are in p, and the scores and weights of the one behind, which are left in next. live: its keys, at
+   most N. Two forms of the same operations. This one, for CTAs that stay: scores first, and weights are made beside the product of the
+   values; groups take turns to begin products (in_turn), so that one has them while the other makes weights. */
+template <typename S, int N>
+RVIT_DEVICE void long_block_ahead(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m,
+                                  uint32_t queries, float scale, const long_stage<S> &old, const long_stage<S> &at, int live, bool is_last,
+                                  int group, bool in_turn)
+{
+    float s[N / 2], factor[2];
+    barrier_wait(m.keys_came(at.stage), at.parity);
+    if (in_turn)
+        turn_wait(group);
+    products_begin();
+    long_scores<S, N>(s, queries, m, at.stage);
+    products_commit();
+    barrier_wait(m.values_came(old.stage), old.parity);
+    keep_here(p);
+    keep_out_here(w);
+    products_begin();
+    long_values<S, S::KEYS>(w, p, m, old.stage);
+    products_commit();
+    if (in_turn)
+        turn_pass(group, S::GROUPS);
+    products_wait<1>();
+    keep_here(s);
+    long_leave(m.keys_left(at.stage));
+    if (is_last)
+        long_leave(m.queries_left());
+    if (live < N)
+        long_mask(s, live);
+    const bool any = long_follow_maximum(s, w, scale, factor);
+    long_weigh(s, w, scale);
+    products_wait<0>();
+    keep_out_here(w);
+    keep_here(p);
+    long_leave(m.values_left(old.stage));
+    if (any)
+        long_rescale(w, factor);
+    long_pack<typename S::T>(next, s);
+}
+
+/* Where two CTAs share an SM, the other groups use the tensor units while this one makes weights. */
+template <typename S, int N>
+RVIT_DEVICE void long_block_plain(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m,
+                                  const long_copy<S> &copy, uint32_t queries, float scale, const long_stage<S> &old,
+                                  const long_stage<S> &at, int first, int live)
+{
+    float s[N / 2], factor[2];
+    barrier_wait(m.values_came(old.stage), old.parity);
+    keep_here(p);
+    keep_out_here(w);
+    products_begin();
+    long_values<S, S::KEYS>(w, p, m, old.stage);
+    products_commit();
+    barrier_wait(m.keys_came(at.stage), at.parity);
+    if (!S::APART) {
+        products_begin();
+        long_scores<S, N>(s, queries, m, at.stage);
+        products_commit();
+    }
+    products_wait<S::APART ? 0 : 1>();
+    keep_out_here(w);
+    keep_here(p);
+    long_leave(m.values_left(old.stage));
+    if (S::APART) {
+        products_begin();
+        long_scores<S, N>(s, queries, m, at.stage);
+        products_commit();
+    }
+    copy.refill(old, first - S::KEYS, false);
+    products_wait<0>();
+    keep_here(s);
+    long_leave(m.keys_left(at.stage));
+    copy.refill(at, first, true);
+    if (live < N)
+        long_mask(s, live);
+    if (long_follow_maximum(s, w, scale, factor))
+        long_rescale(w, factor);
+    long_weigh(s, w, scale);
+    long_pack<typename S::T>(next, s);
+}
+
+template <typename S, int N>
+RVIT_DEVICE void long_block(uint32_t (&next)[N / 16][4], uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m,
+                            const long_copy<S> &copy, uint32_t queries, float scale, const long_stage<S> &old, const long_stage<S> &at,
+                            int first, int live, int group, bool in_turn)
+{
+    if (S::STAYS)
+        long_block_ahead<S, N>(next, p, w, m, queries, scale, old, at, live, first + N >= copy.work.length, group, in_turn);
+    else
+        long_block_plain<S, N>(next, p, w, m, copy, queries, scale, old, at, first, live);
+}
+
+/* The values of the last block. */
+template <typename S, int N>
+RVIT_DEVICE void long_last_values(uint32_t (&p)[N / 16][4], long_state<S> &w, const long_memory<S> &m, const long_stage<S> &at, int live,
+                                  int group)
+{
+    barrier_wait(m.values_came(at.stage), at.parity);
+    long_clear<S, N>(m, at.stage, live, group);
+    keep_here(p);
+    keep_out_here(w);
+    products_begin();
+    long_values<S, N>(w, p, m, at.stage);
+    products_commit();
+    products_wait<0>();
+    keep_out_here(w);
+    if (S::STAYS)
+        long_leave(m.values_left(at.stage));
+}
+
+/* The last block, of live keys, at most N, and what is left of the one before. */
+template <typename S, int N>
+RVIT_DEVICE void long_last_block(uint32_t (&p)[S::KEYS / 16][4], long_state<S> &w, const long_memory<S> &m, const long_copy<S> &copy,
+                                 uint32_t queries, float scale, const long_stage<S> &old, const long_stage<S> &at, int first, int live,
+                                 int group, bool in_turn)
+{
+    uint32_t last[N / 16][4];
+    long_block<S, N>(last, p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+    long_last_values<S, N>(last, w, m, at, live, group);
+}
+
+/* A group's rows against every key of the image, which has more than a block. at: where the first block is; in the end, where the next
+   image's will be. */
+template <typename S>
+RVIT_DEVICE void long_rows(long_state<S> &w, const long_memory<S> &m, const long_copy<S> &copy, uint32_t queries, float scale, int length,
+                           int group, long_stage<S> &at, bool in_turn)
+{
+    uint32_t p[S::KEYS / 16][4];
+    long_stage<S> old = at;
+    {
+        float s[S::KEYS / 2], unused[2];
+        barrier_wait(m.keys_came(at.stage), at.parity);
+        if (S::STAYS && in_turn)
+            turn_wait(group);
+        products_begin();
+        long_scores<S, S::KEYS>(s, queries, m, at.stage);
+        products_commit();
+        if (S::STAYS && in_turn)
+            turn_pass(group, S::GROUPS);
+        products_wait<0>();
+        keep_here(s);
+        long_leave(m.keys_left(at.stage));
+        long_follow_maximum(s, w, scale, unused);
+        long_weigh(s, w, scale);
+        long_pack<typename S::T>(p, s);
+    }
+    int first = S::KEYS;
+    at.next();
+#pragma unroll 1
+    for (; first + S::KEYS <= length; first += S::KEYS) {
+        long_block<S, S::KEYS>(p, p, w, m, copy, queries, scale, old, at, first, S::KEYS, group, in_turn);
+        old = at;
+        at.next();
+    }
+    const int live = length - first;
+    const int PART = S::KEYS == 64 ? 16 : 32; /* the last block may be shorter by some of these */
+    if (live == 0) {
+        long_last_values<S, S::KEYS>(p, w, m, old, S::KEYS, group);
+        return;
+    }
+    if (live <= PART)
+        long_last_block<S, PART>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+    else if (live <= PART * 2)
+        long_last_block<S, PART * 2>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+    else if (S::KEYS == 128 && live <= PART * 3)
+        long_last_block<S, S::KEYS == 128 ? PART * 3 : S::KEYS>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+    else
+        long_last_block<S, S::KEYS>(p, w, m, copy, queries, scale, old, at, first, live, group, in_turn);
+    at.next();
+}
+
+/* A group without rows. */
+template <typename S> RVIT_DEVICE void long_idle(const long_memory<S> &m, int length, long_stage<S> &at)
+{
+    for (int first = 0; first < length; first += S::KEYS, at.next()) {
+        barrier_wait(m.keys_came(at.stage), at.parity);
+        long_leave(m.keys_left(at.stage));
+        if (first + S::KEYS >= length)
+            long_leave(m.queries_left());
+        barrier_wait(m.values_came(at.stage), at.parity);
+        long_leave(m.values_left(at.stage));
+    }
+}
+
+template <typename S>
+RVIT_DEVICE void long_store(const long_state<S> &w, const rvit_cu_attention_params &params, const attention_work &work, int group)
+{
+    float tiles[S::D / 8 + 1][4];
+#pragma unroll
+    for (int t = 0; t <= S::D / 8; t++)
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            tiles[t][i] = t < S::D / 8 || S::WIDE ? w.out[t * 4 + i] : w.sums[i];
+    typename S::T *out = first_row(static_cast<typename S::T *>(params.out), params.out_stride, work, params);
+    store_rows<typename S::T, S::D>(tiles, out, params, (work.row_block * S::GROUPS + group) * 64 + (threadIdx.x / 32 & 3) * 16,
+                                    work.length);
+}
+
+#endif
+#endif

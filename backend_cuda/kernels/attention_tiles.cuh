@@ -1,0 +1,75 @@
+/* Which tiles a CTA that stays on its SM works on. A tile: a block of query rows of a head of an image. Tiles of 32 images at a time are
+   laid in a row, those of the longest image first, and dealt out to and fro, so that CTAs have about the same work. No counter in memory is
+   needed, and every warp of a CTA finds the same tiles. */
+#ifndef RVIT_ATTENTION_TILES_CUH
+#define RVIT_ATTENTION_TILES_CUH
+
+#include "attention.cuh"
+
+/* Where the CTA's next tile is, from the first of the 32 images' on, and whether it is dealt out on the way back. */
+struct tile_place {
+    int next, back;
+
+    __device__ __forceinline__ void step()
+    {
+        next += back ? 2 * (int)blockIdx.x + 1 : 2 * (int)(gridDim.x - blockIdx.x) - 1;
+        back ^= 1;
+    }
+};
+
+/* By a whole warp, each lane of which holds one of 32 images. Images of fewer rows than least, or below and more, are passed over. */
+struct tile_walk {
+    tile_place at;
+    int first;    /* of the 32 */
+    int place, n; /* of the lane's image: where its tiles begin, and how many they are */
+    int all;      /* tiles of the 32 */
+    int shorter;  /* whether an image of fewer rows than least, and some, was passed over */
+
+    __device__ __forceinline__ tile_walk(tile_place from) : at(from), first(-32), place(0), n(0), all(0), shorter(0)
+    {
+    }
+    static __device__ __forceinline__ image_rows image(const rvit_cu_attention_long_params &params, int i)
+    {
+        return rows_of_image(params.rows.cu_seqlens, i, params.rows.rows, params.rows.max_len);
+    }
+    __device__ __forceinline__ void load(const rvit_cu_attention_long_params &params, int rows, int least, int below)
+    {
+        const int lane = (int)(threadIdx.x & 31);
+        int length = 0;
+        if (first + lane < params.n_images)
+            length = image(params, first + lane).len;
+        place = all = 0;
+        shorter |= warp_any(length > 0 && length < least);
+        if (length < least || length >= below)
+            length = 0;
+        n = (length + rows - 1) / rows * params.rows.n_heads;
+#pragma unroll 1
+        for (int i = 0; i < 32; i++) {
+            const int other = shuffle(length, i), count = shuffle(n, i);
+            if (other > length || (other == length && i < lane))
+                place += count;
+            all += count;
+        }
+    }
+    /* rows: of a tile. False: there are no more. */
+    __device__ __forceinline__ bool next(const rvit_cu_attention_long_params &params, int rows, int least, int below, attention_work &work)
+    {
+        while (at.next >= all) {
+            at.next -= all;
+            all = 0;
+            if (first + 32 >= params.n_images)
+                return false;
+            first += 32;
+            load(params, rows, least, below);
+        }
+        const int lane = find_first(warp_ballot(at.next >= place && at.next < place + n)), tile = at.next - shuffle(place, lane);
+        at.step();
+        const image_rows r = image(params, first + lane);
+        work.begin = r.begin, work.length = r.len;
+        const int blocks = (work.length + rows - 1) / rows;
+        work.head = tile / blocks, work.row_block = tile % blocks;
+        return true;
+    }
+};
+
+#endif
