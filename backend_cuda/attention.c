@@ -80,14 +80,12 @@ static rvit_status launch_long(rvit_cu_queue *queue, const rvit_attention_args *
     rvit_cu_attention_long_params params = {
         .rows = *rows,
         .least = RVIT_CU_LONG_ROWS,
-        .tall = RVIT_CU_TALL_ROWS(args->head_dim > 96   ? 128
-                                  : args->head_dim > 64 ? 80
-                                                        : 64),
+        .tall = RVIT_CU_TALL_ROWS(args->head_dim > 96 ? 128 : 64),
         .n_images = (int32_t)args->n_images,
     };
     RVIT_TRY(map_rows(driver, args, args->q, args->q_stride, 64, &params.q));
-    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, tile->box, &params.k));
-    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, tile->box, &params.v));
+    RVIT_TRY(map_rows(driver, args, args->k, args->k_stride, RVIT_CU_LONG_BOX, &params.k));
+    RVIT_TRY(map_rows(driver, args, args->v, args->v_stride, RVIT_CU_LONG_BOX, &params.v));
     const rvit_cu_kernel kernel = long_kernels[args->dtype][tile->shape];
     if (!tile->stays)
         return launch_images(queue, kernel, args, tile->row_blocks, tile->threads, tile->shared, &params.rows, &params);

@@ -148,7 +148,6 @@ rvit_cu_attention_long_tile rvit_cu_tile_attention_long(const rvit_cu_machine *m
      (block) == (tall_block) ? RVIT_CU_LONG_ROWS : RVIT_CU_TALL_ROWS(dim),         \
      {.shape = RVIT_CU_ATTENTION_##name,                                           \
       .stays = in_place,                                                           \
-      .box = RVIT_CU_LONG_BOX(dim, in_place),                                      \
       .threads = RVIT_CU_LONG_THREADS(groups, in_place),                           \
       .shared = RVIT_CU_LONG_SHARED(dim, groups, block, stages, tall_block)}},
         RVIT_CU_ATTENTION_LONGS(SHAPE)

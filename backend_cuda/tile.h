@@ -85,17 +85,16 @@
 #define RVIT_CU_ATTENTION_LONGS(LONG)              \
     LONG(long_d64_tall, 64, 3, 1, 64, 4, 128, 2)   \
     LONG(long_d64, 64, 2, 0, 64, 4, 64, 4)         \
-    LONG(long_d80_tall, 80, 3, 1, 64, 4, 112, 2)   \
     LONG(long_d80, 80, 2, 0, 64, 2, 64, 2)         \
     LONG(long_d128_tall, 128, 2, 1, 64, 4, 128, 2) \
     LONG(long_d128, 128, 2, 0, 64, 2, 64, 2)
 #define RVIT_CU_LONG_ROWS 512
-#define RVIT_CU_TALL_ROWS(dim) ((dim) == 128 ? 1024 : (dim) == 80 ? 2048 : 1536)
+#define RVIT_CU_TALL_ROWS(dim) ((dim) == 128 ? 1024 : 1536)
 #define RVIT_CU_LONG_THREADS(groups, stays) (((groups) + (stays)) * 128)
 #define RVIT_CU_LONG_CTAS(stays) (2 - (stays))
 #define RVIT_CU_LONG_PANELS(dim) (((dim) + 63) / 64)
 /* Rows of a box of keys or values: blocks of both sizes consist of them. */
-#define RVIT_CU_LONG_BOX(dim, stays) ((dim) == 80 && (stays) ? 16 : 64)
+#define RVIT_CU_LONG_BOX 64
 /* Bytes of shared memory: barriers, queries, the ring, ones, and what begins at a multiple of 1024. keys, stages: where they need most. */
 #define RVIT_CU_LONG_SHARED(dim, groups, keys, stages, tall_keys) \
     (2048 + ((groups)*64 + (stages)*2 * (keys)) * 128 * RVIT_CU_LONG_PANELS(dim) + ((dim) % 64 == 0 ? (tall_keys)*128 : 256))
@@ -171,7 +170,6 @@ typedef enum rvit_cu_attention_long_shape {
 typedef struct rvit_cu_attention_long_tile {
     rvit_cu_attention_long_shape shape; /* RVIT_CU_N_ATTENTION_LONGS: none serves */
     int32_t stays;                      /* one CTA for each SM, at most as many as there are tiles */
-    int32_t box;                        /* rows of a copy of keys or values */
     int32_t threads;
     int32_t row_blocks; /* tiles of each head of an image */
     int32_t shared;     /* bytes */

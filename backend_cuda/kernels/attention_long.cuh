@@ -40,12 +40,12 @@ RVIT_DEVICE void attend_others(const rvit_cu_attention_params &params, const att
 {
     const int STAGES = S::D == 64 ? RVIT_CU_STAGES_D64 : S::D == 80 ? RVIT_CU_STAGES_D80 : RVIT_CU_STAGES_D128;
     rvit_cu_attention_params known = params;
-    if (S::D == 80 && !S::STAYS && params.head_dim == 72) {
+    if (S::D == 80 && params.head_dim == 72) {
         known.head_dim = 72;
         attend<typename S::T, S::D, 1, S::GROUPS * 4, STAGES, false>(known, work, memory);
         return;
     }
-    if (S::D == 80 && !S::STAYS)
+    if (S::D == 80)
         known.head_dim = 80;
     attend<typename S::T, S::D, 1, S::GROUPS * 4, STAGES, false>(known, work, memory);
 }

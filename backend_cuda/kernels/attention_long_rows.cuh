@@ -12,7 +12,7 @@ template <typename T_, int D_, int KEYS_, int GROUPS_, int STAGES_, bool STAYS_>
     typedef T_ T;
     static const int D = D_, KEYS = KEYS_, GROUPS = GROUPS_, STAGES = STAGES_;
     static const bool STAYS = STAYS_;
-    static const int PANELS = (D + 63) / 64, BOX = RVIT_CU_LONG_BOX(D, STAYS);
+    static const int PANELS = (D + 63) / 64, BOX = RVIT_CU_LONG_BOX;
     static const int QUERY_PANEL = 64 * 128, PANEL = KEYS * 128, TILE = PANELS * PANEL;
     /* A column of ones behind the values sums the weights as rounded for the product (attention.cuh). Where the panels of values are full
        it is part of the same product, else it has one of its own. The sums are the same. */
@@ -116,13 +116,12 @@ template <typename S> struct long_copy {
             copy_box(m.queries + i * S::QUERY_PANEL, &params.q, i % S::PANELS * 64, work.head,
                      work.begin + (work.row_block * S::GROUPS + i / S::PANELS) * 64, m.queries_came());
     }
-    /* Small boxes are not unrolled, for want of registers. */
     __device__ __forceinline__ void block(uint32_t to, int step, const rvit_cu_tensor_map &map, int first, uint32_t barrier) const
     {
         barrier_announce(barrier, S::TILE);
-#pragma unroll S::BOX == 64 ? 2 : 1
+#pragma unroll 2
         for (int panel = 0; panel < S::PANELS; panel++)
-#pragma unroll S::BOX == 64 ? 2 : 1
+#pragma unroll 2
             for (int row = 0; row < S::KEYS; row += S::BOX)
                 copy_box(to + panel * step + row * 128, &map, panel * 64, work.head, work.begin + first + row, barrier);
     }

@@ -203,7 +203,7 @@ static void long_attention_choices(void **state)
                 if (lens[l] >= 512 && dim > 32 && dim <= 64)
                     expected = lens[l] < 1536 ? RVIT_CU_ATTENTION_long_d64 : RVIT_CU_ATTENTION_long_d64_tall;
                 else if (lens[l] >= 512 && dim > 64 && dim <= 80)
-                    expected = lens[l] < 2048 ? RVIT_CU_ATTENTION_long_d80 : RVIT_CU_ATTENTION_long_d80_tall;
+                    expected = RVIT_CU_ATTENTION_long_d80;
                 else if (lens[l] >= 512 && dim > 96)
                     expected = lens[l] < 1024 ? RVIT_CU_ATTENTION_long_d128 : RVIT_CU_ATTENTION_long_d128_tall;
                 assert_int_equal(t.shape, expected);
