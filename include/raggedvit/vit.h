@@ -534,9 +534,10 @@ typedef struct rvit_memory_info {
                projected, with desc.logits or desc.run_views: 4 B n_classes
                block features 4 B L D, L the most tokens of an image that the block leaves
                received attention 4 B L H, L of the block's attention
-               each stage: its results again; 4 (not tome)
+               each stage: its results again; 4 (B + 1) (not tome)
      trace     4 B T D for the embedding and for each block; each stage: 4 B L_i
-     host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes
+     host      the session object; 8 T; 4 (B + 1); projected and normalised: 4 B n_classes; with stages 4 B;
+               with desc.max_picture_bytes 512 KiB
                each stage: 4 B M_i, for tome twice; 4 (T + 1) if a fixed number is kept, all stages
                together and not rounded
 

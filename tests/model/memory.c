@@ -256,7 +256,7 @@ static void formula_holds(void **state)
             if (tome)
                 device += 2 * SUM(4 * B * len[i + 1]);
             upload += tables + (mask ? SUM(B * len[i]) : 0);
-            readback += results + (tome ? 0 : SUM(4));
+            readback += results + (tome ? 0 : SUM(4 * (B + 1)));
             trace += SUM(4 * B * len[i]);
         }
         expect_held("device_size by the formula", policy, TRACED, memory.device_size, device, device);
