@@ -3,10 +3,11 @@
 
 #define MAX_GROUPS 1024 /* each adds up the lengths of all images before its own */
 
-/* [subgroup][half] */
-static const rvit_vk_shader shaders[2][2] = {
-    {RVIT_VK_MATCH_F32_VK_SCALAR, RVIT_VK_MATCH_F16_VK_SCALAR},
-    {RVIT_VK_MATCH_F32_VK_SUBGROUP, RVIT_VK_MATCH_F16_VK_SUBGROUP},
+/* [windows][subgroup][half] */
+static const rvit_vk_shader shaders[2][2][2] = {
+    {{RVIT_VK_MATCH_F32_VK_SCALAR, RVIT_VK_MATCH_F16_VK_SCALAR}, {RVIT_VK_MATCH_F32_VK_SUBGROUP, RVIT_VK_MATCH_F16_VK_SUBGROUP}},
+    {{RVIT_VK_MATCH_WINDOWS_F32_VK_SCALAR, RVIT_VK_MATCH_WINDOWS_F16_VK_SCALAR},
+     {RVIT_VK_MATCH_WINDOWS_F32_VK_SUBGROUP, RVIT_VK_MATCH_WINDOWS_F16_VK_SUBGROUP}},
 };
 
 int rvit_vk_match_share(const rvit_match_args *args)
@@ -16,7 +17,7 @@ int rvit_vk_match_share(const rvit_match_args *args)
 
 rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_args *args)
 {
-    const int half = rvit_vk_is_half(args->dtype);
+    const int half = rvit_vk_is_half(args->dtype), windows = args->window_cu_seqlens.buffer != NULL;
     const int share = rvit_vk_match_share(args);
     struct rvit_match_push push = {.n_images = args->n_images,
                                    .max_len = args->max_len,
@@ -27,12 +28,11 @@ rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_ar
                                    .merges = args->merges,
                                    .n_windows = args->n_windows,
                                    .share = share};
-    rvit_vk_dispatch dispatch = {.shader = shaders[rvit_vk_uses_subgroups(recorder->device)][half],
+    rvit_vk_dispatch dispatch = {.shader = shaders[windows][rvit_vk_uses_subgroups(recorder->device)][half],
                                  .specs = {[RVIT_SPEC_THREADS] = RVIT_MAX_THREADS,
                                            [RVIT_MATCH_HEAD_DIM] = (uint32_t)args->head_dim,
                                            [RVIT_MATCH_LONG] = args->max_len > RVIT_NEAR_KEYS,
                                            [RVIT_MATCH_UNIT] = (uint32_t)args->unit,
-                                           [RVIT_MATCH_HAS_WINDOWS] = args->window_cu_seqlens.buffer != NULL,
                                            [RVIT_VK_SPEC_BF16] = rvit_vk_bf16(args->dtype, args->dtype)},
                                  .n_specs = RVIT_MATCH_N_SPECS,
                                  .push = &push,
@@ -45,7 +45,8 @@ rvit_status rvit_vk_record_match(rvit_vk_recorder *recorder, const rvit_match_ar
     push.src_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_SRC_ROWS, RVIT_SLOT(match, src_rows), 4);
     push.metric_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_METRIC, RVIT_SLOT(match, metric), 16);
     push.next_rows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_NEXT_ROWS, RVIT_SLOT(match, next_rows), 4);
-    push.windows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_WINDOWS, RVIT_SLOT(match, window_cu_seqlens), 4);
+    if (windows)
+        push.windows_at = rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_WINDOWS, RVIT_SLOT(match, window_cu_seqlens), 4);
     (void)rvit_vk_bind(recorder, &dispatch, RVIT_MATCH_GRIDS, RVIT_N_SLOTS_match, 4);
     const rvit_vk_own_grids own = rvit_vk_find_own_grids(recorder);
     push.n_grids = own.n;

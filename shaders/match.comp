@@ -19,14 +19,18 @@
 layout(constant_id = RVIT_MATCH_HEAD_DIM) const uint HEAD_DIM = 64;
 layout(constant_id = RVIT_MATCH_LONG) const uint LONG = 1;
 layout(constant_id = RVIT_MATCH_UNIT) const uint UNIT = 1;
-layout(constant_id = RVIT_MATCH_HAS_WINDOWS) const uint HAS_WINDOWS = 0; // else an image is one
 const uint D4 = HEAD_DIM / 4;
 
 layout(push_constant) uniform Push { rvit_match_push push; };
 layout(binding = RVIT_MATCH_K) readonly buffer K { IN_VEC4 k_words[]; };
 layout(binding = RVIT_MATCH_OUT_CU_SEQLENS) writeonly buffer OutCuSeqlens { uint out_cu_seqlens[]; };
 layout(binding = RVIT_MATCH_SRC_ROWS) writeonly buffer SrcRows { uint src_rows[]; };
+#if WINDOWS // else an image is one
 layout(binding = RVIT_MATCH_WINDOWS) readonly buffer Windows { int windows[]; };
+const bool HAS_WINDOWS = true;
+#else
+const bool HAS_WINDOWS = false;
+#endif
 layout(binding = RVIT_MATCH_METRIC) coherent buffer Metric { vec4 metric[]; };
 layout(binding = RVIT_MATCH_NEXT_ROWS) coherent buffer NextRows { uint next_rows[]; };
 
@@ -60,7 +64,11 @@ uint next_at(uint place)
 
 uint window_row(uint window)
 {
+#if WINDOWS
     return clamp_rows(windows[uint(push.windows_at) + window], push.rows);
+#else
+    return 0;
+#endif
 }
 
 // The last window that begins at the row or before it.
@@ -109,7 +117,7 @@ uint n_with_partner(rvit_sequence image)
 uint n_merges(rvit_sequence image)
 {
     const uint most = min(uint(push.merges), (image.len / UNIT - prefix_end(image)) / 2);
-    return most == 0 || HAS_WINDOWS == 0 ? most : min(most, n_with_partner(image));
+    return most == 0 || !HAS_WINDOWS ? most : min(most, n_with_partner(image));
 }
 
 #define METRIC_TEAM 8 // threads that share a row
@@ -152,7 +160,7 @@ void store_metric(rvit_sequence image)
 // The units of B that an item may be merged into, the first and past the last.
 uvec2 choice_of(rvit_sequence image, uint item, uint first_b, uint n_b)
 {
-    if (HAS_WINDOWS == 0)
+    if (!HAS_WINDOWS)
         return uvec2(0, n_b);
     if (push.n_windows == 0)
         return uvec2(0, 0);

@@ -103,8 +103,7 @@ struct rvit_mean_push {
 #define RVIT_MATCH_HEAD_DIM 1
 #define RVIT_MATCH_LONG 2
 #define RVIT_MATCH_UNIT 3
-#define RVIT_MATCH_HAS_WINDOWS 4
-#define RVIT_MATCH_N_SPECS 5
+#define RVIT_MATCH_N_SPECS 4
 #define RVIT_MATCH_CU_SEQLENS 0
 #define RVIT_MATCH_K 1
 #define RVIT_MATCH_KEEP 2
@@ -113,7 +112,7 @@ struct rvit_mean_push {
 #define RVIT_MATCH_METRIC 5
 #define RVIT_MATCH_NEXT_ROWS 6
 #define RVIT_MATCH_GRIDS 7
-#define RVIT_MATCH_WINDOWS 8
+#define RVIT_MATCH_WINDOWS 8 /* with windows only: more arrays than some devices bind */
 #define RVIT_MATCH_N_BINDINGS 9
 struct rvit_match_push {
     int n_images, max_len, rows, n_prefix;
