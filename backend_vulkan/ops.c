@@ -109,8 +109,7 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
         if (accesses[i].view.buffer != NULL &&
             accesses[i].size + rvit_vk_at(accesses[i].view) % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
             return "an array is larger than the device's storage buffer range";
-    if (op->type == RVIT_OP_MATCH && op->match.window_cu_seqlens.buffer != NULL &&
-        device->physical.limits.maxPerStageDescriptorStorageBuffers < RVIT_MATCH_N_BINDINGS)
+    if (op->type == RVIT_OP_MATCH && op->match.window_cu_seqlens.buffer != NULL && rvit_vk_most_bindings(device) < RVIT_MATCH_N_BINDINGS)
         return "with windows match binds nine arrays, more than this device does (maxPerStageDescriptorStorageBuffers)";
     if (!grid_fits(device, op))
         return "it needs more workgroups than the device can dispatch";

@@ -8,12 +8,17 @@
 
 #define MAX_THREADS 3 /* besides the caller's thread; with more, an H200's driver takes longer */
 
+uint32_t rvit_vk_most_bindings(const rvit_vk_device *device)
+{
+    const uint32_t most = device->physical.limits.maxPerStageDescriptorStorageBuffers;
+    return most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
+}
+
 /* Shaders with the same number of texel buffers share one layout, whatever they bind: on an H200 the first layout takes six milliseconds,
    each further one two. */
 static rvit_status make_layout(rvit_vk_device *device, uint32_t n_texels, rvit_vk_layout *layout)
 {
-    const uint32_t most = device->physical.limits.maxPerStageDescriptorStorageBuffers;
-    const uint32_t n_bindings = most < RVIT_VK_MAX_BINDINGS ? most : RVIT_VK_MAX_BINDINGS;
+    const uint32_t n_bindings = rvit_vk_most_bindings(device);
     VkDescriptorSetLayoutBinding bindings[RVIT_VK_MAX_BINDINGS];
     for (uint32_t i = 0; i < n_bindings; i++)
         bindings[i] = (VkDescriptorSetLayoutBinding){.binding = i,

@@ -283,6 +283,8 @@ int32_t rvit_vk_choose_memory(const rvit_vk_device *device, uint32_t allowed, in
 void rvit_vk_buffer_close(rvit_vk_device *device, rvit_vk_buffer *buffer);
 
 /* pipeline.c */
+/* Storage buffers that a shader may bind on the device. */
+uint32_t rvit_vk_most_bindings(const rvit_vk_device *device);
 rvit_status rvit_vk_get_layout(rvit_vk_device *device, uint32_t n_texels, const rvit_vk_layout **out_layout);
 /* Returns the existing pipeline or creates it. */
 rvit_status rvit_vk_get_pipeline(rvit_vk_device *device, const rvit_vk_pipeline *wanted, VkPipeline *out_pipeline);

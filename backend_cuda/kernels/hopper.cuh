@@ -133,7 +133,6 @@ template <typename T, int N> struct product;
 #define NUMBERS_36 NUMBERS_32 ",%32,%33,%34,%35"
 #define NUMBERS_40 NUMBERS_36 ",%36,%37,%38,%39"
 #define NUMBERS_48 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
-#define NUMBERS_56 NUMBERS_48 ",%48,%49,%50,%51,%52,%53,%54,%55"
 #define NUMBERS_64 NUMBERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
 #define NUMBERS_68 NUMBERS_64 ",%64,%65,%66,%67"
 #define OPERANDS_4(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
@@ -143,7 +142,6 @@ template <typename T, int N> struct product;
 #define OPERANDS_36(i) OPERANDS_32(i), OPERANDS_4(i + 32)
 #define OPERANDS_40(i) OPERANDS_32(i), OPERANDS_8(i + 32)
 #define OPERANDS_48(i) OPERANDS_32(i), OPERANDS_16(i + 32)
-#define OPERANDS_56(i) OPERANDS_48(i), OPERANDS_8(i + 48)
 #define OPERANDS_64(i) OPERANDS_32(i), OPERANDS_32(i + 32)
 #define OPERANDS_68(i) OPERANDS_64(i), OPERANDS_4(i + 64)
 #define RESULTS_4(i) "=f"(d[i]), "=f"(d[i + 1]), "=f"(d[i + 2]), "=f"(d[i + 3])
@@ -153,7 +151,6 @@ template <typename T, int N> struct product;
 #define RESULTS_36(i) RESULTS_32(i), RESULTS_4(i + 32)
 #define RESULTS_40(i) RESULTS_32(i), RESULTS_8(i + 32)
 #define RESULTS_48(i) RESULTS_32(i), RESULTS_16(i + 32)
-#define RESULTS_56(i) RESULTS_48(i), RESULTS_8(i + 48)
 #define RESULTS_64(i) RESULTS_32(i), RESULTS_32(i + 32)
 #define RESULTS_68(i) RESULTS_64(i), RESULTS_4(i + 64)
 #define INSTRUCTION(T, N) "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." #T "." #T

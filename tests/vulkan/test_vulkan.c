@@ -312,9 +312,43 @@ static void split_submits(void **state)
     expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "poll_us");
 }
 
+/* Windows of match are one array more than the smallest devices bind. */
+static void few_bindings(void **state)
+{
+    (void)state;
+    rvit_device *device = NULL;
+    layer_does("minimum");
+    const rvit_device_desc desc = auto_desc();
+    expect_ok(rvit_device_create(&desc, &device));
+    workload w;
+    workload_open(&w, device);
+    rvit_match_args args = RVIT_MATCH_ARGS_INIT;
+    args.n_images = 3;
+    args.max_len = args.rows = W_ROWS;
+    args.unit = 2;
+    args.n_heads = 1;
+    args.head_dim = W_DIM;
+    args.k_stride = 3 * W_DIM;
+    args.merges = 4;
+    args.k.buffer = args.cu_seqlens.buffer = w.in;
+    args.cu_seqlens.offset = W_CU;
+    args.metric.buffer = args.keep.buffer = args.out_cu_seqlens.buffer = args.src_rows.buffer = args.next_rows.buffer = w.out;
+    args.keep.offset = W_ROWS * W_DIM * 4;
+    args.out_cu_seqlens.offset = args.keep.offset + 1024;
+    args.src_rows.offset = args.keep.offset + 2048;
+    args.next_rows.offset = args.keep.offset + 3072;
+    expect_ok(rvit_match(w.stream, &args));
+    expect_ok(rvit_stream_synchronize(w.stream));
+    args.n_windows = 3;
+    args.window_cu_seqlens = args.cu_seqlens;
+    expect_status(rvit_match(w.stream, &args), RVIT_UNSUPPORTED, "binds nine arrays");
+    workload_close(&w);
+    rvit_device_destroy(device);
+}
+
 #define LAYERED(function) cmocka_unit_test_setup_teardown(function, no_layer, no_layer)
 SUITE(drivers_suite, LAYERED(wrong_tier), LAYERED(wrong_driver), LAYERED(lost_in_self_test), LAYERED(lost), LAYERED(lazy_pipelines),
-      LAYERED(no_pipelines), LAYERED(split_submits));
+      LAYERED(no_pipelines), LAYERED(split_submits), LAYERED(few_bindings));
 
 int main(int argc, char **argv)
 {
