@@ -95,6 +95,14 @@ static const char *supports_copy(const rvit_copy_args *args)
     return NULL;
 }
 
+/* Arrays that the op's shader binds; of those that any device binds, RVIT_VK_MIN_STORAGE. */
+static uint32_t most_bound(const rvit_op *op)
+{
+    if (op->type == RVIT_OP_REGROUP)
+        return RVIT_REGROUP_N_BINDINGS;
+    return op->type == RVIT_OP_MATCH && op->match.window_cu_seqlens.buffer != NULL ? RVIT_MATCH_N_BINDINGS : RVIT_VK_MIN_STORAGE;
+}
+
 const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
 {
     const rvit_vk_device *device = rvit_vk_device_of(base);
@@ -109,8 +117,8 @@ const char *rvit_vk_supports(const rvit_device *base, const rvit_op *op)
         if (accesses[i].view.buffer != NULL &&
             accesses[i].size + rvit_vk_at(accesses[i].view) % alignment + 3 > (int64_t)device->physical.limits.maxStorageBufferRange)
             return "an array is larger than the device's storage buffer range";
-    if (op->type == RVIT_OP_MATCH && op->match.window_cu_seqlens.buffer != NULL && rvit_vk_most_bindings(device) < RVIT_MATCH_N_BINDINGS)
-        return "with windows match binds nine arrays, more than this device does (maxPerStageDescriptorStorageBuffers)";
+    if (most_bound(op) > rvit_vk_most_bindings(device))
+        return "it binds more arrays than the device does (maxPerStageDescriptorStorageBuffers)";
     if (!grid_fits(device, op))
         return "it needs more workgroups than the device can dispatch";
     return rvit_vk_loops_fit(device, op);

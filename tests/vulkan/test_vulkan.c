@@ -312,7 +312,7 @@ static void split_submits(void **state)
     expect_status(rvit_device_create(&desc, &device), RVIT_INVALID_ARGUMENT, "poll_us");
 }
 
-/* Windows of match are one array more than the smallest devices bind. */
+/* Windows of match are one array more than the smallest devices bind, and so are those of regroup. */
 static void few_bindings(void **state)
 {
     (void)state;
@@ -341,7 +341,17 @@ static void few_bindings(void **state)
     expect_ok(rvit_stream_synchronize(w.stream));
     args.n_windows = 3;
     args.window_cu_seqlens = args.cu_seqlens;
-    expect_status(rvit_match(w.stream, &args), RVIT_UNSUPPORTED, "binds nine arrays");
+    expect_status(rvit_match(w.stream, &args), RVIT_UNSUPPORTED, "match: it binds more arrays");
+    rvit_regroup_args regroup = RVIT_REGROUP_ARGS_INIT;
+    regroup.n_images = 3;
+    regroup.max_len = regroup.rows = W_ROWS;
+    regroup.unit = 2;
+    regroup.cu_seqlens = args.cu_seqlens;
+    regroup.out_cu_seqlens = args.cu_seqlens;
+    regroup.src_rows = args.k;
+    regroup.keep = args.k;
+    regroup.unit_cu_seqlens.buffer = w.out;
+    expect_status(rvit_regroup(w.stream, &regroup), RVIT_UNSUPPORTED, "regroup: it binds more arrays");
     workload_close(&w);
     rvit_device_destroy(device);
 }
