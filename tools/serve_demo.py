@@ -4,6 +4,7 @@ time. Compares each answer with that of `raggedvit classify --json`, bit for bit
 import argparse
 import json
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -36,19 +37,23 @@ def counts(client, model):
     return int(of_model.get("inference_count", 0)), int(of_model.get("execution_count", 0))
 
 
-def measure(api, client, http, model, tiles, parameters):
+def measure(api, address, http, model, tiles, parameters):
     """Sends each tile as a request of its own; returns logits, seconds of each request, seconds of all, and images and runs."""
     wanted = [api.InferRequestedOutput("LOGITS")]
+    of_thread = threading.local()
+
+    def connect():
+        of_thread.client = api.InferenceServerClient(address)
 
     def ask(tile):
         tensor = api.InferInput("IMAGE", [1, *tile.shape], "UINT8")
         tensor.set_data_from_numpy(tile[np.newaxis])
         begin = time.perf_counter()
-        answer = client.infer(model, [tensor], outputs=wanted, parameters=parameters)
+        answer = of_thread.client.infer(model, [tensor], outputs=wanted, parameters=parameters)
         return answer.as_numpy("LOGITS")[0], time.perf_counter() - begin
 
     before, begin = counts(http, model), time.perf_counter()
-    with ThreadPoolExecutor(CLIENTS) as clients:
+    with ThreadPoolExecutor(CLIENTS, initializer=connect) as clients:
         answers = list(clients.map(ask, tiles))
     elapsed, after = time.perf_counter() - begin, counts(http, model)
     return (np.array([logits for logits, _ in answers]), np.array([seconds for _, seconds in answers]), elapsed,
@@ -64,17 +69,17 @@ def main():
     parser.add_argument("classified", nargs="+", help="what classify --json wrote of these tiles, for each policy")
     given = parser.parse_args()
 
-    http = tritonclient.http.InferenceServerClient(given.http, concurrency=CLIENTS)
-    apis = {"HTTP": (tritonclient.http, http), "gRPC": (tritonclient.grpc, tritonclient.grpc.InferenceServerClient(given.grpc))}
+    http = tritonclient.http.InferenceServerClient(given.http)
+    apis = {"HTTP": (tritonclient.http, given.http), "gRPC": (tritonclient.grpc, given.grpc)}
     tiles = tiles_of(given.tiles, 32)
     failures = 0
     print(f"{'by':<6} {'pruning':<14} {'tiles':>5}  {'top-1':<7} {'classify':<9} {'equal bits':<11} {'images/s':>8}  {'p50 ms':>6}  {'p99 ms':>6}"
           "  images a run")
-    for transport, (api, client) in apis.items():
+    for transport, (api, address) in apis.items():
         for path in given.classified:
             expected, classes, top1, policy, keep = classified(path)
             parameters = {"policy": policy} if keep is None else {"policy": policy, "keep": str(keep)}
-            logits, seconds, elapsed, n, runs = measure(api, client, http, given.model, tiles[: len(expected)], parameters)
+            logits, seconds, elapsed, n, runs = measure(api, address, http, given.model, tiles[: len(expected)], parameters)
             equal = int((logits == expected).all(axis=1).sum())
             right = float((logits.argmax(axis=1) == classes).mean())
             p50, p99 = np.percentile(1000 * seconds, [50, 99])

@@ -43,7 +43,7 @@ pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 for ((i = 0; ; i++)); do
     curl -sf "127.0.0.1:$http/v2/health/ready" && break
-    kill -0 $pid 2>/dev/null && [ $i -lt 600 ] || { tail -20 $demo/server.log >&2; echo "The server does not start (see above)" >&2; exit 1; }
+    kill -0 $pid 2>/dev/null && [ $i -lt 600 ] || { grep '^E' $demo/server.log >&2; echo "The server does not start: $demo/server.log" >&2; exit 1; }
     sleep 0.1
 done
 
@@ -68,5 +68,5 @@ kill -TERM $pid
 status=0
 wait $pid || status=$?
 trap - EXIT
-[ $status = 0 ] || { tail -20 $demo/server.log >&2; echo "The server ended with status $status" >&2; exit 1; }
+[ $status = 0 ] || { grep '^E' $demo/server.log >&2; echo "The server ended with status $status: $demo/server.log" >&2; exit 1; }
 echo "The server has stopped. Its entries are in $demo/models; docs/serving.md says how to make your own."
