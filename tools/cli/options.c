@@ -34,7 +34,8 @@ static const struct command commands[] = {
       "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data says. They are prepared as the "
       "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
       "as "
-      "timm or transformers do it. An unreadable image is reported and skipped. With --json or --ndjson, an image's "
+      "timm or transformers do it. An image that cannot be read or computed is reported, and the others are answered. With --json or "
+      "--ndjson, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
@@ -324,7 +325,8 @@ static void print_help(void)
     puts("\n'raggedvit COMMAND --help' shows a command's options; 'raggedvit --version' the version.\n\n"
          "exit codes:\n"
          "  0  success\n"
-         "  1  it ran, but some images could not be read, the overlay could not be written, some logits are not finite, or a verification "
+         "  1  it ran, but some images could not be read or computed, the overlay could not be written, some logits are not finite, or a "
+         "verification "
          "failed\n"
          "  2  the command line is wrong\n"
          "  3  the device is not available, or cannot run what was asked\n"

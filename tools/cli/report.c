@@ -148,6 +148,13 @@ void report_begin(struct report *self, const struct options *options, const stru
     report_flush(self);
 }
 
+/* Where an image is from, with which its object begins. */
+static json_t *json_place(const char *path, int32_t tile, int64_t position)
+{
+    return json_pack("{s:o, s:o, s:I}", "file", json_text(path), "tile", tile >= 0 ? json_integer(tile) : json_null(), "position",
+                     (json_int_t)position);
+}
+
 static void print_json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
 {
     json_t *classes = json_array();
@@ -166,8 +173,7 @@ static void print_json_image(const struct report *self, const struct report_imag
         json_object_set_new(object, "frame", json_integer(image->frame));
     if (image->lines > 0)
         json_object_set_new(object, "grid", json_pack("[i, i]", image->lines, image->columns));
-    json_print_open(
-        json_pack("{s:o, s:o}", "file", json_text(image->path), "tile", image->tile >= 0 ? json_integer(image->tile) : json_null()));
+    json_print_open(json_place(image->path, image->tile, image->position));
     fputs(", \"logits\": ", stdout);
     if (image->logits)
         json_print_floats(image->logits, self->n_classes);
@@ -179,16 +185,18 @@ static void print_json_image(const struct report *self, const struct report_imag
 
 static json_t *json_failure(const struct inputs *inputs, const struct input_failure *failure)
 {
-    json_t *object = json_pack("{s:o, s:o}", "file", json_text(inputs->paths[failure->file]), "error", json_text(failure->text));
+    const struct input *input = &failure->input;
+    json_t *object = json_place(input->path, input->tile, input->position);
+    json_object_set_new(object, "error", json_text(failure->text));
     if (inputs->video)
-        json_object_set_new(object, "frame", json_integer(failure->position));
+        json_object_set_new(object, "frame", json_integer(input->position));
     return object;
 }
 
 /* Those before a position. */
 static void print_failure_lines(struct report *self, const struct inputs *inputs, int64_t position)
 {
-    for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].position < position; self->n_failures++)
+    for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].input.position < position; self->n_failures++)
         print_json_line(json_failure(inputs, &inputs->failures[self->n_failures]));
 }
 
@@ -278,8 +286,8 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
     json_t *failed = json_array();
     for (int32_t i = 0; i < inputs->n_failures; i++)
         json_array_append_new(failed, json_failure(inputs, &inputs->failures[i]));
-    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
-                               json_number(self->seconds), "images_per_second",
+    json_t *object = json_pack("{s:o, s:I, s:i, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "n_failed",
+                               inputs->n_failures, "seconds", json_number(self->seconds), "images_per_second",
                                self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
                                json_number(elapsed_of(self)), "exit_code", code);
     if (inputs->nvjpeg)
@@ -335,6 +343,8 @@ static void print_epilogue(const struct report *self, const struct inputs *input
         printf("tokens kept  all %.9g\n", rint(10 * self->all_tokens / n) / 10);
     printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
            (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / elapsed_of(self));
+    if (inputs->n_failures > 0)
+        printf("failed       %d, which the messages name\n", inputs->n_failures);
     if (self->decoded_per_second > 0)
         printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);
