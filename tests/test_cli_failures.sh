@@ -34,7 +34,7 @@ for way in "--prepare host" "--prepare device"; do
         [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "a message for each failure ($way, batches of $batch)"
         for i in 0 1 2 3 4 5 6; do
             case $i in
-            1 | 5) line_has $((i + 2)) "^\{\"file\": \"$cat\", \"tile\": null, \"position\": $i, \"error\": \"a score is NaN at prune stage 0 .*\"\}$" ;;
+            1 | 5) line_has $((i + 2)) "^\{\"file\": \"$cat\", \"tile\": null, \"position\": $i, \"error\": \"a score is NaN at .*\"\}$" ;;
             3) line_has 5 "^\{\"file\": \".*broken.png\", \"tile\": null, \"position\": 3, \"error\": \".*\"\}$" ;;
             *) line_has $((i + 2)) "^\{\"file\": \"$black\", \"tile\": null, \"position\": $i, \"logits\": \[" ;;
             esac
@@ -79,8 +79,8 @@ json failed.2.tile 2
 json failed.2.error 'tile 2: a score is NaN.*'
 { head -c 1800 /dev/zero; head -c 1800 /dev/zero | tr '\0' '\200'; head -c 1800 /dev/zero; } >"$folder/frames"
 what="frames"
-"$tool" classify "$small" - --size 30x20 --format rgb24 --backend cpu --dtype f16 --mean 0 --std 1 --prune l2 --blocks 1 --ndjson --batch 2 \
-    <"$folder/frames" >"$folder/out" 2>"$folder/err"
+"$tool" classify "$small" - --size 30x20 --format rgb24 --backend cpu --dtype f16 --mean 0 --std 1 --prune l2 --blocks 1 --ndjson \
+    --batch 2 <"$folder/frames" >"$folder/out" 2>"$folder/err"
 [ $? -eq 1 ] || fail "the exit code of frames"
 err '^raggedvit: standard input: frame 1: a score is NaN '
 line_has 2 '"frame": 0'

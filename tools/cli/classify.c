@@ -239,6 +239,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
     self->inputs.reduces = options->fast_decode;
+    self->inputs.shard = options->shard;
     if (code == EXIT_OK)
         code = engine_decoder(&self->engine, options);
     self->inputs.nvjpeg = self->engine.nvjpeg;
@@ -315,7 +316,7 @@ int run_classify(const struct options *options)
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
-                     rvit_session_n_stages(self.sessions[0]), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch, &self.plan);
+                     rvit_session_n_stages(self.sessions[0]), &self.inputs, self.batch, &self.plan);
         code = self.on_device ? classify_pictures_run(&self) : run_batches(&self);
         progress_end();
         code = judge(&self, code);

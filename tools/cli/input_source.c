@@ -183,11 +183,21 @@ static bool next_file(struct input_source *self, struct input_work *out)
     return true;
 }
 
-bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
+static bool next_of_all(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
 {
     if (self->ended || self->position >= self->inputs->limit)
         return false;
     return self->inputs->video ? next_frame(self, out) : self->inputs->tiles ? next_tile(self, decoder, out) : next_file(self, out);
+}
+
+bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
+{
+    while (next_of_all(self, decoder, out)) {
+        if (shard_has(&self->inputs->shard, out->input.position))
+            return true;
+        input_work_free(out);
+    }
+    return false;
 }
 
 /* Preparing */

@@ -92,6 +92,18 @@ static int add_list(struct inputs *in, const char *path)
     return code;
 }
 
+uint64_t inputs_fingerprint(const struct inputs *in)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int32_t i = 0; i < in->n_paths; i++) {
+        const char *c = in->paths[i];
+        do /* with the NUL, so that "ab", "c" is not "a", "bc" */
+            hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+        while (*c++);
+    }
+    return hash;
+}
+
 int64_t inputs_count_tiles(const struct inputs *in, const char *path)
 {
     struct image_error error;

@@ -6,6 +6,7 @@
 #include "cli.h"
 #include "nvjpeg.h"
 #include "preprocess.h"
+#include "shard.h"
 #include "video.h"
 
 #define INPUTS_STANDARD_INPUT "-"
@@ -31,6 +32,7 @@ struct inputs {
     struct nvjpeg *nvjpeg;     /* decodes JPEGs; borrowed, set before inputs_start. NULL: libjpeg does */
     int32_t tiles;             /* pixels; 0: whole images */
     int64_t limit;             /* INT64_MAX: none */
+    struct shard shard;        /* of all these; set before inputs_start */
     int64_t total;   /* number of images or tiles according to the headers, at most the limit; of frames the limit, or 0: unknown */
     int64_t n_given; /* before the limit */
     int64_t n_done;  /* positions that the caller has passed */
@@ -65,6 +67,8 @@ bool inputs_note_failure(struct inputs *in, const struct input *input, const cha
 /* The picture of the first image that inputs_next gave, once; the caller frees it. */
 struct image inputs_take_first(struct inputs *in);
 
+/* Tells lists of inputs apart: a 64-bit FNV-1a of their names, in order. */
+uint64_t inputs_fingerprint(const struct inputs *in);
 /* Number of tiles in a file according to its header; 0 if it cannot be read or tiled. */
 int64_t inputs_count_tiles(const struct inputs *in, const char *path);
 

@@ -49,7 +49,7 @@ struct report_image {
 };
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch,
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, const struct inputs *inputs, int32_t batch,
                   const struct picture_plan *plan);
 /* inputs: its failures up to the image are printed too where each has a line. */
 void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image);
