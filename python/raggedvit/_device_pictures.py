@@ -16,6 +16,7 @@ import numpy as np
 
 from ._arrays import DeviceArray, device_array, is_torch, on_cuda
 from ._errors import RaggedVitError, Status, invalid
+from ._failures import Failures, add, attempt
 from ._feed import MOST_SIDE, named
 from ._library import Handle
 from ._outputs import Outputs
@@ -46,6 +47,9 @@ class DevicePicture(NamedTuple):
     width: int
     stride: int
     stream: int | None
+
+    def pixel(self) -> DevicePicture:
+        return self._replace(height=1, width=1, stride=3)
 
 
 @functools.lru_cache(None)
@@ -101,13 +105,14 @@ def _stream_of(model: Model, images: Any) -> int:
     return model._own_stream()
 
 
-def _described(images: Any, stream: int) -> list[DeviceArray]:
-    """The pictures of a batch: those of a list, or those that an array [B, height, width, 3] has one behind another."""
+def _described(images: Any, stream: int, failures: Failures | None) -> list[DeviceArray | None]:
+    """The pictures of a batch: those of a list, or those that an array [B, height, width, 3] has one behind another. failures: where the errors
+    of those go that are none, and are None here."""
     if isinstance(images, (list, tuple)):
         host = [number for number, one in enumerate(images) if not on_cuda(one)]
         if host:
             raise invalid(f"picture {host[0]} is in host memory, and others of the batch are on a CUDA device; bring all to one side")
-        return [device_array(one, f"picture {number}", stream) for number, one in enumerate(images)]
+        return [attempt(number, failures, device_array, one, f"picture {number}", stream) for number, one in enumerate(images)]
     whole = device_array(images, "images", stream)
     if len(whole.shape) != 4:
         raise invalid(f"images are uint8 {list(whole.shape)}; expected pictures [B, height, width, 3], or a list of [height, width, 3]")
@@ -139,7 +144,9 @@ def _picture(number: int, found: DeviceArray, model: Model) -> DevicePicture:
 class DeviceBatch:
     """Pictures on the model's device, and the stream that they are used on."""
 
-    def __init__(self, model: Model, images: Any) -> None:
+    def __init__(self, model: Model, images: Any, failures: Failures | None = None) -> None:
+        """failures: where the errors of single pictures go; one pixel of another is in the place of each, unless all have failed and there are
+        none."""
         if model.cuda_index < 0:
             raise invalid(f"pictures are on a CUDA device, the model on {model.place}; move one of them")
         self.model, self.spec = model, model.spec
@@ -147,13 +154,20 @@ class DeviceBatch:
             raise RaggedVitError(Status.UNSUPPORTED, "the device does not prepare pictures for this model: a resize in float32, or patches of an "
                                  "odd size; bring them to the host")
         self.stream = _stream_of(model, images)
-        found = _described(images, self.stream)
+        arrays = _described(images, self.stream, failures)
+        self.n, found = len(arrays), [one for one in arrays if one is not None]
         self.owners = [one.owner for one in found]
         self.tensors = next((one.owner.device for one in found if is_torch(one.owner)), None)  # of the results; None: arrays
-        self.pictures = [_picture(number, one, model) for number, one in enumerate(found)]
+        pictures = [None if one is None else attempt(number, failures, _picture, number, one, model) for number, one in enumerate(arrays)]
+        good = next((picture for picture in pictures if picture is not None), None)
+        self.pictures = [] if good is None else [good.pixel() if picture is None else picture for picture in pictures]
+        if failures is not None:
+            unfit = model._unfit(self.spec, tuple((picture.height, picture.width, 3) for picture in self.pictures))
+            add(failures, unfit)
+            self.pictures = [picture.pixel() if number in unfit else picture for number, picture in enumerate(self.pictures)]
         self.shapes = tuple((picture.height, picture.width, 3) for picture in self.pictures)
 
-    def classify(self, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
+    def classify(self, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None = None) -> Result[Any]:
         """What Model.classify gives, in arrays of the host; it waits for the results."""
         model, n = self.model, len(self.pictures)
         lib = model._lib
@@ -174,11 +188,11 @@ class DeviceBatch:
             logits = np.empty((n, model.info.n_classes), np.float32) if model.info.n_classes else None
             try:
                 self.copy(session.pixels, starts)
-                lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
+                model._run(session.handle, session.pointer, n, logits, failures, "picture")
             except RaggedVitError as error:
                 lib.raw.rvit_stream_synchronize(model._stream(self.stream))  # nothing reads the caller's memory any more
                 raise named(error, 0) from None
-            return model._result(session.handle, logits, n, outputs)
+            return model._result(session.handle, logits, n, outputs, failed=failures)
 
     def copy(self, pixels: Handle, starts: list[int], user: int | None = None) -> None:
         """Enqueues the copies to `starts` in memory of the device, behind what the pictures' own streams do. user: a stream that goes on behind

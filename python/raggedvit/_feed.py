@@ -187,10 +187,10 @@ def copy_bytes(to: int, source: int, size: int) -> None:
     ready().gather(table.ctypes.data, len(table))
 
 
-def named(error: RaggedVitError, first: int) -> RaggedVitError:
+def named(error: RaggedVitError, first: int, what: str = "picture") -> RaggedVitError:
     """An error of image i of a run, as one of picture first + i of the caller's."""
     head, _, rest = str(error).partition(":")
     word, _, number = head.partition(" ")
     if word not in ("image", "picture") or not number.isdigit():
         return error
-    return RaggedVitError(Status(error.status), f"picture {first + int(number)}:{rest}")
+    return RaggedVitError(Status(error.status), f"{what} {first + int(number)}:{rest}")

@@ -16,6 +16,7 @@ from ._arrays import host_array, is_torch
 from ._core_loader import core, ready
 from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
+from ._failures import Errors, Failures, refusal, wanted
 from .images import are_pictures
 from ._layouts import new
 from ._outputs import LOGITS
@@ -113,7 +114,7 @@ class Forward:
     def _general(self, images: Any) -> Any:
         torch = sys.modules.get("torch")
         if are_on_device(images):
-            return self.model._classify_on_device(images, self.prune, None, LOGITS).logits
+            return self.model._classify_on_device(images, self.prune, None, LOGITS, None).logits
         if torch is None or not isinstance(images, torch.Tensor):
             return self._on_host(self.model._pictures(images) if are_pictures(images) else images)
         if not images.is_cuda:
@@ -143,17 +144,29 @@ class Forward:
         lane = self._lanes[stream] = Lane(self, torch, stream, index)
         return lane
 
-    def map(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def map(self, batches: Iterable[Any], errors: Errors = "raise") -> Iterator[Any]:
         """The logits of each batch of an iterable, in order, of arrays or CPU tensors. On a CUDA device a batch is copied while the one
         before is computed, and memory that is pinned is copied from where it is: leave a batch as it is until its logits have come. NaN in
-        the scores raises, as in classify."""
+        the scores raises, as in classify. errors="return": the Result of each batch in place of its logits, as classify gives it; a batch that
+        breaks a rule as a whole, in its shape for example, has NaN for logits and that error for each of its images."""
+        if wanted(errors) is not None:
+            self.model._check_prune(self.prune)
+            return self._in_turns(batches, True) if self.model.cuda_index >= 0 else self._results(batches)
         if self.model.cuda_index < 0:
             return (self(batch) for batch in batches)
         return self._in_turns(batches)
 
-    def _in_turns(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def _in_turns(self, batches: Iterable[Any], errors_return: bool = False) -> Iterator[Any]:
         with self.model._pipeline() as pipeline:
-            yield from pipeline.run(batches, self.prune)
+            yield from pipeline.run(batches, self.prune, errors_return)
+
+    def _results(self, batches: Iterable[Any]) -> Iterator[Any]:
+        for batch in batches:
+            failures: Failures = {}
+            result: Any = None
+            with refusal(batch, failures):
+                result = self.model._classify(batch, self.prune, None, LOGITS, failures)
+            yield result or self.model._of_map(None, np.full((len(batch), self.model.info.n_classes), np.nan, np.float32), batch, failures)
 
     def _on_host(self, images: Any) -> np.ndarray:
         model = self.model

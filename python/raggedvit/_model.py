@@ -9,7 +9,7 @@ import sys
 import threading
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Iterator, Literal, Sequence, overload
+from typing import TYPE_CHECKING, Any, Generic, Iterable, Iterator, Literal, Sequence, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,15 +20,16 @@ from ._arrays import host_array, is_torch
 from ._constants import CONSTANTS
 from ._device_pictures import DeviceBatch, are_on_device
 from ._errors import RaggedVitError, Status, invalid
-from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, room_of
+from ._failures import Errors, Failures, add, noted, of_run, wanted, withhold
+from ._feed import MOST_SIDE, Shapes, Spec, copy_bytes, named as numbered, room_of
 from ._forward import Forward, as_float32, converted, host_tensor, host_view, refuse_gradient, refuse_tower
 from ._info import BACKENDS, TIERS, DeviceInfo, ModelInfo, named
 from ._layouts import new
 from ._library import Handle, Library, library
 from ._native import Native
-from ._outputs import Outputs
+from ._outputs import LOGITS, Outputs
 from ._picture_slots import PictureSlot
-from ._pipeline import Pipeline
+from ._pipeline import HOST_HELPS, Pipeline
 from ._sessions import Prune, Session, Sessions
 from ._typing import ArrayT, TensorT
 
@@ -107,6 +108,9 @@ class Result(Generic[ArrayT]):
     #: cu_seqlens and kept its rows have; -1: those of all tokens.
     deepstack: list[ArrayT] | None = None
     deepstack_stages: list[int] | None = None
+    #: With errors="return": what failed of the batch: image -> its error. Such an image has NaN in logits, pooled and projected, and in rows
+    #: of all tokens; after a stage it has no rows. Otherwise empty.
+    errors: dict[int, RaggedVitError] = field(default_factory=dict)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         logits: Any = self.logits
@@ -278,16 +282,38 @@ class Model:
             found = self._rooms[spec, shapes] = room_of(self._lib, self.info, spec, shapes)
         return found
 
-    def _pictures(self, images: Any) -> Any:
-        """A batch of pictures: as a list of arrays where the device prepares them, else as the model's input."""
+    def _unfit(self, spec: Spec, shapes: Shapes) -> Failures:
+        """The pictures of a batch that the device refuses for their shape; the status of those that the host can prepare is in HOST_HELPS."""
+        found: Failures = {}
+        try:
+            self._room(spec, shapes)
+        except RaggedVitError:
+            for number, shape in enumerate(shapes):
+                thin = "" if spec.max_patches else spec.recipe.too_thin(shape[1], shape[0])
+                try:
+                    self._room(spec, (shape,))
+                except RaggedVitError as error:
+                    found[number] = invalid(f"picture {number}: {thin}") if thin else numbered(error, number)
+        return found
+
+    def _pictures(self, images: Any, failures: Failures | None = None) -> Any:
+        """A batch of pictures: as a list of arrays where the device prepares them, else as the model's input. failures: where the errors of
+        those go that cannot be prepared; others are in their place."""
         spec = self.spec
-        found = pictures.read(images)
-        on_device = spec.on_device(self.info) and all(max(picture.shape) <= MOST_SIDE for picture in found)
-        if on_device and found:
+        found = pictures.read(images, failures)
+        able = spec.on_device(self.info)
+        fit = able and all(max(picture.shape) <= MOST_SIDE for picture in found)
+        if failures is not None and able and (fit or spec.max_patches):
+            unfit = self._unfit(spec, tuple(picture.shape for picture in found))
+            fit = fit and not any(error.status in HOST_HELPS for error in unfit.values())
+            if fit or spec.max_patches:
+                add(failures, unfit)
+                found, fit = [pictures.PIXEL if number in unfit else picture for number, picture in enumerate(found)], True
+        if fit and found:
             return found
         if spec.max_patches:
             raise RaggedVitError(Status.UNSUPPORTED, f"pictures of more than {MOST_SIDE} pixels a side are not handled at their own shape")
-        return pictures.prepare(spec.recipe, found)
+        return pictures.prepare_all(spec.recipe, found, failures)
 
     @property
     def place(self) -> str:
@@ -396,7 +422,7 @@ class Model:
                  seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                 received_attention: int | None = None) -> Result[TensorT]: ...
+                 received_attention: int | None = None, errors: Errors = "raise") -> Result[TensorT]: ...
 
     @overload
     def classify(self, images: ArrayLike | Sequence[pictures.Picture], policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
@@ -404,14 +430,14 @@ class Model:
                  seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                 received_attention: int | None = None) -> Result[NDArray[np.float32]]: ...
+                 received_attention: int | None = None, errors: Errors = "raise") -> Result[NDArray[np.float32]]: ...
 
     def classify(self, images: Any, policy: str = "none", keep: float | None = None, *, blocks: Sequence[int] | None = None,
                  threshold: float | None = None, mass: float | None = None, n_samples: int | None = None, merges: int | None = None,
                  seed: int | None = None, alpha: float | None = None, object_block: int | None = None, tau: float | None = None,
                  mask: Any = None, features: bool = False, cls_attention: bool = False, pooled: bool = False,
                  projected: bool = False, normalized: bool = False, block_features: int | None = None,
-                 received_attention: int | None = None) -> Result[Any]:
+                 received_attention: int | None = None, errors: Errors = "raise") -> Result[Any]:
         """Logits of a batch, and what was kept of it.
 
         images: floating point [B, channels, image_height, image_width], normalised as the checkpoint was trained; an array or what numpy can
@@ -429,6 +455,8 @@ class Model:
         features, cls_attention, pooled, projected: give these too, as Result has them. normalized: the projection is divided by its L2 norm.
         block_features, received_attention: the number of a block, from 0, or below 0 from the end (-2: the block before the last), of which
         Result has the rows, or the attention that rows receive.
+        errors: "raise": the first image that fails raises, and its error names it. "return": the others have their results, and Result's errors
+        tells which failed, and why: pictures that cannot be prepared, and images whose scores are NaN or cannot be added up.
 
         It waits for the results. The first call with a batch size and a policy records a forward and allocates its memory; later ones run
         it.
@@ -438,43 +466,68 @@ class Model:
         prune = Prune.of(policy, keep, blocks, threshold, mass, n_samples, merges, seed, alpha, object_block, tau)
         outputs = Outputs.of(self.info.depth, features, cls_attention, pooled, projected, normalized, block_features, received_attention)
         refuse_tower(self)
-        if are_on_device(images):
-            return self._classify_on_device(images, prune, mask, outputs)
-        if is_torch(images) and images.is_cuda:
-            return self._classify_cuda(images, prune, mask, outputs)
-        if pictures.are_pictures(images):
-            images = self._pictures(images)
-            if isinstance(images, list):
-                return self._classify_in_slot(images, prune, mask, outputs)
-        found = host_view(self, host_tensor(self, images) if is_torch(images) else images)
-        in_turns = self.cuda_index >= 0 and len(found) > 0
-        result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs)
-        return _as_tensors(result, "cpu") if is_torch(images) else result
+        return self._classify(images, prune, mask, outputs, wanted(errors))
 
-    def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs) -> Result:
+    def _classify(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+        if are_on_device(images):
+            result = self._classify_on_device(images, prune, mask, outputs, failures)
+        elif is_torch(images) and images.is_cuda:
+            result = self._classify_cuda(images, prune, mask, outputs, failures)
+        else:
+            found = (self._pictures(images, failures) if pictures.are_pictures(images)
+                     else host_view(self, host_tensor(self, images) if is_torch(images) else images))
+            in_turns = isinstance(found, list) or (self.cuda_index >= 0 and len(found) > 0)
+            result = (self._classify_in_slot if in_turns else self._classify_host)(found, prune, mask, outputs, failures)
+            result = _as_tensors(result, "cpu") if is_torch(images) else result
+        return noted(result, failures)
+
+    def _run(self, session: Handle, run: int, n: int, logits: np.ndarray | None, failures: Failures | None, what: str = "image") -> None:
+        """Runs a session, and waits for it. failures: where the errors of single images go."""
+        try:
+            self._lib.rvit_session_run(session, run, None if logits is None else logits.ctypes.data)
+        except RaggedVitError as error:
+            if failures is None:
+                raise
+            add(failures, {image: numbered(one, 0, what) for image, one in of_run(self._lib, session, n, error).items()})
+            if logits is not None and logits.nbytes:
+                ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(session), logits.nbytes)
+
+    def _of_map(self, session: Session | None, logits: np.ndarray, batch: Any, failures: Failures) -> Result[Any]:
+        """What Forward.map gives of a batch that ran, or was refused as a whole, where errors are returned."""
+        result: Result[Any] = Result(logits) if session is None else self._result(session.handle, logits, len(logits), LOGITS, failed=failures)
+        return noted(_as_tensors(result, "cpu") if is_torch(batch) else result, failures)
+
+    def _classify_host(self, images: np.ndarray, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result:
         images, n = as_float32(images), len(images)
         session = self._sessions.get(prune, n, outputs)
         with session:
             run, masked = session.run, self._mask(mask, prune, session, n)
             run.n_images, run.images, run.keep = n, images.ctypes.data, None if masked is None else masked.ctypes.data
             logits = np.empty((n, self.info.n_classes), np.float32) if self.info.n_classes else None
-            self._lib.rvit_session_run(session.handle, session.pointer, None if logits is None else logits.ctypes.data)
-            return self._result(session.handle, logits, n, outputs)
+            self._run(session.handle, session.pointer, n, logits, failures)
+            return self._result(session.handle, logits, n, outputs, failed=failures)
 
-    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], prune: Prune, mask: Any, outputs: Outputs) -> Result:
-        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask)) as parts:
-            return _joined([self._result(session.handle, logits if self.info.n_classes else None, len(logits), outputs)
-                            for logits, session in parts])
+    def _classify_in_slot(self, images: np.ndarray | list[np.ndarray], prune: Prune, mask: Any, outputs: Outputs,
+                          failures: Failures | None) -> Result:
+        found: list[Result[Any]] = []
+        first = 0
+        with self._pipeline() as pipeline, contextlib.closing(pipeline.parts(images, prune, outputs, mask, failures)) as parts:
+            for logits, session in parts:
+                n = len(logits)
+                failed = [image - first for image in failures if first <= image < first + n] if failures else None
+                found.append(self._result(session.handle, logits if self.info.n_classes else None, n, outputs, failed=failed))
+                first += n
+        return _joined(found)
 
-    def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
-        batch = DeviceBatch(self, images)
+    def _classify_on_device(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
+        batch = DeviceBatch(self, images, failures)
         if not batch.pictures:
-            result = self._classify_host(np.empty((0, *self.info.image_shape), np.float32), prune, mask, outputs)
+            result = self._classify_host(np.zeros((batch.n, *self.info.image_shape), np.float32), prune, mask, outputs, failures)
         else:
-            result = batch.classify(prune, mask, outputs)
+            result = batch.classify(prune, mask, outputs, failures)
         return result if batch.tensors is None else _as_tensors(result, batch.tensors)
 
-    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs) -> Result[Any]:
+    def _classify_cuda(self, images: Any, prune: Prune, mask: Any, outputs: Outputs, failures: Failures | None) -> Result[Any]:
         torch, info = sys.modules["torch"], self.info
         refuse_gradient(torch, images)
         if images.get_device() != self.cuda_index:
@@ -492,8 +545,8 @@ class Model:
             self._point(session, images, logits)
             run, masked = session.run, self._mask(mask, prune, session, n)
             run.n_images, run.keep = n, None if masked is None else masked.ctypes.data
-            self._lib.rvit_session_run(session.handle, session.pointer, None)
-            return _as_tensors(self._result(session.handle, logits, n, outputs), images.device)
+            self._run(session.handle, session.pointer, n, None, failures)
+            return _as_tensors(self._result(session.handle, logits, n, outputs, failed=failures), images.device)
 
     def _point(self, session: Session, images: Any, logits: Any) -> None:
         """Makes the next run of a session read and write these tensors."""
@@ -595,9 +648,12 @@ class Model:
             raise invalid("the mask has NaN; expected 0 for what is dropped, another number for what is kept")
         return np.ascontiguousarray(mask != 0, np.uint8)
 
-    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows) -> Result[Any]:
+    def _result(self, session: Handle, logits: Any, n: int, outputs: Outputs, merged_rows: Any = _merged_rows,
+                failed: Iterable[int] | None = None) -> Result[Any]:
+        """failed: the images of which the result says nothing."""
         lib, result = self._lib, Result(logits)
         stages = lib.rvit_session_n_stages(session)
+        cls_stage = -1
         for stage in range(stages):
             cu = copied(lib.rvit_session_cu_seqlens(session, stage), (n + 1,), np.int32)
             result.cu_seqlens.append(cu)
@@ -617,7 +673,7 @@ class Model:
         if outputs.features:
             result.features = copied(lib.rvit_session_features(session), (rows(stages - 1), self.info.dim), np.float32)
         if outputs.cls_attention:
-            _, result.cls_attention = laid_out(lib.rvit_session_cls_attention, self.info.n_heads)
+            cls_stage, result.cls_attention = laid_out(lib.rvit_session_cls_attention, self.info.n_heads)
         if outputs.pooled:
             width = ctypes.c_int32(0)
             address = lib.rvit_session_pooled(session, ctypes.byref(width))
@@ -638,6 +694,9 @@ class Model:
                 address = lib.rvit_session_deepstack(session, k, ctypes.byref(stage))
                 result.deepstack_stages.append(stage.value)
                 result.deepstack.append(merged_rows(k, address, (rows(stage.value) // self.info.merge**2, self.info.merged_dim)))
+        if failed:
+            unpruned = copied(lib.rvit_session_cu_seqlens(session, -1), (n + 1,), np.int32)
+            withhold(result, failed, [*result.cu_seqlens, unpruned], cls_stage, max(1, self.info.merge**2))
         return result
 
 

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from . import _checks
 from ._arrays import host_array, is_torch
 from ._errors import RaggedVitError, Status, invalid
+from ._failures import Errors, noted, wanted
 from ._feed import copy_bytes
 from ._layouts import new
 from ._outputs import Outputs
@@ -49,7 +50,7 @@ class Native:
         self._input: Any = None if on_device else model._lib.rvit_session_input(self._session)
         self._run = new("rvit_run_args")
 
-    def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None) -> Result[Any]:
+    def __call__(self, patches: Any, grids: ArrayLike, *, out: Any = None, deepstack_out: Any = None, errors: Errors = "raise") -> Result[Any]:
         """Logits of a batch, and what was kept of it, as Model.classify gives them.
 
         grids: integers [B, 2], lines and columns of each image's grid of patches. patches: floating point [sum of lines * columns,
@@ -67,8 +68,11 @@ class Native:
         floating type. All is ordered on PyTorch's current stream, as if PyTorch had computed it; the call waits for the forward, but not for
         the copies of rows behind it. Other outputs are arrays of the host.
 
+        errors: as in Model.classify; grids that break a rule raise all the same.
+
         Raises RaggedVitError: INVALID_ARGUMENT names the image that is empty or beyond the capacities.
         """
+        failures = wanted(errors)
         info = self._model.info
         cells = _values("grids", grids)
         if cells.ndim != 2 or cells.shape[1] != 2 or cells.dtype.kind not in "iu":
@@ -92,9 +96,9 @@ class Native:
             elif len(values) <= self._capacity:  # else the library names the image that is too much
                 values = np.ascontiguousarray(values, np.float32)
                 copy_bytes(self._input, values.ctypes.data, values.nbytes)
-            self._model._lib.rvit_session_run(self._session, ctypes.byref(self._run), None if logits is None else logits.ctypes.data)
+            self._model._run(self._session, ctypes.addressof(self._run), n, logits, failures)
             try:
-                return self._model._result(self._session, logits, n, self._outputs, places.rows)
+                return noted(self._model._result(self._session, logits, n, self._outputs, places.rows, failures), failures)
             finally:
                 if self._device:
                     self._device.given()

@@ -13,6 +13,7 @@ from ._arrays import on_cuda
 from ._constants import CONSTANTS
 from ._device_pictures import DeviceBatch
 from ._errors import RaggedVitError, invalid
+from ._failures import Errors, Failures, add, noted, of_run, wanted
 from ._feed import FORMATS, IMAGE, MOST_SIDE, PIXEL_SIZES, Feed, Spec, grid_of, named, rounded
 from ._layouts import new
 from ._library import Handle
@@ -78,6 +79,7 @@ class PictureSlot:
         self._n = self._end = self._lent = 0  # pictures; where the next one begins, on the host and on the device
         self._owners: list[Any] = []  # of memory that is copied from, perhaps still
         self._pending = False
+        self._failures: Failures | None = None  # of the batch under way
 
     @property
     def memory(self) -> NDArray[np.uint8]:
@@ -148,32 +150,53 @@ class PictureSlot:
         self._n += 1
         return row
 
-    def start(self) -> None:
-        """Enqueues the batch: one transfer and one dispatch. Nothing is copied or allocated, nothing waits."""
+    def start(self, errors: Errors = "raise") -> None:
+        """Enqueues the batch: one transfer and one dispatch. Nothing is copied or allocated, nothing waits. errors: as in Model.classify: with
+        "return" a picture that cannot be resized fails alone, and finish tells which did."""
         if self._pending:
             raise invalid("the slot's batch is under way; finish it first")
-        self._run.n_images = self._n
+        self._failures, self._run.n_images = wanted(errors), self._n
         try:
             self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
         except RaggedVitError as error:
-            raise named(error, 0) from None
+            if self._failures is None or not self._without_unfit(self._failures):
+                raise named(error, 0) from None
         self._pending = True
+
+    def _without_unfit(self, failures: Failures) -> bool:
+        """Enqueues the batch with one pixel of each picture that cannot be resized; False: there is none."""
+        shapes = tuple((int(row["height"]), int(row["width"]), 3) for row in self._table[: self._n])
+        unfit, kept, n = self._model._unfit(self._spec, shapes), self._table.copy(), self._n
+        try:
+            for self._n in unfit:
+                side = 2 if kept[self._n]["format"] == FORMATS["nv12"] else 1
+                self._next(side, side)
+            self._n = n
+            add(failures, unfit)
+            if unfit:
+                self._lib.rvit_session_enqueue(self._session, ctypes.byref(self._run))
+        finally:
+            self._table[:], self._n = kept, n
+        return bool(unfit)
 
     def finish(self) -> Result[NDArray[np.float32]]:
         """Waits for the batch, and returns what classify gives. The pictures stay: start runs them again, clear makes room."""
         if not self._pending:
             raise invalid("no batch of the slot is under way; start it first")
         self._pending = False
+        failures = self._failures
         try:
             self._lib.rvit_session_wait(self._session)
         except RaggedVitError as error:
-            raise named(error, 0) from None
+            if failures is None:
+                raise named(error, 0) from None
+            add(failures, {image: named(one, 0) for image, one in of_run(self._lib, self._session, self._n, error).items()})
         logits = None
         if self._model.info.n_classes:
             logits = np.empty((self._n, self._model.info.n_classes), np.float32)
             if logits.nbytes:
                 ctypes.memmove(logits.ctypes.data, self._lib.rvit_session_logits(self._session), logits.nbytes)
-        return self._model._result(self._session, logits, self._n, self._outputs)
+        return noted(self._model._result(self._session, logits, self._n, self._outputs, failed=failures), failures)
 
     def abandon(self) -> None:
         """Waits for a batch under way, and forgets what it gave, and the pictures."""
@@ -192,9 +215,10 @@ class PictureSlot:
         self._owners.clear()
 
 
-def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any]) -> Iterator[Result[NDArray[np.float32]]]:
+def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any],
+             errors: Errors = "raise") -> Iterator[Result[NDArray[np.float32]]]:
     """The results of batch after batch. fill(slot) adds the pictures of the next one to an empty slot and writes them; what it returns says
-    whether there was one. It runs while the other slots' batches do."""
+    whether there was one. It runs while the other slots' batches do. errors: as in PictureSlot.start."""
     busy: list[PictureSlot] = []
     free = list(slots)
     try:
@@ -210,7 +234,7 @@ def in_turns(slots: Sequence[PictureSlot], fill: Callable[[PictureSlot], Any]) -
             slot.clear()
             if not fill(slot):
                 break
-            slot.start()
+            slot.start(errors)
             busy.append(slot)
         while busy:
             yield busy.pop(0).finish()

@@ -8,7 +8,6 @@ import collections
 import concurrent.futures
 import ctypes
 import itertools
-import re
 import sys
 from typing import TYPE_CHECKING, Any, Generator, Iterable, Iterator
 
@@ -20,6 +19,7 @@ from ._constants import CONSTANTS
 from ._core_loader import core, ready
 from ._device_pictures import are_on_device
 from ._errors import RaggedVitError, Status, invalid
+from ._failures import Failures, add, of_run, refusal
 from ._feed import copiers, fill, named
 from ._forward import as_float32, host_tensor, host_view
 from ._layouts import new
@@ -172,13 +172,18 @@ class Slot:
         self.copy.source.offset = self.copy.destination.offset = at
         self.lib.rvit_copy(self.stream, ctypes.byref(self.copy))
 
-    def finish(self) -> np.ndarray:
-        """Waits for the batch under way, and returns its logits: [n, 0] without a head."""
+    def finish(self, failures: Failures | None = None) -> np.ndarray:
+        """Waits for the batch under way, and returns its logits: [n, 0] without a head. failures: where the errors of single images go, by
+        their numbers in the caller's batch."""
+        what = "picture" if self.fed else "image"
         try:
             with self.session:
                 self.lib.rvit_session_wait(self.session.handle)
         except RaggedVitError as error:
-            raise named(error, self.first) if self.fed else RaggedVitError(error.status, re.sub(r"^image (\d+):", self._image, str(error))) from None
+            if failures is None:
+                raise named(error, self.first, what) from None
+            found = of_run(self.lib, self.session.handle, self.n, error)
+            add(failures, {self.first + image: named(one, self.first, what) for image, one in found.items()})
         self.held = None
         if self.fed:
             return self.own_logits()
@@ -193,9 +198,6 @@ class Slot:
         if logits.nbytes:
             ctypes.memmove(logits.ctypes.data, self.lib.rvit_session_logits(self.session.handle), logits.nbytes)
         return logits
-
-    def _image(self, found: re.Match[str]) -> str:
-        return f"image {self.first + int(found[1])}:"
 
     def abandon(self) -> None:
         """Waits for whatever is enqueued, after a failure, and forgets what it reports."""
@@ -228,9 +230,10 @@ class Pipeline:
         self.model = model
         self.slots = [Slot(model) for _ in range(N_SLOTS)]
 
-    def parts(self, images: Any, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None) -> Generator[tuple[np.ndarray, Session], None, None]:
+    def parts(self, images: Any, prune: Prune, outputs: Outputs = LOGITS, mask: Any = None,
+              failures: Failures | None = None) -> Generator[tuple[np.ndarray, Session], None, None]:
         """The logits of each part of a batch, in order, and the session, which has the part's other results until the next is asked for. The
-        next part is under way meanwhile."""
+        next part is under way meanwhile. failures: as in Slot.finish."""
         n_parts = n_parts_of(images)
         if mask is not None or n_parts < 2 or self.model._sessions.most < N_SLOTS:
             n_parts = 1
@@ -238,48 +241,60 @@ class Pipeline:
         try:
             for number, first in enumerate(range(0, len(images), size)):
                 if len(busy) == N_SLOTS:
-                    yield busy[0].finish(), busy.popleft().session
+                    yield busy[0].finish(failures), busy.popleft().session
                 slot = self.slots[number % N_SLOTS]
                 busy.append(slot)
                 slot.start(images[first : first + size], prune, outputs, mask, first)
             while busy:
-                yield busy[0].finish(), busy.popleft().session
+                yield busy[0].finish(failures), busy.popleft().session
         except BaseException:
             for slot in self.slots:
                 slot.abandon()
             raise
 
-    def taken(self, batch: Any) -> Any:
+    def taken(self, batch: Any, failures: Failures | None = None) -> Any:
         """A batch of the caller's as slots take it: an array of images, or a list of pictures."""
         if are_on_device(batch):
             raise invalid("a batch of pictures is on a CUDA device, where map copies nothing; give it to forward or classify")
         if pictures.are_pictures(batch):
-            return self.model._pictures(batch)
+            return self.model._pictures(batch, failures)
         return host_view(self.model, host_tensor(self.model, batch) if is_torch(batch) else batch)
 
-    def run(self, batches: Iterable[Any], prune: Prune) -> Iterator[Any]:
-        """The logits of each batch, in order; the next batch is under way while one's are used."""
+    def run(self, batches: Iterable[Any], prune: Prune, errors_return: bool = False) -> Iterator[Any]:
+        """The logits of each batch, in order; the next batch is under way while one's are used. errors_return: what classify gives in their
+        place; of a batch that is refused as a whole the logits and the errors alone."""
         free = collections.deque(self.slots)
-        busy: collections.deque[tuple[Slot | None, Any]] = collections.deque()
+        busy: collections.deque[tuple[Slot | None, Any, Failures | None]] = collections.deque()
 
         def result() -> Any:
-            slot, batch = busy.popleft()
+            slot, batch, failures = busy.popleft()
             if slot is None:
-                logits = np.empty((0, self.model.info.n_classes), np.float32)
+                logits = np.full((len(failures or ()), self.model.info.n_classes), np.nan, np.float32)
             else:
-                logits = slot.finish()
+                logits = slot.finish(failures)
                 free.append(slot)
+            if failures is not None:
+                return self.model._of_map(None if slot is None else slot.session, logits, batch, failures)
             return sys.modules["torch"].from_numpy(logits) if is_torch(batch) else logits
 
         try:
             for batch in batches:
-                images = self.taken(batch)
+                failures: Failures | None = {} if errors_return else None
+                images: Any = ()
+                with refusal(batch, failures):
+                    images = self.taken(batch, failures)
                 while not free:  # the batch before last is done, or nearly; the last one is computed while this one is copied
                     yield result()
-                slot = free.popleft() if len(images) else None
-                if slot is not None:
-                    slot.start(images, prune)
-                busy.append((slot, batch))
+                started = None
+                if len(images):
+                    slot = free.popleft()
+                    with refusal(batch, failures):
+                        slot.start(images, prune)
+                        started = slot
+                    if started is None:
+                        slot.abandon()
+                        free.append(slot)
+                busy.append((started, batch, failures))
             while busy:
                 yield result()
         finally:

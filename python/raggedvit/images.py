@@ -32,6 +32,7 @@ Picture = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
 
 MOST_PIXELS = 200_000_000
 MOST_THREADS = 16
+PIXEL: NDArray[np.uint8] = np.zeros((1, 1, 3), np.uint8)  # a picture that every recipe takes
 FITS, FILTERS, PROCESSORS = named("RVIT_FIT_"), named("RVIT_FILTER_"), named("RVIT_PROCESSOR_")
 
 _lock = threading.Lock()
@@ -107,6 +108,11 @@ class Recipe:
         elif self.fit == "crop":
             columns = lines * width // height
         return columns, lines, self._offset(columns, self.width), self._offset(lines, self.height)
+
+    def too_thin(self, width: int, height: int) -> str:
+        """Why a picture cannot be resized; empty: it can."""
+        columns, lines, _, _ = self.plan(width, height)
+        return "" if columns > 0 and lines > 0 else f"{width} x {height} pixels are too thin to be resized to {self.resize[1]} x {self.resize[0]}"
 
     def _offset(self, full: int, crop: int) -> int:
         if crop > full:
@@ -202,8 +208,8 @@ def _resized(pixels: NDArray[np.uint8], recipe: Recipe, size: tuple[int, int], w
 def prepare_one(pixels: NDArray[np.uint8], recipe: Recipe, out: NDArray[np.float32]) -> None:
     """Of uint8 [height, width, 3] the model's input, float32 [3, H, W]. Another way to make inputs takes this function's place."""
     columns, lines, left, top = recipe.plan(pixels.shape[1], pixels.shape[0])
-    if columns < 1 or lines < 1:
-        raise invalid(f"{pixels.shape[1]} x {pixels.shape[0]} pixels are too thin to be resized to {recipe.resize[1]} x {recipe.resize[0]}")
+    if recipe.too_thin(pixels.shape[1], pixels.shape[0]):
+        raise invalid(recipe.too_thin(pixels.shape[1], pixels.shape[0]))
     if recipe.processor == "hf_float":
         values = resize(pixels, recipe.filter, "float", (columns, lines), (0, 0, recipe.width, recipe.height))
         mean, std = np.float32(recipe.mean), np.float32(recipe.std)
@@ -235,8 +241,17 @@ def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
     """A batch of a model's inputs, float32 [n, 3, height, width]. pictures: files and arrays, of different sizes; or uint8 [n, height, width,
     3]. They are read and prepared on threads. Raises RaggedVitError for the first that cannot be, and names it: BAD_FILE, INVALID_ARGUMENT;
     with `failures` such pictures are left out of the batch, and their numbers and errors are put there."""
+    found: dict[int, RaggedVitError] | None = None if failures is None else {}
+    out = prepare_all(recipe, pictures, found)
+    if failures is None or not found:
+        return out
+    failures.update(found)
+    return np.delete(out, list(found), axis=0)
+
+
+def prepare_all(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None) -> NDArray[np.float32]:
+    """The same, but pictures that cannot be prepared are zeros in the batch, rather than left out."""
     out = np.empty((len(pictures), 3, recipe.height, recipe.width), np.float32)
-    good = []
 
     def work(number: int) -> None:
         pixels = _pixels(number, pictures[number])
@@ -250,23 +265,34 @@ def prepare(recipe: Recipe, pictures: Sequence[Picture] | NDArray[np.uint8],
         for number, one in enumerate(done):
             try:
                 one.result()
-                good.append(number)
             except RaggedVitError as error:
                 if failures is None:
                     raise
                 failures[number] = error
+                out[number] = 0
     finally:  # nobody writes to the batch any more
         for one in done:
             one.cancel()
         concurrent.futures.wait(done)
-    return out if len(good) == len(out) else out[good]
+    return out
 
 
-def read(pictures: Sequence[Picture] | NDArray[np.uint8]) -> list[NDArray[np.uint8]]:
-    """The pixels of each; files are read on threads. Raises for the first that is none, and names it."""
+def read(pictures: Sequence[Picture] | NDArray[np.uint8], failures: dict[int, RaggedVitError] | None = None) -> list[NDArray[np.uint8]]:
+    """The pixels of each; files are read on threads. Raises for the first that is none, and names it; with `failures` its number and its error
+    are put there, and a black pixel is in its place."""
+
+    def pixels(number: int, picture: Any) -> NDArray[np.uint8]:
+        try:
+            return _pixels(number, picture)
+        except RaggedVitError as error:
+            if failures is None:
+                raise
+            failures[number] = error
+            return PIXEL
+
     if not any(isinstance(one, (str, os.PathLike)) for one in pictures):
-        return [_pixels(number, one) for number, one in enumerate(pictures)]
-    return list(workers().map(_pixels, range(len(pictures)), pictures))
+        return [pixels(number, one) for number, one in enumerate(pictures)]
+    return list(workers().map(pixels, range(len(pictures)), pictures))
 
 
 def are_pictures(images: Any) -> bool:

@@ -305,6 +305,38 @@ class ForwardTest(unittest.TestCase):
             bad[3] = 0
             self.assertRaisesRegex(RaggedVitError, "^image 5: a score is NaN", self.model.forward, bad, **ask)
 
+    def test_errors_that_are_returned(self):
+        bad, others = self.x.copy(), [0, 1, 2, 4]
+        bad[3], bad[5] = np.nan, np.nan
+        with mock.patch.dict(sys.modules), mock.patch.multiple(_pipeline, PART=1, PART_IMAGES=2):
+            del sys.modules["torch"]
+            ask = dict(policy="l2", keep=0.5, blocks=[1])
+            wanted = self.model.classify(self.x, **ask, features=True)
+            found = self.model.classify(bad, **ask, features=True, errors="return")
+            self.assertEqual([(image, str(error)[:23]) for image, error in found.errors.items()],
+                             [(3, "image 3: a score is NaN"), (5, "image 5: a score is NaN")])
+            np.testing.assert_array_equal(found.logits[others], wanted.logits[others])
+            self.assertTrue(np.isnan(found.logits[[3, 5]]).all())
+            self.assertEqual([len(rows) > 0 for rows in found.kept[0]], [True, True, True, False, True, False])
+            rows_of = np.repeat(np.arange(6), np.diff(wanted.cu_seqlens[0]))
+            np.testing.assert_array_equal(found.features, wanted.features[np.isin(rows_of, others)])
+            forward = self.model.prepare("l2", 0.5, blocks=[1])
+            batches = [self.x, bad, self.x[:, :, 1:], bad[:0], self.x[:2], self.x[:3]]
+            found = list(forward.map(batches, errors="return"))
+            self.assertEqual([list(result.errors) for result in found], [[], [3, 5], [0, 1, 2, 3, 4, 5], [], [], []])
+            for result in found[:2]:
+                for image in others:
+                    np.testing.assert_array_equal(result.kept[0][image], wanted.kept[0][image])
+            for result, batch in zip(found, batches):
+                if batch.shape[2] == SIZE and not np.isnan(batch).any():
+                    np.testing.assert_allclose(result, self.cpu.forward(batch, **ask), atol=1e-4)
+            np.testing.assert_allclose(found[1].logits[others], wanted.logits[others], atol=1e-4)
+            self.assertRaisesRegex(RaggedVitError, "^image 3: ", list, forward.map(batches[:2]))
+            with self.assertRaisesRegex(RaggedVitError, "more than max_batch, 4"):
+                list(self.small.prepare().map([self.x]))
+            found = list(self.small.prepare().map([self.x[:4], self.x, self.x[:3]], errors="return"))
+            self.assertEqual([len(result.errors) for result in found], [0, 6, 0])
+
 
 if __name__ == "__main__":
     unittest.main()

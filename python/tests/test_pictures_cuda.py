@@ -177,6 +177,30 @@ class DevicePicturesTest(unittest.TestCase):
         self.model.recipe = dataclasses.replace(self.model.recipe, processor="hf_float", fit="squash", resize=(32, 32))
         self.fails(Status.UNSUPPORTED, "resize in float32", self.model.classify, [good])
 
+    def test_failures(self):
+        self.addCleanup(setattr, self.model, "recipe", self.model.recipe)
+        self.model.recipe = dataclasses.replace(self.model.recipe, fit="border")
+        options = dict(policy="l2", keep=0.5, blocks=[1], features=True, pooled=True)
+        wanted = self.model.classify(self.pictures, **options)
+        lent = [self.described(one) for one in self.pictures]
+        address, stream = lent[1].__cuda_array_interface__["data"][0], lent[1].__cuda_array_interface__["stream"]
+        thin = Interface(self.upload(np.zeros((4000, 1, 3), np.uint8)), (4000, 1, 3), None, stream)
+        for bad in (Interface(address, (8, 9), None, stream), Interface(address, (8, 0, 3), None, stream), Interface(48, (8, 9, 3), None, stream),
+                    Interface(address, (8, 9, 3), (36, 4, 1), stream), thin):
+            for batch in ([lent[0], bad, *lent[2:]], [self.pictures[0], np.zeros((5, 0, 3), np.uint8), *self.pictures[2:]]):
+                found = self.model.classify(batch, **options, errors="return")
+                self.assertEqual(list(found.errors), [1])
+                self.assertRegex(str(found.errors[1]), "^picture 1[: ]")
+                good = [0, *range(2, len(lent))]
+                np.testing.assert_array_equal(found.logits[good], wanted.logits[good])
+                np.testing.assert_array_equal(found.pooled[good], wanted.pooled[good])
+                self.assertTrue(np.isnan(found.logits[1]).all() and np.isnan(found.pooled[1]).all())
+                self.assertEqual(len(found.features), sum(len(wanted.kept[0][image]) for image in good))
+                self.assertEqual(len(found.kept[0][1]), 0)
+            self.assertEqual(list(self.model.classify([bad, bad], **options, errors="return").errors), [0, 1])
+        self.fails(Status.INVALID_ARGUMENT, "^picture 1 is in host memory, and others", self.model.classify, [lent[0], self.pictures[0]],
+                   errors="return")
+
     @unittest.skipIf(why_not_torch(), why_not_torch())
     def test_tensors(self):
         wanted = self.model.classify(self.pictures, "l2", keep=0.5, blocks=[1], features=True)

@@ -42,6 +42,8 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     frames: NDArray[np.float32] = raggedvit.images.prepare(model.recipe, [raggedvit.images.load("cat.jpg")])
     model.recipe = dataclasses.replace(model.recipe, mean=(0.5, 0.5, 0.5), fit=frames)  # type: ignore[arg-type]
     result.logits.relu()  # type: ignore[attr-defined]
+    failures: dict[int, raggedvit.RaggedVitError] = model.classify(pictures, errors="return").errors
+    model.classify(pictures, errors="ignore" if failures else "raise")  # type: ignore[call-overload]
     frames_there = [torch.zeros(480, 640, 3, dtype=torch.uint8, device="cuda")]
     of_frames = model.classify(frames_there)
     assert of_frames.logits is not None
