@@ -4,9 +4,9 @@ stopped and started again: no picture is lost, none is there twice, and what is 
     PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0 python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
     ... examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1 --cpus 12
 
-The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not at all. A task that
-Ray runs again, after its worker died or because an answer was lost, even one that an older job left behind, puts the same rows into the same
-file. So Ray's retries need no care, the files tell what is left to do, and nothing has to be remembered anywhere else.
+The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not at all. A task
+that Ray runs again, after its worker died or because an answer was lost, even one that an older job left behind, puts the same rows into
+the same file. So Ray's retries need no care, the files tell what is left to do, and nothing else has to be remembered.
 """
 
 import argparse
@@ -56,11 +56,6 @@ def write(path, put):
     os.replace(temporary, path)
 
 
-def remove_leftovers(out):
-    for path in out.glob(".part-*"):
-        path.unlink(missing_ok=True)
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path, help="of JPEG and PNG files, on a file system that all workers see")
@@ -91,11 +86,11 @@ def main():
     if (out / "job.json").exists() and (out / "job.json").read_text() != job:
         sys.exit(f"{out} was begun with other pictures or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}")
     write(out / "job.json", lambda file: file.write(job.encode()))
-    remove_leftovers(out)
+    for left in out.glob(".part-*"):
+        left.unlink(missing_ok=True)
     parts = [out / f"part-{i:06d}.parquet" for i in range(-(-len(names) // options.shard))]
     todo = [{"shard": i, "names": names[i * options.shard : (i + 1) * options.shard]} for i, part in enumerate(parts) if not part.exists()]
     print(f"{len(names)} pictures in {len(parts)} shards, of which {len(parts) - len(todo)} are done", flush=True)
-
     workers = set()
     if todo:
         ray.init(include_dashboard=False)  # or the cluster that RAY_ADDRESS names
@@ -106,7 +101,8 @@ def main():
         for one in done.iter_rows():
             workers.add(one["worker"])
             print(f"shard {one['shard']} by worker {one['worker']}", flush=True)
-        remove_leftovers(out)
+        for left in out.glob(".part-*"):
+            left.unlink(missing_ok=True)
 
     tables = [pq.read_table(part, columns=["path", "error"]) for part in parts]
     rows = [name for table in tables for name in table["path"].to_pylist()]

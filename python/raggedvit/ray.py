@@ -18,7 +18,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Literal, Mapping, NamedTuple, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,40 +221,30 @@ class Classifier:
         opened = _Opened(os.getpid(), model, pool, names, {})
         # One picture records the session before there is work, and shows what columns there are.
         noise = np.random.default_rng(0).integers(0, 256, (recipe.height, recipe.width, 3), np.uint8)
-        opened.row = self._columns(opened, self._classified(opened, [noise]), 1)
+        opened.row = self._columns(opened, self._classified(opened, [noise], "raise"), 1)
         return opened
 
-    def _classified(self, opened: _Opened, pictures: list[Array]) -> Result[Any]:
+    def _classified(self, opened: _Opened, pictures: list[Array], errors: Literal["raise", "return"]) -> Result[Any]:
         asks: dict[str, Any] = {ask: value for name in self.outputs for ask, value in OUTPUTS[name].asks.items()}
-        result: Result[Any] = opened.model.classify(pictures, **self.prune._asdict(), **asks)
+        result: Result[Any] = opened.model.classify(pictures, **self.prune._asdict(), **asks, errors=errors)
         return result
 
     def _part(self, opened: _Opened, part: dict[int, Array], columns: dict[str, Array], errors: list[str]) -> None:
         """Runs pictures by their rows, and writes what they give into these rows."""
         if not part:
             return
-        try:
-            found = self._columns(opened, self._classified(opened, list(part.values())), len(part))
-        except RaggedVitError as error:
-            if error.status not in OF_PICTURES:
-                raise
-            rows = list(part)
-            if len(rows) == 1:
-                errors[rows[0]] = str(error).removeprefix("picture 0: ")
-                return
-            for half in (rows[: len(rows) // 2], rows[len(rows) // 2 :]):  # bits do not depend on what else is in a batch
-                self._part(opened, {i: part[i] for i in half}, columns, errors)
-            return
-        number = np.ones(len(part), bool)
-        for values in found.values():
-            if values.dtype.kind == "f":
-                number &= np.isfinite(values.reshape(len(part), -1)).all(1)
+        result = self._classified(opened, list(part.values()), "return")
+        found = self._columns(opened, result, len(part))
+        numbers = [values.reshape(len(part), -1) for values in found.values() if values.dtype.kind == "f"]
+        finite = np.logical_and.reduce([np.isfinite(values).all(1) for values in numbers]) if numbers else np.ones(len(part), bool)
         for j, i in enumerate(part):
-            if not number[j]:
+            if j in result.errors:
+                errors[i] = str(result.errors[j]).removeprefix(f"picture {j}: ")
+            elif not finite[j]:
                 errors[i] = "the model's results for this picture are not finite numbers"
-                continue
-            for name, values in found.items():
-                columns[name][i] = values[j]
+            else:
+                for name, values in found.items():
+                    columns[name][i] = values[j]
 
     def _columns(self, opened: _Opened, result: Result[Any], n: int) -> dict[str, Array]:
         """The columns of n pictures."""

@@ -2,16 +2,18 @@
 when workers and jobs are killed, and a deployment of Ray Serve answers. Skipped where Ray is not: .ci/run has it in a venv."""
 
 import contextlib
-import io
+import importlib.util
 import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import urllib.request
 
 import numpy as np
@@ -49,7 +51,7 @@ class ClusterTest(unittest.TestCase):
         # Of two CPUs, whatever the machine has; workers find the package as this process does.
         cls.environment = dict(os.environ)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(support.ROOT / "python"), str(pathlib.Path(__file__).parent)])
-        os.environ["RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO"] = "0"
+        os.environ.update(RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0", RAY_USAGE_STATS_ENABLED="0")
         cls.addClassCleanup(cls.restore)
         context = ray.init(num_cpus=2, num_gpus=0, include_dashboard=False, _node_ip_address="127.0.0.1", log_to_driver=False,
                            object_store_memory=256 << 20)
@@ -180,6 +182,21 @@ class ClusterTest(unittest.TestCase):
         self.assertGreaterEqual(len(set(workers)), 3)
         self.check(out)
 
+    def test_a_shard_that_kills_its_workers_ends_the_job(self):
+        spec = importlib.util.spec_from_file_location("ray_folder", EXAMPLE)
+        example = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(example)
+        out = self.folder / "deadly"
+        out.mkdir()
+        shards = example.Shards(self.folder / "photos", out, SETTINGS)
+        batch = {"shard": np.array([3]), "names": [np.array(["000.png"], object)]}
+        with unittest.mock.patch.object(shards, "classify", side_effect=KeyboardInterrupt):
+            for _ in range(example.MOST_ATTEMPTS):
+                self.assertRaises(KeyboardInterrupt, shards, batch)
+        with self.assertRaisesRegex(RuntimeError, "shard 3, 000.png to 000.png, has died 5 times"):
+            shards(batch)
+        self.assertEqual(list(out.glob("part*")), [])
+
     def test_serve(self):
         from ray import serve
 
@@ -195,15 +212,16 @@ class ClusterTest(unittest.TestCase):
             async def __call__(self, request):
                 return await self.answers(await request.body())
 
-        serve.start(http_options={"host": "127.0.0.1", "port": 0})
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
         self.addCleanup(serve.shutdown)
         serve.run(Pictures.bind({**SETTINGS, "outputs": ["class", "label", "top"]}))
-        (address,) = {f"http://127.0.0.1:{one.port}" for one in serve.status().proxies.values()} if False else {"http://127.0.0.1:8000"}
         answers = [None] * 24
 
         def ask(i):
             data = b"broken" if i == 5 else encoded(self.pictures[i], "PNG")
-            with urllib.request.urlopen(urllib.request.Request(address, data), timeout=30) as answer:
+            with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}", data), timeout=30) as answer:
                 answers[i] = json.load(answer)
 
         support.in_threads(*[lambda i=i: ask(i) for i in range(24)])
