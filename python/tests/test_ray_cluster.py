@@ -12,9 +12,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 import unittest.mock
 import urllib.request
+import warnings
 
 import numpy as np
 
@@ -36,9 +38,17 @@ N_BROKEN = 3
 
 
 class WithProcess(raggedvit.ray.Classifier):
-    """And the worker that did it, and what it was opened with."""
+    """And the worker that did it, and what it was opened with. Nobody begins before the other is there."""
+
+    def __init__(self, meeting, settings):
+        super().__init__(**settings)
+        (meeting / str(os.getpid())).touch()
+        self.meeting = meeting
 
     def __call__(self, batch):
+        end = time.monotonic() + 60
+        while len(os.listdir(self.meeting)) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
         out = super().__call__(batch)
         n = len(out["id"])
         return {**out, "worker": np.full(n, os.getpid()), "backend": np.array([self.model.device.backend] * n),
@@ -79,7 +89,9 @@ class ClusterTest(unittest.TestCase):
         rows = [{"id": i, "image": picture} for i, picture in enumerate(self.pictures)]
         rows[17]["image"] = np.zeros((4, 4, 1), np.uint8)
         data = ray.data.from_items(rows, override_num_blocks=6)
-        out = data.map_batches(WithProcess, fn_constructor_kwargs=SETTINGS, batch_size=10, num_cpus=1, compute=ray.data.ActorPoolStrategy(size=2))
+        (self.folder / "meeting").mkdir()
+        out = data.map_batches(WithProcess, fn_constructor_args=(self.folder / "meeting", SETTINGS), batch_size=10, num_cpus=1,
+                               compute=ray.data.ActorPoolStrategy(size=2, max_tasks_in_flight_per_actor=1))
         found = sorted(out.take_all(), key=lambda row: row["id"])
         self.assertEqual([row["id"] for row in found], list(range(len(rows))))
         self.assertRegex(found[17]["error"], r"uint8 \[4, 4, 1\]")
@@ -174,12 +186,12 @@ class ClusterTest(unittest.TestCase):
         out, workers = self.folder / "once", []
         with self.job(out) as process:
             for line in process.stdout:
-                if line.startswith("shard"):
+                if line.startswith("shard") and int(line.split()[-1]) not in workers:
                     workers.append(int(line.split()[-1]))
-                    if len(workers) in (2, 6):
+                    if len(workers) < 3:
                         os.kill(workers[-1], signal.SIGKILL)
             self.assertEqual(process.wait(), 0, process.stderr.read())
-        self.assertGreaterEqual(len(set(workers)), 3)
+        self.assertGreaterEqual(len(workers), 3)
         self.check(out)
 
     def test_a_shard_that_kills_its_workers_ends_the_job(self):
@@ -198,7 +210,9 @@ class ClusterTest(unittest.TestCase):
         self.assertEqual(list(out.glob("part*")), [])
 
     def test_serve(self):
-        from ray import serve
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pydantic, about Ray
+            from ray import serve
 
         @serve.deployment(ray_actor_options={"num_cpus": 1})
         class Pictures:
