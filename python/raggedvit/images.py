@@ -9,6 +9,7 @@ Reading files needs Pillow (pip install "raggedvit[images]"); arrays need nothin
 from __future__ import annotations
 
 import concurrent.futures
+import io
 import math
 import os
 import sys
@@ -24,7 +25,7 @@ from ._errors import RaggedVitError, Status, invalid
 from ._info import name_of, named
 from ._resize import resize
 
-__all__ = ["Picture", "Recipe", "load", "prepare"]
+__all__ = ["Picture", "Recipe", "decode", "load", "prepare"]
 
 #: A file, or uint8 [height, width, 3], RGB; pictures of Pillow's are taken too.
 Picture = Union[str, "os.PathLike[str]", NDArray[np.uint8]]
@@ -136,13 +137,23 @@ class Recipe:
 def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
     """The pixels of a file as every viewer shows it, uint8 [height, width, 3]: turned upright as its EXIF data says; grey, palettes and CMYK
     become RGB, alpha is dropped, of 16 bits the upper 8 are used. Needs Pillow. BAD_FILE names the file."""
+    name = os.fsdecode(_checks.path("path", path))
+    return _read(name, f"{name}: ")
+
+
+def decode(data: bytes | bytearray | memoryview) -> NDArray[np.uint8]:
+    """The same of a file's bytes."""
+    return _read(io.BytesIO(data), "")
+
+
+def _read(source: str | io.BytesIO, name: str) -> NDArray[np.uint8]:
+    """name: begins the sentence of an error."""
     try:
-        from PIL import Image, ImageOps
+        from PIL import Image, ImageOps, UnidentifiedImageError
     except ImportError as error:
         raise RaggedVitError(Status.UNAVAILABLE, 'reading picture files needs Pillow: pip install "raggedvit[images]"') from error
-    name = _checks.path("path", path)
     try:
-        with Image.open(os.fsdecode(name)) as file:
+        with Image.open(source) as file:
             if file.width * file.height > MOST_PIXELS:
                 raise ValueError(f"{file.width} x {file.height} pixels; {MOST_PIXELS} in all are handled")
             picture = ImageOps.exif_transpose(file)
@@ -154,7 +165,9 @@ def load(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
         raise
     except Exception as error:  # each plugin of Pillow has errors of its own
         why = str(error) if isinstance(error, (OSError, ValueError)) else f"{type(error).__name__}: {error}"
-        raise RaggedVitError(Status.BAD_FILE, f"{os.fsdecode(name)}: {why}") from error
+        if isinstance(error, UnidentifiedImageError) and not name:  # Pillow names an object of Python's
+            why = "cannot identify the format of the picture"
+        raise RaggedVitError(Status.BAD_FILE, name + why) from error
 
 
 def _is_pil(picture: Any) -> bool:

@@ -181,6 +181,14 @@ class FileTest(unittest.TestCase):
         with mock.patch.object(images, "MOST_PIXELS", 100):
             self.fails(Status.BAD_FILE, "50 x 40 pixels; 100 in all", images.load, self.path("whole.jpg"))
 
+    def test_bytes(self):
+        Image.fromarray(noise(50, 40)).save(self.path("whole.jpg"))
+        data = self.path("whole.jpg").read_bytes()
+        for kind in (bytes, bytearray, memoryview):
+            self.assertTrue((images.decode(kind(data)) == images.load(self.path("whole.jpg"))).all())
+        self.fails(Status.BAD_FILE, "^image file is truncated", images.decode, data[:1500])
+        self.fails(Status.BAD_FILE, "^cannot identify the format of the picture$", images.decode, b"no picture")
+
     def test_without_pillow(self):
         with mock.patch.dict("sys.modules", {"PIL": None}):
             self.fails(Status.UNAVAILABLE, r"pip install \"raggedvit\[images\]\"", images.load, "a.jpg")

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 import raggedvit
+import raggedvit.ray
 
 version: str = raggedvit.__version__
 backends: list[str] = [device.backend for device in raggedvit.devices()]
@@ -50,6 +51,13 @@ def of_models(model: raggedvit.Model, images: NDArray[np.float32]) -> tuple[floa
     for_tensors = model.classify(torch.from_numpy(images))
     assert for_tensors.logits is not None
     return float(model.forward(images)[0, tokens]) if on_device else 0.0, for_tensors.logits.relu() + model.prepare("l2")(torch.from_numpy(images))
+
+
+def under_ray(pictures: list[bytes]) -> list[dict[str, Any]]:
+    classifier = raggedvit.ray.Classifier("model.safetensors", outputs=["class", "top"], policy="l2", keep=0.5, recipe={"fit": "squash"})
+    raggedvit.ray.Classifier("model.safetensors", capacity="64")  # type: ignore[arg-type]
+    batch: dict[str, Any] = classifier(raggedvit.ray.decode({"image": pictures}))
+    return classifier.rows(pictures) if batch else []
 
 
 def failed(error: raggedvit.RaggedVitError) -> bool:

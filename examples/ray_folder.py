@@ -1,0 +1,119 @@
+"""Classifies a folder of pictures on several workers of Ray, into a folder of Parquet files. Workers may die, the whole job may be
+stopped and started again: no picture is lost, none is there twice, and what is done is not done again.
+
+    PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0 python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
+    ... examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1 --cpus 12
+
+The sorted names are cut into shards. A shard is one task and one file, part-NUMBER.parquet, which appears whole or not at all. A task
+that Ray runs again, after its worker died or because an answer was lost, even one that an older job left behind, puts the same rows into
+the same file. So Ray's retries need no care, the files tell what is left to do, and nothing else has to be remembered.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import pathlib
+import sys
+import time
+import uuid
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import raggedvit.ray
+import ray
+
+DEMO = pathlib.Path(__file__).resolve().parent / "data" / "deit_tiny_cifar10.safetensors"
+MOST_ATTEMPTS = 5
+
+
+class Shards:
+    """An actor: classifies shards, writes their files, and tells what it did."""
+
+    def __init__(self, folder, out, settings):
+        self.folder, self.out, self.classify = folder, out, raggedvit.ray.Classifier(**settings)
+
+    def __call__(self, batch):
+        for number, names in zip(batch["shard"], batch["names"]):
+            with open(self.out / f".part-{number:06d}.attempts", "ab") as attempts:  # Ray would try for ever
+                attempts.write(b"x")
+                if attempts.tell() > MOST_ATTEMPTS:
+                    raise RuntimeError(f"the worker of shard {number}, {names[0]} to {names[-1]}, has died {MOST_ATTEMPTS} times")
+            found = self.classify({"path": np.asarray(names, object), "image": [str(self.folder / name) for name in names]})
+            table = pa.table({name: pa.array(list(values)) for name, values in found.items()})
+            write(self.out / f"part-{number:06d}.parquet", lambda file: pq.write_table(table, file))
+        return {"shard": batch["shard"], "worker": np.full(len(batch["shard"]), os.getpid())}
+
+
+def write(path, put):
+    """A file, under a name of its own, and renamed when it is whole and on the disk."""
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with open(temporary, "wb") as file:
+        put(file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path, help="of JPEG and PNG files, on a file system that all workers see")
+    parser.add_argument("out", type=pathlib.Path, help="folder of the Parquet files, on one too")
+    parser.add_argument("--model", default=str(DEMO))
+    parser.add_argument("--outputs", default="class,label,score", help="columns, as raggedvit.ray.Classifier has them")
+    parser.add_argument("--policy", default="none")
+    parser.add_argument("--keep", type=float)
+    parser.add_argument("--image-size", type=int)
+    parser.add_argument("--shard", type=int, default=512, help="pictures of a shard")
+    parser.add_argument("--actors", type=int, default=1)
+    parser.add_argument("--gpus", type=float, default=0, help="of each actor; 0.5: two share one")
+    parser.add_argument("--cpus", type=float, default=1, help="of each actor: threads that decode and, without a GPU, compute")
+    parser.add_argument("--report", type=pathlib.Path, help="a JSON file for what was done")
+    return parser.parse_args()
+
+
+def main():
+    options, begin = parse(), time.monotonic()
+    folder, out = options.folder.resolve(), options.out.resolve()
+    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    settings = {"path": str(pathlib.Path(options.model).resolve()), "outputs": options.outputs.split(","), "policy": options.policy,
+                "keep": options.keep, "options": {"image_size": options.image_size}}
+    # The files of a job are of one list and one setting: what would mix two is refused.
+    job = json.dumps({"folder": str(folder), "pictures": len(names), "sha256": hashlib.sha256("\n".join(names).encode()).hexdigest(),
+                      "shard": options.shard, "settings": settings}, indent=1)
+    out.mkdir(parents=True, exist_ok=True)
+    if (out / "job.json").exists() and (out / "job.json").read_text() != job:
+        sys.exit(f"{out} was begun with other pictures or settings:\n{(out / 'job.json').read_text()}\nnow there are:\n{job}")
+    write(out / "job.json", lambda file: file.write(job.encode()))
+    for left in out.glob(".part-*"):
+        left.unlink(missing_ok=True)
+    parts = [out / f"part-{i:06d}.parquet" for i in range(-(-len(names) // options.shard))]
+    todo = [{"shard": i, "names": names[i * options.shard : (i + 1) * options.shard]} for i, part in enumerate(parts) if not part.exists()]
+    print(f"{len(names)} pictures in {len(parts)} shards, of which {len(parts) - len(todo)} are done", flush=True)
+    workers = set()
+    if todo:
+        ray.init(include_dashboard=False)  # or the cluster that RAY_ADDRESS names
+        ray.data.DataContext.get_current().enable_progress_bars = False
+        done = ray.data.from_items(todo, override_num_blocks=len(todo)).map_batches(
+            Shards, fn_constructor_args=(folder, out, settings), batch_size=1, num_cpus=options.cpus, num_gpus=options.gpus,
+            compute=ray.data.ActorPoolStrategy(size=min(options.actors, len(todo))))
+        for one in done.iter_rows():
+            workers.add(one["worker"])
+            print(f"shard {one['shard']} by worker {one['worker']}", flush=True)
+        for left in out.glob(".part-*"):
+            left.unlink(missing_ok=True)
+
+    tables = [pq.read_table(part, columns=["path", "error"]) for part in parts]
+    rows = [name for table in tables for name in table["path"].to_pylist()]
+    report = {"pictures": len(names), "rows": len(rows), "duplicates": len(rows) - len(set(rows)), "missing": len(set(names) - set(rows)),
+              "failed": sum(bool(sentence) for table in tables for sentence in table["error"].to_pylist()), "shards": len(parts),
+              "shards_run": len(todo), "workers": len(workers), "seconds": round(time.monotonic() - begin, 1)}
+    print(json.dumps(report))
+    if options.report:
+        options.report.write_text(json.dumps(report, indent=1) + "\n")
+    sys.exit(0 if rows == names else "the rows are not those of the pictures")
+
+
+if __name__ == "__main__":
+    main()

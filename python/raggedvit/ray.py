@@ -1,0 +1,382 @@
+"""Many pictures through a model under Ray: a class for Dataset.map_batches, the same for a deployment of Ray Serve, and a function for a stage
+of its own that decodes.
+
+    ds = ray.data.read_binary_files("photos", include_paths=True)
+    ds.map_batches(raggedvit.ray.Classifier, batch_size=256, num_gpus=1, num_cpus=8, compute=ray.data.ActorPoolStrategy(size=2),
+                   fn_constructor_kwargs=dict(path="model.safetensors", column="bytes", policy="l2", keep=0.5)).write_parquet("labels")
+
+Importing this imports neither Ray, Pillow nor PyTorch. Encoded pictures and files need Pillow.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import dataclasses
+import inspect
+import os
+import sys
+import threading
+from dataclasses import dataclass
+from typing import Any, Literal, Mapping, NamedTuple, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _checks, images
+from ._errors import RaggedVitError, Status, invalid
+from ._info import BACKENDS
+from ._model import DTYPES, Model, Result
+from ._sessions import Prune
+
+__all__ = ["Classifier", "decode"]
+
+Array = NDArray[Any]
+Batch = dict[str, Any]
+
+
+class _Output(NamedTuple):
+    """What is asked of classify for an output, and the columns that it becomes, with their values where a picture failed."""
+
+    asks: dict[str, bool]
+    columns: dict[str, Any]
+
+
+OUTPUTS = {
+    "class": _Output({}, {"class": -1}),
+    "label": _Output({}, {"label": ""}),
+    "score": _Output({}, {"score": np.nan}),
+    "top": _Output({}, {"top_classes": -1, "top_scores": np.nan}),
+    "logits": _Output({}, {"logits": np.nan}),
+    "pooled": _Output({"pooled": True}, {"pooled": np.nan}),
+    "embedding": _Output({"projected": True, "normalized": True}, {"embedding": np.nan}),
+    "tokens": _Output({}, {"tokens": 0}),
+    "mask": _Output({}, {"mask": 0}),
+}
+OF_HEAD = ("class", "label", "score", "top", "logits")
+
+#: What is wrong with a picture, and not with the model or the device.
+OF_PICTURES = (Status.INVALID_ARGUMENT, Status.UNSUPPORTED, Status.BAD_FILE)
+
+_opening = threading.Lock()
+
+
+def _forked() -> None:
+    global _opening
+    _opening = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+@dataclass
+class _Opened:
+    """What a process has of its own."""
+
+    process: int
+    model: Model
+    pool: concurrent.futures.ThreadPoolExecutor
+    names: list[str] | None
+    row: dict[str, Array]  # of one picture: the columns, their types and widths
+
+
+class Classifier:
+    """A model that takes a batch of Ray's, a dict of columns, and returns one. Every other column comes back as it was (an id, a path: results
+    of several actors come in any order); the pictures do not. A picture that cannot be read or run has a sentence in the column "error",
+    which is "" for all others, and it changes nothing for them.
+
+    The object can be pickled and copied. The model is opened by the first call in each process, a child of a fork included, on the worker's
+    own machine: path must lead to the file there. One session of `capacity` pictures is recorded then, and runs batches of any size.
+
+    path: as Model takes it. column: the pictures: encoded JPEG, PNG, ... (bytes), names of files (strings), or uint8 arrays [height, width,
+    3], RGB, of any sizes; or one uint8 array [n, height, width, 3]. outputs: columns to return, of
+        class    int64, the best class; -1 for a failed picture, as in all below: "", NaN or 0
+        label    its name, as the checkpoint's metadata or `labels` has it; else its number, as text
+        score    float32, its softmax
+        top      top_classes int64 [top_k] and top_scores float32 [top_k], best first
+        logits   float32 [n_classes]
+        pooled   float32 [width], what the head reads
+        embedding  float32 [embedding_dim], the projection (CLIP, SigLIP), divided by its L2 norm
+        tokens   int32, how many tokens are left after the last prune stage
+        mask     uint8 [tokens of an image], 1 for those; of models of one image size
+    prefix: put before the names of these columns, and of "error". policy, keep and parameters (a dict of further ones, {"blocks": [3]}): as
+    in Model.classify. recipe: how pictures are prepared: a raggedvit.images.Recipe, or a dict of fields that differ from model.recipe.
+    labels: names of the classes. capacity: how many pictures run at once; larger batches go in parts, and pictures of the next parts are
+    decoded meanwhile.
+
+    backend: None: where Ray has assigned a GPU to the worker, "cuda", else "cpu" (a worker without one sees the GPUs of others); without
+    Ray, "auto". index: None: for CUDA 0, the first GPU that CUDA_VISIBLE_DEVICES shows. n_threads: of the CPU backend; None: as many as Ray
+    has assigned CPUs to the worker (OMP_NUM_THREADS is not read), without Ray all. decode_threads: None: the same, at most 16. options: a
+    dict of further arguments of Model, {"image_size": 384}.
+
+    Raises RaggedVitError: INVALID_ARGUMENT for arguments at once, and for a batch that is none: no such column, a column of another type, a
+    column that an output would overwrite. The first call raises what Model raises, and UNSUPPORTED for outputs that the model does not
+    have. Errors of the device (DEVICE_LOST, OUT_OF_DEVICE_MEMORY, ...) are raised: they are not the picture's.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, column: str = "image", outputs: Sequence[str] = ("class", "label", "score"),
+                 top_k: int = 5, prefix: str = "", policy: str = "none", keep: float | None = None,
+                 parameters: Mapping[str, Any] | None = None, recipe: images.Recipe | Mapping[str, Any] | None = None,
+                 labels: Sequence[str] | None = None, capacity: int = 64, backend: str | None = None, index: int | None = None,
+                 dtype: str = "f32", n_threads: int | None = None, decode_threads: int | None = None,
+                 options: Mapping[str, Any] | None = None) -> None:
+        optional, integer = _checks.optional, _checks.integer
+        self.path = os.fsdecode(_checks.path("path", path))
+        self.column, self.prefix = _checks.text("column", column), _checks.text("prefix", prefix)
+        table = dict.fromkeys(OUTPUTS, 0)
+        self.outputs = tuple(_checks.entries("outputs", outputs, len(OUTPUTS), lambda name, value: _choice(name, value, table)))
+        self.top_k = integer("top_k", top_k, 1, 1 << 20)
+        named = _named("parameters", parameters, [name for name in Prune._fields if name not in ("policy", "keep")])
+        self.prune = Prune.of(policy, keep, **named)
+        if policy == "mask":
+            raise invalid("policy is 'mask', for which each call needs a mask; use Model.classify")
+        fields = [field.name for field in dataclasses.fields(images.Recipe)]
+        self.recipe = recipe if recipe is None or isinstance(recipe, images.Recipe) else _named("recipe", recipe, fields)
+        self.labels = None if labels is None else _checks.entries("labels", labels, 1 << 20, _checks.text)
+        self.capacity = integer("capacity", capacity, 1, 1 << 16)
+        self.backend, self.index = optional(_choice, "backend", backend, BACKENDS), optional(integer, "index", index, -1, _checks.INT32_MAX)
+        self.dtype = _choice("dtype", dtype, DTYPES)
+        self.n_threads = optional(integer, "n_threads", n_threads, 0, 1 << 16)
+        self.decode_threads = optional(integer, "decode_threads", decode_threads, 1, 1 << 10)
+        own = ("self", "path", "backend", "index", "dtype", "n_threads", "max_batch")
+        self.options = _named("options", options, [name for name in inspect.signature(Model).parameters if name not in own])
+        self._opened: _Opened | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_opened": None}
+
+    def __repr__(self) -> str:
+        return f"<raggedvit.ray.Classifier of {self.path}>"
+
+    @property
+    def model(self) -> Model:
+        """The model of this process, opened if it is not yet."""
+        return self._open().model
+
+    def __call__(self, batch: Batch) -> Batch:
+        found, errors = _pictures(batch, self.column, self.prefix)
+        opened = self._open()
+        n, out = len(found), _others(batch, self.column, self.prefix, list(opened.row))
+        columns = {name: np.full((n, *one.shape[1:]), _failed(name), one.dtype) for name, one in opened.row.items()}
+        todo = [i for i in range(n) if not errors[i]]
+        reading = collections.deque((i, opened.pool.submit(_pixels, found[i])) for i in todo)
+        try:
+            while reading:
+                part: dict[int, Array] = {}
+                while reading and len(part) < self.capacity:
+                    i, one = reading.popleft()
+                    try:
+                        part[i] = one.result()
+                    except RaggedVitError as error:
+                        errors[i] = _sentence(error)
+                self._part(opened, part, columns, errors)
+        finally:
+            for _, one in reading:
+                one.cancel()
+        out.update({self.prefix + name: column for name, column in columns.items()})
+        out[self.prefix + "error"] = _objects(errors)
+        return out
+
+    def rows(self, pictures: Sequence[Any]) -> list[dict[str, Any]]:
+        """For each picture its outputs, as Python's own values; for one that failed the sentence alone: {"error": ...}."""
+        out = self({self.column: list(pictures)})
+        errors = out.pop(self.prefix + "error")
+        return [{self.prefix + "error": errors[i]} if errors[i] else
+                {name: value[i] if isinstance(value[i], str) else value[i].tolist() for name, value in out.items()}
+                for i in range(len(pictures))]
+
+    def _open(self) -> _Opened:
+        opened = self._opened
+        if opened is not None and opened.process == os.getpid():
+            return opened
+        with _opening:
+            if self._opened is None or self._opened.process != os.getpid():
+                self._opened = self._made()
+            return self._opened
+
+    def _made(self) -> _Opened:
+        cpus, gpus = _assigned()
+        backend = self.backend or ("auto" if gpus is None else "cuda" if gpus else "cpu")
+        index = self.index if self.index is not None else 0 if backend == "cuda" else -1
+        usable = len(os.sched_getaffinity(0)) if cpus is None else cpus
+        n_threads = self.n_threads if self.n_threads is not None else 0 if cpus is None else cpus
+        model = Model(self.path, backend, self.dtype, index=index, n_threads=n_threads, max_batch=self.capacity, **self.options)
+        if isinstance(self.recipe, images.Recipe):
+            model.recipe = self.recipe
+        elif self.recipe is not None:
+            model.recipe = dataclasses.replace(model.recipe, **self.recipe)
+        info, recipe = model.info, model.recipe
+        names = self.labels or model.class_names
+        for name in self.outputs:
+            if name in OF_HEAD and not info.n_classes:
+                raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but the model has no head; it has 'pooled'")
+            if name in ("tokens", "mask") and recipe.max_patches and (name == "mask" or self.prune.policy == "none"):
+                raise RaggedVitError(Status.UNSUPPORTED, f"outputs has {name!r}, but pictures run at their own shape, with any number of "
+                                     "tokens" + (", and nothing is pruned" if name == "tokens" else ""))
+        if "top" in self.outputs and self.top_k > info.n_classes:
+            raise invalid(f"top_k is {self.top_k}, but the model has {info.n_classes} classes")
+        if self.labels is not None and len(self.labels) != info.n_classes:
+            raise invalid(f"labels has {len(self.labels)} names, but the model has {info.n_classes} classes")
+        pool = concurrent.futures.ThreadPoolExecutor(self.decode_threads or min(images.MOST_THREADS, usable), "raggedvit-decode")
+        opened = _Opened(os.getpid(), model, pool, names, {})
+        # One picture records the session before there is work, and shows what columns there are.
+        noise = np.random.default_rng(0).integers(0, 256, (recipe.height, recipe.width, 3), np.uint8)
+        opened.row = self._columns(opened, self._classified(opened, [noise], "raise"), 1)
+        return opened
+
+    def _classified(self, opened: _Opened, pictures: list[Array], errors: Literal["raise", "return"]) -> Result[Any]:
+        asks: dict[str, Any] = {ask: value for name in self.outputs for ask, value in OUTPUTS[name].asks.items()}
+        result: Result[Any] = opened.model.classify(pictures, **self.prune._asdict(), **asks, errors=errors)
+        return result
+
+    def _part(self, opened: _Opened, part: dict[int, Array], columns: dict[str, Array], errors: list[str]) -> None:
+        """Runs pictures by their rows, and writes what they give into these rows."""
+        if not part:
+            return
+        result = self._classified(opened, list(part.values()), "return")
+        found = self._columns(opened, result, len(part))
+        numbers = [values.reshape(len(part), -1) for values in found.values() if values.dtype.kind == "f"]
+        finite = np.logical_and.reduce([np.isfinite(values).all(1) for values in numbers]) if numbers else np.ones(len(part), bool)
+        for j, i in enumerate(part):
+            if j in result.errors:
+                errors[i] = str(result.errors[j]).removeprefix(f"picture {j}: ")
+            elif not finite[j]:
+                errors[i] = "the model's results for this picture are not finite numbers"
+            else:
+                for name, values in found.items():
+                    columns[name][i] = values[j]
+
+    def _columns(self, opened: _Opened, result: Result[Any], n: int) -> dict[str, Array]:
+        """The columns of n pictures."""
+        info, found = opened.model.info, dict[str, Any]()
+        if any(name in OF_HEAD for name in self.outputs):
+            logits: Any = result.logits
+            powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+            scores = (powers / powers.sum(1, keepdims=True)).astype(np.float32)
+            best = np.argsort(-logits, axis=1, kind="stable")[:, : self.top_k].astype(np.int64)
+            tops = np.take_along_axis(scores, best, 1)
+            names = opened.names
+            found.update({"class": best[:, 0], "score": tops[:, 0], "logits": logits, "top_classes": best, "top_scores": tops,
+                          "label": _objects([str(i) if names is None else names[i] for i in best[:, 0].tolist()])})
+        if "pooled" in self.outputs:
+            found["pooled"] = result.pooled
+        if "embedding" in self.outputs:
+            found["embedding"] = result.projected
+        if "tokens" in self.outputs:
+            found["tokens"] = np.diff(result.cu_seqlens[-1]) if result.cu_seqlens else np.full(n, info.tokens, np.int32)
+        if "mask" in self.outputs:
+            found["mask"] = np.full((n, info.tokens), not result.kept, np.uint8)
+            for line, kept in zip(found["mask"], result.kept[-1] if result.kept else ()):
+                line[kept[kept >= 0]] = 1
+        return {name: found[name] for output in self.outputs for name in OUTPUTS[output].columns}
+
+
+def decode(batch: Batch, column: str = "image", prefix: str = "") -> Batch:
+    """A stage that decodes, for map_batches before a Classifier on GPUs: the column of encoded pictures or of files becomes one of uint8 arrays
+    [height, width, 3]. It adds the column "error"; a picture that cannot be read has its sentence there, and an array [0, 0, 3]. A
+    Classifier with the same prefix does not run such rows, and keeps their sentences."""
+    found, errors = _pictures(batch, _checks.text("column", column), _checks.text("prefix", prefix))
+    out = _others(batch, column, prefix, [])
+    pixels = [np.zeros((0, 0, 3), np.uint8)] * len(found)
+    for i, picture in enumerate(found):
+        try:
+            pixels[i] = pixels[i] if errors[i] else _pixels(picture)
+        except RaggedVitError as error:
+            errors[i] = _sentence(error)
+    return {**out, column: _objects(pixels), prefix + "error": _objects(errors)}
+
+
+def _assigned() -> tuple[int | None, float | None]:
+    """CPUs (at least 1) and GPUs that Ray has assigned to this worker; None, None where this is none."""
+    ray: Any = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None, None
+    try:
+        found = ray.get_runtime_context().get_assigned_resources()
+    except AssertionError:  # this is the driver
+        return None, None
+    return max(1, int(found.get("CPU", 0))), found.get("GPU", 0)
+
+
+def _choice(argument: str, value: Any, table: dict[str, int]) -> str:
+    _checks.choice(argument, value, table)
+    return str(value)
+
+
+def _named(argument: str, value: Any, names: Sequence[str]) -> dict[str, Any]:
+    """A dict whose keys are of these names."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise invalid(f"{argument} is {_checks.shown(value)}; expected a dict")
+    for name in value:
+        if name not in names:
+            raise invalid(f"{argument} has {_checks.shown(name)}; expected names of {', '.join(names)}")
+    return dict(value)
+
+
+def _failed(column: str) -> Any:
+    return next(output.columns[column] for output in OUTPUTS.values() if column in output.columns)
+
+
+def _objects(values: Sequence[Any]) -> Array:
+    """An array of objects: of arrays of one shape numpy would make one array."""
+    out = np.empty(len(values), object)
+    for i, value in enumerate(values):
+        out[i] = value
+    return out
+
+
+def _pictures(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
+    """The pictures of a batch, and the sentence of each that an earlier stage could not read."""
+    if not isinstance(batch, dict):
+        raise invalid(f"the batch is a {type(batch).__name__}; expected a dict of columns (map_batches' batch_format=\"numpy\")")
+    if column not in batch:
+        raise invalid(f"the batch has no column {column!r}, but {', '.join(map(repr, batch)) or 'none at all'}; the argument column names it")
+    found = batch[column]
+    if isinstance(found, np.ndarray) and found.dtype.kind not in "OSU" and (found.dtype != np.uint8 or found.ndim != 4 or found.shape[3] != 3):
+        raise invalid(f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded pictures (bytes), names of files, or uint8 "
+                      "[height, width, 3], RGB")
+    if not isinstance(found, (np.ndarray, list, tuple)):
+        raise invalid(f"column {column!r} is a {type(found).__name__}; expected an array or a list")
+    earlier = batch.get(prefix + "error")
+    if earlier is None:
+        return found, [""] * len(found)
+    if len(earlier) != len(found) or not all(one is None or isinstance(one, str) for one in earlier):
+        raise invalid(f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it; give a prefix")
+    return found, [one or "" for one in earlier]
+
+
+def _others(batch: Batch, column: str, prefix: str, added: Sequence[str]) -> Batch:
+    """All other columns, of which none may have the name of one that is added."""
+    out = {name: value for name, value in batch.items() if name not in (column, prefix + "error")}
+    for name in added:
+        if prefix + name in out:
+            raise invalid(f"the batch has a column {prefix + name!r}, which the results would overwrite; give a prefix")
+    return out
+
+
+def _pixels(picture: Any) -> NDArray[np.uint8]:
+    """Of one element of a column."""
+    try:
+        if isinstance(picture, (bytes, bytearray, memoryview)):
+            return images.decode(picture)
+        if isinstance(picture, (str, os.PathLike)):
+            return images.load(picture)
+    except MemoryError:
+        raise invalid("the picture takes more memory than there is") from None
+    if picture is None:
+        raise invalid("there is no picture in this row (null)")
+    what = f"{picture.dtype} {list(picture.shape)}" if isinstance(picture, np.ndarray) else f"a {type(picture).__name__}"
+    if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3 or not picture.size:
+        raise invalid(f"the picture is {what}; expected encoded bytes, the name of a file, or uint8 [height, width, 3], RGB")
+    if picture.size > 3 * images.MOST_PIXELS:
+        raise invalid(f"the picture is {what}; {images.MOST_PIXELS} pixels in all are handled")
+    return picture
+
+
+def _sentence(error: RaggedVitError) -> str:
+    """Of a picture that cannot be read. Raises what is not its fault, as a Pillow that is not there."""
+    if error.status not in OF_PICTURES:
+        raise error
+    return str(error)
