@@ -1,4 +1,4 @@
-/* The fake server's backend, models and instances. */
+/* The fake server's backend, models and instances. To get a state does not fail: what a backend cannot find it cannot free. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,14 +103,16 @@ TRITONSERVER_Error *TRITONBACKEND_BackendConfig(TRITONBACKEND_Backend *backend, 
 
 TRITONSERVER_Error *TRITONBACKEND_BackendState(TRITONBACKEND_Backend *backend, void **state)
 {
-    FAKE_CALL(backend, FAKE_BACKEND);
+    if (!fake_object_check(backend, FAKE_BACKEND, __func__))
+        return fake_failure(__func__);
     *state = backend->state;
     return NULL;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_BackendSetState(TRITONBACKEND_Backend *backend, void *state)
 {
-    FAKE_CALL(backend, FAKE_BACKEND);
+    if (!fake_object_check(backend, FAKE_BACKEND, __func__))
+        return fake_failure(__func__);
     backend->state = state;
     return NULL;
 }
@@ -204,7 +206,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBackend(TRITONBACKEND_Model *model, TRITO
 
 TRITONSERVER_Error *TRITONBACKEND_ModelState(TRITONBACKEND_Model *model, void **state)
 {
-    FAKE_CALL(model, FAKE_MODEL);
+    if (!fake_object_check(model, FAKE_MODEL, __func__))
+        return fake_failure(__func__);
     *state = model->state;
     return NULL;
 }
@@ -246,7 +249,8 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceModel(TRITONBACKEND_ModelInstance
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInstanceState(TRITONBACKEND_ModelInstance *instance, void **state)
 {
-    FAKE_CALL(instance, FAKE_INSTANCE);
+    if (!fake_object_check(instance, FAKE_INSTANCE, __func__))
+        return fake_failure(__func__);
     *state = instance->state;
     return NULL;
 }

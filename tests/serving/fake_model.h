@@ -12,7 +12,6 @@ struct TRITONBACKEND_ModelInstance {
     int32_t device;
     void *state;
     uint64_t n_images; /* of the batches reported */
-    int n_batches;     /* reported since Execute began */
 };
 
 #endif

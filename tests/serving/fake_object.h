@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "failing_malloc.h"
 #include "fake_server.h"
 
 /* Those up to FAKE_REQUEST are the server's own. */

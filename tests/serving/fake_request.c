@@ -214,7 +214,6 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance, TRITON
                                    int is_strict)
 {
     static const char what[] = "TRITONBACKEND_ModelInstanceExecute";
-    instance->n_batches = 0;
     /* The array is the server's, and gone with the call. */
     TRITONBACKEND_Request **given = malloc((n_requests > 0 ? n_requests : 1) * sizeof *given);
     memcpy(given, requests, n_requests * sizeof *given);
@@ -239,8 +238,6 @@ static TRITONSERVER_Error *execute(TRITONBACKEND_ModelInstance *instance, TRITON
         if (is_strict && answer->n_reports == 1 && answer->succeeded == (answer->error != NULL))
             fake_broken_rule(what, "request %u was reported as what it is not", i);
     }
-    if (instance->n_batches > 1)
-        fake_broken_rule(what, "the batch was reported %d times", instance->n_batches);
     return error;
 }
 
@@ -280,7 +277,6 @@ TRITONSERVER_Error *TRITONBACKEND_ModelInstanceReportBatchStatistics(TRITONBACKE
     FAKE_CALL(instance, FAKE_INSTANCE);
     check_times(__func__, begin, compute_begin, compute_end, end);
     instance->n_images += batch_size;
-    instance->n_batches++;
     return NULL;
 }
 

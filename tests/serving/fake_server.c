@@ -38,9 +38,10 @@ void fake_broken_rule(const char *function, const char *format, ...)
     const int n = snprintf(text, sizeof text, "%s: ", function);
     vsnprintf(text + n, sizeof text - (size_t)n, format, arguments);
     va_end(arguments);
-    fprintf(stderr, "fake server: broken rule: %s\n", text);
     if (atomic_fetch_add_explicit(&n_broken, 1, memory_order_relaxed) == 0)
         memcpy(broken_rule, text, sizeof text);
+    else
+        fprintf(stderr, "fake server: another broken rule: %s\n", text);
 }
 
 int fake_object_check(const void *object, enum fake_kind kind, const char *function)
@@ -119,21 +120,29 @@ static const char *left_over(const fake_object *o)
     }
 }
 
-void fake_server_end(void)
+const char *fake_server_finish(void)
 {
-    fake_object *o = atomic_exchange(&objects, NULL);
-    while (o) {
-        fake_object *next = o->next;
+    fake_object *first = atomic_exchange(&objects, NULL);
+    for (fake_object *o = first; o; o = o->next) {
         if (atomic_load(&o->live) && left_over(o))
-            fake_broken_rule("fake_server_end", "%s", left_over(o));
+            fake_broken_rule("at the end", "%s", left_over(o));
         if (o->free_contents)
             o->free_contents(o);
-        free(o);
-        o = next;
+    }
+    while (first) {
+        fake_object *next = first->next;
+        free(first);
+        first = next;
     }
     fake_server_fail_at(-1);
-    if (atomic_exchange(&n_broken, 0) > 0)
-        fail_msg("%s", broken_rule);
+    return atomic_exchange(&n_broken, 0) > 0 ? broken_rule : NULL;
+}
+
+void fake_server_end(void)
+{
+    const char *rule = fake_server_finish();
+    if (rule)
+        fail_msg("%s", rule);
 }
 
 /* Errors. */

@@ -19,6 +19,8 @@
 void fake_server_begin(void);
 /* Forgets everything. Fails the test if a rule was broken, or if an object of the backend's is left, or a request that was not released. */
 void fake_server_end(void);
+/* The same, but returns the first rule that was broken; NULL: none was. */
+const char *fake_server_finish(void);
 /* The log since fake_server_begin. */
 const char *fake_server_log(void);
 
@@ -77,8 +79,8 @@ void fake_request_string(TRITONBACKEND_Request *request, const char *name, const
 void fake_request_cancel(TRITONBACKEND_Request *request);
 void fake_request_output_memory(TRITONBACKEND_Request *request, fake_output_memory memory);
 
-/* Calls TRITONBACKEND_ModelInstanceExecute. Without an error each request must then be released, answered once and reported once, and the
-   batch at most once. Returns the error, with which no request may have been touched. */
+/* Calls TRITONBACKEND_ModelInstanceExecute. Without an error each request must then be released, answered once and reported once. Returns
+ * the error, with which no request may have been touched. */
 TRITONSERVER_Error *fake_execute(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **requests, uint32_t n_requests);
 /* What a call of the server's failing allows: requests may go unanswered, but all of them must be released, or none if there is an error.
  */
