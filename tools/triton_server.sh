@@ -23,7 +23,8 @@ fetch() {
     trap 'rm -rf "$work"' EXIT
     local pip=(python3 -m pip)
     if ! "${pip[@]}" --version >/dev/null 2>&1; then
-        python3 -m venv "$work/venv" >"$work/log" 2>&1 || fail "neither pip nor venv works with $(command -v python3) (Debian: python3-venv)"
+        python3 -m venv "$work/venv" >"$work/log" 2>&1 ||
+            fail "neither pip nor venv works with $(command -v python3) (Debian: python3-venv)"
         pip=("$work/venv/bin/python" -m pip)
     fi
     # pip itself refuses a file with another checksum.
