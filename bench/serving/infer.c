@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "report.h"
 
 static const struct {
     const char *name;
@@ -48,6 +51,30 @@ static json_t *exchange(const infer_target *target, const char *path, const char
     json_t *answer = json_loadb((const char *)server.body, server.size, 0, NULL);
     http_close(&server);
     return answer;
+}
+
+void infer_wait(const infer_target *target, double seconds)
+{
+    char path[256];
+    const double end = report_seconds() + seconds;
+    snprintf(path, sizeof path, "/v2/models/%s/ready", target->model);
+    for (int ready = 0; !ready;) {
+        http server;
+        ready = http_open(&server, target->http_port) == 0 && http_request(&server, "GET", path, 0, NULL, 0) == 0 && server.status == 200;
+        http_close(&server);
+        if (!ready && report_seconds() > end)
+            fail(target, "the server", "the model is not ready");
+        if (!ready)
+            usleep(50000);
+    }
+}
+
+void infer_server(const infer_target *target, char *out, size_t size)
+{
+    json_t *answer = exchange(target, "/v2", NULL);
+    const char *name = json_string_value(json_object_get(answer, "name")), *version = json_string_value(json_object_get(answer, "version"));
+    snprintf(out, size, "%s %s", name != NULL ? name : "unknown", version != NULL ? version : "");
+    json_decref(answer);
 }
 
 static int32_t ask_classes(const infer_target *target)

@@ -29,8 +29,13 @@ typedef struct infer_target {
     region inputs, outputs; /* with is_shared: all payloads; room for the logits of each client's request */
 } infer_target;
 
-/* Asks the server for the width of LOGITS, and registers the regions if the transport wants them. Ends the program on failure. */
+/* Waits up to so many seconds until the server answers that the model is ready. */
+void infer_wait(const infer_target *target, double seconds);
+/* Asks the server for the width of LOGITS, and registers the regions if the transport wants them. Ends the program on failure, as
+   infer_wait does. */
 void infer_attach(infer_target *target, int32_t n_clients);
+/* The server's name and version go to out. */
+void infer_server(const infer_target *target, char *out, size_t size);
 void infer_detach(infer_target *target);
 
 typedef enum infer_result {

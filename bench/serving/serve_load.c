@@ -21,6 +21,7 @@ typedef struct options {
     direct_options direct;
     load_options load;
     int32_t clients[LIST], n_clients, rates[LIST], n_rates, n_pictures;
+    double wait;
     int32_t transport, input, expect; /* of infer_transport, infer_input, expectation */
 } options;
 
@@ -41,6 +42,7 @@ static const struct option_row option_rows[] = {
      OPTION_INTEGERS(options, clients, n_clients, 1, LOAD_CLIENTS_MOST)},
     {"rates", "LIST", "requests a second, at random times, %s; latency then counts from the appointed time (clients send in turn)",
      OPTION_INTEGERS(options, rates, n_rates, 1, 10000000)},
+    {"wait", "S", "seconds to wait until the model is ready, %s (0)", OPTION_NUMBER(options, wait, 0, 3600)},
     {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, load.seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, load.warm_up, 0, 3600)},
     {"requests", "N", "measures this many requests instead, %s", OPTION_INTEGER(options, load.requests, 1, INT64_MAX)},
@@ -162,12 +164,16 @@ int main(int argc, char **argv)
     for (int32_t i = 0; i < o.n_clients; i++)
         most_clients = o.clients[i] > most_clients ? o.clients[i] : most_clients;
     o.target.pictures = &p;
+    infer_wait(&o.target, o.wait);
     infer_attach(&o.target, most_clients);
     float *logits = expect(&o);
     o.load.expected = logits;
 
     json_t *report = report_new("serve_load", NULL), *results = json_array();
     json_object_set_new(report, "model", json_string(o.target.model));
+    char server[128];
+    infer_server(&o.target, server, sizeof server);
+    json_object_set_new(report, "server", json_string(server));
     json_object_set_new(report, "expect", json_string(expectation_name(o.expect)));
     json_object_set_new(report, "pictures", json_integer(p.n));
     json_object_set_new(report, "mean_picture_bytes", json_real(pictures_mean(&p)));
