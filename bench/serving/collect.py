@@ -24,7 +24,7 @@ def rates(path: str) -> str:
     return ",".join(str(max(1, round(share * top))) for share in SHARES)
 
 
-def gpus() -> list[str]:
+def nvidia_smi() -> list[str]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         return subprocess.run(query, capture_output=True, text=True, check=True, timeout=30).stdout.splitlines()
@@ -33,8 +33,9 @@ def gpus() -> list[str]:
 
 
 def rows_of(parts: dict[str, Row], prefix: str) -> list[Row]:
-    """The results of all parts of that kind."""
-    return [row for name in sorted(parts) if name.split("_")[0] == prefix for row in parts[name]["results"]]
+    """The results of all parts of that kind; those of gpus_N tell N."""
+    return [row | ({"devices": int(name.split("_")[1])} if prefix == "gpus" else {})
+            for name in sorted(parts) if name.split("_")[0] == prefix for row in parts[name]["results"]]
 
 
 def one_client(rows: list[Row], transport: str) -> Row | None:
@@ -79,7 +80,7 @@ def head_of(parts: dict[str, Row]) -> Row:
     server = next((part["server"] for part in parts.values() if "server" in part), None)
     return {"benchmark": "serving", "date": min(part["date"] for part in parts.values()), "version": some["version"],
             "commit": os.environ.get("RVIT_SERVING_COMMIT", "unknown"), "compiler": some["compiler"], "seed": some["seed"],
-            "machine": some["machine"], "device": device, "gpus": gpus(), "server": server, "model": model,
+            "machine": some["machine"], "device": device, "nvidia_smi": nvidia_smi(), "server": server, "model": model,
             "pictures": some["pictures"], "mean_picture_bytes": some["mean_picture_bytes"]}
 
 
@@ -105,8 +106,9 @@ def collect(out: pathlib.Path) -> int:
     table("raggedvit, each client one request at a time", report["closed"], direct)
     table("raggedvit, requests at random times", report["open"], direct)
     table("raggedvit, JPEG files", report["encoded"], direct)
-    for row in report["gpus"]:
-        print(f"{row['clients']} clients: {row['images_per_second']:,.1f} images/s, {row['right']} right, {row['lost']} lost")
+    for n in sorted({row["devices"] for row in report["gpus"]}):
+        same = [row for row in full if row["devices"] == n]
+        table(f"GPUs: {n}", [row for row in report["gpus"] if row["devices"] == n], best(same) if same else None)
     for limit in report["limits"]:
         print(f"p99 of one client, {limit['transport']}: {limit['p99_ms']:.2f} ms, limit {limit['limit_ms']:.2f} ms "
               f"(1.5 x {limit['direct_p99_ms']:.2f} + {limit['noop_p99_ms']:.2f}): {'pass' if limit['kept'] else 'MISS'}")

@@ -3,10 +3,11 @@
 #   bench/serving/run.sh BUILD SERVER OUT [cpu|cuda] [SECONDS]     SECONDS (60) of each point; writes OUT/serving.json, prints a table
 #   bench/serving/run.sh BUILD SERVER OUT two [SECONDS]            two GPUs against one of them, 200,000 pictures each
 # BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they are
-# measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_COMMIT: written to the report.
+# measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
+# RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the server.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -ge 3 ] || { sed -n '2,6p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,8p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
 build=$(cd "$1" && pwd) server=$2 mode=${4:-cpu} seconds=${5:-60}
 mkdir -p "$3/parts" "$3/logs"
 out=$(cd "$3" && pwd)
@@ -19,14 +20,18 @@ trap '[ -z "$pid" ] || kill "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 export LC_ALL=C
 export RVIT_SERVING_COMMIT=${RVIT_SERVING_COMMIT:-$(git -C "$root" describe --always --dirty 2>/dev/null || echo unknown)}
 
-# A library that the CUDA backend opens at run time may lie among other packages only.
-lt=$(find /usr/local/cuda*/lib64/ /usr/local/cuda*/targets/*/lib /usr/lib/x86_64-linux-gnu /usr/local/lib/python3*/ \
-    -name 'libcublasLt.so.1[23]' 2>/dev/null | sort -V | tail -1)
+# cuBLASLt, which the library opens at run time, may lie only among PyTorch's packages.
+lt=$(find /usr/local/cuda*/lib64/ -name 'libcublasLt.so.1[23]' 2>/dev/null | sort -V | tail -1)
+[ -n "$lt" ] || lt=$(python3 -c 'import importlib.util, pathlib
+spec = importlib.util.find_spec("torch")
+found = sorted((pathlib.Path(spec.origin).parents[1] / "nvidia").glob("*/lib/libcublasLt.so.1[23]")) if spec and spec.origin else []
+print(found[-1] if found else "")')
 export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$build/lib${lt:+:$(dirname "$lt")}
+[ "$mode" = cpu ] || echo "cuBLASLt: ${lt:-not found}"
 
 case $mode in
 cpu) batch=8 kind=KIND_CPU classes=10 model=$root/examples/data/deit_tiny_cifar10.safetensors
-    direct=(--backend cpu --dtype f32 --threads-cpu 1) gpus=('') ;;
+    direct=(--backend cpu --dtype f32) gpus=('') ;;
 cuda) batch=64 kind=KIND_GPU classes=1000 direct=(--backend cuda --dtype f16) gpus=('gpus: [ 0 ]') ;;
 two) batch=64 kind=KIND_GPU classes=1000 direct=(--backend cuda --dtype f16) gpus=('gpus: [ 0 ]' 'gpus: [ 0, 1 ]') ;;
 *) echo "run.sh: '$mode' is not cpu, cuda or two" >&2; exit 2 ;;
@@ -63,7 +68,6 @@ END
 
 # serve NAME: starts a server on that repository
 serve() {
-    local metrics=()
     "$root/tools/triton_server.sh" run "$server" --model-repository="$work/$1" --backend-directory="$build/serving/backends" \
         --http-port=$port --grpc-port=$((port + 1)) --metrics-port=$((port + 2)) --allow-gpu-metrics=false ${RVIT_SERVER_ARGS:-} \
         >"$out/logs/server_$1.log" 2>&1 &
@@ -104,7 +108,7 @@ if [ "$mode" = two ]; then
         stop
     done
 else
-    clients=1,8,64,256
+    clients=${RVIT_SERVING_CLIENTS:-1,8,64,256}
     transports="http-shared grpc-shared grpc http"
     measure_direct direct --batch $batch,1
     repository noop

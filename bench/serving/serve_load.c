@@ -140,13 +140,25 @@ static bool is_clean(const load_result *r)
     return r->right == r->sent && r->sent > 0;
 }
 
+/* Right-aligned, or "-" for what is not known, which is below 0. */
+static void print_known(double value, int width, int digits)
+{
+    if (value >= 0)
+        printf(" %*.*f", width, digits, value);
+    else
+        printf(" %*s", width, "-");
+}
+
 static void print_row(const options *o, const load_result *r, int32_t clients, double rate)
 {
-    printf("%-11s %7d %8.0f %9.1f %8.2f %8.2f %8.2f %8.2f %8.2f %8.0f %8.0f %6.1f %8llu %6llu %5llu %5llu %5llu %6llu%s%s\n",
-           infer_transport_name(o->transport), (int)clients, rate, r->images_per_second, 1e3 * r->p50, 1e3 * r->p90, 1e3 * r->p95,
-           1e3 * r->p99, 1e3 * r->most, 1e6 * r->server_cpu, 1e6 * r->client_cpu, r->mean_batch, (unsigned long long)r->right,
-           (unsigned long long)r->failed, (unsigned long long)r->lost, (unsigned long long)r->swapped, (unsigned long long)r->wrong,
-           (unsigned long long)r->unsent, r->error[0] != '\0' ? "  " : "", r->error);
+    printf("%-11s %7d %8.0f %9.1f %8.2f %8.2f %8.2f %8.2f %8.2f", infer_transport_name(o->transport), (int)clients, rate,
+           r->images_per_second, 1e3 * r->p50, 1e3 * r->p90, 1e3 * r->p95, 1e3 * r->p99, 1e3 * r->most);
+    print_known(1e6 * r->server_cpu, 8, 0);
+    print_known(1e6 * r->client_cpu, 8, 0);
+    print_known(r->mean_batch, 6, 1);
+    printf(" %8llu %6llu %5llu %5llu %5llu %6llu%s%s\n", (unsigned long long)r->right, (unsigned long long)r->failed,
+           (unsigned long long)r->lost, (unsigned long long)r->swapped, (unsigned long long)r->wrong, (unsigned long long)r->unsent,
+           r->error[0] != '\0' ? "  " : "", r->error);
     fflush(stdout);
 }
 
