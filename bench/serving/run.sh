@@ -123,7 +123,8 @@ else
     load right raggedvit --transport grpc --clients 16 --requests 64 --checkpoint "$model" "${direct[@]}" --warm-up 0.1
     for transport in $transports; do
         load "closed_$transport" raggedvit --transport $transport --clients $clients --seconds "$seconds" --checkpoint "$model" "${direct[@]}"
-        rates=$(python3 "$root/bench/serving/collect.py" --rates "$out/parts/closed_$transport.json") || continue
+        [ -e "$out/parts/closed_$transport.json" ] || continue
+        rates=$(python3 "$root/bench/serving/collect.py" --rates "$out/parts/closed_$transport.json")
         [ $transport = grpc-shared ] ||
             load "open_$transport" raggedvit --transport $transport --clients 256 --rates "$rates" --seconds "$seconds" --checkpoint "$model" \
                 "${direct[@]}"
