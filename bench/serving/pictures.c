@@ -17,7 +17,7 @@ static const int32_t sizes[PICTURES_SIZES][2] = {
     {425, 640}, {500, 332}, {249, 187}, {161, 121}, {640, 427}, {333, 333}, {351, 233},
 };
 
-enum { WIDEST = 640, SHAPES = 8, JPEG_QUALITY = 90, JPEG_MOST = 1 << 20 };
+enum { WIDEST = 640, SHAPES = 8, NOISE = 28, JPEG_QUALITY = 90, JPEG_MOST = 1 << 20 };
 
 static void fail(const char *what, const char *why)
 {
@@ -81,7 +81,7 @@ static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
             for (int c = 0; c < 3; c++) {
                 const double ground =
                     (1 - v) * ((1 - u) * corner[0][c] + u * corner[1][c]) + v * ((1 - u) * corner[2][c] + u * corner[3][c]);
-                const double value = (top != NULL ? top->colour[c] : ground) + wave + 12 * uniform(state) - 6;
+                const double value = (top != NULL ? top->colour[c] : ground) + wave + NOISE * (uniform(state) - 0.5);
                 *out++ = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
             }
         }
