@@ -10,6 +10,8 @@
 
 #include "report.h"
 
+enum { PAUSE_US = 50000, TRIES = 40 };
+
 static const struct {
     const char *name;
     int is_grpc, is_shared;
@@ -65,7 +67,7 @@ void infer_wait(const infer_target *target, double seconds)
         if (!ready && report_seconds() > end)
             fail(target, "the server", "the model is not ready");
         if (!ready)
-            usleep(50000);
+            usleep(PAUSE_US);
     }
 }
 
@@ -107,11 +109,21 @@ static void register_region(const infer_target *target, region *memory)
     region_unlink(memory); /* the server has mapped it: nothing remains however this process ends */
 }
 
+/* The server may hold the last requests' memory for a moment after their answers. */
 static void unregister_region(const infer_target *target, region *memory)
 {
     char path[160];
+    int done = 0;
     snprintf(path, sizeof path, "/v2/systemsharedmemory/region/%s/unregister", memory->name);
-    json_decref(exchange(target, path, ""));
+    for (int i = 0; i < TRIES && !done; i++) {
+        http server;
+        if (i > 0)
+            usleep(PAUSE_US);
+        done = http_open(&server, target->http_port) == 0 && http_request(&server, "POST", path, 0, NULL, 0) == 0 && server.status == 200;
+        http_close(&server);
+    }
+    if (!done)
+        fprintf(stderr, "bench: %s: the server keeps the shared memory %s\n", target->model, memory->name);
     region_destroy(memory);
 }
 

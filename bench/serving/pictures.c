@@ -17,7 +17,7 @@ static const int32_t sizes[PICTURES_SIZES][2] = {
     {425, 640}, {500, 332}, {249, 187}, {161, 121}, {640, 427}, {333, 333}, {351, 233},
 };
 
-enum { SHAPES = 8, JPEG_QUALITY = 90, JPEG_MOST = 1 << 20 };
+enum { WIDEST = 640, SHAPES = 8, NOISE = 28, JPEG_QUALITY = 90, JPEG_MOST = 1 << 20 };
 
 static void fail(const char *what, const char *why)
 {
@@ -65,9 +65,13 @@ static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
         s->is_ellipse = (int)(pictures_random(state) & 1);
     }
     const double fx = 0.05 + 0.5 * uniform(state), fy = 0.05 + 0.5 * uniform(state), strength = 25 * uniform(state);
-    for (int32_t y = 0; y < height; y++)
+    double waves[WIDEST];
+    for (int32_t x = 0; x < width; x++)
+        waves[x] = strength * sin(fx * x);
+    for (int32_t y = 0; y < height; y++) {
+        const double line = cos(fy * y);
         for (int32_t x = 0; x < width; x++) {
-            const double u = (double)x / width, v = (double)y / height, wave = strength * sin(fx * x) * cos(fy * y);
+            const double u = (double)x / width, v = (double)y / height, wave = waves[x] * line;
             const shape *top = NULL;
             for (int i = 0; i < SHAPES; i++) {
                 const double dx = fabs(u - shapes[i].x) / shapes[i].rx, dy = fabs(v - shapes[i].y) / shapes[i].ry;
@@ -77,10 +81,11 @@ static void draw(uint8_t *out, int32_t width, int32_t height, uint64_t *state)
             for (int c = 0; c < 3; c++) {
                 const double ground =
                     (1 - v) * ((1 - u) * corner[0][c] + u * corner[1][c]) + v * ((1 - u) * corner[2][c] + u * corner[3][c]);
-                const double value = (top != NULL ? top->colour[c] : ground) + wave + 12 * uniform(state) - 6;
+                const double value = (top != NULL ? top->colour[c] : ground) + wave + NOISE * (uniform(state) - 0.5);
                 *out++ = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
             }
         }
+    }
 }
 
 /* A window of the sheet at a random place. Where it leaves the sheet, it enters at the other side. */
@@ -111,7 +116,7 @@ static size_t encode(const uint8_t *pixels, int32_t width, int32_t height, uint8
     jpeg_set_quality(&jpeg, JPEG_QUALITY, TRUE);
     jpeg_start_compress(&jpeg, TRUE);
     while (jpeg.next_scanline < jpeg.image_height) {
-        uint8_t line[3 * 640];
+        uint8_t line[3 * WIDEST];
         memcpy(line, pixels + (size_t)jpeg.next_scanline * 3 * (size_t)width, 3 * (size_t)width);
         JSAMPROW rows[] = {line};
         jpeg_write_scanlines(&jpeg, rows, 1);

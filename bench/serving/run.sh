@@ -87,7 +87,7 @@ load() {
     shift 2
     kill -0 "$pid" 2>/dev/null || { echo "$part: the server has ended: $(tail -1 "$out/logs/server_$name.log")"; failed=1; return 1; }
     timeout "${limit:-3600}" "$programs/serve_load" "$name" --http-port $port --grpc-port $((port + 1)) --metrics-port $((port + 2)) \
-        --server-pid "$pid" --wait 60 --max-images $batch --warm-up "$warm_up" --json "$out/parts/$part.json" "$@" 2>&1 | tee "$out/logs/$part.log"
+        --server-pid "$pid" --wait 60 --max-images $batch --json "$out/parts/$part.json" "$@" 2>&1 | tee "$out/logs/$part.log"
     [ "${PIPESTATUS[0]}" = 0 ] || { echo "$part: not everything was right (logs/$part.log)"; failed=1; return 1; }
 }
 
@@ -97,40 +97,40 @@ measure_direct() {
     [ "${PIPESTATUS[0]}" = 0 ] || failed=1
 }
 
-warm_up=1
+checked=(--checkpoint "$model" "${direct[@]}")
 if [ "$mode" = two ]; then
     measure_direct direct_1 --batch $batch --devices 0
     measure_direct direct_2 --batch $batch --devices 0,1
     for n in 1 2; do
         repository "gpus_$n" "${gpus[n - 1]}"
         serve "gpus_$n"
-        load "gpus_$n" "gpus_$n" --transport http-shared --clients 512 --requests 200000 --checkpoint "$model" "${direct[@]}"
+        load "gpus_$n" "gpus_$n" --transport http-shared --clients 512 --requests 200000 "${checked[@]}"
         stop
     done
 else
     clients=${RVIT_SERVING_CLIENTS:-1,8,64,256}
     transports="http-shared grpc-shared grpc http"
+    idle_seconds=$(python3 -c "print(min($seconds, max(3, $seconds / 4)))")
     measure_direct direct --batch $batch,1
     repository noop
     serve noop
     for transport in $transports; do
-        load "noop_$transport" noop --transport $transport --clients $clients --seconds "$(python3 -c "print(min($seconds, 4))")" --expect zeros
+        load "noop_$transport" noop --transport $transport --clients $clients --seconds "$idle_seconds" --expect zeros
     done
     stop
     repository raggedvit "${gpus[0]}"
     serve raggedvit
     # First of all: are the answers right?
-    load right raggedvit --transport grpc --clients 16 --requests 64 --checkpoint "$model" "${direct[@]}" --warm-up 0.1
+    load right raggedvit --transport grpc --clients 16 --requests 64 "${checked[@]}" --warm-up 0.1
     for transport in $transports; do
-        load "closed_$transport" raggedvit --transport $transport --clients $clients --seconds "$seconds" --checkpoint "$model" "${direct[@]}"
-        rates=$(python3 "$root/bench/serving/collect.py" --rates "$out/parts/closed_$transport.json") || continue
+        load "closed_$transport" raggedvit --transport $transport --clients $clients --seconds "$seconds" "${checked[@]}"
+        [ -e "$out/parts/closed_$transport.json" ] || continue
+        rates=$(python3 "$root/bench/serving/collect.py" --rates "$out/parts/closed_$transport.json")
         [ $transport = grpc-shared ] ||
-            load "open_$transport" raggedvit --transport $transport --clients 256 --rates "$rates" --seconds "$seconds" --checkpoint "$model" \
-                "${direct[@]}"
+            load "open_$transport" raggedvit --transport $transport --clients 256 --rates "$rates" --seconds "$seconds" "${checked[@]}"
     done
     for transport in http-shared grpc; do
-        load "encoded_$transport" raggedvit --transport $transport --input encoded --clients 64 --seconds "$seconds" --checkpoint "$model" \
-            "${direct[@]}"
+        load "encoded_$transport" raggedvit --transport $transport --input encoded --clients 64 --seconds "$seconds" "${checked[@]}"
     done
     stop
 fi
