@@ -17,7 +17,7 @@ static const struct option_row rows[] = {
     {"settings", NULL, NULL, OPTION_TEXT(T, further)},
     {"max_tokens", NULL, NULL, OPTION_INTEGER(T, max_tokens, 1, 1 << 24)},
     {"max_patches", NULL, NULL, OPTION_INTEGER(T, max_patches, 1, 1 << 20)},
-    {"max_picture_bytes", NULL, NULL, OPTION_INTEGER(T, max_picture_bytes, 1, (int64_t)1 << 32)},
+    {"max_picture_bytes", NULL, NULL, OPTION_INTEGER(T, max_picture_bytes, 1, (int64_t)1 << 40)},
     {"top", NULL, NULL, OPTION_INTEGER(T, top, 1, 100)},
     {"labels", NULL, NULL, OPTION_TEXT(T, labels)},
     {"checkpoint", NULL, NULL, OPTION_TEXT(T, checkpoint)},
@@ -63,20 +63,6 @@ static TRITONSERVER_Error *read_parameters(struct config *self)
     return NULL;
 }
 
-static int32_t count_instances(const json_t *root, const char *kind)
-{
-    size_t i;
-    json_t *group;
-    json_int_t n = 0;
-    json_array_foreach(json_object_get(root, "instance_group"), i, group)
-    {
-        const char *found = json_string_value(json_object_get(group, "kind"));
-        if (found && strcmp(found, kind) == 0)
-            n += json_integer_value(json_object_get(group, "count"));
-    }
-    return n < 1 ? 0 : n > 1024 ? 1024 : (int32_t)n;
-}
-
 TRITONSERVER_Error *config_read(TRITONBACKEND_Model *model, struct config *out)
 {
     TRITONSERVER_Message *message = NULL;
@@ -95,7 +81,6 @@ TRITONSERVER_Error *config_read(TRITONBACKEND_Model *model, struct config *out)
     if (batch < 0 || batch > 4096)
         return failure(TRITONSERVER_ERROR_INVALID_ARG, "max_batch_size is %lld, expected 1..4096, or 0 for 64", (long long)batch);
     out->max_batch_size = (int32_t)batch;
-    out->n_cpu_instances = count_instances(out->root, "KIND_CPU");
     return read_parameters(out);
 }
 

@@ -17,9 +17,9 @@
      labels           a file of class names, one a line, relative to the folder of the version; without it the checkpoint's own, else
    numbers checkpoint       the file with the weights, or the index of several, in the folder of the version; model.safetensors image_size
    pixels, of square images; resamples the position table architecture     a name of timm's, for weights without a config beside them
-     threads          CPU: threads of one instance; the processors divided by the instances
-     decode_threads   of the model: how many ENCODED pictures are decoded at a time, and pictures resized on the host; half of the
-                      processors, at least 1 */
+     threads          CPU: gives each instance a device of its own with so many threads, and a copy of the weights. Without it instances
+   share one device with all processors, and take turns decode_threads   of the model: how many ENCODED pictures are decoded at a time, and
+   pictures resized on the host; half of the processors, at least 1 */
 #ifndef RVIT_TRITON_CONFIG_H
 #define RVIT_TRITON_CONFIG_H
 
@@ -39,7 +39,6 @@ struct config {
     const char *labels, *checkpoint, *architecture;
     int32_t image_size, threads, decode_threads;
     int given; /* CONFIG_DTYPE, and what settings need */
-    int32_t n_cpu_instances;
 };
 enum { CONFIG_DTYPE = 1 << 16 };
 

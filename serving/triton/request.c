@@ -49,8 +49,12 @@ static TRITONSERVER_Error *find_setting(struct request *self, const struct model
         TRY(TRITONBACKEND_RequestParameter(self->handle, i, &name, &type, &value));
         if (strcmp(name, "policy") == 0 && type == TRITONSERVER_PARAMETER_STRING)
             wish.policy = value;
-        else if (strncmp(name, "triton_", 7) != 0 && (strcmp(name, "keep") != 0 || !read_keep(type, value, &wish.keep)))
+        else if (strcmp(name, "policy") == 0 || (strcmp(name, "keep") == 0 && !read_keep(type, value, &wish.keep)))
             return no_such_setting(model);
+        else if (strcmp(name, "keep") != 0 && strncmp(name, "triton_", 7) != 0)
+            return failure(TRITONSERVER_ERROR_INVALID_ARG,
+                           "the request has the parameter '%.100s', expected policy and keep alone, which choose among: %s", name,
+                           model->settings.text);
     }
     if (n > 0)
         self->setting = settings_find(&model->settings, &wish);

@@ -12,6 +12,8 @@ static const struct option_row rows[] = {OPTION_PRUNE_ROWS(struct setting, desc,
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 static const struct option_table table = {"raggedvit", "", rows, N_ROWS, offsetof(struct setting, given), failure_note};
 
+static const char blanks[] = " \t\r\n";
+
 /* Parameters by the names of the command line: "keep, blocks". */
 static void list_parameters(int bits, char *out, size_t out_size)
 {
@@ -73,7 +75,6 @@ static TRITONSERVER_Error *parse_parameter(struct setting *self, char *word)
 /* "l2 keep=0.5": a policy and its parameters. text is written to. */
 static TRITONSERVER_Error *parse(struct setting *self, char *text)
 {
-    static const char blanks[] = " \t\r\n";
     char *rest = NULL;
     text += strspn(text, blanks);
     for (size_t n = strlen(text); n > 0 && strchr(blanks, text[n - 1]); n--)
@@ -89,6 +90,8 @@ static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
 {
     char *rest = NULL;
     for (char *text = strtok_r(texts, ";", &rest); text; text = strtok_r(NULL, ";", &rest)) {
+        if (!text[strspn(text, blanks)])
+            continue;
         if (self->n == SETTINGS_MOST)
             return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter settings: more than %d policies, the one of 'policy' among them",
                            SETTINGS_MOST);
