@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -45,7 +46,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--actors", type=int, default=2, help="of each GPU")
     parser.add_argument("--pictures", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=1024)
-    parser.add_argument("--capacity", type=int, default=256)
+    parser.add_argument("--capacity", default="64", help="pictures that run at once; numbers of them")
     parser.add_argument("--models", default="deit_tiny,deit_base")
     parser.add_argument("--dtype", default="f16")
     parser.add_argument("--policy", default="l2")
@@ -97,9 +98,9 @@ def library_path() -> None:
             os.environ["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [os.environ.get("LD_LIBRARY_PATH"), str(path.parent)]))
 
 
-def run(options: argparse.Namespace, path: str, n_gpus: int, cpus: int) -> dict[str, Any]:
+def run(options: argparse.Namespace, path: str, capacity: int, n_gpus: int, cpus: int) -> dict[str, Any]:
     """cpus: of each actor."""
-    settings = dict(path=path, outputs=["class"], policy=options.policy, keep=options.keep, dtype=options.dtype, capacity=options.capacity)
+    settings = dict(path=path, outputs=["class"], policy=options.policy, keep=options.keep, dtype=options.dtype, capacity=capacity)
     if options.dry_run:
         settings |= dict(backend="cpu", options={"image_size": 32}, n_threads=1)
     else:
@@ -135,7 +136,7 @@ def main() -> int:
     library_path()
     gpus = [int(n) for n in options.gpus.split(",")]
     if options.dry_run:
-        options.pictures, options.batch, options.capacity, options.dtype, options.models = 2000, 64, 32, "f32", "deit_tiny"
+        options.pictures, options.batch, options.capacity, options.dtype, options.models = 2000, 64, "32", "f32", "deit_tiny"
     cores = len(os.sched_getaffinity(0))
     cpus = max(1, (cores - 2) // (options.actors * max(gpus)))
     report: dict[str, Any] = {
@@ -143,20 +144,20 @@ def main() -> int:
         "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "cpu": platform.processor() or platform.machine(), "cores": cores,
         "versions": {"raggedvit": raggedvit.version(), "ray": ray.__version__, "numpy": np.__version__,
                      "python": platform.python_version()},
-        "pictures": options.pictures, "sizes": SIZES, "batch": options.batch, "capacity": options.capacity, "dtype": options.dtype,
+        "pictures": options.pictures, "sizes": SIZES, "batch": options.batch, "dtype": options.dtype,
         "policy": options.policy, "keep": options.keep, "actors_per_gpu": options.actors, "cpus_per_actor": cpus, "results": []}
     right = True
-    for name in options.models.split(","):
+    for name, capacity in itertools.product(options.models.split(","), map(int, options.capacity.split(","))):
         path, rows = write_model(options.work, name), list[dict[str, Any]]()
         for n_gpus in gpus:
-            row = {"model": name, **run(options, path, n_gpus, cpus)}
+            row = {"model": name, "capacity": capacity, **run(options, path, capacity, n_gpus, cpus)}
             row["same_classes"] &= not rows or row["classes"] == rows[0]["classes"]
             if rows and row["images_per_second"] and rows[0]["images_per_second"]:
                 row["ratio"] = round(row["images_per_second"] / rows[0]["images_per_second"], 3)
             rows.append(row)
             report["results"].append({key: value for key, value in row.items() if key != "classes"})
             (options.out / "ray_gpus.json").write_text(json.dumps(report, indent=1) + "\n")
-            print(f"{name}, {n_gpus} GPUs, {row['actors']} actors: {row['images_per_second']} images/s "
+            print(f"{name}, capacity {capacity}, {n_gpus} GPUs, {row['actors']} actors: {row['images_per_second']} images/s "
                   f"({row['with_start']} with the start), ratio {row.get('ratio', 1)}, rows {row['rows']}, duplicates {row['duplicates']}, "
                   f"missing {row['missing']}, failed {row['failed']}, same classes: {row['same_classes']}", flush=True)
             right &= row["rows"] == options.pictures and not row["duplicates"] + row["failed"] and row["same_classes"]
