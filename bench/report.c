@@ -46,13 +46,18 @@ json_t *report_new(const char *benchmark, const rvit_device *device)
     struct utsname name;
     uname(&name);
     snprintf(kernel, sizeof kernel, "%s %s", name.sysname, name.release);
+    json_t *report = json_pack("{s:s, s:s, s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}}", "benchmark", benchmark, "date", date, "version",
+                               rvit_version(), "compiler", __VERSION__, "seed", json_sprintf("%#llx", DATA_SEED), "machine", "cpu", cpu,
+                               "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "system", system, "kernel", kernel);
+    if (device == NULL)
+        return report;
     rvit_device_info info = RVIT_DEVICE_INFO_INIT;
     if (rvit_device_get_info(device, &info) != RVIT_OK)
         fprintf(stderr, "device info: %s\n", rvit_status_detail());
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:{s:s, s:i, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "benchmark", benchmark, "date", date,
-                     "version", rvit_version(), "compiler", __VERSION__, "seed", json_sprintf("%#llx", DATA_SEED), "machine", "cpu", cpu,
-                     "cores", (int)sysconf(_SC_NPROCESSORS_ONLN), "system", system, "kernel", kernel, "device", "backend",
-                     rvit_backend_name(info.backend), "name", info.name, "driver", info.driver, "tier", rvit_tier_name(info.tier));
+    json_object_set_new(report, "device",
+                        json_pack("{s:s, s:s, s:s, s:s}", "backend", rvit_backend_name(info.backend), "name", info.name, "driver",
+                                  info.driver, "tier", rvit_tier_name(info.tier)));
+    return report;
 }
 
 static int compare(const void *a, const void *b)

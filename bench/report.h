@@ -8,7 +8,7 @@
 
 double report_seconds(void);
 
-/* Object with date, machine, operating system, compiler, seed, library version and the device. */
+/* Object with date, machine, operating system, compiler, seed, library version and the device, unless that is NULL. */
 json_t *report_new(const char *benchmark, const rvit_device *device);
 
 /* Object with median, p10, p90, minimum and count of n samples (sorted in place), each multiplied by scale. */

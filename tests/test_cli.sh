@@ -5,7 +5,7 @@
 
 # help, version, usage
 expect 0 --help
-for command in devices classify verify bench inspect policies; do
+for command in devices classify merge verify bench inspect policies; do
     expect 0 --help
     out "^  $command "
     expect 0 $command --help
@@ -16,10 +16,10 @@ done
 expect 0 classify --help
 for option in backend device tier threads prune keep blocks threshold mass samples merge seed mask image-size resample architecture heads \
     activation pool position eps dtype batch \
-    top labels overlay features grid tiles fit filter crop mean std expect json ndjson size format matrix range fast-decode; do
+    top labels overlay features grid tiles fit filter crop mean std expect json ndjson size format matrix range fast-decode shard; do
     out "^  --$option "
 done
-for command in devices classify verify bench inspect policies; do
+for command in devices classify merge verify bench inspect policies; do
     expect 0 $command --help
     awk 'length > 100 {exit 1}' "$folder/out" || fail "help wider than 100 columns ($what)"
 done

@@ -26,7 +26,7 @@ err "^raggedvit: $folder/many/20.png: broken PNG"
 [ "$(wc -l <"$folder/out")" -eq 22 ] || fail "a line for each picture, and two"
 line_has 1 '^\{"run": \{"version": .*"batch": 3, .*"prune": "none"'
 for i in $(seq 10 29); do
-    line_has $((i - 8)) "^\{\"file\": \"$folder/many/$i.png\", \"[te]"
+    line_has $((i - 8)) "^\{\"file\": \"$folder/many/$i.png\", \"tile\": null, \"position\": $((i - 10)), \"[le]"
 done
 line_has 5 '"error": "broken PNG: .*"\}$'
 line_has 6 '"logits": \[.*"top": \[\{"class": .*"tokens_kept": \[\]'
@@ -109,7 +109,7 @@ logits | cmp -s - "$folder/logits" && fail "limited range is read as full"
 frames 1 --size 30x20 --format rgb24 --ndjson
 err '^raggedvit: standard input: ends inside frame 1: 1200 of its 1800 bytes came$'
 line_has 2 '"frame": 0'
-line_has 3 '^\{"file": "-", "error": "ends inside frame 1: 1200 of its 1800 bytes came", "frame": 1\}$'
+line_has 3 '^\{"file": "-", "tile": null, "position": 1, "error": "ends inside frame 1: 1200 of its 1800 bytes came", "frame": 1\}$'
 line_has 4 '"n_images": 1, .*"exit_code": 1'
 frames 0 --size 30x20 --format nv12 --limit 3 # the rest is not read
 frames 4 --size 300x200 --format nv12

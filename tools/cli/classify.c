@@ -87,6 +87,11 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
 {
     const double begin = now();
     struct image_error error;
+    if (rvit_session_image_status(session, 0) != RVIT_OK) {
+        complain(self->options->overlay, "is not written: the first image could not be computed");
+        image_free(picture);
+        return EXIT_PARTLY;
+    }
     uint8_t *dropped_at = find_dropped(session, &self->engine.model_info, lines, columns);
     const struct overlay overlay = {.picture = picture,
                                     .geometry = geometry,
@@ -106,8 +111,33 @@ int classify_overlay(struct classify *self, const rvit_session *session, struct 
     return code;
 }
 
+/* Notes the images of a run that could not be pruned, before any of it is printed: failures are printed in the order of positions. */
+static bool note_failures(struct classify *self, const rvit_session *session, int32_t n)
+{
+    bool ok = true;
+    for (int32_t i = 0; i < n && ok; i++) {
+        struct report_image *image = &self->images[i];
+        image->is_bad = rvit_session_image_status(session, i) != RVIT_OK;
+        if (!image->is_bad)
+            continue;
+        const struct input input = {image->path, image->tile, image->frame, image->position};
+        const char *detail = rvit_status_detail(), *why = strncmp(detail, "image ", 6) == 0 ? strstr(detail, ": ") : NULL;
+        char text[512];
+        why = why ? why + 2 : detail; /* without the number in its batch */
+        if (image->tile >= 0 || image->frame >= 0)
+            snprintf(text, sizeof text, "%s %lld: %s", image->tile >= 0 ? "tile" : "frame",
+                     image->tile >= 0 ? (long long)image->tile : (long long)image->frame, why);
+        else
+            snprintf(text, sizeof text, "%s", why);
+        ok = inputs_note_failure(&self->inputs, &input, text);
+    }
+    return ok;
+}
+
 int classify_report(struct classify *self, const rvit_session *session, int32_t n)
 {
+    if (!note_failures(self, session, n))
+        return EXIT_FAULT;
     const int32_t n_classes = self->report.n_classes, *whole = rvit_session_cu_seqlens(session, -1);
     const float *logits = self->report.texts ? self->scores : rvit_session_logits(session);
     for (int32_t i = 0; i < n && self->report.texts; i++)
@@ -115,6 +145,8 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
                         self->scores + (int64_t)i * n_classes);
     for (int32_t i = 0; i < n; i++) {
         struct report_image *image = &self->images[i];
+        if (image->is_bad)
+            continue;
         image->logits = n_classes > 0 ? logits + (int64_t)i * n_classes : NULL;
         image->tokens = whole[i + 1] - whole[i];
         for (int32_t c = 0; c < n_classes; c++)
@@ -130,14 +162,12 @@ int classify_report(struct classify *self, const rvit_session *session, int32_t 
     return added;
 }
 
-int classify_run_failed(rvit_status status)
+int classify_waited(rvit_status status)
 {
-    /* The arguments are valid, so INVALID_ARGUMENT here means bad values: scores that are NaN or cannot be sampled. */
-    const int failure = complain_status(NULL, status);
-    return status == RVIT_INVALID_ARGUMENT ? EXIT_PARTLY : failure;
+    return status == RVIT_OK || status == RVIT_INVALID_ARGUMENT ? EXIT_OK : complain_status(NULL, status);
 }
 
-/* Returns EXIT_PARTLY if the overlay could not be written, or if the values of a batch ended the run. */
+/* Returns EXIT_PARTLY if the overlay could not be written. */
 static int run_batches(struct classify *self)
 {
     const rvit_model_info *info = &self->engine.model_info;
@@ -151,11 +181,13 @@ static int run_batches(struct classify *self)
         run.n_images = n;
         classify_fill_mask(self, n, &run);
         const double start = now();
-        const rvit_status status = rvit_session_run(self->sessions[0], &run, NULL);
+        const rvit_status enqueued = rvit_session_enqueue(self->sessions[0], &run);
+        const int waited = enqueued == RVIT_OK ? classify_waited(rvit_session_wait(self->sessions[0])) : complain_status(NULL, enqueued);
         self->report.seconds += now() - start;
-        if (status != RVIT_OK)
-            return classify_run_failed(status);
-        if (self->options->overlay && self->report.n_images == 0) {
+        if (waited != EXIT_OK)
+            return waited;
+        if (self->options->overlay && !self->has_drawn) {
+            self->has_drawn = true;
             struct image picture = inputs_take_first(&self->inputs);
             code = classify_overlay(self, self->sessions[0], &picture,
                                     preprocess_geometry_of(&self->recipe, picture.width, picture.height, self->options->tiles > 0),
@@ -207,6 +239,7 @@ static int prepare(struct classify *self, const rvit_checkpoint *checkpoint)
         code = inputs_open(options->paths, options->n_paths, &self->recipe, options->video.format ? &options->video : NULL, options->tiles,
                            options->limit, &self->inputs);
     self->inputs.reduces = options->fast_decode;
+    self->inputs.shard = options->shard;
     if (code == EXIT_OK)
         code = engine_decoder(&self->engine, options);
     self->inputs.nvjpeg = self->engine.nvjpeg;
@@ -283,7 +316,7 @@ int run_classify(const struct options *options)
     rvit_checkpoint_destroy(checkpoint);
     if (code == EXIT_OK) {
         report_begin(&self.report, options, &self.engine, &self.prune, &self.labels, options->text_embeddings ? &self.texts : NULL,
-                     rvit_session_n_stages(self.sessions[0]), self.inputs.video ? INT64_MAX : self.inputs.total, self.batch, &self.plan);
+                     rvit_session_n_stages(self.sessions[0]), &self.inputs, self.batch, &self.plan);
         code = self.on_device ? classify_pictures_run(&self) : run_batches(&self);
         progress_end();
         code = judge(&self, code);

@@ -32,6 +32,7 @@ struct classify {
     struct picture_queue *queue;
     struct feature_file features;
     bool has_infinite;
+    bool has_drawn; /* the overlay, or that it cannot be drawn was said */
     struct report report;
 };
 
@@ -44,10 +45,10 @@ void classify_fill_mask(struct classify *self, int32_t n, rvit_run_args *run);
 /* Draws image 0 of the session's last run, with its picture, which it frees. Returns an exit code. */
 int classify_overlay(struct classify *self, const rvit_session *session, struct image *picture, struct preprocess_geometry geometry,
                      int32_t lines, int32_t columns);
-/* Reports the first n images of a session's last run. */
+/* Reports the first n images of a session's last run; those that could not be pruned as failures. */
 int classify_report(struct classify *self, const rvit_session *session, int32_t n);
-/* What a run that failed means: EXIT_PARTLY for values of its images that cannot be used. */
-int classify_run_failed(rvit_status status);
+/* What a wait means: images that could not be pruned, for which its status is INVALID_ARGUMENT, end nothing. */
+int classify_waited(rvit_status status);
 
 /* Pictures that the device resizes: sessions and queue, and the whole run. */
 int classify_pictures_open(struct classify *self);

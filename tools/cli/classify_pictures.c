@@ -212,20 +212,23 @@ static int draw(struct classify *self, const struct picture_batch *batch)
                             item->target.lines, item->target.columns);
 }
 
-/* Reports a run that is done with `status`. *out_partly: the overlay could not be written. */
+/* Reports a run whose wait gave `status`. *out_partly: the overlay could not be written. */
 static int report(struct classify *self, const struct running *running, rvit_status status, bool *out_partly)
 {
     struct picture_batch *batch = running->batch;
     for (int32_t i = 0; i < batch->n_items; i++) {
         self->inputs.n_done = batch->items[i].work.input.position + 1;
-        if (batch->items[i].work.is_bad && !inputs_note_failure(&self->inputs, &batch->items[i].work))
+        const struct input_work *work = &batch->items[i].work;
+        if (work->is_bad && !inputs_note_failure(&self->inputs, &work->input, work->error.text))
             return EXIT_FAULT;
     }
-    if (status != RVIT_OK)
-        return classify_run_failed(status);
-    int code = EXIT_OK;
-    if (running->n > 0 && self->options->overlay && self->report.n_images == 0)
+    int code = classify_waited(status);
+    if (code != EXIT_OK)
+        return code;
+    if (running->n > 0 && self->options->overlay && !self->has_drawn) {
+        self->has_drawn = true;
         code = draw(self, batch);
+    }
     if (code == EXIT_FAULT)
         return code;
     *out_partly |= code == EXIT_PARTLY;

@@ -23,6 +23,7 @@ int run_devices(const struct options *options);
 int run_classify(const struct options *options);
 int run_verify(const struct options *options);
 int run_inspect(const struct options *options);
+int run_merge(const struct options *options);
 int run_policies(const struct options *options);
 int run_bench(const struct options *options);
 

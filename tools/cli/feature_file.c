@@ -23,6 +23,8 @@ int feature_file_add(struct feature_file *self, const rvit_session *session, int
 {
     int code = EXIT_OK;
     for (int32_t i = 0; i < n_images && code == EXIT_OK; i++) {
+        if (rvit_session_image_status(session, i) != RVIT_OK)
+            continue;
         const float *row = self->grid ? self->values : feature_cls(session, i, self->dim);
         const rvit_status status = self->grid ? rvit_session_grid(session, i, 0.0f, self->values) : RVIT_OK;
         code = status == RVIT_OK ? npy_append(&self->writer, row) : complain_status(NULL, status);

@@ -385,6 +385,16 @@ bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, 
     return true;
 }
 
+bool image_decode_size(const void *data, size_t size, int32_t *out_width, int32_t *out_height, struct image_error *error)
+{
+    struct image header = {0};
+    if (!decode(data, size, (struct wanted){.size_only = true}, &header, error))
+        return false;
+    *out_width = header.width;
+    *out_height = header.height;
+    return true;
+}
+
 /* Writing */
 
 bool image_write_png(const char *path, const struct image *picture, struct image_error *error)

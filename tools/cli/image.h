@@ -55,6 +55,7 @@ bool image_decode_to(const void *data, size_t size, const struct image_taker *ta
 bool image_load_reduced(const char *path, int32_t least_width, int32_t least_height, struct image *out, struct image_error *error);
 /* Reads only the size of the upright picture, from the header; rejects what image_load would reject. */
 bool image_load_size(const char *path, int32_t *out_width, int32_t *out_height, struct image_error *error);
+bool image_decode_size(const void *data, size_t size, int32_t *out_width, int32_t *out_height, struct image_error *error);
 
 bool image_write_png(const char *path, const struct image *picture, struct image_error *error);
 

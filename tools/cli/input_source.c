@@ -122,6 +122,7 @@ static bool load_file(const struct inputs *inputs, struct nvjpeg_decoder *decode
 static void bad_sheet(struct input_source *self, struct input_work *out)
 {
     out->is_bad = true;
+    out->input.tile = -1;
     self->position += inputs_count_tiles(self->inputs, out->input.path);
     self->file++;
 }
@@ -154,7 +155,7 @@ static bool next_tile(struct input_source *self, struct nvjpeg_decoder *decoder,
 {
     if (self->file == self->inputs->n_paths)
         return false;
-    *out = (struct input_work){.input = {self->inputs->paths[self->file], self->tile, -1, self->position}, .file = self->file};
+    *out = (struct input_work){.input = {self->inputs->paths[self->file], self->tile, -1, self->position}};
     if (!self->sheet && !load_sheet(self, decoder, &out->error)) {
         bad_sheet(self, out);
         return true;
@@ -177,16 +178,26 @@ static bool next_file(struct input_source *self, struct input_work *out)
 {
     if (self->file == self->inputs->n_paths)
         return false;
-    *out = (struct input_work){.input = {self->inputs->paths[self->file], -1, -1, self->position++}, .file = self->file};
+    *out = (struct input_work){.input = {self->inputs->paths[self->file], -1, -1, self->position++}};
     self->file++;
     return true;
 }
 
-bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
+static bool next_of_all(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
 {
     if (self->ended || self->position >= self->inputs->limit)
         return false;
     return self->inputs->video ? next_frame(self, out) : self->inputs->tiles ? next_tile(self, decoder, out) : next_file(self, out);
+}
+
+bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
+{
+    while (next_of_all(self, decoder, out)) {
+        if (shard_has(&self->inputs->shard, out->input.position))
+            return true;
+        input_work_free(out);
+    }
+    return false;
 }
 
 /* Preparing */

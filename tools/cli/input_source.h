@@ -13,7 +13,6 @@ struct input_sheet {
 /* An image that is to be prepared. */
 struct input_work {
     struct input input;
-    int32_t file;
     bool is_bad;               /* the error says why; there is nothing to prepare */
     struct input_sheet *sheet; /* of a tile; else NULL */
     uint8_t *frame;            /* of a video; else NULL */

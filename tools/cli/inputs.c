@@ -92,6 +92,18 @@ static int add_list(struct inputs *in, const char *path)
     return code;
 }
 
+uint64_t inputs_fingerprint(const struct inputs *in)
+{
+    uint64_t hash = 0xcbf29ce484222325;
+    for (int32_t i = 0; i < in->n_paths; i++) {
+        const char *c = in->paths[i];
+        do /* with the NUL, so that "ab", "c" is not "a", "bc" */
+            hash = (hash ^ (unsigned char)*c) * 0x100000001b3;
+        while (*c++);
+    }
+    return hash;
+}
+
 int64_t inputs_count_tiles(const struct inputs *in, const char *path)
 {
     struct image_error error;
@@ -145,24 +157,22 @@ void inputs_close(struct inputs *in)
     *in = (struct inputs){0};
 }
 
-const char *inputs_name(const struct inputs *in, int32_t file)
+bool inputs_note_failure(struct inputs *in, const struct input *input, const char *text)
 {
-    return in->video ? "standard input" : in->paths[file];
-}
-
-bool inputs_note_failure(struct inputs *in, const struct input_work *work)
-{
-    complain(inputs_name(in, work->file), "%s", work->error.text);
+    complain(in->video ? "standard input" : input->path, "%s", text);
     struct input_failure *failures = realloc(in->failures, (size_t)(in->n_failures + 1) * sizeof *failures);
-    char *text = strdup(work->error.text);
+    char *copy = strdup(text);
     if (failures)
         in->failures = failures;
-    if (!failures || !text) {
+    if (!failures || !copy) {
         complain(NULL, "out of memory");
-        free(text);
+        free(copy);
         return false;
     }
-    in->failures[in->n_failures++] = (struct input_failure){work->file, work->input.position, text};
+    int32_t i = in->n_failures++;
+    for (; i > 0 && in->failures[i - 1].input.position > input->position; i--) /* files of a batch are read before it is computed */
+        in->failures[i] = in->failures[i - 1];
+    in->failures[i] = (struct input_failure){*input, copy};
     return true;
 }
 
@@ -178,7 +188,7 @@ enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, 
             *out = work.input;
             return INPUT_READY;
         }
-        if (!inputs_note_failure(in, &work))
+        if (!inputs_note_failure(in, &work.input, work.error.text))
             return INPUT_LOST;
     }
 }

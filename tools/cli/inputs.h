@@ -6,13 +6,20 @@
 #include "cli.h"
 #include "nvjpeg.h"
 #include "preprocess.h"
+#include "shard.h"
 #include "video.h"
 
 #define INPUTS_STANDARD_INPUT "-"
 
+struct input {
+    const char *path;
+    int32_t tile;     /* -1: the whole image */
+    int64_t frame;    /* of a video; -1: of a file */
+    int64_t position; /* position among all inputs, from 0; the line of its expected class */
+};
+
 struct input_failure {
-    int32_t file;
-    int64_t position; /* as that of an input */
+    struct input input; /* tile -1 also of a sheet that cannot be cut */
     char *text;
 };
 
@@ -25,20 +32,14 @@ struct inputs {
     struct nvjpeg *nvjpeg;     /* decodes JPEGs; borrowed, set before inputs_start. NULL: libjpeg does */
     int32_t tiles;             /* pixels; 0: whole images */
     int64_t limit;             /* INT64_MAX: none */
+    struct shard shard;        /* of all these; set before inputs_start */
     int64_t total;   /* number of images or tiles according to the headers, at most the limit; of frames the limit, or 0: unknown */
     int64_t n_given; /* before the limit */
     int64_t n_done;  /* positions that the caller has passed */
     struct input_queue *queue; /* after inputs_start */
-    /* files that could not be used */
+    /* files that could not be used, and images that could not be computed; by position */
     struct input_failure *failures;
     int32_t n_failures;
-};
-
-struct input {
-    const char *path;
-    int32_t tile;     /* -1: the whole image */
-    int64_t frame;    /* of a video; -1: of a file */
-    int64_t position; /* position among all inputs, from 0; the line of its expected class */
 };
 
 enum input_result {
@@ -62,14 +63,13 @@ void inputs_close(struct inputs *in);
    is reported, recorded in failures and skipped. waits: for a frame that has not come yet. */
 enum input_result inputs_next(struct inputs *in, bool waits, float *out_values, struct input *out);
 /* Reports and records a failure, as inputs_next does it. False: out of memory. */
-struct input_work;
-bool inputs_note_failure(struct inputs *in, const struct input_work *work);
+bool inputs_note_failure(struct inputs *in, const struct input *input, const char *text);
 /* The picture of the first image that inputs_next gave, once; the caller frees it. */
 struct image inputs_take_first(struct inputs *in);
 
+/* Tells lists of inputs apart: a 64-bit FNV-1a of their names, in order. */
+uint64_t inputs_fingerprint(const struct inputs *in);
 /* Number of tiles in a file according to its header; 0 if it cannot be read or tiled. */
 int64_t inputs_count_tiles(const struct inputs *in, const char *path);
-/* What messages call a file. */
-const char *inputs_name(const struct inputs *in, int32_t file);
 
 #endif

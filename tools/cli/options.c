@@ -6,7 +6,7 @@
 #include "choices.h"
 #include "inputs.h"
 
-enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32 };
+enum { DEVICES = 1, CLASSIFY = 2, VERIFY = 4, INSPECT = 8, POLICIES = 16, BENCH = 32, MERGE = 64 };
 enum { RUNS = CLASSIFY | VERIFY, TIMES = RUNS | BENCH, MODELS = TIMES | INSPECT };
 enum { AGAINST_ORACLE = CHOICE_LAST_BACKEND + 1 };
 /* Additional bits, beside those of rvit_prune_parameter. */
@@ -34,13 +34,25 @@ static const struct command commands[] = {
       "input, each of which is answered when it comes. Pictures are turned upright as their EXIF data says. They are prepared as the "
       "model's files say (inspect shows it): by resizing the shorter edge and cutting out the centre, or both edges, bilinear or bicubic, "
       "as "
-      "timm or transformers do it. An unreadable image is reported and skipped. With --json or --ndjson, an image's "
+      "timm or transformers do it. An image that cannot be read or computed is reported, and the others are answered. With --json or "
+      "--ndjson, an image's "
       "\"kept\" are the patches left after each prune stage, numbered line by line from 0, and with tome \"sizes\" says of how many "
       "patches each is the mean.",
       "raggedvit classify deit_tiny.safetensors cat.png --prune l2 --keep 0.5 --overlay kept.png", 2, -1, CLASSIFY},
      "classifies images, pruned or not",
      true,
      run_classify},
+    {{"merge", "SHARD.json...",
+      "Puts together what 'classify --shard I/N' printed with --json or --ndjson, N files in any order, as one run without shards would "
+      "have "
+      "printed it: images and failures in order, byte for byte; counts, top-1 accuracy and tokens are summed, and the times are those of "
+      "the slowest shard. It checks that every shard is there once, that all are of one run (model, device, policy, inputs), and that no "
+      "image "
+      "is missing. The exit code is that of the whole run.",
+      "raggedvit merge shard0.json shard1.json > all.json", 1, -1, MERGE},
+     "puts the shards of a classify together",
+     false,
+     run_merge},
     {{"verify", "MODEL",
       "Runs the same images on device A (--backend) and on the reference device B (--against) and reports the difference of the logits "
       "(of the CLS features where the checkpoint has no head), the kept tokens that differ, top-1 agreement, and the first block that "
@@ -272,6 +284,11 @@ static const struct option_row option_rows[] = {
      OPTION_CHOICE(T, video.matrix, matrix, VIDEO_BT601, VIDEO_BT709), .commands = CLASSIFY, .given = GIVEN_YUV},
     {"range", "NAME", "of nv12 and yuv420p: %s (limited, as FFmpeg assumes)",
      OPTION_CHOICE(T, video.range, range, VIDEO_LIMITED, VIDEO_FULL), .commands = CLASSIFY, .given = GIVEN_YUV},
+    {"shard", "I/N",
+     "only the I-th of N shares, I from 0 to N - 1: images I, I + N, I + 2 N and so on of all (of the first --limit). --expect and --mask "
+     "are "
+     "of all images; 'raggedvit merge' puts the JSON of the shards together",
+     OPTION_TEXT(T, shard_text), .commands = CLASSIFY},
     {"limit", "N", "only the first N images, tiles or frames (all)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = CLASSIFY},
     {"limit", "N", "only the first N images or tiles (all; of noise: 8)", OPTION_INTEGER(T, limit, 1, INT64_MAX), .commands = VERIFY},
     {"top", "K", "classes shown for an image, %s (5)", OPTION_INTEGER(T, top, 1, 100), .commands = CLASSIFY},
@@ -299,7 +316,7 @@ static const struct option_row option_rows[] = {
     {"ndjson", NULL,
      "prints a JSON object on each line, at once: {\"run\": ...} first, then an image each as in \"images\" of --json (a failed one has "
      "\"error\"), {\"summary\": ...} last",
-     OPTION_FLAG(T, ndjson), .commands = CLASSIFY},
+     OPTION_FLAG(T, ndjson), .commands = CLASSIFY | MERGE},
 };
 
 static void complain_of(const char *sentence)
@@ -324,11 +341,12 @@ static void print_help(void)
     puts("\n'raggedvit COMMAND --help' shows a command's options; 'raggedvit --version' the version.\n\n"
          "exit codes:\n"
          "  0  success\n"
-         "  1  it ran, but some images could not be read, the overlay could not be written, some logits are not finite, or a verification "
+         "  1  it ran, but some images could not be read or computed, the overlay could not be written, some logits are not finite, or a "
+         "verification "
          "failed\n"
          "  2  the command line is wrong\n"
          "  3  the device is not available, or cannot run what was asked\n"
-         "  4  a file is missing or invalid: the checkpoint, the labels, the embeddings of texts, a list, or every image\n"
+         "  4  a file is missing or invalid: the checkpoint, the labels, the embeddings of texts, a list, a shard, or every image\n"
          "  5  out of memory, the device was lost, the output cannot be written, or an internal error\n\n"
          "RVIT_LOG=error|warning|info|debug in the environment sets how much the library logs to standard error (warning).\n\n"
          "example:\n"
@@ -391,8 +409,8 @@ static bool check_video(struct options *options)
         complain(NULL, "--size: %s", error.text);
     else if (options->given & GIVEN_YUV && options->video.format != VIDEO_NV12 && options->video.format != VIDEO_YUV420P)
         complain(NULL, "--matrix and --range are of nv12 and yuv420p, not of %s", video_format_name(options->video.format));
-    else if (options->tiles || options->expect || options->timings || options->decoder == DECODER_NVJPEG)
-        complain(NULL, "frames on standard input (-) exclude --tiles, --expect, --timings and --decoder");
+    else if (options->tiles || options->expect || options->timings || options->decoder == DECODER_NVJPEG || options->shard.n > 0)
+        complain(NULL, "frames on standard input (-) exclude --tiles, --expect, --timings, --decoder and --shard");
     else
         return true;
     return false;
@@ -421,7 +439,7 @@ static int run_command(const struct command *command, int argc, char **argv)
         return EXIT_USAGE;
     }
     prune_settle_policy(&options.prune, options.given);
-    if (!check_together(syntax->bit, &options))
+    if (!check_together(syntax->bit, &options) || (options.shard_text && !shard_parse(options.shard_text, &options.shard)))
         return EXIT_USAGE;
     options.against_given = options.given & GIVEN_AGAINST;
     options.against_oracle = (int)options.against == AGAINST_ORACLE;

@@ -4,6 +4,7 @@
 
 #include "prune.h"
 #include "recipe.h"
+#include "shard.h"
 #include "video.h"
 
 enum decoder { DECODER_LIBJPEG, DECODER_NVJPEG };
@@ -32,6 +33,8 @@ struct options {
     int32_t n_batches;                      /* 0: not given */
     double seconds;
     int32_t shape; /* attention heads of bench's random model */
+    const char *shard_text;
+    struct shard shard;
     const char *labels, *expect, *overlay, *features;
     const char *text_embeddings, *text_tensor; /* NULL: the model's own head */
     const char *video_size;

@@ -52,7 +52,7 @@ static double megabytes(int64_t size)
     return (double)size * 1e-6;
 }
 
-static void print_prologue(const struct report *self)
+static void print_prologue(const struct report *self, const struct inputs *inputs)
 {
     char prune[512];
     prune_describe(self->prune, prune, sizeof prune);
@@ -73,13 +73,24 @@ static void print_prologue(const struct report *self)
         printf("native  batches of at most %d tokens; pictures of at most %d patches\n", self->max_tokens, self->max_patches);
     else if (self->options->native)
         printf("native  batches of at most %d tokens; pictures at their own size\n", self->max_tokens);
+    if (inputs->shard.n > 0)
+        printf("shard   %d/%d of %lld images\n", inputs->shard.index, inputs->shard.n, (long long)inputs->total);
     const rvit_memory_info *memory = &self->engine->memory;
     printf("memory  device %.2f MB for weights, %.2f for the session; mapped %.2f up, %.2f down; host %.2f\n\n",
            megabytes(self->engine->model_info.weights_size), megabytes(memory->device_size), megabytes(memory->upload_size),
            megabytes(memory->readback_size), megabytes(memory->host_size));
 }
 
-static json_t *json_prologue(const struct report *self, int32_t batch)
+/* What tells the shards of one run from others. */
+static json_t *json_inputs(const struct inputs *inputs)
+{
+    char fingerprint[17];
+    snprintf(fingerprint, sizeof fingerprint, "%016llx", (unsigned long long)inputs_fingerprint(inputs));
+    return json_pack("{s:o, s:o, s:s}", "n", inputs->total > 0 || !inputs->video ? json_integer(inputs->total) : json_null(), "tiles",
+                     inputs->tiles > 0 ? json_integer(inputs->tiles) : json_null(), "names", fingerprint);
+}
+
+static json_t *json_prologue(const struct report *self, const struct inputs *inputs, int32_t batch)
 {
     const rvit_device_info *device = &self->engine->device_info;
     json_t *object = json_pack("{s:s, s:o, s:s, s:s, s:o, s:s, s:s, s:i}", "version", rvit_version(), "model",
@@ -103,12 +114,15 @@ static json_t *json_prologue(const struct report *self, int32_t batch)
     json_t *prune = prune_to_json(self->prune);
     json_object_update(object, prune);
     json_decref(prune);
+    json_object_set_new(object, "inputs", json_inputs(inputs));
+    if (inputs->shard.n > 0)
+        json_object_set_new(object, "shard", json_pack("{s:i, s:i}", "index", inputs->shard.index, "n", inputs->shard.n));
     return object;
 }
 
-static void print_json_prologue(const struct report *self, int32_t batch)
+static void print_json_prologue(const struct report *self, const struct inputs *inputs, int32_t batch)
 {
-    json_print_open(json_prologue(self, batch));
+    json_print_open(json_prologue(self, inputs, batch));
     printf(", \"images\": [");
 }
 
@@ -119,7 +133,7 @@ static void print_json_line(json_t *object)
 }
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch,
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, const struct inputs *inputs, int32_t batch,
                   const struct picture_plan *plan)
 {
     const int32_t n_classes = texts ? texts->n_texts : engine->model_info.n_classes;
@@ -130,7 +144,7 @@ void report_begin(struct report *self, const struct options *options, const stru
                             .texts = texts,
                             .n_classes = n_classes,
                             .n_stages = n_stages,
-                            .compact = n_images >= COMPACT_FROM,
+                            .compact = inputs->video || inputs->total >= COMPACT_FROM,
                             .max_tokens = plan->max_tokens,
                             .max_patches = plan->max_patches,
                             .wipes = isatty(STDOUT_FILENO) && !options->quiet,
@@ -140,12 +154,19 @@ void report_begin(struct report *self, const struct options *options, const stru
     for (int32_t s = 0; s < n_stages; s++)
         self->fewest[s] = INT32_MAX;
     if (options->ndjson)
-        print_json_line(json_pack("{s:o}", "run", json_prologue(self, batch)));
+        print_json_line(json_pack("{s:o}", "run", json_prologue(self, inputs, batch)));
     else if (options->json)
-        print_json_prologue(self, batch);
+        print_json_prologue(self, inputs, batch);
     else
-        print_prologue(self);
+        print_prologue(self, inputs);
     report_flush(self);
+}
+
+/* Where an image is from, with which its object begins. */
+static json_t *json_place(const char *path, int32_t tile, int64_t position)
+{
+    return json_pack("{s:o, s:o, s:I}", "file", json_text(path), "tile", tile >= 0 ? json_integer(tile) : json_null(), "position",
+                     (json_int_t)position);
 }
 
 static void print_json_image(const struct report *self, const struct report_image *image, const struct ranked *top)
@@ -166,8 +187,7 @@ static void print_json_image(const struct report *self, const struct report_imag
         json_object_set_new(object, "frame", json_integer(image->frame));
     if (image->lines > 0)
         json_object_set_new(object, "grid", json_pack("[i, i]", image->lines, image->columns));
-    json_print_open(
-        json_pack("{s:o, s:o}", "file", json_text(image->path), "tile", image->tile >= 0 ? json_integer(image->tile) : json_null()));
+    json_print_open(json_place(image->path, image->tile, image->position));
     fputs(", \"logits\": ", stdout);
     if (image->logits)
         json_print_floats(image->logits, self->n_classes);
@@ -179,16 +199,18 @@ static void print_json_image(const struct report *self, const struct report_imag
 
 static json_t *json_failure(const struct inputs *inputs, const struct input_failure *failure)
 {
-    json_t *object = json_pack("{s:o, s:o}", "file", json_text(inputs->paths[failure->file]), "error", json_text(failure->text));
+    const struct input *input = &failure->input;
+    json_t *object = json_place(input->path, input->tile, input->position);
+    json_object_set_new(object, "error", json_text(failure->text));
     if (inputs->video)
-        json_object_set_new(object, "frame", json_integer(failure->position));
+        json_object_set_new(object, "frame", json_integer(input->position));
     return object;
 }
 
 /* Those before a position. */
 static void print_failure_lines(struct report *self, const struct inputs *inputs, int64_t position)
 {
-    for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].position < position; self->n_failures++)
+    for (; self->n_failures < inputs->n_failures && inputs->failures[self->n_failures].input.position < position; self->n_failures++)
         print_json_line(json_failure(inputs, &inputs->failures[self->n_failures]));
 }
 
@@ -278,8 +300,8 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
     json_t *failed = json_array();
     for (int32_t i = 0; i < inputs->n_failures; i++)
         json_array_append_new(failed, json_failure(inputs, &inputs->failures[i]));
-    json_t *object = json_pack("{s:o, s:I, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "seconds",
-                               json_number(self->seconds), "images_per_second",
+    json_t *object = json_pack("{s:o, s:I, s:i, s:o, s:o, s:o, s:i}", "failed", failed, "n_images", (json_int_t)self->n_images, "n_failed",
+                               inputs->n_failures, "seconds", json_number(self->seconds), "images_per_second",
                                self->n_images ? json_number((double)self->n_images / self->seconds) : json_null(), "elapsed",
                                json_number(elapsed_of(self)), "exit_code", code);
     if (inputs->nvjpeg)
@@ -288,8 +310,15 @@ static json_t *json_epilogue(const struct report *self, const struct inputs *inp
         json_object_set_new(object, "timings",
                             json_pack("{s:f, s:f, s:f}", "decoding", self->decoded_per_second, "everything",
                                       (double)self->n_images / elapsed_of(self), "without_decoding", self->undecoded_per_second));
-    if (self->n_expected)
+    if (self->n_expected) {
         json_object_set_new(object, "top1", json_number((double)self->n_right / (double)self->n_expected));
+        json_object_set_new(object, "n_right", json_integer(self->n_right));
+        json_object_set_new(object, "n_expected", json_integer(self->n_expected));
+    }
+    json_t *kept = json_array();
+    for (int32_t s = 0; s < self->n_stages; s++)
+        json_array_append_new(kept, json_integer((json_int_t)self->tokens[s]));
+    json_object_set_new(object, "tokens", json_pack("{s:I, s:o}", "all", (json_int_t)self->all_tokens, "kept", kept));
     return object;
 }
 
@@ -335,6 +364,8 @@ static void print_epilogue(const struct report *self, const struct inputs *input
         printf("tokens kept  all %.9g\n", rint(10 * self->all_tokens / n) / 10);
     printf("speed        %.1f images/s: %lld image%s in %.3f s of runs; %.1f with decoding and resizing\n", n / self->seconds,
            (long long)self->n_images, self->n_images > 1 ? "s" : "", self->seconds, n / elapsed_of(self));
+    if (inputs->n_failures > 0)
+        printf("failed       %d, which the messages name\n", inputs->n_failures);
     if (self->decoded_per_second > 0)
         printf("timings      %.1f images/s of decoding alone, %.1f of everything, %.1f without decoding\n", self->decoded_per_second,
                n / elapsed_of(self), self->undecoded_per_second);

@@ -42,13 +42,14 @@ struct report_image {
     const float *logits;         /* [n_classes]; NULL: the model has no head, and there are no texts */
     const rvit_session *session; /* its last run has this image at `index` */
     int32_t index;
+    bool is_bad;            /* it could not be pruned; what follows means nothing */
     int32_t tokens;         /* of the unpruned image */
     int32_t lines, columns; /* of its patches, native; else 0 */
     int32_t tokens_kept[RVIT_PRUNE_MAX_STAGES];
 };
 
 void report_begin(struct report *self, const struct options *options, const struct engine *engine, const struct prune *prune,
-                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, int64_t n_images, int32_t batch,
+                  const struct labels *labels, const struct zero_shot *texts, int32_t n_stages, const struct inputs *inputs, int32_t batch,
                   const struct picture_plan *plan);
 /* inputs: its failures up to the image are printed too where each has a line. */
 void report_add(struct report *self, const struct inputs *inputs, const struct report_image *image);

@@ -1,0 +1,14 @@
+/* What a server says of itself: the processor time of its process, and its metrics. */
+#ifndef RVIT_SERVING_SERVER_H
+#define RVIT_SERVING_SERVER_H
+
+typedef struct server_counts {
+    double cpu_seconds;        /* user and system, all threads; -1: unknown */
+    double inferences, runs;   /* images, and executions of a batch; -1: unknown */
+    double queue_us, infer_us; /* of all requests together */
+} server_counts;
+
+/* pid 0: no processor time. metrics_port 0: no metrics; model: the one they are of. */
+server_counts server_read(int pid, int metrics_port, const char *model);
+
+#endif

@@ -1,0 +1,176 @@
+#include "answer.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "failure.h"
+#include "rank.h"
+
+enum { MOST_TOP = 100 };
+
+uint64_t answer_now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000 + (uint64_t)time.tv_nsec;
+}
+
+/* What outputs are made of. */
+struct results {
+    const struct model *model;
+    const rvit_session *session;
+    int32_t first, n; /* pictures, in the run */
+    const float *logits;
+};
+
+/* Bytes of an output of all pictures. */
+static uint64_t size_of(const struct results *self, enum output_kind kind)
+{
+    const struct names *names = &self->model->names;
+    const uint64_t n = (uint64_t)self->n * (uint64_t)self->model->tensors.width[kind];
+    int32_t classes[MOST_TOP];
+    uint64_t size = 0;
+    if (kind != OUTPUT_LABELS)
+        return tensors_outputs[kind].type == TRITONSERVER_TYPE_UINT8 ? n : 4 * n;
+    for (int32_t i = 0; i < self->n; i++) {
+        rank_classes(self->logits + (int64_t)i * self->model->info.n_classes, self->model->info.n_classes, self->model->top, classes);
+        for (int32_t j = 0; j < self->model->top; j++)
+            size += names->starts[classes[j] + 1] - names->starts[classes[j]];
+    }
+    return size;
+}
+
+static void write_top(const struct results *self, enum output_kind kind, uint8_t *out)
+{
+    const struct model *model = self->model;
+    const struct names *names = &model->names;
+    int32_t classes[MOST_TOP];
+    float scores[MOST_TOP];
+    for (int32_t i = 0; i < self->n; i++) {
+        const float *logits = self->logits + (int64_t)i * model->info.n_classes;
+        rank_classes(logits, model->info.n_classes, model->top, classes);
+        if (kind == OUTPUT_LABELS) {
+            for (int32_t j = 0; j < model->top; j++) {
+                const uint32_t begin = names->starts[classes[j]], size = names->starts[classes[j] + 1] - begin;
+                memcpy(out, names->bytes + begin, size);
+                out += size;
+            }
+            continue;
+        }
+        if (kind == OUTPUT_SCORES)
+            rank_scores(logits, model->info.n_classes, classes, model->top, scores);
+        const size_t size = 4 * (size_t)model->top;
+        memcpy(out, kind == OUTPUT_SCORES ? (const void *)scores : classes, size);
+        out += size;
+    }
+}
+
+/* Rows of float32, one for each picture of the run. */
+static TRITONSERVER_Error *write_rows(const struct results *self, const float *rows, int64_t width, uint8_t *out)
+{
+    if (!rows)
+        return failure(TRITONSERVER_ERROR_INTERNAL, "the run has no such result");
+    memcpy(out, rows + self->first * width, (size_t)(self->n * width) * sizeof *rows);
+    return NULL;
+}
+
+static TRITONSERVER_Error *write_masks(const struct results *self, uint8_t *out)
+{
+    const int32_t stage = rvit_session_n_stages(self->session) - 1;
+    const int64_t width = self->model->tensors.width[OUTPUT_MASK];
+    for (int32_t i = 0; i < self->n; i++, out += width) {
+        if (stage < 0) {
+            memset(out, 1, (size_t)width);
+            continue;
+        }
+        const rvit_status status = rvit_session_mask(self->session, stage, self->first + i, out);
+        if (status != RVIT_OK)
+            return failure_of_status(status, NULL);
+    }
+    return NULL;
+}
+
+static TRITONSERVER_Error *write_tokens(const struct results *self, uint8_t *out)
+{
+    const int32_t *cu = rvit_session_cu_seqlens(self->session, rvit_session_n_stages(self->session) - 1);
+    if (!cu)
+        return failure(TRITONSERVER_ERROR_INTERNAL, "the run has no number of tokens");
+    for (int32_t i = self->first; i < self->first + self->n; i++, out += 4) {
+        const int32_t n = cu[i + 1] - cu[i];
+        memcpy(out, &n, 4);
+    }
+    return NULL;
+}
+
+static TRITONSERVER_Error *write_output(const struct results *self, enum output_kind kind, uint8_t *out)
+{
+    const int64_t width = self->model->tensors.width[kind];
+    int32_t pooled = 0;
+    const float *rows;
+    switch (kind) {
+    case OUTPUT_LOGITS:
+        return write_rows(self, rvit_session_logits(self->session), width, out);
+    case OUTPUT_EMBEDDING:
+        return write_rows(self, rvit_session_projected(self->session), width, out);
+    case OUTPUT_POOLED:
+        rows = rvit_session_pooled(self->session, &pooled);
+        return write_rows(self, pooled == width ? rows : NULL, width, out);
+    case OUTPUT_MASK:
+        return write_masks(self, out);
+    case OUTPUT_TOKENS:
+        return write_tokens(self, out);
+    default:
+        write_top(self, kind, out);
+        return NULL;
+    }
+}
+
+static TRITONSERVER_Error *add_output(const struct results *self, enum output_kind kind, TRITONBACKEND_Response *response)
+{
+    const int64_t shape[2] = {self->n, self->model->tensors.width[kind]};
+    TRITONSERVER_MemoryType memory = TRITONSERVER_MEMORY_CPU;
+    TRITONBACKEND_Output *output = NULL;
+    int64_t memory_id = 0;
+    void *buffer = NULL;
+    const uint64_t size = size_of(self, kind);
+    TRY(TRITONBACKEND_ResponseOutput(response, &output, tensors_outputs[kind].name, tensors_outputs[kind].type, shape, 2));
+    TRY(TRITONBACKEND_OutputBuffer(output, &buffer, size, &memory, &memory_id));
+    if (memory == TRITONSERVER_MEMORY_GPU)
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s is wanted in memory of GPU %lld; results are given in memory of the host",
+                       tensors_outputs[kind].name, (long long)memory_id);
+    return write_output(self, kind, buffer);
+}
+
+static TRITONSERVER_Error *add_outputs(const struct instance *instance, const struct request *request, rvit_session *session,
+                                       TRITONBACKEND_Response *response)
+{
+    const struct model *model = instance->model;
+    struct results results = {.model = model, .session = session, .first = request->run_first, .n = request->n};
+    const float *logits = rvit_session_logits(session);
+    if (logits)
+        results.logits = logits + (int64_t)request->run_first * model->info.n_classes;
+    for (int kind = 0; kind < N_OUTPUTS; kind++)
+        if (request->outputs & 1U << kind)
+            TRY(add_output(&results, (enum output_kind)kind, response));
+    return NULL;
+}
+
+void answer_request(const struct instance *instance, struct request *request, rvit_session *session, const struct answer_times *times)
+{
+    TRITONBACKEND_Response *response = NULL;
+    TRITONSERVER_Error *failed = TRITONBACKEND_ResponseNew(&response, request->handle);
+    if (!failed && !request->error)
+        request->error = add_outputs(instance, request, session, response);
+    if (!failed)
+        failed = TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, request->error);
+    failure_log(failed, "a request is not answered");
+    failure_log(TRITONBACKEND_ModelInstanceReportStatistics(instance->handle, request->handle, !request->error, times->begin,
+                                                            times->compute_begin, times->compute_end, answer_now()),
+                "statistics are lost");
+    metrics_add(&instance->model->metrics, request->error ? METRIC_FAILED_IMAGES : METRIC_IMAGES, request->n > 0 ? request->n : 1);
+    if (request->error)
+        TRITONSERVER_ErrorDelete(request->error);
+    request->error = NULL;
+    request->is_answered = true;
+    failure_log(TRITONBACKEND_RequestRelease(request->handle, TRITONSERVER_REQUEST_RELEASE_ALL), "a request is not released");
+}

@@ -1,0 +1,58 @@
+/* When a batch closes: custom batching functions. The server counts pictures; tokens are counted here. */
+#include <stdlib.h>
+
+#include "failure.h"
+#include "request.h"
+
+/* A batch that is being put together. */
+struct batch {
+    const struct model *model;
+    int64_t images, tokens;
+};
+
+/* The batcher is the model itself, which outlives its scheduler. So nothing is freed while the scheduler may still call. */
+TRITONSERVER_Error *TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher, TRITONBACKEND_Model *model)
+{
+    *batcher = (TRITONBACKEND_Batcher *)model_of(model);
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *batcher)
+{
+    (void)batcher;
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **user)
+{
+    struct batch *batch = calloc(1, sizeof *batch);
+    *user = batch;
+    if (!batch)
+        return failure_out_of_memory();
+    batch->model = (const struct model *)batcher;
+    return NULL;
+}
+
+/* The first request is always taken, however large: a request that no batch takes would never be answered. Without a batch, which the
+   server has where it adds to one that it has already handed over, execute.c makes several runs of what does not fit in one. */
+TRITONSERVER_Error *TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request *request, void *user, bool *include)
+{
+    struct batch *batch = user;
+    int64_t images = 0, tokens = 0;
+    *include = true;
+    if (!batch || !batch->model || !request_size(request, batch->model, &images, &tokens))
+        return NULL;
+    const struct picture_plan *plan = &batch->model->plan;
+    *include = batch->images == 0 || (images <= plan->max_images - batch->images && tokens <= plan->max_tokens - batch->tokens);
+    if (*include) {
+        batch->images += images;
+        batch->tokens += tokens;
+    }
+    return NULL;
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *user)
+{
+    free(user);
+    return NULL;
+}

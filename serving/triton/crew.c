@@ -1,0 +1,114 @@
+#include "crew.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+#include "failure.h"
+
+struct crew {
+    pthread_mutex_t lock; /* of all that follows, and of what jobs have for the crew */
+    pthread_cond_t came;
+    struct crew_job *first, *last; /* jobs of which something is left to begin */
+    bool stops;
+    int32_t n_threads;
+    pthread_t threads[];
+};
+
+void crew_job_init(struct crew_job *job)
+{
+    *job = (struct crew_job){0};
+    pthread_cond_init(&job->done, NULL);
+}
+
+void crew_job_destroy(struct crew_job *job)
+{
+    pthread_cond_destroy(&job->done);
+}
+
+static void *work(void *argument)
+{
+    struct crew *self = argument;
+    pthread_mutex_lock(&self->lock);
+    for (;;) {
+        while (!self->first && !self->stops)
+            pthread_cond_wait(&self->came, &self->lock);
+        struct crew_job *job = self->first;
+        if (!job)
+            break;
+        const int32_t index = job->next++;
+        if (job->next == job->n)
+            self->first = job->behind;
+        pthread_mutex_unlock(&self->lock);
+        job->work(job->user, index);
+        pthread_mutex_lock(&self->lock);
+        if (--job->n_pending == 0)
+            pthread_cond_signal(&job->done);
+    }
+    pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+TRITONSERVER_Error *crew_create(int32_t n_threads, struct crew **out)
+{
+    struct crew *self = calloc(1, sizeof *self + (size_t)n_threads * sizeof self->threads[0]);
+    sigset_t all, before;
+    if (!self)
+        return failure_out_of_memory();
+    pthread_mutex_init(&self->lock, NULL);
+    pthread_cond_init(&self->came, NULL);
+    /* The server's signals must not be delivered to these threads. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (self->n_threads < n_threads && pthread_create(&self->threads[self->n_threads], NULL, work, self) == 0)
+        self->n_threads++;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (self->n_threads == 0) {
+        crew_destroy(self);
+        return failure(TRITONSERVER_ERROR_UNAVAILABLE, "the system gives no thread to decode pictures");
+    }
+    *out = self;
+    return NULL;
+}
+
+void crew_destroy(struct crew *self)
+{
+    if (!self)
+        return;
+    pthread_mutex_lock(&self->lock);
+    self->stops = true;
+    pthread_cond_broadcast(&self->came);
+    pthread_mutex_unlock(&self->lock);
+    for (int32_t i = 0; i < self->n_threads; i++)
+        pthread_join(self->threads[i], NULL);
+    pthread_cond_destroy(&self->came);
+    pthread_mutex_destroy(&self->lock);
+    free(self);
+}
+
+void crew_start(struct crew *self, struct crew_job *job)
+{
+    job->next = 0;
+    job->n_pending = job->n;
+    job->behind = NULL;
+    if (job->n == 0)
+        return;
+    pthread_mutex_lock(&self->lock);
+    if (self->first)
+        self->last->behind = job;
+    else
+        self->first = job;
+    self->last = job;
+    if (job->n == 1)
+        pthread_cond_signal(&self->came);
+    else
+        pthread_cond_broadcast(&self->came);
+    pthread_mutex_unlock(&self->lock);
+}
+
+void crew_wait(struct crew *self, struct crew_job *job)
+{
+    pthread_mutex_lock(&self->lock);
+    while (job->n_pending > 0)
+        pthread_cond_wait(&job->done, &self->lock);
+    pthread_mutex_unlock(&self->lock);
+}

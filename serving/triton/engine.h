@@ -1,0 +1,25 @@
+/* A model's weights on a device, shared by the instances there. */
+#ifndef RVIT_TRITON_ENGINE_H
+#define RVIT_TRITON_ENGINE_H
+
+#include "api.h"
+
+#include <raggedvit/raggedvit.h>
+
+struct engine {
+    rvit_backend backend;
+    int32_t index;     /* of the device; -1: the first */
+    int32_t n_threads; /* CPU; 0: all processors */
+    rvit_dtype dtype;
+    int32_t n_users;
+    rvit_device *device;
+    rvit_model *model;
+    struct engine *next;
+};
+
+/* wanted: backend, index, n_threads and dtype. An engine that fits is shared, unless `alone`. list: the model's engines, under its lock. */
+TRITONSERVER_Error *engine_get(struct engine **list, const rvit_checkpoint *checkpoint, const struct engine *wanted, bool alone,
+                               struct engine **out);
+void engine_put(struct engine **list, struct engine *engine);
+
+#endif

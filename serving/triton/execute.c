@@ -1,0 +1,227 @@
+/* Runs the requests of a batch. Each fails or succeeds alone: what is wrong with one never reaches another.
+
+   A batch becomes one run or several: requests of one setting, in order, as long as images, tokens and bytes fit. Pictures are written to
+   the session's own memory: pixels are copied by this thread while the crew decodes files, so that the library copies nothing. */
+#include "answer.h"
+#include "failure.h"
+
+enum { ALIGNMENT = 64 };
+
+/* Requests of a batch that run together. */
+struct run {
+    struct instance *instance;
+    struct request *requests; /* of the whole batch */
+    uint32_t n_requests;
+    uint32_t first, last; /* the run's are among first..last: those that are_in */
+    int32_t setting;
+    int32_t n_pictures; /* all of them, bad ones too */
+    int32_t n_images;   /* those that run */
+    int64_t tokens, bytes;
+    struct answer_times times;
+};
+
+static bool is_in(const struct run *self, const struct request *request)
+{
+    return !request->is_answered && !request->error && request->setting == self->setting;
+}
+
+static bool fits(const struct run *self, const struct request *request)
+{
+    const struct picture_plan *plan = &self->instance->model->plan;
+    return self->n_pictures + request->n <= plan->max_images && self->tokens + request->tokens <= plan->max_tokens &&
+           self->bytes + request->bytes <= plan->memory;
+}
+
+/* The next run, from request self->first on. Requests of other settings between its own are left for later runs. */
+static void gather(struct run *self)
+{
+    struct request *first = &self->requests[self->first];
+    self->setting = first->setting;
+    self->n_pictures = self->n_images = 0;
+    self->tokens = self->bytes = 0;
+    for (uint32_t i = self->first; i < self->n_requests; i++) {
+        struct request *request = &self->requests[i];
+        if (!is_in(self, request))
+            continue;
+        if (self->n_pictures > 0 && (!fits(self, request) || request->alone || first->alone))
+            break;
+        self->n_pictures += request->n;
+        self->tokens += request->tokens;
+        self->bytes += request->bytes;
+        self->last = i;
+    }
+}
+
+/* Applies work to the requests of the run. */
+static void for_each(struct run *self, void (*work)(struct run *self, struct request *request))
+{
+    for (uint32_t i = self->first; i <= self->last; i++)
+        if (is_in(self, &self->requests[i]))
+            work(self, &self->requests[i]);
+}
+
+static void place(struct run *self, struct request *request)
+{
+    uint8_t *memory = self->instance->lanes[self->setting].memory;
+    struct picture *pictures = &self->instance->pictures.list[request->first];
+    for (int32_t i = 0; i < request->n; i++) {
+        pictures[i].image.data = memory + self->bytes;
+        self->bytes += (pictures[i].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        if (pictures[i].source)
+            self->instance->filling[self->instance->job.n++] = &pictures[i];
+    }
+}
+
+static void fill_one(void *user, int32_t index)
+{
+    const struct instance *instance = user;
+    picture_fill(instance->filling[index]);
+}
+
+static void copy(struct run *self, struct request *request)
+{
+    request_copy(request, &self->instance->pictures.list[request->first]);
+}
+
+static void note_bad(struct run *self, struct request *request)
+{
+    const struct picture *pictures = &self->instance->pictures.list[request->first];
+    for (int32_t i = 0; i < request->n && !request->error; i++)
+        if (pictures[i].is_bad)
+            request->error = failure(TRITONSERVER_ERROR_INVALID_ARG, "%s: picture %d: %s", tensors_inputs[request->input.kind].name, i,
+                                     pictures[i].error.text);
+}
+
+/* Brings all pictures to their places. */
+static void fill(struct run *self)
+{
+    struct instance *instance = self->instance;
+    instance->job.work = fill_one;
+    instance->job.user = instance;
+    instance->job.n = 0;
+    self->bytes = 0;
+    for_each(self, place);
+    crew_start(instance->model->crew, &instance->job);
+    for_each(self, copy);
+    crew_wait(instance->model->crew, &instance->job);
+    double seconds = 0;
+    for (int32_t i = 0; i < instance->job.n; i++)
+        seconds += instance->filling[i]->seconds;
+    metrics_add(&instance->model->metrics, METRIC_DECODE_SECONDS, seconds);
+    for_each(self, note_bad);
+}
+
+static void list_images(struct run *self, struct request *request)
+{
+    const struct picture *pictures = &self->instance->pictures.list[request->first];
+    request->run_first = self->n_images;
+    for (int32_t i = 0; i < request->n; i++)
+        self->instance->images[self->n_images++] = pictures[i].image;
+    self->tokens += request->tokens;
+}
+
+/* Once more, by itself: the sentence is then its own. */
+static void isolate(struct run *self, struct request *request)
+{
+    (void)self;
+    request->alone = true;
+}
+
+static void answer(struct run *self, struct request *request)
+{
+    rvit_session *session = self->instance->lanes[self->setting].session;
+    for (int32_t i = 0; i < request->n && !request->error; i++)
+        if (rvit_session_image_status(session, request->run_first + i) != RVIT_OK)
+            request->error =
+                failure(TRITONSERVER_ERROR_INVALID_ARG, "%s: picture %d cannot be pruned: its scores are NaN or cannot be added up",
+                        tensors_inputs[request->input.kind].name, i);
+    answer_request(self->instance, request, session, &self->times);
+}
+
+static void fail_all(struct run *self, rvit_status status)
+{
+    TRITONSERVER_Error *error = failure_of_status(status, NULL);
+    for (uint32_t i = self->first; i <= self->last; i++)
+        if (is_in(self, &self->requests[i]))
+            self->requests[i].error = failure(TRITONSERVER_ErrorCode(error), "%s", TRITONSERVER_ErrorMessage(error));
+    TRITONSERVER_ErrorDelete(error);
+}
+
+static void count(const struct run *self, const rvit_session *session)
+{
+    const struct metrics *metrics = &self->instance->model->metrics;
+    const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
+    metrics_add(metrics, METRIC_RUNS, 1);
+    metrics_add(metrics, METRIC_RUN_IMAGES, self->n_images);
+    metrics_add(metrics, METRIC_TOKENS, (double)self->tokens);
+    if (cu)
+        metrics_add(metrics, METRIC_TOKENS_KEPT, cu[self->n_images]);
+}
+
+static void report(const struct run *self)
+{
+    failure_log(TRITONBACKEND_ModelInstanceReportBatchStatistics(self->instance->handle, (uint64_t)self->n_images, self->times.begin,
+                                                                 self->times.compute_begin, self->times.compute_end, answer_now()),
+                "statistics of a batch are lost");
+}
+
+static void do_run(struct run *self)
+{
+    rvit_session *session = self->instance->lanes[self->setting].session;
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    fill(self);
+    self->tokens = 0;
+    for_each(self, list_images);
+    self->times.compute_begin = self->times.compute_end = answer_now();
+    if (self->n_images == 0)
+        return;
+    args.n_images = self->n_images;
+    args.pictures = self->instance->images;
+    rvit_status status = rvit_session_enqueue(session, &args);
+    const bool is_enqueued = status == RVIT_OK;
+    if (!is_enqueued && self->first != self->last) {
+        for_each(self, isolate);
+        return;
+    }
+    if (is_enqueued)
+        status = rvit_session_wait(session);
+    self->times.compute_end = answer_now();
+    /* INVALID_ARGUMENT of a run that was enqueued is of single pictures. */
+    if (status != RVIT_OK && (!is_enqueued || status != RVIT_INVALID_ARGUMENT)) {
+        fail_all(self, status);
+        return;
+    }
+    count(self, session);
+    for_each(self, answer);
+    report(self);
+}
+
+TRITONSERVER_Error *TRITONBACKEND_ModelInstanceExecute(TRITONBACKEND_ModelInstance *handle, TRITONBACKEND_Request **requests,
+                                                       uint32_t n_requests)
+{
+    void *state = NULL;
+    TRY(TRITONBACKEND_ModelInstanceState(handle, &state));
+    struct instance *instance = state;
+    struct run run = {.instance = instance, .n_requests = n_requests, .times = {.begin = answer_now()}};
+    if (!instance_reserve(instance, n_requests))
+        return failure_out_of_memory();
+    run.requests = instance->requests;
+    instance->pictures.n = 0;
+    for (uint32_t i = 0; i < n_requests; i++)
+        request_open(&run.requests[i], requests[i], instance->model, &instance->pictures);
+    run.times.compute_begin = run.times.compute_end = answer_now();
+    for (uint32_t i = 0; i < n_requests; i++) {
+        run.first = run.last = i;
+        while (!run.requests[i].is_answered) {
+            if (run.requests[i].error) {
+                answer_request(instance, &run.requests[i], NULL, &run.times);
+                break;
+            }
+            gather(&run);
+            do_run(&run);
+        }
+    }
+    for (uint32_t i = 0; i < n_requests; i++)
+        request_trim(&run.requests[i]);
+    return NULL;
+}

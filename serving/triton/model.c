@@ -1,0 +1,173 @@
+#include "model.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "failure.h"
+#include "recipe.h"
+
+enum { DEFAULT_TOP = 5 };
+
+static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folder)
+{
+    char path[4096];
+    rvit_checkpoint_desc desc = RVIT_CHECKPOINT_DESC_INIT;
+    self->info = (rvit_model_info)RVIT_MODEL_INFO_INIT;
+    desc.image_size = self->config.image_size;
+    desc.architecture = self->config.architecture;
+    if ((size_t)snprintf(path, sizeof path, "%s/%s", folder, self->config.checkpoint) >= sizeof path)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter checkpoint: the path is too long");
+    rvit_status status = rvit_checkpoint_open(path, &desc, &self->checkpoint);
+    if (status == RVIT_OK)
+        status = rvit_checkpoint_get_info(self->checkpoint, &self->info);
+    if (status != RVIT_OK)
+        return failure_of_status(status, NULL);
+    if (self->info.merge > 0)
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED,
+                       "%s is a tower that merges squares of patches, for a language model; towers for classes and embeddings are served",
+                       path);
+    if (self->info.channels != 3)
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "%s takes %d channels; models of pictures with 3 are served", path,
+                       self->info.channels);
+    return NULL;
+}
+
+static TRITONSERVER_Error *find_recipe(struct model *self)
+{
+    const struct recipe_options none = {0};
+    if (!recipe_geometry(&none, &self->info, &self->recipe)) {
+        const char *fact = self->info.filter == RVIT_FILTER_OTHER && self->info.fit != RVIT_FIT_OTHER ? "filter" : "fit";
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "pictures are prepared in a way that is not known here (%s: %s, from %s)", fact,
+                       recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
+    }
+    if (!(self->info.std[0] > 0))
+        return failure(TRITONSERVER_ERROR_INVALID_ARG,
+                       "nothing tells the mean and the standard deviation of the model's pictures: a config.json or "
+                       "preprocessor_config.json beside the checkpoint does, or the parameter architecture");
+    for (int c = 0; c < 3; c++) {
+        self->recipe.mean[c] = self->info.mean[c];
+        self->recipe.deviation[c] = self->info.std[c];
+    }
+    return NULL;
+}
+
+/* The most pictures and tokens of a run. */
+static TRITONSERVER_Error *plan_run(struct model *self, int32_t max_patches)
+{
+    const struct config *config = &self->config;
+    self->max_len = max_patches > 0 ? max_patches + self->info.n_prefix : self->info.tokens;
+    const int64_t most = (int64_t)config->max_batch_size * self->max_len;
+    const int64_t max_tokens = config->max_tokens > 0 ? config->max_tokens : most;
+    if (max_tokens < self->max_len)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter max_tokens is %" PRId64 ", but one picture has up to %d tokens",
+                       max_tokens, self->max_len);
+    if (max_tokens > INT32_MAX)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG,
+                       "max_batch_size %d pictures of up to %d tokens: the parameter max_tokens must limit a run", config->max_batch_size,
+                       self->max_len);
+    const int64_t fitting = max_patches > 0 ? config->max_batch_size : max_tokens / self->max_len;
+    const int32_t max_images = fitting < config->max_batch_size ? (int32_t)fitting : config->max_batch_size;
+    picture_plan_make(&self->recipe, &self->info, max_images, max_patches > 0 ? (int32_t)(max_tokens < most ? max_tokens : most) : 0,
+                      max_patches, &self->plan);
+    return NULL;
+}
+
+/* Any picture fits as planes of the input's size, so that any request of at most max_images and max_tokens does. */
+static TRITONSERVER_Error *plan_memory(struct model *self)
+{
+    const struct picture_plan *plan = &self->plan;
+    const int64_t patch = self->info.patch_size;
+    const int64_t planes = plan->native ? plan->max_tokens * patch * patch * 12
+                                        : (int64_t)plan->max_images * 12 * self->info.image_height * self->info.image_width;
+    const int64_t least = planes + (int64_t)plan->max_images * PICTURE_ALIGNMENT;
+    if (self->config.max_picture_bytes > 0 && self->config.max_picture_bytes < least)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG,
+                       "parameter max_picture_bytes is %" PRId64 ", but the inputs of a run of %d pictures take %" PRId64
+                       ": a larger one, or a smaller max_batch_size or max_tokens",
+                       self->config.max_picture_bytes, plan->max_images, least);
+    if (self->config.max_picture_bytes > 0)
+        self->plan.memory = self->config.max_picture_bytes;
+    else if (self->plan.memory < least)
+        self->plan.memory = least;
+    return NULL;
+}
+
+static TRITONSERVER_Error *name_classes(struct model *self, const char *folder)
+{
+    char path[4096];
+    if (self->config.labels && (size_t)snprintf(path, sizeof path, "%s%s%s", self->config.labels[0] == '/' ? "" : folder,
+                                                self->config.labels[0] == '/' ? "" : "/", self->config.labels) >= sizeof path)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter labels: the path is too long");
+    if (self->info.n_classes == 0)
+        return self->config.labels ? failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter labels: the model has no classes") : NULL;
+    return names_make(&self->names, self->config.labels ? path : NULL, self->checkpoint, self->info.n_classes);
+}
+
+static TRITONSERVER_Error *read_model(struct model *self, const char *folder)
+{
+    const struct config *config = &self->config;
+    TRY(config_read(self->handle, &self->config));
+    TRY(settings_make(&self->settings, config->policy, &config->first, config->further));
+    TRY(open_checkpoint(self, folder));
+    TRY(find_recipe(self));
+    const int32_t max_patches = config->max_patches > 0 ? config->max_patches : self->info.max_patches;
+    const int32_t top = config->top > 0 ? config->top : DEFAULT_TOP;
+    self->top = top < self->info.n_classes ? top : self->info.n_classes;
+    tensors_of_model(&self->info, max_patches > 0, self->top, &self->tensors);
+    TRY(tensors_declare(&self->tensors, self->handle, &self->config));
+    TRY(plan_run(self, max_patches));
+    TRY(plan_memory(self));
+    TRY(name_classes(self, folder));
+    const int32_t half = config_processors() / 2;
+    return crew_create(config->decode_threads > 0 ? config->decode_threads : half > 0 ? half : 1, &self->crew);
+}
+
+TRITONSERVER_Error *model_create(TRITONBACKEND_Model *handle, const struct metric_families *families, struct model **out)
+{
+    TRITONBACKEND_ArtifactType type;
+    const char *name, *location;
+    uint64_t version;
+    char folder[4096];
+    TRY(TRITONBACKEND_ModelName(handle, &name));
+    TRY(TRITONBACKEND_ModelVersion(handle, &version));
+    TRY(TRITONBACKEND_ModelRepository(handle, &type, &location));
+    if (type != TRITONBACKEND_ARTIFACT_FILESYSTEM)
+        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "the model repository is not in the file system");
+    if ((size_t)snprintf(folder, sizeof folder, "%s/%" PRIu64, location, version) >= sizeof folder)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG, "the path of the model repository is too long");
+    struct model *self = calloc(1, sizeof *self);
+    if (!self)
+        return failure_out_of_memory();
+    self->handle = handle;
+    self->name = name;
+    pthread_mutex_init(&self->lock, NULL);
+    TRITONSERVER_Error *error = read_model(self, folder);
+    if (error) {
+        model_destroy(self);
+        return error;
+    }
+    metrics_make(&self->metrics, families, name, version);
+    *out = self;
+    return NULL;
+}
+
+void model_destroy(struct model *self)
+{
+    if (!self)
+        return;
+    metrics_free(&self->metrics);
+    crew_destroy(self->crew);
+    names_free(&self->names);
+    rvit_checkpoint_destroy(self->checkpoint);
+    config_free(&self->config);
+    pthread_mutex_destroy(&self->lock);
+    free(self);
+}
+
+struct model *model_of(TRITONBACKEND_Model *handle)
+{
+    void *state = NULL;
+    failure_log(TRITONBACKEND_ModelState(handle, &state), "the model's state is not known");
+    return state;
+}

@@ -1,0 +1,48 @@
+/* A model of the server: one version of an entry of its repository. What is here does not change once the model is loaded, but for the list
+   of engines. */
+#ifndef RVIT_TRITON_MODEL_H
+#define RVIT_TRITON_MODEL_H
+
+#include <pthread.h>
+
+#include "crew.h"
+#include "engine.h"
+#include "metrics.h"
+#include "names.h"
+#include "pictures.h"
+#include "tensors.h"
+
+/* The most bytes that aligning a picture in a run's memory takes. */
+enum { PICTURE_ALIGNMENT = 128 };
+
+struct model {
+    TRITONBACKEND_Model *handle;
+    const char *name;
+    struct config config;
+    struct settings settings;
+    struct tensors tensors;
+    struct names names; /* of models with a head */
+    int32_t top;
+    rvit_checkpoint *checkpoint;
+    rvit_model_info info;
+    struct preprocess recipe;
+    struct picture_plan plan; /* its max_images is that of a run */
+    int32_t max_len;          /* the most tokens of a picture */
+    struct crew *crew;
+    struct metrics metrics;
+    pthread_mutex_t lock;   /* of what follows */
+    struct engine *engines; /* where instances are */
+};
+
+TRITONSERVER_Error *model_create(TRITONBACKEND_Model *handle, const struct metric_families *families, struct model **out);
+void model_destroy(struct model *self);
+/* Of a handle. */
+struct model *model_of(TRITONBACKEND_Model *handle);
+
+/* rvit_session_desc.max_picture_bytes */
+static inline int64_t model_region(const struct model *self)
+{
+    return picture_plan_region(&self->plan);
+}
+
+#endif

@@ -1,0 +1,101 @@
+#include "picture.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static bool fail(struct picture *self, const char *text)
+{
+    snprintf(self->error.text, sizeof self->error.text, "%s", text);
+    return false;
+}
+
+/* Planes say themselves which target they have. */
+static bool target_of_planes(struct picture *self)
+{
+    const struct picture_plan *plan = self->plan;
+    const int32_t patch = plan->patch_size, lines = self->height / patch, columns = self->width / patch;
+    if (!plan->native) {
+        self->target = (struct picture_target){lines, columns, plan->model_tokens};
+        return true;
+    }
+    self->target = (struct picture_target){lines, columns, plan->n_prefix + lines * columns};
+    if (self->height % patch == 0 && self->width % patch == 0 && (int64_t)lines * columns <= plan->max_patches)
+        return true;
+    snprintf(self->error.text, sizeof self->error.text, "%d x %d pixels, expected multiples of the patch size %d and at most %d patches",
+             self->width, self->height, patch, plan->max_patches);
+    return false;
+}
+
+static void measure(struct picture *self, int32_t width, int32_t height, rvit_image_format format)
+{
+    self->image = picture_for_run(self->plan, width, height, format, self->target);
+    self->size = picture_size(&self->image);
+}
+
+bool picture_measure(struct picture *self, bool is_planes, int64_t share)
+{
+    const struct picture_plan *plan = self->plan;
+    if (is_planes && !target_of_planes(self))
+        return false;
+    if (!is_planes && !picture_target_of(plan, self->width, self->height, &self->target, &self->error))
+        return false;
+    self->weights = 0;
+    self->is_prepared = false;
+    if (!is_planes) {
+        measure(self, self->width, self->height, RVIT_IMAGE_RGB8);
+        self->weights = plan->on_host ? -1 : picture_weights(plan, &self->image);
+        self->is_prepared = self->weights < 0 || self->size + self->weights > share;
+        if (!self->is_prepared)
+            return true;
+        self->weights = 0;
+    }
+    measure(self, plan->native ? self->target.columns * plan->patch_size : plan->recipe->width,
+            plan->native ? self->target.lines * plan->patch_size : plan->recipe->height, RVIT_IMAGE_PLANAR_F32);
+    return true;
+}
+
+static uint8_t *place(const struct picture *self)
+{
+    return (uint8_t *)(uintptr_t)self->image.data;
+}
+
+/* image_taker: straight into the session's memory. */
+static uint8_t *take(void *user, int32_t width, int32_t height, struct image_error *error)
+{
+    const struct picture *self = user;
+    if (width == self->width && height == self->height)
+        return place(self);
+    snprintf(error->text, sizeof error->text, "%d x %d pixels, but %d x %d in the header", width, height, self->width, self->height);
+    return NULL;
+}
+
+static bool prepare(struct picture *self, struct image_view view)
+{
+    return picture_prepare(self->plan, view, false, self->target, (float *)(void *)place(self), &self->error);
+}
+
+static bool fill(struct picture *self)
+{
+    struct image decoded = {0};
+    const struct image_taker taker = {take, self};
+    if (self->source_size == 0)
+        return prepare(self, (struct image_view){self->source, 3 * (int64_t)self->width, self->width, self->height});
+    if (!self->is_prepared)
+        return image_decode_to(self->source, self->source_size, &taker, &self->error);
+    if (!image_decode(self->source, self->source_size, &decoded, &self->error))
+        return false;
+    const bool ok = decoded.width == self->width && decoded.height == self->height ? prepare(self, image_whole(&decoded))
+                                                                                   : fail(self, "another size than in the header");
+    image_free(&decoded);
+    return ok;
+}
+
+void picture_fill(struct picture *self)
+{
+    struct timespec begin, end;
+    clock_gettime(CLOCK_MONOTONIC, &begin);
+    self->is_bad = !fill(self);
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    self->seconds = (double)(end.tv_sec - begin.tv_sec) + 1e-9 * (double)(end.tv_nsec - begin.tv_nsec);
+}

@@ -1,0 +1,141 @@
+#include "settings.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "choices.h"
+#include "failure.h"
+
+static const struct option_row rows[] = {OPTION_PRUNE_ROWS(struct setting, desc, 0)};
+enum { N_ROWS = sizeof rows / sizeof rows[0] };
+static const struct option_table table = {"raggedvit", "", rows, N_ROWS, offsetof(struct setting, given), failure_note};
+
+static const char blanks[] = " \t\r\n";
+
+/* Parameters by the names of the command line: "keep, blocks". */
+static void list_parameters(int bits, char *out, size_t out_size)
+{
+    out[0] = 0;
+    for (int i = 0; i < N_ROWS; i++)
+        if (rows[i].given & bits) {
+            const size_t used = strlen(out);
+            snprintf(out + used, out_size - used, "%s%s", used ? ", " : "", rows[i].name);
+        }
+}
+
+static TRITONSERVER_Error *refuse(const struct setting *setting, const char *sentence)
+{
+    return failure(TRITONSERVER_ERROR_INVALID_ARG, "policy '%s': %s", setting->text, sentence);
+}
+
+/* Looks the policy up, and checks that it takes what is given. */
+static TRITONSERVER_Error *settle(struct setting *self, const char *policy)
+{
+    char taken[256], extra[256], sentence[640];
+    rvit_prune_type type;
+    if (rvit_prune_from_name(policy, &type) != RVIT_OK)
+        return refuse(self, rvit_status_detail());
+    self->policy = (rvit_prune_info)RVIT_PRUNE_INFO_INIT;
+    for (int32_t i = 0; rvit_prune_list(i, &self->policy) == RVIT_OK && self->policy.type != type; i++)
+        ;
+    self->desc.type = type;
+    if (type == RVIT_PRUNE_MASK)
+        return refuse(self, "a mask comes with each picture on the command line; a server has none");
+    if (self->given & ~self->policy.parameters) {
+        list_parameters(self->given & ~self->policy.parameters, extra, sizeof extra);
+        list_parameters(self->policy.parameters, taken, sizeof taken);
+        snprintf(sentence, sizeof sentence, "%s is not a parameter of it; it takes %s", extra, taken[0] ? taken : "none");
+        return refuse(self, sentence);
+    }
+    if (self->policy.parameters & RVIT_PRUNE_THRESHOLD && self->policy.default_threshold < 0 && !(self->given & RVIT_PRUNE_THRESHOLD))
+        return refuse(self, "it needs threshold");
+    if (self->given & RVIT_PRUNE_KEEP && self->given & RVIT_PRUNE_MASS)
+        return refuse(self, "it takes keep or mass, not both");
+    self->keep = !(self->policy.parameters & RVIT_PRUNE_KEEP) ? -1 : self->desc.keep >= 0 ? self->desc.keep : self->policy.default_keep;
+    return NULL;
+}
+
+/* "keep=0.5" */
+static TRITONSERVER_Error *parse_parameter(struct setting *self, char *word)
+{
+    char known[256], sentence[640];
+    char *value = strchr(word, '=');
+    if (value)
+        *value++ = 0;
+    for (int i = 0; value && i < N_ROWS; i++)
+        if (strcmp(rows[i].name, word) == 0)
+            return option_table_set(&table, &rows[i], value, self) ? NULL : failure_of_complaint(self->text);
+    list_parameters(-1, known, sizeof known);
+    snprintf(sentence, sizeof sentence, "'%.100s' is not a NAME=VALUE of %s", word, known);
+    return refuse(self, sentence);
+}
+
+/* "l2 keep=0.5": a policy and its parameters. text is written to. */
+static TRITONSERVER_Error *parse(struct setting *self, char *text)
+{
+    char *rest = NULL;
+    text += strspn(text, blanks);
+    for (size_t n = strlen(text); n > 0 && strchr(blanks, text[n - 1]); n--)
+        text[n - 1] = 0;
+    snprintf(self->text, sizeof self->text, "%s", text);
+    const char *policy = strtok_r(text, blanks, &rest);
+    for (char *word; (word = strtok_r(NULL, blanks, &rest));)
+        TRY(parse_parameter(self, word));
+    return settle(self, policy ? policy : "");
+}
+
+static TRITONSERVER_Error *parse_all(struct settings *self, char *texts)
+{
+    char *rest = NULL;
+    for (char *text = strtok_r(texts, ";", &rest); text; text = strtok_r(NULL, ";", &rest)) {
+        if (!text[strspn(text, blanks)])
+            continue;
+        if (self->n == SETTINGS_MOST)
+            return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter settings: more than %d policies, the one of 'policy' among them",
+                           SETTINGS_MOST);
+        struct setting *setting = &self->list[self->n++];
+        *setting = (struct setting){.desc = RVIT_PRUNE_DESC_INIT};
+        TRY(parse(setting, text));
+    }
+    return NULL;
+}
+
+/* "l2 keep=0.5" of the parameters that came one by one. Lists of blocks are left out: they tell no request anything. */
+static void describe_first(struct setting *self, const char *policy)
+{
+    if (self->given & RVIT_PRUNE_KEEP)
+        snprintf(self->text, sizeof self->text, "%s keep=%g", policy, self->desc.keep);
+    else
+        snprintf(self->text, sizeof self->text, "%s", policy);
+}
+
+TRITONSERVER_Error *settings_make(struct settings *self, const char *policy, const struct setting *first, const char *further)
+{
+    TRITONSERVER_Error *error = NULL;
+    self->list[0] = *first;
+    self->n = 1;
+    describe_first(&self->list[0], policy);
+    TRY(settle(&self->list[0], policy));
+    if (further) {
+        char *copy = strdup(further);
+        error = copy ? parse_all(self, copy) : failure_out_of_memory();
+        free(copy);
+    }
+    self->text[0] = 0;
+    for (int32_t i = 0; !error && i < self->n; i++) {
+        const size_t used = strlen(self->text);
+        snprintf(self->text + used, sizeof self->text - used, "%s%s", i > 0 ? "; " : "", self->list[i].text);
+    }
+    return error;
+}
+
+int32_t settings_find(const struct settings *self, const struct setting_wish *wish)
+{
+    const char *policy = wish->policy ? wish->policy : self->list[0].policy.name;
+    for (int32_t i = 0; i < self->n; i++)
+        if (strcmp(self->list[i].policy.name, policy) == 0 && (wish->keep < 0 || fabs(self->list[i].keep - wish->keep) < 1e-9))
+            return i;
+    return -1;
+}

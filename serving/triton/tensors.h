@@ -1,0 +1,56 @@
+/* The inputs and outputs that models have, and what a model's configuration declares of them. Shapes are without the first dimension, the
+   number of pictures. A request brings exactly one of the inputs:
+
+     IMAGE    UINT8 [h, w, 3]   RGB, of any size
+     ENCODED  BYTES [1]         a whole JPEG or PNG file
+     PIXELS   FP32 [3, H, W]    normalised, of the model's size; NaFlex: of any multiples of the patch size
+
+     LOGITS     FP32 [n_classes]
+     CLASSES    INT32 [top]           best first
+     SCORES     FP32 [top]            their softmax
+     LABELS     BYTES [top]           their names
+     POOLED     FP32 [width]          what the head reads
+     EMBEDDING  FP32 [embedding_dim]  projected, of L2 norm 1
+     MASK       UINT8 [tokens]        1: the token is kept after the last stage. Not of NaFlex models
+     TOKENS     INT32 [1]             tokens kept after the last stage */
+#ifndef RVIT_TRITON_TENSORS_H
+#define RVIT_TRITON_TENSORS_H
+
+#include "config.h"
+
+enum input_kind { INPUT_IMAGE, INPUT_ENCODED, INPUT_PIXELS, N_INPUTS };
+enum output_kind {
+    OUTPUT_LOGITS,
+    OUTPUT_CLASSES,
+    OUTPUT_SCORES,
+    OUTPUT_LABELS,
+    OUTPUT_POOLED,
+    OUTPUT_EMBEDDING,
+    OUTPUT_MASK,
+    OUTPUT_TOKENS,
+    N_OUTPUTS
+};
+
+struct tensor {
+    const char *name;
+    TRITONSERVER_DataType type;
+    const char *config_type; /* of config.pbtxt */
+};
+extern const struct tensor tensors_inputs[N_INPUTS], tensors_outputs[N_OUTPUTS];
+/* Index of a name; -1: there is no such. */
+int tensors_find_input(const char *name);
+int tensors_find_output(const char *name);
+
+struct tensors {
+    int64_t input_dims[N_INPUTS][3]; /* -1: any */
+    int32_t n_input_dims[N_INPUTS];
+    int64_t width[N_OUTPUTS]; /* 0: the model does not have it */
+    unsigned inputs, outputs; /* declared; bits 1 << kind */
+};
+
+/* native: pictures have shapes of their own. */
+void tensors_of_model(const rvit_model_info *info, bool native, int32_t top, struct tensors *out);
+/* Checks what the configuration declares, or completes it, and tells the server. Sets config->max_batch_size. */
+TRITONSERVER_Error *tensors_declare(struct tensors *self, TRITONBACKEND_Model *model, struct config *config);
+
+#endif

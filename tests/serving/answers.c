@@ -1,0 +1,328 @@
+/* Good requests: every answer has the bits of a session of its own. */
+#include <math.h>
+
+#include "scene.h"
+#include "tests/image_files.h"
+#include "tools/cli/image.h"
+
+static const json_t *named(const json_t *list, const char *name)
+{
+    size_t i;
+    json_t *entry;
+    json_array_foreach((json_t *)(uintptr_t)list, i, entry)
+    {
+        const char *found = json_string_value(json_object_get(entry, "name"));
+        if (found && strcmp(found, name) == 0)
+            return entry;
+    }
+    return NULL;
+}
+
+/* As the server takes them: dims are numbers or strings of digits. */
+static int64_t dim(const json_t *entry, size_t i)
+{
+    const json_t *value = json_array_get(json_object_get(entry, "dims"), i);
+    return json_is_string(value) ? strtoll(json_string_value(value), NULL, 10) : json_integer_value(value);
+}
+
+static void one_line_is_a_whole_config(void **state)
+{
+    (void)state;
+    TRITONBACKEND_Model *model = scene_load("plain", "{}");
+    const json_t *config = fake_model_config(model), *inputs = json_object_get(config, "input"),
+                 *outputs = json_object_get(config, "output");
+    assert_int_equal(json_integer_value(json_object_get(config, "max_batch_size")), 64);
+    assert_true(json_is_object(json_object_get(config, "dynamic_batching")));
+    assert_int_equal(json_array_size(inputs), 3);
+    static const char *const input_names[] = {"IMAGE", "ENCODED", "PIXELS"};
+    for (int i = 0; i < 3; i++) {
+        assert_non_null(named(inputs, input_names[i]));
+        assert_true(json_is_true(json_object_get(named(inputs, input_names[i]), "optional")));
+    }
+    assert_true(json_is_true(json_object_get(named(inputs, "IMAGE"), "allow_ragged_batch")));
+    assert_int_equal(dim(named(inputs, "IMAGE"), 0), -1);
+    assert_int_equal(dim(named(inputs, "PIXELS"), 1), LINES);
+    assert_int_equal(dim(named(inputs, "PIXELS"), 2), COLUMNS);
+    assert_int_equal(dim(named(outputs, "LOGITS"), 0), CLASSES);
+    assert_int_equal(dim(named(outputs, "MASK"), 0), TOKENS);
+    assert_int_equal(dim(named(outputs, "TOKENS"), 0), 1);
+    assert_int_equal(dim(named(outputs, "CLASSES"), 0), 5);
+    assert_null(named(outputs, "POOLED"));    /* by wish alone */
+    assert_null(named(outputs, "EMBEDDING")); /* it has no projection */
+
+    /* What is there is kept. */
+    TRITONBACKEND_Model *other = scene_load("other", "{\"max_batch_size\": 3, \"parameters\": {\"top\": {\"string_value\": \"2\"}}}");
+    config = fake_model_config(other);
+    assert_int_equal(json_integer_value(json_object_get(config, "max_batch_size")), 3);
+    assert_int_equal(dim(named(json_object_get(config, "output"), "CLASSES"), 0), 2);
+}
+
+static void preferred_instances_are_gpus_then_cpus(void **state)
+{
+    (void)state;
+    TRITONBACKEND_Backend *backend = fake_backend_new();
+    TRITONBACKEND_BackendAttribute *attribute = fake_attribute_new();
+    const TRITONSERVER_InstanceGroupKind *kinds;
+    fake_expect_success(TRITONBACKEND_GetBackendAttribute(backend, attribute));
+    assert_int_equal(fake_attribute_kinds(attribute, &kinds), 2);
+    assert_int_equal(kinds[0], TRITONSERVER_INSTANCEGROUPKIND_GPU);
+    assert_int_equal(kinds[1], TRITONSERVER_INSTANCEGROUPKIND_CPU);
+}
+
+static float f32_at(const fake_output *output, int64_t i)
+{
+    float value;
+    memcpy(&value, output->data + i * 4, 4);
+    return value;
+}
+
+static int32_t i32_at(const fake_output *output, int64_t i)
+{
+    int32_t value;
+    memcpy(&value, output->data + i * 4, 4);
+    return value;
+}
+
+/* String i of the output: its first bytes must be those of the text, and no more. */
+static void expect_text(const fake_output *output, int i, const char *text)
+{
+    const uint8_t *p = output->data;
+    uint32_t length;
+    for (;; p += 4 + length) {
+        memcpy(&length, p, 4);
+        if (i-- == 0)
+            break;
+    }
+    if (length != strlen(text) || memcmp(p + 4, text, length) != 0)
+        fail_msg("found \"%.*s\", expected \"%s\"", (int)length, (const char *)p + 4, text);
+}
+
+/* Of one image. */
+static void check_outputs(const TRITONBACKEND_Request *request, const float *logits, int top, const char *const *labels, int32_t kept)
+{
+    const fake_output *classes = fake_request_result(request, "CLASSES"), *scores = fake_request_result(request, "SCORES"),
+                      *names = fake_request_result(request, "LABELS"), *mask = fake_request_result(request, "MASK"),
+                      *tokens = fake_request_result(request, "TOKENS");
+    assert_int_equal(classes->shape[1], top);
+    assert_int_equal(scores->shape[1], top);
+    assert_int_equal(names->shape[1], top);
+    double sum = 0;
+    for (int c = 0; c < CLASSES; c++)
+        sum += exp((double)logits[c]);
+    uint32_t seen = 0;
+    for (int i = 0; i < top; i++) {
+        const int32_t c = i32_at(classes, i);
+        assert_in_range(c, 0, CLASSES - 1);
+        assert_false(seen >> c & 1);
+        seen |= 1u << c;
+        for (int other = 0; other < CLASSES; other++)
+            assert_true(seen >> other & 1 || logits[other] <= logits[c]);
+        assert_true(fabs(f32_at(scores, i) - exp((double)logits[c]) / sum) < 1e-6);
+        char number[16];
+        snprintf(number, sizeof number, "%d", (int)c);
+        expect_text(names, i, labels ? labels[c] : number);
+    }
+    int32_t n = 0;
+    assert_int_equal(mask->shape[1], TOKENS);
+    for (int i = 0; i < TOKENS; i++) {
+        assert_in_range(mask->data[i], 0, 1);
+        n += mask->data[i];
+    }
+    assert_int_equal(i32_at(tokens, 0), kept);
+    assert_int_equal(n, kept);
+    assert_int_equal(mask->data[0], 1); /* the CLS token */
+}
+
+static void all_outputs(void **state)
+{
+    (void)state;
+    static const char *const labels[] = {"tench", "a goldfish", "white shark", "4", "h\xc3\xa9ron", "ray", "cock"};
+    static const char file[] = "tench\na goldfish\nwhite shark\n4\nh\xc3\xa9ron\nray\ncock\n";
+    struct picture picture = picture_new(1, 70, 40);
+    TRITONBACKEND_ModelInstance *plain = scene_instance(scene_load("plain", "{}"));
+    TRITONBACKEND_Request *request = request_image(&picture);
+    run_batch(plain, &request, 1);
+    const float *logits = direct_logits(NULL, 0, &picture);
+    expect_logits(request, 0, logits);
+    check_outputs(request, logits, 5, NULL, TOKENS);
+    assert_int_equal(fake_request_answer(request)->n_outputs, 6);
+
+    scene_add_model("labelled", "{}");
+    scene_write("labelled/1/names.txt", file, sizeof file - 1);
+    TRITONBACKEND_ModelInstance *labelled = scene_instance(
+        scene_load("labelled", "{\"parameters\": {\"top\": {\"string_value\": \"3\"}, \"labels\": {\"string_value\": \"names.txt\"},"
+                               " \"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}"));
+    request = request_image(&picture);
+    run_batch(labelled, &request, 1);
+    logits = direct_logits("l2", 0.5, &picture);
+    expect_logits(request, 0, logits);
+    check_outputs(request, logits, 3, labels, direct_kept());
+    assert_true(direct_kept() < TOKENS);
+
+    /* Those that are asked for alone; the fake server checks that there are no others. */
+    request = request_image(&picture);
+    fake_request_output(request, "TOKENS");
+    fake_request_output(request, "LOGITS");
+    run_batch(labelled, &request, 1);
+    expect_logits(request, 0, logits);
+    assert_int_equal(fake_request_answer(request)->n_outputs, 2);
+
+    /* By wish in the configuration alone. */
+    TRITONBACKEND_ModelInstance *pooled =
+        scene_instance(scene_load("pooled", "{\"output\": [{\"name\": \"POOLED\", \"data_type\": \"TYPE_FP32\", \"dims\": [32]}]}"));
+    request = request_image(&picture);
+    run_batch(pooled, &request, 1);
+    const fake_output *vector = fake_request_result(request, "POOLED");
+    assert_int_equal(vector->shape[1], 32);
+    assert_int_equal(fake_request_answer(request)->n_outputs, 1);
+    double length = 0;
+    for (int i = 0; i < 32; i++)
+        length += (double)f32_at(vector, i) * f32_at(vector, i);
+    assert_true(length > 0 && isfinite(length));
+    picture_free(&picture);
+}
+
+/* Pictures of many sizes, in requests of several, cut into buffers that are not aligned, beside files and pixels. */
+static void mixed_requests_have_the_bits_of_their_own(void **state)
+{
+    (void)state;
+    static const int32_t sizes[][2] = {{1, 1}, {56, 32}, {300, 5}, {33, 290}, {640, 480}, {57, 33}, {224, 224}, {2, 900}};
+    enum { N_SIZES = sizeof sizes / sizeof sizes[0], N = N_SIZES + 5 };
+    TRITONBACKEND_ModelInstance *instance = scene_instance(
+        scene_load("mixed", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"}}}"));
+    struct picture pictures[N_SIZES][2];
+    for (int i = 0; i < N_SIZES; i++)
+        for (int j = 0; j < 2; j++)
+            pictures[i][j] = picture_new(2 * i + j, sizes[i][0], sizes[i][1]);
+    static float pixels[3 * PIXELS_OF_IMAGE];
+    for (int i = 0; i < 3; i++)
+        pixels_of(i, pixels + i * PIXELS_OF_IMAGE);
+    for (int turn = 0; turn < 2; turn++) {
+        TRITONBACKEND_Request *requests[N];
+        for (int i = 0; i < N_SIZES; i++) {
+            const struct picture *p = pictures[i];
+            const uint64_t size = 3 * (uint64_t)p->width * (uint64_t)p->height;
+            uint8_t *both = malloc(2 * size);
+            assert_non_null(both);
+            memcpy(both, p[0].pixels, size);
+            memcpy(both + size, p[1].pixels, size);
+            requests[i] = fake_request_new(NULL);
+            fake_request_input(requests[i], &(fake_input){.name = "IMAGE",
+                                                          .type = TRITONSERVER_TYPE_UINT8,
+                                                          .shape = {2, p->height, p->width, 3},
+                                                          .n_dims = 4,
+                                                          .data = both,
+                                                          .size = 2 * size,
+                                                          .n_buffers = 1 + (uint32_t)(i + turn) % 5,
+                                                          .misaligned = (uint32_t)(7 * i + turn)});
+            free(both);
+        }
+        requests[N_SIZES] = request_pixels(pixels, 3);
+        requests[N_SIZES + 1] = request_encoded(pictures[3][0].file, pictures[3][0].file_size);
+        requests[N_SIZES + 2] = request_encoded(jpeg_420, sizeof jpeg_420);
+        requests[N_SIZES + 3] = request_encoded(jpeg_exif, sizeof jpeg_exif); /* turned upright */
+        requests[N_SIZES + 4] = request_encoded(png_palette, sizeof png_palette);
+        run_batch(instance, requests, N);
+        for (int i = 0; i < N_SIZES; i++)
+            for (int j = 0; j < 2; j++)
+                expect_logits(requests[i], j, direct_logits("l2", 0.5, &pictures[i][j]));
+        for (int i = 0; i < 3; i++)
+            expect_logits(requests[N_SIZES], i, direct_logits_of_pixels("l2", 0.5, pixels + i * PIXELS_OF_IMAGE));
+        expect_logits(requests[N_SIZES + 1], 0, direct_logits("l2", 0.5, &pictures[3][0]));
+        const struct {
+            const uint8_t *data;
+            size_t size;
+        } files[] = {{jpeg_420, sizeof jpeg_420}, {jpeg_exif, sizeof jpeg_exif}, {png_palette, sizeof png_palette}};
+        for (int i = 0; i < 3; i++) {
+            struct image decoded;
+            struct image_error error;
+            assert_true(image_decode(files[i].data, files[i].size, &decoded, &error));
+            const struct picture p = {.width = decoded.width, .height = decoded.height, .pixels = decoded.pixels};
+            expect_logits(requests[N_SIZES + 2 + i], 0, direct_logits("l2", 0.5, &p));
+            image_free(&decoded);
+        }
+    }
+    for (int i = 0; i < N_SIZES; i++)
+        for (int j = 0; j < 2; j++)
+            picture_free(&pictures[i][j]);
+}
+
+/* Several files in a request: in one buffer behind each other, and in buffers that cut a length in two. */
+static void several_files_in_a_request(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load("files", "{}"));
+    struct picture pictures[3] = {picture_new(20, 40, 30), picture_new(21, 8, 90), picture_new(22, 56, 32)};
+    uint8_t *data = malloc(3 * 4 + pictures[0].file_size + pictures[1].file_size + pictures[2].file_size);
+    assert_non_null(data);
+    size_t size = 0;
+    for (int i = 0; i < 3; i++) {
+        const uint32_t length = (uint32_t)pictures[i].file_size;
+        memcpy(data + size, &length, 4);
+        memcpy(data + size + 4, pictures[i].file, length);
+        size += 4 + length;
+    }
+    for (uint32_t n_buffers = 1; n_buffers <= 64; n_buffers += 21) {
+        TRITONBACKEND_Request *request = fake_request_new("several");
+        fake_request_input(request, &(fake_input){.name = "ENCODED",
+                                                  .type = TRITONSERVER_TYPE_BYTES,
+                                                  .shape = {3, 1},
+                                                  .n_dims = 2,
+                                                  .data = data,
+                                                  .size = size,
+                                                  .n_buffers = n_buffers,
+                                                  .misaligned = 1});
+        run_batch(instance, &request, 1);
+        for (int i = 0; i < 3; i++)
+            expect_logits(request, i, direct_logits(NULL, 0, &pictures[i]));
+    }
+    free(data);
+    for (int i = 0; i < 3; i++)
+        picture_free(&pictures[i]);
+}
+
+static void requests_choose_a_setting(void **state)
+{
+    (void)state;
+    static const char known[] = "l2 keep=0.5";
+    TRITONBACKEND_ModelInstance *instance = scene_instance(
+        scene_load("settings", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"},"
+                               " \"keep\": {\"string_value\": \"0.5\"},"
+                               " \"settings\": {\"string_value\": \"l2 keep=0.7 blocks=0; none; evit-paper keep=0.3 blocks=0\"}}}"));
+    struct picture p = picture_new(30, 90, 60);
+    static const double keep = 0.7;
+    static const int64_t one = 1, two = 2;
+    static const bool yes = true;
+    enum { N_GOOD = 6, N = N_GOOD + 7 };
+    TRITONBACKEND_Request *r[N];
+    for (int i = 0; i < N; i++)
+        r[i] = request_image(&p);
+    fake_request_string(r[1], "policy", "l2");
+    fake_request_parameter(r[1], "keep", TRITONSERVER_PARAMETER_DOUBLE, &keep);
+    fake_request_string(r[2], "policy", "none");
+    fake_request_string(r[3], "policy", "evit-paper");
+    fake_request_string(r[4], "keep", "0.7");
+    fake_request_string(r[5], "policy", "l2");
+    fake_request_string(r[5], "keep", "0.5");
+    fake_request_string(r[6], "policy", "evit"); /* known, and not declared */
+    fake_request_parameter(r[7], "keep", TRITONSERVER_PARAMETER_INT, &one);
+    fake_request_string(r[8], "keep", "many");
+    fake_request_parameter(r[9], "policy", TRITONSERVER_PARAMETER_BOOL, &yes);
+    fake_request_string(r[10], "kep", "0.5");
+    fake_request_parameter(r[11], "keep", TRITONSERVER_PARAMETER_INT, &two);
+    fake_request_string(r[12], "policy", "");
+    run_batch(instance, r, N);
+    expect_logits(r[0], 0, direct_logits("l2", 0.5, &p));
+    expect_logits(r[1], 0, direct_logits("l2", 0.7, &p));
+    expect_logits(r[2], 0, direct_logits(NULL, 0, &p));
+    expect_logits(r[3], 0, direct_logits("evit-paper", 0.3, &p));
+    expect_logits(r[4], 0, direct_logits("l2", 0.7, &p));
+    expect_logits(r[5], 0, direct_logits("l2", 0.5, &p));
+    for (int i = N_GOOD; i < N; i++)
+        fake_request_expect_error(r[i], TRITONSERVER_ERROR_INVALID_ARG, known);
+    fake_request_expect_error(r[6], TRITONSERVER_ERROR_INVALID_ARG, "none");
+    picture_free(&p);
+}
+
+GROUP(answers, SCENE_TEST(one_line_is_a_whole_config), SCENE_TEST(preferred_instances_are_gpus_then_cpus), SCENE_TEST(all_outputs),
+      SCENE_TEST(mixed_requests_have_the_bits_of_their_own), SCENE_TEST(several_files_in_a_request), SCENE_TEST(requests_choose_a_setting));

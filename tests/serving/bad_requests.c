@@ -1,0 +1,330 @@
+/* A bad request fails alone, with a sentence; those beside it keep their bits. */
+#include <math.h>
+
+#include "scene.h"
+#include "tests/image_files.h"
+
+enum { N_GOOD = 3 };
+
+static struct picture good[N_GOOD];
+static float pixels[8 * PIXELS_OF_IMAGE];
+
+/* Runs the bad one among good ones, one of them behind it. */
+static void expect_alone(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request *bad, TRITONSERVER_Error_Code code, const char *words)
+{
+    TRITONBACKEND_Request *requests[N_GOOD + 2] = {request_image(&good[0]), request_encoded(good[1].file, good[1].file_size), bad,
+                                                   request_pixels(pixels, 2), request_image(&good[2])};
+    run_batch(instance, requests, N_GOOD + 2);
+    fake_request_expect_error(bad, code, words);
+    for (int i = 0; i < N_GOOD; i++)
+        expect_logits(requests[i < 2 ? i : 4], 0, direct_logits("l2", 0.5, &good[i]));
+    for (int i = 0; i < 2; i++)
+        expect_logits(requests[3], i, direct_logits_of_pixels("l2", 0.5, pixels + i * PIXELS_OF_IMAGE));
+}
+
+static TRITONBACKEND_Request *request_of(const fake_input *input)
+{
+    TRITONBACKEND_Request *request = fake_request_new("bad");
+    fake_request_input(request, input);
+    return request;
+}
+
+static TRITONBACKEND_ModelInstance *begin(void)
+{
+    for (int i = 0; i < N_GOOD; i++)
+        good[i] = picture_new(40 + i, 30 + 20 * i, 50 - 10 * i);
+    for (int i = 0; i < 8; i++)
+        pixels_of(i, pixels + i * PIXELS_OF_IMAGE);
+    return scene_instance(scene_load("model", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"},"
+                                              " \"blocks\": {\"string_value\": \"0\"}}}"));
+}
+
+static void end(void)
+{
+    for (int i = 0; i < N_GOOD; i++)
+        picture_free(&good[i]);
+}
+
+/* An IMAGE of zeros, whatever its shape; size: the bytes that come. */
+static TRITONBACKEND_Request *image(int64_t n, int64_t height, int64_t width, int64_t channels, uint64_t size)
+{
+    return request_of(&(fake_input){.name = "IMAGE",
+                                    .type = TRITONSERVER_TYPE_UINT8,
+                                    .shape = {n, height, width, channels},
+                                    .n_dims = 4,
+                                    .size = size,
+                                    .misaligned = 1});
+}
+
+static void shapes_that_do_not_fit(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t shape[4];
+        uint64_t size;
+        const char *words;
+    } cases[] = {
+        {{1, 0, 0, 3}, 0, "[1, 0, 0, 3]"},
+        {{1, 5, 0, 3}, 0, "[1, 5, 0, 3]"},
+        {{1, 1, 70000, 3}, 210000, "70000"},
+        {{1, 70000, 1, 3}, 210000, "70000"},
+        {{1, 4, 4, 4}, 64, "[1, 4, 4, 4], expected [n, h, w, 3]"},
+        {{1, 4, 4, 1}, 16, "[1, 4, 4, 1]"},
+        {{1, 4, 4, 3}, 47, "47 bytes, but its shape takes 48"}, /* too few bytes */
+        {{1, 4, 4, 3}, 49, "49 bytes"},                         /* too many */
+        {{1, 4, 4, 3}, 0, "0 bytes"},
+        {{1, INT64_MAX, INT64_MAX, 3}, 48, "9223372036854775807"}, /* the product overflows */
+        {{1, INT64_C(1) << 32, INT64_C(1) << 32, 3}, 0, "4294967296"},
+        {{1, 65535, 65535, 3}, 48, "48 bytes, but its shape takes 12884508675"},
+        {{1, -1, 4, 3}, 12, "-1"},
+        {{-1, 4, 4, 3}, 48, "-1"},
+        {{0, 4, 4, 3}, 0, "[0, 4, 4, 3]"}, /* no picture */
+        {{INT64_C(1) << 62, 4, 4, 3}, 48, "4611686018427387904"},
+    };
+    TRITONBACKEND_ModelInstance *instance = begin();
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const int64_t *s = cases[i].shape;
+        expect_alone(instance, image(s[0], s[1], s[2], s[3], cases[i].size), TRITONSERVER_ERROR_INVALID_ARG, cases[i].words);
+    }
+    end();
+}
+
+static void inputs_that_are_not_the_models(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = begin();
+    const TRITONSERVER_Error_Code code = TRITONSERVER_ERROR_INVALID_ARG;
+    /* None, two, another's. */
+    expect_alone(instance, fake_request_new("none"), code, "IMAGE");
+    TRITONBACKEND_Request *two = request_image(&good[0]);
+    fake_request_input(
+        two,
+        &(fake_input){
+            .name = "PIXELS", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 3, LINES, COLUMNS}, .n_dims = 4, .size = PIXELS_OF_IMAGE * 4});
+    expect_alone(instance, two, code, "PIXELS");
+    expect_alone(
+        instance,
+        request_of(&(fake_input){.name = "IMAGES", .type = TRITONSERVER_TYPE_UINT8, .shape = {1, 2, 2, 3}, .n_dims = 4, .size = 12}), code,
+        "IMAGES");
+    /* Types and ranks. */
+    expect_alone(instance,
+                 request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 2, 2, 3}, .n_dims = 4, .size = 48}),
+                 code, "FP32");
+    expect_alone(instance,
+                 request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_UINT8, .shape = {2, 2, 3}, .n_dims = 3, .size = 12}),
+                 code, "IMAGE");
+    expect_alone(instance, request_of(&(fake_input){.name = "IMAGE", .type = TRITONSERVER_TYPE_UINT8, .n_dims = 0, .size = 1}), code,
+                 "IMAGE");
+    expect_alone(
+        instance,
+        request_of(&(fake_input){
+            .name = "PIXELS", .type = TRITONSERVER_TYPE_FP16, .shape = {1, 3, LINES, COLUMNS}, .n_dims = 4, .size = PIXELS_OF_IMAGE * 2}),
+        code, "FP16");
+    expect_alone(
+        instance,
+        request_of(&(fake_input){
+            .name = "PIXELS", .type = TRITONSERVER_TYPE_FP32, .shape = {1, 3, COLUMNS, LINES}, .n_dims = 4, .size = PIXELS_OF_IMAGE * 4}),
+        code, "56");
+    expect_alone(instance,
+                 request_of(&(fake_input){.name = "PIXELS",
+                                          .type = TRITONSERVER_TYPE_FP32,
+                                          .shape = {1, 3, LINES, COLUMNS},
+                                          .n_dims = 4,
+                                          .size = PIXELS_OF_IMAGE * 4 - 1}),
+                 code, "21503");
+    /* An output that the model does not have. */
+    TRITONBACKEND_Request *output = request_image(&good[0]);
+    fake_request_output(output, "EMBEDDING");
+    expect_alone(instance, output, code, "EMBEDDING");
+    end();
+}
+
+static void values_that_are_not_numbers(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = begin();
+    static const float bad_values[] = {NAN, INFINITY, -INFINITY};
+    static float two[2 * PIXELS_OF_IMAGE];
+    for (int i = 0; i < 3; i++) {
+        memcpy(two, pixels, sizeof two);
+        two[PIXELS_OF_IMAGE + 100 * i] = bad_values[i];
+        expect_alone(instance, request_pixels(two, 2), TRITONSERVER_ERROR_INVALID_ARG, "PIXELS");
+    }
+    /* Numbers whose scores are none. */
+    for (int i = 0; i < PIXELS_OF_IMAGE; i++)
+        two[i] = i % 2 ? 3e38f : -3e38f;
+    expect_alone(instance, request_pixels(two, 1), TRITONSERVER_ERROR_INVALID_ARG, "picture 0 cannot be pruned");
+    end();
+}
+
+/* ENCODED: the bytes of one string as they come, in two buffers. */
+static TRITONBACKEND_Request *strings(const void *data, size_t size, int64_t n)
+{
+    return request_of(&(fake_input){.name = "ENCODED",
+                                    .type = TRITONSERVER_TYPE_BYTES,
+                                    .shape = {n, 1},
+                                    .n_dims = 2,
+                                    .data = data,
+                                    .size = size,
+                                    .n_buffers = size > 1 ? 2 : 0,
+                                    .misaligned = 3});
+}
+
+static void files_that_are_broken(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = begin();
+    const TRITONSERVER_Error_Code code = TRITONSERVER_ERROR_INVALID_ARG;
+    expect_alone(instance, request_encoded(jpeg_420, sizeof jpeg_420 / 2), code, "ENCODED");
+    expect_alone(instance, request_encoded(jpeg_progressive, 40), code, "ENCODED");
+    expect_alone(instance, request_encoded("GIF89a, not a picture of ours", 29), code, "ENCODED");
+    expect_alone(instance, request_encoded("", 0), code, "ENCODED");
+    uint8_t damaged[sizeof png_rgb];
+    memcpy(damaged, png_rgb, sizeof damaged);
+    damaged[50] ^= 0x40;
+    expect_alone(instance, request_encoded(damaged, sizeof damaged), code, "ENCODED");
+    /* 70000 wide, by the header. */
+    uint8_t wide[sizeof png_rgb];
+    memcpy(wide, png_rgb, sizeof wide);
+    wide[17] = 1;
+    wide[18] = 0x11;
+    wide[19] = 0x70;
+    expect_alone(instance, request_encoded(wide, sizeof wide), code, "ENCODED");
+    /* Lengths that lie. */
+    static const uint8_t too_long[] = {200, 0, 0, 0, 0xff, 0xd8}, huge[] = {0xff, 0xff, 0xff, 0xff, 1}, cut[] = {4, 0},
+                         more[] = {1, 0, 0, 0, 7, 0, 0, 0, 0};
+    expect_alone(instance, strings(too_long, sizeof too_long, 1), code, "ENCODED");
+    expect_alone(instance, strings(huge, sizeof huge, 1), code, "ENCODED");
+    expect_alone(instance, strings(cut, sizeof cut, 1), code, "ENCODED");
+    expect_alone(instance, strings(more, sizeof more, 1), code, "ENCODED"); /* two strings where one is told */
+    expect_alone(instance, strings(more, sizeof more, 3), code, "ENCODED");
+    expect_alone(instance, strings(NULL, 0, 1), code, "ENCODED");
+    expect_alone(instance, strings(NULL, 0, INT64_MAX), code, "ENCODED");
+    end();
+}
+
+static void memory_that_cannot_be_reached(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = begin();
+    expect_alone(instance,
+                 request_of(&(fake_input){.name = "IMAGE",
+                                          .type = TRITONSERVER_TYPE_UINT8,
+                                          .shape = {1, 4, 4, 3},
+                                          .n_dims = 4,
+                                          .size = 48,
+                                          .memory = TRITONSERVER_MEMORY_GPU}),
+                 TRITONSERVER_ERROR_UNSUPPORTED, "GPU");
+    TRITONBACKEND_Request *on_gpu = request_image(&good[0]), *failing = request_image(&good[0]);
+    fake_request_output_memory(on_gpu, FAKE_OUTPUT_ON_GPU);
+    expect_alone(instance, on_gpu, TRITONSERVER_ERROR_UNSUPPORTED, "GPU");
+    fake_request_output_memory(failing, FAKE_OUTPUT_FAILS);
+    expect_alone(instance, failing, TRITONSERVER_ERROR_INTERNAL, "TRITONBACKEND_OutputBuffer fails");
+    end();
+}
+
+static void cancelled_requests_are_not_computed(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = begin();
+    TRITONBACKEND_Request *cancelled = request_image(&good[0]);
+    fake_request_cancel(cancelled);
+    expect_alone(instance, cancelled, TRITONSERVER_ERROR_CANCELLED, "cancel");
+    assert_int_equal((int)fake_metric("raggedvit_images_total", "model", NULL), N_GOOD + 2);
+    /* A batch of nothing else. */
+    TRITONBACKEND_Request *all[2] = {request_image(&good[0]), request_pixels(pixels, 3)};
+    for (int i = 0; i < 2; i++)
+        fake_request_cancel(all[i]);
+    run_batch(instance, all, 2);
+    for (int i = 0; i < 2; i++)
+        fake_request_expect_error(all[i], TRITONSERVER_ERROR_CANCELLED, "cancel");
+    assert_int_equal((int)fake_metric("raggedvit_images_total", "model", NULL), N_GOOD + 2);
+    end();
+}
+
+/* Requests over a limit are refused by its name; those that fit are run, if need be in several runs. */
+static void limits_are_named(void **state)
+{
+    (void)state;
+    begin();
+    TRITONBACKEND_ModelInstance *few = scene_instance(
+        scene_load("few", "{\"max_batch_size\": 4, \"parameters\": {\"max_tokens\": {\"string_value\": \"90\"}}}")); /* 3 images */
+    TRITONBACKEND_Request *requests[] = {request_pixels(pixels, 3), request_pixels(pixels, 4), request_pixels(pixels, 5),
+                                         request_pixels(pixels + PIXELS_OF_IMAGE, 2), request_image(&good[0])};
+    run_batch(few, requests, 5);
+    for (int i = 0; i < 3; i++)
+        expect_logits(requests[0], i, direct_logits_of_pixels(NULL, 0, pixels + i * PIXELS_OF_IMAGE));
+    fake_request_expect_error(requests[1], TRITONSERVER_ERROR_INVALID_ARG, "max_tokens");
+    fake_request_expect_error(requests[2], TRITONSERVER_ERROR_INVALID_ARG, "max_batch_size");
+    for (int i = 0; i < 2; i++)
+        expect_logits(requests[3], i, direct_logits_of_pixels(NULL, 0, pixels + (1 + i) * PIXELS_OF_IMAGE));
+    expect_logits(requests[4], 0, direct_logits(NULL, 0, &good[0]));
+    end();
+}
+
+/* When the server closes a batch. */
+static void batches_close_by_tokens(void **state)
+{
+    (void)state;
+    begin();
+    TRITONBACKEND_Model *model =
+        scene_load("few", "{\"max_batch_size\": 64, \"parameters\": {\"max_tokens\": {\"string_value\": \"145\"}}}"); /* 5 images */
+    TRITONBACKEND_Batcher *batcher = NULL;
+    fake_expect_success(TRITONBACKEND_ModelBatcherInitialize(&batcher, model));
+    for (int turn = 0; turn < 2; turn++) {
+        void *batch = NULL;
+        bool include[4];
+        TRITONBACKEND_Request *requests[] = {request_pixels(pixels, 2), request_image(&good[0]), request_pixels(pixels, 3),
+                                             request_encoded(good[1].file, good[1].file_size)};
+        fake_expect_success(TRITONBACKEND_ModelBatchInitialize(batcher, &batch));
+        for (int i = 0; i < 4; i++)
+            fake_expect_success(TRITONBACKEND_ModelBatchIncludeRequest(requests[i], batch, &include[i]));
+        fake_expect_success(TRITONBACKEND_ModelBatchFinalize(batch));
+        assert_true(include[0]);
+        assert_true(include[1]);
+        assert_false(include[2]); /* 6 images */
+        for (int i = 0; i < 4; i++)
+            fake_expect_success(TRITONBACKEND_RequestRelease(requests[i], TRITONSERVER_REQUEST_RELEASE_ALL));
+        /* The first always: it is Execute that refuses it. */
+        TRITONBACKEND_Request *large = request_pixels(pixels, 8), *wrong = fake_request_new("without input");
+        fake_expect_success(TRITONBACKEND_ModelBatchInitialize(batcher, &batch));
+        fake_expect_success(TRITONBACKEND_ModelBatchIncludeRequest(large, batch, &include[0]));
+        assert_true(include[0]);
+        fake_expect_success(TRITONBACKEND_ModelBatchFinalize(batch));
+        fake_expect_success(TRITONBACKEND_ModelBatchInitialize(batcher, &batch));
+        fake_expect_success(TRITONBACKEND_ModelBatchIncludeRequest(wrong, batch, &include[0]));
+        assert_true(include[0]);
+        fake_expect_success(TRITONBACKEND_ModelBatchFinalize(batch));
+        fake_expect_success(TRITONBACKEND_RequestRelease(large, TRITONSERVER_REQUEST_RELEASE_ALL));
+        fake_expect_success(TRITONBACKEND_RequestRelease(wrong, TRITONSERVER_REQUEST_RELEASE_ALL));
+    }
+    fake_expect_success(TRITONBACKEND_ModelBatcherFinalize(batcher));
+    end();
+}
+
+static void metrics_count(void **state)
+{
+    (void)state;
+    TRITONBACKEND_ModelInstance *instance = begin();
+    static float two[2 * PIXELS_OF_IMAGE]; /* both pictures of a request fail with one */
+    two[PIXELS_OF_IMAGE] = NAN;
+    TRITONBACKEND_Request *requests[] = {request_pixels(pixels, 3), image(1, 4, 4, 4, 64), request_encoded(good[1].file, good[1].file_size),
+                                         request_pixels(two, 2), request_image(&good[0])};
+    run_batch(instance, requests, 5);
+    uint64_t n_runs;
+    assert_int_equal((int)fake_metric("raggedvit_images_total", "model", NULL), 5);
+    assert_int_equal((int)fake_metric("raggedvit_failed_images_total", "model", NULL), 3);
+    assert_int_equal((int)fake_metric("raggedvit_tokens_total", "model", NULL), 5 * TOKENS);
+    (void)direct_logits("l2", 0.5, &good[0]);
+    assert_int_equal((int)fake_metric("raggedvit_tokens_kept_total", "model", NULL), 5 * direct_kept());
+    assert_int_equal((int)fake_metric("raggedvit_runs_total", "model", NULL), 1);
+    assert_int_equal((int)fake_metric("raggedvit_run_images", "model", &n_runs), 5);
+    assert_int_equal(n_runs, 1);
+    assert_true(fake_metric("raggedvit_decode_seconds_total", "model", NULL) > 0);
+    assert_int_equal(fake_instance_images(instance), 5);
+    end();
+}
+
+GROUP(bad_requests, SCENE_TEST(shapes_that_do_not_fit), SCENE_TEST(inputs_that_are_not_the_models), SCENE_TEST(values_that_are_not_numbers),
+      SCENE_TEST(files_that_are_broken), SCENE_TEST(memory_that_cannot_be_reached), SCENE_TEST(cancelled_requests_are_not_computed),
+      SCENE_TEST(limits_are_named), SCENE_TEST(batches_close_by_tokens), SCENE_TEST(metrics_count));

@@ -1,0 +1,116 @@
+/* Every call of the server and every allocation fails in its turn: nothing is lost, nothing is left behind, and the next try works. */
+#include "scene.h"
+
+static const char config[] = "{\"max_batch_size\": 8, \"parameters\": {\"policy\": {\"string_value\": \"l2\"},"
+                             " \"blocks\": {\"string_value\": \"0\"}, \"labels\": {\"string_value\": \"names.txt\"},"
+                             " \"settings\": {\"string_value\": \"none\"}, \"decode_threads\": {\"string_value\": \"2\"},"
+                             " \"max_picture_bytes\": {\"string_value\": \"200000\"}}}";
+
+enum { N = 3 };
+static struct picture pictures[2];
+static float logits[N][CLASSES];
+
+static void begin(void)
+{
+    pictures[0] = picture_new(50, 60, 60);
+    pictures[1] = picture_new(51, 31, 44);
+    for (int i = 0; i < N; i++)
+        memcpy(logits[i], direct_logits(i < 2 ? "l2" : NULL, 0.5, &pictures[i > 0]), sizeof logits[i]);
+    scene_add_model("model", "{}");
+    scene_write("model/1/names.txt", "a\nb\nc\nd\ne\nf\ng\n", 14);
+}
+
+static void end(void)
+{
+    for (int i = 0; i < 2; i++)
+        picture_free(&pictures[i]);
+}
+
+static void drop(TRITONSERVER_Error *error)
+{
+    if (error)
+        TRITONSERVER_ErrorDelete(error);
+}
+
+/* What is answered at all is answered right, or with a sentence. Returns whether all was answered right. */
+static int run(TRITONBACKEND_ModelInstance *instance)
+{
+    int worked = 1;
+    TRITONBACKEND_Request *requests[N] = {request_image(&pictures[0]), request_encoded(pictures[1].file, pictures[1].file_size),
+                                          request_image(&pictures[1])};
+    fake_request_string(requests[2], "policy", "none");
+    drop(fake_execute_failing(instance, requests, N));
+    for (int i = 0; i < N; i++) {
+        const fake_answer *answer = fake_request_answer(requests[i]);
+        if (answer->n_responses == 1 && !answer->error)
+            expect_logits(requests[i], 0, logits[i]);
+        else
+            worked = 0;
+    }
+    return worked;
+}
+
+/* One life of a model: loads it, runs a batch, unloads it. Returns whether all of that worked. */
+static int live(void)
+{
+    int worked = 0;
+    TRITONBACKEND_Model *model = scene_add_model("model", config);
+    TRITONSERVER_Error *error = TRITONBACKEND_ModelInitialize(model);
+    if (error) {
+        drop(error);
+        return 0;
+    }
+    TRITONBACKEND_ModelInstance *instance = fake_instance_new(model, "model_0", TRITONSERVER_INSTANCEGROUPKIND_CPU, 0);
+    error = TRITONBACKEND_ModelInstanceInitialize(instance);
+    drop(error);
+    if (!error) {
+        worked = run(instance);
+        drop(TRITONBACKEND_ModelInstanceFinalize(instance));
+    }
+    drop(TRITONBACKEND_ModelFinalize(model));
+    return worked;
+}
+
+static void every_call_of_the_server_fails(void **state)
+{
+    (void)state;
+    begin();
+    fake_server_fail_at(-1);
+    assert_true(live());
+    const int64_t n = fake_server_calls();
+    int n_unseen = 0;
+    assert_true(n > 40);
+    for (int64_t i = 0; i < n; i++) {
+        fake_server_fail_at(i);
+        n_unseen += live();
+    }
+    fake_server_fail_at(-1);
+    assert_true(live());
+    /* Metrics, statistics and the log may fail without harm; the rest shows. */
+    print_message("%d calls of the server, of which %d may fail unseen\n", (int)n, n_unseen);
+    assert_true(n_unseen < n);
+    end();
+}
+
+static void every_allocation_fails(void **state)
+{
+    (void)state;
+    begin();
+    assert_true(live());
+    failing_malloc_at(-1);
+    assert_true(live());
+    const int64_t n = failing_malloc_calls();
+    int n_unseen = 0;
+    assert_true(n > 100);
+    for (int64_t i = 0; i < n; i++) {
+        failing_malloc_at(i);
+        n_unseen += live();
+    }
+    failing_malloc_at(-1);
+    assert_true(live());
+    print_message("%d allocations, of which %d may fail unseen\n", (int)n, n_unseen);
+    assert_true(n_unseen < n);
+    end();
+}
+
+GROUP(faults, SCENE_TEST(every_call_of_the_server_fails), SCENE_TEST(every_allocation_fails));

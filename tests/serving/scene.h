@@ -1,0 +1,78 @@
+/* What the tests of the Triton backend share: the fake server with the backend in it, a repository of models, requests, and sessions of the
+   library that say what the answers must be. */
+#ifndef RVIT_TESTS_SCENE_H
+#define RVIT_TESTS_SCENE_H
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <raggedvit/raggedvit.h>
+
+#include "failing_malloc.h"
+#include "fake_server.h"
+
+/* tests/data/reference: 32 x 56 pixels, patches of 8, 2 blocks, a head. */
+enum { LINES = 32, COLUMNS = 56, PIXELS_OF_IMAGE = 3 * LINES * COLUMNS, TOKENS = 29, CLASSES = 7 };
+
+/* Setup and teardown of each test: the server with the backend initialised. */
+int scene_setup(void **state);
+int scene_teardown(void **state);
+#define SCENE_TEST(function) cmocka_unit_test_setup_teardown(function, scene_setup, scene_teardown)
+
+/* A group of tests. */
+struct group {
+    const char *name;
+    const struct CMUnitTest *tests;
+    size_t n_tests;
+};
+#define GROUP(id, ...)                                           \
+    static const struct CMUnitTest id##_tests[] = {__VA_ARGS__}; \
+    const struct group id = {#id, id##_tests, sizeof id##_tests / sizeof id##_tests[0]}
+
+/* The path of a file in the test's folder, which is removed with all in it. */
+const char *scene_path(const char *name);
+void scene_write(const char *name, const void *data, size_t size);
+
+/* One model in the repository, with the checkpoint linked to, and the backend's view of it. config: the fields of config.pbtxt, as JSON. */
+TRITONBACKEND_Model *scene_add_model(const char *name, const char *config);
+/* The same, initialised, and a CPU instance of it. Fails the test if they cannot be. Finalised by the teardown, if not before. */
+TRITONBACKEND_Model *scene_load(const char *name, const char *config);
+TRITONBACKEND_ModelInstance *scene_instance(TRITONBACKEND_Model *model);
+/* Of any kind: may fail. */
+TRITONSERVER_Error *scene_try_instance(TRITONBACKEND_Model *model, TRITONSERVER_InstanceGroupKind kind, int32_t device,
+                                       TRITONBACKEND_ModelInstance **instance);
+void scene_unload(TRITONBACKEND_Model *model);
+/* Fails the test unless the model cannot be loaded, with this code and these words. */
+void scene_expect_refused(const char *config, TRITONSERVER_Error_Code code, const char *words);
+
+/* A picture: RGB, the same bytes for the same number. */
+struct picture {
+    int32_t width, height;
+    uint8_t *pixels;
+    uint8_t *file; /* as PNG */
+    size_t file_size;
+};
+struct picture picture_new(int number, int32_t width, int32_t height);
+void picture_free(struct picture *picture);
+
+/* Requests. */
+TRITONBACKEND_Request *request_image(const struct picture *picture);
+TRITONBACKEND_Request *request_encoded(const void *file, size_t size);
+TRITONBACKEND_Request *request_pixels(const float *pixels, int64_t n_images);
+/* Of a PIXELS input that a picture becomes. */
+void pixels_of(int number, float *out);
+/* Runs them as one batch. */
+void run_batch(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **requests, uint32_t n_requests);
+
+/* What a session of the library says of a picture alone, or of pixels. policy: NULL: none. */
+const float *direct_logits(const char *policy, double keep, const struct picture *picture);
+const float *direct_logits_of_pixels(const char *policy, double keep, const float *pixels);
+/* Tokens that the run before kept. */
+int32_t direct_kept(void);
+/* Frees what these share. */
+void direct_end(void);
+/* Fails the test unless image i of the request has these logits, bit for bit. */
+void expect_logits(const TRITONBACKEND_Request *request, int64_t image, const float *logits);
+
+#endif

@@ -1,0 +1,231 @@
+#!/usr/bin/env python3
+"""The backend in a real Triton server: that it loads, answers with the bits of the command line tool, says what is wrong, and ends in order."""
+from __future__ import annotations
+
+import argparse
+import json
+import pathlib
+import struct
+import tempfile
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from server import Answer, Array, Server, body_of, encoded, image, logits_of, png, read_pixels, tensor
+
+N_TILES = 200
+
+
+def check(condition: object, what: str) -> None:
+    if not condition:
+        raise AssertionError(what)
+
+
+def add_model(repository: pathlib.Path, name: str, config: str, checkpoint: pathlib.Path) -> None:
+    folder = repository / name / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.safetensors").symlink_to(checkpoint.resolve())
+    (folder.parent / "config.pbtxt").write_text(config)
+
+
+def parameters(**values: str) -> str:
+    entries = ", ".join(f'{{ key: "{key}" value {{ string_value: "{value}" }} }}' for key, value in values.items())
+    return f'backend: "raggedvit"\nparameters [{entries}]\n'
+
+
+class Pictures:
+    """A photo and 200 tiles, and what the tool says of them, dense and pruned."""
+
+    def __init__(self, arguments: argparse.Namespace, folder: pathlib.Path) -> None:
+        data = arguments.source / "examples/data"
+        tools = arguments.build / "tools"
+        self.checkpoint = data / "deit_tiny_cifar10.safetensors"
+        photo = data / "chelsea.png"
+        sheet = read_pixels(str(tools / "raw_pixels"), data / "cifar10_test_1000.png")
+        columns = sheet.shape[1] // 32
+        self.tiles = np.stack([sheet[32 * (i // columns):, 32 * (i % columns):][:32, :32] for i in range(N_TILES)])
+        files = []
+        for i, tile in enumerate(self.tiles):
+            files.append(folder / f"{i}.png")
+            files[-1].write_bytes(png(tile))
+        self.photo = read_pixels(str(tools / "raw_pixels"), photo)
+        self.photo_file = photo.read_bytes()
+        logits = logits_of(str(tools / "raggedvit"), self.checkpoint, [photo, *files])
+        self.photo_logits, self.tile_logits = logits[0], logits[1:]
+        few = logits_of(str(tools / "raggedvit"), self.checkpoint, [photo, *files[:8]], ["--prune", "l2", "--keep", "0.5"])
+        self.photo_pruned, self.tiles_pruned = few[0], few[1:]
+
+
+def expect(answer: Answer, logits: Array, what: str) -> None:
+    check(answer.status == 200, f"{what}: status {answer.status}: {answer.error}")
+    check(answer.outputs["LOGITS"].tobytes() == logits.tobytes(), f"{what}: other logits than the tool's")
+
+
+def answers(server: Server, pictures: Pictures) -> None:
+    """One line of config; the photo and the tiles, in requests of one and of eight, as pixels and as files."""
+    config = json.loads(server.get("/v2/models/plain/config")[1])
+    check(config["max_batch_size"] == 64 and "dynamic_batching" in config, f"the one-line config became {config}")
+    client = server.connect()
+    expect(client.infer("plain", [image(pictures.photo[None])], ["LOGITS"]), pictures.photo_logits, "the photo")
+    expect(client.infer("plain", [encoded([pictures.photo_file])], ["LOGITS"]), pictures.photo_logits, "the photo's file")
+    for i in range(0, N_TILES, 8):
+        tiles = pictures.tiles[i:i + 8]
+        inputs = encoded([png(tile) for tile in tiles]) if i % 16 == 0 else image(tiles)
+        expect(client.infer("plain", [inputs], ["LOGITS"]), pictures.tile_logits[i:i + 8], f"tiles from {i}")
+    everything = client.infer("plain", [image(pictures.photo[None])], ["CLASSES", "SCORES", "LABELS", "TOKENS", "MASK"])
+    check(everything.status == 200, everything.error)
+    best = np.argsort(-pictures.photo_logits, kind="stable")[:5]
+    check(everything.outputs["CLASSES"].tolist() == [best.tolist()], "the photo's classes")
+    check(everything.outputs["LABELS"][0, 0] == b"cat", "the photo's label")
+    check(everything.outputs["TOKENS"].tolist() == [[197]] and everything.outputs["MASK"].sum() == 197, "the photo's tokens")
+    # A request's own choice of policy.
+    half = client.infer("plain", [image(pictures.photo[None])], ["LOGITS", "TOKENS"], {"policy": "l2", "keep": 0.5})
+    check(half.status == 400 and "none" in half.error, f"a policy that is not declared: {half}")
+    chosen = {"policy": "l2", "keep": "0.5"}
+    expect(client.infer("choice", [image(pictures.photo[None])], ["LOGITS"], chosen), pictures.photo_pruned, "the pruned photo")
+    expect(client.infer("choice", [image(pictures.tiles[:8])], ["LOGITS"], chosen), pictures.tiles_pruned, "the pruned tiles")
+    expect(client.infer("choice", [image(pictures.photo[None])], ["LOGITS"]), pictures.photo_logits, "the photo, not pruned")
+    client.close()
+
+
+def load_errors(server: Server) -> None:
+    for name, words in (("bad_policy", "l3"), ("bad_keep", "keep"), ("bad_name", "'polcy' is not known; known are"),
+                        ("bad_tokens", "max_tokens"), ("bad_file", "absent.safetensors")):
+        status, text = server.load(name)
+        check(status == 400, f"{name} was loaded: {text}")
+        reason = server.reason(name) or text
+        check(words in reason, f"{name}: {reason}: without {words!r}")
+    check(server.get("/v2/models/plain/ready")[0] == 200, "not ready after bad models")
+
+
+def bad_requests(pictures: Pictures) -> list[tuple[str, bytes, int]]:
+    """Requests that must fail: what is wrong, the body, its JSON's size."""
+    tile = pictures.tiles[:1]
+    bad: list[tuple[str, list[tuple[dict[str, Any], bytes]]]] = [
+        ("4 channels", [tensor("IMAGE", "UINT8", [1, 8, 8, 4], bytes(256))]),
+        ("no height", [tensor("IMAGE", "UINT8", [1, 0, 8, 3], b"")]),
+        ("70000 wide", [tensor("IMAGE", "UINT8", [1, 1, 70000, 3], bytes(210000))]),
+        ("cut off", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes()[:-1])]),
+        ("too long", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes() + b"\0")]),
+        ("huge", [tensor("IMAGE", "UINT8", [1, 2**62, 2**62, 3], bytes(48))]),
+        ("a size that lies", [tensor("IMAGE", "UINT8", [1, 32, 32, 3], tile.tobytes(), 10**9)]),
+        ("a wrong type", [tensor("IMAGE", "FP32", [1, 32, 32, 3], bytes(4 * 3072))]),
+        ("a wrong rank", [tensor("IMAGE", "UINT8", [32, 32, 3], tile.tobytes())]),
+        ("too many", [tensor("IMAGE", "UINT8", [65, 1, 1, 3], bytes(195))]),
+        ("NaN", [tensor("PIXELS", "FP32", [1, 3, 224, 224], np.full(3 * 224 * 224, np.nan, "<f4").tobytes())]),
+        ("half a file", [encoded([pictures.photo_file[:1000]])]),
+        ("no file", [encoded([b"no picture"])]),
+        ("an empty file", [encoded([b""])]),
+        ("a length that lies", [tensor("ENCODED", "BYTES", [1, 1], struct.pack("<I", 2**32 - 1) + b"1234")]),
+        ("two inputs", [image(tile), encoded([pictures.photo_file])]),
+        ("no input", []),
+        ("an unknown input", [tensor("IMAGES", "UINT8", [1, 32, 32, 3], tile.tobytes())]),
+    ]
+    requests = [(what, *body_of(inputs, ["LOGITS"])) for what, inputs in bad]
+    requests.append(("an unknown output", *body_of([image(tile)], ["EMBEDDING"])))
+    requests.append(("an unknown parameter", *body_of([image(tile)], ["LOGITS"], {"kep": 1})))
+    requests.append(("no JSON", b"}{" + bytes(100), 50))
+    requests.append(("JSON longer than the body", b"{}", 10**6))
+    return requests
+
+
+def bad_among_good(server: Server, pictures: Pictures) -> None:
+    failures: list[str] = []
+    stop = threading.Event()
+
+    def good(start: int) -> None:
+        client = server.connect()
+        try:
+            i = start
+            while not stop.is_set():
+                expect(client.infer("plain", [image(pictures.tiles[i:i + 1])], ["LOGITS"]), pictures.tile_logits[i:i + 1], f"tile {i}")
+                i = (i + 7) % N_TILES
+        except Exception as error:
+            failures.append(f"a good request among bad ones: {error}")
+        client.close()
+    workers = [threading.Thread(target=good, args=(i,)) for i in range(3)]
+    for worker in workers:
+        worker.start()
+    try:
+        for what, body, n_json in bad_requests(pictures):
+            client = server.connect()
+            client.send("plain", body, n_json)
+            answer = client.receive()
+            client.close()
+            is_ours = what != "no JSON"  # the server's own answer to that is 500
+            check(answer.error and 400 <= answer.status < (500 if is_ours else 600), f"{what}: {answer}")
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    check(not failures, "; ".join(failures))
+
+
+def loads_under_requests(server: Server, pictures: Pictures) -> None:
+    client = server.connect()
+    for _ in range(5):
+        check(server.unload("plain")[0] == 200, "unload")
+        status, text = server.load("plain")
+        check(status == 200, f"load: {text}")
+        expect(client.infer("plain", [image(pictures.tiles[:4])], ["LOGITS"]), pictures.tile_logits[:4], "after a load")
+    client.close()
+
+
+def metrics(server: Server) -> None:
+    images, runs = server.metric("raggedvit_images_total", model="choice"), server.metric("raggedvit_runs_total", model="choice")
+    check(images == 10 and runs == 3, f"choice has counted {images} images in {runs} runs; it was given 10 in 3 requests")
+    kept, tokens = server.metric("raggedvit_tokens_kept_total", model="choice"), server.metric("raggedvit_tokens_total", model="choice")
+    check(tokens == 10 * 197 and 9 * 98 + 197 <= kept <= 9 * 99 + 197, f"{kept} of {tokens} tokens kept")
+    check(server.metric("raggedvit_failed_images_total", model="plain") > 0, "no failed images")
+
+
+def ends_in_order(server: Server, pictures: Pictures) -> None:
+    """SIGTERM while a request of 64 pictures runs and eleven wait: all are answered."""
+    ranges = [range(64)] + [range(64 + 8 * i, 72 + 8 * i) for i in range(11)]
+    clients = [server.connect() for _ in ranges]
+    for client, tiles in zip(clients, ranges):
+        client.send("plain", *body_of([image(pictures.tiles[tiles.start:tiles.stop])], ["LOGITS"]))
+    before = server.metric("nv_inference_request_success", model="plain")
+    while server.metric("nv_inference_pending_request_count", model="plain") < 11:
+        check(server.metric("nv_inference_request_success", model="plain") == before, "requests were answered before all had come")
+    server.terminate()
+    for client, tiles in zip(clients, ranges):
+        expect(client.receive(), pictures.tile_logits[tiles.start:tiles.stop], f"{tiles} in flight at the end")
+        client.close()
+    check(server.wait() == 0, f"the server's exit code is {server.process.returncode}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for name in ("source", "build", "server"):
+        parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        pictures = Pictures(arguments, folder)
+        repository = folder / "repository"
+        for model, config in (("plain", 'backend: "raggedvit"\n'), ("choice", parameters(settings="l2 keep=0.5")),
+                              ("bad_policy", parameters(policy="l3")), ("bad_keep", parameters(policy="l2", keep="2")),
+                              ("bad_name", parameters(polcy="l2")), ("bad_tokens", parameters(max_tokens="100")),
+                              ("bad_file", parameters(checkpoint="absent.safetensors"))):
+            add_model(repository, model, config, pictures.checkpoint)
+        command = [str(arguments.source / "tools/triton_server.sh"), "run", str(arguments.server)]
+        flags = ["--model-control-mode=explicit", "--load-model=plain", "--load-model=choice"]
+        with Server(command, repository, arguments.build / "serving/backends", folder / "log", flags) as server:
+            try:
+                for step in (answers, bad_among_good, loads_under_requests):
+                    started = time.monotonic()
+                    step(server, pictures)
+                    print(f"{step.__name__}: {time.monotonic() - started:.1f} s", flush=True)
+                load_errors(server)
+                metrics(server)
+                ends_in_order(server, pictures)
+            except BaseException:
+                print(server.log()[-4000:])
+                raise
+
+
+if __name__ == "__main__":
+    main()

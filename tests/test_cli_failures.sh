@@ -1,0 +1,90 @@
+#!/bin/bash
+# The command line tool on images that cannot be computed, one of a batch: the others are answered. CPU only.
+# usage: test_cli_failures.sh RAGGEDVIT EXAMPLES_DATA TEMPORARY_FOLDER
+. "$(dirname "$0")/cli_checks.sh"
+line() { sed -n "$1p" "$folder/out"; }
+line_has() { line "$1" | grep -qE -- "$2" || fail "line $1 has no $2 ($what)"; }
+
+# A model with weights so large that every picture but a black one overflows in float16, and its scores become NaN: the first channel of
+# its patches is far above the others, and the first column of the first query is infinite then.
+small=$folder/model.safetensors
+cp "$(dirname "$0")/data/reference/model.safetensors" "$small"
+cp "$(dirname "$0")/data/reference/config.json" "$folder"
+overwrite() { # TENSOR VALUES: of float16, as printf writes them
+    local begin
+    begin=$(LC_ALL=C grep -aoE "\"$1\":\{[^}]*\"data_offsets\":\[[0-9]+" "$small" | grep -oE '[0-9]+$')
+    printf "$2" | dd of="$small" bs=1 seek=$((8 + $(od -A n -t u8 -N 8 "$small") + begin)) conv=notrunc 2>/dev/null
+}
+overwrite patch_embed.proj.weight '\377\173\377\173\377\173\377\173' # 65504
+overwrite blocks.0.attn.qkv.weight '\342\164'                           # 20000
+black=$folder/black.png
+base64 -d >"$black" <<<iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVQI12NgYGAAAAAEAAEnNCcKAAAAAElFTkSuQmCC
+bad() { expect "$1" classify "$small" "${@:2}" --backend cpu --dtype f16 --mean 0 --std 1 --prune l2 --blocks 1; }
+bad 0 "$black"
+bad 4 "$cat" # every image
+err "^raggedvit: $cat: a score is NaN at prune stage 0 \(block 1\)$"
+
+echo "no picture" >"$folder/broken.png"
+files=("$black" "$cat" "$black" "$folder/broken.png" "$black" "$cat" "$black")
+for way in "--prepare host" "--prepare device"; do
+    for batch in 1 3 7; do
+        # shellcheck disable=SC2086
+        bad 1 "${files[@]}" $way --batch $batch --ndjson
+        [ "$(wc -l <"$folder/out")" -eq 9 ] || fail "a line for each picture, and two ($way, batches of $batch)"
+        [ "$(wc -l <"$folder/err")" -eq 3 ] || fail "a message for each failure ($way, batches of $batch)"
+        for i in 0 1 2 3 4 5 6; do
+            case $i in
+            1 | 5) line_has $((i + 2)) "^\{\"file\": \"$cat\", \"tile\": null, \"position\": $i, \"error\": \"a score is NaN at .*\"\}$" ;;
+            3) line_has 5 "^\{\"file\": \".*broken.png\", \"tile\": null, \"position\": 3, \"error\": \".*\"\}$" ;;
+            *) line_has $((i + 2)) "^\{\"file\": \"$black\", \"tile\": null, \"position\": $i, \"logits\": \[" ;;
+            esac
+        done
+        line_has 9 '"n_images": 4, "n_failed": 3, .*"exit_code": 1'
+        sed 's/"position": [0-9]*//' "$folder/out" | grep '"logits"' | sort -u >"$folder/good"
+        [ "$(wc -l <"$folder/good")" -eq 1 ] || fail "a batch with failures changes the others ($way, batches of $batch)"
+    done
+    # shellcheck disable=SC2086
+    bad 1 "${files[@]}" $way --json --features "$folder/features.npy"
+    json images 4
+    json images.1.position 2
+    json failed 3
+    json failed.0.position 1
+    json failed.1.file '.*broken.png'
+    json failed.2.position 5
+    json n_failed 3
+    head -c 128 "$folder/features.npy" | grep -aq "'shape': (4, 32), }" || fail "the features of what failed"
+    # shellcheck disable=SC2086
+    bad 1 "${files[@]}" $way
+    [ "$(grep -c 'black.png  ' "$folder/out")" -eq 4 ] || fail "the others are answered"
+    ! grep -q chelsea "$folder/out" || fail "what failed is answered"
+    out '^failed +3, which the messages name$'
+    printf '0\n%.0s' 1 2 3 4 5 6 7 >"$folder/right.txt"
+    # shellcheck disable=SC2086
+    bad 1 "${files[@]}" $way --expect "$folder/right.txt" --quiet
+    out '^top-1 .* of 4\)$'
+    # the overlay is of the first picture, which has none here
+    # shellcheck disable=SC2086
+    bad 1 "$cat" "$black" $way --overlay "$folder/overlay.png"
+    err "^raggedvit: $folder/overlay.png: is not written: the first image could not be computed$"
+    [ ! -e "$folder/overlay.png" ] || fail "an overlay of nothing"
+    ! grep -q '^overlay ' "$folder/out" || fail "an overlay that was not written is named"
+done
+bad 1 "$black" "$cat" "$black" --prepare device --timings --quiet
+out '^timings '
+
+# tiles, and frames of a video
+bad 4 "$sheet" --tiles 160 --limit 3 --json
+json failed 3
+json failed.2.tile 2
+json failed.2.error 'tile 2: a score is NaN.*'
+{ head -c 1800 /dev/zero; head -c 1800 /dev/zero | tr '\0' '\200'; head -c 1800 /dev/zero; } >"$folder/frames"
+what="frames"
+"$tool" classify "$small" - --size 30x20 --format rgb24 --backend cpu --dtype f16 --mean 0 --std 1 --prune l2 --blocks 1 --ndjson \
+    --batch 2 <"$folder/frames" >"$folder/out" 2>"$folder/err"
+[ $? -eq 1 ] || fail "the exit code of frames"
+err '^raggedvit: standard input: frame 1: a score is NaN '
+line_has 2 '"frame": 0'
+line_has 3 '"error": "frame 1: a score is NaN .*", "frame": 1\}$'
+line_has 4 '"frame": 2'
+
+finish
