@@ -86,7 +86,8 @@ class Classifier:
     which is "" for all others, and it changes nothing for them.
 
     The object can be pickled and copied. The model is opened by the first call in each process, a child of a fork included, on the worker's
-    own machine: path must lead to the file there. One session of `capacity` pictures is recorded then, and runs batches of any size.
+    own machine: path must lead to the file there. One session of `capacity` pictures is recorded then, and runs batches of any size; it is recorded
+    again, with twice the memory, where pictures need more.
 
     path: as Model takes it. column: the pictures: encoded JPEG, PNG, ... (bytes), names of files (strings), or uint8 arrays [height, width,
     3], RGB, of any sizes; or one uint8 array [n, height, width, 3]. outputs: columns to return, of

@@ -18,6 +18,7 @@ import raggedvit
 import raggedvit.ray
 from raggedvit import RaggedVitError, Status
 from raggedvit.ray import Classifier, decode
+from test_cuda import why_not_plain
 
 try:
     from PIL import Image
@@ -325,6 +326,31 @@ class ClassifierTest(unittest.TestCase):
                 self.fails(Status.INVALID_ARGUMENT, words, classifier, batch)
         out = small(prefix="vit_")({"image": found, "label": found, "error": np.zeros(2)})
         self.assertEqual(list(out), ["label", "error", "vit_class", "vit_label", "vit_score", "vit_error"])
+
+
+@unittest.skipIf(why_not_plain(), why_not_plain())
+class OnGpuTest(unittest.TestCase):
+    def test_a_worker_with_a_gpu(self):
+        """What a stand-in for Ray assigns."""
+        found = pictures(11)
+        found[4] = np.zeros((3, 3), np.uint8)
+        good = [i for i in range(11) if i != 4]
+        worker = mock.Mock()
+        worker.get_runtime_context.return_value.get_assigned_resources.return_value = {"GPU": 0.5, "CPU": 2.0}
+        classifier = small(backend=None, n_threads=None, capacity=4, policy="l2", keep=0.5, outputs=["logits", "tokens"], options={"image_size": 32})
+        with mock.patch.dict("sys.modules", {"ray": worker}):
+            out = classifier({"image": column(found)})
+        device = classifier.model.device
+        self.assertEqual((device.backend, device.index), ("cuda", 0))
+        self.assertEqual([i for i in range(11) if out["error"][i]], [4])
+        wanted = raggedvit.Model(support.CHECKPOINT, backend="cpu", image_size=32).classify([found[i] for i in good], "l2", keep=0.5)
+        self.assertLess(np.abs(out["logits"][good] - wanted.logits).max(), 1e-3)
+        self.assertEqual(out["tokens"][good].tolist(), [len(kept) for kept in wanted.kept[-1]])
+        before = [session.handle.pointer.value for session in classifier.model._sessions]
+        for n in (1, 2, 3, 5, 9):
+            self.assertTrue((classifier({"image": column(found[:n])})["logits"][[i for i in good if i < n]] ==
+                             out["logits"][[i for i in good if i < n]]).all())
+        self.assertEqual([session.handle.pointer.value for session in classifier.model._sessions], before)
 
 
 WIDTH, HIDDEN = 64, 128
