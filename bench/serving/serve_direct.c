@@ -16,13 +16,15 @@ enum { LIST = 8, THREADS_MOST = 64, BATCH_MOST = 256 };
 typedef struct options {
     const char *json, *sheet;
     direct_options direct;
-    int32_t batches[LIST], n_batches, threads, n_pictures;
+    int32_t batches[LIST], n_batches, threads[LIST], n_threads, capacity, n_pictures;
     double seconds, warm_up;
 } options;
 
 static const struct option_row option_rows[] = {
-    {"threads", "N", "threads of a device, each with a session, %s (2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
+    {"threads", "LIST", "threads of a device, each with a session, each %s (2)",
+     OPTION_INTEGERS(options, threads, n_threads, 1, THREADS_MOST)},
     {"batch", "LIST", "pictures of a run, each %s (64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
+    {"capacity", "N", "pictures that the session of a batch of 1 holds, %s (1)", OPTION_INTEGER(options, capacity, 1, BATCH_MOST)},
     {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
     {"pictures", "N", "different pictures, %s (100), of 25 sizes", OPTION_INTEGER(options, n_pictures, 1, PICTURES_MOST)},
@@ -101,16 +103,16 @@ static int compare_numbers(const void *a, const void *b)
 }
 
 static json_t *measure(const options *o, const direct *devices, int32_t n_devices, const pictures *p, const float *expected, int32_t batch,
-                       int64_t *out_wrong)
+                       int32_t threads, int64_t *out_wrong)
 {
-    const int32_t threads = batch == 1 ? 1 : o->threads, n = threads * n_devices;
+    const int32_t n = threads * n_devices;
     static worker workers[DIRECT_DEVICES * THREADS_MOST];
     int64_t images = 0, wrong = 0, n_latencies = 0;
     uint64_t seed = 1;
     for (int32_t i = 0; i < n; i++) {
         const direct *d = &devices[i % n_devices];
         workers[i] = (worker){.direct = d, .pictures = p, .expected = expected, .batch = batch, .random = pictures_random(&seed)};
-        workers[i].session = direct_session(d, p, batch == 1 ? 1 : o->direct.max_images);
+        workers[i].session = direct_session(d, p, batch == 1 ? o->capacity : o->direct.max_images);
     }
     const double begin = report_seconds() + o->warm_up;
     for (int32_t i = 0; i < n; i++) {
@@ -151,8 +153,15 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
 
 int main(int argc, char **argv)
 {
-    options o = {
-        .direct = DIRECT_OPTIONS_INIT, .batches = {64}, .n_batches = 1, .threads = 2, .n_pictures = 100, .seconds = 10, .warm_up = 1};
+    options o = {.direct = DIRECT_OPTIONS_INIT,
+                 .batches = {64},
+                 .n_batches = 1,
+                 .threads = {2},
+                 .n_threads = 1,
+                 .capacity = 1,
+                 .n_pictures = 100,
+                 .seconds = 10,
+                 .warm_up = 1};
     o.direct.checkpoint =
         argv[bench_parse("serve_direct", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o)];
     const int32_t n_devices = o.direct.n_devices > 0 ? o.direct.n_devices : 1;
@@ -174,11 +183,13 @@ int main(int argc, char **argv)
     json_object_set_new(report, "results", results);
     printf("%7s %7s %7s %10s %9s %9s %7s\n", "devices", "threads", "batch", "images/s", "p50 ms", "p99 ms", "wrong");
     int64_t wrong = 0;
-    for (int32_t i = 0; i < o.n_batches; i++) {
-        /* A session for one picture may round otherwise than one for a batch. */
-        const float *same_session = o.batches[i] == 1 ? NULL : expected;
-        json_array_append_new(results, measure(&o, devices, n_devices, &p, same_session, o.batches[i], &wrong));
-    }
+    for (int32_t i = 0; i < o.n_batches; i++)
+        for (int32_t j = 0; j < (o.batches[i] == 1 ? 1 : o.n_threads); j++) {
+            /* A session for one picture may round otherwise than one for a batch: its figure is no failure. */
+            int64_t otherwise = 0;
+            json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, o.batches[i], o.batches[i] == 1 ? 1 : o.threads[j],
+                                                   o.batches[i] == 1 && o.capacity != o.direct.max_images ? &otherwise : &wrong));
+        }
     for (int32_t i = 0; i < n_devices; i++)
         direct_close(&devices[i]);
     free(expected);

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -15,56 +16,72 @@ typedef struct piece {
     uint64_t to, from, size;
 } piece;
 
-/* One batch. Chunks before `next` are taken; `done`: copied, n_done of them. */
+/* One batch. Of several devices the batches meet in the list of jobs alone, twice each: chunks are taken and waited for without its lock.
+ */
 typedef struct job {
     char *to;
     const char *from;
     const piece *pieces; /* NULL: chunks follow each other in to and from */
-    int64_t size, chunk, n_chunks, next, n_done;
+    int64_t size, chunk, n_chunks;
+    atomic_llong next;    /* those before it are taken; it may go past n_chunks */
+    pthread_mutex_t lock; /* of `done`: the chunks that are copied, n_done of them */
+    pthread_cond_t copied;
+    int64_t n_done;
     uint8_t done[MAX_CHUNKS];
-    struct job *behind;
+    struct job *behind; /* this and the rest under the lock of the list */
+    int workers;        /* that are at it */
+    pthread_cond_t left;
 } job;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t more = PTHREAD_COND_INITIALIZER, copied = PTHREAD_COND_INITIALIZER;
-static job *jobs;   /* with chunks to take, or that are being copied */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t more = PTHREAD_COND_INITIALIZER;
+static job *jobs;
 static pid_t owner; /* the process that has the workers */
 
-/* Copies the job's next chunk. The lock is held before and after, not meanwhile. */
-static void copy_next(job *work)
+/* Copies the job's next chunk; 0: all are taken. */
+static int copy_next(job *work)
 {
-    const int64_t index = work->next++, at = index * work->chunk;
+    const int64_t index = atomic_fetch_add(&work->next, 1), at = index * work->chunk;
+    if (index >= work->n_chunks)
+        return 0;
     const int64_t n = work->size - at < work->chunk ? work->size - at : work->chunk;
     const piece *one = work->pieces == NULL ? NULL : &work->pieces[index];
-    pthread_mutex_unlock(&lock);
     if (one != NULL)
         memcpy((void *)(uintptr_t)one->to, (const void *)(uintptr_t)one->from, (size_t)one->size);
     else
         memcpy(work->to + at, work->from + at, (size_t)n);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&work->lock);
     work->done[index] = 1;
     work->n_done++;
+    pthread_cond_signal(&work->copied);
+    pthread_mutex_unlock(&work->lock);
+    return 1;
 }
 
 static void *worker(void *unused)
 {
     (void)unused;
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&list_lock);
     for (;;) {
         job *work = jobs;
-        while (work != NULL && work->next == work->n_chunks)
+        while (work != NULL && atomic_load(&work->next) >= work->n_chunks)
             work = work->behind;
         if (work == NULL) {
-            pthread_cond_wait(&more, &lock);
+            pthread_cond_wait(&more, &list_lock);
             continue;
         }
-        copy_next(work);
-        pthread_cond_broadcast(&copied);
+        work->workers++;
+        pthread_mutex_unlock(&list_lock);
+        while (copy_next(work))
+            continue;
+        pthread_mutex_lock(&list_lock);
+        if (--work->workers == 0)
+            pthread_cond_signal(&work->left);
     }
     return NULL;
 }
 
-/* As many workers as leave a processor to the caller. Those of a process do not come along when it forks. The lock is held. */
+/* As many workers as leave a processor to the caller. Those of a process do not come along when it forks. The list's lock is held. */
 static void start_workers(void)
 {
     cpu_set_t usable;
@@ -84,9 +101,8 @@ static void start_workers(void)
 
 static void forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
+    pthread_mutex_init(&list_lock, NULL);
     pthread_cond_init(&more, NULL);
-    pthread_cond_init(&copied, NULL);
     jobs = NULL;
 }
 
@@ -97,42 +113,69 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forked);
 }
 
-/* Takes the lock, and hands the job to the workers. */
+/* Hands the job to the workers. One of a single chunk is the caller's alone. */
 static void begin(job *work)
 {
+    pthread_mutex_init(&work->lock, NULL);
+    pthread_cond_init(&work->copied, NULL);
+    pthread_cond_init(&work->left, NULL);
+    if (work->n_chunks < 2)
+        return;
     pthread_once(&once, watch_forks);
-    pthread_mutex_lock(&lock);
+    pthread_mutex_lock(&list_lock);
     if (owner != getpid())
         start_workers();
     job **last = &jobs;
     while (*last != NULL)
         last = &(*last)->behind;
     *last = work;
-    if (work->n_chunks > 1)
-        pthread_cond_broadcast(&more);
+    pthread_cond_broadcast(&more);
+    pthread_mutex_unlock(&list_lock);
 }
 
 /* Of a job that is done. */
 static void end(job *work)
 {
-    job **last = &jobs;
-    while (*last != work)
-        last = &(*last)->behind;
-    *last = work->behind;
-    pthread_mutex_unlock(&lock);
+    if (work->n_chunks > 1) {
+        pthread_mutex_lock(&list_lock);
+        job **last = &jobs;
+        while (*last != work)
+            last = &(*last)->behind;
+        *last = work->behind;
+        while (work->workers > 0) /* they may still look for a chunk */
+            pthread_cond_wait(&work->left, &list_lock);
+        pthread_mutex_unlock(&list_lock);
+    }
+    pthread_cond_destroy(&work->left);
+    pthread_cond_destroy(&work->copied);
+    pthread_mutex_destroy(&work->lock);
 }
 
 /* Copies all pieces of the job. */
 static void gather(job *work)
 {
     begin(work);
-    while (work->n_done < work->n_chunks) {
-        if (work->next < work->n_chunks)
-            copy_next(work);
-        else
-            pthread_cond_wait(&copied, &lock);
-    }
+    while (copy_next(work))
+        continue;
+    pthread_mutex_lock(&work->lock);
+    while (work->n_done < work->n_chunks)
+        pthread_cond_wait(&work->copied, &work->lock);
+    pthread_mutex_unlock(&work->lock);
     end(work);
+}
+
+/* The first chunk from `sent` on that is not copied; waits for one to be if there is none to take. */
+static int64_t copied_until(job *work, int64_t sent)
+{
+    const int any = copy_next(work);
+    pthread_mutex_lock(&work->lock);
+    while (!any && !work->done[sent])
+        pthread_cond_wait(&work->copied, &work->lock);
+    int64_t stop = sent;
+    while (stop < work->n_chunks && work->done[stop])
+        stop++;
+    pthread_mutex_unlock(&work->lock);
+    return stop;
 }
 
 /* Copies all of the job, and has `stream` copy it on from `args`' source to its destination. */
@@ -142,22 +185,14 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
     const int64_t base = args->source.offset;
     begin(work);
     for (int64_t sent = 0; sent < work->n_chunks;) {
-        if (work->next < work->n_chunks)
-            copy_next(work);
-        else if (!work->done[sent])
-            pthread_cond_wait(&copied, &lock);
-        int64_t stop = sent;
-        while (stop < work->n_chunks && work->done[stop])
-            stop++;
+        const int64_t stop = copied_until(work, sent);
         if (stop == sent)
             continue;
-        pthread_mutex_unlock(&lock);
         args->source.offset = args->destination.offset = base + sent * work->chunk;
         args->size = (stop == work->n_chunks ? work->size : stop * work->chunk) - sent * work->chunk;
         if (status == RVIT_OK) /* else what the workers still copy is waited for */
             status = rv.rvit_copy(stream, args);
         sent = stop;
-        pthread_mutex_lock(&lock);
     }
     end(work);
     return status;

@@ -161,6 +161,7 @@ def bad_among_good(server: Server, pictures: Pictures) -> None:
         for worker in workers:
             worker.join()
     check(not failures, "; ".join(failures))
+    check(server.metric("raggedvit_failed_images_total", model="plain") > 0, "no failed images")
 
 
 def loads_under_requests(server: Server, pictures: Pictures) -> None:
@@ -178,7 +179,6 @@ def metrics(server: Server) -> None:
     check(images == 10 and runs == 3, f"choice has counted {images} images in {runs} runs; it was given 10 in 3 requests")
     kept, tokens = server.metric("raggedvit_tokens_kept_total", model="choice"), server.metric("raggedvit_tokens_total", model="choice")
     check(tokens == 10 * 197 and 9 * 98 + 197 <= kept <= 9 * 99 + 197, f"{kept} of {tokens} tokens kept")
-    check(server.metric("raggedvit_failed_images_total", model="plain") > 0, "no failed images")
 
 
 def ends_in_order(server: Server, pictures: Pictures) -> None:
