@@ -1,5 +1,5 @@
-"""Many pictures through a model under Ray: a class for Dataset.map_batches, the same for a deployment of Ray Serve, and a function for a stage
-of its own that decodes.
+"""Many pictures through a model under Ray: a class for Dataset.map_batches, the same for a deployment of Ray Serve, and a function for a
+stage of its own that decodes.
 
     ds = ray.data.read_binary_files("photos", include_paths=True)
     ds.map_batches(raggedvit.ray.Classifier, batch_size=256, num_gpus=1, num_cpus=8, compute=ray.data.ActorPoolStrategy(size=2),
@@ -81,13 +81,13 @@ class _Opened:
 
 
 class Classifier:
-    """A model that takes a batch of Ray's, a dict of columns, and returns one. Every other column comes back as it was (an id, a path: results
-    of several actors come in any order); the pictures do not. A picture that cannot be read or run has a sentence in the column "error",
-    which is "" for all others, and it changes nothing for them.
+    """A model that takes a batch of Ray's, a dict of columns, and returns one. Every other column comes back as it was (an id, a path:
+    results of several actors come in any order); the pictures do not. A picture that cannot be read or run has a sentence in the column
+    "error", which is "" for all others, and it changes nothing for them.
 
     The object can be pickled and copied. The model is opened by the first call in each process, a child of a fork included, on the worker's
-    own machine: path must lead to the file there. One session of `capacity` pictures is recorded then, and runs batches of any size; it is recorded
-    again, with twice the memory, where pictures need more.
+    own machine: path must lead to the file there. One session of `capacity` pictures is recorded then, and runs batches of any size; it
+    is recorded again, with twice the memory, where pictures need more.
 
     path: as Model takes it. column: the pictures: encoded JPEG, PNG, ... (bytes), names of files (strings), or uint8 arrays [height, width,
     3], RGB, of any sizes; or one uint8 array [n, height, width, 3]. outputs: columns to return, of
@@ -159,21 +159,23 @@ class Classifier:
         opened = self._open()
         n, out = len(found), _others(batch, self.column, self.prefix, list(opened.row))
         columns = {name: np.full((n, *one.shape[1:]), _failed(name), one.dtype) for name, one in opened.row.items()}
-        todo = [i for i in range(n) if not errors[i]]
-        reading = collections.deque((i, opened.pool.submit(_pixels, found[i])) for i in todo)
+        # Threads decode; what is decoded needs none.
+        reading: collections.deque[tuple[int, Any]] = collections.deque(
+            (i, found[i] if isinstance(found[i], np.ndarray) else opened.pool.submit(_pixels, found[i])) for i in range(n) if not errors[i])
         try:
             while reading:
                 part: dict[int, Array] = {}
                 while reading and len(part) < self.capacity:
                     i, one = reading.popleft()
                     try:
-                        part[i] = one.result()
+                        part[i] = _pixels(one) if isinstance(one, np.ndarray) else one.result()
                     except RaggedVitError as error:
                         errors[i] = _sentence(error)
                 self._part(opened, part, columns, errors)
         finally:
             for _, one in reading:
-                one.cancel()
+                if not isinstance(one, np.ndarray):
+                    one.cancel()
         out.update({self.prefix + name: column for name, column in columns.items()})
         out[self.prefix + "error"] = _objects(errors)
         return out
@@ -236,29 +238,35 @@ class Classifier:
             return
         result = self._classified(opened, list(part.values()), "return")
         found = self._columns(opened, result, len(part))
-        numbers = [values.reshape(len(part), -1) for values in found.values() if values.dtype.kind == "f"]
-        finite = np.logical_and.reduce([np.isfinite(values).all(1) for values in numbers]) if numbers else np.ones(len(part), bool)
-        for j, i in enumerate(part):
-            if j in result.errors:
-                errors[i] = str(result.errors[j]).removeprefix(f"picture {j}: ")
-            elif not finite[j]:
-                errors[i] = "the model's results for this picture are not finite numbers"
-            else:
-                for name, values in found.items():
-                    columns[name][i] = values[j]
+        good = np.ones(len(part), bool)
+        for values in found.values():
+            if values.dtype.kind == "f":
+                good &= np.isfinite(values.reshape(len(part), -1)).all(1)
+        good[list(result.errors)] = False
+        rows = np.fromiter(part, np.intp, len(part))
+        for name, values in found.items():
+            columns[name][rows[good]] = values[good]
+        for j in np.flatnonzero(~good).tolist():
+            errors[rows[j]] = "the model's results for this picture are not finite numbers"
+        for j, error in result.errors.items():
+            errors[rows[j]] = str(error).removeprefix(f"picture {j}: ")
 
     def _columns(self, opened: _Opened, result: Result[Any], n: int) -> dict[str, Array]:
         """The columns of n pictures."""
         info, found = opened.model.info, dict[str, Any]()
         if any(name in OF_HEAD for name in self.outputs):
             logits: Any = result.logits
-            powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
-            scores = (powers / powers.sum(1, keepdims=True)).astype(np.float32)
-            best = np.argsort(-logits, axis=1, kind="stable")[:, : self.top_k].astype(np.int64)
-            tops = np.take_along_axis(scores, best, 1)
-            names = opened.names
-            found.update({"class": best[:, 0], "score": tops[:, 0], "logits": logits, "top_classes": best, "top_scores": tops,
-                          "label": _objects([str(i) if names is None else names[i] for i in best[:, 0].tolist()])})
+            best = _best(logits, self.top_k if "top" in self.outputs else 1)
+            found.update({"class": best[:, 0], "logits": logits, "top_classes": best})
+            if "label" in self.outputs:
+                names = opened.names
+                found["label"] = _objects([str(i) if names is None else names[i] for i in best[:, 0].tolist()])
+            if "score" in self.outputs or "top" in self.outputs:
+                with np.errstate(invalid="ignore"):  # of pictures that failed
+                    powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
+                    scores = np.take_along_axis(powers, best, 1) / powers.sum(1, keepdims=True)
+                found["top_scores"] = scores.astype(np.float32)
+                found["score"] = found["top_scores"][:, 0]
         if "pooled" in self.outputs:
             found["pooled"] = result.pooled
         if "embedding" in self.outputs:
@@ -272,9 +280,18 @@ class Classifier:
         return {name: found[name] for output in self.outputs for name in OUTPUTS[output].columns}
 
 
+def _best(logits: Array, k: int) -> Array:
+    """The classes of the k largest logits of each row, int64 [n, k], the largest first."""
+    if k == 1:
+        return np.expand_dims(logits.argmax(1), 1)
+    some = np.sort(np.argpartition(-logits, k - 1, axis=1)[:, :k], axis=1)
+    order = np.argsort(-np.take_along_axis(logits, some, 1), axis=1, kind="stable")
+    return np.take_along_axis(some, order, 1)
+
+
 def decode(batch: Batch, column: str = "image", prefix: str = "") -> Batch:
-    """A stage that decodes, for map_batches before a Classifier on GPUs: the column of encoded pictures or of files becomes one of uint8 arrays
-    [height, width, 3]. It adds the column "error"; a picture that cannot be read has its sentence there, and an array [0, 0, 3]. A
+    """A stage that decodes, for map_batches before a Classifier on GPUs: the column of encoded pictures or of files becomes one of uint8
+    arrays [height, width, 3]. It adds the column "error"; a picture that cannot be read has its sentence there, and an array [0, 0, 3]. A
     Classifier with the same prefix does not run such rows, and keeps their sentences."""
     found, errors = _pictures(batch, _checks.text("column", column), _checks.text("prefix", prefix))
     out = _others(batch, column, prefix, [])
@@ -333,18 +350,21 @@ def _pictures(batch: Any, column: str, prefix: str) -> tuple[Any, list[str]]:
     if not isinstance(batch, dict):
         raise invalid(f"the batch is a {type(batch).__name__}; expected a dict of columns (map_batches' batch_format=\"numpy\")")
     if column not in batch:
-        raise invalid(f"the batch has no column {column!r}, but {', '.join(map(repr, batch)) or 'none at all'}; the argument column names it")
+        there = ", ".join(map(repr, batch)) or "none at all"
+        raise invalid(f"the batch has no column {column!r}, but {there}; the argument column names it")
     found = batch[column]
-    if isinstance(found, np.ndarray) and found.dtype.kind not in "OSU" and (found.dtype != np.uint8 or found.ndim != 4 or found.shape[3] != 3):
-        raise invalid(f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded pictures (bytes), names of files, or uint8 "
-                      "[height, width, 3], RGB")
+    encoded = not isinstance(found, np.ndarray) or found.dtype.kind in "OSU" or not len(found)
+    if not encoded and (found.dtype != np.uint8 or found.ndim != 4 or found.shape[3] != 3):
+        raise invalid(f"column {column!r} is {found.dtype} {list(found.shape)}; expected encoded pictures (bytes), names of files, or "
+                      "uint8 [height, width, 3], RGB")
     if not isinstance(found, (np.ndarray, list, tuple)):
         raise invalid(f"column {column!r} is a {type(found).__name__}; expected an array or a list")
     earlier = batch.get(prefix + "error")
     if earlier is None:
         return found, [""] * len(found)
     if len(earlier) != len(found) or not all(one is None or isinstance(one, str) for one in earlier):
-        raise invalid(f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it; give a prefix")
+        raise invalid(f"the batch has a column {prefix + 'error'!r} that is not decode's, and the results would overwrite it; give a "
+                      "prefix")
     return found, [one or "" for one in earlier]
 
 

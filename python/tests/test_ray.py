@@ -103,6 +103,11 @@ class ClassifierTest(unittest.TestCase):
         self.assertEqual([session.handle.pointer.value for session in classifier.model._sessions], before)
         self.assertEqual([session.capacity for session in classifier.model._sessions], [8])
 
+    def test_an_empty_block(self):
+        out = small(outputs=["class", "top"], top_k=2)({"id": np.array([]), "image": np.array([])})
+        self.assertEqual({name: values.shape for name, values in out.items()},
+                         {"id": (0,), "class": (0,), "top_classes": (0, 2), "top_scores": (0, 2), "error": (0,)})
+
     def test_one_array(self):
         stack = np.stack([pictures(1, seed)[0] for seed in range(5)])
         out = small(outputs=["logits"])({"image": stack})
@@ -157,7 +162,7 @@ class ClassifierTest(unittest.TestCase):
         out = small(outputs=["logits"], column="bytes")(batch)
         self.assertEqual(out["error"].tolist(), ["", "cannot identify the format of the picture", ""])
         self.assertTrue((out["logits"][[0, 2]] == self.model.classify([found[0], found[2]]).logits).all())
-        self.assertEqual(len(decode({"image": column([])})["image"]), 0)
+        self.assertEqual(len(decode({"image": np.array([])})["image"]), 0)  # of an empty block
         self.fails(Status.INVALID_ARGUMENT, "has no column 'image'", decode, {"bytes": column(data)})
 
     def test_without_pillow(self):
