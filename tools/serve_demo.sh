@@ -43,7 +43,7 @@ pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 for ((i = 0; ; i++)); do
     curl -sf "127.0.0.1:$http/v2/health/ready" && break
-    kill -0 $pid 2>/dev/null && [ $i -lt 600 ] || { grep '^E' $demo/server.log >&2; echo "The server does not start: $demo/server.log" >&2; exit 1; }
+    kill -0 $pid 2>/dev/null && [ $i -lt 600 ] || { grep '^E' $demo/server.log; echo "The server does not start: $demo/server.log"; exit 1; } >&2
     sleep 0.1
 done
 
@@ -61,12 +61,14 @@ $demo/venv/bin/python tools/serve_demo.py --http "127.0.0.1:$http" --grpc "127.0
     --tiles "$data/cifar10_test_1000.png" $demo/none.json $demo/l2.json
 echo
 echo "What the server counted (more under 127.0.0.1:PORT/metrics while it runs):"
-curl -sf "127.0.0.1:$metrics/metrics" | grep -E '^(raggedvit_[a-z_]*_total|nv_inference_(request_success|request_failure|exec_count)).*"tiles"' |
-    sed -E 's/\{.*\} / /; s/^/  /' | awk '{printf "  %-32s %.0f\n", $1, $2}'
+curl -sf "127.0.0.1:$metrics/metrics" >$demo/metrics.txt
+grep -E '^(raggedvit_.*_total|nv_inference_(request_success|request_failure|exec_count)).*"tiles"' $demo/metrics.txt |
+    awk '{sub(/\{.*/, "", $1); if (!($1 in sum)) name[n++] = $1; sum[$1] += $NF}
+         END {for (i = 0; i < n; i++) printf "  %-32s %.0f\n", name[i], sum[name[i]]}'
 
 kill -TERM $pid
 status=0
 wait $pid || status=$?
 trap - EXIT
-[ $status = 0 ] || { grep '^E' $demo/server.log >&2; echo "The server ended with status $status: $demo/server.log" >&2; exit 1; }
+[ $status = 0 ] || { grep '^E' $demo/server.log; echo "The server ended with status $status: $demo/server.log"; exit 1; } >&2
 echo "The server has stopped. Its entries are in $demo/models; docs/serving.md says how to make your own."

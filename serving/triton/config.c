@@ -23,6 +23,11 @@ static const struct option_row rows[] = {
     {"checkpoint", NULL, NULL, OPTION_TEXT(T, checkpoint)},
     {"image_size", NULL, NULL, OPTION_INTEGER(T, image_size, 1, 65536)},
     {"architecture", NULL, NULL, OPTION_TEXT(T, architecture)},
+    {"fit", NULL, NULL, OPTION_CHOICE(T, recipe.fit, choice_fit, RVIT_FIT_CROP, RVIT_FIT_BORDER)},
+    {"filter", NULL, NULL, OPTION_CHOICE(T, recipe.filter, choice_filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC)},
+    {"crop", NULL, NULL, OPTION_NUMBER(T, recipe.crop, 0.1, 1)},
+    {"mean", NULL, NULL, OPTION_NUMBERS(T, recipe.mean, 0, 1), .given = RECIPE_MEAN},
+    {"std", NULL, NULL, OPTION_NUMBERS(T, recipe.deviation, 0.001, 1), .given = RECIPE_DEVIATION},
     {"threads", NULL, NULL, OPTION_INTEGER(T, threads, 1, 1024)},
     {"decode_threads", NULL, NULL, OPTION_INTEGER(T, decode_threads, 1, 1024)},
 };
@@ -59,7 +64,7 @@ static TRITONSERVER_Error *read_parameters(struct config *self)
     const char *name;
     json_t *value;
     json_object_foreach(json_object_get(self->root, "parameters"), name, value) TRY(set_parameter(self, name, value));
-    self->first.given = self->given & ~CONFIG_DTYPE;
+    self->first.given = self->given & ~(CONFIG_DTYPE | RECIPE_MEAN | RECIPE_DEVIATION);
     return NULL;
 }
 

@@ -27,6 +27,8 @@
      checkpoint         the file with the weights, or the index of several, in the folder of the version; model.safetensors
      image_size         pixels, of square images; resamples the position table
      architecture       a name of timm's, for weights without a config beside them
+     fit, filter, crop, mean, std
+                        how pictures are prepared, as on the command line; as the model's files say
      threads            CPU: gives each instance a device of its own with so many threads, and a copy of the weights. Without it instances
                         share one device with all processors, and take turns
      decode_threads     of the model: how many ENCODED pictures are decoded at a time, and pictures resized on the host; half of the
@@ -37,6 +39,7 @@
 
 #include <jansson.h>
 
+#include "recipe.h"
 #include "settings.h"
 
 struct config {
@@ -50,7 +53,8 @@ struct config {
     int32_t top;
     const char *labels, *checkpoint, *architecture;
     int32_t image_size, threads, decode_threads;
-    int given; /* CONFIG_DTYPE, and what settings need */
+    struct recipe_options recipe;
+    int given; /* CONFIG_DTYPE, RECIPE_MEAN, RECIPE_DEVIATION, and what settings need */
 };
 enum { CONFIG_DTYPE = 1 << 16 };
 

@@ -35,19 +35,22 @@ static TRITONSERVER_Error *open_checkpoint(struct model *self, const char *folde
 
 static TRITONSERVER_Error *find_recipe(struct model *self)
 {
-    const struct recipe_options none = {0};
-    if (!recipe_geometry(&none, &self->info, &self->recipe)) {
+    const struct config *config = &self->config;
+    const bool has_mean = config->given & RECIPE_MEAN, has_deviation = config->given & RECIPE_DEVIATION;
+    if (!recipe_geometry(&config->recipe, &self->info, &self->recipe)) {
         const char *fact = self->info.filter == RVIT_FILTER_OTHER && self->info.fit != RVIT_FIT_OTHER ? "filter" : "fit";
-        return failure(TRITONSERVER_ERROR_UNSUPPORTED, "pictures are prepared in a way that is not known here (%s: %s, from %s)", fact,
-                       recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
+        return failure(
+            TRITONSERVER_ERROR_UNSUPPORTED,
+            "pictures are prepared in a way that is not known here (%s: %s, from %s); the parameters fit and filter choose another", fact,
+            recipe_value(self->checkpoint, fact), recipe_origin(self->checkpoint, fact));
     }
-    if (!(self->info.std[0] > 0))
+    if (!(self->info.std[0] > 0) && !(has_mean && has_deviation))
         return failure(TRITONSERVER_ERROR_INVALID_ARG,
                        "nothing tells the mean and the standard deviation of the model's pictures: a config.json or "
-                       "preprocessor_config.json beside the checkpoint does, or the parameter architecture");
+                       "preprocessor_config.json beside the checkpoint does, or the parameters mean and std");
     for (int c = 0; c < 3; c++) {
-        self->recipe.mean[c] = self->info.mean[c];
-        self->recipe.deviation[c] = self->info.std[c];
+        self->recipe.mean[c] = has_mean ? config->recipe.mean[c] : self->info.mean[c];
+        self->recipe.deviation[c] = has_deviation ? config->recipe.deviation[c] : self->info.std[c];
     }
     return NULL;
 }

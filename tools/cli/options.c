@@ -150,17 +150,6 @@ static const char *prepare(int value)
     return names[value];
 }
 
-static const char *fit(int value)
-{
-    static const char *const names[] = {[RVIT_FIT_CROP] = "crop", [RVIT_FIT_SQUASH] = "squash", [RVIT_FIT_BORDER] = "border"};
-    return names[value];
-}
-
-static const char *filter(int value)
-{
-    return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
-}
-
 static const char *decoder(int value)
 {
     return value == DECODER_NVJPEG ? "nvjpeg" : "libjpeg";
@@ -235,9 +224,9 @@ static const struct option_row option_rows[] = {
     {"shape", "NAME", "without MODEL: DeiT's %s (tiny)", OPTION_CHOICE(T, shape, shape, 3, 12), .commands = BENCH},
     {"images", "PATH", "an image, folder or list to verify on (noise)", OPTION_TEXT(T, images), .commands = VERIFY},
     {"fit", "NAME", "how an image gets the input's shape: %s (as the model's files say, else crop)",
-     OPTION_CHOICE(T, recipe.fit, fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS},
+     OPTION_CHOICE(T, recipe.fit, choice_fit, RVIT_FIT_CROP, RVIT_FIT_BORDER), .commands = RUNS},
     {"filter", "NAME", "what it is resized with: %s (as the model's files say, else bicubic)",
-     OPTION_CHOICE(T, recipe.filter, filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS},
+     OPTION_CHOICE(T, recipe.filter, choice_filter, RVIT_FILTER_BILINEAR, RVIT_FILTER_BICUBIC), .commands = RUNS},
     {"reference", "DUMP",
      "compares A with what the model's own code computes, in float64: a file that tools/dump_reference.py of the source tree has written",
      OPTION_TEXT(T, reference), .commands = VERIFY},

@@ -26,6 +26,16 @@ static inline const char *choice_dtype(int value)
     return rvit_dtype_name((rvit_dtype)value);
 }
 
+static inline const char *choice_fit(int value)
+{
+    return value == RVIT_FIT_CROP ? "crop" : value == RVIT_FIT_SQUASH ? "squash" : "border";
+}
+
+static inline const char *choice_filter(int value)
+{
+    return value == RVIT_FILTER_BILINEAR ? "bilinear" : "bicubic";
+}
+
 /* Rows that fill desc, an rvit_prune_desc in T. The bits of given options are those of rvit_prune_parameter. */
 #define OPTION_PRUNE_ROWS(T, desc, commands_)                                                                       \
     {"keep",                                                                                                        \
