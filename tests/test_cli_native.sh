@@ -132,7 +132,7 @@ for arguments in "--max-tokens 100" "--max-patches 100" "--native --tiles 8" "--
     no_out
 done
 expect 2 classify "$small" - --backend cpu --size 30x20 --format gray --native --timings
-err 'exclude --tiles, --expect, --timings and --decoder'
+err 'exclude --tiles, --expect, --timings, --decoder and --shard'
 
 # what the files tell: a NaFlex processor
 mkdir "$folder/naflex"

@@ -149,7 +149,7 @@ err '^raggedvit: --decoder needs --images$'
 on emulated 2 classify "$model" "$cat" --decoder nvjpeg --fast-decode
 err '^raggedvit: --fast-decode is of libjpeg: it excludes --decoder nvjpeg$'
 on emulated 2 classify "$model" - --size 8x8 --format rgb24 --decoder nvjpeg
-err '^raggedvit: frames on standard input .-. exclude --tiles, --expect, --timings and --decoder$'
+err '^raggedvit: frames on standard input .-. exclude --tiles, --expect, --timings, --decoder and --shard$'
 on emulated 2 classify "$model" "$cat" --decoder turbo
 err "turbo', expected libjpeg or nvjpeg"
 expect 3 classify "$model" "$cat" --backend cpu --decoder nvjpeg

@@ -30,7 +30,7 @@ for i in $(seq 10 29); do
 done
 line_has 5 '"error": "broken PNG: .*"\}$'
 line_has 6 '"logits": \[.*"top": \[\{"class": .*"tokens_kept": \[\]'
-line_has 22 '^\{"summary": \{"failed": \[\{.*13.png.*20.png.*"n_images": 18, .*"exit_code": 1\}\}$'
+line_has 22 '^\{"summary": \{"failed": \[\{.*13.png.*20.png.*"n_images": 18, "n_failed": 2, .*"exit_code": 1, .*\}\}$'
 while IFS= read -r text; do
     "$json_get" file <<<"$text" >/dev/null || "$json_get" run.version <<<"$text" >/dev/null ||
         "$json_get" summary.n_images <<<"$text" >/dev/null || fail "a line that is no JSON: $text"

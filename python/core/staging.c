@@ -113,14 +113,14 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, forked);
 }
 
-/* Hands the job to the workers. One of a single chunk is the caller's alone. */
-static void begin(job *work)
+/* Hands the job to the workers, and says whether it did: one of a single chunk is the caller's alone. */
+static int begin(job *work)
 {
     pthread_mutex_init(&work->lock, NULL);
     pthread_cond_init(&work->copied, NULL);
     pthread_cond_init(&work->left, NULL);
     if (work->n_chunks < 2)
-        return;
+        return 0;
     pthread_once(&once, watch_forks);
     pthread_mutex_lock(&list_lock);
     if (owner != getpid())
@@ -131,12 +131,13 @@ static void begin(job *work)
     *last = work;
     pthread_cond_broadcast(&more);
     pthread_mutex_unlock(&list_lock);
+    return 1;
 }
 
-/* Of a job that is done. */
-static void end(job *work)
+/* Of a job that is done. handed: what begin said. */
+static void end(job *work, int handed)
 {
-    if (work->n_chunks > 1) {
+    if (handed) {
         pthread_mutex_lock(&list_lock);
         job **last = &jobs;
         while (*last != work)
@@ -154,14 +155,14 @@ static void end(job *work)
 /* Copies all pieces of the job. */
 static void gather(job *work)
 {
-    begin(work);
+    const int handed = begin(work);
     while (copy_next(work))
         continue;
     pthread_mutex_lock(&work->lock);
     while (work->n_done < work->n_chunks)
         pthread_cond_wait(&work->copied, &work->lock);
     pthread_mutex_unlock(&work->lock);
-    end(work);
+    end(work, handed);
 }
 
 /* The first chunk from `sent` on that is not copied; waits for one to be if there is none to take. */
@@ -183,7 +184,7 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
 {
     rvit_status status = RVIT_OK;
     const int64_t base = args->source.offset;
-    begin(work);
+    const int handed = begin(work);
     for (int64_t sent = 0; sent < work->n_chunks;) {
         const int64_t stop = copied_until(work, sent);
         if (stop == sent)
@@ -194,7 +195,7 @@ static rvit_status stage(job *work, rvit_stream *stream, rvit_copy_args *args)
             status = rv.rvit_copy(stream, args);
         sent = stop;
     }
-    end(work);
+    end(work, handed);
     return status;
 }
 

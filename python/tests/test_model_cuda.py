@@ -214,6 +214,23 @@ class CudaModelTest(unittest.TestCase):
         with torch.no_grad():
             self.assertLess(difference(compiled(x).cpu(), wanted.cpu()), 1e-6)
 
+    def test_errors_that_are_returned(self):
+        x = images(4).cuda()
+        model = raggedvit.Model.from_module(timm_module().cuda())
+        wanted = model.classify(x, "l2", keep=0.5, blocks=[1], pooled=True, features=True)
+        broken = x.clone()
+        broken[2, 0, 0, 0] = torch.nan
+        self.fails(Status.INVALID_ARGUMENT, "^image 2: a score is NaN", model.classify, broken, "l2", keep=0.5, blocks=[1])
+        found = model.classify(broken, "l2", keep=0.5, blocks=[1], pooled=True, features=True, errors="return")
+        self.assertEqual(list(found.errors), [2])
+        self.assertRegex(str(found.errors[2]), "^image 2: a score is NaN")
+        for one, other in ((found.logits, wanted.logits), (found.pooled, wanted.pooled)):
+            self.assertTrue(one.is_cuda)
+            self.assertTrue(torch.isnan(one[2]).all())
+            self.assertEqual(difference(one[[0, 1, 3]].cpu(), other[[0, 1, 3]].cpu()), 0)
+        self.assertEqual(len(found.features), sum(len(wanted.kept[0][image]) for image in (0, 1, 3)))
+        self.assertEqual(len(found.kept[0][2]), 0)
+
     def test_refusals(self):
         x = images(2).cuda()
         model = raggedvit.Model.from_module(timm_module().cuda())

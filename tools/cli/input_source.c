@@ -163,9 +163,10 @@ static bool next_tile(struct input_source *self, struct nvjpeg_decoder *decoder,
     const int32_t size = self->inputs->tiles;
     const int32_t n_tiles = (self->sheet->picture.width / size) * (self->sheet->picture.height / size);
     out->input.tile = self->tile++;
-    out->sheet = self->sheet;
-    atomic_fetch_add(&self->sheet->n_users, 1);
-    self->position++;
+    if (shard_has(&self->inputs->shard, self->position++)) {
+        out->sheet = self->sheet;
+        atomic_fetch_add(&self->sheet->n_users, 1);
+    }
     if (self->tile == n_tiles) {
         sheet_release(self->sheet);
         self->sheet = NULL;
@@ -192,11 +193,9 @@ static bool next_of_all(struct input_source *self, struct nvjpeg_decoder *decode
 
 bool input_source_next(struct input_source *self, struct nvjpeg_decoder *decoder, struct input_work *out)
 {
-    while (next_of_all(self, decoder, out)) {
+    while (next_of_all(self, decoder, out))
         if (shard_has(&self->inputs->shard, out->input.position))
-            return true;
-        input_work_free(out);
-    }
+            return true; /* what is of another shard holds nothing: frames have none */
     return false;
 }
 

@@ -235,7 +235,7 @@ int run_merge(const struct options *options)
 {
     struct merge merge = {.lines = options->ndjson, .failed = json_array()};
     int code = open_all(&merge, options->paths, options->n_paths);
-    if (code == EXIT_OK)
+    if (code == EXIT_OK && merge.parts)
         code = print_all(&merge);
     for (int32_t i = 0; i < merge.n; i++)
         shard_file_close(&merge.parts[i]);

@@ -29,7 +29,7 @@ static int read_value(struct shard_file *part, json_t **out)
     if (at_end(part->file))
         return bad(part, ferror(part->file) ? "cannot be read" : "is cut off: its summary is missing");
     *out = json_loadf(part->file, JSON_DISABLE_EOF_CHECK | JSON_REJECT_DUPLICATES, &error);
-    if (*out && json_is_object(*out)) {
+    if (json_is_object(*out)) {
         part->n_lines++;
         return EXIT_OK;
     }
