@@ -25,6 +25,33 @@ void crew_job_destroy(struct crew_job *job)
     pthread_cond_destroy(&job->done);
 }
 
+/* The last of the job is begun. */
+static void remove_job(struct crew *self, const struct crew_job *job)
+{
+    struct crew_job *before = NULL;
+    for (struct crew_job *i = self->first; i != job; i = i->behind)
+        before = i;
+    if (before)
+        before->behind = job->behind;
+    else
+        self->first = job->behind;
+    if (self->last == job)
+        self->last = before;
+}
+
+/* Does the next part of a job. Called with the lock, which is free meanwhile. */
+static void do_next(struct crew *self, struct crew_job *job)
+{
+    const int32_t index = job->next++;
+    if (job->next == job->n)
+        remove_job(self, job);
+    pthread_mutex_unlock(&self->lock);
+    job->work(job->user, index);
+    pthread_mutex_lock(&self->lock);
+    if (--job->n_pending == 0)
+        pthread_cond_signal(&job->done);
+}
+
 static void *work(void *argument)
 {
     struct crew *self = argument;
@@ -32,17 +59,9 @@ static void *work(void *argument)
     for (;;) {
         while (!self->first && !self->stops)
             pthread_cond_wait(&self->came, &self->lock);
-        struct crew_job *job = self->first;
-        if (!job)
+        if (!self->first)
             break;
-        const int32_t index = job->next++;
-        if (job->next == job->n)
-            self->first = job->behind;
-        pthread_mutex_unlock(&self->lock);
-        job->work(job->user, index);
-        pthread_mutex_lock(&self->lock);
-        if (--job->n_pending == 0)
-            pthread_cond_signal(&job->done);
+        do_next(self, self->first);
     }
     pthread_mutex_unlock(&self->lock);
     return NULL;
@@ -105,9 +124,13 @@ void crew_start(struct crew *self, struct crew_job *job)
     pthread_mutex_unlock(&self->lock);
 }
 
-void crew_wait(struct crew *self, struct crew_job *job)
+void crew_finish(struct crew *self, struct crew_job *job)
 {
+    if (job->n == 0)
+        return;
     pthread_mutex_lock(&self->lock);
+    while (job->next < job->n)
+        do_next(self, job);
     while (job->n_pending > 0)
         pthread_cond_wait(&job->done, &self->lock);
     pthread_mutex_unlock(&self->lock);

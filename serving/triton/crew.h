@@ -1,4 +1,4 @@
-/* Threads of a model that decode pictures and resize those that the device does not. */
+/* Threads of a model that decode pictures, resize those that the device does not, and copy. */
 #ifndef RVIT_TRITON_CREW_H
 #define RVIT_TRITON_CREW_H
 
@@ -24,7 +24,7 @@ TRITONSERVER_Error *crew_create(int32_t n_threads, struct crew **out);
 void crew_destroy(struct crew *self);
 
 void crew_start(struct crew *self, struct crew_job *job);
-/* Returns when all of it is done. */
-void crew_wait(struct crew *self, struct crew_job *job);
+/* Does what nobody has begun yet, and returns when all of the job is done. */
+void crew_finish(struct crew *self, struct crew_job *job);
 
 #endif

@@ -1,11 +1,12 @@
 /* Runs the requests of a batch. Each fails or succeeds alone: what is wrong with one never reaches another.
 
    A batch becomes one run or several: requests of one setting, in order, as long as images, tokens and bytes fit. Pictures are written to
-   the session's own memory: pixels are copied by this thread while the crew decodes files, so that the library copies nothing. */
+   the session's own memory, by this thread and the crew, so that the library copies nothing. */
 #include "answer.h"
 #include "failure.h"
 
-enum { ALIGNMENT = 64 };
+/* SHARED_COPY: bytes from which on other threads help to copy. One thread takes some 100 us for them, the crew 20 us to wake. */
+enum { ALIGNMENT = 64, SHARED_COPY = 1 << 20 };
 
 /* Requests of a batch that run together. */
 struct run {
@@ -68,19 +69,29 @@ static void place(struct run *self, struct request *request)
         pictures[i].image.data = memory + self->bytes;
         self->bytes += (pictures[i].size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
         if (pictures[i].source)
-            self->instance->filling[self->instance->job.n++] = &pictures[i];
+            self->instance->filling[self->instance->job.n++] = (struct filling){.picture = &pictures[i]};
     }
-}
-
-static void fill_one(void *user, int32_t index)
-{
-    const struct instance *instance = user;
-    picture_fill(instance->filling[index]);
 }
 
 static void copy(struct run *self, struct request *request)
 {
     request_copy(request, &self->instance->pictures.list[request->first]);
+}
+
+static void share(struct run *self, struct request *request)
+{
+    if (!self->instance->pictures.list[request->first].source)
+        self->instance->filling[self->instance->job.n++] = (struct filling){.request = request};
+}
+
+static void fill_one(void *user, int32_t index)
+{
+    const struct instance *instance = user;
+    const struct filling *filling = &instance->filling[index];
+    if (filling->picture)
+        picture_fill(filling->picture);
+    else
+        request_copy(filling->request, &instance->pictures.list[filling->request->first]);
 }
 
 static void note_bad(struct run *self, struct request *request)
@@ -101,12 +112,16 @@ static void fill(struct run *self)
     instance->job.n = 0;
     self->bytes = 0;
     for_each(self, place);
+    const bool is_shared = self->bytes >= SHARED_COPY;
+    if (is_shared)
+        for_each(self, share);
     crew_start(instance->model->crew, &instance->job);
-    for_each(self, copy);
-    crew_wait(instance->model->crew, &instance->job);
+    if (!is_shared)
+        for_each(self, copy);
+    crew_finish(instance->model->crew, &instance->job);
     double seconds = 0;
     for (int32_t i = 0; i < instance->job.n; i++)
-        seconds += instance->filling[i]->seconds;
+        seconds += instance->filling[i].picture ? instance->filling[i].picture->seconds : 0;
     metrics_add(&instance->model->metrics, METRIC_DECODE_SECONDS, seconds);
     for_each(self, note_bad);
 }

@@ -70,7 +70,7 @@ static TRITONSERVER_Error *open_instance(struct instance *self)
     for (int32_t i = 0; i < model->settings.n; i++)
         TRY(open_lane(self, &model->settings.list[i], &self->lanes[i]));
     self->images = calloc((size_t)model->plan.max_images, sizeof *self->images);
-    self->filling = calloc((size_t)model->plan.max_images, sizeof(struct picture *));
+    self->filling = calloc((size_t)model->plan.max_images, sizeof *self->filling);
     self->ranked = calloc((size_t)model->plan.max_images * (size_t)(model->top + 1), sizeof *self->ranked);
     return self->images && self->filling && self->ranked ? NULL : failure_out_of_memory();
 }

@@ -10,6 +10,12 @@ struct lane {
     uint8_t *memory; /* of its pictures */
 };
 
+/* What the crew does for a run: a picture that it fills, or a request whose pictures it copies. */
+struct filling {
+    struct picture *picture;
+    struct request *request;
+};
+
 struct instance {
     TRITONBACKEND_ModelInstance *handle;
     struct model *model;
@@ -18,8 +24,8 @@ struct instance {
     struct request *requests; /* [n_slots] */
     uint32_t n_slots;
     struct pictures pictures;
-    rvit_image *images;       /* [max_images] of a run */
-    struct picture **filling; /* [max_images]: those of a run that the crew fills */
+    rvit_image *images;      /* [max_images] of a run */
+    struct filling *filling; /* [max_images] */
     struct crew_job job;
     int32_t *ranked; /* [max_images, top]: the best classes of a request's pictures */
 };
