@@ -62,7 +62,7 @@ int scene_teardown(void **state)
 
 const char *scene_path(const char *name)
 {
-    static char paths[4][192];
+    static char paths[4][320];
     static int next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);
@@ -79,7 +79,7 @@ void scene_write(const char *name, const void *data, size_t size)
 
 TRITONBACKEND_Model *scene_add_model(const char *name, const char *config)
 {
-    char version[160], file[192];
+    char version[64], file[128];
     static const char *const files[] = {"model.safetensors", "config.json"};
     if (mkdir(scene_path(name), 0700) == 0) {
         snprintf(version, sizeof version, "%s/1", name);

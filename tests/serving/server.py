@@ -61,7 +61,8 @@ class Server:
         end = time.monotonic() + self.patience
         while time.monotonic() < end and self.process.poll() is None:
             try:
-                if self.get("/v2/health/ready")[0] == 200:
+                # The metrics come last.
+                if self.get("/v2/health/ready")[0] == 200 and self.get("/metrics", self.metrics_port)[0] == 200:
                     return True
             except OSError:
                 pass
