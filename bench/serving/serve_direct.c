@@ -34,7 +34,8 @@ static const struct option_command command = {
     .name = "",
     .arguments = "CHECKPOINT",
     .text = "How many images a second direct sessions make of pictures of mixed sizes in host memory, and how long one call takes. Of a "
-            "batch of 1 this is the latency of one caller: its point has one thread.",
+            "batch of 1 this is the latency of one caller: its point has one thread. Batches smaller than the largest run twice: in "
+            "sessions for as many pictures, and in sessions for the largest batch.",
     .min_arguments = 1,
     .max_arguments = 1,
 };
@@ -43,12 +44,12 @@ static const struct option_command command = {
 typedef struct worker {
     const direct *direct;
     const pictures *pictures;
-    const float *expected; /* NULL: results are not compared */
+    const float *expected;
     rvit_session *session;
     int32_t batch;
     double begin, end;
     uint64_t random;
-    int64_t images, wrong, n, capacity;
+    int64_t images, different, n, capacity;
     double *latencies;
     pthread_t thread;
 } worker;
@@ -84,8 +85,9 @@ static void *work(void *user)
         bench_check(rvit_session_wait(self->session), "wait");
         const double now = report_seconds();
         const float *logits = rvit_session_logits(self->session);
-        for (int32_t i = 0; self->expected != NULL && i < self->batch; i++)
-            self->wrong += memcmp(logits + (size_t)i * length, self->expected + (size_t)indices[i] * length, length * sizeof *logits) != 0;
+        for (int32_t i = 0; i < self->batch; i++)
+            self->different +=
+                memcmp(logits + (size_t)i * length, self->expected + (size_t)indices[i] * length, length * sizeof *logits) != 0;
         if (start >= self->begin)
             keep_latency(self, now - start);
         self->images += now >= self->begin && now < self->end ? self->batch : 0;
@@ -100,17 +102,18 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Of runs of `batch` pictures in sessions for max_images. */
 static json_t *measure(const options *o, const direct *devices, int32_t n_devices, const pictures *p, const float *expected, int32_t batch,
-                       int64_t *out_wrong)
+                       int32_t max_images, int64_t *out_different)
 {
     const int32_t threads = batch == 1 ? 1 : o->threads, n = threads * n_devices;
     static worker workers[DIRECT_DEVICES * THREADS_MOST];
-    int64_t images = 0, wrong = 0, n_latencies = 0;
+    int64_t images = 0, different = 0, n_latencies = 0;
     uint64_t seed = 1;
     for (int32_t i = 0; i < n; i++) {
         const direct *d = &devices[i % n_devices];
         workers[i] = (worker){.direct = d, .pictures = p, .expected = expected, .batch = batch, .random = pictures_random(&seed)};
-        workers[i].session = direct_session(d, p, batch == 1 ? 1 : o->direct.max_images);
+        workers[i].session = direct_session(d, p, max_images);
     }
     const double begin = report_seconds() + o->warm_up;
     for (int32_t i = 0; i < n; i++) {
@@ -124,7 +127,7 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
     for (int32_t i = 0; i < n; i++) {
         pthread_join(workers[i].thread, NULL);
         rvit_session_destroy(workers[i].session);
-        images += workers[i].images, wrong += workers[i].wrong, n_latencies += workers[i].n;
+        images += workers[i].images, different += workers[i].different, n_latencies += workers[i].n;
     }
     double *all = malloc((size_t)(n_latencies + 1) * sizeof *all), sum = 0;
     if (all == NULL || n_latencies == 0) {
@@ -139,14 +142,15 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
     for (int64_t i = 0; i < n_latencies; i++)
         sum += all[i];
     const double rate = (double)images / o->seconds, p50 = 1e3 * all[n_latencies / 2], p99 = 1e3 * all[n_latencies - 1 - n_latencies / 100];
-    printf("%7d %7d %7d %10.1f %9.3f %9.3f %7lld\n", (int)n_devices, (int)threads, (int)batch, rate, p50, p99, (long long)wrong);
+    printf("%7d %7d %7d %10d %10.1f %9.3f %9.3f %9lld\n", (int)n_devices, (int)threads, (int)batch, (int)max_images, rate, p50, p99,
+           (long long)different);
     fflush(stdout);
     json_t *latency = json_pack("{s:f, s:f, s:f, s:f, s:I}", "mean", 1e3 * sum / (double)n_latencies, "p50", p50, "p99", p99, "max",
                                 1e3 * all[n_latencies - 1], "count", (json_int_t)n_latencies);
     free(all);
-    *out_wrong += wrong;
-    return json_pack("{s:i, s:i, s:i, s:f, s:o, s:I}", "devices", (int)n_devices, "threads", (int)threads, "batch", (int)batch,
-                     "images_per_second", rate, "latency_ms", latency, "wrong", (json_int_t)wrong);
+    *out_different = different;
+    return json_pack("{s:i, s:i, s:i, s:i, s:f, s:o, s:I}", "devices", (int)n_devices, "threads", (int)threads, "batch", (int)batch,
+                     "max_images", (int)max_images, "images_per_second", rate, "latency_ms", latency, "different", (json_int_t)different);
 }
 
 int main(int argc, char **argv)
@@ -172,12 +176,16 @@ int main(int argc, char **argv)
     json_object_set_new(report, "pictures", json_integer(p.n));
     json_object_set_new(report, "mean_picture_bytes", json_real(pictures_mean(&p)));
     json_object_set_new(report, "results", results);
-    printf("%7s %7s %7s %10s %9s %9s %7s\n", "devices", "threads", "batch", "images/s", "p50 ms", "p99 ms", "wrong");
+    printf("%7s %7s %7s %10s %10s %9s %9s %9s\n", "devices", "threads", "batch", "max images", "images/s", "p50 ms", "p99 ms", "different");
     int64_t wrong = 0;
     for (int32_t i = 0; i < o.n_batches; i++) {
-        /* A session for one picture may round otherwise than one for a batch. */
-        const float *same_session = o.batches[i] == 1 ? NULL : expected;
-        json_array_append_new(results, measure(&o, devices, n_devices, &p, same_session, o.batches[i], &wrong));
+        const int32_t batch = o.batches[i], most = o.direct.max_images;
+        int64_t different;
+        /* A session of another size may round otherwise, which is told. The same one may not. */
+        if (batch < most)
+            json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, batch, &different));
+        json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, most, &different));
+        wrong += different;
     }
     for (int32_t i = 0; i < n_devices; i++)
         direct_close(&devices[i]);
