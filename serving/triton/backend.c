@@ -47,12 +47,13 @@ TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)
     return NULL;
 }
 
-/* Where a configuration has no instance_group: on the server's GPUs, if it has any, else on the CPU. */
+/* Where a configuration has no instance_group: two instances on each of the server's GPUs, so that one copies and answers while the other
+   computes; without GPUs one on the CPU, which computes for one at a time. */
 TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend, TRITONBACKEND_BackendAttribute *attributes)
 {
     (void)backend;
-    TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_GPU, 0, NULL, 0));
-    return TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0);
+    TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_GPU, 2, NULL, 0));
+    return TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 1, NULL, 0);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *handle)
