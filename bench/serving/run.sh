@@ -138,7 +138,9 @@ else
         measure_direct "direct_$n" --batch $batch --threads "$n"
         repository "instances_$n" "${gpus[0]}" "$n"
         serve "instances_$n"
-        load "instances_$n" "instances_$n" --transport http-shared --clients 256 --seconds "$seconds" "${checked[@]}"
+        for transport in http-shared grpc; do
+            load "instances_${n}_$transport" "instances_$n" --transport $transport --clients 64,256 --seconds "$seconds" "${checked[@]}"
+        done
         stop
     done
 fi
