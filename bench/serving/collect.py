@@ -33,9 +33,16 @@ def nvidia_smi() -> list[str]:
 
 
 def rows_of(parts: dict[str, Row], prefix: str) -> list[Row]:
-    """The results of all parts of that kind; those of gpus_N tell N."""
-    return [row | ({"devices": int(name.split("_")[1])} if prefix == "gpus" else {})
+    """The results of all parts of that kind. Those of gpus_N and instances_N tell N."""
+    tells = {"gpus": "devices", "instances": "threads"}.get(prefix)
+    return [row | ({tells: int(name.split("_")[1])} if tells else {})
             for name in sorted(parts) if name.split("_")[0] == prefix for row in parts[name]["results"]]
+
+
+def direct_rate(report: Row, devices: int = 1, threads: int = 2) -> float | None:
+    """Images a second of direct sessions in full batches: as many of them as the server has instances."""
+    return next((float(row["images_per_second"]) for row in report["direct"]
+                 if row["batch"] > 1 and row["batch"] == row["max_images"] and (row["devices"], row["threads"]) == (devices, threads)), None)
 
 
 def one_client(rows: list[Row], transport: str) -> Row | None:
@@ -43,8 +50,9 @@ def one_client(rows: list[Row], transport: str) -> Row | None:
 
 
 def limits(report: Row) -> list[Row]:
-    """Latency with one client: 1.5 times a direct call's 99th percentile and what the server without work takes."""
-    direct = next((row["latency_ms"]["p99"] for row in report["direct"] if row["batch"] == 1), None)
+    """Latency with one client: 1.5 times a direct call's 99th percentile and what the server without work takes. The call is in a session
+    for one picture, not one as large as the server's."""
+    direct = next((row["latency_ms"]["p99"] for row in report["direct"] if row["batch"] == row["max_images"] == 1), None)
     found = []
     for row in report["closed"]:
         idle = one_client(report["noop"], row["transport"])
@@ -89,10 +97,9 @@ def collect(out: pathlib.Path) -> int:
     if not parts:
         print(f"collect.py: {out / 'parts'} holds no report", file=sys.stderr)
         return 1
-    kinds = ("direct", "noop", "right", "closed", "open", "encoded", "gpus")
+    kinds = ("direct", "noop", "right", "closed", "open", "encoded", "gpus", "instances")
     report = head_of(parts) | {kind: rows_of(parts, kind) for kind in kinds}
-    full = [row for row in report["direct"] if row["batch"] > 1]
-    direct = best(full) if full else None
+    direct = direct_rate(report)
     report["limits"] = limits(report)
     served = [row for kind in kinds[1:] for row in report[kind]]
     report["bad"] = {bad: sum(row[bad] for row in served) for bad in BAD}
@@ -100,15 +107,17 @@ def collect(out: pathlib.Path) -> int:
     (out / "serving.json").write_text(json.dumps(report, indent=1) + "\n")
     print(f"\n{report['machine']['cpu']}, {report['machine']['cores']} cores, {(report['device'] or {}).get('name')}; {report['server']}")
     for row in report["direct"]:
-        print(f"direct: {row['devices']} x {row['threads']} threads, batch {row['batch']}: {row['images_per_second']:,.1f} images/s, "
-              f"p50 {row['latency_ms']['p50']:.2f} ms, p99 {row['latency_ms']['p99']:.2f} ms")
+        print(f"direct: {row['devices']} x {row['threads']} threads, {row['batch']} pictures in sessions for {row['max_images']}: "
+              f"{row['images_per_second']:,.1f} images/s, p50 {row['latency_ms']['p50']:.2f} ms, p99 {row['latency_ms']['p99']:.2f} ms")
     table("A backend that computes nothing", report["noop"], direct)
     table("raggedvit, each client one request at a time", report["closed"], direct)
     table("raggedvit, requests at random times", report["open"], direct)
     table("raggedvit, JPEG files", report["encoded"], direct)
     for n in sorted({row["devices"] for row in report["gpus"]}):
-        same = [row for row in full if row["devices"] == n]
-        table(f"GPUs: {n}", [row for row in report["gpus"] if row["devices"] == n], best(same) if same else None)
+        table(f"GPUs: {n}", [row for row in report["gpus"] if row["devices"] == n], direct_rate(report, devices=n))
+    for n in sorted({row["threads"] for row in report["instances"]}):
+        table(f"Instances: {n}, beside as many direct sessions", [row for row in report["instances"] if row["threads"] == n],
+              direct_rate(report, threads=n))
     for limit in report["limits"]:
         print(f"p99 of one client, {limit['transport']}: {limit['p99_ms']:.2f} ms, limit {limit['limit_ms']:.2f} ms "
               f"(1.5 x {limit['direct_p99_ms']:.2f} + {limit['noop_p99_ms']:.2f}): {'pass' if limit['kept'] else 'MISS'}")

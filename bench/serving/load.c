@@ -128,8 +128,9 @@ static void request(worker *self, double start)
 static void send_in_turn(worker *self)
 {
     load *l = self->load;
-    for (double now = report_seconds(); now < l->end && self->client.is_open; now = report_seconds()) {
-        if (l->options->requests > 0 && now >= l->begin && atomic_fetch_sub(&l->left, 1) <= 0)
+    while (self->client.is_open) {
+        const double now = report_seconds();
+        if (now >= l->end || (l->options->requests > 0 && now >= l->begin && atomic_fetch_sub(&l->left, 1) <= 0))
             break;
         request(self, now);
     }
@@ -148,8 +149,9 @@ static double next_arrival(load *l, worker *self)
 static void send_at_times(worker *self)
 {
     load *l = self->load;
-    for (double time = next_arrival(l, self); time < l->end && self->client.is_open; time = next_arrival(l, self)) {
-        if (l->options->requests > 0 && time >= l->begin && atomic_fetch_sub(&l->left, 1) <= 0)
+    while (self->client.is_open) {
+        const double time = next_arrival(l, self);
+        if (time >= l->end || (l->options->requests > 0 && time >= l->begin && atomic_fetch_sub(&l->left, 1) <= 0))
             break;
         sleep_until(time);
         if (report_seconds() < l->end + PATIENCE)

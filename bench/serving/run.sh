@@ -31,8 +31,8 @@ export LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$build/lib${lt:+:$(d
 
 case $mode in
 cpu) batch=8 kind=KIND_CPU classes=10 model=$root/examples/data/deit_tiny_cifar10.safetensors
-    direct=(--backend cpu --dtype f32) gpus=('') ;;
-cuda) batch=64 kind=KIND_GPU classes=1000 direct=(--backend cuda --dtype f16) gpus=('gpus: [ 0 ]') ;;
+    direct=(--backend cpu --dtype f32) gpus=('') more="" ;;
+cuda) batch=64 kind=KIND_GPU classes=1000 direct=(--backend cuda --dtype f16) gpus=('gpus: [ 0 ]') more="3 4" ;;
 two) batch=64 kind=KIND_GPU classes=1000 direct=(--backend cuda --dtype f16) gpus=('gpus: [ 0 ]' 'gpus: [ 0, 1 ]') ;;
 *) echo "run.sh: '$mode' is not cpu, cuda or two" >&2; exit 2 ;;
 esac
@@ -42,7 +42,7 @@ if [ "$mode" != cpu ]; then
 fi
 direct+=(--prune 'l2 keep=0.5')
 
-# repository NAME GPUS: one model in a repository of its own
+# repository NAME GPUS INSTANCES: one model in a repository of its own
 repository() {
     mkdir -p "$work/$1/$1/1"
     if [ "$1" = noop ]; then
@@ -59,7 +59,7 @@ END
         cat >"$work/$1/$1/config.pbtxt" <<END
 backend: "raggedvit"
 max_batch_size: $batch
-instance_group [{ count: 2 kind: $kind $2 }]
+instance_group [{ count: $3 kind: $kind $2 }]
 dynamic_batching { }
 parameters [{ key: "policy" value { string_value: "l2" } }, { key: "keep" value { string_value: "0.5" } }]
 END
@@ -102,7 +102,7 @@ if [ "$mode" = two ]; then
     measure_direct direct_1 --batch $batch --devices 0
     measure_direct direct_2 --batch $batch --devices 0,1
     for n in 1 2; do
-        repository "gpus_$n" "${gpus[n - 1]}"
+        repository "gpus_$n" "${gpus[n - 1]}" 2
         serve "gpus_$n"
         load "gpus_$n" "gpus_$n" --transport http-shared --clients 512 --requests 200000 "${checked[@]}"
         stop
@@ -118,7 +118,7 @@ else
         load "noop_$transport" noop --transport $transport --clients $clients --seconds "$idle_seconds" --expect zeros
     done
     stop
-    repository raggedvit "${gpus[0]}"
+    repository raggedvit "${gpus[0]}" 2
     serve raggedvit
     # First of all: are the answers right?
     load right raggedvit --transport grpc --clients 16 --requests 64 "${checked[@]}" --warm-up 0.1
@@ -133,6 +133,16 @@ else
         load "encoded_$transport" raggedvit --transport $transport --input encoded --clients 64 --seconds "$seconds" "${checked[@]}"
     done
     stop
+    # More sessions fill the device's pauses, here and there.
+    for n in $more; do
+        measure_direct "direct_$n" --batch $batch --threads "$n"
+        repository "instances_$n" "${gpus[0]}" "$n"
+        serve "instances_$n"
+        for transport in http-shared grpc; do
+            load "instances_${n}_$transport" "instances_$n" --transport $transport --clients 64,256 --seconds "$seconds" "${checked[@]}"
+        done
+        stop
+    done
 fi
 python3 "$root/bench/serving/collect.py" "$out" || failed=1
 exit $failed

@@ -16,15 +16,13 @@ enum { LIST = 8, THREADS_MOST = 64, BATCH_MOST = 256 };
 typedef struct options {
     const char *json, *sheet;
     direct_options direct;
-    int32_t batches[LIST], n_batches, threads[LIST], n_threads, capacity, n_pictures;
+    int32_t batches[LIST], n_batches, threads, n_pictures;
     double seconds, warm_up;
 } options;
 
 static const struct option_row option_rows[] = {
-    {"threads", "LIST", "threads of a device, each with a session, each %s (2)",
-     OPTION_INTEGERS(options, threads, n_threads, 1, THREADS_MOST)},
+    {"threads", "N", "threads of a device, each with a session, %s (2)", OPTION_INTEGER(options, threads, 1, THREADS_MOST)},
     {"batch", "LIST", "pictures of a run, each %s (64)", OPTION_INTEGERS(options, batches, n_batches, 1, BATCH_MOST)},
-    {"capacity", "N", "pictures that the session of a batch of 1 holds, %s (1)", OPTION_INTEGER(options, capacity, 1, BATCH_MOST)},
     {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
     {"pictures", "N", "different pictures, %s (100), of 25 sizes", OPTION_INTEGER(options, n_pictures, 1, PICTURES_MOST)},
@@ -36,7 +34,8 @@ static const struct option_command command = {
     .name = "",
     .arguments = "CHECKPOINT",
     .text = "How many images a second direct sessions make of pictures of mixed sizes in host memory, and how long one call takes. Of a "
-            "batch of 1 this is the latency of one caller: its point has one thread.",
+            "batch of 1 this is the latency of one caller: its point has one thread. Batches smaller than the largest run twice: in "
+            "sessions for as many pictures, and in sessions for the largest batch.",
     .min_arguments = 1,
     .max_arguments = 1,
 };
@@ -45,12 +44,12 @@ static const struct option_command command = {
 typedef struct worker {
     const direct *direct;
     const pictures *pictures;
-    const float *expected; /* NULL: results are not compared */
+    const float *expected;
     rvit_session *session;
     int32_t batch;
     double begin, end;
     uint64_t random;
-    int64_t images, wrong, n, capacity;
+    int64_t images, different, n, capacity;
     double *latencies;
     pthread_t thread;
 } worker;
@@ -86,8 +85,9 @@ static void *work(void *user)
         bench_check(rvit_session_wait(self->session), "wait");
         const double now = report_seconds();
         const float *logits = rvit_session_logits(self->session);
-        for (int32_t i = 0; self->expected != NULL && i < self->batch; i++)
-            self->wrong += memcmp(logits + (size_t)i * length, self->expected + (size_t)indices[i] * length, length * sizeof *logits) != 0;
+        for (int32_t i = 0; i < self->batch; i++)
+            self->different +=
+                memcmp(logits + (size_t)i * length, self->expected + (size_t)indices[i] * length, length * sizeof *logits) != 0;
         if (start >= self->begin)
             keep_latency(self, now - start);
         self->images += now >= self->begin && now < self->end ? self->batch : 0;
@@ -102,17 +102,18 @@ static int compare_numbers(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* Of runs of `batch` pictures in sessions for max_images. */
 static json_t *measure(const options *o, const direct *devices, int32_t n_devices, const pictures *p, const float *expected, int32_t batch,
-                       int32_t threads, int64_t *out_wrong)
+                       int32_t max_images, int64_t *out_different)
 {
-    const int32_t n = threads * n_devices;
+    const int32_t threads = batch == 1 ? 1 : o->threads, n = threads * n_devices;
     static worker workers[DIRECT_DEVICES * THREADS_MOST];
-    int64_t images = 0, wrong = 0, n_latencies = 0;
+    int64_t images = 0, different = 0, n_latencies = 0;
     uint64_t seed = 1;
     for (int32_t i = 0; i < n; i++) {
         const direct *d = &devices[i % n_devices];
         workers[i] = (worker){.direct = d, .pictures = p, .expected = expected, .batch = batch, .random = pictures_random(&seed)};
-        workers[i].session = direct_session(d, p, batch == 1 ? o->capacity : o->direct.max_images);
+        workers[i].session = direct_session(d, p, max_images);
     }
     const double begin = report_seconds() + o->warm_up;
     for (int32_t i = 0; i < n; i++) {
@@ -126,7 +127,7 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
     for (int32_t i = 0; i < n; i++) {
         pthread_join(workers[i].thread, NULL);
         rvit_session_destroy(workers[i].session);
-        images += workers[i].images, wrong += workers[i].wrong, n_latencies += workers[i].n;
+        images += workers[i].images, different += workers[i].different, n_latencies += workers[i].n;
     }
     double *all = malloc((size_t)(n_latencies + 1) * sizeof *all), sum = 0;
     if (all == NULL || n_latencies == 0) {
@@ -141,27 +142,21 @@ static json_t *measure(const options *o, const direct *devices, int32_t n_device
     for (int64_t i = 0; i < n_latencies; i++)
         sum += all[i];
     const double rate = (double)images / o->seconds, p50 = 1e3 * all[n_latencies / 2], p99 = 1e3 * all[n_latencies - 1 - n_latencies / 100];
-    printf("%7d %7d %7d %10.1f %9.3f %9.3f %7lld\n", (int)n_devices, (int)threads, (int)batch, rate, p50, p99, (long long)wrong);
+    printf("%7d %7d %7d %10d %10.1f %9.3f %9.3f %9lld\n", (int)n_devices, (int)threads, (int)batch, (int)max_images, rate, p50, p99,
+           (long long)different);
     fflush(stdout);
     json_t *latency = json_pack("{s:f, s:f, s:f, s:f, s:I}", "mean", 1e3 * sum / (double)n_latencies, "p50", p50, "p99", p99, "max",
                                 1e3 * all[n_latencies - 1], "count", (json_int_t)n_latencies);
     free(all);
-    *out_wrong += wrong;
-    return json_pack("{s:i, s:i, s:i, s:f, s:o, s:I}", "devices", (int)n_devices, "threads", (int)threads, "batch", (int)batch,
-                     "images_per_second", rate, "latency_ms", latency, "wrong", (json_int_t)wrong);
+    *out_different = different;
+    return json_pack("{s:i, s:i, s:i, s:i, s:f, s:o, s:I}", "devices", (int)n_devices, "threads", (int)threads, "batch", (int)batch,
+                     "max_images", (int)max_images, "images_per_second", rate, "latency_ms", latency, "different", (json_int_t)different);
 }
 
 int main(int argc, char **argv)
 {
-    options o = {.direct = DIRECT_OPTIONS_INIT,
-                 .batches = {64},
-                 .n_batches = 1,
-                 .threads = {2},
-                 .n_threads = 1,
-                 .capacity = 1,
-                 .n_pictures = 100,
-                 .seconds = 10,
-                 .warm_up = 1};
+    options o = {
+        .direct = DIRECT_OPTIONS_INIT, .batches = {64}, .n_batches = 1, .threads = 2, .n_pictures = 100, .seconds = 10, .warm_up = 1};
     o.direct.checkpoint =
         argv[bench_parse("serve_direct", option_rows, sizeof option_rows / sizeof option_rows[0], &command, argc, argv, &o)];
     const int32_t n_devices = o.direct.n_devices > 0 ? o.direct.n_devices : 1;
@@ -181,15 +176,17 @@ int main(int argc, char **argv)
     json_object_set_new(report, "pictures", json_integer(p.n));
     json_object_set_new(report, "mean_picture_bytes", json_real(pictures_mean(&p)));
     json_object_set_new(report, "results", results);
-    printf("%7s %7s %7s %10s %9s %9s %7s\n", "devices", "threads", "batch", "images/s", "p50 ms", "p99 ms", "wrong");
+    printf("%7s %7s %7s %10s %10s %9s %9s %9s\n", "devices", "threads", "batch", "max images", "images/s", "p50 ms", "p99 ms", "different");
     int64_t wrong = 0;
-    for (int32_t i = 0; i < o.n_batches; i++)
-        for (int32_t j = 0; j < (o.batches[i] == 1 ? 1 : o.n_threads); j++) {
-            /* A session for one picture may round otherwise than one for a batch: its figure is no failure. */
-            int64_t otherwise = 0;
-            json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, o.batches[i], o.batches[i] == 1 ? 1 : o.threads[j],
-                                                   o.batches[i] == 1 && o.capacity != o.direct.max_images ? &otherwise : &wrong));
-        }
+    for (int32_t i = 0; i < o.n_batches; i++) {
+        const int32_t batch = o.batches[i], most = o.direct.max_images;
+        int64_t different;
+        /* A session of another size may round otherwise, which is told. The same one may not. */
+        if (batch < most)
+            json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, batch, &different));
+        json_array_append_new(results, measure(&o, devices, n_devices, &p, expected, batch, most, &different));
+        wrong += different;
+    }
     for (int32_t i = 0; i < n_devices; i++)
         direct_close(&devices[i]);
     free(expected);
