@@ -302,14 +302,38 @@ def memory(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
     return {"requests": counts.right.value, "seconds": round(seconds, 1), "rss_kib": sizes, "growth_kib_after_a_tenth": growth}
 
 
-SHIM = "int dlclose(void *library);\nint dlclose(void *library) { (void)library; return 0; }\n"
+# No library is closed, so that leaks keep their names. They are looked for before the destructors of libraries run: with the sanitizer in
+# it the server hangs in one of them (p11-kit's) once clients have vanished, with tests/serving/noop.c too.
+SHIM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int dlclose(void *library);
+void __lsan_do_leak_check(void);
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    __lsan_do_leak_check();
+    fprintf(stderr, "leaks were looked for\n");
+    _exit(status);
+}
+int dlclose(void *library)
+{
+    static int is_set;
+    (void)library;
+    if (!is_set)
+        on_exit(at_exit, NULL);
+    is_set = 1;
+    return 0;
+}
+"""
 
 
 def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
-    """The sanitizer is loaded before the server, which has none, and no library is ever closed, so that its leaks keep their names."""
+    """The sanitizer is loaded before the server, which has none."""
     library = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     (folder / "shim.c").write_text(SHIM)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(folder / "shim.so"), str(folder / "shim.c")], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-D_DEFAULT_SOURCE", "-o", str(folder / "shim.so"), str(folder / "shim.c")], check=True)
     return {**os.environ, "LD_PRELOAD": f"{library} {folder / 'shim.so'}",
             "ASAN_OPTIONS": "detect_leaks=1:exitcode=0:allocator_may_return_null=1:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0:"
                             "detect_odr_violation=0:fast_unwind_on_malloc=0:malloc_context_size=40",
@@ -318,6 +342,7 @@ def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
 
 def read_report(log: str) -> dict[str, int]:
     """Fails if the sanitizer found an error, or a leak with the backend or the library in its stack. The server's own leaks are counted."""
+    check("leaks were looked for" in log, "the server ended before leaks were looked for")
     error = re.search(r"(?:ERROR: AddressSanitizer: (?!detected)|runtime error: ).*", log)
     check(error is None, f"the sanitizer: {error and log[error.start():][:4000]}")
     leaks = re.split(r"\n(?=(?:Direct|Indirect) leak of )", log)[1:]
@@ -326,11 +351,10 @@ def read_report(log: str) -> dict[str, int]:
     return {"leaks_of_the_server": len(leaks), "leaks_of_the_backend": 0}
 
 
-def end_of(server: Server) -> int:
+def end_of(server: Server) -> None:
     server.terminate()
     code = server.wait(120)
     check(code == 0, f"the server's exit code is {code}:\n{server.log()[-2000:]}")
-    return code
 
 
 def terminations(start: Any, pictures: Pictures, n: int) -> dict[str, Any]:
