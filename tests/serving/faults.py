@@ -346,7 +346,8 @@ def read_report(log: str) -> dict[str, int]:
     error = re.search(r"(?:ERROR: AddressSanitizer: (?!detected)|runtime error: ).*", log)
     check(error is None, f"the sanitizer: {error and log[error.start():][:4000]}")
     leaks = re.split(r"\n(?=(?:Direct|Indirect) leak of )", log)[1:]
-    ours = [leak for leak in leaks if re.search(r"libtriton_raggedvit|raggedvit_|rvit_|<unknown module>", leak.split("\n\n")[0])]
+    sources = rf"{re.escape(str(SOURCE))}/(?!build/)|libtriton_raggedvit|<unknown module>"
+    ours = [leak for leak in leaks if re.search(sources, leak.split("\n\n")[0])]
     check(not ours, f"{len(ours)} leaks of the backend's; the first: {ours and ours[0][:4000]}")
     return {"leaks_of_the_server": len(leaks), "leaks_of_the_backend": 0}
 
@@ -380,6 +381,7 @@ def main() -> None:
     parser.add_argument("--asan-build", type=pathlib.Path)
     parser.add_argument("--server", type=pathlib.Path, default=SOURCE / "build/triton-server")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--only-sanitized", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a fiftieth of everything")
     arguments = parser.parse_args()
     arguments.source = SOURCE
