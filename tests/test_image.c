@@ -294,6 +294,12 @@ static void test_orientation(void **state)
     assert_int_equal(width, 7);
     assert_int_equal(height, 10);
     assert_int_equal(unlink(path), 0);
+    width = height = 0;
+    assert_true(image_decode_size(jpeg_exif, sizeof jpeg_exif, &width, &height, &error));
+    assert_int_equal(width, 7);
+    assert_int_equal(height, 10);
+    assert_false(image_decode_size(jpeg_exif, 20, &width, &height, &error));
+    assert_non_null(strstr(error.text, "JPEG"));
 }
 
 /* Cut off anywhere, or with any byte another, an EXIF segment turns the picture, or does not. It never makes it unreadable. */

@@ -6,7 +6,7 @@
 #include "failure.h"
 #include "rank.h"
 
-enum { MOST_TOP = 100 };
+enum { MOST_TOP = 100, RANKED = 1 << OUTPUT_CLASSES | 1 << OUTPUT_SCORES | 1 << OUTPUT_LABELS };
 
 uint64_t answer_now(void)
 {
@@ -19,8 +19,9 @@ uint64_t answer_now(void)
 struct results {
     const struct model *model;
     const rvit_session *session;
-    int32_t first, n; /* pictures, in the run */
-    const float *logits;
+    int32_t first, n;      /* pictures, in the run */
+    const float *logits;   /* of its pictures */
+    const int32_t *ranked; /* [n, top] */
 };
 
 /* Bytes of an output of all pictures. */
@@ -28,40 +29,31 @@ static uint64_t size_of(const struct results *self, enum output_kind kind)
 {
     const struct names *names = &self->model->names;
     const uint64_t n = (uint64_t)self->n * (uint64_t)self->model->tensors.width[kind];
-    int32_t classes[MOST_TOP];
     uint64_t size = 0;
     if (kind != OUTPUT_LABELS)
         return tensors_outputs[kind].type == TRITONSERVER_TYPE_UINT8 ? n : 4 * n;
-    for (int32_t i = 0; i < self->n; i++) {
-        rank_classes(self->logits + (int64_t)i * self->model->info.n_classes, self->model->info.n_classes, self->model->top, classes);
-        for (int32_t j = 0; j < self->model->top; j++)
-            size += names->starts[classes[j] + 1] - names->starts[classes[j]];
-    }
+    for (uint64_t i = 0; i < n; i++)
+        size += names->starts[self->ranked[i] + 1] - names->starts[self->ranked[i]];
     return size;
 }
 
-static void write_top(const struct results *self, enum output_kind kind, uint8_t *out)
+static void write_labels(const struct results *self, uint8_t *out)
 {
-    const struct model *model = self->model;
-    const struct names *names = &model->names;
-    int32_t classes[MOST_TOP];
-    float scores[MOST_TOP];
-    for (int32_t i = 0; i < self->n; i++) {
-        const float *logits = self->logits + (int64_t)i * model->info.n_classes;
-        rank_classes(logits, model->info.n_classes, model->top, classes);
-        if (kind == OUTPUT_LABELS) {
-            for (int32_t j = 0; j < model->top; j++) {
-                const uint32_t begin = names->starts[classes[j]], size = names->starts[classes[j] + 1] - begin;
-                memcpy(out, names->bytes + begin, size);
-                out += size;
-            }
-            continue;
-        }
-        if (kind == OUTPUT_SCORES)
-            rank_scores(logits, model->info.n_classes, classes, model->top, scores);
-        const size_t size = 4 * (size_t)model->top;
-        memcpy(out, kind == OUTPUT_SCORES ? (const void *)scores : classes, size);
+    const struct names *names = &self->model->names;
+    for (int64_t i = 0; i < (int64_t)self->n * self->model->top; i++) {
+        const uint32_t begin = names->starts[self->ranked[i]], size = names->starts[self->ranked[i] + 1] - begin;
+        memcpy(out, names->bytes + begin, size);
         out += size;
+    }
+}
+
+static void write_scores(const struct results *self, uint8_t *out)
+{
+    const int32_t n_classes = self->model->info.n_classes, top = self->model->top;
+    float scores[MOST_TOP];
+    for (int64_t i = 0; i < self->n; i++, out += 4 * top) {
+        rank_scores(self->logits + i * n_classes, n_classes, self->ranked + i * top, top, scores);
+        memcpy(out, scores, 4 * (size_t)top);
     }
 }
 
@@ -119,10 +111,19 @@ static TRITONSERVER_Error *write_output(const struct results *self, enum output_
         return write_masks(self, out);
     case OUTPUT_TOKENS:
         return write_tokens(self, out);
-    default:
-        write_top(self, kind, out);
+    case OUTPUT_CLASSES:
+        memcpy(out, self->ranked, 4 * (size_t)self->n * (size_t)width);
         return NULL;
+    case OUTPUT_SCORES:
+        write_scores(self, out);
+        return NULL;
+    case OUTPUT_LABELS:
+        write_labels(self, out);
+        return NULL;
+    case N_OUTPUTS:
+        break;
     }
+    return failure(TRITONSERVER_ERROR_INTERNAL, "there is no such output");
 }
 
 static TRITONSERVER_Error *add_output(const struct results *self, enum output_kind kind, TRITONBACKEND_Response *response)
@@ -145,10 +146,12 @@ static TRITONSERVER_Error *add_outputs(const struct instance *instance, const st
                                        TRITONBACKEND_Response *response)
 {
     const struct model *model = instance->model;
-    struct results results = {.model = model, .session = session, .first = request->run_first, .n = request->n};
+    struct results results = {.model = model, .session = session, .first = request->run_first, .n = request->n, .ranked = instance->ranked};
     const float *logits = rvit_session_logits(session);
     if (logits)
         results.logits = logits + (int64_t)request->run_first * model->info.n_classes;
+    for (int64_t i = 0; request->outputs & RANKED && i < request->n; i++)
+        rank_classes(results.logits + i * model->info.n_classes, model->info.n_classes, model->top, instance->ranked + i * model->top);
     for (int kind = 0; kind < N_OUTPUTS; kind++)
         if (request->outputs & 1U << kind)
             TRY(add_output(&results, (enum output_kind)kind, response));

@@ -4,6 +4,17 @@
 #include "failure.h"
 #include "instance.h"
 
+/* rvit_log_fn: what the library logs goes to the server's log. */
+static void log_library(void *user, rvit_log_level level, const char *message)
+{
+    static const TRITONSERVER_LogLevel levels[] = {[RVIT_LOG_ERROR] = TRITONSERVER_LOG_ERROR,
+                                                   [RVIT_LOG_WARNING] = TRITONSERVER_LOG_WARN,
+                                                   [RVIT_LOG_INFO] = TRITONSERVER_LOG_INFO,
+                                                   [RVIT_LOG_DEBUG] = TRITONSERVER_LOG_VERBOSE};
+    (void)user;
+    log_line(levels[level], "raggedvit: %s", message);
+}
+
 TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
 {
     uint32_t major = 0, minor = 0;
@@ -20,12 +31,15 @@ TRITONSERVER_Error *TRITONBACKEND_Initialize(TRITONBACKEND_Backend *backend)
         metric_families_free(families);
         free(families);
     }
+    if (!error)
+        rvit_log_set(log_library, NULL);
     return error;
 }
 
 TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)
 {
     void *state = NULL;
+    rvit_log_set(NULL, NULL);
     TRY(TRITONBACKEND_BackendState(backend, &state));
     if (state)
         metric_families_free(state);
@@ -33,12 +47,13 @@ TRITONSERVER_Error *TRITONBACKEND_Finalize(TRITONBACKEND_Backend *backend)
     return NULL;
 }
 
-/* Where a configuration has no instance_group: on the server's GPUs, if it has any, else on the CPU. */
+/* Where a configuration has no instance_group: two instances on each of the server's GPUs, so that one copies and answers while the other
+   computes; without GPUs one on the CPU, which computes for one at a time. */
 TRITONSERVER_Error *TRITONBACKEND_GetBackendAttribute(TRITONBACKEND_Backend *backend, TRITONBACKEND_BackendAttribute *attributes)
 {
     (void)backend;
-    TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_GPU, 0, NULL, 0));
-    return TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 0, NULL, 0);
+    TRY(TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_GPU, 2, NULL, 0));
+    return TRITONBACKEND_BackendAttributeAddPreferredInstanceGroup(attributes, TRITONSERVER_INSTANCEGROUPKIND_CPU, 1, NULL, 0);
 }
 
 TRITONSERVER_Error *TRITONBACKEND_ModelInitialize(TRITONBACKEND_Model *handle)

@@ -71,7 +71,8 @@ static TRITONSERVER_Error *open_instance(struct instance *self)
         TRY(open_lane(self, &model->settings.list[i], &self->lanes[i]));
     self->images = calloc((size_t)model->plan.max_images, sizeof *self->images);
     self->filling = calloc((size_t)model->plan.max_images, sizeof(struct picture *));
-    return self->images && self->filling ? NULL : failure_out_of_memory();
+    self->ranked = calloc((size_t)model->plan.max_images * (size_t)(model->top + 1), sizeof *self->ranked);
+    return self->images && self->filling && self->ranked ? NULL : failure_out_of_memory();
 }
 
 TRITONSERVER_Error *instance_create(TRITONBACKEND_ModelInstance *handle, struct model *model, struct instance **out)
@@ -107,6 +108,7 @@ void instance_destroy(struct instance *self)
     free(self->pictures.list);
     free(self->images);
     free(self->filling);
+    free(self->ranked);
     free(self);
 }
 

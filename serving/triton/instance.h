@@ -21,6 +21,7 @@ struct instance {
     rvit_image *images;       /* [max_images] of a run */
     struct picture **filling; /* [max_images]: those of a run that the crew fills */
     struct crew_job job;
+    int32_t *ranked; /* [max_images, top]: the best classes of a request's pictures */
 };
 
 TRITONSERVER_Error *instance_create(TRITONBACKEND_ModelInstance *handle, struct model *model, struct instance **out);

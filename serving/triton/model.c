@@ -99,9 +99,9 @@ static TRITONSERVER_Error *name_classes(struct model *self, const char *folder)
     if (self->config.labels && (size_t)snprintf(path, sizeof path, "%s%s%s", self->config.labels[0] == '/' ? "" : folder,
                                                 self->config.labels[0] == '/' ? "" : "/", self->config.labels) >= sizeof path)
         return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter labels: the path is too long");
-    if (self->info.n_classes == 0)
+    if (self->n_classes == 0)
         return self->config.labels ? failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter labels: the model has no classes") : NULL;
-    return names_make(&self->names, self->config.labels ? path : NULL, self->checkpoint, self->info.n_classes);
+    return names_make(&self->names, self->config.labels ? path : NULL, self->checkpoint, self->n_classes);
 }
 
 static TRITONSERVER_Error *read_model(struct model *self, const char *folder)
@@ -113,8 +113,9 @@ static TRITONSERVER_Error *read_model(struct model *self, const char *folder)
     TRY(find_recipe(self));
     const int32_t max_patches = config->max_patches > 0 ? config->max_patches : self->info.max_patches;
     const int32_t top = config->top > 0 ? config->top : DEFAULT_TOP;
-    self->top = top < self->info.n_classes ? top : self->info.n_classes;
-    tensors_of_model(&self->info, max_patches > 0, self->top, &self->tensors);
+    self->n_classes = self->info.embedding_dim > 0 ? 0 : self->info.n_classes;
+    self->top = top < self->n_classes ? top : self->n_classes;
+    tensors_of_model(&self->info, max_patches > 0, self->n_classes, self->top, &self->tensors);
     TRY(tensors_declare(&self->tensors, self->handle, &self->config));
     TRY(plan_run(self, max_patches));
     TRY(plan_memory(self));

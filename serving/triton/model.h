@@ -31,6 +31,7 @@ struct model {
     struct settings settings;
     struct tensors tensors;
     struct names names; /* of models with a head */
+    int32_t n_classes;  /* 0: none. What a model for embeddings calls so are their elements */
     int32_t top;
     rvit_checkpoint *checkpoint;
     rvit_model_info info;

@@ -38,13 +38,13 @@ int tensors_find_output(const char *name)
     return find(tensors_outputs, N_OUTPUTS, name);
 }
 
-void tensors_of_model(const rvit_model_info *info, bool native, int32_t top, struct tensors *out)
+void tensors_of_model(const rvit_model_info *info, bool native, int32_t n_classes, int32_t top, struct tensors *out)
 {
     const int64_t height = native ? -1 : info->image_height, width = native ? -1 : info->image_width;
     *out = (struct tensors){
         .input_dims = {[INPUT_IMAGE] = {-1, -1, 3}, [INPUT_ENCODED] = {1}, [INPUT_PIXELS] = {3, height, width}},
         .n_input_dims = {[INPUT_IMAGE] = 3, [INPUT_ENCODED] = 1, [INPUT_PIXELS] = 3},
-        .width = {[OUTPUT_LOGITS] = info->n_classes,
+        .width = {[OUTPUT_LOGITS] = n_classes,
                   [OUTPUT_CLASSES] = top,
                   [OUTPUT_SCORES] = top,
                   [OUTPUT_LABELS] = top,

@@ -5,11 +5,11 @@
      ENCODED  BYTES [1]         a whole JPEG or PNG file
      PIXELS   FP32 [3, H, W]    normalised, of the model's size; NaFlex: of any multiples of the patch size
 
-     LOGITS     FP32 [n_classes]
+     LOGITS     FP32 [n_classes]      these four of models with classes
      CLASSES    INT32 [top]           best first
      SCORES     FP32 [top]            their softmax
      LABELS     BYTES [top]           their names
-     POOLED     FP32 [width]          what the head reads
+     POOLED     FP32 [width]          what the head reads; by wish alone
      EMBEDDING  FP32 [embedding_dim]  projected, of L2 norm 1
      MASK       UINT8 [tokens]        1: the token is kept after the last stage. Not of NaFlex models
      TOKENS     INT32 [1]             tokens kept after the last stage */
@@ -49,7 +49,7 @@ struct tensors {
 };
 
 /* native: pictures have shapes of their own. */
-void tensors_of_model(const rvit_model_info *info, bool native, int32_t top, struct tensors *out);
+void tensors_of_model(const rvit_model_info *info, bool native, int32_t n_classes, int32_t top, struct tensors *out);
 /* Checks what the configuration declares, or completes it, and tells the server. Sets config->max_batch_size. */
 TRITONSERVER_Error *tensors_declare(struct tensors *self, TRITONBACKEND_Model *model, struct config *config);
 

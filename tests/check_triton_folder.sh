@@ -1,0 +1,34 @@
+#!/bin/sh
+# usage: check_triton_folder.sh FOLDER
+# What Triton Inference Server takes as a backend: it exports the entry points alone, so that nothing clashes with other libraries of the
+# server's process; what it leaves undefined is the server's; and the folder holds all else that it needs.
+set -eu
+folder=$1 module=$1/libtriton_raggedvit.so
+failed=0
+
+exported=$(nm -D --defined-only "$module" | awk '{print $NF}')
+n=$(printf '%s\n' "$exported" | grep -c '^TRITONBACKEND_' || true)
+[ "$n" -eq 13 ] || { echo "$module exports $n entry points, not 13"; failed=1; }
+foreign=$(printf '%s\n' "$exported" | grep -v '^TRITONBACKEND_' || true)
+[ -z "$foreign" ] || { echo "$module exports what is not TRITONBACKEND_*:"; echo "$foreign"; failed=1; }
+
+undefined=$(nm -D --undefined-only "$module" | awk '$1 == "U" {print $2}')
+asked=TRITONSERVER_ErrorNew
+printf '%s\n' "$undefined" | grep -q "^$asked\$" || { echo "$module does not ask the server for $asked"; failed=1; }
+# What other libraries define has a version.
+foreign=$(printf '%s\n' "$undefined" | grep -v '@' | grep -vE '^(TRITON|__(asan|ubsan|tsan|sanitizer)_)' || true)
+[ -z "$foreign" ] || { echo "$module needs what no library defines:"; echo "$foreign"; failed=1; }
+
+link=$folder/batchstrategy.so
+[ "$(readlink "$link")" = libtriton_raggedvit.so ] || { echo "$link is no link to the module"; failed=1; }
+readelf -d "$module" | grep -q 'R.*PATH.*\[\$ORIGIN\]' || { echo "$module does not look for libraries beside it"; failed=1; }
+for binary in "$folder"/lib*.so*; do
+    for needed in $(readelf -d "$binary" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+        case $needed in
+        libc.so.* | libm.so.* | libdl.so.* | librt.so.* | libpthread.so.* | libgcc_s.so.* | ld-linux* | lib[aut]*san.so.*) ;;
+        *) [ -f "$folder/$needed" ] || { echo "$binary needs $needed, which is not in the folder"; failed=1; } ;;
+        esac
+    done
+done
+[ "$failed" -eq 0 ] || exit 1
+echo "$n entry points"
