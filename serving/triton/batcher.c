@@ -1,14 +1,6 @@
 /* When a batch closes: custom batching functions. The server counts pictures; tokens are counted here. */
-#include <stdlib.h>
-
 #include "failure.h"
 #include "request.h"
-
-/* A batch that is being put together. */
-struct batch {
-    const struct model *model;
-    int64_t images, tokens;
-};
 
 /* The batcher is the model itself, which outlives its scheduler. So nothing is freed while the scheduler may still call. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBatcherInitialize(TRITONBACKEND_Batcher **batcher, TRITONBACKEND_Model *model)
@@ -23,13 +15,17 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatcherFinalize(TRITONBACKEND_Batcher *ba
     return NULL;
 }
 
+/* The memory is the model's, in turns: a scheduler puts one batch together at a time, and does not end each that it begins, neither the one
+   that a model leaves behind nor one that began to run while it grew. */
 TRITONSERVER_Error *TRITONBACKEND_ModelBatchInitialize(const TRITONBACKEND_Batcher *batcher, void **user)
 {
-    struct batch *batch = calloc(1, sizeof *batch);
+    struct model *model = (struct model *)(uintptr_t)batcher;
+    *user = NULL;
+    if (!model)
+        return NULL;
+    struct batch *batch = &model->batches[atomic_fetch_add(&model->n_batches, 1) % MODEL_BATCHES];
+    *batch = (struct batch){.model = model};
     *user = batch;
-    if (!batch)
-        return failure_out_of_memory();
-    batch->model = (const struct model *)batcher;
     return NULL;
 }
 
@@ -40,7 +36,7 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request
     struct batch *batch = user;
     int64_t images = 0, tokens = 0;
     *include = true;
-    if (!batch || !batch->model || !request_size(request, batch->model, &images, &tokens))
+    if (!batch || !request_size(request, batch->model, &images, &tokens))
         return NULL;
     const struct picture_plan *plan = &batch->model->plan;
     *include = batch->images == 0 || (images <= plan->max_images - batch->images && tokens <= plan->max_tokens - batch->tokens);
@@ -53,6 +49,6 @@ TRITONSERVER_Error *TRITONBACKEND_ModelBatchIncludeRequest(TRITONBACKEND_Request
 
 TRITONSERVER_Error *TRITONBACKEND_ModelBatchFinalize(void *user)
 {
-    free(user);
+    (void)user;
     return NULL;
 }

@@ -1,9 +1,10 @@
 /* A model of the server: one version of an entry of its repository. What is here does not change once the model is loaded, but for the list
-   of engines. */
+   of engines and the batches. */
 #ifndef RVIT_TRITON_MODEL_H
 #define RVIT_TRITON_MODEL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "crew.h"
 #include "engine.h"
@@ -14,6 +15,14 @@
 
 /* The most bytes that aligning a picture in a run's memory takes. */
 enum { PICTURE_ALIGNMENT = 128 };
+
+struct model;
+/* A batch that the server is putting together (batcher.c). */
+struct batch {
+    const struct model *model;
+    int64_t images, tokens;
+};
+enum { MODEL_BATCHES = 8 };
 
 struct model {
     TRITONBACKEND_Model *handle;
@@ -33,6 +42,8 @@ struct model {
     struct metrics metrics;
     pthread_mutex_t lock;   /* of what follows */
     struct engine *engines; /* where instances are */
+    struct batch batches[MODEL_BATCHES];
+    atomic_uint n_batches; /* begun */
 };
 
 TRITONSERVER_Error *model_create(TRITONBACKEND_Model *handle, const struct metric_families *families, struct model **out);

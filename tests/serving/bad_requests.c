@@ -298,6 +298,16 @@ static void batches_close_by_tokens(void **state)
         fake_expect_success(TRITONBACKEND_RequestRelease(large, TRITONSERVER_REQUEST_RELEASE_ALL));
         fake_expect_success(TRITONBACKEND_RequestRelease(wrong, TRITONSERVER_REQUEST_RELEASE_ALL));
     }
+    /* The server does not end every batch that it begins. */
+    for (int i = 0; i < 20; i++) {
+        void *batch = NULL;
+        bool include = false;
+        TRITONBACKEND_Request *request = request_pixels(pixels, 5);
+        fake_expect_success(TRITONBACKEND_ModelBatchInitialize(batcher, &batch));
+        fake_expect_success(TRITONBACKEND_ModelBatchIncludeRequest(request, batch, &include));
+        assert_true(include);
+        fake_expect_success(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+    }
     fake_expect_success(TRITONBACKEND_ModelBatcherFinalize(batcher));
     end();
 }

@@ -3,7 +3,7 @@
 and go under load, SIGTERM under load, the server's memory over many requests, and the same with a backend built with the address sanitizer.
 Every good answer is compared bit for bit with the command line tool's.
 
-    tests/serving/faults.py --build build/release [--asan-build build/cpu-debug] [--server build/triton-server] [--json FILE] [--quick]
+    tests/serving/faults.py --build build/release [--asan-build build/cpu-debug] [--server build/triton-server] [--json FILE] [--share N]
 
 Minutes on two cores. Exits 1 if anything was lost, wrong, or leaked."""
 from __future__ import annotations
@@ -267,7 +267,7 @@ def malformed(server: Server, cases: list[Case], files: list[bytes], n: int) -> 
 
 
 def loads(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
-    """The model leaves and comes back under load. Requests meanwhile are answered right, or refused by the server."""
+    """The model leaves and comes back under load. Requests meanwhile are answered right, or refused by the server; memory is flat."""
     sizes = []
     with Load(server, cases, 2, may_be_refused=True) as load:
         for _ in range(n):
@@ -279,12 +279,13 @@ def loads(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
             sizes.append(server.resident_kib())
         counts = load.counts
     check(counts.right.value > 0 and counts.refused.value > 0, "the load met no model that came or went")
+    check(n < 50 or sizes[-1] - sizes[n // 2] < 8192, f"memory grew in the second half of the loads: {sizes}")
     return {"loads": n, "right": counts.right.value, "refused_by_the_server": counts.refused.value, "rss_kib_at_tenths": sizes[::max(1, n // 10)],
             "rss_kib_last": sizes[-1]}
 
 
 def memory(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
-    """The server's resident memory over n requests. After a tenth of them it may grow by 4 MiB: it is warm then."""
+    """The server's resident memory over n requests. After a tenth of them it may grow by 4 MiB: it is warm then, unless they are few."""
     sizes: list[int] = []
     started = time.monotonic()
     with Load(server, cases, limit=-(-n // WORKERS)) as load:
@@ -298,18 +299,42 @@ def memory(server: Server, cases: list[Case], n: int) -> dict[str, Any]:
     sizes.append(server.resident_kib())
     growth = sizes[-1] - sizes[1]
     check(counts.right.value >= n, f"{counts.right.value} of {n} requests")
-    check(growth < 4096, f"memory grew by {growth} KiB after the first tenth: {sizes}")
+    check(growth < (4096 if n >= 10000 else 16384), f"memory grew by {growth} KiB after the first tenth: {sizes}")
     return {"requests": counts.right.value, "seconds": round(seconds, 1), "rss_kib": sizes, "growth_kib_after_a_tenth": growth}
 
 
-SHIM = "int dlclose(void *library);\nint dlclose(void *library) { (void)library; return 0; }\n"
+# No library is closed, so that leaks keep their names. They are looked for before the destructors of libraries run: with the sanitizer in
+# it the server hangs in one of them (p11-kit's) once clients have vanished, with tests/serving/noop.c too.
+SHIM = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+int dlclose(void *library);
+void __lsan_do_leak_check(void);
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    __lsan_do_leak_check();
+    fprintf(stderr, "leaks were looked for\n");
+    _exit(status);
+}
+int dlclose(void *library)
+{
+    static int is_set;
+    (void)library;
+    if (!is_set)
+        on_exit(at_exit, NULL);
+    is_set = 1;
+    return 0;
+}
+"""
 
 
 def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
-    """The sanitizer is loaded before the server, which has none, and no library is ever closed, so that its leaks keep their names."""
+    """The sanitizer is loaded before the server, which has none."""
     library = subprocess.run(["gcc", "-print-file-name=libasan.so"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
     (folder / "shim.c").write_text(SHIM)
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(folder / "shim.so"), str(folder / "shim.c")], check=True)
+    subprocess.run(["gcc", "-shared", "-fPIC", "-D_DEFAULT_SOURCE", "-o", str(folder / "shim.so"), str(folder / "shim.c")], check=True)
     return {**os.environ, "LD_PRELOAD": f"{library} {folder / 'shim.so'}",
             "ASAN_OPTIONS": "detect_leaks=1:exitcode=0:allocator_may_return_null=1:alloc_dealloc_mismatch=0:new_delete_type_mismatch=0:"
                             "detect_odr_violation=0:fast_unwind_on_malloc=0:malloc_context_size=40",
@@ -318,26 +343,27 @@ def sanitized_environment(folder: pathlib.Path) -> dict[str, str]:
 
 def read_report(log: str) -> dict[str, int]:
     """Fails if the sanitizer found an error, or a leak with the backend or the library in its stack. The server's own leaks are counted."""
+    check("leaks were looked for" in log, "the server ended before leaks were looked for")
     error = re.search(r"(?:ERROR: AddressSanitizer: (?!detected)|runtime error: ).*", log)
     check(error is None, f"the sanitizer: {error and log[error.start():][:4000]}")
     leaks = re.split(r"\n(?=(?:Direct|Indirect) leak of )", log)[1:]
-    ours = [leak for leak in leaks if re.search(r"libtriton_raggedvit|raggedvit_|rvit_|<unknown module>", leak.split("\n\n")[0])]
+    sources = rf"{re.escape(str(SOURCE))}/(?!build/)|libtriton_raggedvit|<unknown module>"
+    ours = [leak for leak in leaks if re.search(sources, leak.split("\n\n")[0])]
     check(not ours, f"{len(ours)} leaks of the backend's; the first: {ours and ours[0][:4000]}")
     return {"leaks_of_the_server": len(leaks), "leaks_of_the_backend": 0}
 
 
-def end_of(server: Server) -> int:
+def end_of(server: Server) -> None:
     server.terminate()
     code = server.wait(120)
     check(code == 0, f"the server's exit code is {code}:\n{server.log()[-2000:]}")
-    return code
 
 
 def terminations(start: Any, pictures: Pictures, n: int) -> dict[str, Any]:
     for _ in range(n):
         with start("plain") as server:
             ends_in_order(server, pictures)
-    return {"terminations": n, "requests_in_flight": 12 * n, "lost": 0}
+    return {"terminations": n, "requests_in_flight": 13 * n, "lost": 0}
 
 
 def versions(arguments: argparse.Namespace) -> dict[str, str]:
@@ -356,10 +382,10 @@ def main() -> None:
     parser.add_argument("--asan-build", type=pathlib.Path)
     parser.add_argument("--server", type=pathlib.Path, default=SOURCE / "build/triton-server")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--quick", action="store_true", help="a fiftieth of everything")
+    parser.add_argument("--share", type=int, default=1, help="50: a fiftieth of everything")
     arguments = parser.parse_args()
     arguments.source = SOURCE
-    share = 50 if arguments.quick else 1
+    share = arguments.share
     report: dict[str, Any] = {"benchmark": "serving_faults", "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
                               **versions(arguments), "models": {"small": "tests/data/reference, 32 x 56 pixels, l2 and none",
                                                                 "plain": "deit_tiny_cifar10, none"}}
@@ -402,7 +428,7 @@ def main() -> None:
             environment = sanitized_environment(folder)
             with start("small", arguments.asan_build, environment) as server:
                 try:
-                    sanitized: dict[str, Any] = {"malformed": malformed(server, cases, files, 2000 // share),
+                    sanitized: dict[str, Any] = {"malformed": malformed(server, cases, files, max(50, 2000 // share)),
                                                  "loads": loads(server, cases, max(2, 20 // share))}
                     end_of(server)
                     step("address_sanitizer", {**sanitized, **read_report(server.log())})
