@@ -28,16 +28,22 @@ static void pictures_of_their_own_shape(void **state)
         &(fake_input){
             .name = "PIXELS", .type = TRITONSERVER_TYPE_FP32, .shape = {3, 3, 64, 40}, .n_dims = 4, .data = planes, .size = sizeof planes});
     run_batch(instance, requests, N + 1);
-    int32_t fewest = MAX_PATCHES, most = 0;
+    int32_t fewest = MAX_PATCHES, most = 0, n_runs = 1, in_run = 0;
     for (int i = 0; i < N; i++) {
         int32_t tokens;
         expect_logits(requests[i], 0, direct_logits_native("l2", 0.5, MAX_PATCHES, &pictures[i]));
         memcpy(&tokens, fake_request_result(requests[i], "TOKENS")->data, sizeof tokens);
         assert_int_equal(tokens, direct_kept());
+        /* Runs are as long as their tokens fit. */
+        int32_t grid[2];
+        assert_int_equal(rvit_naflex_grid(pictures[i].height, pictures[i].width, 8, MAX_PATCHES, grid), RVIT_OK);
+        n_runs += in_run + 1 + grid[0] * grid[1] > 90;
+        in_run = (in_run + 1 + grid[0] * grid[1] > 90 ? 0 : in_run) + 1 + grid[0] * grid[1];
         fewest = tokens < fewest ? tokens : fewest;
         most = tokens > most ? tokens : most;
     }
     assert_true(fewest < most);
+    assert_int_equal((int)fake_metric("raggedvit_runs_total", "native", NULL), n_runs);
     fake_request_expect_error(requests[N], TRITONSERVER_ERROR_INVALID_ARG, "123 tokens, more than the 90 of max_tokens");
 
     /* A batch closes by the tokens that the pictures will have: 41, 37, and no room for more than 12. */
