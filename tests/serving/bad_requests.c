@@ -198,6 +198,9 @@ static void files_that_are_broken(void **state)
     expect_alone(instance, strings(cut, sizeof cut, 1), code, "ENCODED");
     expect_alone(instance, strings(more, sizeof more, 1), code, "ENCODED"); /* two strings where one is told */
     expect_alone(instance, strings(more, sizeof more, 3), code, "ENCODED");
+    uint8_t longer[4 + sizeof png_rgb + 1] = {sizeof png_rgb};
+    memcpy(longer + 4, png_rgb, sizeof png_rgb);
+    expect_alone(instance, strings(longer, sizeof longer, 1), code, "1 bytes are left");
     expect_alone(instance, strings(NULL, 0, 1), code, "ENCODED");
     expect_alone(instance, strings(NULL, 0, INT64_MAX), code, "ENCODED");
     end();

@@ -13,37 +13,65 @@ static void need(rvit_status status)
         fail_msg("%s: %s", rvit_status_name(status), rvit_status_detail());
 }
 
-static rvit_session *session_new(const char *policy, double keep, int64_t picture_bytes)
+static rvit_model *model_new(const char *checkpoint_path)
 {
-    if (!direct_state.model) {
+    rvit_checkpoint *checkpoint;
+    rvit_model *model;
+    if (!direct_state.device) {
         rvit_device_desc device = RVIT_DEVICE_DESC_INIT;
-        rvit_checkpoint *checkpoint;
         device.backend = RVIT_BACKEND_CPU;
         device.n_threads = 1;
         need(rvit_device_create(&device, &direct_state.device));
-        need(rvit_checkpoint_open(RVIT_TEST_MODEL "/model.safetensors", NULL, &checkpoint));
-        need(rvit_model_create(direct_state.device, checkpoint, NULL, &direct_state.model));
-        rvit_checkpoint_destroy(checkpoint);
     }
+    need(rvit_checkpoint_open(checkpoint_path, NULL, &checkpoint));
+    need(rvit_model_create(direct_state.device, checkpoint, NULL, &model));
+    rvit_checkpoint_destroy(checkpoint);
+    return model;
+}
+
+static rvit_model *reference(void)
+{
+    if (!direct_state.model)
+        direct_state.model = model_new(RVIT_TEST_MODEL "/model.safetensors");
+    return direct_state.model;
+}
+
+static rvit_session_desc desc_of(const char *policy, double keep)
+{
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
-    rvit_session *session;
     if (policy) {
         need(rvit_prune_from_name(policy, &desc.prune.type));
         desc.prune.keep = keep;
         desc.prune.n_blocks = 1; /* block 0 */
     }
-    desc.max_picture_bytes = picture_bytes;
-    need(rvit_session_create(direct_state.model, &desc, &session));
-    return session;
+    return desc;
 }
 
-static const float *run(rvit_session *session, rvit_run_args *args)
+static rvit_image image_of(const struct picture *picture)
 {
-    static float logits[8][CLASSES];
+    rvit_image image = RVIT_IMAGE_INIT;
+    image.data = picture->pixels;
+    image.width = picture->width;
+    image.height = picture->height;
+    return image;
+}
+
+static float *next_result(void)
+{
+    static float results[8][CLASSES];
     static int next;
-    float *out = logits[next++ % 8];
+    return results[next++ % 8];
+}
+
+static const float *run(rvit_model *model, const rvit_session_desc *desc, rvit_run_args *args)
+{
+    float *out = next_result();
+    rvit_session *session;
+    need(rvit_session_create(model, desc, &session));
     args->n_images = 1;
-    need(rvit_session_run(session, args, out));
+    need(rvit_session_run(session, args, desc->outputs ? NULL : out));
+    if (desc->outputs)
+        memcpy(out, rvit_session_projected(session), CLASSES * sizeof *out);
     const int32_t *cu = rvit_session_cu_seqlens(session, rvit_session_n_stages(session) - 1);
     direct_state.kept = cu[1] - cu[0];
     rvit_session_destroy(session);
@@ -53,19 +81,49 @@ static const float *run(rvit_session *session, rvit_run_args *args)
 const float *direct_logits(const char *policy, double keep, const struct picture *picture)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
-    rvit_image image = RVIT_IMAGE_INIT;
-    image.data = picture->pixels;
-    image.width = picture->width;
-    image.height = picture->height;
+    rvit_session_desc desc = desc_of(policy, keep);
+    const rvit_image image = image_of(picture);
+    desc.max_picture_bytes = 32 << 20;
     args.pictures = &image;
-    return run(session_new(policy, keep, 32 << 20), &args);
+    return run(reference(), &desc, &args);
 }
 
 const float *direct_logits_of_pixels(const char *policy, double keep, const float *pixels)
 {
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    const rvit_session_desc desc = desc_of(policy, keep);
     args.images = pixels;
-    return run(session_new(policy, keep, 0), &args);
+    return run(reference(), &desc, &args);
+}
+
+const float *direct_logits_native(const char *policy, double keep, int32_t max_patches, const struct picture *picture)
+{
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    rvit_session_desc desc = desc_of(policy, keep);
+    rvit_image image = image_of(picture);
+    int32_t grid[2];
+    need(rvit_naflex_grid(picture->height, picture->width, 8, max_patches, grid));
+    image.target_height = 8 * grid[0];
+    image.target_width = 8 * grid[1];
+    desc.native = 1;
+    desc.max_len = desc.max_tokens = max_patches + 1;
+    desc.max_picture_bytes = 32 << 20;
+    args.pictures = &image;
+    return run(reference(), &desc, &args);
+}
+
+const float *direct_embedding(const char *checkpoint, const struct picture *picture)
+{
+    rvit_model *model = model_new(checkpoint);
+    rvit_run_args args = RVIT_RUN_ARGS_INIT;
+    rvit_session_desc desc = desc_of(NULL, 0);
+    const rvit_image image = image_of(picture);
+    desc.max_picture_bytes = 32 << 20;
+    desc.outputs = RVIT_OUTPUT_PROJECTED | RVIT_OUTPUT_NORMALIZED;
+    args.pictures = &image;
+    const float *result = run(model, &desc, &args);
+    rvit_model_destroy(model);
+    return result;
 }
 
 int32_t direct_kept(void)

@@ -372,7 +372,7 @@ def versions(arguments: argparse.Namespace) -> dict[str, str]:
     commit = subprocess.run(["git", "-C", str(SOURCE), "rev-parse", "--short", "HEAD"], stdout=subprocess.PIPE, text=True).stdout
     release = re.search(r'PRETTY_NAME="(.*)"', pathlib.Path("/etc/os-release").read_text())
     return {"machine": f"{cpu.group(1) if cpu else platform.machine()}, {os.cpu_count()} processors",
-            "system": f"{release.group(1) if release else 'Linux'}, Linux {platform.release()}", "python": platform.python_version(),
+            "system": release.group(1) if release else "Linux", "python": platform.python_version(),
             "version": tool.split()[-1], "commit": commit.strip(), "server": "tritonserver 2.51.0 (24.10), of nvidia-pytriton 0.7.0"}
 
 

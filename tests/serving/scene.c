@@ -71,6 +71,7 @@ const char *scene_path(const char *name)
 
 void scene_write(const char *name, const void *data, size_t size)
 {
+    (void)unlink(scene_path(name)); /* it may be a link into the tree */
     FILE *file = fopen(scene_path(name), "wb");
     assert_non_null(file);
     assert_int_equal(fwrite(data, 1, size, file), size);

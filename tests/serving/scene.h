@@ -68,6 +68,10 @@ void run_batch(TRITONBACKEND_ModelInstance *instance, TRITONBACKEND_Request **re
 /* What a session of the library says of a picture alone, or of pixels. policy: NULL: none. */
 const float *direct_logits(const char *policy, double keep, const struct picture *picture);
 const float *direct_logits_of_pixels(const char *policy, double keep, const float *pixels);
+/* Of a session at native resolution. */
+const float *direct_logits_native(const char *policy, double keep, int32_t max_patches, const struct picture *picture);
+/* The normalised embedding, of a checkpoint that has a projection to CLASSES values. */
+const float *direct_embedding(const char *checkpoint, const struct picture *picture);
 /* Tokens that the run before kept. */
 int32_t direct_kept(void);
 /* Frees what these share. */
