@@ -43,7 +43,11 @@ pid=$!
 trap 'kill $pid 2>/dev/null || true' EXIT
 for ((i = 0; ; i++)); do
     curl -sf "127.0.0.1:$http/v2/health/ready" && break
-    kill -0 $pid 2>/dev/null && [ $i -lt 600 ] || { grep '^E' $demo/server.log; echo "The server does not start: $demo/server.log"; exit 1; } >&2
+    if [ $i -ge 600 ] || ! kill -0 $pid 2>/dev/null; then
+        grep '^E' $demo/server.log >&2
+        echo "The server does not start: $demo/server.log" >&2
+        exit 1
+    fi
     sleep 0.1
 done
 

@@ -42,8 +42,10 @@ if [ "$mode" != cpu ]; then
 fi
 direct+=(--prune 'l2 keep=0.5')
 
-# repository NAME GPUS INSTANCES: one model in a repository of its own
+# repository NAME GPUS INSTANCES [SMALL_BATCH]: one model in a repository of its own
 repository() {
+    local small=""
+    [ -z "${4:-}" ] || small="parameters [{ key: \"small_batch\" value { string_value: \"$4\" } }]"
     mkdir -p "$work/$1/$1/1"
     if [ "$1" = noop ]; then
         cat >"$work/noop/noop/config.pbtxt" <<END
@@ -62,6 +64,7 @@ max_batch_size: $batch
 instance_group [{ count: $3 kind: $kind $2 }]
 dynamic_batching { }
 parameters [{ key: "policy" value { string_value: "l2" } }, { key: "keep" value { string_value: "0.5" } }]
+$small
 END
     fi
 }
@@ -85,9 +88,13 @@ stop() {
 load() {
     local part=$1 name=$2
     shift 2
-    kill -0 "$pid" 2>/dev/null || { echo "$part: the server has ended: $(tail -1 "$out/logs/server_$name.log")"; failed=1; return 1; }
+    if ! kill -0 "$pid" 2>/dev/null; then
+        echo "$part: the server has ended: $(tail -1 "$out/logs/server_$name.log")"
+        failed=1
+        return 1
+    fi
     timeout "${limit:-3600}" "$programs/serve_load" "$name" --http-port $port --grpc-port $((port + 1)) --metrics-port $((port + 2)) \
-        --server-pid "$pid" --wait 60 --max-images $batch --json "$out/parts/$part.json" "$@" 2>&1 | tee "$out/logs/$part.log"
+        --server-pid "$pid" --wait 60 --max-images "${max_images:-$batch}" --json "$out/parts/$part.json" "$@" 2>&1 | tee "$out/logs/$part.log"
     [ "${PIPESTATUS[0]}" = 0 ] || { echo "$part: not everything was right (logs/$part.log)"; failed=1; return 1; }
 }
 
@@ -131,6 +138,13 @@ else
     done
     for transport in http-shared grpc; do
         load "encoded_$transport" raggedvit --transport $transport --input encoded --clients 64 --seconds "$seconds" "${checked[@]}"
+    done
+    stop
+    # One picture in a session for one, as the direct call has it.
+    repository small "${gpus[0]}" 2 1
+    serve small
+    for transport in $transports; do
+        max_images=1 load "small_$transport" small --transport $transport --clients 1 --seconds "$seconds" "${checked[@]}"
     done
     stop
     # More sessions fill the device's pauses, here and there.

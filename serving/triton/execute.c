@@ -15,6 +15,7 @@ struct run {
     uint32_t n_requests;
     uint32_t first, last; /* the run's are among first..last: those that are_in */
     int32_t setting;
+    const struct lane *lane;
     int32_t n_pictures; /* all of them, bad ones too */
     int32_t n_images;   /* those that run */
     int64_t tokens, bytes;
@@ -51,6 +52,10 @@ static void gather(struct run *self)
         self->bytes += request->bytes;
         self->last = i;
     }
+    const struct lane *small = &self->instance->small[self->setting];
+    const bool is_small = small->session && self->n_pictures <= small->plan->max_images && self->tokens <= small->plan->max_tokens &&
+                          self->bytes <= small->plan->memory;
+    self->lane = is_small ? small : &self->instance->lanes[self->setting];
 }
 
 /* Applies work to the requests of the run. */
@@ -63,7 +68,7 @@ static void for_each(struct run *self, void (*work)(struct run *self, struct req
 
 static void place(struct run *self, struct request *request)
 {
-    uint8_t *memory = self->instance->lanes[self->setting].memory;
+    uint8_t *memory = self->lane->memory;
     struct picture *pictures = &self->instance->pictures.list[request->first];
     for (int32_t i = 0; i < request->n; i++) {
         pictures[i].image.data = memory + self->bytes;
@@ -144,7 +149,7 @@ static void isolate(struct run *self, struct request *request)
 
 static void answer(struct run *self, struct request *request)
 {
-    rvit_session *session = self->instance->lanes[self->setting].session;
+    rvit_session *session = self->lane->session;
     for (int32_t i = 0; i < request->n && !request->error; i++)
         if (rvit_session_image_status(session, request->run_first + i) != RVIT_OK)
             request->error =
@@ -182,7 +187,7 @@ static void report(const struct run *self)
 
 static void do_run(struct run *self)
 {
-    rvit_session *session = self->instance->lanes[self->setting].session;
+    rvit_session *session = self->lane->session;
     rvit_run_args args = RVIT_RUN_ARGS_INIT;
     fill(self);
     self->tokens = 0;

@@ -32,14 +32,14 @@ static TRITONSERVER_Error *choose_engine(const struct instance *self, struct eng
     return NULL;
 }
 
-static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting *setting, struct lane *out)
+static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting *setting, const struct picture_plan *plan,
+                                     struct lane *out)
 {
     const struct model *model = self->model;
-    const struct picture_plan *plan = &model->plan;
     rvit_session_desc desc = RVIT_SESSION_DESC_INIT;
     desc.max_images = plan->max_images;
     desc.prune = setting->desc;
-    desc.max_picture_bytes = model_region(model);
+    desc.max_picture_bytes = picture_plan_region(plan);
     desc.recipe = &plan->device;
     if (model->tensors.outputs & 1U << OUTPUT_POOLED)
         desc.outputs |= RVIT_OUTPUT_POOLED;
@@ -53,6 +53,7 @@ static TRITONSERVER_Error *open_lane(struct instance *self, const struct setting
     const rvit_status status = rvit_session_create(self->engine->model, &desc, &out->session);
     if (status != RVIT_OK)
         return failure_of_status(status, setting->text);
+    out->plan = plan;
     out->memory = rvit_session_picture_memory(out->session, NULL);
     return NULL;
 }
@@ -67,8 +68,11 @@ static TRITONSERVER_Error *open_instance(struct instance *self)
     pthread_mutex_unlock(&model->lock);
     if (error)
         return error;
-    for (int32_t i = 0; i < model->settings.n; i++)
-        TRY(open_lane(self, &model->settings.list[i], &self->lanes[i]));
+    for (int32_t i = 0; i < model->settings.n; i++) {
+        TRY(open_lane(self, &model->settings.list[i], &model->plan, &self->lanes[i]));
+        if (model->small.max_images > 0)
+            TRY(open_lane(self, &model->settings.list[i], &model->small, &self->small[i]));
+    }
     self->images = calloc((size_t)model->plan.max_images, sizeof *self->images);
     self->filling = calloc((size_t)model->plan.max_images, sizeof *self->filling);
     self->ranked = calloc((size_t)model->plan.max_images * (size_t)(model->top + 1), sizeof *self->ranked);
@@ -97,7 +101,7 @@ void instance_destroy(struct instance *self)
     if (!self)
         return;
     for (int32_t i = 0; i < self->model->settings.n; i++)
-        rvit_session_destroy(self->lanes[i].session);
+        rvit_session_destroy(self->lanes[i].session), rvit_session_destroy(self->small[i].session);
     pthread_mutex_lock(&self->model->lock);
     engine_put(&self->model->engines, self->engine);
     pthread_mutex_unlock(&self->model->lock);

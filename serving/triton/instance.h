@@ -1,13 +1,14 @@
-/* An instance of a model: a session for each setting, and what a batch needs, which stays and grows. One thread at a time uses it. */
+/* An instance of a model: sessions for each setting, and what a batch needs, which stays and grows. One thread at a time uses it. */
 #ifndef RVIT_TRITON_INSTANCE_H
 #define RVIT_TRITON_INSTANCE_H
 
 #include "request.h"
 
-/* Where the requests of one setting run. */
+/* Where requests of one setting run. */
 struct lane {
-    rvit_session *session;
-    uint8_t *memory; /* of its pictures */
+    const struct picture_plan *plan;
+    rvit_session *session; /* NULL: there is none */
+    uint8_t *memory;       /* of its pictures */
 };
 
 /* What the crew does for a run: a picture that it fills, or a request whose pictures it copies. */
@@ -20,8 +21,8 @@ struct instance {
     TRITONBACKEND_ModelInstance *handle;
     struct model *model;
     struct engine *engine;
-    struct lane lanes[SETTINGS_MOST];
-    struct request *requests; /* [n_slots] */
+    struct lane lanes[SETTINGS_MOST], small[SETTINGS_MOST]; /* of any run; of runs that model->small has room for */
+    struct request *requests;                               /* [n_slots] */
     uint32_t n_slots;
     struct pictures pictures;
     rvit_image *images;      /* [max_images] of a run */

@@ -96,6 +96,20 @@ static TRITONSERVER_Error *plan_memory(struct model *self)
     return NULL;
 }
 
+static TRITONSERVER_Error *plan_small(struct model *self, int32_t max_patches)
+{
+    const int32_t n = self->config.small_batch;
+    if (n >= self->plan.max_images)
+        return failure(TRITONSERVER_ERROR_INVALID_ARG, "parameter small_batch is %d, expected less than the %d pictures of a run", n,
+                       self->plan.max_images);
+    const int64_t tokens = (int64_t)n * self->max_len;
+    if (n > 0)
+        picture_plan_make(&self->recipe, &self->info, n,
+                          self->plan.native ? (int32_t)(tokens < self->plan.max_tokens ? tokens : self->plan.max_tokens) : 0, max_patches,
+                          &self->small);
+    return NULL;
+}
+
 static TRITONSERVER_Error *name_classes(struct model *self, const char *folder)
 {
     char path[4096];
@@ -122,6 +136,7 @@ static TRITONSERVER_Error *read_model(struct model *self, const char *folder)
     TRY(tensors_declare(&self->tensors, self->handle, &self->config));
     TRY(plan_run(self, max_patches));
     TRY(plan_memory(self));
+    TRY(plan_small(self, max_patches));
     TRY(name_classes(self, folder));
     const int32_t half = config_processors() / 2;
     return crew_create(config->decode_threads > 0 ? config->decode_threads : half > 0 ? half : 1, &self->crew);

@@ -36,8 +36,9 @@ struct model {
     rvit_checkpoint *checkpoint;
     rvit_model_info info;
     struct preprocess recipe;
-    struct picture_plan plan; /* its max_images is that of a run */
-    int32_t max_len;          /* the most tokens of a picture */
+    struct picture_plan plan;  /* its max_images is that of a run */
+    struct picture_plan small; /* of runs of at most small_batch pictures; max_images 0: there are none */
+    int32_t max_len;           /* the most tokens of a picture */
     struct crew *crew;
     struct metrics metrics;
     pthread_mutex_t lock;   /* of what follows */
@@ -50,11 +51,5 @@ TRITONSERVER_Error *model_create(TRITONBACKEND_Model *handle, const struct metri
 void model_destroy(struct model *self);
 /* Of a handle. */
 struct model *model_of(TRITONBACKEND_Model *handle);
-
-/* rvit_session_desc.max_picture_bytes */
-static inline int64_t model_region(const struct model *self)
-{
-    return picture_plan_region(&self->plan);
-}
 
 #endif

@@ -285,10 +285,10 @@ static void requests_choose_a_setting(void **state)
 {
     (void)state;
     static const char known[] = "l2 keep=0.5";
-    TRITONBACKEND_ModelInstance *instance = scene_instance(
-        scene_load("settings", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"},"
-                               " \"keep\": {\"string_value\": \"0.5\"},"
-                               " \"settings\": {\"string_value\": \"l2 keep=0.7 blocks=0; none; evit-paper keep=0.3 blocks=0\"}}}"));
+    TRITONBACKEND_ModelInstance *instance = scene_instance(scene_load(
+        "settings", "{\"parameters\": {\"policy\": {\"string_value\": \"l2\"}, \"blocks\": {\"string_value\": \"0\"},"
+                    " \"keep\": {\"string_value\": \"0.5\"}, \"small_batch\": {\"string_value\": \"1\"}," /* some run alone, some do not */
+                    " \"settings\": {\"string_value\": \"l2 keep=0.7 blocks=0; none; evit-paper keep=0.3 blocks=0\"}}}"));
     struct picture p = picture_new(30, 90, 60);
     static const double keep = 0.7;
     static const int64_t one = 1, two = 2;

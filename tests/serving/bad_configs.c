@@ -27,6 +27,8 @@ static void bad_parameters(void **state)
         {PARAMETER("max_tokens", "99999999999999999999"), "max_tokens"},
         {PARAMETER("max_picture_bytes", "0"), "max_picture_bytes"},
         {PARAMETER("max_picture_bytes", "100"), "max_picture_bytes"},
+        {PARAMETER("small_batch", "0"), "small_batch"},
+        {PARAMETER("small_batch", "64"), "small_batch is 64, expected less than the 64 pictures"},
         {PARAMETER("top", "0"), "top"},
         {PARAMETER("threads", "0"), "threads"},
         {PARAMETER("decode_threads", "x"), "decode_threads"},
