@@ -41,8 +41,8 @@ def rows_of(parts: dict[str, Row], prefix: str) -> list[Row]:
 
 def direct_rate(report: Row, devices: int = 1, threads: int = 2) -> float | None:
     """Images a second of direct sessions in full batches: as many of them as the server has instances."""
-    return next((float(row["images_per_second"]) for row in report["direct"]
-                 if row["batch"] > 1 and row["batch"] == row["max_images"] and (row["devices"], row["threads"]) == (devices, threads)), None)
+    full = [row for row in report["direct"] if row["batch"] == row["max_images"] > 1]
+    return next((float(row["images_per_second"]) for row in full if (row["devices"], row["threads"]) == (devices, threads)), None)
 
 
 def one_client(rows: list[Row], transport: str) -> Row | None:
@@ -50,16 +50,21 @@ def one_client(rows: list[Row], transport: str) -> Row | None:
 
 
 def limits(report: Row) -> list[Row]:
-    """Latency with one client: 1.5 times a direct call's 99th percentile and what the server without work takes. The call is in a session
-    for one picture, not one as large as the server's."""
-    direct = next((row["latency_ms"]["p99"] for row in report["direct"] if row["batch"] == row["max_images"] == 1), None)
-    found = []
-    for row, small in [(row, False) for row in report["closed"]] + [(row, True) for row in report["small"]]:
+    """Latency with one client beside 1.5 times a direct call's 99th percentile and what the server without work takes: of a call in a
+    session for one picture, and, without small_batch, of one in a session as large as the server's, which gives the same bits."""
+    calls = {row["max_images"] == 1: row["latency_ms"]["p99"] for row in report["direct"] if row["batch"] == 1}
+    found: list[Row] = []
+    for small_batch, row in [(0, row) for row in report["closed"]] + [(1, row) for row in report["small"]]:
         idle = one_client(report["noop"], row["transport"])
-        if row["clients"] == 1 and direct is not None and idle is not None:
-            limit = 1.5 * direct + idle["latency_ms"]["p99"]
-            found.append({"transport": row["transport"], "small_batch": small, "p99_ms": row["latency_ms"]["p99"], "limit_ms": limit,
-                          "direct_p99_ms": direct, "noop_p99_ms": idle["latency_ms"]["p99"], "kept": row["latency_ms"]["p99"] <= limit})
+        if row["clients"] != 1 or idle is None or len(calls) != 2:
+            continue
+        p99, idle_p99 = row["latency_ms"]["p99"], idle["latency_ms"]["p99"]
+        for name, is_for_one in (("a session for one picture", True), ("the same session", False)):
+            if small_batch and not is_for_one:
+                continue
+            limit = 1.5 * calls[is_for_one] + idle_p99
+            found.append({"transport": row["transport"], "small_batch": small_batch, "direct": name, "p99_ms": p99, "limit_ms": limit,
+                          "direct_p99_ms": calls[is_for_one], "noop_p99_ms": idle_p99, "kept": p99 <= limit})
     return found
 
 
@@ -120,8 +125,9 @@ def collect(out: pathlib.Path) -> int:
         table(f"Instances: {n}, beside as many direct sessions", [row for row in report["instances"] if row["threads"] == n],
               direct_rate(report, threads=n))
     for limit in report["limits"]:
-        print(f"p99 of one client, {limit['transport']}{', small_batch 1' if limit['small_batch'] else ''}: {limit['p99_ms']:.2f} ms, limit {limit['limit_ms']:.2f} ms "
-              f"(1.5 x {limit['direct_p99_ms']:.2f} + {limit['noop_p99_ms']:.2f}): {'pass' if limit['kept'] else 'MISS'}")
+        parts_of_it = f"1.5 x {limit['direct_p99_ms']:.2f} + {limit['noop_p99_ms']:.2f}"
+        print(f"p99 of one client, {limit['transport']}{', small_batch 1' if limit['small_batch'] else ''}, beside {limit['direct']}: "
+              f"{limit['p99_ms']:.2f} ms, limit {limit['limit_ms']:.2f} ms ({parts_of_it}): {'pass' if limit['kept'] else 'MISS'}")
     print(f"answers: {report['right_answers']:,} right, " + ", ".join(f"{report['bad'][bad]} {bad}" for bad in BAD))
     return 0
 

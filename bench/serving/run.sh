@@ -94,7 +94,8 @@ load() {
         return 1
     fi
     timeout "${limit:-3600}" "$programs/serve_load" "$name" --http-port $port --grpc-port $((port + 1)) --metrics-port $((port + 2)) \
-        --server-pid "$pid" --wait 60 --max-images "${max_images:-$batch}" --json "$out/parts/$part.json" "$@" 2>&1 | tee "$out/logs/$part.log"
+        --server-pid "$pid" --wait 60 --max-images "${max_images:-$batch}" --json "$out/parts/$part.json" "$@" 2>&1 |
+        tee "$out/logs/$part.log"
     [ "${PIPESTATUS[0]}" = 0 ] || { echo "$part: not everything was right (logs/$part.log)"; failed=1; return 1; }
 }
 
