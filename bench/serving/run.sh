@@ -112,7 +112,7 @@ if [ "$mode" = two ]; then
     for n in 1 2; do
         repository "gpus_$n" "${gpus[n - 1]}" 2
         serve "gpus_$n"
-        load "gpus_$n" "gpus_$n" --transport http-shared --clients 512 --requests 200000 "${checked[@]}"
+        load "gpus_$n" "gpus_$n" --transport grpc-shared --clients 512 --requests 200000 "${checked[@]}"
         stop
     done
 else
