@@ -33,9 +33,9 @@ def nvidia_smi() -> list[str]:
 
 
 def rows_of(parts: dict[str, Row], prefix: str) -> list[Row]:
-    """The results of all parts of that kind. Those of gpus_N and instances_N tell N."""
-    tells = {"gpus": "devices", "instances": "threads"}.get(prefix)
-    return [row | ({tells: int(name.split("_")[1])} if tells else {})
+    """The results of all parts of that kind, with what the name of the part tells: gpus_DEVICES_INSTANCES (of each), instances_N."""
+    tells = {"gpus": ("devices", "instances"), "instances": ("threads",)}.get(prefix, ())
+    return [row | {key: int(number) for key, number in zip(tells, name.split("_")[1:])}
             for name in sorted(parts) if name.split("_")[0] == prefix for row in parts[name]["results"]]
 
 
@@ -119,8 +119,8 @@ def collect(out: pathlib.Path) -> int:
     table("raggedvit, requests at random times", report["open"], direct)
     table("raggedvit, JPEG files", report["encoded"], direct)
     table("raggedvit with small_batch: 1", report["small"], direct)
-    for n in sorted({row["devices"] for row in report["gpus"]}):
-        table(f"GPUs: {n}", [row for row in report["gpus"] if row["devices"] == n], direct_rate(report, devices=n))
+    for row in report["gpus"]:
+        table(f"GPUs: {row['devices']}, instances on each: {row['instances']}", [row], direct_rate(report, devices=row["devices"]))
     for n in sorted({row["threads"] for row in report["instances"]}):
         table(f"Instances: {n}, beside as many direct sessions", [row for row in report["instances"] if row["threads"] == n],
               direct_rate(report, threads=n))

@@ -4,8 +4,8 @@
 #   bench/serving/run.sh BUILD SERVER OUT two [SECONDS]            two GPUs against one of them, 200,000 pictures each
 # BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they are
 # measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
-# RVIT_SERVING_TRANSPORT (grpc-shared): of the two GPUs. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of
-# the server.
+# RVIT_SERVING_TRANSPORT (grpc-shared): of the two GPUs. RVIT_SERVING_INSTANCES (1_1 2_1 1_2 2_2): GPUs and instances on each, of each point
+# there. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the server.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 [ $# -ge 3 ] || { sed -n '2,9p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
@@ -110,10 +110,10 @@ checked=(--checkpoint "$model" "${direct[@]}")
 if [ "$mode" = two ]; then
     measure_direct direct_1 --batch $batch --devices 0
     measure_direct direct_2 --batch $batch --devices 0,1
-    for n in 1 2; do
-        repository "gpus_$n" "${gpus[n - 1]}" 2
-        serve "gpus_$n"
-        load "gpus_$n" "gpus_$n" --transport "${RVIT_SERVING_TRANSPORT:-grpc-shared}" --clients 512 --requests 200000 "${checked[@]}"
+    for of in ${RVIT_SERVING_INSTANCES:-1_1 2_1 1_2 2_2}; do
+        repository "gpus_$of" "${gpus[${of%_*} - 1]}" "${of#*_}"
+        serve "gpus_$of"
+        load "gpus_$of" "gpus_$of" --transport "${RVIT_SERVING_TRANSPORT:-grpc-shared}" --clients 512 --requests 200000 "${checked[@]}"
         stop
     done
 else

@@ -5,7 +5,9 @@ get_filename_component(name ${MODULE} NAME)
 # Copies of an earlier build would be found beside those of the system.
 file(GLOB copies ${folder}/lib*.so*)
 list(REMOVE_ITEM copies ${MODULE})
-file(REMOVE ${copies})
+if(copies)
+  file(REMOVE ${copies})
+endif()
 file(CREATE_LINK ${name} ${folder}/batchstrategy.so SYMBOLIC)
 file(GET_RUNTIME_DEPENDENCIES RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing LIBRARIES ${MODULE}
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|asan|ubsan|tsan|stdc\\+\\+)\\.so")
