@@ -149,7 +149,7 @@ static void make_files(pictures *p)
     }
 }
 
-pictures pictures_make(int32_t n, int32_t group, const char *sheet, int jpeg)
+pictures pictures_make(int32_t n, int32_t group, int32_t edge, const char *sheet, int jpeg)
 {
     const int32_t groups = (n + group - 1) / group;
     pictures p = {.n = groups * group, .group = group};
@@ -157,8 +157,8 @@ pictures pictures_make(int32_t n, int32_t group, const char *sheet, int jpeg)
     p.heights = allocate((size_t)p.n, sizeof *p.heights);
     p.at = allocate((size_t)p.n + 1, sizeof *p.at);
     for (int32_t i = 0; i < p.n; i++) {
-        p.widths[i] = sizes[i / group % PICTURES_SIZES][0];
-        p.heights[i] = sizes[i / group % PICTURES_SIZES][1];
+        p.widths[i] = edge > 0 ? edge : sizes[i / group % PICTURES_SIZES][0];
+        p.heights[i] = edge > 0 ? edge : sizes[i / group % PICTURES_SIZES][1];
         p.at[i + 1] = p.at[i] + 3 * (size_t)p.widths[i] * (size_t)p.heights[i];
     }
     p.pixels = allocate(p.at[p.n], 1);

@@ -19,9 +19,10 @@ typedef struct pictures {
     size_t *payload_at; /* [n + 1] */
 } pictures;
 
-/* n pictures, rounded up to whole groups; of at most PICTURES_SIZES sizes. sheet: a PNG that they are cut from; NULL: gradients, shapes and
+/* n pictures, rounded up to whole groups; of at most PICTURES_SIZES sizes, or all of edge x edge where that is
+   above 0. sheet: a PNG that they are cut from; NULL: gradients, shapes and
    texture. jpeg: the payload is JPEG files, and the pixels are what the tool's reader decodes them to. Ends the program on failure. */
-pictures pictures_make(int32_t n, int32_t group, const char *sheet, int jpeg);
+pictures pictures_make(int32_t n, int32_t group, int32_t edge, const char *sheet, int jpeg);
 /* Sizes only, without pixels: the largest and the mean bytes of a picture. */
 size_t pictures_largest(const pictures *p);
 double pictures_mean(const pictures *p);

@@ -5,10 +5,11 @@
 # BUILD: where cmake built, with RVIT_TRITON and RVIT_BENCH. SERVER: a folder of tools/triton_server.sh. Parts land in OUT/parts as they are
 # measured. RVIT_SERVING_PORT (18400): the first of three ports on 127.0.0.1. RVIT_SERVING_CLIENTS (1,8,64,256): how many at once.
 # RVIT_SERVING_TRANSPORT (grpc-shared): of the two GPUs. RVIT_SERVING_INSTANCES (1_1 2_1 1_2 2_2): GPUs and instances on each, of each point
-# there. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the server.
+# there. RVIT_SERVING_EDGE: all pictures are N x N. RVIT_SERVING_COMMIT: written to the report. RVIT_SERVER_ARGS: further arguments of the
+# server.
 set -uo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-[ $# -ge 3 ] || { sed -n '2,9p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,10p' "${BASH_SOURCE[0]}" | cut -c3-; exit 2; }
 build=$(cd "$1" && pwd) server=$2 mode=${4:-cpu} seconds=${5:-60}
 mkdir -p "$3/parts" "$3/logs"
 out=$(cd "$3" && pwd)
@@ -41,7 +42,7 @@ if [ "$mode" != cpu ]; then
     model=$work/deit_base.safetensors
     "$programs/serve_model" 12 "$model" || exit 1
 fi
-direct+=(--prune 'l2 keep=0.5')
+direct+=(--prune 'l2 keep=0.5' ${RVIT_SERVING_EDGE:+--edge "$RVIT_SERVING_EDGE"})
 
 # repository NAME GPUS INSTANCES [SMALL_BATCH]: one model in a repository of its own
 repository() {

@@ -16,7 +16,7 @@ enum { LIST = 8, THREADS_MOST = 64, BATCH_MOST = 256 };
 typedef struct options {
     const char *json, *sheet;
     direct_options direct;
-    int32_t batches[LIST], n_batches, threads, n_pictures;
+    int32_t batches[LIST], n_batches, threads, n_pictures, edge;
     double seconds, warm_up;
 } options;
 
@@ -26,6 +26,7 @@ static const struct option_row option_rows[] = {
     {"seconds", "S", "measured time of a point, %s (10)", OPTION_NUMBER(options, seconds, 0.1, 86400)},
     {"warm-up", "S", "seconds before that, %s (1)", OPTION_NUMBER(options, warm_up, 0, 3600)},
     {"pictures", "N", "different pictures, %s (100), of 25 sizes", OPTION_INTEGER(options, n_pictures, 1, PICTURES_MOST)},
+    {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
     {"sheet", "FILE", "a PNG that they are cut from (drawn)", OPTION_TEXT(options, sheet)},
     DIRECT_ROWS(options, direct),
     {"json", "FILE", "writes the results there as well", OPTION_TEXT(options, json)},
@@ -162,7 +163,7 @@ int main(int argc, char **argv)
     const int32_t n_devices = o.direct.n_devices > 0 ? o.direct.n_devices : 1;
     for (int32_t i = 0; i < o.n_batches; i++)
         o.direct.max_images = i == 0 || o.batches[i] > o.direct.max_images ? o.batches[i] : o.direct.max_images;
-    const pictures p = pictures_make(o.n_pictures, 4, o.sheet, 0);
+    const pictures p = pictures_make(o.n_pictures, 4, o.edge, o.sheet, 0);
     int32_t n_classes;
     float *expected = direct_logits(&o.direct, &p, &n_classes);
     direct devices[DIRECT_DEVICES];

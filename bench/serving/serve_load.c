@@ -20,7 +20,7 @@ typedef struct options {
     infer_target target;
     direct_options direct;
     load_options load;
-    int32_t clients[LIST], n_clients, rates[LIST], n_rates, n_pictures;
+    int32_t clients[LIST], n_clients, rates[LIST], n_rates, n_pictures, edge;
     double wait;
     int32_t transport, input, expect; /* of infer_transport, infer_input, expectation */
 } options;
@@ -49,6 +49,7 @@ static const struct option_row option_rows[] = {
     {"images", "N", "pictures of a request, of one size, %s (1)", OPTION_INTEGER(options, load.images, 1, 256)},
     {"input", "NAME", "%s (image): pixels or JPEG files", OPTION_CHOICE(options, input, infer_input_name, 0, INFER_INPUTS - 1)},
     {"pictures", "N", "different pictures, %s (100), of 25 sizes", OPTION_INTEGER(options, n_pictures, 1, PICTURES_MOST)},
+    {"edge", "N", "makes all of them N x N pixels, %s", OPTION_INTEGER(options, edge, 1, 640)},
     {"sheet", "FILE", "a PNG that they are cut from (drawn)", OPTION_TEXT(options, sheet)},
     {"expect", "FROM", "where the right answers come from: %s (direct)",
      OPTION_CHOICE(options, expect, expectation_name, 0, EXPECTATIONS - 1)},
@@ -171,7 +172,7 @@ int main(int argc, char **argv)
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
-    const pictures p = pictures_make(o.n_pictures, o.load.images > 4 ? o.load.images : 4, o.sheet, o.input == INFER_FILES);
+    const pictures p = pictures_make(o.n_pictures, o.load.images > 4 ? o.load.images : 4, o.edge, o.sheet, o.input == INFER_FILES);
     int32_t most_clients = 1;
     for (int32_t i = 0; i < o.n_clients; i++)
         most_clients = o.clients[i] > most_clients ? o.clients[i] : most_clients;
