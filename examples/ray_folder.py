@@ -1,5 +1,6 @@
-"""Classifies a folder of pictures on several workers of Ray, into a folder of Parquet files. Workers may die, the whole job may be
-stopped and started again: no picture is lost, none is there twice, and what is done is not done again.
+"""Classifies the pictures of a folder, or of a Parquet file with columns path and bytes, on several workers of Ray, into a folder of Parquet
+files. Workers may die, the whole job may be stopped and started again: no picture is lost, none is there twice, and what is done is not
+done again.
 
     PYTHONPATH=python RAGGEDVIT_LIBRARY=build/release/libraggedvit.so.0 python3 examples/ray_folder.py photos labels --actors 2 --cpus 4
     ... examples/ray_folder.py photos labels --model vit.safetensors --policy l2 --keep 0.5 --actors 8 --gpus 1 --cpus 12
@@ -40,10 +41,19 @@ class Shards:
                 attempts.write(b"x")
                 if attempts.tell() > MOST_ATTEMPTS:
                     raise RuntimeError(f"the worker of shard {number}, {names[0]} to {names[-1]}, has died {MOST_ATTEMPTS} times")
-            found = self.classify({"path": np.asarray(names, object), "image": [str(self.folder / name) for name in names]})
+            found = self.classify({"path": np.asarray(names, object), "image": pictures(self.folder, names)})
             table = pa.table({name: pa.array(list(values)) for name, values in found.items()})
             write(self.out / f"part-{number:06d}.parquet", lambda file: pq.write_table(table, file))
         return {"shard": batch["shard"], "worker": np.full(len(batch["shard"]), os.getpid())}
+
+
+def pictures(source, names):
+    """The files, or their bytes. A Parquet file that is sorted by path is not read as a whole for each shard."""
+    if source.is_dir():
+        return [str(source / name) for name in names]
+    rows = pq.read_table(source, columns=["path", "bytes"], filters=[("path", "in", list(names))]).to_pylist()
+    of = {row["path"]: row["bytes"] for row in rows}
+    return [of[name] for name in names]
 
 
 def write(path, put):
@@ -58,7 +68,7 @@ def write(path, put):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=pathlib.Path, help="of JPEG and PNG files, on a file system that all workers see")
+    parser.add_argument("folder", type=pathlib.Path, help="of JPEG and PNG files, or a Parquet file; all workers see it")
     parser.add_argument("out", type=pathlib.Path, help="folder of the Parquet files, on one too")
     parser.add_argument("--model", default=str(DEMO))
     parser.add_argument("--outputs", default="class,label,score", help="columns, as raggedvit.ray.Classifier has them")
@@ -76,7 +86,12 @@ def parse():
 def main():
     options, begin = parse(), time.monotonic()
     folder, out = options.folder.resolve(), options.out.resolve()
-    names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    if folder.is_dir():
+        names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix.lower() in (".jpg", ".jpeg", ".png"))
+    else:
+        names = sorted(pq.read_table(folder, columns=["path"])["path"].to_pylist())
+    if len(set(names)) < len(names):
+        sys.exit(f"{folder} has a path twice")
     settings = {"path": str(pathlib.Path(options.model).resolve()), "outputs": options.outputs.split(","), "policy": options.policy,
                 "keep": options.keep, "options": {"image_size": options.image_size}}
     # The files of a job are of one list and one setting: what would mix two is refused.

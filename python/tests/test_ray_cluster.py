@@ -26,6 +26,7 @@ import raggedvit.ray
 from test_ray import encoded, pictures
 
 try:
+    import pyarrow
     import pyarrow.parquet as parquet
     import ray
     import ray.data
@@ -118,9 +119,9 @@ class ClusterTest(unittest.TestCase):
                 self.assertEqual((row["error"], row["class"]), ("", self.logits[int(name)].argmax()))
 
     @contextlib.contextmanager
-    def job(self, out, *options):
+    def job(self, out, *options, source="photos"):
         """The example on this cluster."""
-        command = [sys.executable, "-B", str(EXAMPLE), str(self.folder / "photos"), str(out), "--image-size", "64", "--shard", "8",
+        command = [sys.executable, "-B", str(EXAMPLE), str(self.folder / source), str(out), "--image-size", "64", "--shard", "8",
                    "--actors", "2", "--report", str(out) + ".json", *options]
         environment = {**os.environ, "RAY_ADDRESS": self.address}
         with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -150,6 +151,20 @@ class ClusterTest(unittest.TestCase):
             else:
                 self.assertEqual((row["error"], row["class"]), ("", self.logits[int(pathlib.Path(name).stem)].argmax()))
         self.assertEqual([path.name for path in out.iterdir() if path.name.startswith(".")], [])
+
+    def test_a_parquet_file_of_pictures(self):
+        names = [str(path.relative_to(self.folder / "photos")) for path in (self.folder / "photos").rglob("*.*g")]
+        columns = {"path": names, "bytes": [(self.folder / "photos" / name).read_bytes() for name in names]}
+        parquet.write_table(pyarrow.table(columns), self.folder / "photos.parquet", row_group_size=16)
+        with self.job(self.folder / "of_parquet", source="photos.parquet") as process:
+            text, errors = process.communicate()
+        self.assertEqual(process.returncode, 0, errors)
+        self.check(self.folder / "of_parquet")
+        parquet.write_table(pyarrow.table({name: values + values[:1] for name, values in columns.items()}), self.folder / "twice.parquet")
+        with self.job(self.folder / "of_twice", source="twice.parquet") as process:
+            text, errors = process.communicate()
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(errors, "twice.parquet has a path twice")
 
     def test_killed_workers_and_jobs_lose_nothing_and_double_nothing(self):
         out, workers = self.folder / "labels", []
