@@ -157,7 +157,7 @@ static int start(void **state)
     (void)state;
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    S.pictures = pictures_make(PICTURES, 4, NULL, 0);
+    S.pictures = pictures_make(PICTURES, 4, 0, NULL, 0);
     for (int i = 0; i < PICTURES * CLASSES; i++)
         S.expected[i / CLASSES][i % CLASSES] = 1.0f + 0.25f * (float)i;
     S.listener = socket(AF_INET, SOCK_STREAM, 0);
