@@ -5,7 +5,8 @@
 #include "answer.h"
 #include "failure.h"
 
-/* SHARED_COPY: bytes from which on other threads help to copy. One thread takes some 100 us for them, the crew 20 us to wake. */
+/* SHARED_COPY: bytes from which on other threads help to copy: by estimate one takes 100 us for them, many times what waking the crew
+ * takes. */
 enum { ALIGNMENT = 64, SHARED_COPY = 1 << 20 };
 
 /* Requests of a batch that run together. */
