@@ -13,6 +13,7 @@
 #define ISA_STRING ISA_STRING_(RVIT_CPU_ISA)
 
 void ISA_NAME(rvit_cpu_attention_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
+void ISA_NAME(rvit_cpu_attention_bf16_kernel)(const rvit_cpu_attention_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_backward_kernel)(const rvit_cpu_backward_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_received_kernel)(const rvit_cpu_received_tile *tile, float *scratch);
 void ISA_NAME(rvit_cpu_pool_kernel)(const rvit_cpu_pool_tile *tile, float *scratch);
