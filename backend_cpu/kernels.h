@@ -208,6 +208,9 @@ extern const rvit_cpu_kernels rvit_cpu_kernels_portable;
 #if defined(__x86_64__) && defined(__LP64__)
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx2;
 extern const rvit_cpu_kernels rvit_cpu_kernels_avx512;
+/* Of the tables above. */
+void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
+void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif
 
 #endif

@@ -103,6 +103,10 @@ rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
     rvit_cpu_kernels kernels = table >= RVIT_CPU_AVX512 ? rvit_cpu_kernels_avx512
                                : table >= RVIT_CPU_AVX2 ? rvit_cpu_kernels_avx2
                                                         : rvit_cpu_kernels_portable;
+    if (table == RVIT_CPU_AMX)
+        kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_amx;
+    else if (table == RVIT_CPU_AVX512_BF16)
+        kernels.attention_bf16 = rvit_cpu_attention_bf16_kernel_avx512_bf16;
 #else
     rvit_cpu_kernels kernels = rvit_cpu_kernels_portable;
 #endif
