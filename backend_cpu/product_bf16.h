@@ -1,5 +1,5 @@
 /* Products of bf16 in tiles, for attention: c = a b, where c has 16 x 16 floats, and a and b, 16 lines of 64 bytes each, are as in tile.h.
-   By the tiles of AMX, emulated ones too, or by dot products of pairs. Included only by kernel files. */
+   By the tiles of AMX, or by dot products of pairs (RVIT_CPU_DOTS). Included only by kernel files. */
 #ifndef RVIT_CPU_PRODUCT_BF16_H
 #define RVIT_CPU_PRODUCT_BF16_H
 
@@ -14,7 +14,7 @@ typedef struct tile_lists {
     int64_t next;
 } tile_lists;
 
-#if defined(__AMX_BF16__) || defined(RVIT_TILE_EMULATED)
+#if !defined(RVIT_CPU_DOTS)
 
 #include "backend_cpu/tile.h"
 
