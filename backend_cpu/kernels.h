@@ -14,12 +14,12 @@
 #define RVIT_CPU_LINEAR_ROWS 384
 #define RVIT_CPU_LINEAR_COLUMNS 256
 #define RVIT_CPU_LINEAR_DEPTH 256
-/* Linear on tiles: the units of rows and columns, and the maximum of a task: rows, bytes of its x, and in_features. */
+/* Linear on tiles: the units of rows and columns; the largest in_features, and bytes of scratch memory that they need: a panel of columns
+   and two groups of rows. */
 #define RVIT_CPU_TILE_ROWS 16
 #define RVIT_CPU_TILE_COLUMNS 32
-#define RVIT_CPU_TILES_ROWS 384
-#define RVIT_CPU_TILES_X (1 << 20)
-#define RVIT_CPU_TILES_DEPTH 16384
+#define RVIT_CPU_TILES_DEPTH 8192
+#define RVIT_CPU_TILES_BYTES (2 * RVIT_CPU_TILES_DEPTH * (RVIT_CPU_TILE_COLUMNS + 2 * RVIT_CPU_TILE_ROWS))
 /* Attention: maximum queries of a tile, keys of a block, and head_dim. */
 #define RVIT_CPU_ATTENTION_QUERIES 264
 #define RVIT_CPU_ATTENTION_KEYS 64
@@ -27,7 +27,7 @@
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
-#define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
+#define RVIT_CPU_SCRATCH_FLOATS (272 * 1024)
 
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)
@@ -54,7 +54,6 @@ typedef struct rvit_cpu_linear_tile {
     rvit_dtype out_dtype;    /* of residual and out */
     int gated;
     int arranged; /* weight lies as the kernel's arrange function leaves it, and begins with a panel */
-    int packs;    /* linear on tiles: x is first copied to tiles */
     rvit_cpu_activation activation;
     float slope, cubic; /* SIGMOID: x sigmoid(x (slope + cubic x^2)) */
 } rvit_cpu_linear_tile;

@@ -2,24 +2,26 @@
    tiles.
 
    A weight is arranged in panels of 32 columns. A panel has a pair of tiles for each 64 bytes of a row, the left 16 columns and the right
-   16, so that it takes the bytes of its rows. x is read as it lies, or is first copied to tiles: 16 rows of x that are a multiple of
-   4 KiB apart compete for a few sets of the L1 cache, and no prefetcher follows them. */
+   16, so that it takes the bytes of its rows. x is read as it lies, but for rows that do not fill a tile, which are copied to tiles first.
+ */
 #include "backend_cpu/finish.h"
 #include "backend_cpu/isa.h"
 #include "backend_cpu/tile.h"
 
-#define ROWS 16               /* of a tile */
-#define COLUMNS 32            /* of a panel */
-#define PAIR (2 * TILE_BYTES) /* of a panel, side by side */
-/* Pairs of a panel that are used for all rows while they are in the L1 cache: 256 channels of bf16. */
-#ifndef TILE_CUT
-#define TILE_CUT 8
+#define ROWS RVIT_CPU_TILE_ROWS
+#define COLUMNS RVIT_CPU_TILE_COLUMNS /* of a panel */
+#define PAIR (2 * TILE_BYTES)         /* of a panel, side by side */
+/* Bytes of weights that stay in the L2 cache while all rows use them. */
+#ifndef TILE_CHUNK
+#define TILE_CHUNK (1 << 18)
+#endif
+#ifndef TILE_PREFETCH
+#define TILE_PREFETCH 1
 #endif
 
 typedef struct tile_scratch {
-    float sums[RVIT_CPU_TILES_ROWS * COLUMNS];
-    char panel[TILE_CUT * PAIR];
-    char x[RVIT_CPU_TILES_X];
+    float sums[2 * ROWS * COLUMNS];
+    char operands[RVIT_CPU_TILES_BYTES]; /* of a weight that is not arranged, a panel; and rows of x as tiles */
 } tile_scratch;
 _Static_assert(sizeof(tile_scratch) <= RVIT_CPU_SCRATCH_FLOATS * sizeof(float), "a task must fit the scratch memory");
 
@@ -84,22 +86,15 @@ int ISA_NAME(rvit_cpu_arrange_tiles)(void *weight, int64_t columns, int64_t in_f
     return 1;
 }
 
-/* sums[32, 32] (+)= two groups of rows times n pairs of tiles. */
-static void product_2(const row_group *g, const char *b, int64_t first, int64_t n, float *sums)
+/* sums[32, 32] = two groups of rows times n pairs of tiles. */
+static void product_2(const row_group *g, const char *b, int64_t n, float *sums)
 {
-    const char *a0 = g[0].at + first * g[0].step, *a1 = g[1].at + first * g[1].step;
+    const char *a0 = g[0].at, *a1 = g[1].at;
     const int64_t stride = sizeof(float) * COLUMNS;
-    if (first == 0) {
-        tile_zero(0);
-        tile_zero(1);
-        tile_zero(2);
-        tile_zero(3);
-    } else {
-        tile_load(0, sums, stride);
-        tile_load(1, sums + 16, stride);
-        tile_load(2, sums + ROWS * COLUMNS, stride);
-        tile_load(3, sums + ROWS * COLUMNS + 16, stride);
-    }
+    tile_zero(0);
+    tile_zero(1);
+    tile_zero(2);
+    tile_zero(3);
     for (int64_t s = 0; s < n; s++) {
         tile_load(4, a0, g[0].stride);
         tile_load(6, b, 64);
@@ -119,18 +114,13 @@ static void product_2(const row_group *g, const char *b, int64_t first, int64_t 
     tile_store(3, sums + ROWS * COLUMNS + 16, stride);
 }
 
-/* The same for one group. */
-static void product_1(const row_group *g, const char *b, int64_t first, int64_t n, float *sums)
+/* sums[16, 32], the same for one group. */
+static void product_1(const row_group *g, const char *b, int64_t n, float *sums)
 {
-    const char *a = g->at + first * g->step;
+    const char *a = g->at;
     const int64_t stride = sizeof(float) * COLUMNS;
-    if (first == 0) {
-        tile_zero(0);
-        tile_zero(1);
-    } else {
-        tile_load(0, sums, stride);
-        tile_load(1, sums + 16, stride);
-    }
+    tile_zero(0);
+    tile_zero(1);
     for (int64_t s = 0; s < n; s++) {
         tile_load(4, a, g->stride);
         tile_load(6, b, 64);
@@ -209,48 +199,62 @@ static finish_fn choose_finish(const rvit_cpu_linear_tile *t)
     return with_activation[t->activation][narrow];
 }
 
+/* Has the lines fetched that the epilogue of a block will write, while its products are computed. */
+INLINE void fetch_lines(const rvit_cpu_linear_tile *t, int first_row, int rows, int column, int columns)
+{
+    const int64_t size = rvit_cpu_size(t->out_dtype), stride = t->out_features * size;
+    const char *out = (const char *)t->out + first_row * stride + (t->gated ? column / 2 : column) * size;
+    for (int i = 0; i < rows; i++) {
+        __builtin_prefetch(out + i * stride, 1);
+        if (size * columns > 64)
+            __builtin_prefetch(out + i * stride + 64, 1);
+    }
+}
+
+/* The group of rows that begins at row `first` of the tile. packed: where rows that are copied go. */
+static row_group group_of(const rvit_cpu_linear_tile *t, int first, int copies, char *packed)
+{
+    const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype);
+    const char *x = (const char *)t->x + first * row_bytes;
+    if (!copies && t->rows - first >= ROWS)
+        return (row_group){x, row_bytes, 64};
+    pack_rows(x, row_bytes, t->rows - first, packed);
+    return (row_group){packed, 64, TILE_BYTES};
+}
+
 void ISA_NAME(rvit_cpu_linear_bf16_kernel)(const rvit_cpu_linear_tile *t, float *scratch)
 {
     tile_scratch *s = (tile_scratch *)(void *)scratch;
-    row_group groups[RVIT_CPU_TILES_ROWS / ROWS];
-    const int64_t row_bytes = t->in_features * 2, steps = (row_bytes + 63) / 64;
-    const int n_groups = (t->rows + ROWS - 1) / ROWS;
-    char *packed = s->x;
-    for (int g = 0; g < n_groups; g++) {
-        const char *x = (const char *)t->x + g * ROWS * row_bytes;
-        const int rows = t->rows - g * ROWS;
-        groups[g] = (row_group){x, row_bytes, 64};
-        if (rows < ROWS || t->packs || row_bytes % 64 != 0) {
-            pack_rows(x, row_bytes, rows, packed);
-            groups[g] = (row_group){packed, 64, TILE_BYTES};
-            packed += steps * TILE_BYTES;
-        }
-    }
+    const int64_t row_bytes = t->in_features * rvit_cpu_size(t->dtype), steps = (row_bytes + 63) / 64;
     const finish_fn finish_fast = choose_finish(t);
+    /* A chunk is a panel where the panel has to be made. */
+    char *panel = s->operands, *packed = t->arranged ? s->operands : s->operands + steps * PAIR;
+    const int64_t fit = t->arranged ? TILE_CHUNK / (steps * PAIR) : 1;
+    const int chunk = COLUMNS * (int)(fit < 1 ? 1 : fit);
     tile_begin();
-    for (int column = 0; column < t->columns; column += COLUMNS) {
-        const int columns = t->columns - column < COLUMNS ? t->columns - column : COLUMNS;
-        const char *weight = (const char *)t->weight + column * row_bytes;
-        for (int64_t first = 0; first < steps; first += TILE_CUT) {
-            const int64_t n = steps - first < TILE_CUT ? steps - first : TILE_CUT;
-            const char *b = weight + first * PAIR;
-            if (!t->arranged) {
-                pack_panel_tiles(weight, row_bytes, columns, first, n, s->panel);
-                b = s->panel;
-            }
-            for (int g = 0; g < n_groups; g += 2) {
-                float *sums = s->sums + (steps > TILE_CUT ? g * ROWS * COLUMNS : 0);
-                if (g + 1 < n_groups)
-                    product_2(&groups[g], b, first, n, sums);
+    for (int first = 0; first < t->columns; first += chunk) {
+        const int end = t->columns - first < chunk ? t->columns : first + chunk;
+        if (!t->arranged)
+            pack_panel_tiles((const char *)t->weight + first * row_bytes, row_bytes, end - first, 0, steps, panel);
+        for (int row = 0; row < t->rows; row += 2 * ROWS) {
+            const int rows = t->rows - row < 2 * ROWS ? t->rows - row : 2 * ROWS;
+            row_group groups[2] = {{0}};
+            groups[0] = group_of(t, row, row_bytes % 64 != 0, packed);
+            if (rows > ROWS)
+                groups[1] = group_of(t, row + ROWS, row_bytes % 64 != 0, packed + steps * TILE_BYTES);
+            for (int column = first; column < end; column += COLUMNS) {
+                const int columns = end - column < COLUMNS ? end - column : COLUMNS;
+                const char *b = t->arranged ? (const char *)t->weight + column * row_bytes : panel;
+                if (TILE_PREFETCH)
+                    fetch_lines(t, row, rows, column, columns);
+                if (rows > ROWS)
+                    product_2(groups, b, steps, s->sums);
                 else
-                    product_1(&groups[g], b, first, n, sums);
-                if (first + n < steps)
-                    continue;
-                const int row = g * ROWS, rows = t->rows - row < 2 * ROWS ? t->rows - row : 2 * ROWS;
+                    product_1(groups, b, steps, s->sums);
                 if (finish_fast != NULL && columns == COLUMNS)
-                    finish_fast(t, sums, row, rows, column);
+                    finish_fast(t, s->sums, row, rows, column);
                 else
-                    finish_block(t, sums, COLUMNS, row, rows, column, columns);
+                    finish_block(t, s->sums, COLUMNS, row, rows, column, columns);
             }
         }
     }
