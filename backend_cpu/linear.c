@@ -96,7 +96,9 @@ static int64_t task_clocks(const linear_job *job, int64_t groups, int64_t panels
 static void choose_tile_tasks(linear_job *job)
 {
     const int64_t n_threads = rvit_cpu_pool_threads(job->device->pool);
-    const int64_t groups = divide_up(job->rows, RVIT_CPU_TILE_ROWS), panels = divide_up(job->columns, RVIT_CPU_TILE_COLUMNS);
+    job->row_unit = job->device->kernels->narrow_rows;
+    job->column_unit = RVIT_CPU_PANEL_COLUMNS;
+    const int64_t groups = divide_up(job->rows, job->row_unit), panels = divide_up(job->columns, job->column_unit);
     const int64_t most = groups < 4 * n_threads ? groups : 4 * n_threads;
     int64_t best = INT64_MAX;
     for (int64_t rows = 1; rows <= most; rows++)
@@ -112,8 +114,6 @@ static void choose_tile_tasks(linear_job *job)
                 job->column_tiles = columns;
             }
         }
-    job->row_unit = RVIT_CPU_TILE_ROWS;
-    job->column_unit = RVIT_CPU_TILE_COLUMNS;
 }
 
 static rvit_cpu_activation activation_of(rvit_activation activation)
@@ -123,7 +123,7 @@ static rvit_cpu_activation activation_of(rvit_activation activation)
 
 static int has_tiles(const rvit_cpu_device *device, const rvit_linear_args *a)
 {
-    return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_TILES_DEPTH;
+    return a->dtype == RVIT_BF16 && device->kernels->linear_bf16 != NULL && a->in_features <= RVIT_CPU_PANEL_DEPTH;
 }
 
 void rvit_cpu_linear(rvit_cpu_device *device, const rvit_linear_args *a)
