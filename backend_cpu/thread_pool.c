@@ -49,13 +49,16 @@ static void pause_briefly(void)
 #endif
 }
 
-/* Pauses before the next check; returns 0 if the thread should sleep instead. */
-static int may_look_again(rvit_cpu_spin *spin)
+/* Pauses before the next check; returns 0 if the thread should sleep instead. looks: checks since the wait began. Reading the clock can
+   take longer than a check, so it is read before few of them. */
+static int may_look_again(rvit_cpu_spin *spin, int *looks)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
-        return 0;
+    if ((*looks)++ % 32 == 0) {
+        struct timespec time;
+        clock_gettime(CLOCK_MONOTONIC, &time);
+        if (!rvit_cpu_spin_goes_on(spin, (int64_t)time.tv_sec * 1000000000 + time.tv_nsec))
+            return 0;
+    }
     pause_briefly();
     return 1;
 }
@@ -88,10 +91,11 @@ static void *worker_main(void *argument)
     rvit_cpu_thread_pool *pool = worker->pool;
     rvit_cpu_spin spin = worker->spin; /* a local copy: no cache line shared with other threads */
     for (;;) {
+        int looks = 0;
         do {
-            while (run_chunks(pool, worker->index))
+            for (; run_chunks(pool, worker->index); looks = 0)
                 rvit_cpu_spin_found(&spin);
-        } while (may_look_again(&spin));
+        } while (may_look_again(&spin, &looks));
         pthread_mutex_lock(&pool->mutex);
         atomic_fetch_add(&pool->sleepers, 1);
         while (atomic_load(&pool->remaining) <= 0 && !atomic_load(&pool->stop))
@@ -132,12 +136,13 @@ void rvit_cpu_pool_run(rvit_cpu_thread_pool *pool, int64_t n, int64_t grain, rvi
         pthread_mutex_unlock(&pool->mutex);
     }
     run_chunks(pool, 0);
+    int looks = 0;
     do {
         if (atomic_load(&pool->unfinished) == 0) {
             rvit_cpu_spin_found(&pool->spin);
             return;
         }
-    } while (may_look_again(&pool->spin));
+    } while (may_look_again(&pool->spin, &looks));
     pthread_mutex_lock(&pool->mutex);
     atomic_store(&pool->caller_sleeps, 1);
     while (atomic_load(&pool->unfinished) > 0)
