@@ -16,7 +16,8 @@ typedef struct rvit_cpu_thread_pool rvit_cpu_thread_pool;
 
 typedef struct rvit_cpu_device {
     rvit_device base;
-    const rvit_cpu_kernels *kernels;
+    const rvit_cpu_kernels *kernels; /* &chosen */
+    rvit_cpu_kernels chosen;
     rvit_cpu_thread_pool *pool;
     float *scratch; /* [threads of the pool, RVIT_CPU_SCRATCH_FLOATS] */
     pthread_mutex_t lock;

@@ -184,6 +184,7 @@ typedef struct rvit_cpu_kernels {
     const char *name; /* "avx512" */
     int rows;         /* rows of a register tile; tiles with a multiple of it are fastest */
     int columns;
+    int32_t native_dtypes; /* as in rvit_device_info */
     void (*linear)(const rvit_cpu_linear_tile *tile, float *scratch);
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
