@@ -163,6 +163,7 @@ const rvit_backend_api rvit_backend_cpu = {
     .device_create = device_create,
     .device_destroy = device_destroy,
     .supports = rvit_cpu_supports,
+    .arrange_weight = rvit_cpu_arrange_weight,
     .buffer_create = rvit_cpu_buffer_create,
     .buffer_destroy = rvit_cpu_buffer_destroy,
     .buffer_wrap = rvit_cpu_buffer_wrap,

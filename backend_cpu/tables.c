@@ -106,6 +106,13 @@ rvit_cpu_kernels rvit_cpu_kernels_of(rvit_cpu_table table)
 #else
     rvit_cpu_kernels kernels = rvit_cpu_kernels_portable;
 #endif
+#if X86
+    if (table == RVIT_CPU_AMX) {
+        kernels.linear_bf16 = rvit_cpu_linear_bf16_kernel_amx;
+        kernels.arrange_bf16 = rvit_cpu_arrange_tiles_amx;
+        kernels.native_dtypes = 1 << RVIT_BF16;
+    }
+#endif
     kernels.name = rvit_cpu_table_name(table);
     return kernels;
 }
