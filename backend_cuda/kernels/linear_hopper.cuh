@@ -8,10 +8,12 @@
 #include "activation.cuh"
 #include "hopper.cuh"
 
-/* A tile has BLOCKS * 64 rows and BN columns. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER CTAs have tiles side
-   by side, of the same rows: each copies its part of them for all. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
-template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, bool TOGETHER, serves SERVES> struct linear_hopper {
-    static const int BM = BLOCKS * 64 * (TOGETHER ? 2 : 1), DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
+#include "../tile.h"
+
+/* A tile has BM rows and BN columns. A stage of the ring has 128 bytes of each row of x and weight. CLUSTER CTAs have tiles side by side, of
+   the same rows: each copies its part of them for all. U: of out. SERVES: activation.cuh, PLAIN or SIGMOID, without gates. */
+template <typename T, typename U, int BN, int STAGES, int CLUSTER, serves SERVES> struct linear_hopper {
+    static const int BM = RVIT_CU_HOPPER_ROWS, BOX = RVIT_CU_HOPPER_BOX, DEPTH = 128 / (int)sizeof(T), K_STEPS = 128 / 32;
     static const int X_BYTES = BM * 128, STAGE_BYTES = X_BYTES + BN * 128;
     static const int STEP = 16 / (int)sizeof(U), UNIT = 4 * STEP, UNITS = BN / UNIT;
     static const int GROUPS = 2, COPIER_REGISTERS = 40, REGISTERS = 232;
@@ -62,25 +64,34 @@ template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, b
         }
     };
 
-    /* Tiles of the live rows, CLUSTER of them at a time, columns first; of these the clusters of the grid take one after the other. */
+    struct tile {
+        int row, column, blocks; /* of 64 rows */
+    };
+
+    /* Tiles of the live rows, CLUSTER of them at a time, columns first; of these the clusters of the grid take one after the other. If the
+       last round of whole tiles has work for no more than half of the clusters, they are halved. */
     struct tiles {
-        int rows, columns, n, steps, first, step;
+        int rows, columns, whole, n, steps, first, step;
 
         __device__ __forceinline__ tiles(const rvit_cu_linear_params &params)
         {
+            first = (int)blockIdx.x / CLUSTER, step = (int)gridDim.x / CLUSTER;
             rows = live_rows(params.rows);
             columns = (params.out_features + BN * CLUSTER - 1) / (BN * CLUSTER);
-            n = (rows + BM - 1) / BM * columns;
+            const int all = (rows + BM - 1) / BM * columns, last = all % step;
+            whole = 2 * last <= step ? all - last : all;
+            n = whole + (all - whole) * 2;
             steps = (params.in_features + DEPTH - 1) / DEPTH;
-            first = (int)blockIdx.x / CLUSTER, step = (int)gridDim.x / CLUSTER;
         }
-        __device__ __forceinline__ int row(int tile) const
+        __device__ __forceinline__ tile at(int i) const
         {
-            return (int)((unsigned)tile / (unsigned)columns) * BM;
-        }
-        __device__ __forceinline__ int column(int tile) const
-        {
-            return ((int)((unsigned)tile % (unsigned)columns) * CLUSTER + (CLUSTER > 1 ? cluster_rank() : 0)) * BN;
+            const int half = i < whole ? 0 : (i - whole) % 2;
+            const unsigned number = (unsigned)(i < whole ? i : whole + (i - whole) / 2);
+            tile t;
+            t.row = (int)(number / (unsigned)columns) * BM + half * (BM / 2);
+            t.column = ((int)(number % (unsigned)columns) * CLUSTER + (CLUSTER > 1 ? cluster_rank() : 0)) * BN;
+            t.blocks = BM / 64 >> (i < whole ? 0 : 1);
+            return t;
         }
     };
 
@@ -89,18 +100,22 @@ template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, b
     {
         const int rank = CLUSTER > 1 ? cluster_rank() : 0;
         place at = {0, 1};
-        for (int tile = all.first; tile < all.n; tile += all.step) {
-            const int row = all.row(tile), column = all.column(tile) / UNIT;
+        for (int i = all.first; i < all.n; i += all.step) {
+            const tile t = all.at(i);
+            const int share = t.blocks * 64 / CLUSTER, bytes = (t.blocks * 64 + BN) * 128;
 #pragma unroll 1
             for (int step = 0; step < all.steps; step++, at.next()) {
                 barrier_wait(m.left(at.stage), at.parity);
-                barrier_announce(m.came(at.stage), STAGE_BYTES);
-                if (CLUSTER > 1)
-                    copy_box_to(m.x(at.stage) + rank * (X_BYTES / CLUSTER), &params.x, step * DEPTH, row + rank * (BM / CLUSTER),
-                                m.came(at.stage), (1 << CLUSTER) - 1);
-                else
-                    copy_box(m.x(at.stage), &params.x, step * DEPTH, row, m.came(at.stage));
-                copy_folded_box(m.weight(at.stage), &params.weight, step * DEPTH, column, m.came(at.stage));
+                barrier_announce(m.came(at.stage), bytes);
+#pragma unroll 1
+                for (int row = rank * share; row < (rank + 1) * share; row += BOX) {
+                    const uint32_t to = m.x(at.stage) + row * 128;
+                    if (CLUSTER > 1)
+                        copy_box_to(to, &params.x, step * DEPTH, t.row + row, m.came(at.stage), (1 << CLUSTER) - 1);
+                    else
+                        copy_box(to, &params.x, step * DEPTH, t.row + row, m.came(at.stage));
+                }
+                copy_folded_box(m.weight(at.stage), &params.weight, step * DEPTH, t.column / UNIT, m.came(at.stage));
             }
         }
     }
@@ -115,9 +130,10 @@ template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, b
             barrier_arrive(m.left(stage));
     }
 
-    template <bool FIRST> static __device__ __forceinline__ void multiply(float (&sum)[BLOCKS][BN / 2], const ring &m, int stage, int group)
+    template <bool FIRST, int BLOCKS>
+    static __device__ __forceinline__ void multiply(float (&sum)[BLOCKS][BN / 2], const ring &m, int stage)
     {
-        const uint32_t x = m.x(stage) + (TOGETHER ? group * BLOCKS * 64 * 128 : 0), weight = m.weight(stage);
+        const uint32_t x = m.x(stage), weight = m.weight(stage);
 #pragma unroll
         for (int k = 0; k < K_STEPS; k++)
 #pragma unroll
@@ -213,6 +229,7 @@ template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, b
     }
 
     /* The group's rows from `row` on, once their last products are there. */
+    template <int BLOCKS>
     static __device__ __forceinline__ void finish(const rvit_cu_linear_params &params, float (&sum)[BLOCKS][BN / 2], int row, int column,
                                                   int rows, const ring &m, int last)
     {
@@ -238,36 +255,45 @@ template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, b
         }
     }
 
+    /* A tile of the group's, in its turn. `at`: its first stage, then that behind it. */
+    template <int BLOCKS>
+    static __device__ __forceinline__ void make(const rvit_cu_linear_params &params, const tiles &all, const ring &m, int group, int i,
+                                                place &at)
+    {
+        float sum[BLOCKS][BN / 2];
+        if (i != all.first)
+            group_sync(TURNS + group, GROUPS * 128);
+        barrier_wait(m.came(at.stage), at.parity);
+        products_begin();
+        multiply<true>(sum, m, at.stage);
+#pragma unroll 1
+        for (int step = 1; step < all.steps; step++) {
+            const int before = at.stage;
+            at.next();
+            barrier_wait(m.came(at.stage), at.parity);
+            products_begin();
+            multiply<false>(sum, m, at.stage);
+            products_wait<1>();
+            leave(m, before);
+        }
+        if (i + all.step < all.n)
+            group_arrive(TURNS + (group ^ 1), GROUPS * 128);
+        const int last = at.stage;
+        at.next();
+        const tile t = all.at(i);
+        finish(params, sum, t.row, t.column, all.rows, m, last);
+    }
+
     static __device__ __forceinline__ void work(const rvit_cu_linear_params &params, const tiles &all, const ring &m, int group)
     {
         place at = {0, 0};
-        if (!TOGETHER)
-            at.skip(group * all.steps);
-        for (int tile = all.first + (TOGETHER ? 0 : group * all.step); tile < all.n; tile += (TOGETHER ? 1 : GROUPS) * all.step) {
-            float sum[BLOCKS][BN / 2];
-            if (!TOGETHER && tile != all.first)
-                group_sync(TURNS + group, GROUPS * 128);
-            barrier_wait(m.came(at.stage), at.parity);
-            products_begin();
-            multiply<true>(sum, m, at.stage, group);
-#pragma unroll 1
-            for (int step = 1; step < all.steps; step++) {
-                const int before = at.stage;
-                at.next();
-                barrier_wait(m.came(at.stage), at.parity);
-                products_begin();
-                multiply<false>(sum, m, at.stage, group);
-                products_wait<1>();
-                leave(m, before);
-            }
-            if (!TOGETHER && tile + all.step < all.n)
-                group_arrive(TURNS + (group ^ 1), GROUPS * 128);
-            const int last = at.stage;
-            at.next();
-            if (!TOGETHER)
+        for (int i = all.first + group * all.step; i < all.n; i += GROUPS * all.step) {
+            if (group == 1 || i != all.first) /* the other group's */
                 at.skip(all.steps);
-            const int row = all.row(tile) + (TOGETHER ? group * BLOCKS * 64 : 0), column = all.column(tile);
-            finish(params, sum, row, column, all.rows, m, last);
+            if (i < all.whole)
+                make<BM / 64>(params, all, m, group, i, at);
+            else
+                make<BM / 128>(params, all, m, group, i, at);
         }
     }
 
@@ -278,7 +304,7 @@ template <typename T, typename U, int BLOCKS, int BN, int STAGES, int CLUSTER, b
         if (threadIdx.x == 0) {
             for (int i = 0; i < STAGES; i++) {
                 barrier_init(m.came(i), 1);
-                barrier_init(m.left(i), 4 * CLUSTER * (TOGETHER ? 2 : 1));
+                barrier_init(m.left(i), 4 * CLUSTER);
             }
             barrier_init_fence();
         }
