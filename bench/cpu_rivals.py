@@ -102,14 +102,14 @@ def cores_to_use(wanted):
     return chosen
 
 
-def machine(cpus):
-    facts, flags = {}, []
+def machine():
+    facts = {}
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = (part.strip() for part in line.partition(":"))
         facts.setdefault(name, value)
     flags = [f for f in facts.get("flags", "").split() if f.startswith(("avx", "amx", "fma", "f16c"))]
-    return {"cpu": facts.get("model name", platform.machine()), "flags": " ".join(flags), "cores": os.cpu_count(), "used_cpus": cpus,
-            "siblings": facts.get("siblings"), "cpu_cores": facts.get("cpu cores"), "kernel": platform.release()}
+    return {"cpu": facts.get("model name", platform.machine()), "flags": " ".join(flags), "cores": os.cpu_count(),
+            "kernel": platform.release()}
 
 
 def rival_modules(wanted):
@@ -194,7 +194,7 @@ def measure(point, modules, options, known):
         for name in module.rivals(point):
             if not name.startswith(tuple(options.rivals.split(","))):
                 continue
-            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "rival": name}
+            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "cpus": point.cpus, "rival": name}
             rows.append(row)
             try:
                 row["setting"], call, row["tried"] = choose(module, point, name, known.get((point.shape.name, point.batch, point.cores, name)))
@@ -292,7 +292,7 @@ def main():
     before = json.loads(path.read_text()) if path.exists() else {}
     rows = before.get("results", [])
     report = {"benchmark": "cpu_rivals", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).strftime(
-        "%Y-%m-%dT%H:%M:%SZ"), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "machine": machine(cpus),
+        "%Y-%m-%dT%H:%M:%SZ"), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "machine": machine(),
         "versions": {"python": platform.python_version(), "numpy": np.__version__}, "missing": missing, "results": rows}
     report["profiles"] = before.get("profiles", [])
     for module in modules.values():
