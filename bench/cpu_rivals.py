@@ -47,8 +47,12 @@ class Point:
     shape: object
     folder: pathlib.Path
     batch: int
-    cores: int
+    cpus: list
     options: object
+
+    @property
+    def cores(self):
+        return len(self.cpus)
 
     def __post_init__(self):
         self.images = np.ascontiguousarray(np.load(self.folder / "images.npy")[: self.batch])
@@ -75,8 +79,8 @@ def parse():
 
 
 def say(error):
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:3])}"[:300]
 
 
 def cores_to_use(wanted):
@@ -98,14 +102,14 @@ def cores_to_use(wanted):
     return chosen
 
 
-def machine(cpus):
-    facts, flags = {}, []
+def machine():
+    facts = {}
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
         name, _, value = (part.strip() for part in line.partition(":"))
         facts.setdefault(name, value)
     flags = [f for f in facts.get("flags", "").split() if f.startswith(("avx", "amx", "fma", "f16c"))]
-    return {"cpu": facts.get("model name", platform.machine()), "flags": " ".join(flags), "cores": os.cpu_count(), "used_cpus": cpus,
-            "siblings": facts.get("siblings"), "cpu_cores": facts.get("cpu cores"), "kernel": platform.release()}
+    return {"cpu": facts.get("model name", platform.machine()), "flags": " ".join(flags), "cores": os.cpu_count(),
+            "kernel": platform.release()}
 
 
 def rival_modules(wanted):
@@ -148,6 +152,7 @@ def choose(module, point, name, known):
     while settings:
         setting = settings.pop(0)
         try:
+            os.sched_setaffinity(0, point.cpus)  # some library may have pinned this thread
             call = module.start(point, name, setting)
             tried[setting] = 1e3 * (quick(call) if first or kept else 0) / point.batch
         except Exception as error:
@@ -164,7 +169,7 @@ def choose(module, point, name, known):
         if not settings and first and kept:
             settings, first = module.more(point, name, kept[0]), False
     if kept is None:
-        raise RuntimeError("; ".join(dict.fromkeys(map(str, tried.values()))))
+        raise RuntimeError("; ".join(dict.fromkeys(why.removeprefix("RuntimeError: ") for why in tried.values())))
     return kept + (tried,)
 
 
@@ -187,9 +192,9 @@ def measure(point, modules, options, known):
         wanted = np.load(point.folder / "logits.npy")[: point.batch]
     for module in modules.values():
         for name in module.rivals(point):
-            if options.rivals and not any(name.startswith(r) for r in options.rivals.split(",")):
+            if not name.startswith(tuple(options.rivals.split(","))):
                 continue
-            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "rival": name}
+            row = {"model": point.shape.name, "batch": point.batch, "cores": point.cores, "cpus": point.cpus, "rival": name}
             rows.append(row)
             try:
                 row["setting"], call, row["tried"] = choose(module, point, name, known.get((point.shape.name, point.batch, point.cores, name)))
@@ -217,6 +222,24 @@ def measure(point, modules, options, known):
     return rows
 
 
+def profile(point, openvino):
+    """OpenVINO's time by operator, with the rate of its products."""
+    shape, rows = point.shape, []
+    area = point.batch * shape.tokens * shape.dim**2 * shape.depth
+    macs = {"attn.qkv": 3 * area, "attn.proj": area, "mlp.fc1": 4 * area, "mlp.fc2": 4 * area}
+    for name, settings in openvino.rivals(point).items():
+        for setting in settings if name.startswith(tuple(point.options.rivals.split(","))) else []:
+            found = openvino.profile(point, setting)
+            for part in macs.keys() & found.keys():
+                found[part]["tflops"] = 2e-6 * macs[part] / found[part]["us"]
+            rows.append({"model": shape.name, "batch": point.batch, "cores": point.cores, "rival": name, "setting": setting, "parts": found})
+            print(f"{shape.name} {point.cores} cores B {point.batch} {name}, {setting}: {sum(p['us'] for p in found.values()):.0f} us")
+            for part, row in found.items():
+                rate = f"{row['tflops']:7.2f} TFLOP/s" if "tflops" in row else ""
+                print(f"  {part:<20}{row['us']:>10.0f} us {rate:<18}{', '.join(row['by'])}", flush=True)
+    return rows
+
+
 def show(rows):
     for row in rows:
         place = f"{row['model']:<24}{row['cores']:>3} cores B {row['batch']:<3}{row['rival']:<34}"
@@ -236,7 +259,7 @@ def prepare(options, shapes, modules):
         return max(child.wait() for child in children)
     parts = {name: make for module in modules.values() for name, make in module.PARTS.items()}
     for shape in shapes:
-        cpu_models.prepare(shape, pathlib.Path(options.work) / shape.name, parts)
+        cpu_models.prepare(shape, pathlib.Path(options.work) / shape.name, parts, options.prepare)
     return 0
 
 
@@ -254,6 +277,8 @@ def main():
         os.sched_setaffinity(0, cpus)  # before any library counts the cores
         os.environ["OMP_NUM_THREADS"] = str(len(cpus))
     modules, missing = rival_modules([r.split()[0] for r in options.rivals.split(",") if r])
+    for name, why in missing.items():
+        print(f"{name} is not measured: {why}", flush=True)
     code = prepare(options, shapes, modules)
     if options.prepare:
         return code
@@ -264,11 +289,12 @@ def main():
     if options.settings:
         known = {(r["model"], r["batch"], r["cores"], r["rival"]): r["setting"] for r in json.loads(pathlib.Path(options.settings).read_text())[
             "results"] if "setting" in r}
-    if path.exists():
-        rows = json.loads(path.read_text())["results"]
+    before = json.loads(path.read_text()) if path.exists() else {}
+    rows = before.get("results", [])
     report = {"benchmark": "cpu_rivals", "dry_run": options.dry_run, "date": datetime.datetime.now(datetime.timezone.utc).strftime(
-        "%Y-%m-%dT%H:%M:%SZ"), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "machine": machine(cpus),
+        "%Y-%m-%dT%H:%M:%SZ"), "commit": os.environ.get("RVIT_BENCH_COMMIT", "unknown"), "machine": machine(),
         "versions": {"python": platform.python_version(), "numpy": np.__version__}, "missing": missing, "results": rows}
+    report["profiles"] = before.get("profiles", [])
     for module in modules.values():
         report["versions"] |= module.versions()
     begin = time.monotonic()
@@ -278,12 +304,16 @@ def main():
             if time.monotonic() - begin > options.deadline:
                 print(f"left out: {key}", flush=True)
                 continue
-            point = Point(shape, pathlib.Path(options.work) / shape.name, batch, len(cpus), options)
+            point = Point(shape, pathlib.Path(options.work) / shape.name, batch, cpus, options)
+            if options.profile:
+                report["profiles"].extend(profile(point, modules["openvino"]))
+                continue
             found = measure(point, modules, options, known)
             show(found)
             again = {(r["model"], r["batch"], r["cores"], r["rival"]) for r in found}
             rows[:] = [r for r in rows if (r["model"], r["batch"], r["cores"], r["rival"]) not in again] + found
             path.write_text(json.dumps(report, indent=1) + "\n")
+    path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"{path}: {len(rows)} rows, {time.monotonic() - begin:.0f} s", flush=True)
     return 0
 

@@ -79,8 +79,9 @@ def reference(shape, folder, images):
         return timm_model(shape, folder)(torch.from_numpy(images)).numpy()
 
 
-def prepare(shape, folder, parts):
-    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the rivals need. Keeps what is there."""
+def prepare(shape, folder, parts, again=False):
+    """Makes the folder of a model; parts: name -> function(shape, folder, images), of what the rivals need. Keeps what is there. again:
+    tries what has failed before."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made_path = folder / "made.json"
@@ -94,7 +95,7 @@ def prepare(shape, folder, parts):
              "logits": logits}
     steps |= {name: (lambda make=make: make(shape, folder, images)) for name, make in parts.items()}
     for name, step in steps.items():
-        if name in made and "seconds" in made[name]:
+        if name in made and not (again and "failed" in made[name]):
             continue
         begin = time.monotonic()
         try:

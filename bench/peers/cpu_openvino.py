@@ -2,6 +2,7 @@
 
 # Whether attention is one operator or products and a softmax: which is faster differs by precision and batch, so both are tried.
 GRAPHS = ("explicit", "sdpa")
+PROFILED = ("attn.qkv", "attn.proj", "mlp.fc1", "mlp.fc2", "patch_embed", "head", "norm")
 
 
 def prepare_graphs(shape, folder, images):
@@ -74,6 +75,25 @@ def more(point, name, best):
 def start(point, name, setting):
     graph, precision, streams = setting.split()
     return Compiled(point, graph, precision, int(streams))
+
+
+def profile(point, setting, runs=20):
+    """Its own time by operator, summed over the blocks: part -> microseconds a batch, the median of some runs, and what ran it."""
+    graph, precision, _ = setting.split()
+    compiled = Compiled(point, graph, precision, 1, {"PERF_COUNT": True})
+    samples, kinds = [], {}
+    for _ in range(runs):
+        compiled()
+        found = {}
+        for node in compiled.requests[0].get_profiling_info():
+            took = 1e6 * node.real_time.total_seconds()
+            if took > 0:
+                part = next((p for p in PROFILED if p in node.node_name), "attention and other")
+                found[part] = found.get(part, 0) + took
+                kinds.setdefault(part, {})[node.node_type + " " + node.exec_type] = True
+        samples.append(found)
+    middle = {part: sorted(s.get(part, 0) for s in samples)[runs // 2] for part in samples[0]}
+    return {part: {"us": us, "by": list(kinds[part])} for part, us in middle.items()}
 
 
 def versions():
