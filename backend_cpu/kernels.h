@@ -19,14 +19,15 @@
 #define RVIT_CPU_PANEL_DEPTH 8192
 #define RVIT_CPU_PANEL_BYTES (2 * RVIT_CPU_PANEL_DEPTH * RVIT_CPU_PANEL_COLUMNS)
 #define RVIT_CPU_TILE_ROWS 16
-/* Attention: maximum queries of a tile, keys of a block, and head_dim. */
-#define RVIT_CPU_ATTENTION_QUERIES 264
+/* Attention: maximum queries of a tile, keys of a block, and head_dim; and the queries that attention_bf16 computes at a time. */
+#define RVIT_CPU_ATTENTION_QUERIES 288
+#define RVIT_CPU_ATTENTION_STRIP 32
 #define RVIT_CPU_ATTENTION_KEYS 64
 #define RVIT_CPU_MAX_HEAD_DIM 128
 #define RVIT_CPU_MAX_MATCH_DIM (RVIT_MATCH_MAX_UNIT * RVIT_CPU_MAX_HEAD_DIM)
 
 /* Floats of scratch memory of each thread, 64-byte aligned; every kernel checks that they suffice. */
-#define RVIT_CPU_SCRATCH_FLOATS (272 * 1024)
+#define RVIT_CPU_SCRATCH_FLOATS (384 * 1024)
 
 /* Bytes of an element. */
 static inline int64_t rvit_cpu_size(rvit_dtype dtype)
@@ -202,6 +203,7 @@ typedef struct rvit_cpu_kernels {
     /* Only the epilogue of linear. product: [rows, columns] with the given stride, computed elsewhere. */
     void (*linear_finish)(const rvit_cpu_linear_tile *tile, const float *product, int64_t stride);
     void (*attention)(const rvit_cpu_attention_tile *tile, float *scratch);
+    void (*attention_bf16)(const rvit_cpu_attention_tile *tile, float *scratch); /* or NULL: attention computes bf16 too */
     void (*attention_backward)(const rvit_cpu_backward_tile *tile, float *scratch);
     void (*received)(const rvit_cpu_received_tile *tile, float *scratch);
     void (*layernorm)(const rvit_cpu_layernorm_rows *rows);
@@ -224,6 +226,8 @@ void rvit_cpu_linear_bf16_kernel_avx512_bf16(const rvit_cpu_linear_tile *tile, f
 int rvit_cpu_arrange_panels_avx512_bf16(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
 void rvit_cpu_linear_bf16_kernel_amx(const rvit_cpu_linear_tile *tile, float *scratch);
 int rvit_cpu_arrange_panels_amx(void *weight, int64_t columns, int64_t in_features, rvit_dtype dtype, float *scratch);
+void rvit_cpu_attention_bf16_kernel_avx512_bf16(const rvit_cpu_attention_tile *tile, float *scratch);
+void rvit_cpu_attention_bf16_kernel_amx(const rvit_cpu_attention_tile *tile, float *scratch);
 #endif
 
 #endif
