@@ -1,5 +1,4 @@
 /* raggedvit verify. */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,7 +7,7 @@
 #include "feature_file.h"
 #include "noise.h"
 #include "progress.h"
-#include "verify.h"
+#include "verify_decisions.h"
 #include "verify_reference.h"
 
 #define NOISE_IMAGES 8
@@ -36,7 +35,7 @@ static int32_t fill_batch(struct verify *self)
     return self->batch;
 }
 
-static int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images)
+int run_session(rvit_session *session, const struct engine *engine, const float *images, const uint8_t *masks, int32_t n_images)
 {
     rvit_run_args run = RVIT_RUN_ARGS_INIT;
     run.n_images = n_images;
@@ -126,14 +125,6 @@ static const float *values_of(const struct verify *self, const rvit_session *ses
     return scratch;
 }
 
-static double largest_difference(const float *a, const float *b, int64_t n)
-{
-    double largest = 0;
-    for (int64_t i = 0; i < n; i++)
-        largest = fmax(largest, isfinite(a[i]) && isfinite(b[i]) ? fabs((double)a[i] - b[i]) : INFINITY);
-    return largest;
-}
-
 static int compare_batch(struct verify *self, int32_t n)
 {
     struct figures *figures = &self->figures;
@@ -150,7 +141,10 @@ static int compare_batch(struct verify *self, int32_t n)
     if (figures->knows_rule)
         code = compare_selections(self, n);
     const float *a = values_of(self, self->run_a, n, self->values[0]), *b = values_of(self, self->run_b, n, self->values[1]);
-    figures->largest_unmasked = fmax(figures->largest_unmasked, largest_difference(a, b, (int64_t)n * figures->n_values));
+    figures_add_own(figures, a, b, n);
+    figures->n_sets_differ += n_different;
+    if (code == EXIT_OK)
+        code = decisions_judge(self, n, n_different > 0);
     const bool leave_out = n_different > 0 && !self->can_mask;
     if (n_different > 0 && self->can_mask && code == EXIT_OK) {
         code = run_masked(self, n);
@@ -215,6 +209,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     rvit_select_args select = RVIT_SELECT_ARGS_INIT;
     static const struct by_dtype tolerances = {.equal = {1e-4, 4e-3, 3.2e-2}, .mixed = {[RVIT_F16] = 2e-2, [RVIT_BF16] = 1.6e-1}};
     figures->tolerance = verify_by_dtype(self, &tolerances);
+    figures->judge_tolerance = judge_tolerance(self->a.dtype > self->b.dtype ? self->a.dtype : self->b.dtype);
     figures->n_stages = rvit_session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);
     self->fused = figures->n_stages > 0 && rvit_session_get_select(self->run_a, 0, &select) == RVIT_OK && select.fuse_dim > 0;
@@ -241,7 +236,7 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
         code = selector_open(&self->a, self->batch, &self->select_a);
     if (code == EXIT_OK && figures->knows_rule)
         code = selector_open(&self->b, self->batch, &self->select_b);
-    return code;
+    return code == EXIT_OK ? decisions_open(self) : code;
 }
 
 static int run_batches(struct verify *self)
@@ -271,6 +266,7 @@ static void clean_up(struct verify *self)
     rvit_session_destroy(self->run_a);
     rvit_session_destroy(self->run_b);
     rvit_session_destroy(self->masked_b);
+    decisions_close(self);
     selector_close(&self->select_a);
     selector_close(&self->select_b);
     inputs_close(&self->inputs);
