@@ -141,7 +141,9 @@ static int compare_batch(struct verify *self, int32_t n)
     if (figures->knows_rule)
         code = compare_selections(self, n);
     const float *a = values_of(self, self->run_a, n, self->values[0]), *b = values_of(self, self->run_b, n, self->values[1]);
-    figures_add_own(figures, a, b, n);
+    for (int32_t i = 0; self->expected && i < n; i++)
+        self->right[i] = self->expected[self->positions[i]];
+    figures_add_own(figures, a, b, n, self->expected ? self->right : NULL);
     figures->n_sets_differ += n_different;
     if (code == EXIT_OK)
         code = decisions_judge(self, n, n_different > 0);
@@ -174,6 +176,21 @@ static int open_engines(struct verify *self, const rvit_checkpoint *checkpoint)
     return code;
 }
 
+static int read_expected(struct verify *self, const rvit_checkpoint *checkpoint)
+{
+    const struct options *options = self->options;
+    struct labels labels;
+    if (!self->figures.has_classes) {
+        complain(options->model, "the model has no head, whose classes --expect could tell");
+        return EXIT_FILE;
+    }
+    int code = labels_load(options->labels, checkpoint, NULL, self->a.model_info.n_classes, &labels);
+    if (code == EXIT_OK)
+        code = labels_read_expected(&labels, options->expect, self->inputs.n_given, &self->expected);
+    labels_free(&labels);
+    return code;
+}
+
 static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
 {
     const struct options *options = self->options;
@@ -198,6 +215,8 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     figures->has_classes = info->n_classes > 0;
     figures->n_values = figures->has_classes ? info->n_classes : info->dim;
     code = mask_open(&self->prune, info, total, options->n_paths ? self->inputs.n_given : total, &self->mask);
+    if (code == EXIT_OK && options->expect)
+        code = read_expected(self, checkpoint);
     if (code == EXIT_OK && options->n_paths)
         code = inputs_start(&self->inputs, options->threads, false, self->batch, false);
     if (code == EXIT_OK)
@@ -209,7 +228,6 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     rvit_select_args select = RVIT_SELECT_ARGS_INIT;
     static const struct by_dtype tolerances = {.equal = {1e-4, 4e-3, 3.2e-2}, .mixed = {[RVIT_F16] = 2e-2, [RVIT_BF16] = 1.6e-1}};
     figures->tolerance = verify_by_dtype(self, &tolerances);
-    figures->judge_tolerance = judge_tolerance(self->a.dtype > self->b.dtype ? self->a.dtype : self->b.dtype);
     figures->n_stages = rvit_session_n_stages(self->run_a);
     figures->knows_rule = figures->n_stages > 0 && selector_knows(self->run_a);
     self->fused = figures->n_stages > 0 && rvit_session_get_select(self->run_a, 0, &select) == RVIT_OK && select.fuse_dim > 0;
@@ -219,10 +237,11 @@ static int prepare(struct verify *self, const rvit_checkpoint *checkpoint)
     const size_t batch = (size_t)self->batch, masks = (size_t)figures->n_stages * batch * (size_t)self->tokens;
     self->images = allocate(batch * (size_t)engine_image_length(&self->a), sizeof *self->images);
     self->positions = allocate(batch, sizeof *self->positions);
+    self->right = allocate(batch, sizeof *self->right);
     self->differs = allocate(batch, sizeof *self->differs);
     self->masks = allocate(masks, 1);
     self->given = allocate(masks, 1);
-    if (!figures->blocks || !self->images || !self->positions || !self->differs || !self->masks || !self->given)
+    if (!figures->blocks || !self->images || !self->positions || !self->right || !self->differs || !self->masks || !self->given)
         return EXIT_FAULT;
     for (int i = 0; i < 2; i++) {
         figures->kept[i] = allocate((size_t)self->tokens, sizeof *figures->kept[i]);
@@ -275,6 +294,8 @@ static void clean_up(struct verify *self)
     mask_free(&self->mask);
     free(self->images);
     free(self->positions);
+    free(self->expected);
+    free(self->right);
     free(self->differs);
     free(self->masks);
     free(self->given);

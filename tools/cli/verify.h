@@ -3,6 +3,7 @@
 #define RVIT_CLI_VERIFY_H
 
 #include "inputs.h"
+#include "labels.h"
 #include "mask.h"
 #include "verify_compare.h"
 
@@ -30,6 +31,8 @@ struct verify {
     int32_t batch, tokens;
     float *images;
     int64_t *positions;     /* [batch]: positions of the images among all */
+    int32_t *expected;      /* [inputs.n_given]; NULL: unknown */
+    int32_t *right;         /* [batch]: the right classes, where they are known */
     bool *differs;          /* [batch] */
     uint8_t *given, *masks; /* [n_stages, batch, tokens]: from --mask; of A */
     float *values[2];       /* [batch, n_values]: for a model without a head */

@@ -28,6 +28,7 @@ struct figures {
     /* Over all images, each side with its own tokens. */
     double largest_unmasked, squares_unmasked;
     int64_t n_equal_unmasked, n_sets_differ; /* images of equal top-1, and those that kept different tokens */
+    int64_t n_expected, n_right[2];          /* images whose class is known, and those that A and B classify right */
     /* Decisions from the same earlier tokens. */
     bool judged, anchors; /* anchors: they are the judgement behind those of the stages */
     double judge_tolerance;
@@ -44,8 +45,8 @@ struct figures {
 int32_t figures_add_kept(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t n_images, bool *out_differs);
 /* Adds the logits [n_images, n_values] of one batch, except for the left-out images (NULL: none). */
 void figures_add_logits(struct figures *self, const float *a, const float *b, int32_t n_images, const bool *left_out);
-/* The same, each side with its own tokens. */
-void figures_add_own(struct figures *self, const float *a, const float *b, int32_t n_images);
+/* The same, each side with its own tokens. right [n_images]: the right classes; NULL: unknown. */
+void figures_add_own(struct figures *self, const float *a, const float *b, int32_t n_images, const int32_t *right);
 /* Adds the traced block outputs of one batch if both have the same number of rows. */
 rvit_status figures_add_blocks(struct figures *self, const rvit_session *a, const rvit_session *b, int32_t dim);
 

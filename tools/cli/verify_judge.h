@@ -44,8 +44,11 @@ struct judge_rank {
     bool kept;
 };
 
-/* What scores of the type may be off by: four times their relative error in the root mean square, and some. */
-double judge_tolerance(rvit_dtype dtype);
+/* Scores by the weights of attention are off by more than others, which add up squares, products or logits. */
+enum judge_kind { JUDGE_ATTENTION, JUDGE_SUMS };
+/* The largest margin that a decision by such scores may have and yet be another: four times the scores' relative error in the root mean
+   square (verify_judge.c). */
+double judge_tolerance(enum judge_kind kind, rvit_dtype dtype);
 
 /* Adds an image. ranks: room for len of them. */
 void judge_image(struct judgement *self, const struct judge_rule *rule, const struct judge_rows *rows, double tolerance,
